@@ -1,0 +1,80 @@
+# The parts of design.md, section 1.
+function(sources variable folder)
+  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cc)
+  list(FILTER found EXCLUDE REGEX "_test\\.cc$")
+  if(NOT found) # TEMPORARY
+    file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "") # TEMPORARY
+    set(found ${CMAKE_BINARY_DIR}/empty.cc) # TEMPORARY
+  endif() # TEMPORARY
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()
+function(test_sources variable folder)
+  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*_test.cc)
+  set(${variable} ${found} PARENT_SCOPE)
+endfunction()
+
+# proto/: generated into the build directory, wire-compatible with Google's definitions.
+file(GLOB_RECURSE protos CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/proto/*.proto)
+set(generated ${CMAKE_BINARY_DIR}/proto)
+file(MAKE_DIRECTORY ${generated})
+set(proto_sources)
+foreach(proto ${protos})
+  file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/proto ${proto})
+  string(REGEX REPLACE "\\.proto$" "" stem ${name})
+  set(outputs ${generated}/${stem}.pb.cc ${generated}/${stem}.pb.h
+              ${generated}/${stem}.grpc.pb.cc ${generated}/${stem}.grpc.pb.h)
+  add_custom_command(OUTPUT ${outputs}
+    COMMAND ${PROTOC} -I ${CMAKE_SOURCE_DIR}/proto --cpp_out=${generated} --grpc_out=${generated}
+            --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN} ${proto}
+    DEPENDS ${protos} COMMENT "Generating ${name}" VERBATIM)
+  list(APPEND proto_sources ${outputs})
+endforeach()
+if(NOT proto_sources) # TEMPORARY
+  file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "") # TEMPORARY
+  set(proto_sources ${CMAKE_BINARY_DIR}/empty.cc) # TEMPORARY
+endif() # TEMPORARY
+if(NOT EXISTS ${CMAKE_SOURCE_DIR}/extension/shared_state.cc) # TEMPORARY
+  file(WRITE ${CMAKE_SOURCE_DIR}/extension/shared_state.cc "") # TEMPORARY
+endif() # TEMPORARY
+add_library(postbox_proto STATIC ${proto_sources})
+target_include_directories(postbox_proto SYSTEM PUBLIC ${generated})
+target_link_libraries(postbox_proto PUBLIC PkgConfig::GRPC PkgConfig::PROTOBUF)
+
+function(part name folder)
+  sources(files ${folder})
+  add_library(${name} STATIC ${files})
+  target_link_libraries(${name} PUBLIC postbox_warnings ${ARGN})
+endfunction()
+part(postbox_pubsub worker/pubsub postbox_proto Threads::Threads)
+part(postbox_emulator worker/emulator postbox_proto Threads::Threads)
+part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ nlohmann_json::nlohmann_json spdlog::spdlog)
+
+sources(main_files worker)
+add_executable(postbox ${main_files})
+target_link_libraries(postbox PRIVATE postbox_puller postbox_emulator postbox_pubsub CLI11::CLI11)
+
+# postbox.so: every backend loads it, so it links neither gRPC nor protobuf.
+sources(extension_files extension)
+add_library(extension MODULE ${extension_files})
+set_target_properties(extension PROPERTIES PREFIX "" OUTPUT_NAME postbox)
+target_link_libraries(extension PRIVATE postbox_warnings postgres_server)
+
+# postbox_worker.so: only the publisher worker loads it.
+sources(worker_files worker/publisher)
+add_library(publisher_worker MODULE ${worker_files} ${CMAKE_SOURCE_DIR}/extension/shared_state.cc)
+set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)
+target_link_libraries(publisher_worker PRIVATE postbox_warnings postgres_server postbox_pubsub)
+foreach(module extension publisher_worker)
+  target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
+endforeach()
+
+# The install script is the ordered parts of sql/, one after the other.
+file(GLOB sql_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/[0-9]*.sql)
+list(SORT sql_parts)
+set(install_script ${CMAKE_BINARY_DIR}/postbox--${PROJECT_VERSION}.sql)
+add_custom_command(OUTPUT ${install_script}
+  COMMAND ${CMAKE_COMMAND} -E echo "\\echo Use \"CREATE EXTENSION postbox\" to load this file. \\quit" > ${install_script}
+  COMMAND cat ${sql_parts} >> ${install_script}
+  DEPENDS ${sql_parts} VERBATIM)
+add_custom_target(install_script ALL DEPENDS ${install_script})
+configure_file(${CMAKE_SOURCE_DIR}/control/postbox.control.in ${CMAKE_BINARY_DIR}/postbox.control @ONLY)

@@ -1,0 +1,72 @@
+# Shared by the scripts of control/: where things are, and running something as the unprivileged
+# user that Postgres asks for. Sourced, not run.
+# shellcheck shell=bash
+
+POSTBOX_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# The build directory stands outside the tree, one per clone, in a place that user postgres can read.
+POSTBOX_BUILD_DIR=${POSTBOX_BUILD_DIR:-/var/tmp/postbox-build-$(printf '%s' "$POSTBOX_ROOT" | sha256sum | cut -c1-12)}
+export POSTBOX_ROOT POSTBOX_BUILD_DIR
+POSTBOX_STAGE=$POSTBOX_BUILD_DIR/stage
+POSTBOX_NODE_MODULES=$POSTBOX_BUILD_DIR/node/node_modules
+export POSTBOX_STAGE POSTBOX_NODE_MODULES
+
+# The major version that the stage holds, and its programs.
+stage_bin() { printf '%s\n' "$POSTBOX_STAGE"/usr/lib/postgresql/*/bin; }
+stage_postbox() { printf '%s\n' "$POSTBOX_STAGE/usr/local/bin/postbox"; }
+
+# as_postgres COMMAND...: Postgres refuses to run as root, so root becomes user postgres.
+as_postgres() {
+  if [ "$(id -u)" = 0 ]; then runuser -u postgres -- "$@"; else "$@"; fi
+}
+
+# scratch_directory: a new directory that user postgres owns; its path is short, since a Unix socket's
+# may not be longer than 107 bytes.
+scratch_directory() {
+  local directory
+  directory=$(mktemp -d /tmp/postbox.XXXXXX)
+  [ "$(id -u)" != 0 ] || chown postgres "$directory"
+  chmod 755 "$directory"
+  printf '%s\n' "$directory"
+}
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# run_sql_tests KIND RUNNER SUFFIX [NAME...]: runs tests/KIND with a runner of pg_regress's family in a
+# private cluster. No publishers run there: these tests are about SQL, and rows stay as sessions left them.
+# POSTBOX_ACCEPT=1 stores what came out as what is expected, to be read before it is committed.
+run_sql_tests() {
+  local kind=$1 runner=$2 folder=$3 suffix=$4 bin work names status=0 file
+  shift 4
+  bin=$(stage_bin)
+  work=$(scratch_directory)
+  # shellcheck disable=SC2064 # the directory of now
+  trap "'$POSTBOX_ROOT/control/cluster' stop '$work/cluster' immediate || true; rm -rf '$work'" EXIT
+  cp -r "$POSTBOX_ROOT/tests/$kind" "$work/$kind"
+  mkdir -p "$work/$kind/expected"
+  [ "$(id -u)" != 0 ] || chown -R postgres "$work/$kind"
+  "$POSTBOX_ROOT/control/cluster" start "$work/cluster" postbox.publishers=0
+
+  names=("$@")
+  if [ $# = 0 ]; then
+    for file in "$work/$kind/$folder"/*"$suffix"; do names+=("$(basename "$file" "$suffix")"); done
+  fi
+  cd "$work/$kind"
+  as_postgres env TZ=UTC PGTZ=UTC LC_ALL=C.UTF-8 "$bin/../lib/pgxs/src/test/$runner" --bindir="$bin" \
+    --inputdir="$work/$kind" --outputdir="$work/$kind" --host=127.0.0.1 --port="$(cat "$work/cluster/port")" \
+    --user=postgres --dbname="$kind"_postbox "${names[@]}" || status=$?
+  if [ -n "${POSTBOX_ACCEPT:-}" ]; then
+    for file in "${names[@]}"; do cp "results/$file.out" "$POSTBOX_ROOT/tests/$kind/expected/$file.out"; done
+  elif [ $status -ne 0 ]; then
+    cat regression.diffs 2>/dev/null || true
+    tail -n 50 "$work/cluster/server.log"
+  fi
+  return $status
+}
+
+say() { printf '== %s\n' "$*" >&2; }
+die() {
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
