@@ -1,0 +1,134 @@
+// Every difference between the PostgreSQL versions that Postbox supports (14 to 18), and nothing
+// else: no other file tests PG_VERSION_NUM (extension/postgres.h excepted, for headers that do not
+// exist everywhere).
+//
+// Included by extension/postgres.h; do not include it before PostgreSQL's headers.
+#ifndef POSTBOX_EXTENSION_VERSION_H_
+#define POSTBOX_EXTENSION_VERSION_H_
+
+#ifndef PG_VERSION_NUM
+#error "include extension/postgres.h instead"
+#endif
+
+#if PG_VERSION_NUM < 140000
+#error "Postbox needs PostgreSQL 14 or newer"
+#endif
+
+// 16 made PGDLLEXPORT mean default visibility; before, it is empty on Unix, and with
+// -fvisibility=hidden nothing would be found in the module.
+#if PG_VERSION_NUM < 160000
+#undef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#endif
+
+// Declares a SQL-callable function; its definition follows: POSTBOX_FUNCTION(f) { return
+// postbox::Guarded([&] { ... }); } (PG_FUNCTION_INFO_V1 exports the function itself only since 16.)
+#define POSTBOX_FUNCTION(name)              \
+  extern "C" {                              \
+  PGDLLEXPORT Datum name(PG_FUNCTION_ARGS); \
+  PG_FUNCTION_INFO_V1(name);                \
+  }                                         \
+  Datum name([[maybe_unused]] PG_FUNCTION_ARGS)
+
+namespace postbox {
+
+// 15 reserves the prefix for good; 14 only warns about what is there already.
+inline void ReserveGucPrefix(const char* prefix) {
+#if PG_VERSION_NUM >= 150000
+  MarkGUCPrefixReserved(prefix);
+#else
+  EmitWarningsOnPlaceholders(prefix);
+#endif
+}
+
+// Access rights on a schema and a function, and ownership of a relation: 16 replaced a function per
+// catalog by one.
+inline AclResult SchemaAclCheck(Oid schema, Oid role, AclMode mode) {
+#if PG_VERSION_NUM >= 160000
+  return object_aclcheck(NamespaceRelationId, schema, role, mode);
+#else
+  return pg_namespace_aclcheck(schema, role, mode);
+#endif
+}
+
+inline AclResult FunctionAclCheck(Oid function, Oid role, AclMode mode) {
+#if PG_VERSION_NUM >= 160000
+  return object_aclcheck(ProcedureRelationId, function, role, mode);
+#else
+  return pg_proc_aclcheck(function, role, mode);
+#endif
+}
+
+inline bool OwnsRelation(Oid relation, Oid role) {
+#if PG_VERSION_NUM >= 160000
+  return object_ownercheck(RelationRelationId, relation, role);
+#else
+  return pg_class_ownercheck(relation, role);
+#endif
+}
+
+// The number of a process in the proc array (17 gave it a type and a variable of its own).
+inline constexpr int kNoProcNumber = -1;
+
+inline int MyProcIndex() {
+#if PG_VERSION_NUM >= 170000
+  return MyProcNumber;
+#else
+  return MyProc->pgprocno;
+#endif
+}
+
+inline PGPROC* ProcAt(int index) {
+#if PG_VERSION_NUM >= 170000
+  return GetPGProcByNumber(index);
+#else
+  return &ProcGlobal->allProcs[index];
+#endif
+}
+
+// A wait event that shows under its own name in pg_stat_activity where the server can do that (17),
+// else as "Extension". The name must be a literal. Call it at first use, not in _PG_init.
+inline uint32 WaitEvent([[maybe_unused]] const char* name) {
+#if PG_VERSION_NUM >= 170000
+  return WaitEventExtensionNew(name);
+#else
+  return PG_WAIT_EXTENSION;
+#endif
+}
+
+// 17 ties a wait event set to a resource owner; nullptr means that it lives until it is freed, as
+// before. (A macro, because storage/latch.h does not show the function in every version.)
+#if PG_VERSION_NUM >= 170000
+#define POSTBOX_CREATE_WAIT_EVENT_SET(events) CreateWaitEventSet(nullptr, events)
+#else
+#define POSTBOX_CREATE_WAIT_EVENT_SET(events) CreateWaitEventSet(TopMemoryContext, events)
+#endif
+
+// 15 wants shared memory requested in a hook of its own; 14 in _PG_init itself.
+inline constexpr bool kHasShmemRequestHook = PG_VERSION_NUM >= 150000;
+#if PG_VERSION_NUM >= 150000
+#define POSTBOX_SHMEM_REQUEST_HOOK 1
+#endif
+
+// Memory for the `extra` of a GUC check hook: 16 keeps it in a memory context, before it is
+// malloc's.
+inline void* GucAlloc(size_t size) {
+#if PG_VERSION_NUM >= 160000
+  return guc_malloc(LOG, size);
+#else
+  return std::malloc(size);
+#endif
+}
+
+// Replaces a string value inside a GUC check hook.
+inline void GucFree(void* memory) {
+#if PG_VERSION_NUM >= 160000
+  guc_free(memory);
+#else
+  std::free(memory);
+#endif
+}
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_VERSION_H_
