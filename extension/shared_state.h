@@ -1,0 +1,146 @@
+// What the processes of Postbox share: who works for which database, what the launcher has to know,
+// and the counters that workers and waiting sessions watch.
+//
+// The memory is made at server start when postbox is in shared_preload_libraries, otherwise there
+// is none and shared_state() is nullptr. It holds plain data and proc numbers: no pointers, no file
+// descriptors. This file is compiled into both modules; the two find the same memory by its name.
+//
+// A worker slot goes round:
+//
+//   kFree --launcher asks the postmaster--> kStarting --worker attaches--> kAttached
+//     ^                                        |                              |extension found
+//     |                                        |never came up                 v
+//     +------------launcher has read why--- kExited <---worker exits------ kRunning
+//
+// Invariants:
+//  - A slot changes only under `lock` in exclusive mode. `database` and `proc_number` are atomics,
+//  so
+//    that a commit can wake workers without any lock; what it reads may be out of date, and then a
+//    latch is set in vain, which every latch owner must bear.
+//  - A worker's pid stands in its slot only while that process exists: it goes in before the worker
+//    connects to its database and out after the worker has left the proc array. So whoever holds
+//    the lock may signal the pid, and a database without an attached slot has no worker in it.
+//  - A token is random and never used again: a lease under a token that no attached slot has is a
+//    lease whose owner is gone.
+//  - While a database is held, no worker attaches to it.
+#ifndef POSTBOX_EXTENSION_SHARED_STATE_H_
+#define POSTBOX_EXTENSION_SHARED_STATE_H_
+
+#include "extension/postgres.h"
+
+extern "C" {
+#include <storage/condition_variable.h>
+}
+
+namespace postbox {
+
+inline constexpr int kMaxWorkers = 128;
+inline constexpr int kMaxHolds = 64;
+inline constexpr int kMaxNews = 32;
+
+// Raise it with every change of SharedState, so that a new postbox_worker.so started under an old
+// postbox.so (an upgrade without a restart) says so instead of misreading the memory.
+inline constexpr uint32 kSharedStateLayout = 1;
+
+enum class SlotState : int32 { kFree, kStarting, kAttached, kRunning, kExited };
+
+// Why a worker is gone, as the worker itself wrote it; kFailed unless it came to say more.
+enum class ExitReason : int32 { kFailed, kStopped, kNoExtension };
+
+struct WorkerSlot {
+  pg_atomic_uint32 database;     // Oid; InvalidOid when the slot is free
+  pg_atomic_uint32 proc_number;  // of the attached worker; kNobody otherwise
+  SlotState state;
+  ExitReason exit_reason;
+  pid_t pid;      // 0 unless attached
+  int32 ordinal;  // which of the database's workers, from 0
+  uint64 launch;  // which start of a worker this slot is for; goes to the worker in bgw_extra
+  uint64 token;   // drawn when the worker attaches; 0 before
+  uint64 extension_epoch;  // as it was before the worker looked for the extension
+  TimestampTz started_at;
+};
+
+// `proc_number` of a slot (or of the launcher) without a process.
+inline constexpr uint32 kNobody = PG_UINT32_MAX;
+
+// A session that wants no workers in a database until its transaction ends.
+struct Hold {
+  Oid database;  // InvalidOid: free
+  pid_t holder;
+};
+
+struct SharedState {
+  uint32 layout;  // kSharedStateLayout
+
+  // Goes up with every committed change of publications or outboxes, in any database.
+  pg_atomic_uint64 config_generation;
+  // Goes up with every committed CREATE, ALTER or DROP EXTENSION postbox, in any database.
+  pg_atomic_uint64 extension_epoch;
+  // Goes up with every committed transaction that applied an event; waiters sleep on `applied`.
+  pg_atomic_uint64 applied_count;
+  ConditionVariable applied;
+
+  pg_atomic_uint32 launcher_proc_number;  // kNobody while there is none
+  // A worker has left; who waits for a database to be free sleeps here.
+  ConditionVariable worker_left;
+
+  // Under the lock: databases in which the extension was created or changed, not yet seen by the
+  // launcher; more than fit are "all".
+  Oid news[kMaxNews];
+  int32 news_count;
+  bool news_overflow;
+  // Under the lock: the launcher shall read pg_database again.
+  bool databases_changed;
+
+  uint64 next_launch;
+  Hold holds[kMaxHolds];
+  WorkerSlot workers[kMaxWorkers];
+};
+
+// The shared memory, nullptr when the library is not preloaded (emit-only mode). In
+// postbox_worker.so: nullptr until AttachSharedState().
+SharedState* shared_state();
+
+// Whether workers can run at all in this server.
+inline bool Preloaded() { return shared_state() != nullptr; }
+
+// For module.cc: asks for the memory and the lock, then makes or finds them. The second is the
+// shmem_startup_hook's work.
+void RequestSharedState();
+void CreateOrFindSharedState();
+
+// For postbox_worker.so: finds what postbox.so made. ereports if that is of another layout.
+void AttachSharedState();
+
+// Guards everything in SharedState that is no atomic. Held for a few dozen instructions, never
+// while waiting.
+LWLock* SharedStateLock();
+
+// Sets the latches of all attached workers of `database`. Takes no lock, raises no error: safe in a
+// commit callback. A no-op when not preloaded.
+void WakePublishers(Oid database);
+void WakeLauncher();
+
+// See SharedState::config_generation. A worker keeps the value that it read BEFORE it read the
+// configuration, and reads the configuration again when this differs. 0 when not preloaded.
+uint64 ConfigGeneration();
+
+// How a token is written into lock_token: `postbox-` and 16 hexadecimal digits.
+inline constexpr size_t kLockTokenSize = sizeof("postbox-0123456789abcdef");
+inline std::string LockToken(uint64 token) {
+  char text[kLockTokenSize];
+  std::snprintf(text, sizeof text, "postbox-%016llx", static_cast<unsigned long long>(token));
+  return text;
+}
+
+// The lock tokens of the workers attached to `database`, this process included.
+//
+// To find leases whose owner is gone: read the lock tokens that stand in the table FIRST, ask for
+// the live ones AFTER, and take over the leases of exactly those tokens that were read and do not
+// live (lock_token = ANY($dead)). The other way round, a worker that started in between and has
+// claimed already would look dead.
+std::vector<std::string> LiveLockTokens(Oid database);
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_SHARED_STATE_H_

@@ -1,0 +1,82 @@
+// The life of a publisher worker as far as the rest of Postbox sees it: its slot in shared memory,
+// its identity, its connection, and how it leaves.
+//
+// The order in postbox_publisher_main(Datum slot):
+//
+//   set SIGTERM and SIGHUP handlers, BackgroundWorkerUnblockSignals();
+//   Register(slot);            // takes the slot; leaves if the database is held or the start was
+//   revoked Connect();                 // to the database, as the bootstrap superuser if
+//   (!ExtensionExists()) LeaveWithoutExtension(); Ready();                   // from here on the
+//   launcher starts the database's other workers loop; when ConfigGeneration() changes: if
+//   (!ExtensionExists()) LeaveWithoutExtension(); Leave();                   // on SIGTERM:
+//   proc_exit(0)
+//
+// How to end, and what the postmaster makes of it:
+//  - proc_exit(0) and proc_exit(1) from the main thread are both fine; so is ereport(ERROR) that
+//    reaches the top and ereport(FATAL). The launcher starts the worker again, after
+//    postbox.restart_delay which doubles with each failure; it sees who failed by what stands in
+//    the slot, not by the exit code. Exit code 1 is also written to the log by the postmaster.
+//  - Anything else (abort, SIGSEGV, _exit() or exit() past proc_exit, exit code > 1) is a crash:
+//  the
+//    postmaster kills every session and runs recovery.
+//  - proc_exit may run only on the main thread: another thread that cannot go on tells the main
+//    thread to. proc_exit runs exit handlers and then exit(), so threads must have been joined
+//    before: do that in a before_shmem_exit callback that you register, which also runs for FATAL.
+//  - SIGTERM means "leave soon": give back what is claimed if that is quick, then Leave(). Sessions
+//    in DROP DATABASE wait for it, for 10 seconds at most.
+//
+// The functions here may ereport and belong to the main thread. None is called in a transaction
+// except where it says so.
+#ifndef POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
+#define POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
+
+#include "extension/postgres.h"
+#include "extension/settings.h"
+#include "extension/shared_state.h"
+
+namespace postbox {
+
+// The settings as they stand in postbox.so of this process. They follow SIGHUP when the worker
+// calls ProcessConfigFile(PGC_SIGHUP). (postbox.so has its own function of this name.)
+const Settings& settings();
+
+}  // namespace postbox
+
+namespace postbox::publisher {
+
+struct Identity {
+  int slot;
+  int ordinal;  // which of the database's workers, from 0
+  Oid database;
+  uint64 token;
+  char lock_token[kLockTokenSize];  // what the worker writes into lock_token
+};
+
+// Takes the slot that the launcher reserved and gives it up when the process exits. Does not return
+// when the launcher has changed its mind or the database is held: it leaves, quietly.
+void Register(Datum slot);
+
+// Who this worker is; valid after Register().
+const Identity& identity();
+
+// Connects to the database of the slot and sets application_name.
+void Connect();
+
+// Whether the extension postbox exists in this database, in a transaction of its own.
+bool ExtensionExists();
+
+// Tells that the worker has found its extension and works.
+void Ready();
+
+// Whether SIGTERM has come (SignalHandlerForShutdownRequest is the handler to use).
+bool StopRequested();
+
+// Leaves for good: proc_exit(0). No failure is counted.
+[[noreturn]] void Leave();
+
+// Leaves and tells the launcher that this database needs no workers until CREATE EXTENSION.
+[[noreturn]] void LeaveWithoutExtension();
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
