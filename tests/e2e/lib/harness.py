@@ -1,0 +1,511 @@
+"""What the end-to-end tests and the demo stand on: processes, a private Postgres, a Pub/Sub emulator, the puller, and
+Google's Node client as the outside peer.
+
+Rules that everything here keeps:
+  * every wait polls a condition and has a time-out; nothing waits a fixed time for something to have happened;
+  * every process is started here, is known by its process id, and is ended in Testbed.close(), whatever happened; when
+    this program is killed, the kernel ends its direct children too (setpriv --pdeathsig);
+  * all files are in one temporary directory, which is removed; ports are free ones and all on loopback;
+  * a failure prints what was expected, what was seen, and the end of every log.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import queue
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROJECT = "postbox-dev"
+TIMEOUT = float(os.environ.get("POSTBOX_E2E_TIMEOUT", "120"))
+SKIPPED = 77  # what ctest is told to read as "skipped"
+
+
+class Failure(Exception):
+    """Something was not as it must be. The text says what was expected and what was seen."""
+
+
+class Skip(Exception):
+    """The test cannot run on this machine. The text says why."""
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def build_directory():
+    chosen = os.environ.get("POSTBOX_BUILD_DIR")
+    if not chosen:  # control/lib.sh knows the default
+        chosen = subprocess.run(
+            ["bash", "-c", 'source "$0" && printf %s "$POSTBOX_BUILD_DIR"', str(ROOT / "control/lib.sh")],
+            check=True, capture_output=True, text=True).stdout
+    return pathlib.Path(chosen)
+
+
+def stage_programs():
+    """(directory of psql, pgbench and the server, path of the executable `postbox`)"""
+    stage = build_directory() / "stage"
+    found = sorted((stage / "usr/lib/postgresql").glob("*/bin"))
+    executable = stage / "usr/local/bin/postbox"
+    if not found or not executable.exists():
+        raise Failure(f"nothing is staged in {stage}: run control/build first")
+    return found[-1], executable
+
+
+def wait_until(what, condition, timeout=None, interval=0.05):
+    """Polls until condition() is true (and returns its value). A condition may raise Failure to say 'not yet, because'."""
+    deadline = time.monotonic() + (timeout or TIMEOUT)
+    seen = None
+    while True:
+        try:
+            seen = condition()
+            if seen:
+                return seen
+        except Failure as reason:
+            seen = reason
+        if time.monotonic() > deadline:
+            raise Failure(f"waited {timeout or TIMEOUT:.0f} s for this, in vain: {what}\n  last seen: {seen!r}")
+        time.sleep(interval)
+
+
+def check(what, actual, expected=True):
+    """One assertion, printed. Without `expected`, `actual` must be true."""
+    good = bool(actual) if expected is True else actual == expected
+    say(f"  {'ok  ' if good else 'FAIL'} {what}")
+    if not good:
+        raise Failure(f"{what}\n  expected: {expected!r}\n  actual:   {actual!r}")
+
+
+class Process:
+    """A child process with its output in a file, or, with a line handler, read line by line on a thread."""
+
+    def __init__(self, name, command, log, env=None, on_line=None, stdin=subprocess.DEVNULL):
+        self.name = name
+        self.log = pathlib.Path(log)
+        self._on_line = on_line
+        with open(self.log, "ab") as out:
+            self.popen = subprocess.Popen(
+                _tied_to_us(command), stdin=stdin, stdout=subprocess.PIPE if on_line else out, stderr=out,
+                env={**os.environ, **(env or {})}, start_new_session=True)
+        self._reader = None
+        if on_line:
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+
+    def _read(self):
+        for line in self.popen.stdout:
+            self._on_line(line.decode("utf-8", "replace").rstrip("\n"))
+
+    @property
+    def pid(self):
+        return self.popen.pid
+
+    def running(self):
+        return self.popen.poll() is None
+
+    def kill(self, number=signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            self.popen.send_signal(number)
+
+    def wait(self, timeout=None):
+        try:
+            status = self.popen.wait(timeout or TIMEOUT)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} did not end within {timeout or TIMEOUT:.0f} s") from None
+        if self._reader:
+            self._reader.join(10)
+        return status
+
+    def stop(self, number=signal.SIGTERM, timeout=60):
+        """Ends it politely; SIGKILL after the time-out, which is a failure. Returns the exit status."""
+        self.kill(number)
+        try:
+            return self.wait(timeout)
+        except Failure:
+            self.kill()
+            self.wait(30)
+            raise
+
+    def text(self):
+        return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+
+
+def _tied_to_us(command):
+    return ["setpriv", "--pdeathsig", "KILL", "--", *map(str, command)]
+
+
+class Cluster:
+    """A private Postgres (control/cluster) that listens on a Unix socket only."""
+
+    def __init__(self, testbed, settings):
+        self.directory = testbed.directory / "cluster"
+        self.bin = testbed.bin
+        settings = {"listen_addresses": "", "postbox.project_id": PROJECT, "postbox.restart_delay": "100ms",
+                    "log_min_messages": "info", **settings}
+        self._control("start", self.directory, *(f"{name}={value}" for name, value in settings.items()))
+        self.port = (self.directory / "port").read_text().strip()
+        self.environment = {"PGHOST": str(self.directory), "PGPORT": self.port, "PGUSER": "postgres",
+                            "PGOPTIONS": "", "PSQLRC": "/dev/null", "PGAPPNAME": "e2e"}
+
+    @staticmethod
+    def _control(*arguments):
+        subprocess.run([str(ROOT / "control/cluster"), *map(str, arguments)], check=True, timeout=240,
+                       env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())}, stdin=subprocess.DEVNULL)
+
+    @classmethod
+    def close(cls, directory):
+        """Stops what runs in this directory, even if the start was interrupted half-way."""
+        cls._control("stop", directory, "immediate")
+
+    @property
+    def log(self):
+        return self.directory / "server.log"
+
+    def log_text(self):
+        return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+
+    def set(self, **settings):
+        """Appends settings (`__` stands for the dot of a qualified name) and tells the server to read them again."""
+        with open(self.directory / "data/postgresql.conf", "a", encoding="utf-8") as conf:
+            for name, value in settings.items():
+                conf.write(f"{name.replace('__', '.')} = '{value}'\n")
+        postmaster = int((self.directory / "data/postmaster.pid").read_text().splitlines()[0])
+        os.kill(postmaster, signal.SIGHUP)
+
+    def dsn(self, database):
+        return f"host={self.directory} port={self.port} user=postgres dbname={database}"
+
+    def run(self, program, *arguments, database="postgres", text=None, timeout=None):
+        """Runs psql, pgbench, ... of the stage; returns the finished process."""
+        return subprocess.run([str(self.bin / program), *map(str, arguments)], input=text, text=True,
+                              capture_output=True, timeout=timeout or TIMEOUT,
+                              env={**os.environ, **self.environment, "PGDATABASE": database})
+
+    def sql(self, database, text, timeout=None):
+        """Runs SQL, which must succeed; returns the rows of its results as lists of strings."""
+        done = self.run("psql", "-XAtq", "-F", "\x1f", "-v", "ON_ERROR_STOP=1", "-f", "-", database=database,
+                        text=text, timeout=timeout)
+        if done.returncode != 0:
+            raise Failure(f"SQL failed in {database}:\n{text}\n{done.stderr}")
+        return [line.split("\x1f") for line in done.stdout.splitlines()]
+
+    def value(self, database, text):
+        rows = self.sql(database, text)
+        return rows[0][0] if rows else None
+
+    def number(self, database, text):
+        return int(self.value(database, text))
+
+    def create_database(self, name):
+        self.sql("postgres", f"CREATE DATABASE {name}")
+        self.sql(name, "CREATE EXTENSION postbox")
+
+
+class Session:
+    """One psql that stays connected, for what must not pay for a new connection each time."""
+
+    _END = "--end-of-answer--"
+
+    def __init__(self, cluster, database):
+        self._psql = subprocess.Popen(
+            _tied_to_us([cluster.bin / "psql", "-XAtq", "-v", "ON_ERROR_STOP=0"]), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1,
+            env={**os.environ, **cluster.environment, "PGDATABASE": database})
+
+    def sql(self, text):
+        self._psql.stdin.write(f"{text.rstrip().rstrip(';')};\n\\echo {self._END} :ERROR\n")
+        self._psql.stdin.flush()
+        lines = []
+        for line in self._psql.stdout:
+            if line.startswith(self._END):
+                if line.split()[1] != "false":
+                    raise Failure(f"SQL failed: {text}\n{''.join(lines)}")
+                return [line.rstrip("\n").split("|") for line in lines]
+            lines.append(line)
+        raise Failure(f"psql ended during: {text}\n{''.join(lines)}")
+
+    def close(self):
+        self._psql.kill()
+        self._psql.wait()
+        self._psql.stdin.close()
+        self._psql.stdout.close()
+
+
+class Emulator:
+    """The Pub/Sub peer: Postbox's own emulator (kind 'embedded') or Google's (kind 'google')."""
+
+    def __init__(self, testbed, kind, deliver_twice=False):
+        self.kind = kind
+        self._testbed = testbed
+        self._lines = queue.Queue()
+        if kind == "embedded":
+            flags = ["--deliver-twice"] if deliver_twice else []
+            self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", *flags],
+                        r"^postbox emulator listening on (\S+)$")
+        elif kind == "google":
+            self._start_google()
+        else:
+            raise Failure(f"unknown kind of emulator: {kind}")
+        self.environment = {"PUBSUB_EMULATOR_HOST": self.address, "PUBSUB_PROJECT_ID": PROJECT}
+
+    def _start(self, command, pattern, address=None, env=None):
+        process = self._testbed.start("emulator", command, env=env, on_line=self._lines.put)
+        self.process = process
+
+        def ready():
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    found = re.search(pattern, self._lines.get_nowait())
+                    if found:
+                        self.address = address or found.group(1)
+                        return True
+            if not process.running():
+                raise Failure(f"the emulator ended with status {process.popen.returncode}")
+            return False
+
+        wait_until("the emulator is ready", ready)
+
+    def _start_google(self):
+        program = find_google_emulator()
+        for attempt in range(3):  # its port cannot be chosen by the system, so it may be taken meanwhile
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            try:
+                # Its log goes to standard output or error, depending on its version: the shell joins the two.
+                self._start(["/bin/sh", "-c", 'exec "$0" "$@" 2>&1', program, "--host=127.0.0.1", f"--port={port}"],
+                            r"Server started, listening on", address=f"127.0.0.1:{port}",
+                            env={"JAVA_OPTS": "-Xmx512m -XX:+UseSerialGC"})
+                return
+            except Failure:
+                if attempt == 2 or self.process.running():
+                    raise
+
+    @property
+    def endpoint(self):
+        return f"http://{self.address}"
+
+    def topic(self, name):
+        self._testbed.node("admin.js", [{"create_topic": name}])
+
+    def subscription(self, name, topic, **more):
+        """Options are those of the Node client's createSubscription; ordering is on unless said otherwise."""
+        dead_letter = {key: more.pop(key) for key in ("dead_letter_topic", "max_delivery_attempts") if key in more}
+        options = {"enableMessageOrdering": True, **more}
+        self._testbed.node("admin.js", [{"create_subscription": name, "topic": topic, "options": options, **dead_letter}])
+
+    def resources(self, *orders):
+        """Several orders for admin.js in one go: starting Node takes its time."""
+        self._testbed.node("admin.js", list(orders))
+
+    def fault(self, specification):
+        """Tells the embedded emulator to misbehave; see `postbox emulator-fault --help`."""
+        done = subprocess.run([str(self._testbed.postbox), "emulator-fault", "--endpoint", self.address, *specification.split()],
+                              capture_output=True, text=True, timeout=60)
+        if done.returncode != 0:
+            raise Failure(f"emulator-fault {specification}: {done.stderr}")
+        return done.stdout
+
+
+def find_google_emulator():
+    needed = os.environ.get("POSTBOX_REQUIRE_GOOGLE_EMULATOR") == "1"
+
+    def missing(why):
+        return Failure(why) if needed else Skip(why)
+
+    if not shutil.which("java"):
+        raise missing("Google's emulator needs java, which is not installed")
+    if not shutil.which("gcloud"):
+        raise missing("Google's emulator comes with gcloud, which is not installed")
+    root = subprocess.run(["gcloud", "info", "--format=value(installation.sdk_root)"], capture_output=True, text=True,
+                          timeout=120, check=False).stdout.strip()
+    program = pathlib.Path(root) / "platform/pubsub-emulator/bin/cloud-pubsub-emulator"
+    if not program.exists():
+        raise missing(f"Google's emulator is not installed: there is no {program}")
+    return program
+
+
+class Puller:
+    """`postbox pull` for one database, with its log as JSON lines."""
+
+    def __init__(self, testbed, database, failpoint=None, arguments=(), env=None):
+        self.database = database
+        self.process = testbed.start(
+            f"puller-{database}",
+            [testbed.postbox, "pull", "--dsn", testbed.cluster.dsn(database), "--endpoint", testbed.emulator.endpoint,
+             "--project", PROJECT, "--log-format", "json", *arguments],
+            env={**({"POSTBOX_FAILPOINT": failpoint} if failpoint else {}), **(env or {})})
+
+    def records(self):
+        """The log as a list of dictionaries; lines that are no JSON objects appear under the key 'text'."""
+        found = []
+        for line in self.process.text().splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            found.append(record if isinstance(record, dict) else {"text": line})
+        return found
+
+    def outcomes(self, outcome):
+        return [record for record in self.records() if record.get("outcome") == outcome]
+
+    def stop(self):
+        return self.process.stop()
+
+
+class Receiver:
+    """Google's Node client on a subscription: what it has received so far, in order."""
+
+    def __init__(self, testbed, subscription):
+        self._lock = threading.Lock()
+        self._messages = []
+        self._listening = False
+        self.process = testbed.start(f"receiver-{subscription}", testbed.node_command("receive.js", subscription),
+                                     env=testbed.node_environment(), on_line=self._line)
+        wait_until(f"the Node client listens on {subscription}", self._is_listening)
+
+    def _line(self, line):
+        value = json.loads(line)
+        with self._lock:
+            if "listening" in value:
+                self._listening = True
+            else:
+                self._messages.append(value)
+
+    def _is_listening(self):
+        if not self.process.running():
+            raise Failure(f"receive.js ended: {self.process.text()}")
+        return self._listening
+
+    def messages(self):
+        with self._lock:
+            return list(self._messages)
+
+    def event_ids(self):
+        return [message["attributes"].get("event_id") for message in self.messages()]
+
+    def stop(self):
+        self.process.stop()
+
+
+class Testbed:
+    """One test's world. Use it as a context manager."""
+
+    def __init__(self, emulator, deliver_twice=False, settings=None):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="postbox.", dir="/tmp"))
+        self._processes = []
+        self._closers = []
+        self.cluster = None
+        try:
+            os.chmod(self.directory, 0o755)
+            self.bin, self.postbox = stage_programs()
+            self.emulator = Emulator(self, emulator, deliver_twice)
+            self.cluster = Cluster(self, {"postbox.endpoint": self.emulator.endpoint, **(settings or {})})
+        except BaseException:
+            self.close(failed=True)
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close(failed=kind is not None and not issubclass(kind, Skip))
+
+    def start(self, name, command, env=None, on_line=None):
+        log = self.directory / f"{name}-{len(self._processes)}.log"
+        process = Process(name, command, log, env=env, on_line=on_line)
+        self._processes.append(process)
+        return process
+
+    def node_command(self, script, *arguments):
+        return ["node", ROOT / "tests/node" / script, *arguments]
+
+    def node_environment(self):
+        # The Node client of Pub/Sub must find nothing of Google's on this machine.
+        return {**self.emulator.environment, "NODE_PATH": str(build_directory() / "node/node_modules")}
+
+    def node(self, script, lines, timeout=None):
+        """Runs one of tests/node's scripts on JSON lines; returns the lines of its answer."""
+        done = subprocess.run([str(part) for part in self.node_command(script)],
+                              input="".join(json.dumps(line) + "\n" for line in lines), text=True, capture_output=True,
+                              timeout=timeout or TIMEOUT, env={**os.environ, **self.node_environment()})
+        if done.returncode != 0:
+            raise Failure(f"{script} failed:\n{done.stderr}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def puller(self, database, **more):
+        return Puller(self, database, **more)
+
+    def receiver(self, subscription):
+        return Receiver(self, subscription)
+
+    def session(self, database):
+        session = Session(self.cluster, database)
+        self._closers.append(session.close)
+        return session
+
+    def close(self, failed=False):
+        for number in (signal.SIGTERM, signal.SIGINT):  # nothing interrupts the cleaning up
+            signal.signal(number, signal.SIG_IGN)
+        for close in self._closers:
+            with contextlib.suppress(Exception):
+                close()
+        if failed:
+            self._print_logs()
+        for process in reversed(self._processes):
+            if process.running():
+                with contextlib.suppress(Exception):
+                    process.stop(signal.SIGTERM, timeout=20)
+        with contextlib.suppress(Exception):
+            Cluster.close(self.directory / "cluster")
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _print_logs(self):
+        logs = [(process.name, process.text()) for process in self._processes]
+        server = self.directory / "cluster/server.log"
+        if server.exists():
+            logs.append(("postgres", server.read_text("utf-8", "replace")))
+        for name, text in logs:
+            lines = text.splitlines()
+            if lines:
+                print(f"---- log of {name} (the last of {len(lines)} lines)", *lines[-40:], sep="\n", flush=True)
+
+
+def ensure_node():
+    """The Node client, installed if it is not there (control/test has done it before)."""
+    if not shutil.which("node"):
+        raise Failure("node is not installed: run control/install-packages")
+    subprocess.run([str(ROOT / "control/node-modules")], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())})
+
+
+def main(test, *arguments):
+    """Runs a test and ends the program: 0 passed, 1 failed, 77 skipped. SIGTERM and SIGINT clean up, too."""
+    def interrupted(number, _frame):
+        raise Failure(f"interrupted by {signal.Signals(number).name}")
+
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGINT, interrupted)
+    begun = time.monotonic()
+    try:
+        ensure_node()
+        test(*arguments)
+    except Skip as reason:
+        say(f"SKIPPED: {reason}")
+        sys.exit(SKIPPED)
+    except Failure as failure:
+        say(f"FAILED: {failure}")
+        say("  at " + " < ".join(f"{frame.name}:{frame.lineno}" for frame in reversed(traceback.extract_tb(failure.__traceback__))))
+        sys.exit(1)
+    say(f"PASSED in {time.monotonic() - begun:.1f} s")

@@ -1,0 +1,39 @@
+// What the three scripts share: the client, and standard input as a sequence of JSON values.
+//
+// The server is PUBSUB_EMULATOR_HOST (the client library reads it), the project is --project or PUBSUB_PROJECT_ID.
+// Every script reads JSON lines from standard input, writes one JSON line per result to standard output, and ends with a
+// non-zero status and a message on standard error as soon as anything fails. @google-cloud/pubsub is found through
+// NODE_PATH, because control/node-modules installs it outside the source tree.
+'use strict';
+
+const readline = require('node:readline');
+const {PubSub} = require('@google-cloud/pubsub');
+
+function client() {
+  if (!process.env.PUBSUB_EMULATOR_HOST) {
+    throw new Error('PUBSUB_EMULATOR_HOST is not set: these scripts only talk to emulators');
+  }
+  return new PubSub({projectId: process.env.PUBSUB_PROJECT_ID || 'postbox-dev'});
+}
+
+async function* jsonLines() {
+  for await (const line of readline.createInterface({input: process.stdin})) {
+    if (line.trim() !== '') yield JSON.parse(line);
+  }
+}
+
+function print(value) {
+  process.stdout.write(JSON.stringify(value) + '\n');
+}
+
+function run(main) {
+  main().then(
+    () => process.exit(0),
+    error => {
+      console.error(error);
+      process.exit(1);
+    }
+  );
+}
+
+module.exports = {client, jsonLines, print, run};

@@ -1,0 +1,34 @@
+// Publishes the messages of standard input, one JSON line each:
+//   {"topic": "NAME", "data": "text" | "data_base64": "...", "attributes": {...}, "ordering_key": "KEY", "times": 1}
+// and prints, in the order of the input, {"message_ids": [...]} for each. Messages are handed to the client library without
+// waiting for each other, as a service does; "times": 2 publishes a message twice under the same attributes, right after
+// each other, which is what a publisher does that had no answer and tries again.
+'use strict';
+
+const {client, jsonLines, print, run} = require('./connection.js');
+
+run(async () => {
+  const pubsub = client();
+  const topics = new Map();
+  const results = [];
+  for await (const message of jsonLines()) {
+    const ordered = Boolean(message.ordering_key);
+    const id = `${ordered} ${message.topic}`;
+    if (!topics.has(id)) topics.set(id, pubsub.topic(message.topic, {messageOrdering: ordered}));
+    const topic = topics.get(id);
+    const data =
+      message.data_base64 !== undefined ? Buffer.from(message.data_base64, 'base64') : Buffer.from(message.data || '');
+    const attempts = [];
+    for (let time = 0; time < (message.times || 1); ++time) {
+      attempts.push(
+        topic.publishMessage({
+          data,
+          attributes: message.attributes || {},
+          ...(ordered ? {orderingKey: message.ordering_key} : {}),
+        })
+      );
+    }
+    results.push(Promise.all(attempts));
+  }
+  for (const result of await Promise.all(results)) print({message_ids: result});
+});

@@ -1,0 +1,32 @@
+// Receives from a subscription until SIGTERM and acknowledges everything:
+//   node receive.js SUBSCRIPTION
+// Prints {"listening": "SUBSCRIPTION"} once, then one JSON line per message in the order of delivery:
+//   {"message_id", "data_base64", "attributes", "ordering_key", "publish_time", "delivery_attempt"}
+'use strict';
+
+const {client, print, run} = require('./connection.js');
+
+run(async () => {
+  const pubsub = client();
+  const name = process.argv[2];
+  const subscription = pubsub.subscription(name);
+  const stopped = new Promise((resolve, reject) => {
+    process.once('SIGTERM', resolve);
+    process.once('SIGINT', resolve);
+    subscription.on('error', reject);
+  });
+  subscription.on('message', message => {
+    print({
+      message_id: message.id,
+      data_base64: message.data.toString('base64'),
+      attributes: message.attributes,
+      ordering_key: message.orderingKey || '',
+      publish_time: message.publishTime.toISOString(),
+      delivery_attempt: message.deliveryAttempt,
+    });
+    message.ack();
+  });
+  print({listening: name});
+  await stopped;
+  await subscription.close();
+});
