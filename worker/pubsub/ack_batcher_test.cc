@@ -1,0 +1,136 @@
+#include "worker/pubsub/ack_batcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace postbox::pubsub {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+
+constexpr int kAck = AckRequest::kAcknowledge;
+
+class AckBatcherTest : public ::testing::Test {
+ protected:
+  void Ack(uint64_t handle, std::string key = "") {
+    batcher_.Add(kAck, AckEntry{.handle = handle, .ack_id = "id", .key = std::move(key)}, now_);
+  }
+  std::vector<uint64_t> TakeHandles() {
+    std::vector<uint64_t> handles;
+    last_ = batcher_.Take(now_);
+    if (last_) {
+      for (const auto& entry : last_->entries) handles.push_back(entry.handle);
+    }
+    return handles;
+  }
+
+  AckBatcher batcher_{"projects/p/subscriptions/s"};
+  AckBatcher::TimePoint now_{std::chrono::hours(1)};
+  std::optional<AckRequest> last_;
+};
+
+TEST_F(AckBatcherTest, ARequestLeavesAHundredMillisecondsAfterItsFirstEntry) {
+  Ack(1);
+  now_ += milliseconds(60);
+  Ack(2);
+  EXPECT_FALSE(batcher_.Take(now_));
+  EXPECT_EQ(*batcher_.NextDue(), now_ + milliseconds(40));
+  now_ += milliseconds(40);
+  EXPECT_THAT(TakeHandles(), ElementsAre(1, 2));
+  EXPECT_FALSE(batcher_.Take(now_));
+  EXPECT_TRUE(batcher_.empty());
+  EXPECT_FALSE(batcher_.NextDue());
+}
+
+TEST_F(AckBatcherTest, AFullRequestLeavesAtOnceWithAThousandIds) {
+  for (uint64_t i = 0; i < 1001; ++i) Ack(i);
+  EXPECT_EQ(TakeHandles().size(), 1000u);
+  EXPECT_FALSE(batcher_.Take(now_));
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(1000));
+}
+
+TEST_F(AckBatcherTest, ARequestStaysBelowTheByteLimit) {
+  for (uint64_t i = 0; i < 300; ++i) {
+    batcher_.Add(kAck, AckEntry{.handle = i, .ack_id = std::string(4000, 'x')}, now_);
+  }
+  size_t total = 0;
+  batcher_.Flush(now_);
+  while (auto request = batcher_.Take(now_)) {
+    size_t bytes = 0;
+    for (const auto& entry : request->entries) bytes += entry.ack_id.size() + 4;
+    EXPECT_LE(bytes, AckBatcher::kMaxBytes);
+    EXPECT_LE(request->entries.size(), 130u);
+    total += request->entries.size();
+  }
+  EXPECT_EQ(total, 300u);
+}
+
+TEST_F(AckBatcherTest, AcksNacksAndExtensionsTravelApart) {
+  batcher_.Add(60, AckEntry{.handle = 1, .ack_id = "a"}, now_);
+  batcher_.Add(0, AckEntry{.handle = 2, .ack_id = "b"}, now_);
+  Ack(3);
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(3));
+  EXPECT_TRUE(last_->is_ack());
+  EXPECT_THAT(TakeHandles(), ElementsAre(2));
+  EXPECT_EQ(last_->deadline_seconds, 0);
+  EXPECT_THAT(TakeHandles(), ElementsAre(1));
+  EXPECT_EQ(last_->deadline_seconds, 60);
+}
+
+TEST_F(AckBatcherTest, NoTwoRequestsInFlightHoldAcksOfOneKey) {
+  batcher_.set_serial_per_key(true);
+  Ack(1, "a");
+  Ack(2, "b");
+  Ack(3, "a");
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(1, 2, 3));  // within one request they are in order
+  auto first = *last_;
+  Ack(4, "a");
+  Ack(5, "c");
+  Ack(6, "");
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(5, 6));
+  EXPECT_THAT(TakeHandles(), ElementsAre());
+  batcher_.Finished(first);
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(4));
+}
+
+TEST_F(AckBatcherTest, LaterAcksOfAKeyWaitForARetryOfAnEarlierOne) {
+  batcher_.set_serial_per_key(true);
+  Ack(1, "a");
+  batcher_.Flush(now_);
+  TakeHandles();
+  auto request = *last_;
+  Ack(2, "a");
+  batcher_.Finished(request);
+  request.entries[0].not_before = now_ + seconds(1);
+  batcher_.Retry(kAck, request.entries, now_);
+  Ack(3, "b");
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(3));
+  now_ += seconds(1);
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(1, 2));
+  EXPECT_EQ(last_->entries[0].attempts, 2);
+  EXPECT_EQ(last_->entries[0].first_sent, now_ - seconds(1));
+  EXPECT_EQ(last_->entries[1].attempts, 1);
+}
+
+TEST_F(AckBatcherTest, WithoutOrderRetriesHoldNobodyUp) {
+  Ack(1, "a");
+  batcher_.Flush(now_);
+  TakeHandles();
+  auto request = *last_;
+  Ack(2, "a");
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(2));
+  batcher_.Finished(request);
+}
+
+}  // namespace
+}  // namespace postbox::pubsub

@@ -1,0 +1,59 @@
+#include "worker/pubsub/ack_results.h"
+
+#include <string_view>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace postbox::pubsub {
+namespace {
+
+bool Transient(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+    case grpc::StatusCode::ABORTED:
+    case grpc::StatusCode::INTERNAL:
+    case grpc::StatusCode::UNAVAILABLE:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::vector<AckResult> AckResults(const grpc::Status& status,
+                                  const std::vector<AckEntry>& entries) {
+  if (status.ok()) return std::vector(entries.size(), AckResult::kSuccess);
+
+  google::rpc::Status details;
+  google::rpc::ErrorInfo info;
+  // Details that cannot be read are as good as none.
+  if (details.ParseFromString(status.error_details())) {
+    for (const auto& any : details.details()) {
+      if (any.Is<google::rpc::ErrorInfo>() && any.UnpackTo(&info)) break;
+    }
+  }
+  // The metadata may hold things that are no results (service, method, ...): only an id of this
+  // request with a value of either kind makes it a map of results.
+  std::vector<AckResult> results(entries.size(), AckResult::kSuccess);
+  bool names_any = false;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    auto it = info.metadata().find(entries[i].ack_id);
+    if (it == info.metadata().end()) continue;
+    std::string_view value = it->second;
+    if (value.starts_with("TRANSIENT_")) {
+      results[i] = AckResult::kTransient;
+      names_any = true;
+    } else if (value.starts_with("PERMANENT_")) {
+      results[i] = AckResult::kPermanent;
+      names_any = true;
+    }
+  }
+  if (names_any) return results;
+  return std::vector(entries.size(), Transient(status.error_code()) ? AckResult::kTransient
+                                                                    : AckResult::kPermanent);
+}
+
+}  // namespace postbox::pubsub

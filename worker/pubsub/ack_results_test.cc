@@ -1,0 +1,60 @@
+#include "worker/pubsub/ack_results.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace postbox::pubsub {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+std::vector<AckEntry> Entries() {
+  return {{.handle = 1, .ack_id = "a"}, {.handle = 2, .ack_id = "b"}, {.handle = 3, .ack_id = "c"}};
+}
+
+grpc::Status WithInfo(grpc::StatusCode code, const std::map<std::string, std::string>& metadata) {
+  google::rpc::RetryInfo retry;
+  google::rpc::ErrorInfo info;
+  info.set_reason("EXACTLY_ONCE_ACKID_FAILURE");
+  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
+  google::rpc::Status status;
+  status.add_details()->PackFrom(retry);
+  status.add_details()->PackFrom(info);
+  return grpc::Status(code, "some acks failed", status.SerializeAsString());
+}
+
+TEST(AckResultsTest, OkMeansThatAllSucceeded) {
+  EXPECT_THAT(AckResults(grpc::Status::OK, Entries()), Each(AckResult::kSuccess));
+}
+
+TEST(AckResultsTest, IdsMissingFromTheMapSucceeded) {
+  auto status = WithInfo(grpc::StatusCode::INVALID_ARGUMENT,
+                         {{"a", "PERMANENT_FAILURE_INVALID_ACK_ID"},
+                          {"c", "TRANSIENT_FAILURE_UNORDERED_ACK_ID"},
+                          {"of another request", "TRANSIENT_FAILURE_OTHER"}});
+  EXPECT_THAT(AckResults(status, Entries()),
+              ElementsAre(AckResult::kPermanent, AckResult::kSuccess, AckResult::kTransient));
+}
+
+TEST(AckResultsTest, WithoutAMapTheCodeSpeaksForAll) {
+  EXPECT_THAT(AckResults(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""), Entries()),
+              Each(AckResult::kTransient));
+  EXPECT_THAT(AckResults(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, ""), Entries()),
+              Each(AckResult::kPermanent));
+  EXPECT_THAT(AckResults(WithInfo(grpc::StatusCode::ABORTED, {{"service", "pubsub"}}), Entries()),
+              Each(AckResult::kTransient));
+}
+
+TEST(AckResultsTest, UnreadableDetailsAreNoDetails) {
+  EXPECT_THAT(AckResults(grpc::Status(grpc::StatusCode::INTERNAL, "", "\xff\xff\xff"), Entries()),
+              Each(AckResult::kTransient));
+}
+
+}  // namespace
+}  // namespace postbox::pubsub
