@@ -1,0 +1,264 @@
+// The attributes of a Postbox message: the seven standard ones (in the order below), then the
+// caller's.
+//
+// Plain header: standard library only. One list of names and one builder, used where a message is
+// built (emit, worker) and where it is read (puller).
+//
+//   event_id, event_type, aggregate_id, aggregate_type, version (decimal), occurred_at (RFC 3339,
+//   UTC), schema_version
+//
+// A caller's attribute with a standard name never replaces the standard one; outbox_emit refuses
+// it, the builder drops it.
+
+#ifndef POSTBOX_WORKER_PUBSUB_ATTRIBUTES_H_
+#define POSTBOX_WORKER_PUBSUB_ATTRIBUTES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace postbox::pubsub {
+
+inline constexpr std::string_view kEventId = "event_id";
+inline constexpr std::string_view kEventType = "event_type";
+inline constexpr std::string_view kAggregateId = "aggregate_id";
+inline constexpr std::string_view kAggregateType = "aggregate_type";
+inline constexpr std::string_view kVersion = "version";
+inline constexpr std::string_view kOccurredAt = "occurred_at";
+inline constexpr std::string_view kSchemaVersion = "schema_version";
+
+inline constexpr std::array<std::string_view, 7> kStandardAttributes = {
+    kEventId, kEventType, kAggregateId, kAggregateType, kVersion, kOccurredAt, kSchemaVersion};
+
+// Added by outbox_emit when the setting postbox.<name> is not empty.
+inline constexpr std::string_view kCorrelationId = "correlation_id";
+inline constexpr std::string_view kCausationId = "causation_id";
+inline constexpr std::string_view kUserId = "user_id";
+inline constexpr std::string_view kTraceparent = "traceparent";
+inline constexpr std::string_view kSourceService = "source_service";
+inline constexpr std::string_view kSourceVersion = "source_version";
+
+inline constexpr std::array<std::string_view, 6> kContextAttributes = {
+    kCorrelationId, kCausationId, kUserId, kTraceparent, kSourceService, kSourceVersion};
+
+// Read by the puller for its log lines; emitters may set it instead of traceparent.
+inline constexpr std::string_view kTraceId = "trace_id";
+
+constexpr bool IsStandardAttribute(std::string_view name) {
+  for (const std::string_view standard : kStandardAttributes) {
+    if (name == standard) return true;
+  }
+  return false;
+}
+
+using Attributes = std::vector<std::pair<std::string, std::string>>;
+
+// The value of an attribute, or null.
+inline const std::string* FindAttribute(const Attributes& attributes, std::string_view name) {
+  for (const auto& [key, value] : attributes) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+// The trace id (32 hex digits) of a W3C traceparent "00-<trace id>-<parent id>-<flags>", or an
+// empty text.
+constexpr std::string_view TraceIdOf(std::string_view traceparent) {
+  constexpr std::size_t kTraceIdBegin = 3;
+  constexpr std::size_t kTraceIdLength = 32;
+  if (traceparent.size() < 55 || traceparent[2] != '-' ||
+      traceparent[kTraceIdBegin + kTraceIdLength] != '-')
+    return "";
+  return traceparent.substr(kTraceIdBegin, kTraceIdLength);
+}
+
+namespace internal {
+
+constexpr std::int64_t kMicrosPerSecond = 1'000'000;
+constexpr std::int64_t kSecondsPerDay = 86'400;
+
+// Days since 1970-01-01 of a date of the proleptic Gregorian calendar, and back. The year is taken
+// to begin in March, so that the leap day is its last, and 400-year eras of 146097 days repeat
+// exactly.
+constexpr std::int64_t DaysFromDate(std::int64_t year, int month, int day) {
+  year -= month <= 2 ? 1 : 0;
+  const std::int64_t era = (year >= 0 ? year : year - 399) / 400;
+  const std::int64_t year_of_era = year - era * 400;
+  const std::int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+  const std::int64_t day_of_era =
+      year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+  return era * 146'097 + day_of_era - 719'468;
+}
+
+struct Date {
+  std::int64_t year;
+  int month;
+  int day;
+};
+
+constexpr Date DateFromDays(std::int64_t days) {
+  days += 719'468;
+  const std::int64_t era = (days >= 0 ? days : days - 146'096) / 146'097;
+  const std::int64_t day_of_era = days - era * 146'097;
+  const std::int64_t year_of_era =
+      (day_of_era - day_of_era / 1460 + day_of_era / 36'524 - day_of_era / 146'096) / 365;
+  const std::int64_t day_of_year =
+      day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+  const std::int64_t shifted_month = (5 * day_of_year + 2) / 153;
+  const int month = static_cast<int>(shifted_month < 10 ? shifted_month + 3 : shifted_month - 9);
+  return Date{year_of_era + era * 400 + (month <= 2 ? 1 : 0), month,
+              static_cast<int>(day_of_year - (153 * shifted_month + 2) / 5 + 1)};
+}
+
+constexpr int DaysInMonth(std::int64_t year, int month) {
+  const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+  return month == 2                                                ? (leap ? 29 : 28)
+         : (month == 4 || month == 6 || month == 9 || month == 11) ? 30
+                                                                   : 31;
+}
+
+}  // namespace internal
+
+// Microseconds since 1970-01-01 00:00 UTC that RFC 3339 can write: years 0001 to 9999.
+inline constexpr std::int64_t kMinRfc3339Micros =
+    internal::DaysFromDate(1, 1, 1) * internal::kSecondsPerDay * internal::kMicrosPerSecond;
+inline constexpr std::int64_t kMaxRfc3339Micros =
+    internal::DaysFromDate(10'000, 1, 1) * internal::kSecondsPerDay * internal::kMicrosPerSecond -
+    1;
+
+// "2025-10-24T10:30:00Z", with 3 or 6 digits of a second only where needed. A time outside of
+// kMinRfc3339Micros..kMaxRfc3339Micros becomes the nearest one inside (outbox_emit refuses those).
+inline std::string FormatRfc3339(std::int64_t micros) {
+  if (micros < kMinRfc3339Micros) micros = kMinRfc3339Micros;
+  if (micros > kMaxRfc3339Micros) micros = kMaxRfc3339Micros;
+  std::int64_t seconds = micros / internal::kMicrosPerSecond;
+  auto fraction = static_cast<int>(micros % internal::kMicrosPerSecond);
+  if (fraction < 0) {
+    fraction += static_cast<int>(internal::kMicrosPerSecond);
+    --seconds;
+  }
+  std::int64_t days = seconds / internal::kSecondsPerDay;
+  auto second_of_day = static_cast<int>(seconds % internal::kSecondsPerDay);
+  if (second_of_day < 0) {
+    second_of_day += static_cast<int>(internal::kSecondsPerDay);
+    --days;
+  }
+  const internal::Date date = internal::DateFromDays(days);
+  char text[64];
+  int length = std::snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d",
+                             static_cast<int>(date.year), date.month, date.day,
+                             second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+  if (fraction % 1000 != 0) {
+    length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length), ".%06d",
+                            fraction);
+  } else if (fraction != 0) {
+    length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length), ".%03d",
+                            fraction / 1000);
+  }
+  return std::string(text, static_cast<std::size_t>(length)) + "Z";
+}
+
+// Reads an RFC 3339 time with any offset and any number of digits of a second (those below a
+// microsecond are dropped; a leap second is read as the second after). Returns false if the text is
+// no such time.
+constexpr bool ParseRfc3339(std::string_view text, std::int64_t* micros) {
+  std::size_t at = 0;
+  const auto number = [&](std::size_t digits, int* value) {
+    if (text.size() - at < digits) return false;
+    *value = 0;
+    for (std::size_t i = 0; i < digits; ++i, ++at) {
+      if (text[at] < '0' || text[at] > '9') return false;
+      *value = *value * 10 + (text[at] - '0');
+    }
+    return true;
+  };
+  const auto one_of = [&](std::string_view choices) {
+    if (at >= text.size() || choices.find(text[at]) == std::string_view::npos) return false;
+    ++at;
+    return true;
+  };
+  int year = 0;
+  int month = 0;
+  int day = 0;
+  int hour = 0;
+  int minute = 0;
+  int second = 0;
+  if (!number(4, &year) || !one_of("-") || !number(2, &month) || !one_of("-") || !number(2, &day) ||
+      !one_of("Tt ") || !number(2, &hour) || !one_of(":") || !number(2, &minute) || !one_of(":") ||
+      !number(2, &second)) {
+    return false;
+  }
+  if (year < 1 || month < 1 || month > 12 || day < 1 || day > internal::DaysInMonth(year, month) ||
+      hour > 23 || minute > 59 || second > 60) {
+    return false;
+  }
+  std::int64_t fraction = 0;
+  if (at < text.size() && text[at] == '.') {
+    ++at;
+    std::int64_t unit = internal::kMicrosPerSecond;
+    const std::size_t begin = at;
+    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+      unit /= 10;
+      fraction += unit * (text[at] - '0');
+    }
+    if (at == begin) return false;
+  }
+  std::int64_t offset_minutes = 0;
+  if (!one_of("Zz")) {
+    if (at >= text.size() || (text[at] != '+' && text[at] != '-')) return false;
+    const int sign = text[at++] == '-' ? -1 : 1;
+    int hours = 0;
+    int minutes = 0;
+    if (!number(2, &hours) || !one_of(":") || !number(2, &minutes) || hours > 23 || minutes > 59)
+      return false;
+    offset_minutes = sign * (hours * 60 + minutes);
+  }
+  if (at != text.size()) return false;
+  const std::int64_t seconds = internal::DaysFromDate(year, month, day) * internal::kSecondsPerDay +
+                               hour * 3600 + (minute - offset_minutes) * 60 + second;
+  *micros = seconds * internal::kMicrosPerSecond + fraction;
+  return true;
+}
+
+// The event fields that become attributes.
+struct StandardFields {
+  std::string_view event_id;
+  std::string_view event_type;
+  std::string_view aggregate_id;
+  std::string_view aggregate_type;
+  std::int64_t version;
+  std::int64_t occurred_at_micros;  // since 1970-01-01 00:00 UTC; Postgres counts from 2000-01-01
+  std::string_view schema_version;
+};
+
+// All attributes of a message. `extra` is a range of pairs of strings with distinct keys.
+template <class AttributeRange>
+Attributes BuildAttributes(const StandardFields& fields, const AttributeRange& extra) {
+  Attributes attributes;
+  attributes.reserve(kStandardAttributes.size() + std::size(extra));
+  attributes.emplace_back(kEventId, fields.event_id);
+  attributes.emplace_back(kEventType, fields.event_type);
+  attributes.emplace_back(kAggregateId, fields.aggregate_id);
+  attributes.emplace_back(kAggregateType, fields.aggregate_type);
+  attributes.emplace_back(kVersion, std::to_string(fields.version));
+  attributes.emplace_back(kOccurredAt, FormatRfc3339(fields.occurred_at_micros));
+  attributes.emplace_back(kSchemaVersion, fields.schema_version);
+  for (const auto& [key, value] : extra) {
+    if (!IsStandardAttribute(key)) attributes.emplace_back(key, value);
+  }
+  return attributes;
+}
+
+inline Attributes BuildAttributes(const StandardFields& fields) {
+  return BuildAttributes(fields, Attributes());
+}
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_ATTRIBUTES_H_

@@ -1,0 +1,76 @@
+// The one exponential backoff of Postbox: min(cap, base * factor^(attempt - 1)), with jitter.
+//
+// Plain header: standard library only. Used for retries of an RPC, for reconnects, for the
+// next_retry_at of a row, and for nacks. Jitter takes the delay into [1/2, 1] of its value, so that
+// what failed together does not come back together.
+
+#ifndef POSTBOX_WORKER_PUBSUB_BACKOFF_H_
+#define POSTBOX_WORKER_PUBSUB_BACKOFF_H_
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+namespace postbox::pubsub {
+
+struct BackoffPolicy {
+  std::chrono::milliseconds base;
+  double factor;
+  std::chrono::milliseconds cap;
+};
+
+// Publish: what the official clients do (100 ms, x1.3 .. x4, up to 60 s).
+inline constexpr BackoffPolicy kPublishBackoff{std::chrono::milliseconds(100), 2.0,
+                                               std::chrono::seconds(60)};
+// Reconnect of a stream: 100 ms x2 to 10 s.
+inline constexpr BackoffPolicy kReconnectBackoff{std::chrono::milliseconds(100), 2.0,
+                                                 std::chrono::seconds(10)};
+// Retry of an exactly-once ack: 1 s x2 to 64 s.
+inline constexpr BackoffPolicy kAckBackoff{std::chrono::seconds(1), 2.0, std::chrono::seconds(64)};
+
+// The delay before try number attempt + 1; `attempt` counts the failures so far, from 1. `random`
+// is in [0, 1]. Any attempt count is fine: the power may overflow to infinity, which is above the
+// cap.
+inline std::chrono::milliseconds BackoffDelay(const BackoffPolicy& policy, int attempt,
+                                              double random) {
+  const auto base = static_cast<double>(policy.base.count());
+  const auto cap = static_cast<double>(policy.cap.count());
+  const double grown = base * std::pow(policy.factor, std::max(attempt, 1) - 1);
+  const double delay = std::min(cap, grown) * (0.5 + 0.5 * std::clamp(random, 0.0, 1.0));
+  return std::chrono::milliseconds(std::max<std::int64_t>(std::llround(delay), 0));
+}
+
+// A random number in [0, 1) for jitter: no quality needed, no locks, cannot fail.
+inline double JitterRandom() {
+  static std::atomic<std::uint64_t> state{
+      static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count())};
+  std::uint64_t x = state.fetch_add(0x9E3779B97F4A7C15ULL, std::memory_order_relaxed);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  x ^= x >> 31;
+  return static_cast<double>(x >> 11) * 0x1.0p-53;
+}
+
+// Counts failures in a row and gives the delay after each.
+class Backoff {
+ public:
+  explicit Backoff(BackoffPolicy policy, std::function<double()> random = JitterRandom)
+      : policy_(policy), random_(std::move(random)) {}
+
+  std::chrono::milliseconds Next() { return BackoffDelay(policy_, ++attempts_, random_()); }
+  void Reset() { attempts_ = 0; }
+  int attempts() const { return attempts_; }
+
+ private:
+  BackoffPolicy policy_;
+  std::function<double()> random_;
+  int attempts_ = 0;
+};
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_BACKOFF_H_

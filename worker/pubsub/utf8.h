@@ -1,0 +1,60 @@
+// Is this text valid UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF)?
+//
+// Plain header: standard library only. A proto3 `string` field must be valid UTF-8; a server
+// answers INTERNAL or INVALID_ARGUMENT to a whole request otherwise, so it is checked before a
+// message enters one. Message data is `bytes` and is not checked.
+
+#ifndef POSTBOX_WORKER_PUBSUB_UTF8_H_
+#define POSTBOX_WORKER_PUBSUB_UTF8_H_
+
+#include <cstddef>
+#include <string_view>
+
+namespace postbox::pubsub {
+
+// The position of the first byte that does not belong to a valid sequence, or text.size() if all is
+// valid.
+constexpr std::size_t FirstInvalidUtf8(std::string_view text) {
+  const std::size_t size = text.size();
+  std::size_t i = 0;
+  while (i < size) {
+    const auto byte = [&](std::size_t offset) {
+      return static_cast<unsigned char>(text[i + offset]);
+    };
+    const unsigned char lead = byte(0);
+    if (lead < 0x80) {
+      ++i;
+      continue;
+    }
+    std::size_t length = 0;
+    // The range of the second byte excludes overlong forms, surrogates and what lies above
+    // U+10FFFF.
+    unsigned char low = 0x80;
+    unsigned char high = 0xBF;
+    if (lead >= 0xC2 && lead <= 0xDF) {
+      length = 2;
+    } else if (lead >= 0xE0 && lead <= 0xEF) {
+      length = 3;
+      if (lead == 0xE0) low = 0xA0;
+      if (lead == 0xED) high = 0x9F;
+    } else if (lead >= 0xF0 && lead <= 0xF4) {
+      length = 4;
+      if (lead == 0xF0) low = 0x90;
+      if (lead == 0xF4) high = 0x8F;
+    } else {
+      return i;
+    }
+    if (size - i < length || byte(1) < low || byte(1) > high) return i;
+    for (std::size_t k = 2; k < length; ++k) {
+      if (byte(k) < 0x80 || byte(k) > 0xBF) return i;
+    }
+    i += length;
+  }
+  return size;
+}
+
+constexpr bool IsValidUtf8(std::string_view text) { return FirstInvalidUtf8(text) == text.size(); }
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_UTF8_H_

@@ -1,0 +1,71 @@
+// The exact size of a PubsubMessage and of a PublishRequest in protobuf wire format, from their
+// plain parts.
+//
+// Plain header: standard library only. Everything that must agree on "how many bytes is that" uses
+// it: the check at emit, the batching of the publisher, and the encoder (message_wire.h), whose
+// test compares it with the generated class.
+//
+// Format: every field used here has a number below 16, so its tag is one byte; then the length as a
+// varint, then the bytes. Empty strings are left out, except inside a map entry, where key and
+// value are always written.
+
+#ifndef POSTBOX_WORKER_PUBSUB_WIRE_SIZE_H_
+#define POSTBOX_WORKER_PUBSUB_WIRE_SIZE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace postbox::pubsub {
+
+constexpr std::size_t VarintSize(std::uint64_t value) {
+  std::size_t size = 1;
+  while (value >= 0x80) {
+    value >>= 7;
+    ++size;
+  }
+  return size;
+}
+
+// A length-delimited field (string, bytes, message) of `length` bytes with its tag and length.
+constexpr std::size_t FieldSize(std::size_t length) { return 1 + VarintSize(length) + length; }
+
+// The same for a proto3 string or bytes field, which is not written when it is empty.
+constexpr std::size_t OptionalFieldSize(std::size_t length) {
+  return length == 0 ? 0 : FieldSize(length);
+}
+
+// The body of one entry of map<string, string>.
+constexpr std::size_t MapEntrySize(std::size_t key_length, std::size_t value_length) {
+  return FieldSize(key_length) + FieldSize(value_length);
+}
+
+// One attribute inside a PubsubMessage.
+constexpr std::size_t AttributeSize(std::size_t key_length, std::size_t value_length) {
+  return FieldSize(MapEntrySize(key_length, value_length));
+}
+
+// A PubsubMessage (data, attributes, ordering_key). `attributes` is a range of pairs of strings
+// with distinct keys.
+template <class AttributeRange>
+constexpr std::size_t MessageSize(std::string_view data, const AttributeRange& attributes,
+                                  std::string_view ordering_key) {
+  std::size_t size = OptionalFieldSize(data.size()) + OptionalFieldSize(ordering_key.size());
+  for (const auto& [key, value] : attributes) {
+    size += AttributeSize(std::string_view(key).size(), std::string_view(value).size());
+  }
+  return size;
+}
+
+// What a message of `message_size` bytes adds to a PublishRequest, and what a request has without
+// messages.
+constexpr std::size_t MessageSizeInRequest(std::size_t message_size) {
+  return FieldSize(message_size);
+}
+constexpr std::size_t EmptyRequestSize(std::size_t topic_length) {
+  return OptionalFieldSize(topic_length);
+}
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_WIRE_SIZE_H_
