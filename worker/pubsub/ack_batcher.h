@@ -1,16 +1,17 @@
 // Gathers acks and deadline changes into few, bounded requests.
 //
-//   - a request holds at most 1000 ids and 510 KiB (the service refuses 512 KiB);
+//   - a request holds at most 1000 ids and 510 KiB (limits.h);
 //   - it leaves when it is full or kDelay after its first entry came in, whichever is first;
 //   - per key (ordered or exactly-once subscriptions): while a request with an ack of a key is in
-//   flight,
-//     and while an ack of it waits to be tried again, no later ack of that key leaves. The service
-//     refuses acks of a key that arrive out of order, and two requests in flight may overtake each
-//     other.
+//     flight, and while an ack of it waits to be tried again, no later ack of that key leaves. The
+//     service refuses acks of a key that arrive out of order, and requests in flight may overtake
+//     each other.
 // A retried entry keeps its place before everything that came after it.
-// Pure logic: the caller passes the time in, sends what Take returns and reports back with
-// Finished.
-#pragma once
+//
+// Pure logic: the caller passes the time in, sends what Take returns, reports back with Finished.
+
+#ifndef POSTBOX_WORKER_PUBSUB_ACK_BATCHER_H_
+#define POSTBOX_WORKER_PUBSUB_ACK_BATCHER_H_
 
 #include <chrono>
 #include <cstdint>
@@ -21,6 +22,8 @@
 #include <string_view>
 #include <unordered_set>
 #include <vector>
+
+#include "worker/pubsub/limits.h"
 
 namespace postbox::pubsub {
 
@@ -45,8 +48,8 @@ struct AckRequest {
 class AckBatcher {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  static constexpr size_t kMaxIds = 1000;
-  static constexpr size_t kMaxBytes = 510 * 1024;
+  static constexpr size_t kMaxIds = kMaxAckIds;
+  static constexpr size_t kMaxBytes = kMaxAckIdBytes;
   static constexpr std::chrono::milliseconds kDelay{100};
 
   // `subscription` travels in every request and counts.
@@ -87,3 +90,5 @@ class AckBatcher {
 };
 
 }  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_ACK_BATCHER_H_

@@ -4,24 +4,9 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "worker/pubsub/error_class.h"
 
 namespace postbox::pubsub {
-namespace {
-
-bool Transient(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-    case grpc::StatusCode::ABORTED:
-    case grpc::StatusCode::INTERNAL:
-    case grpc::StatusCode::UNAVAILABLE:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
 
 std::vector<AckResult> AckResults(const grpc::Status& status,
                                   const std::vector<AckEntry>& entries) {
@@ -52,8 +37,8 @@ std::vector<AckResult> AckResults(const grpc::Status& status,
     }
   }
   if (names_any) return results;
-  return std::vector(entries.size(), Transient(status.error_code()) ? AckResult::kTransient
-                                                                    : AckResult::kPermanent);
+  return std::vector(entries.size(), RetryUnary(status.error_code()) ? AckResult::kTransient
+                                                                     : AckResult::kPermanent);
 }
 
 }  // namespace postbox::pubsub

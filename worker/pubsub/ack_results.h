@@ -4,7 +4,9 @@
 // details (trailer grpc-status-details-bin): its metadata maps ack id -> PERMANENT_FAILURE_... or
 // TRANSIENT_FAILURE_...; an id that is missing from a map that names any succeeded. Without such a
 // map the status code speaks for all ids.
-#pragma once
+
+#ifndef POSTBOX_WORKER_PUBSUB_ACK_RESULTS_H_
+#define POSTBOX_WORKER_PUBSUB_ACK_RESULTS_H_
 
 #include <grpcpp/support/status.h>
 
@@ -25,3 +27,5 @@ enum class AckResult {
 std::vector<AckResult> AckResults(const grpc::Status& status, const std::vector<AckEntry>& entries);
 
 }  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_ACK_RESULTS_H_

@@ -10,7 +10,9 @@
 //     (the service dead-lettered it, or somebody sought past it), and nothing is to wait for.
 // Pure logic, lives on the I/O thread. Bounded: the oldest closed key is opened when there are too
 // many.
-#pragma once
+
+#ifndef POSTBOX_WORKER_PUBSUB_KEY_GATE_H_
+#define POSTBOX_WORKER_PUBSUB_KEY_GATE_H_
 
 #include <cstddef>
 #include <deque>
@@ -45,3 +47,5 @@ class KeyGate {
 };
 
 }  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_KEY_GATE_H_

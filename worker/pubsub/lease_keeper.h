@@ -9,7 +9,9 @@
 //   - after kMaxHold a message is given up: it is somebody else's turn, this consumer hangs;
 //   - leases that fall due within a second of each other are extended together.
 // Pure logic: the caller passes the time in. Not thread-safe; lives on the I/O thread.
-#pragma once
+
+#ifndef POSTBOX_WORKER_PUBSUB_LEASE_KEEPER_H_
+#define POSTBOX_WORKER_PUBSUB_LEASE_KEEPER_H_
 
 #include <array>
 #include <chrono>
@@ -19,6 +21,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "worker/pubsub/limits.h"
 
 namespace postbox::pubsub {
 
@@ -30,9 +34,9 @@ class LeaseKeeper {
   // Deadline that the stream asks for, and the extension until anything has been measured.
   static constexpr Seconds kStreamDeadline{60};
   static constexpr Seconds kMargin{5};
-  static constexpr Seconds kMinExtension{10};
-  static constexpr Seconds kMinExactlyOnceExtension{60};
-  static constexpr Seconds kMaxExtension{600};
+  static constexpr Seconds kMinExtension{kMinAckDeadlineSeconds};
+  static constexpr Seconds kMinExactlyOnceExtension{kMinExactlyOnceAckDeadlineSeconds};
+  static constexpr Seconds kMaxExtension{kMaxAckDeadlineSeconds};
   static constexpr std::chrono::minutes kMaxHold{60};
 
   struct Due {
@@ -75,3 +79,5 @@ class LeaseKeeper {
 };
 
 }  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_LEASE_KEEPER_H_

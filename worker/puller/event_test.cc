@@ -1,0 +1,115 @@
+#include "worker/puller/event.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace postbox::puller {
+namespace {
+
+using nlohmann::json;
+
+pubsub::ReceivedMessage Message(std::string data,
+                                std::vector<std::pair<std::string, std::string>> attributes = {}) {
+  pubsub::ReceivedMessage message;
+  message.data = std::move(data);
+  message.attributes = std::move(attributes);
+  return message;
+}
+
+Event Parse(pubsub::ReceivedMessage message) { return ParseEvent(&message); }
+
+TEST(EventTest, TheStandardAttributesBecomeTheFieldsAndTheOthersStay) {
+  Event event = Parse(Message("\x08\x01 not json", {{"event_id", "e1"},
+                                                    {"event_type", "video.created"},
+                                                    {"aggregate_id", "v1"},
+                                                    {"aggregate_type", "video"},
+                                                    {"version", "7"},
+                                                    {"occurred_at", "2025-10-24T12:30:00.5+02:00"},
+                                                    {"schema_version", "v1"},
+                                                    {"correlation_id", "c"}}));
+  EXPECT_EQ(event.poison, "");
+  EXPECT_EQ(event.event_id, "e1");
+  EXPECT_EQ(event.event_type, "video.created");
+  EXPECT_EQ(event.aggregate_id, "v1");
+  EXPECT_EQ(event.aggregate_type, "video");
+  EXPECT_EQ(event.version, 7);
+  EXPECT_EQ(event.occurred_at, "2025-10-24T10:30:00.500Z");
+  EXPECT_EQ(event.payload, "\x08\x01 not json");
+  EXPECT_EQ(json::parse(event.attributes),
+            (json{{"schema_version", "v1"}, {"correlation_id", "c"}}));
+}
+
+TEST(EventTest, AnOutsideClientsJsonBodyGivesWhatTheAttributesLack) {
+  const std::string body = R"({"eventId":"evt_2a87","eventType":"USER_REGISTERED","userId":"usr_1",
+      "points":100,"timestamp":"2023-10-27T10:00:00Z"})";
+  Event event = Parse(Message(body));
+  EXPECT_EQ(event.poison, "");
+  EXPECT_EQ(event.event_id, "evt_2a87");
+  EXPECT_EQ(event.event_type, "USER_REGISTERED");
+  EXPECT_EQ(event.aggregate_id, std::nullopt);
+  EXPECT_EQ(event.version, std::nullopt);
+  EXPECT_EQ(event.occurred_at, "2023-10-27T10:00:00Z");
+  EXPECT_EQ(event.payload, body);
+  EXPECT_EQ(event.attributes, "{}");
+}
+
+TEST(EventTest, AttributesWinOverTheBody) {
+  Event event = Parse(Message(R"({"event_id":"body","event_type":"body","version":3})",
+                              {{"event_id", "attribute"}, {"version", "9"}}));
+  EXPECT_EQ(event.event_id, "attribute");
+  EXPECT_EQ(event.event_type, "body");
+  EXPECT_EQ(event.version, 9);
+}
+
+TEST(EventTest, SnakeCaseInTheBodyWinsOverCamelCase) {
+  Event event = Parse(Message(R"({"eventId":"camel","event_id":"snake"})"));
+  EXPECT_EQ(event.event_id, "snake");
+}
+
+TEST(EventTest, MembersOfAnotherMeaningAreLeftAlone) {
+  Event event = Parse(
+      Message(R"({"eventId":17,"version":"1.0","timestamp":1698400800,"aggregateId":{"a":1}})"));
+  EXPECT_EQ(event.poison, "");
+  EXPECT_EQ(event.event_id, "17");
+  EXPECT_EQ(event.version, std::nullopt);
+  EXPECT_EQ(event.occurred_at, std::nullopt);
+  EXPECT_EQ(event.aggregate_id, std::nullopt);
+}
+
+TEST(EventTest, AMessageWithoutAnEventIdIsPoison) {
+  for (const char* body : {"", "plain text", "{\"eventId\": ", "[1]", "{}", "{\"eventId\":\"\"}",
+                           "{\"eventId\":\"\xff\"}"}) {
+    Event event = Parse(Message(body, {{"event_type", "t"}}));
+    EXPECT_NE(event.poison, "") << body;
+    EXPECT_EQ(event.payload, body);
+    EXPECT_EQ(event.event_type, "t");
+  }
+}
+
+TEST(EventTest, MalformedStandardAttributesArePoison) {
+  EXPECT_NE(Parse(Message("", {{"event_id", "e"}, {"version", "1x"}})).poison, "");
+  EXPECT_NE(Parse(Message("", {{"event_id", "e"}, {"version", ""}})).poison, "");
+  EXPECT_NE(Parse(Message("", {{"event_id", "e"}, {"version", "9223372036854775808"}})).poison, "");
+  EXPECT_NE(Parse(Message("", {{"event_id", "e"}, {"occurred_at", "yesterday"}})).poison, "");
+}
+
+TEST(EventTest, NulCharactersArePoisonAndDoNotReachTheServer) {
+  Event event = Parse(Message("", {{"event_id", "e"}, {"note", std::string("a\0b", 3)}}));
+  EXPECT_NE(event.poison, "");
+  EXPECT_EQ(json::parse(event.attributes)["note"], "a\uFFFDb");
+  event = Parse(Message(R"({"eventId":"e","eventType":"a\u0000b"})"));
+  EXPECT_NE(event.poison, "");
+  EXPECT_EQ(event.event_type, std::nullopt);
+}
+
+TEST(EventTest, TheTraceIdComesFromTraceIdOrTraceparent) {
+  EXPECT_EQ(TraceId(Message("", {{"trace_id", "t"}})), "t");
+  EXPECT_EQ(TraceId(Message(
+                "", {{"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}})),
+            "0af7651916cd43dd8448eb211c80319c");
+  EXPECT_EQ(TraceId(Message("", {})), "");
+}
+
+}  // namespace
+}  // namespace postbox::puller

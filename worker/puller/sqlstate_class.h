@@ -1,0 +1,29 @@
+// What an SQLSTATE means for an event that was being applied.
+//
+//   transient   the event is not at fault: connection (08), rolled back by a conflict (40), resources (53),
+//               lock not available (55P03), operator or shutdown (57), system error (58), and 25006: after a
+//               failover the connection may end at a standby. No SQLSTATE means that the connection broke.
+//   permanent   everything else: data (22), constraint (23), syntax, rights and names (42), raised by a
+//               handler (P0001), ...
+#ifndef POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_
+#define POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_
+
+#include <string_view>
+
+namespace postbox::puller {
+
+constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
+  if (sqlstate.size() != 5) return true;
+  std::string_view error_class = sqlstate.substr(0, 2);
+  return error_class == "08" || error_class == "40" || error_class == "53" || error_class == "57" ||
+         error_class == "58" || sqlstate == "55P03" || sqlstate == "25006";
+}
+
+// A deadlock or a serialization failure: smaller transactions get through where a large one did not.
+constexpr bool IsConflictSqlstate(std::string_view sqlstate) {
+  return sqlstate.size() == 5 && sqlstate.substr(0, 2) == "40";
+}
+
+}  // namespace postbox::puller
+
+#endif  // POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_

@@ -1,0 +1,30 @@
+#include "worker/puller/sqlstate_class.h"
+
+#include <gtest/gtest.h>
+
+namespace postbox::puller {
+namespace {
+
+TEST(SqlstateClassTest, WhatThePeerOrTheServerCausedIsTransient) {
+  for (const char* state : {"", "08006", "08001", "40001", "40P01", "53100", "53300", "55P03",
+                            "57014", "57P01", "57P03", "58030", "25006"}) {
+    EXPECT_TRUE(IsTransientSqlstate(state)) << state;
+  }
+}
+
+TEST(SqlstateClassTest, WhatTheEventCausedIsPermanent) {
+  for (const char* state : {"22P02", "22001", "23505", "23502", "42P01", "42501", "P0001", "P0002",
+                            "0A000", "55000", "XX000", "25001", "54000"}) {
+    EXPECT_FALSE(IsTransientSqlstate(state)) << state;
+  }
+}
+
+TEST(SqlstateClassTest, DeadlocksAndSerializationFailuresAreConflicts) {
+  EXPECT_TRUE(IsConflictSqlstate("40P01"));
+  EXPECT_TRUE(IsConflictSqlstate("40001"));
+  EXPECT_FALSE(IsConflictSqlstate("55P03"));
+  EXPECT_FALSE(IsConflictSqlstate(""));
+}
+
+}  // namespace
+}  // namespace postbox::puller
