@@ -162,6 +162,10 @@ class Cluster:
         subprocess.run([str(ROOT / "control/cluster"), *map(str, arguments)], check=True, timeout=240,
                        env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())}, stdin=subprocess.DEVNULL)
 
+    def start(self):
+        """Starts it again after a crash."""
+        self._control("start", self.directory)
+
     @classmethod
     def close(cls, directory):
         """Stops what runs in this directory, even if the start was interrupted half-way."""

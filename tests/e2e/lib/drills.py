@@ -1,0 +1,125 @@
+"""The world of the six drills: one database that both emits and applies, so that a crash of its server hits both sides,
+and a second subscription on which Google's Node client sees what really was on the topic.
+
+What an event does is made visible in two ways: a projection (account), which shows whether an older version overwrote a
+newer one, and a handler that appends to a journal without any uniqueness, which shows each time that an event took effect.
+"""
+
+import collections
+import contextlib
+import os
+import signal
+import subprocess
+
+import harness
+from harness import Failure, check, wait_until
+
+TOPIC = "bank.account.events"
+SUBSCRIPTION = "bank.account.events.bank-projection"
+WITNESS = "bank.account.events.outside-witness"
+DATABASE = "bank"
+_KILLED = "terminated by signal 9"
+
+
+@contextlib.contextmanager
+def drill(emulator="embedded", settings=None, subscription_options="", consumer=None):
+    """`subscription_options` are further arguments of create_subscription, `consumer` further options of the subscription."""
+    with harness.Testbed(emulator, settings=settings) as bed:
+        bed.emulator.resources(
+            {"create_topic": TOPIC}, {"create_topic": f"{TOPIC}.dlq"},
+            {"create_subscription": SUBSCRIPTION, "topic": TOPIC, **(consumer or {}),
+             "options": {"enableMessageOrdering": True, "retryPolicy": {"minimumBackoff": {"seconds": 0}, "maximumBackoff": {"seconds": 1}}}},
+            {"create_subscription": WITNESS, "topic": TOPIC, "options": {"enableMessageOrdering": True}},
+            {"create_subscription": f"{TOPIC}.dlq.alarm", "topic": f"{TOPIC}.dlq", "options": {}})
+        bed.cluster.create_database(DATABASE)
+        bed.cluster.sql(DATABASE, f"""
+            CREATE SCHEMA bank;
+            SELECT postbox.create_outbox('bank.outbox', 'table');
+            SELECT postbox.create_publication('accounts', 'bank.outbox', '{TOPIC}');
+            CREATE TABLE bank.account (account_id text PRIMARY KEY, balance bigint NOT NULL, version bigint NOT NULL);
+            CREATE TABLE bank.journal (id bigint GENERATED ALWAYS AS IDENTITY, event_id text, account_id text, version bigint);
+            CREATE FUNCTION bank.write_journal(event postbox.event) RETURNS void LANGUAGE sql AS
+                'INSERT INTO bank.journal (event_id, account_id, version)
+                 VALUES ((event).event_id, (event).aggregate_id, (event).version)';
+            SELECT postbox.create_inbox('bank.inbox');
+            SELECT postbox.create_projection('bank.inbox', ARRAY['account.changed', 'account.closed'], 'bank.account',
+                delete_types => ARRAY['account.closed']);
+            SELECT postbox.create_handler('bank.inbox', ARRAY['account.changed'], 'bank.write_journal(postbox.event)');
+            SELECT postbox.create_subscription('accounts', 'bank.inbox', '{SUBSCRIPTION}' {subscription_options});
+        """)
+        yield Drill(bed)
+
+
+class Drill:
+    def __init__(self, bed):
+        self.bed = bed
+        self.cluster = bed.cluster
+
+    def sql(self, text):
+        return self.cluster.sql(DATABASE, text)
+
+    def number(self, text):
+        return self.cluster.number(DATABASE, text)
+
+    def puller(self, **more):
+        return self.bed.puller(DATABASE, **more)
+
+    def witness(self):
+        return self.bed.receiver(WITNESS)
+
+    def emit(self, accounts, rounds=1):
+        """One transaction that changes each account `rounds` times. Returns the event ids."""
+        rows = self.sql(f"""
+            BEGIN;
+            SELECT (postbox.outbox_emit('account', 'a' || account, 'account.changed',
+                jsonb_build_object('account_id', 'a' || account, 'balance', 100 * account + round))).event_id
+            FROM generate_series(1, {rounds}) AS round, generate_series(1, {accounts}) AS account
+            ORDER BY round, account;
+            COMMIT;
+        """)
+        return [row[0] for row in rows]
+
+    def wait_for_crash(self, process="the worker"):
+        wait_until(f"{process} was killed and the server noticed",
+                   lambda: self.cluster.log_text().count(_KILLED) > 0)
+
+    def wait_for_sql(self):
+        """The server takes its time to recover from a crash."""
+        wait_until("the server takes connections again", lambda: self.number("SELECT 1") == 1)
+
+    def kill_server(self):
+        """SIGKILL for the postmaster; its children notice and end by themselves. Then starts it again."""
+        data = self.cluster.directory / "data"
+        os.kill(int((data / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
+
+        def started():
+            try:  # refused while children of the dead one still hold the shared memory
+                self.cluster.start()
+            except subprocess.CalledProcessError as error:
+                raise Failure(f"{error}") from None
+            return True
+
+        wait_until("the server starts again", started, interval=0.5)
+
+    def wait_applied(self, events):
+        """Until all these events are in the inbox and the outbox has none left to publish."""
+        def applied():
+            seen = self.number("SELECT count(*) FROM bank.inbox")
+            waiting = self.number("SELECT count(*) FROM bank.outbox WHERE published_at IS NULL")
+            if seen < len(events) or waiting:
+                raise Failure(f"{seen} of {len(events)} events in the inbox, {waiting} still to be published")
+            return True
+
+        wait_until("all events are published and applied", applied)
+
+    def check_effects(self, events, accounts, rounds):
+        """Every event took effect once, in the order of its key, and the projection is what the last ones say."""
+        effects = collections.Counter(row[0] for row in self.sql("SELECT event_id FROM bank.journal"))
+        check("every event took effect, and once", effects, collections.Counter(events))
+        check("within each key in order", self.number("""
+            SELECT count(*) FROM (SELECT version, lag(version, 1, 0::bigint) OVER (PARTITION BY account_id ORDER BY id) AS before
+                                  FROM bank.journal) AS steps WHERE version <> before + 1"""), 0)
+        check("the projection holds the last version of each key",
+              self.sql("SELECT account_id, balance, version FROM bank.account ORDER BY length(account_id), account_id"),
+              [[f"a{account}", str(100 * account + rounds), str(rounds)] for account in range(1, accounts + 1)])
+        check("nothing was rejected", self.number("SELECT count(*) FROM postbox.dead_letter"), 0)

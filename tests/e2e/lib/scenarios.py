@@ -1,0 +1,147 @@
+"""Tests that run against both emulators, the embedded one and Google's."""
+
+import base64
+import json
+import re
+
+import harness
+import main_job
+from harness import check, say, wait_until
+
+
+def main_job_end_to_end(emulator):
+    with harness.Testbed(emulator, deliver_twice=emulator == "embedded") as bed:
+        main_job.set_up(bed)
+        pullers = [bed.puller("catalog_read"), bed.puller("points")]
+        main_job.run_catalog(bed, videos=80)
+        main_job.run_points(bed, pullers[1], users=10, events=100)
+        latencies = main_job.measure_latency(bed, samples=10)
+        say(f"    commit to visible: p50 {1000 * main_job.percentile(latencies, 0.5):.1f} ms")
+        for puller in pullers:
+            check(f"the puller of {puller.database} ends in order when it is told to", puller.stop(), 0)
+
+
+def interoperability(emulator):
+    with harness.Testbed(emulator) as bed:
+        bed.emulator.resources(
+            {"create_topic": "shop.order.events"},
+            {"create_subscription": "shop.order.events.outside-reader", "topic": "shop.order.events",
+             "options": {"enableMessageOrdering": True}},
+            {"create_topic": "crm.customer.events"},
+            {"create_subscription": "crm.customer.events.shop-reader", "topic": "crm.customer.events",
+             "options": {"enableMessageOrdering": True}})
+        bed.cluster.create_database("shop")
+        postbox_to_node(bed)
+        node_to_postbox(bed)
+
+
+def postbox_to_node(bed):
+    say("what Postbox publishes is read by Google's Node client")
+    bed.cluster.sql("shop", """
+        CREATE SCHEMA shop;
+        SELECT postbox.create_outbox('shop.outbox', 'table');
+        SELECT postbox.create_publication('orders', 'shop.outbox', 'shop.order.events');
+    """)
+    receiver = bed.receiver("shop.order.events.outside-reader")
+    # Five orders, ten events each, emitted in turns; then bytes that are no text, and text beyond ASCII.
+    bed.cluster.sql("shop", "\n".join(
+        f"SELECT postbox.outbox_emit('order', 'order-{order}', 'order.changed', "
+        f"jsonb_build_object('step', {step}), attributes => '{{\"shop\": \"Zürich\"}}');"
+        for step in range(1, 11) for order in range(5)))
+    bed.cluster.sql("shop", """
+        BEGIN;
+        SET LOCAL postbox.correlation_id = 'correlation-1';
+        SET LOCAL postbox.traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+        SELECT postbox.outbox_emit('blob', 'ключ-ü', 'blob.stored', '\\x00ff80c328'::bytea, version => 7,
+            schema_version => 'v2', event_id => '0192f0c1-0000-7000-8000-00000000abcd',
+            occurred_at => '2025-10-24 12:30:00.25+02');
+        COMMIT;
+    """)
+    wait_until("the Node client has read all 51 messages", lambda: len(receiver.messages()) >= 51)
+    received = receiver.messages()
+    outbox = {row[0]: row for row in bed.cluster.sql("shop", """
+        SELECT id, aggregate_id, event_type, version, encode(payload, 'base64'), aggregate_type, schema_version
+        FROM shop.outbox ORDER BY seq""")}
+    check("each event came once", sorted(message["attributes"]["event_id"] for message in received), sorted(outbox))
+    for message in received:
+        attributes = message["attributes"]
+        _, aggregate, event_type, version, payload, aggregate_type, schema_version = outbox[attributes["event_id"]]
+        expected = {"event_type": event_type, "aggregate_id": aggregate, "aggregate_type": aggregate_type,
+                    "version": version, "schema_version": schema_version}
+        if {name: attributes.get(name) for name in expected} != expected or message["ordering_key"] != aggregate:
+            raise harness.Failure(f"a message is not what was emitted: {message}, {expected}")
+        if base64.b64decode(message["data_base64"]) != base64.b64decode(payload):
+            raise harness.Failure(f"the data of a message is not the payload: {message}, {payload}")
+        if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", attributes["occurred_at"]):
+            raise harness.Failure(f"occurred_at is no RFC 3339 time in UTC: {attributes}")
+    check("data, the standard attributes and the ordering key are those of the outbox, in all 51", True)
+
+    orders = [message for message in received if message["attributes"]["aggregate_type"] == "order"]
+    for order in range(5):
+        of_order = [message for message in orders if message["ordering_key"] == f"order-{order}"]
+        steps = [json.loads(base64.b64decode(message["data_base64"]))["step"] for message in of_order]
+        check(f"the events of order {order} come in the order of their commits", steps, list(range(1, 11)))
+        check(f"and their versions count from 1", [int(message["attributes"]["version"]) for message in of_order], list(range(1, 11)))
+    check("the caller's attribute is on the message", {message["attributes"].get("shop") for message in orders}, {"Zürich"})
+
+    blob = next(message for message in received if message["attributes"]["aggregate_type"] == "blob")
+    check("bytes that are no text arrive as they are", base64.b64decode(blob["data_base64"]), b"\x00\xff\x80\xc3\x28")
+    check("a key beyond ASCII arrives as it is", blob["ordering_key"], "ключ-ü")
+    check("all attributes of a message are as they should be",
+          {name: value for name, value in blob["attributes"].items() if name != "occurred_at"},
+          {"event_id": "0192f0c1-0000-7000-8000-00000000abcd", "event_type": "blob.stored", "aggregate_id": "ключ-ü",
+           "aggregate_type": "blob", "version": "7", "schema_version": "v2", "correlation_id": "correlation-1",
+           "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+           **{name: blob["attributes"][name] for name in ("trace_id", "span_id") if name in blob["attributes"]}})
+    check("occurred_at is the same moment, in UTC",
+          blob["attributes"]["occurred_at"].rstrip("Z").rstrip("0"), "2025-10-24T10:30:00.25")
+    receiver.stop()
+
+
+def node_to_postbox(bed):
+    say("what Google's Node client publishes is applied by the puller")
+    bed.cluster.sql("shop", """
+        CREATE TABLE shop.customer (
+            customer_id text PRIMARY KEY, name text NOT NULL, level int, tags jsonb, version bigint NOT NULL);
+        CREATE TABLE shop.journal (id bigint GENERATED ALWAYS AS IDENTITY, event postbox.event);
+        CREATE FUNCTION shop.remember(event postbox.event) RETURNS void LANGUAGE sql AS
+            'INSERT INTO shop.journal (event) VALUES ($1)';
+        SELECT postbox.create_inbox('shop.inbox');
+        SELECT postbox.create_projection('shop.inbox', ARRAY['customer.changed', 'customer.removed'], 'shop.customer',
+            delete_types => ARRAY['customer.removed']);
+        SELECT postbox.create_handler('shop.inbox', ARRAY['customer.noted'], 'shop.remember(postbox.event)');
+        SELECT postbox.create_subscription('customers', 'shop.inbox', 'crm.customer.events.shop-reader');
+    """)
+    puller = bed.puller("shop")
+
+    def message(number, customer, event_type, version, data, **attributes):
+        return {"topic": "crm.customer.events", "ordering_key": customer, "data_base64": base64.b64encode(data).decode(),
+                "attributes": {"event_id": f"00000000-0000-4000-8000-{number:012d}", "event_type": event_type,
+                               "aggregate_type": "customer", "aggregate_id": customer, "version": str(version),
+                               "occurred_at": "2025-10-24T10:30:00.5Z", "schema_version": "v1", **attributes}}
+
+    def customer(name, number, version):
+        return json.dumps({"customer_id": name, "name": f"Ñame {version}", "level": number, "tags": ["a", {"b": None}]}).encode()
+
+    messages, number = [], 0
+    for version in range(1, 6):
+        for who in range(4):
+            number += 1
+            messages.append(message(number, f"c{who}", "customer.changed", version, customer(f"c{who}", number, version)))
+    messages.append(message(100, "c3", "customer.removed", 6, customer("c3", 0, 6)))
+    messages.append(message(101, "c0", "customer.noted", 6, b"\x00\x01\xfe\xff", origin="Nöde"))
+    messages.append(message(102, "c0", "customer.forgotten", 7, b"nobody takes this type"))
+    bed.node("publish.js", messages)
+    wait_until("all messages are in the inbox",
+               lambda: bed.cluster.number("shop", "SELECT count(*) FROM shop.inbox") >= len(messages))
+    check("the projection holds the last version of each customer, and not the one that was removed",
+          bed.cluster.sql("shop", "SELECT customer_id, name, level, tags, version FROM shop.customer ORDER BY 1"),
+          [[f"c{who}", "Ñame 5", str(17 + who), '["a", {"b": null}]', "5"] for who in range(3)])
+    check("the handler got the event as it was published", bed.cluster.sql("shop", """
+        SELECT (event).event_id, (event).event_type, (event).aggregate_type, (event).aggregate_id, (event).version,
+               encode((event).payload, 'hex'), (event).attributes->>'origin',
+               (event).occurred_at = '2025-10-24T10:30:00.5Z' FROM shop.journal"""),
+          [["00000000-0000-4000-8000-000000000101", "customer.noted", "customer", "c0", "6", "0001feff", "Nöde", "t"]])
+    check("what came of the messages", bed.cluster.sql(
+        "shop", "SELECT outcome, count(*) FROM shop.inbox GROUP BY 1 ORDER BY 1"), [["applied", "22"], ["ignored", "1"]])
+    check("the puller ends in order when it is told to", puller.stop(), 0)
