@@ -1,0 +1,71 @@
+#include "worker/pubsub/channel.h"
+
+#include <grpc/grpc.h>
+#include <grpcpp/grpcpp.h>
+
+#include "worker/pubsub/limits.h"
+
+namespace postbox::pubsub {
+
+namespace {
+
+constexpr char kUserAgent[] = "postbox/0.1";
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Credentials& credentials,
+                                           int index) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt("postbox.channel_index", index);
+  arguments.SetUserAgentPrefix(kUserAgent);
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  arguments.SetMaxSendMessageSize(-1);
+  // Retries are ours (per key, in order); gRPC would keep a copy of every request for its own.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  // A ping every 5 minutes is what the service allows. The time-out matters more: gRPC makes it TCP_USER_TIMEOUT, so a
+  // connection whose peer is gone fails 20 s after a send instead of after the kernel's quarter of an hour.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 300'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  // gRPC's own pause between attempts to connect grows to 2 minutes; calls fail at once meanwhile, and a broker that is
+  // back would wait for its publishers that long.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+                   5'000);  // the time one attempt to connect may take
+  // A plain-text endpoint is an emulator nearby: the proxy of the environment (http_proxy) does not lead there.
+  if (endpoint.plaintext) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(endpoint.address, credentials.channel, arguments);
+}
+
+void AddHeaders(grpc::ClientContext* context, std::string_view route_field,
+                std::string_view route_value, const std::string& quota_project) {
+  static const std::string kApiClient =
+      "gl-cpp/" + std::to_string(__cplusplus) + " " + kUserAgent + " grpc/" + grpc::Version();
+  context->AddMetadata("x-goog-request-params",
+                       std::string(route_field) + "=" + UrlEncode(route_value));
+  context->AddMetadata("x-goog-api-client", kApiClient);
+  if (!quota_project.empty()) context->AddMetadata("x-goog-user-project", quota_project);
+}
+
+std::string UrlEncode(std::string_view text) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string encoded;
+  encoded.reserve(text.size() + 16);
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '_' || c == '.' || c == '~';
+    if (plain) {
+      encoded += c;
+    } else {
+      encoded += '%';
+      encoded += kHex[byte >> 4];
+      encoded += kHex[byte & 15];
+    }
+  }
+  return encoded;
+}
+
+}  // namespace postbox::pubsub

@@ -1,0 +1,35 @@
+// Channels to Pub/Sub, and the headers that every call carries.
+//
+// All of it is for the loop's thread.
+
+#ifndef POSTBOX_WORKER_PUBSUB_CHANNEL_H_
+#define POSTBOX_WORKER_PUBSUB_CHANNEL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "worker/pubsub/credentials.h"
+#include "worker/pubsub/endpoint.h"
+
+namespace postbox::pubsub {
+
+// Channels with different indexes have connections of their own; gRPC would share one between equal channels. It
+// connects when the first call starts.
+std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Credentials& credentials,
+                                           int index);
+
+// x-goog-request-params (`route_field`=`route_value`, url-encoded: which resource the call is for),
+// x-goog-user-project (if not empty: who pays), x-goog-api-client.
+void AddHeaders(grpc::ClientContext* context, std::string_view route_field,
+                std::string_view route_value, const std::string& quota_project);
+
+// Everything but letters, digits and - _ . ~ as %XX.
+std::string UrlEncode(std::string_view text);
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_CHANNEL_H_
