@@ -1,0 +1,186 @@
+// See settings.h. The table below is the only place that knows the name, range, default, unit and description of a setting.
+//
+// Contexts: what decides where credentials go (endpoint, project) is for the administrator; what describes an event
+// (default_outbox, the context attributes) is for every session.
+#include "extension/settings.h"
+
+#include "extension/guard.h"
+#include "worker/pubsub/endpoint.h"
+#include "worker/pubsub/limits.h"
+#include "worker/pubsub/resource_name.h"
+#include "worker/pubsub/utf8.h"
+
+namespace postbox {
+namespace {
+
+Settings values;
+
+// A check hook returns what is wrong with a value, as a sentence for DETAIL, or an empty text.
+using Check = std::string (*)(std::string_view value);
+
+// Runs as a GUC check hook: an exception may not leave it, and what it calls last (for the error report) owns nothing.
+template <Check check>
+bool CheckHook(char** new_value, void** /*extra*/, GucSource /*source*/) {
+  static char problem[512];
+  problem[0] = '\0';
+  try {
+    const std::string text = check(*new_value == nullptr ? "" : *new_value);
+    std::snprintf(problem, sizeof problem, "%s", text.c_str());
+  } catch (const std::exception&) {
+    std::snprintf(problem, sizeof problem, "Out of memory.");
+  }
+  if (problem[0] == '\0') return true;
+  GUC_check_errdetail("%s", problem);
+  return false;
+}
+
+// An error text of the core is a lower-case phrase; DETAIL is a sentence.
+std::string Sentence(std::string text) {
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  if (text.back() != '.') text += '.';
+  return text;
+}
+
+std::string CheckEndpoint(std::string_view value) {
+  pubsub::Endpoint endpoint;
+  std::string error;
+  return pubsub::ParseEndpoint(value, nullptr, &endpoint, &error) ? "" : Sentence(error);
+}
+
+std::string CheckProject(std::string_view value) {
+  return value.empty() ? "" : Sentence(pubsub::CheckProjectId(value));
+}
+
+// Only the form: the table may not exist yet, and a setting of a role or database is read where there is no transaction.
+std::string CheckOutboxName(std::string_view value) {
+  if (value.empty()) return "";
+  std::string copy(value);
+  List* parts = NIL;
+  const bool good = Pg([&] { return SplitIdentifierString(copy.data(), '.', &parts); });
+  const int count = good ? list_length(parts) : 0;
+  if (good) Pg([&] { list_free(parts); });
+  return count == 1 || count == 2 ? "" : "The form is table or schema.table.";
+}
+
+std::string CheckAttributeValue(std::string_view value) {
+  if (value.size() > pubsub::kMaxAttributeValueBytes) {
+    return "It becomes an attribute of events, and Pub/Sub allows an attribute value of at most " +
+           std::to_string(pubsub::kMaxAttributeValueBytes) + " bytes.";
+  }
+  return "";
+}
+
+std::string CheckFailpoint(std::string_view value) {
+  while (!value.empty()) {
+    const std::string_view item = value.substr(0, value.find(','));
+    value.remove_prefix(std::min(item.size() + 1, value.size()));
+    const size_t equals = item.find('=');
+    const std::string_view action = equals == std::string_view::npos ? "" : item.substr(equals + 1);
+    if (equals == 0 || (action != "kill" && action != "error" && action != "pause")) {
+      return "The form is name=action,name=action; the actions are kill, error and pause.";
+    }
+  }
+  return "";
+}
+
+struct StringSetting {
+  const char* name;
+  const char* description;
+  const char* details;
+  char** value;
+  GucContext context;
+  GucStringCheckHook check;
+  int flags;
+};
+
+struct IntSetting {
+  const char* name;
+  const char* description;
+  const char* details;
+  int* value;
+  int initial, least, greatest;
+  int flags;  // the unit; the context is PGC_SIGHUP for all of them
+};
+
+const StringSetting kStrings[] = {
+    {"postbox.endpoint", "Where Pub/Sub is.",
+     "Empty means Google, or PUBSUB_EMULATOR_HOST of the server's environment. http://host:port is "
+     "plain text without "
+     "credentials; https://host:port and host:port are TLS with Google's application default "
+     "credentials.",
+     &values.endpoint, PGC_SIGHUP, CheckHook<CheckEndpoint>, GUC_SUPERUSER_ONLY},
+    {"postbox.project_id", "The Google Cloud project that completes short topic names.", nullptr,
+     &values.project_id, PGC_SUSET, CheckHook<CheckProject>, 0},
+    {"postbox.quota_project", "The Google Cloud project that is charged for the requests.",
+     "Empty means that of the credentials.", &values.quota_project, PGC_SUSET,
+     CheckHook<CheckProject>, 0},
+    {"postbox.failpoint", "For developers of Postbox: name=action,name=action.",
+     "The actions are kill, error and pause.", &values.failpoint, PGC_SIGHUP,
+     CheckHook<CheckFailpoint>, GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY},
+    {"postbox.default_outbox", "The outbox that outbox_emit writes to when none is named.",
+     "Empty means the only outbox that there is.", &values.default_outbox, PGC_USERSET,
+     CheckHook<CheckOutboxName>, 0},
+    {"postbox.correlation_id", "Attribute correlation_id of the events that are emitted.", nullptr,
+     &values.correlation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.causation_id", "Attribute causation_id of the events that are emitted.", nullptr,
+     &values.causation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.user_id", "Attribute user_id of the events that are emitted.", nullptr,
+     &values.user_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.traceparent",
+     "Attribute traceparent (W3C Trace Context) of the events that are emitted.", nullptr,
+     &values.traceparent, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.source_service", "Attribute source_service of the events that are emitted.", nullptr,
+     &values.source_service, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.source_version", "Attribute source_version of the events that are emitted.", nullptr,
+     &values.source_version, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+};
+
+const IntSetting kInts[] = {
+    {"postbox.publishers", "Publisher workers for each database that has the extension.",
+     "0 stops publishing.", &values.publishers, 1, 0, 32, 0},
+    {"postbox.poll_interval", "How often a publisher looks for events that nobody announced.",
+     "Prepared transactions, plain INSERTs and the time before a restart announce nothing.",
+     &values.poll_interval, 1000, 10, 60000, GUC_UNIT_MS},
+    {"postbox.claim_batch_size", "The most events that a publisher claims at once.", nullptr,
+     &values.claim_batch_size, 500, 1, 1000, 0},
+    {"postbox.lease_timeout",
+     "After this time a claimed event is claimed again, whatever became of its publisher.",
+     "The lease of a publisher that is known to be gone ends at once.", &values.lease_timeout, 300,
+     10, 86400, GUC_UNIT_S},
+    {"postbox.publish_timeout",
+     "How long a publisher tries to send an event before it gives it back.", nullptr,
+     &values.publish_timeout, 60, 1, 600, GUC_UNIT_S},
+    {"postbox.max_outstanding_messages",
+     "The most messages that a publisher has on the way at once.", nullptr,
+     &values.max_outstanding_messages, 10000, 1, 1000000, 0},
+    {"postbox.max_outstanding_bytes", "The most bytes that a publisher has on the way at once.",
+     nullptr, &values.max_outstanding_bytes, 65536, 1024, 4 * 1024 * 1024, GUC_UNIT_KB},
+    {"postbox.channels", "Connections of each publisher to Pub/Sub.", nullptr, &values.channels, 2,
+     1, 16, 0},
+    {"postbox.maintenance_interval",
+     "How often a publisher deletes events that are older than the retention.", nullptr,
+     &values.maintenance_interval, 60, 1, 86400, GUC_UNIT_S},
+    {"postbox.restart_delay", "The delay before a failed publisher is started again.",
+     "It doubles with every failure, up to 60 s.", &values.restart_delay, 1000, 10, 60000,
+     GUC_UNIT_MS},
+};
+
+}  // namespace
+
+const Settings& settings() { return values; }
+
+void DefineSettings() {
+  for (const StringSetting& setting : kStrings) {
+    DefineCustomStringVariable(setting.name, setting.description, setting.details, setting.value,
+                               "", setting.context, setting.flags, setting.check, nullptr, nullptr);
+  }
+  for (const IntSetting& setting : kInts) {
+    DefineCustomIntVariable(setting.name, setting.description, setting.details, setting.value,
+                            setting.initial, setting.least, setting.greatest, PGC_SIGHUP,
+                            setting.flags, nullptr, nullptr, nullptr);
+  }
+  ReserveGucPrefix("postbox");
+}
+
+}  // namespace postbox

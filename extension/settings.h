@@ -1,0 +1,63 @@
+// Every setting (GUC) of Postbox: its value here, its name, range and meaning in the one table of settings.cc.
+//
+// postbox.so owns the variables; postbox_worker.so sees them through extension/exports.h. Strings are never null.
+#ifndef POSTBOX_EXTENSION_SETTINGS_H_
+#define POSTBOX_EXTENSION_SETTINGS_H_
+
+#include "extension/postgres.h"
+
+namespace postbox {
+
+struct Settings {
+  // Where Pub/Sub is and who we are there.
+  char* endpoint;       // see worker/pubsub/endpoint.h
+  char* project_id;     // completes short topic ids; may be empty
+  char* quota_project;  // may be empty
+
+  // The publisher workers.
+  int publishers;     // per database; 0 stops publishing
+  int poll_interval;  // ms
+  int claim_batch_size;
+  int lease_timeout;    // s
+  int publish_timeout;  // s
+  int max_outstanding_messages;
+  int max_outstanding_bytes;  // kB
+  int channels;
+  int maintenance_interval;  // s
+  int restart_delay;         // ms: the first delay before a failed worker is started again
+
+  // For developers: see FailpointAction().
+  char* failpoint;
+
+  // What outbox_emit takes from the session.
+  char* default_outbox;
+  char* correlation_id;
+  char* causation_id;
+  char* user_id;
+  char* traceparent;
+  char* source_service;
+  char* source_version;
+};
+
+// The values in this process. Defined in settings.cc for postbox.so, and in worker/publisher for postbox_worker.so.
+const Settings& settings();
+
+// postbox.so only: defines all settings and reserves the prefix. For _PG_init, once in a process.
+void DefineSettings();
+
+// The action of failpoint `name` in the setting postbox.failpoint ("name=action,name=action"): kill, error or pause; empty
+// if there is none.
+inline std::string_view FailpointAction(std::string_view list, std::string_view name) {
+  while (!list.empty()) {
+    const std::string_view item = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(item.size() + 1, list.size()));
+    const size_t equals = item.find('=');
+    if (equals != std::string_view::npos && item.substr(0, equals) == name)
+      return item.substr(equals + 1);
+  }
+  return {};
+}
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_SETTINGS_H_

@@ -1,0 +1,97 @@
+-- Outboxes: a service's own event table in the service's own schema.
+
+CREATE TABLE postbox.outbox (
+    relation   regclass    PRIMARY KEY,
+    kind       text        NOT NULL CHECK (kind IN ('table', 'log')),
+    counter    regclass    NOT NULL UNIQUE,
+    retention  interval    CHECK (retention > interval '0'),
+    columns    jsonb       NOT NULL DEFAULT '{}',
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; changed by create_outbox and drop_outbox only';
+COMMENT ON COLUMN postbox.outbox.counter IS 'The table that counts the versions of each aggregate';
+COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them for ever';
+COMMENT ON COLUMN postbox.outbox.columns IS 'Names of columns that differ from the standard ones: {"aggregate_id": "aggregateid"}';
+SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
+GRANT SELECT ON postbox.outbox TO PUBLIC;
+
+-- Sessions cache what they know about outboxes, and workers what they know about publications. Whatever changes these
+-- tables (a function, ON DELETE CASCADE, a restore) tells them when it commits.
+CREATE FUNCTION postbox.configuration_changed() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.configuration_changed() IS 'Trigger: tells sessions and workers that the configuration has changed';
+REVOKE EXECUTE ON FUNCTION postbox.configuration_changed() FROM PUBLIC;
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.outbox
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+
+CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'table', retention interval DEFAULT '7 days')
+    RETURNS regclass
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
+    'Creates the event table, its indexes and its version counter; the caller needs CREATE on the schema and becomes the owner';
+
+CREATE FUNCTION postbox.drop_outbox(outbox regclass) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.drop_outbox(regclass) IS
+    'Drops an outbox with its events, its version counter and its publications; for its owner';
+
+-- For the functions below: is this an outbox?
+CREATE FUNCTION postbox.require_outbox(outbox regclass) RETURNS postbox.outbox
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found_outbox postbox.outbox;
+BEGIN
+    IF outbox IS NULL THEN
+        RAISE null_value_not_allowed USING
+            MESSAGE = 'outbox may not be null',
+            HINT = 'Name an outbox that postbox.create_outbox made.';
+    END IF;
+    SELECT * INTO found_outbox FROM postbox.outbox o WHERE o.relation = outbox;
+    IF NOT FOUND THEN
+        IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox) THEN
+            RAISE undefined_table USING
+                MESSAGE = format('outbox with OID %s does not exist', outbox::oid),
+                DETAIL = 'Its table has been dropped.',
+                HINT = 'Create it with postbox.create_outbox.';
+        END IF;
+        RAISE wrong_object_type USING
+            MESSAGE = format('"%s" is not an outbox', outbox),
+            HINT = 'Create an outbox with postbox.create_outbox. The outboxes of this database are listed in postbox.outbox.';
+    END IF;
+    RETURN found_outbox;
+END
+$$;
+COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an outbox; an error if it is none';
+
+CREATE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    keep interval := (postbox.require_outbox(outbox)).retention;
+    purged bigint;
+BEGIN
+    IF batch IS NULL OR batch < 1 THEN
+        RAISE invalid_parameter_value USING
+            MESSAGE = 'batch must be at least 1',
+            HINT = 'It is the largest number of events that one call deletes.';
+    END IF;
+    IF keep IS NULL THEN
+        RETURN 0;
+    END IF;
+    -- A discarded event (published_at = -infinity) stays visible for the retention, counted from when it occurred.
+    EXECUTE format($sql$
+        DELETE FROM %1$s WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM %1$s
+            WHERE published_at < $1 AND (published_at <> '-infinity' OR occurred_at < $1)
+            ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+        $sql$, outbox) USING now() - keep, batch;
+    GET DIAGNOSTICS purged = ROW_COUNT;
+    RETURN purged;
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
+    'Deletes up to `batch` published or discarded events that are older than the retention of the outbox; needs DELETE on it. Workers do this by themselves';
