@@ -12,6 +12,7 @@
 #define POSTBOX_EXTENSION_POSTGRES_H_
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -98,12 +99,26 @@ extern "C" {
 #include <utils/syscache.h>
 #include <utils/timestamp.h>
 #include <utils/uuid.h>
+#include <utils/varlena.h>
 #if PG_VERSION_NUM >= 160000
 #include <varatt.h>
 #endif
 }
 
 #pragma GCC diagnostic pop
+
+// PostgreSQL replaces these by functions of its own through macros, which would make std::snprintf
+// an error.
+#undef vsnprintf
+#undef snprintf
+#undef vsprintf
+#undef sprintf
+#undef vfprintf
+#undef fprintf
+#undef vprintf
+#undef printf
+#undef strerror
+#undef strerror_r
 
 #include "extension/version.h"  // IWYU pragma: export
 
