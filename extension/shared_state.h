@@ -76,8 +76,7 @@ struct SharedState {
   pg_atomic_uint64 config_generation;
   // Goes up with every committed CREATE, ALTER or DROP EXTENSION postbox, in any database.
   pg_atomic_uint64 extension_epoch;
-  // Goes up with every committed transaction that applied an event; waiters sleep on `applied`.
-  pg_atomic_uint64 applied_count;
+  // A transaction that applied an event has committed; wait_for_version sleeps here.
   ConditionVariable applied;
 
   pg_atomic_uint32 launcher_proc_number;  // kNobody while there is none
@@ -94,6 +93,8 @@ struct SharedState {
 
   uint64 next_launch;
   Hold holds[kMaxHolds];
+  // No slot from this number on is in use: commits look no further. The launcher keeps it.
+  pg_atomic_uint32 slots_in_use;
   WorkerSlot workers[kMaxWorkers];
 };
 
@@ -127,11 +128,19 @@ uint64 ConfigGeneration();
 
 // How a token is written into lock_token: `postbox-` and 16 hexadecimal digits.
 inline constexpr size_t kLockTokenSize = sizeof("postbox-0123456789abcdef");
-inline std::string LockToken(uint64 token) {
-  char text[kLockTokenSize];
-  std::snprintf(text, sizeof text, "postbox-%016llx", static_cast<unsigned long long>(token));
-  return text;
+inline void FormatLockToken(uint64 token, char (&text)[kLockTokenSize]) {
+  snprintf(text, sizeof text, "postbox-%016llx", static_cast<unsigned long long>(token));
 }
+
+// Whether a session holds `database` free of workers. Under the lock.
+bool IsHeld(const SharedState* state, Oid database);
+
+// Sends SIGTERM to the workers attached to `database`. Takes the lock, raises no error. They come
+// back by themselves unless the database is held or the launcher wants fewer.
+void StopPublishers(Oid database);
+
+// Whether a worker is attached to `database`.
+bool HasPublishers(Oid database);
 
 // The lock tokens of the workers attached to `database`, this process included.
 //

@@ -41,8 +41,8 @@ inline void ReserveGucPrefix(const char* prefix) {
 #endif
 }
 
-// Access rights on a schema and a function, and ownership of a relation: 16 replaced a function per
-// catalog by one.
+// Access rights on a schema and a function, and ownership of relations and databases: 16 replaced a
+// function per catalog by one.
 inline AclResult SchemaAclCheck(Oid schema, Oid role, AclMode mode) {
 #if PG_VERSION_NUM >= 160000
   return object_aclcheck(NamespaceRelationId, schema, role, mode);
@@ -64,6 +64,14 @@ inline bool OwnsRelation(Oid relation, Oid role) {
   return object_ownercheck(RelationRelationId, relation, role);
 #else
   return pg_class_ownercheck(relation, role);
+#endif
+}
+
+inline bool OwnsDatabase(Oid database, Oid role) {
+#if PG_VERSION_NUM >= 160000
+  return object_ownercheck(DatabaseRelationId, database, role);
+#else
+  return pg_database_ownercheck(database, role);
 #endif
 }
 

@@ -7,8 +7,8 @@
 // nothing when the library is not preloaded. A rolled-back savepoint does not take the flag back: a
 // worker then wakes in vain.
 //
-// PREPARE TRANSACTION forgets the flags too: nothing is visible yet. COMMIT PREPARED raises all of
-// them (extension/hooks.cc), since nobody remembers what the transaction did.
+// PREPARE TRANSACTION forgets the flags too: nothing is visible yet. COMMIT PREPARED raises them
+// (extension/hooks.cc), since nobody remembers what the transaction did.
 #ifndef POSTBOX_EXTENSION_WAKEUP_H_
 #define POSTBOX_EXTENSION_WAKEUP_H_
 

@@ -34,14 +34,6 @@
 #include "extension/settings.h"
 #include "extension/shared_state.h"
 
-namespace postbox {
-
-// The settings as they stand in postbox.so of this process. They follow SIGHUP when the worker
-// calls ProcessConfigFile(PGC_SIGHUP). (postbox.so has its own function of this name.)
-const Settings& settings();
-
-}  // namespace postbox
-
 namespace postbox::publisher {
 
 struct Identity {

@@ -1,0 +1,219 @@
+#include "extension/hooks.h"
+
+#include "extension/postgres.h"
+#include "extension/shared_state.h"
+#include "extension/wakeup.h"
+
+extern "C" {
+#include <catalog/objectaccess.h>
+#include <commands/defrem.h>
+#include <nodes/parsenodes.h>
+#include <tcop/utility.h>
+#include <utils/fmgroids.h>
+}
+
+namespace postbox {
+namespace {
+
+// Sessions that want a database for themselves wait this long for workers to leave.
+constexpr int kLeaveTimeoutMs = 10000;
+
+ProcessUtility_hook_type next_process_utility = nullptr;
+object_access_hook_type next_object_access = nullptr;
+
+// Whether this session holds databases; they are given back when the transaction ends.
+bool holding = false;
+// The database whose workers shall start again at commit, since its settings changed.
+Oid restart_at_commit = InvalidOid;
+
+void ReleaseHolds() {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  for (Hold& hold : shared_state()->holds) {
+    if (hold.holder == MyProcPid) hold = Hold{InvalidOid, 0};
+  }
+  LWLockRelease(SharedStateLock());
+  holding = false;
+  WakeLauncher();
+}
+
+// Must not raise an error. A session that is terminated aborts its transaction, so it comes here
+// too.
+void AtTransactionEnd(XactEvent event, void* /*argument*/) {
+  if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
+    return;
+  if (holding) ReleaseHolds();
+  if (OidIsValid(restart_at_commit)) {
+    if (event == XACT_EVENT_COMMIT) StopPublishers(restart_at_commit);
+    restart_at_commit = InvalidOid;
+  }
+}
+
+void WatchTransactionEnd() {
+  static bool registered = false;
+  if (registered) return;
+  RegisterXactCallback(AtTransactionEnd, nullptr);
+  registered = true;
+}
+
+bool AddHold(Oid database) {
+  bool added = false;
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  for (Hold& hold : shared_state()->holds) {
+    if (hold.database == InvalidOid) {
+      hold = Hold{database, MyProcPid};
+      added = true;
+      break;
+    }
+  }
+  LWLockRelease(SharedStateLock());
+  return added;
+}
+
+// Holds the database `name` until the transaction ends, and waits until its workers have left. Does
+// nothing if the statement will be refused anyhow.
+void HoldDatabase(const char* name) {
+  if (name == nullptr) return;
+  const Oid database = get_database_oid(name, true);
+  if (!OidIsValid(database) || database == MyDatabaseId || !OwnsDatabase(database, GetUserId())) {
+    return;
+  }
+  static uint32 wait_event = 0;
+  if (wait_event == 0) wait_event = WaitEvent("PostboxWorkersLeave");
+  WatchTransactionEnd();
+  holding = true;
+  if (!AddHold(database)) return;  // 64 such statements at once: the server's own checks remain
+  StopPublishers(database);
+  const TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), kLeaveTimeoutMs);
+  ConditionVariable* left = &shared_state()->worker_left;
+  ConditionVariablePrepareToSleep(left);
+  while (HasPublishers(database)) {
+    const long remaining = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+    if (remaining <= 0) break;
+    ConditionVariableTimedSleep(left, remaining, wait_event);
+  }
+  ConditionVariableCancelSleep();
+}
+
+// The option `name` of a statement, nullptr if it is not there.
+DefElem* FindOption(List* options, const char* name) {
+  ListCell* cell;
+  foreach (cell, options) {
+    auto* option = static_cast<DefElem*>(lfirst(cell));
+    if (std::strcmp(option->defname, name) == 0) return option;
+  }
+  return nullptr;
+}
+
+void BeforeCreateDatabase(const CreatedbStmt* statement) {
+  // The default is template1, in which no worker runs.
+  DefElem* option = FindOption(statement->options, "template");
+  if (option != nullptr && option->arg != nullptr) HoldDatabase(defGetString(option));
+}
+
+// At commit, workers of the database start again, if the statement is about a setting of ours.
+void BeforeAlterDatabaseSet(const AlterDatabaseSetStmt* statement) {
+  const VariableSetStmt* setting = statement->setstmt;
+  const bool ours = setting->kind == VAR_RESET_ALL ||
+                    (setting->name != nullptr && pg_strncasecmp(setting->name, "postbox.", 8) == 0);
+  if (!ours) return;
+  const Oid database = get_database_oid(statement->dbname, true);
+  if (!OidIsValid(database) || !OwnsDatabase(database, GetUserId())) return;
+  WatchTransactionEnd();
+  restart_at_commit = database;
+}
+
+// Everything is done or asked for before the server does the statement: afterwards its parse tree
+// may be gone (COMMIT PREPARED). What is asked for is forgotten if the statement fails.
+void Before(Node* statement) {
+  switch (nodeTag(statement)) {
+    case T_DropdbStmt:
+      HoldDatabase(reinterpret_cast<DropdbStmt*>(statement)->dbname);
+      DatabasesChangedAtCommit();
+      break;
+    case T_CreatedbStmt:
+      BeforeCreateDatabase(reinterpret_cast<CreatedbStmt*>(statement));
+      DatabasesChangedAtCommit();
+      break;
+    case T_RenameStmt: {
+      auto* rename = reinterpret_cast<RenameStmt*>(statement);
+      if (rename->renameType != OBJECT_DATABASE) break;
+      HoldDatabase(rename->subname);
+      DatabasesChangedAtCommit();
+      break;
+    }
+    case T_AlterDatabaseStmt: {
+      auto* alter = reinterpret_cast<AlterDatabaseStmt*>(statement);
+      if (FindOption(alter->options, "tablespace") != nullptr) HoldDatabase(alter->dbname);
+      DatabasesChangedAtCommit();  // ALLOW_CONNECTIONS, IS_TEMPLATE
+      break;
+    }
+    case T_AlterDatabaseSetStmt:
+      BeforeAlterDatabaseSet(reinterpret_cast<AlterDatabaseSetStmt*>(statement));
+      break;
+    case T_TransactionStmt:
+      if (reinterpret_cast<TransactionStmt*>(statement)->kind == TRANS_STMT_COMMIT_PREPARED) {
+        RequestPublishersAtCommit();
+        ConfigChangedAtCommit();
+        NotifyAppliedAtCommit();
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+extern "C" {
+
+static void HookProcessUtility(PlannedStmt* planned, const char* query, bool read_only_tree,
+                               ProcessUtilityContext context, ParamListInfo parameters,
+                               QueryEnvironment* environment, DestReceiver* destination,
+                               QueryCompletion* completion) {
+  Before(planned->utilityStmt);
+  const ProcessUtility_hook_type next =
+      next_process_utility != nullptr ? next_process_utility : standard_ProcessUtility;
+  next(planned, query, read_only_tree, context, parameters, environment, destination, completion);
+}
+
+}  // extern "C"
+
+// The name of extension `id` is "postbox". Sees what this command itself has just written, as the
+// catalog's own functions do not.
+bool IsPostbox(Oid id) {
+  Relation catalog = table_open(ExtensionRelationId, AccessShareLock);
+  ScanKeyData key;
+  ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(id));
+  SysScanDesc scan = systable_beginscan(catalog, ExtensionOidIndexId, true, SnapshotSelf, 1, &key);
+  HeapTuple tuple = systable_getnext(scan);
+  const bool result =
+      HeapTupleIsValid(tuple) &&
+      std::strcmp(NameStr(reinterpret_cast<Form_pg_extension>(GETSTRUCT(tuple))->extname),
+                  "postbox") == 0;
+  systable_endscan(scan);
+  table_close(catalog, AccessShareLock);
+  return result;
+}
+
+extern "C" {
+
+static void HookObjectAccess(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
+                             void* argument) {
+  if (next_object_access != nullptr) {
+    next_object_access(access, class_id, object_id, sub_id, argument);
+  }
+  if (class_id != ExtensionRelationId) return;
+  if (access != OAT_POST_CREATE && access != OAT_POST_ALTER && access != OAT_DROP) return;
+  if (IsPostbox(object_id)) ExtensionChangedAtCommit();
+}
+
+}  // extern "C"
+
+}  // namespace
+
+void InstallHooks() {
+  next_process_utility = ProcessUtility_hook;
+  ProcessUtility_hook = HookProcessUtility;
+  next_object_access = object_access_hook;
+  object_access_hook = HookObjectAccess;
+}
+
+}  // namespace postbox

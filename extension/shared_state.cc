@@ -1,0 +1,138 @@
+#include "extension/shared_state.h"
+
+#include <csignal>
+
+namespace postbox {
+namespace {
+
+constexpr char kName[] = "postbox";
+
+SharedState* state = nullptr;
+
+void SetLatchOf(uint32 proc_number) {
+  if (proc_number != kNobody) {
+    // The latch of a proc array entry is there always; at worst it is somebody else's by now.
+    SetLatch(&ProcAt(static_cast<int>(proc_number))->procLatch);
+  }
+}
+
+}  // namespace
+
+SharedState* shared_state() { return state; }
+
+LWLock* SharedStateLock() {
+  static LWLock* lock = nullptr;
+  if (lock == nullptr) lock = &GetNamedLWLockTranche(kName)->lock;
+  return lock;
+}
+
+void RequestSharedState() {
+  RequestAddinShmemSpace(MAXALIGN(sizeof(SharedState)));
+  RequestNamedLWLockTranche(kName, 1);
+}
+
+void CreateOrFindSharedState() {
+  // After a crash the postmaster comes here again, with new memory.
+  state = nullptr;
+  bool found = false;
+  LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+  auto* memory = static_cast<SharedState*>(ShmemInitStruct(kName, sizeof(SharedState), &found));
+  if (!found) {
+    std::memset(static_cast<void*>(memory), 0, sizeof(SharedState));
+    memory->layout = kSharedStateLayout;
+    pg_atomic_init_u64(&memory->config_generation, 1);
+    pg_atomic_init_u64(&memory->extension_epoch, 1);
+    ConditionVariableInit(&memory->applied);
+    pg_atomic_init_u32(&memory->launcher_proc_number, kNobody);
+    ConditionVariableInit(&memory->worker_left);
+    memory->next_launch = 1;
+    pg_atomic_init_u32(&memory->slots_in_use, 0);
+    for (WorkerSlot& worker : memory->workers) {
+      pg_atomic_init_u32(&worker.database, InvalidOid);
+      pg_atomic_init_u32(&worker.proc_number, kNobody);
+      worker.state = SlotState::kFree;
+    }
+  }
+  LWLockRelease(AddinShmemInitLock);
+  state = memory;
+}
+
+void AttachSharedState() {
+  CreateOrFindSharedState();
+  if (state->layout != kSharedStateLayout) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the running server has loaded another release of postbox"),
+                    errhint("Restart the server to finish the upgrade.")));
+  }
+}
+
+void WakePublishers(Oid database) {
+  if (state == nullptr) return;
+  // What was committed must be visible to whoever reads after this look.
+  pg_memory_barrier();
+  const uint32 end = pg_atomic_read_u32(&state->slots_in_use);
+  for (uint32 i = 0; i < end && i < kMaxWorkers; ++i) {
+    WorkerSlot* worker = &state->workers[i];
+    if (pg_atomic_read_u32(&worker->database) == database) {
+      SetLatchOf(pg_atomic_read_u32(&worker->proc_number));
+    }
+  }
+}
+
+void WakeLauncher() {
+  if (state == nullptr) return;
+  SetLatchOf(pg_atomic_read_u32(&state->launcher_proc_number));
+}
+
+uint64 ConfigGeneration() {
+  return state == nullptr ? 0 : pg_atomic_read_u64(&state->config_generation);
+}
+
+bool IsHeld(const SharedState* state, Oid database) {
+  return std::any_of(std::begin(state->holds), std::end(state->holds),
+                     [database](const Hold& hold) { return hold.database == database; });
+}
+
+void StopPublishers(Oid database) {
+  if (state == nullptr) return;
+  LWLockAcquire(SharedStateLock(), LW_SHARED);
+  for (WorkerSlot& worker : state->workers) {
+    if (worker.pid != 0 && pg_atomic_read_u32(&worker.database) == database) {
+      kill(worker.pid, SIGTERM);
+    }
+  }
+  LWLockRelease(SharedStateLock());
+}
+
+bool HasPublishers(Oid database) {
+  if (state == nullptr) return false;
+  LWLockAcquire(SharedStateLock(), LW_SHARED);
+  const bool found = std::any_of(
+      std::begin(state->workers), std::end(state->workers), [database](WorkerSlot& worker) {
+        return worker.pid != 0 && pg_atomic_read_u32(&worker.database) == database;
+      });
+  LWLockRelease(SharedStateLock());
+  return found;
+}
+
+std::vector<std::string> LiveLockTokens(Oid database) {
+  std::vector<std::string> result;
+  if (state == nullptr) return result;
+  uint64 tokens[kMaxWorkers];
+  int count = 0;
+  LWLockAcquire(SharedStateLock(), LW_SHARED);
+  for (WorkerSlot& worker : state->workers) {
+    if (worker.pid != 0 && pg_atomic_read_u32(&worker.database) == database) {
+      tokens[count++] = worker.token;
+    }
+  }
+  LWLockRelease(SharedStateLock());
+  for (int i = 0; i < count; ++i) {
+    char text[kLockTokenSize];
+    FormatLockToken(tokens[i], text);
+    result.emplace_back(text);
+  }
+  return result;
+}
+
+}  // namespace postbox

@@ -1,0 +1,95 @@
+#include "extension/wakeup.h"
+
+namespace postbox {
+namespace {
+
+// What the current transaction shall do at commit.
+struct Requests {
+  bool publishers = false;
+  bool config = false;
+  bool extension = false;
+  bool databases = false;
+  bool applied = false;
+} requests;
+
+// Runs after the commit is visible and with interrupts held: it must not raise an error.
+void Commit(const Requests& wanted) {
+  SharedState* state = shared_state();
+  if (wanted.config || wanted.extension) {
+    pg_atomic_fetch_add_u64(&state->config_generation, 1);
+  }
+  if (wanted.extension || wanted.databases) {
+    LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+    if (wanted.extension) {
+      pg_atomic_fetch_add_u64(&state->extension_epoch, 1);
+      if (state->news_count < kMaxNews) {
+        state->news[state->news_count++] = MyDatabaseId;
+      } else {
+        state->news_overflow = true;
+      }
+    }
+    if (wanted.databases) state->databases_changed = true;
+    LWLockRelease(SharedStateLock());
+    WakeLauncher();
+  }
+  if (wanted.publishers || wanted.config || wanted.extension) WakePublishers(MyDatabaseId);
+  if (wanted.applied) ConditionVariableBroadcast(&state->applied);
+}
+
+void AtTransactionEnd(XactEvent event, void* /*argument*/) {
+  switch (event) {
+    case XACT_EVENT_COMMIT: {
+      const Requests wanted = requests;
+      requests = {};
+      Commit(wanted);
+      break;
+    }
+    case XACT_EVENT_ABORT:
+    case XACT_EVENT_PREPARE:
+      requests = {};
+      break;
+    default:
+      break;
+  }
+}
+
+void Request(bool Requests::*what) {
+  if (shared_state() == nullptr || requests.*what) return;
+  static bool registered = false;
+  if (!registered) {
+    RegisterXactCallback(AtTransactionEnd, nullptr);
+    registered = true;
+  }
+  requests.*what = true;
+}
+
+}  // namespace
+
+void RequestPublishersAtCommit() { Request(&Requests::publishers); }
+void ConfigChangedAtCommit() { Request(&Requests::config); }
+void ExtensionChangedAtCommit() { Request(&Requests::extension); }
+void DatabasesChangedAtCommit() { Request(&Requests::databases); }
+void NotifyAppliedAtCommit() { Request(&Requests::applied); }
+
+void PrepareToWaitApplied() {
+  if (shared_state() != nullptr) ConditionVariablePrepareToSleep(&shared_state()->applied);
+}
+
+void WaitApplied(long timeout_ms) {
+  static uint32 wait_event = 0;
+  if (wait_event == 0) wait_event = WaitEvent("PostboxWaitForVersion");
+  if (shared_state() != nullptr) {
+    ConditionVariableTimedSleep(&shared_state()->applied, timeout_ms, wait_event);
+    return;
+  }
+  (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                  std::min(timeout_ms, 20L), wait_event);
+  ResetLatch(MyLatch);
+  CHECK_FOR_INTERRUPTS();
+}
+
+void FinishWaitApplied() {
+  if (shared_state() != nullptr) ConditionVariableCancelSleep();
+}
+
+}  // namespace postbox

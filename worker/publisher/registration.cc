@@ -1,0 +1,159 @@
+#include "worker/publisher/registration.h"
+
+#include "extension/exports.h"
+
+extern "C" {
+#include <postmaster/bgworker.h>
+#include <postmaster/interrupt.h>
+}
+
+namespace postbox {
+
+const Settings& settings() {
+  const Exports* exports = *ExportsVariable();
+  return *exports->settings;
+}
+
+}  // namespace postbox
+
+namespace postbox::publisher {
+namespace {
+
+Identity self;
+// SharedState::extension_epoch as it was before ExtensionExists() looked.
+uint64 epoch_of_look = 0;
+
+WorkerSlot* Slot() { return &shared_state()->workers[self.slot]; }
+
+void CheckRelease() {
+  const Exports* exports = *ExportsVariable();
+  if (exports == nullptr || exports->settings_size != sizeof(Settings)) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the running server has loaded another release of postbox"),
+                    errhint("Restart the server to finish the upgrade.")));
+  }
+}
+
+// Runs after the process has left the proc array, so that a database without an attached slot has
+// no worker in it, and before it gives up its PGPROC, which the lock needs.
+void Detach(int /*code*/, Datum /*argument*/) {
+  SharedState* state = shared_state();
+  WorkerSlot* slot = Slot();
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  pg_atomic_write_u32(&slot->proc_number, kNobody);
+  slot->pid = 0;
+  slot->state = SlotState::kExited;
+  LWLockRelease(SharedStateLock());
+  ConditionVariableBroadcast(&state->worker_left);
+  WakeLauncher();
+}
+
+void SetExitReason(ExitReason reason) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Slot()->exit_reason = reason;
+  Slot()->extension_epoch = epoch_of_look;
+  LWLockRelease(SharedStateLock());
+}
+
+// What a database or the server may have set for its sessions and what a worker cannot work with.
+// ALTER DATABASE ... SET reaches background workers too.
+void PinSettings() {
+  static constexpr const char* kPinned[][2] = {
+      // An event that leaves must be durable: the claim's commit flushes the emitter's as well.
+      {"synchronous_commit", "on"},
+      {"default_transaction_isolation", "read committed"},
+      {"default_transaction_read_only", "off"},
+      {"search_path", "pg_catalog"},
+      {"statement_timeout", "0"},
+      {"lock_timeout", "0"},
+      {"idle_in_transaction_session_timeout", "0"},
+      {"idle_session_timeout", "0"},
+      {"row_security", "on"},
+      {"jit", "off"},
+  };
+  for (const auto& [name, value] : kPinned) {
+    SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+  }
+}
+
+}  // namespace
+
+void Register(Datum slot_number) {
+  CheckRelease();
+  AttachSharedState();
+  SharedState* state = shared_state();
+  self.slot = DatumGetInt32(slot_number);
+  uint64 launch = 0;
+  std::memcpy(&launch, MyBgworkerEntry->bgw_extra, sizeof launch);
+  do {
+    if (!pg_strong_random(&self.token, sizeof self.token)) {
+      ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not draw a lock token")));
+    }
+  } while (self.token == 0);
+  FormatLockToken(self.token, self.lock_token);
+
+  WorkerSlot* slot = Slot();
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  const bool mine = slot->state == SlotState::kStarting && slot->launch == launch;
+  const Oid database = pg_atomic_read_u32(&slot->database);
+  const bool held = mine && IsHeld(state, database);
+  if (held) {
+    slot->state = SlotState::kExited;
+    slot->exit_reason = ExitReason::kStopped;
+  }
+  if (mine && !held) {
+    self.ordinal = slot->ordinal;
+    self.database = database;
+    slot->state = SlotState::kAttached;
+    slot->exit_reason = ExitReason::kFailed;
+    slot->pid = MyProcPid;
+    slot->token = self.token;
+    slot->started_at = GetCurrentTimestamp();
+    pg_atomic_write_u32(&slot->proc_number, static_cast<uint32>(MyProcIndex()));
+    // Cannot fail here: a background worker starts with most of the room for callbacks free.
+    on_shmem_exit(Detach, 0);
+  }
+  LWLockRelease(SharedStateLock());
+  if (!mine || held) {
+    WakeLauncher();
+    proc_exit(0);
+  }
+}
+
+const Identity& identity() { return self; }
+
+void Connect() {
+  BackgroundWorkerInitializeConnectionByOid(self.database, InvalidOid, 0);
+  PinSettings();
+  SetConfigOption("application_name", "postbox publisher", PGC_USERSET, PGC_S_SESSION);
+}
+
+bool ExtensionExists() {
+  epoch_of_look = pg_atomic_read_u64(&shared_state()->extension_epoch);
+  pg_memory_barrier();
+  StartTransactionCommand();
+  const bool exists = OidIsValid(get_extension_oid("postbox", true));
+  CommitTransactionCommand();
+  return exists;
+}
+
+void Ready() {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Slot()->state = SlotState::kRunning;
+  LWLockRelease(SharedStateLock());
+  WakeLauncher();
+}
+
+bool StopRequested() { return ShutdownRequestPending != 0; }
+
+void Leave() {
+  SetExitReason(ExitReason::kStopped);
+  proc_exit(0);
+}
+
+void LeaveWithoutExtension() {
+  SetExitReason(ExitReason::kNoExtension);
+  proc_exit(0);
+}
+
+}  // namespace postbox::publisher
