@@ -1,0 +1,169 @@
+# What the TAP tests share: a server with Postbox, the embedded emulator as its peer, and waiting for
+# things to be so. Everything waits by polling, with PostgreSQL::Test's own generous time-out.
+package Postbox::Test;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use File::Temp ();
+use IO::Select;
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
+	wait_workers worker_pids launcher_pid wait_until wait_for log_since log_position);
+
+my $topic = 'catalog.video.events';
+my %emulators;    # pid => object
+
+# start_emulator(argument...): an emulator on a free port with the topic of these tests. Returns
+# { pid, address => 'host:port', endpoint => the value of postbox.endpoint }.
+sub start_emulator
+{
+	my @arguments = @_;
+	my $log = "$PostgreSQL::Test::Utils::log_path/emulator_" . (1 + keys %emulators) . '.log';
+	pipe(my $reader, my $writer) or BAIL_OUT("pipe: $!");
+	my $pid = fork() // BAIL_OUT("fork: $!");
+	if ($pid == 0)
+	{
+		open(STDOUT, '>&', $writer) and open(STDERR, '>>', $log) and open(STDIN, '<', '/dev/null')
+		  and exec($ENV{POSTBOX}, 'emulator', '--port', '0', '--project', 'postbox-dev', '--topic', $topic, @arguments);
+		POSIX::_exit(127);
+	}
+	close($writer);
+	my $line = IO::Select->new($reader)->can_read($PostgreSQL::Test::Utils::timeout_default) ? <$reader> : undef;
+	BAIL_OUT('the emulator did not start') unless defined $line && $line =~ /listening on (\S+)$/;
+	return $emulators{$pid} = { pid => $pid, address => $1, endpoint => "http://$1", output => $reader };
+}
+
+sub stop_emulator
+{
+	my ($emulator, $signal) = @_;
+	return unless delete $emulators{ $emulator->{pid} };
+	kill($signal // 'TERM', $emulator->{pid});
+	waitpid($emulator->{pid}, 0);
+	return;
+}
+
+# emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE,count=3') or '--clear'; returns what it printed.
+sub emulator_fault
+{
+	my ($emulator, @what) = @_;
+	my ($stdout, $stderr) = run_command([ $ENV{POSTBOX}, 'emulator-fault', '--endpoint', $emulator->{address}, @what ]);
+	is($stderr, '', "emulator-fault @what");
+	return $stdout;
+}
+
+# new_node($name, emulator => $emulator, preload => 0|1, settings => { name => value }): a server, not
+# started yet.
+sub new_node
+{
+	my ($name, %options) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(allows_streaming => $options{allows_streaming});
+	my %settings = (
+		'restart_after_crash' => 'on',    # the test framework turns it off
+		'max_worker_processes' => 16,
+		'postbox.project_id' => 'postbox-dev',
+		'postbox.restart_delay' => '100ms',
+		'log_line_prefix' => '%m [%p] %b %q%a ',
+		%{ $options{settings} // {} });
+	$settings{'shared_preload_libraries'} = 'postbox' if $options{preload} // 1;
+	$settings{'postbox.endpoint'} = $options{emulator}{endpoint} if $options{emulator};
+	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") for sort keys %settings;
+	return $node;
+}
+
+# Creates the extension, an outbox and its publication in a database.
+sub create_outbox
+{
+	my ($node, $database) = @_;
+	$node->safe_psql(
+		$database, qq{
+		CREATE EXTENSION postbox;
+		CREATE SCHEMA app;
+		SELECT postbox.create_outbox('app.outbox', 'table');
+		SELECT postbox.create_publication('videos', 'app.outbox', '$topic');
+	});
+	return;
+}
+
+# Emits `count` events, in one transaction.
+sub emit
+{
+	my ($node, $database, $count) = @_;
+	$node->safe_psql(
+		$database, qq{
+		SELECT count(postbox.outbox_emit('video', 'video-' || n % 7, 'video.created', '{"title": "x"}'::jsonb))
+		FROM generate_series(1, $count) n
+	});
+	return;
+}
+
+# Waits until `query` in `database` says t.
+sub wait_until
+{
+	my ($node, $database, $query, $what) = @_;
+	my $so = $node->poll_query_until($database, $query);
+	ok($so, $what);
+	diag("$what: still not so\n" . $node->safe_psql('postgres', 'SELECT pid, datname, backend_type, state, wait_event FROM pg_stat_activity'))
+	  unless $so;
+	return $so;
+}
+
+# Waits until the outbox holds `count` events and all are published.
+sub wait_published
+{
+	my ($node, $database, $count, $what) = @_;
+	return wait_until($node, $database,
+		"SELECT count(*) = $count AND count(*) = count(published_at) FROM app.outbox",
+		$what // "$count events of $database are published");
+}
+
+# Waits until `condition`, a function, says yes.
+sub wait_for
+{
+	my ($condition, $what) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $so;
+	select(undef, undef, undef, 0.05) until ($so = $condition->()) || time > $end;
+	return ok($so, $what);
+}
+
+# Waits until `count` workers stand in the database.
+sub wait_workers
+{
+	my ($node, $database, $count, $what) = @_;
+	return wait_until($node, 'postgres',
+		"SELECT count(*) = $count FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = '$database'",
+		$what // "$count workers in $database");
+}
+
+sub worker_pids
+{
+	my ($node, $database) = @_;
+	return split /\n/, $node->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = '$database' ORDER BY pid");
+}
+
+sub launcher_pid
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox launcher'");
+}
+
+sub log_position { my ($node) = @_; return -s $node->logfile // 0; }
+sub log_since { my ($node, $position) = @_; return slurp_file($node->logfile, $position); }
+
+# An emulator left running would keep the harness waiting.
+END
+{
+	my $status = $?;
+	stop_emulator($_, 'KILL') for values %emulators;
+	$? = $status;
+}
+
+1;

@@ -1,0 +1,42 @@
+# Extension present but library not preloaded: emit works, events wait, a WARNING says so once (design.md,
+# section 7).
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, preload => 0);
+$node->start;
+
+subtest 'a WARNING says once a session that events wait' => sub {
+	my ($status, undef, $messages) = $node->psql('postgres', q{
+		CREATE EXTENSION postbox;
+		CREATE SCHEMA app;
+		SELECT postbox.create_outbox('app.outbox', 'table');
+		SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events');
+		SELECT postbox.create_publication('more', 'app.outbox', 'catalog.video.events', aggregate_types => '{other}');
+		SELECT postbox.drop_publication('more');
+	});
+	is($status, 0, 'everything works');
+	my @warnings = $messages =~ /WARNING:.*\n(?:.*\n)*?(?:HINT|DETAIL):.*shared_preload_libraries/g;
+	is(scalar @warnings, 1, 'one WARNING') or diag($messages);
+};
+
+subtest 'events are emitted and wait' => sub {
+	emit($node, 'postgres', 5);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE published_at IS NULL'), '5', 'five events wait');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.workers'), '0', 'there are no workers');
+};
+
+subtest 'with the library preloaded they leave' => sub {
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'postbox'");
+	$node->restart;
+	wait_published($node, 'postgres', 5);
+};
+
+$node->stop;
+done_testing();
