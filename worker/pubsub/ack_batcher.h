@@ -29,8 +29,8 @@ namespace postbox::pubsub {
 
 struct AckEntry {
   uint64_t handle = 0;
-  std::string ack_id;
-  std::string key;  // ordering key; empty: no order to keep
+  std::string ack_id{};
+  std::string key{};  // ordering key; empty: no order to keep
   int attempts = 0;
   std::chrono::steady_clock::time_point first_sent{};
   std::chrono::steady_clock::time_point not_before{};

@@ -79,7 +79,7 @@ class Subscriber {
                                             SubscriberCallbacks callbacks, std::string* error);
   virtual ~Subscriber() = default;  // Stop(0) if Stop was not called
 
-  // Any thread. A handle that is settled already or unknown is ignored.
+  // Any thread, until Stop. A handle that is settled already or unknown is ignored.
   virtual void Ack(uint64_t handle) = 0;
   virtual void Nack(uint64_t handle) = 0;
 

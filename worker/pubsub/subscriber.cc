@@ -1,0 +1,503 @@
+#include "worker/pubsub/subscriber.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "worker/pubsub/ack_batcher.h"
+#include "worker/pubsub/ack_results.h"
+#include "worker/pubsub/backoff.h"
+#include "worker/pubsub/channel.h"
+#include "worker/pubsub/credentials.h"
+#include "worker/pubsub/error_class.h"
+#include "worker/pubsub/event_loop.h"
+#include "worker/pubsub/key_gate.h"
+#include "worker/pubsub/lease_keeper.h"
+#include "worker/pubsub/pull_stream.h"
+
+namespace postbox::pubsub {
+namespace {
+
+using Clock = EventLoop::Clock;
+namespace api = google::pubsub::v1;
+
+constexpr std::chrono::seconds kAckTimeout{60};
+// An answer that comes later than a lease's margin is of no use.
+constexpr std::chrono::seconds kModifyTimeout{10};
+constexpr std::chrono::seconds kKeepTryingAcks{600};
+constexpr int kModifyAttempts = 3;
+
+// One per subscriber, kept across reconnects: the service sends an ordering key to one client.
+std::string NewClientId() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 32; ++i) {
+    if (i == 8 || i == 12 || i == 16 || i == 20) id += '-';
+    id += "0123456789abcdef"[device() & 15];
+  }
+  return id;
+}
+
+ReceivedMessage Convert(uint64_t handle, api::ReceivedMessage* received) {
+  api::PubsubMessage* message = received->mutable_message();
+  ReceivedMessage result;
+  result.handle = handle;
+  result.message_id = std::move(*message->mutable_message_id());
+  result.data = std::move(*message->mutable_data());
+  result.ordering_key = std::move(*message->mutable_ordering_key());
+  result.attributes.assign(message->attributes().begin(), message->attributes().end());
+  std::sort(result.attributes.begin(), result.attributes.end());
+  result.publish_time = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::seconds(message->publish_time().seconds()) +
+          std::chrono::nanoseconds(message->publish_time().nanos())));
+  result.delivery_attempt = received->delivery_attempt();
+  return result;
+}
+
+// All of the subscriber that lives on the loop's thread.
+class Core {
+ public:
+  Core(EventLoop* loop, SubscriberOptions options, SubscriberCallbacks callbacks)
+      : loop_(loop),
+        options_(std::move(options)),
+        callbacks_(std::move(callbacks)),
+        batcher_(options_.subscription) {}
+
+  bool Start(std::string* error);
+  void Settle(uint64_t handle, bool ack);
+  void StopPulling();
+  // From now on `idle` is called whenever nothing is unsettled.
+  void Finish(std::function<void()> idle);
+  void CancelAll();
+
+ private:
+  enum class State {
+    kReceipt,  // exactly-once: waits until its receipt is confirmed
+    kWaiting,  // waits for its turn to be handed on
+    kInHand,   // with the consumer
+    kAcked,    // its ack is on its way
+    kNacked,   // its nack is on its way
+  };
+  struct Held {
+    State state = State::kWaiting;
+    bool handed_on = false;
+    std::string ack_id;
+    std::string key;
+    std::string message_id;
+    int64_t bytes = 0;
+    Clock::time_point received;
+    std::optional<ReceivedMessage> message;  // until it is handed on
+  };
+  struct AckCall {
+    grpc::ClientContext context;
+    AckRequest request;
+    google::protobuf::Empty response;
+    grpc::Status status;
+    std::unique_ptr<grpc::ClientAsyncResponseReaderInterface<google::protobuf::Empty>> reader;
+  };
+
+  void OnResponse(api::StreamingPullResponse* response, bool first);
+  void HandOn();
+  bool FitsBudget(int64_t bytes) const;
+  void NackHeld(uint64_t handle, Held& held);
+  void Forget(uint64_t handle, Settlement settlement);
+
+  void Pump();
+  void Send(AckRequest request);
+  void OnAnswer(const std::shared_ptr<AckCall>& call);
+  // What an answer means for one entry; true: it is to be tried again.
+  bool Conclude(const AckRequest& request, AckEntry& entry, AckResult result);
+  void ExtendLeases();
+  void ArmLeaseTimer();
+
+  EventLoop* const loop_;
+  const SubscriberOptions options_;
+  const SubscriberCallbacks callbacks_;
+  std::string quota_project_;
+  std::unique_ptr<api::Subscriber::Stub> stream_stub_;
+  std::unique_ptr<api::Subscriber::Stub> ack_stub_;
+  std::unique_ptr<PullStream> stream_;
+
+  bool pulling_ = true;
+  bool exactly_once_ = false;
+  bool ordered_ = false;
+  uint64_t last_handle_ = 0;
+  std::unordered_map<uint64_t, Held> messages_;
+  std::deque<uint64_t> incoming_;  // kReceipt and kWaiting, in order of arrival
+  int64_t in_hand_messages_ = 0;
+  int64_t in_hand_bytes_ = 0;
+  KeyGate gate_;
+
+  LeaseKeeper leases_;
+  EventLoop::TimerId lease_timer_;
+  AckBatcher batcher_;
+  EventLoop::TimerId batch_timer_;
+  std::unordered_set<std::shared_ptr<AckCall>> calls_;
+  std::function<void()> idle_;
+};
+
+bool Core::Start(std::string* error) {
+  auto credentials = MakeCredentials(options_.endpoint, error);
+  if (!credentials) return false;
+  quota_project_ =
+      options_.quota_project.empty() ? credentials->quota_project : options_.quota_project;
+  // A channel of its own for acks: they must not wait behind messages that are not read yet.
+  stream_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, *credentials, 0));
+  ack_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, *credentials, 1));
+
+  PullStream::Options stream;
+  stream.first_request.set_subscription(options_.subscription);
+  stream.first_request.set_client_id(NewClientId());
+  stream.first_request.set_stream_ack_deadline_seconds(
+      static_cast<int>(LeaseKeeper::kStreamDeadline.count()));
+  stream.first_request.set_max_outstanding_messages(options_.max_outstanding_messages);
+  stream.first_request.set_max_outstanding_bytes(options_.max_outstanding_bytes);
+  stream.first_request.set_protocol_version(1);
+  stream.quota_project = quota_project_;
+  stream.ping_interval = options_.ping_interval;
+  stream.ping_timeout = options_.ping_timeout;
+  PullStream::Callbacks callbacks;
+  callbacks.on_response = [this](auto* response, bool first) { OnResponse(response, first); };
+  callbacks.on_failure = [this](const std::string& text) {
+    if (callbacks_.on_failure) callbacks_.on_failure(text);
+  };
+  callbacks.on_fatal = [this](const std::string& text) {
+    if (callbacks_.on_fatal) callbacks_.on_fatal(text);
+  };
+  stream_ = std::make_unique<PullStream>(loop_, stream_stub_.get(), std::move(stream),
+                                         std::move(callbacks));
+  stream_->Start();
+  return true;
+}
+
+void Core::OnResponse(api::StreamingPullResponse* response, bool first) {
+  const auto now = Clock::now();
+  if (response->has_subscription_properties()) {
+    exactly_once_ = response->subscription_properties().exactly_once_delivery_enabled();
+    ordered_ = response->subscription_properties().message_ordering_enabled();
+    leases_.set_exactly_once(exactly_once_);
+    batcher_.set_serial_per_key(exactly_once_ || ordered_);
+    if (!ordered_) gate_.Clear();
+  }
+  if (first && callbacks_.on_connected) callbacks_.on_connected(exactly_once_, ordered_);
+
+  const int extension = static_cast<int>(leases_.Extension().count());
+  for (api::ReceivedMessage& received : *response->mutable_received_messages()) {
+    const uint64_t handle = ++last_handle_;
+    Held& held = messages_[handle];
+    held.ack_id = received.ack_id();
+    held.key = received.message().ordering_key();
+    held.message_id = received.message().message_id();
+    held.bytes = static_cast<int64_t>(received.message().ByteSizeLong());
+    held.received = now;
+    if (!pulling_) {
+      NackHeld(handle, held);
+      continue;
+    }
+    held.message = Convert(handle, &received);
+    held.state = exactly_once_ ? State::kReceipt : State::kWaiting;
+    incoming_.push_back(handle);
+    leases_.Add(handle, now);
+    batcher_.Add(extension, AckEntry{.handle = handle, .ack_id = held.ack_id}, now);
+  }
+  // Nobody gets the messages before their receipts are confirmed.
+  if (exactly_once_ || !pulling_) batcher_.Flush(now);
+  HandOn();
+  ArmLeaseTimer();
+}
+
+bool Core::FitsBudget(int64_t bytes) const {
+  return in_hand_messages_ == 0 || (in_hand_messages_ < options_.max_outstanding_messages &&
+                                    in_hand_bytes_ + bytes <= options_.max_outstanding_bytes);
+}
+
+void Core::HandOn() {
+  bool full = false;
+  std::unordered_set<std::string> waits;  // keys with an earlier message that cannot go yet
+  std::deque<uint64_t> rest;
+  while (!incoming_.empty()) {
+    const uint64_t handle = incoming_.front();
+    incoming_.pop_front();
+    Held& held = messages_.at(handle);
+    if (held.state == State::kReceipt || (!held.key.empty() && waits.contains(held.key))) {
+      waits.insert(held.key);
+      rest.push_back(handle);
+    } else if (ordered_ && gate_.closed(held.key) && !gate_.Admit(held.key, held.message_id)) {
+      NackHeld(handle, held);
+    } else if (!FitsBudget(held.bytes)) {
+      full = true;
+      rest.push_back(handle);
+      break;
+    } else {
+      held.state = State::kInHand;
+      held.handed_on = true;
+      ++in_hand_messages_;
+      in_hand_bytes_ += held.bytes;
+      ReceivedMessage message = std::move(*held.message);
+      held.message.reset();
+      callbacks_.on_message(std::move(message));
+    }
+  }
+  incoming_.insert(incoming_.begin(), rest.begin(), rest.end());
+  stream_->PauseReading(full || static_cast<int64_t>(incoming_.size()) >=
+                                    std::max<int64_t>(options_.max_outstanding_messages, 1));
+  Pump();
+}
+
+void Core::NackHeld(uint64_t handle, Held& held) {
+  held.state = State::kNacked;
+  held.message.reset();
+  leases_.Remove(handle);
+  batcher_.Add(0, AckEntry{.handle = handle, .ack_id = held.ack_id, .key = held.key}, Clock::now());
+}
+
+void Core::Settle(uint64_t handle, bool ack) {
+  auto it = messages_.find(handle);
+  if (it == messages_.end() || it->second.state != State::kInHand) return;
+  Held& held = it->second;
+  const auto now = Clock::now();
+  --in_hand_messages_;
+  in_hand_bytes_ -= held.bytes;
+  if (ack) {
+    held.state = State::kAcked;
+    leases_.Record(held.received, now);
+    batcher_.Add(AckRequest::kAcknowledge,
+                 AckEntry{.handle = handle, .ack_id = held.ack_id, .key = held.key}, now);
+  } else {
+    if (ordered_) gate_.Close(held.key, held.message_id);
+    NackHeld(handle, held);
+  }
+  HandOn();
+}
+
+void Core::Forget(uint64_t handle, Settlement settlement) {
+  auto it = messages_.find(handle);
+  if (it == messages_.end()) return;
+  const bool handed_on = it->second.handed_on;
+  leases_.Remove(handle);
+  messages_.erase(it);
+  if (handed_on && callbacks_.on_settled) callbacks_.on_settled(handle, settlement);
+}
+
+void Core::Pump() {
+  const auto now = Clock::now();
+  while (auto request = batcher_.Take(now)) Send(std::move(*request));
+  loop_->Cancel(batch_timer_);
+  batch_timer_ = {};
+  if (auto due = batcher_.NextDue()) {
+    batch_timer_ = loop_->After(*due - now, [this] { Pump(); });
+  }
+  if (idle_ && messages_.empty() && calls_.empty()) idle_();
+}
+
+void Core::Send(AckRequest request) {
+  if (request.deadline_seconds > 0) {
+    // Leases of what was settled while the request was being gathered.
+    std::erase_if(request.entries, [this](const AckEntry& entry) {
+      auto it = messages_.find(entry.handle);
+      return it == messages_.end() || it->second.state == State::kNacked ||
+             (it->second.state == State::kAcked && !exactly_once_);
+    });
+    if (request.entries.empty()) return;
+  }
+  auto call = std::make_shared<AckCall>();
+  AddHeaders(&call->context, "subscription", options_.subscription, quota_project_);
+  if (request.is_ack()) {
+    call->context.set_deadline(std::chrono::system_clock::now() + kAckTimeout);
+    api::AcknowledgeRequest message;
+    message.set_subscription(options_.subscription);
+    for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
+    call->reader =
+        ack_stub_->PrepareAsyncAcknowledge(&call->context, message, loop_->completion_queue());
+  } else {
+    call->context.set_deadline(std::chrono::system_clock::now() + kModifyTimeout);
+    api::ModifyAckDeadlineRequest message;
+    message.set_subscription(options_.subscription);
+    message.set_ack_deadline_seconds(request.deadline_seconds);
+    for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
+    call->reader = ack_stub_->PrepareAsyncModifyAckDeadline(&call->context, message,
+                                                            loop_->completion_queue());
+  }
+  call->request = std::move(request);
+  calls_.insert(call);
+  call->reader->StartCall();
+  call->reader->Finish(&call->response, &call->status,
+                       loop_->Tag([this, call](bool) { OnAnswer(call); }));
+}
+
+void Core::OnAnswer(const std::shared_ptr<AckCall>& call) {
+  calls_.erase(call);
+  AckRequest& request = call->request;
+  batcher_.Finished(request);
+  const auto results = AckResults(call->status, request.entries);
+  std::vector<AckEntry> again;
+  for (size_t i = 0; i < request.entries.size(); ++i) {
+    if (Conclude(request, request.entries[i], results[i])) {
+      again.push_back(std::move(request.entries[i]));
+    }
+  }
+  batcher_.Retry(request.deadline_seconds, std::move(again), Clock::now());
+  if (!call->status.ok() && call->status.error_details().empty() && callbacks_.on_failure) {
+    callbacks_.on_failure(std::string(request.is_ack() ? "Acknowledge: " : "ModifyAckDeadline: ") +
+                          StatusText(call->status.error_code(), call->status.error_message()));
+  }
+  HandOn();
+}
+
+bool Core::Conclude(const AckRequest& request, AckEntry& entry, AckResult result) {
+  auto it = messages_.find(entry.handle);
+  if (it == messages_.end()) return false;
+  Held& held = it->second;
+  const auto now = Clock::now();
+  const bool settles = request.deadline_seconds <= 0;
+
+  if (result == AckResult::kTransient) {
+    const bool try_again = request.is_ack() ? now - entry.first_sent < kKeepTryingAcks
+                                            : entry.attempts < kModifyAttempts;
+    if (try_again) {
+      entry.not_before = now + BackoffDelay(kAckBackoff, entry.attempts, JitterRandom());
+      return true;
+    }
+  }
+  if (settles) {
+    Forget(entry.handle, result == AckResult::kSuccess ? Settlement::kDone : Settlement::kFailed);
+  } else if (result == AckResult::kSuccess) {
+    if (held.state == State::kReceipt) held.state = State::kWaiting;
+  } else if (held.state == State::kReceipt) {
+    // Somebody else may have it by now. It is delivered again, and what follows of its key after it.
+    std::erase(incoming_, entry.handle);
+    if (ordered_) gate_.Close(held.key, held.message_id);
+    Forget(entry.handle, Settlement::kFailed);
+  } else if (result == AckResult::kPermanent && exactly_once_) {
+    leases_.Remove(entry.handle);  // lost; the consumer's ack will fail, and the inbox knows better
+  }
+  return false;
+}
+
+void Core::ArmLeaseTimer() {
+  loop_->Cancel(lease_timer_);
+  lease_timer_ = {};
+  if (auto due = leases_.NextDue()) {
+    lease_timer_ = loop_->After(*due - Clock::now(), [this] { ExtendLeases(); });
+  }
+}
+
+void Core::ExtendLeases() {
+  const auto now = Clock::now();
+  const int extension = static_cast<int>(leases_.Extension().count());
+  LeaseKeeper::Due due = leases_.TakeDue(now);
+  for (uint64_t handle : due.extend) {
+    batcher_.Add(extension, AckEntry{.handle = handle, .ack_id = messages_.at(handle).ack_id}, now);
+  }
+  for (uint64_t handle : due.give_up) {
+    // What the consumer holds stays his, without a lease.
+    if (messages_.at(handle).handed_on) continue;
+    std::erase(incoming_, handle);
+    Forget(handle, Settlement::kFailed);
+  }
+  Pump();
+  ArmLeaseTimer();
+}
+
+void Core::StopPulling() {
+  if (!pulling_) return;
+  pulling_ = false;
+  stream_->Close();
+  for (uint64_t handle : incoming_) NackHeld(handle, messages_.at(handle));
+  incoming_.clear();
+  batcher_.Flush(Clock::now());
+  Pump();
+}
+
+void Core::Finish(std::function<void()> idle) {
+  StopPulling();
+  std::vector<uint64_t> in_hand;
+  for (const auto& [handle, held] : messages_) {
+    if (held.state == State::kInHand) in_hand.push_back(handle);
+  }
+  std::sort(in_hand.begin(), in_hand.end());
+  for (uint64_t handle : in_hand) Settle(handle, /*ack=*/false);
+  idle_ = std::move(idle);
+  batcher_.Flush(Clock::now());
+  Pump();
+}
+
+void Core::CancelAll() {
+  idle_ = nullptr;
+  stream_->Abort();
+  for (const auto& call : calls_) call->context.TryCancel();
+}
+
+class SubscriberImpl : public Subscriber {
+ public:
+  ~SubscriberImpl() override { Stop(std::chrono::milliseconds(0)); }
+
+  bool Start(SubscriberOptions options, SubscriberCallbacks callbacks, std::string* error) {
+    loop_ = EventLoop::Start("postbox pull", error);
+    if (!loop_) return false;
+    core_ = std::make_unique<Core>(loop_.get(), std::move(options), std::move(callbacks));
+    bool started = false;
+    loop_->Run([&] { started = core_->Start(error); });
+    if (!started) {
+      loop_->Stop([this] { core_.reset(); });
+      loop_.reset();
+    }
+    return started;
+  }
+
+  void Ack(uint64_t handle) override {
+    loop_->Post([this, handle] { core_->Settle(handle, true); });
+  }
+  void Nack(uint64_t handle) override {
+    loop_->Post([this, handle] { core_->Settle(handle, false); });
+  }
+  void StopPulling() override {
+    if (!loop_) return;
+    loop_->Run([this] { core_->StopPulling(); });
+  }
+
+  void Stop(std::chrono::milliseconds timeout) override {
+    if (!loop_) return;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool idle = false;
+    loop_->Post([&] {
+      core_->Finish([&] {
+        const std::lock_guard<std::mutex> lock(mutex);
+        idle = true;
+        changed.notify_one();
+      });
+    });
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      changed.wait_for(lock, timeout, [&] { return idle; });
+    }
+    loop_->Run([this] { core_->CancelAll(); });
+    // If gRPC still holds operations after the limit, what they refer to must stay.
+    if (!loop_->Stop([this] { core_.reset(); })) static_cast<void>(core_.release());
+    loop_.reset();
+  }
+
+ private:
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace
+
+std::unique_ptr<Subscriber> Subscriber::Create(SubscriberOptions options,
+                                               SubscriberCallbacks callbacks, std::string* error) {
+  auto subscriber = std::make_unique<SubscriberImpl>();
+  if (!subscriber->Start(std::move(options), std::move(callbacks), error)) return nullptr;
+  return subscriber;
+}
+
+}  // namespace postbox::pubsub
