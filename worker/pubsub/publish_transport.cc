@@ -1,0 +1,92 @@
+#include "worker/pubsub/publish_transport.h"
+
+#include <grpcpp/support/async_unary_call.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include <chrono>
+#include <utility>
+
+#include "google/pubsub/v1/pubsub.pb.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
+#include "worker/pubsub/message_wire.h"
+#include "worker/pubsub/wire_size.h"
+
+namespace postbox::pubsub {
+
+namespace {
+
+constexpr char kPublishMethod[] = "/google.pubsub.v1.Publisher/Publish";
+
+grpc::ByteBuffer Encode(const PublishScheduler::Request& request) {
+  grpc::Slice slice(request.size);
+  auto* const begin =
+      const_cast<std::uint8_t*>(slice.begin());  // ours alone until the buffer takes it
+  std::uint8_t* out = WriteTopic(request.topic, begin);
+  for (const OutgoingMessage& outgoing : request.messages) {
+    out = WriteMessage(outgoing.message, outgoing.size, out);
+  }
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+}  // namespace
+
+struct PublishTransport::Call {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+  grpc::ByteBuffer response;
+  grpc::Status status;
+};
+
+PublishTransport::PublishTransport(EventLoop* loop, const Endpoint& endpoint,
+                                   const Credentials& credentials, int channels,
+                                   std::string quota_project, OnResponse on_response)
+    : loop_(loop), quota_project_(std::move(quota_project)), on_response_(std::move(on_response)) {
+  for (int i = 0; i < channels; ++i) {
+    stubs_.push_back(std::make_unique<grpc::GenericStub>(MakeChannel(endpoint, credentials, i)));
+  }
+}
+
+PublishTransport::~PublishTransport() = default;
+
+void PublishTransport::Send(const PublishScheduler::Request& request) {
+  auto& call = calls_[request.id];
+  call = std::make_unique<Call>();
+  AddHeaders(&call->context, "topic", request.topic, quota_project_);
+  call->context.set_deadline(std::chrono::system_clock::now() + request.timeout);
+  call->reader = stubs_[static_cast<std::size_t>(request.channel)]->PrepareUnaryCall(
+      &call->context, kPublishMethod, Encode(request), loop_->completion_queue());
+  call->reader->StartCall();
+  call->reader->Finish(&call->response, &call->status,
+                       loop_->Tag([this, id = request.id](bool) { Finished(id); }));
+}
+
+void PublishTransport::Finished(std::uint64_t request_id) {
+  auto node = calls_.extract(request_id);
+  Call& call = *node.mapped();
+  PublishScheduler::Response response;
+  response.code = call.status.error_code();
+  response.message = call.status.error_message();
+  if (call.status.ok()) {
+    // An answer that cannot be read has no message ids, and the scheduler takes it for what it is.
+    google::pubsub::v1::PublishResponse answer;
+    if (grpc::SerializationTraits<google::pubsub::v1::PublishResponse>::Deserialize(&call.response,
+                                                                                    &answer)
+            .ok()) {
+      auto& ids = *answer.mutable_message_ids();
+      response.message_ids.assign(std::make_move_iterator(ids.begin()),
+                                  std::make_move_iterator(ids.end()));
+    }
+  }
+  on_response_(request_id, std::move(response));
+}
+
+void PublishTransport::Abort(std::uint64_t request_id) {
+  const auto at = calls_.find(request_id);
+  if (at != calls_.end()) at->second->context.TryCancel();
+}
+
+void PublishTransport::AbortAll() {
+  for (auto& [id, call] : calls_) call->context.TryCancel();
+}
+
+}  // namespace postbox::pubsub

@@ -1,0 +1,53 @@
+// Sends publish requests over gRPC and hands the answers back. All of it runs on the loop's thread.
+//
+// A request is encoded straight into the buffer that gRPC sends (message_wire.h), and goes out through a generic stub.
+// Every call has a deadline; Abort() ends one early. The answer comes exactly once, never inside Send() or Abort().
+
+#ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
+#define POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
+
+#include <grpcpp/generic/generic_stub.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "worker/pubsub/channel.h"
+#include "worker/pubsub/event_loop.h"
+#include "worker/pubsub/publish_scheduler.h"
+
+namespace postbox::pubsub {
+
+class PublishTransport {
+ public:
+  using OnResponse = std::function<void(std::uint64_t request_id, PublishScheduler::Response)>;
+
+  PublishTransport(EventLoop* loop, const Endpoint& endpoint, const Credentials& credentials,
+                   int channels, std::string quota_project, OnResponse on_response);
+  ~PublishTransport();
+
+  PublishTransport(const PublishTransport&) = delete;
+  PublishTransport& operator=(const PublishTransport&) = delete;
+
+  void Send(const PublishScheduler::Request& request);
+  void Abort(std::uint64_t request_id);
+  void AbortAll();
+
+ private:
+  struct Call;
+
+  void Finished(std::uint64_t request_id);
+
+  EventLoop* const loop_;
+  const std::string quota_project_;
+  const OnResponse on_response_;
+  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;
+};
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
