@@ -1,0 +1,481 @@
+// postbox.outbox_emit: stores an event in the caller's transaction.
+//
+// As whom: INSERT on the outbox is the permission to emit. The row itself is inserted as the caller, so that his rights on
+// columns, row security and triggers count as for a plain INSERT. What the caller need not have rights on (the version
+// counter, the sequence, finding an event again) is done as the owner of the outbox. All of it under a fixed search_path.
+//
+// In which order: first the counter's row of the aggregate is taken, which makes other emitters of the aggregate wait until
+// this transaction ends, and then the sequence. So within an aggregate seq, version and commit go the same way. An event
+// with source_event_id is looked for again after the row is locked: of two transactions that derive the same event, one
+// stores it.
+//
+// Everything that Pub/Sub would refuse is refused here (worker/pubsub/message_check.h), on the message as it will be sent.
+#include "extension/guard.h"
+#include "extension/outbox_cache.h"
+#include "extension/settings.h"
+#include "extension/spi.h"
+#include "extension/uuid.h"
+#include "extension/wakeup.h"
+#include "worker/pubsub/attributes.h"
+#include "worker/pubsub/message_check.h"
+
+extern "C" {
+#include <commands/sequence.h>
+#include <storage/lmgr.h>
+#include <tcop/utility.h>
+}
+
+namespace postbox {
+namespace {
+
+// The parameters of outbox_emit, in order.
+enum Argument {
+  kAggregateType,
+  kAggregateId,
+  kEventType,
+  kPayload,
+  kVersion,
+  kSchemaVersion,
+  kAttributes,
+  kEventId,
+  kOccurredAt,
+  kSourceEventId,
+  kOutbox,
+};
+
+// A text that stays where it is, in the encoding of the database.
+struct Text {
+  Datum datum;
+  std::string_view view;
+};
+
+struct Event {
+  Text aggregate_type;
+  Text aggregate_id;
+  Text event_type;
+  Text schema_version;
+  Datum payload;  // bytea, exactly the data of the message
+  std::string_view data;
+  std::optional<int64> version;
+  std::optional<pg_uuid_t> id;
+  std::optional<Text> source_event_id;
+  TimestampTz occurred_at;
+  // The caller's attributes and those of the context, in UTF-8.
+  std::vector<std::pair<std::string_view, std::string_view>> extra;
+};
+
+struct Receipt {
+  pg_uuid_t id;
+  int64 version;
+};
+
+std::string_view View(Datum varlena_datum) {
+  const auto* value = reinterpret_cast<const varlena*>(DatumGetPointer(varlena_datum));
+  return {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+}
+
+Text ToText(Datum datum) {
+  const Datum plain = Pg([&] { return PointerGetDatum(DatumGetTextPP(datum)); });
+  return {plain, View(plain)};
+}
+
+// What Pub/Sub takes. In a database whose encoding is not UTF-8 a copy, otherwise the text itself.
+std::string_view ToUtf8(std::string_view text) {
+  if (GetDatabaseEncoding() == PG_UTF8) return text;
+  const char* converted =
+      Pg([&] { return pg_server_to_any(text.data(), static_cast<int>(text.size()), PG_UTF8); });
+  return converted == text.data() ? text : std::string_view(converted);
+}
+
+Text RequiredText(FunctionCallInfo fcinfo, Argument argument, const char* name) {
+  if (fcinfo->args[argument].isnull) {
+    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not be null");
+  }
+  Text text = ToText(fcinfo->args[argument].value);
+  if (text.view.empty())
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, std::string(name) + " may not be empty");
+  return text;
+}
+
+enum class AttributeFault { kNone, kNoObject, kNull, kNested };
+
+struct AttributeList {
+  AttributeFault fault;
+  const char* culprit;  // the attribute with the fault
+  int count;
+  struct {
+    const char* key;
+    int key_length;
+    const char* value;
+    int value_length;
+  } * items;
+};
+
+// Reads a JSON object of scalars. Strings are taken as they are, numbers and booleans as their text.
+AttributeList ReadAttributes(Datum datum) {
+  Jsonb* jsonb = DatumGetJsonbP(datum);
+  AttributeList list{};
+  if (!JB_ROOT_IS_OBJECT(jsonb)) {
+    list.fault = AttributeFault::kNoObject;
+    return list;
+  }
+  list.items =
+      static_cast<decltype(list.items)>(palloc0(sizeof(*list.items) * (JB_ROOT_COUNT(jsonb) + 1)));
+  JsonbIterator* iterator = JsonbIteratorInit(&jsonb->root);
+  JsonbValue value;
+  JsonbIteratorToken token;
+  while ((token = JsonbIteratorNext(&iterator, &value, true)) != WJB_DONE) {
+    auto& item = list.items[list.count];
+    if (token == WJB_KEY) {
+      item.key = value.val.string.val;
+      item.key_length = value.val.string.len;
+    } else if (token == WJB_VALUE) {
+      switch (value.type) {
+        case jbvString:
+          item.value = value.val.string.val;
+          item.value_length = value.val.string.len;
+          break;
+        case jbvNumeric:
+          item.value =
+              DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+          item.value_length = static_cast<int>(std::strlen(item.value));
+          break;
+        case jbvBool:
+          item.value = value.val.boolean ? "true" : "false";
+          item.value_length = static_cast<int>(std::strlen(item.value));
+          break;
+        default:
+          list.fault = value.type == jbvNull ? AttributeFault::kNull : AttributeFault::kNested;
+          list.culprit = pnstrdup(item.key, item.key_length);
+          return list;
+      }
+      ++list.count;
+    }
+  }
+  return list;
+}
+
+// The value of a context setting, or an empty text.
+std::string_view ContextValue(std::string_view attribute) {
+  const Settings& current = settings();
+  if (attribute == pubsub::kCorrelationId) return current.correlation_id;
+  if (attribute == pubsub::kCausationId) return current.causation_id;
+  if (attribute == pubsub::kUserId) return current.user_id;
+  if (attribute == pubsub::kTraceparent) return current.traceparent;
+  if (attribute == pubsub::kSourceService) return current.source_service;
+  return current.source_version;
+}
+
+void CollectAttributes(FunctionCallInfo fcinfo, Event* event) {
+  if (!fcinfo->args[kAttributes].isnull) {
+    const AttributeList list = Pg([&] { return ReadAttributes(fcinfo->args[kAttributes].value); });
+    switch (list.fault) {
+      case AttributeFault::kNone:
+        break;
+      case AttributeFault::kNoObject:
+        Throw(ERRCODE_INVALID_PARAMETER_VALUE, "attributes must be a JSON object", "",
+              "For example '{\"tenant\": \"t1\"}'.");
+      case AttributeFault::kNull:
+        Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+              std::string("attribute \"") + list.culprit + "\" is null",
+              "An attribute is a string, a number or a boolean.", "Leave it out.");
+      case AttributeFault::kNested:
+        Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+              std::string("attribute \"") + list.culprit + "\" is an object or an array",
+              "An attribute is a string, a number or a boolean.",
+              "Put structured values into the payload.");
+    }
+    for (int i = 0; i < list.count; ++i) {
+      const auto& item = list.items[i];
+      const std::string_view key(item.key, static_cast<size_t>(item.key_length));
+      if (pubsub::IsStandardAttribute(key)) {
+        Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+              "attribute \"" + std::string(key) + "\" is one that every event has",
+              "Postbox sets event_id, event_type, aggregate_id, aggregate_type, version, "
+              "occurred_at and "
+              "schema_version.",
+              "Use the parameter " + std::string(key) + " of outbox_emit.");
+      }
+      event->extra.emplace_back(ToUtf8(key),
+                                ToUtf8({item.value, static_cast<size_t>(item.value_length)}));
+    }
+  }
+  const size_t of_caller = event->extra.size();
+  for (const std::string_view name : pubsub::kContextAttributes) {
+    const std::string_view value = ContextValue(name);
+    const auto has_name = [&](const auto& attribute) { return attribute.first == name; };
+    if (!value.empty() &&
+        std::none_of(event->extra.begin(), event->extra.begin() + of_caller, has_name)) {
+      event->extra.emplace_back(name, ToUtf8(value));
+    }
+  }
+}
+
+// What goes into the column: strings only, in the encoding of the database.
+Datum AttributesDatum(const Event& event) {
+  const auto& extra = event.extra;
+  return Pg([&] {
+    const auto push = [](JsonbParseState** state, JsonbIteratorToken token, std::string_view utf8) {
+      JsonbValue value;
+      value.type = jbvString;
+      value.val.string.val = pg_any_to_server(utf8.data(), static_cast<int>(utf8.size()), PG_UTF8);
+      value.val.string.len = value.val.string.val == utf8.data()
+                                 ? static_cast<int>(utf8.size())
+                                 : static_cast<int>(std::strlen(value.val.string.val));
+      return pushJsonbValue(state, token, &value);
+    };
+    JsonbParseState* state = nullptr;
+    pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+    for (const auto& attribute : extra) {
+      push(&state, WJB_KEY, attribute.first);
+      push(&state, WJB_VALUE, attribute.second);
+    }
+    return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
+  });
+}
+
+constexpr int64 kMicrosFrom1970To2000 =
+    static_cast<int64>(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+
+void CheckOccurredAt(TimestampTz occurred_at) {
+  if (!TIMESTAMP_NOT_FINITE(occurred_at) &&
+      occurred_at >= pubsub::kMinRfc3339Micros - kMicrosFrom1970To2000 &&
+      occurred_at <= pubsub::kMaxRfc3339Micros - kMicrosFrom1970To2000) {
+    return;
+  }
+  Throw(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "occurred_at is out of range",
+        "It is sent in the format of RFC 3339, which has the years 0001 to 9999.");
+}
+
+Event ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
+  Event event{};
+  event.aggregate_type = RequiredText(fcinfo, kAggregateType, "aggregate_type");
+  event.aggregate_id = RequiredText(fcinfo, kAggregateId, "aggregate_id");
+  event.event_type = RequiredText(fcinfo, kEventType, "event_type");
+  event.payload = payload;
+  event.data = View(payload);
+  const NullableDatum* arguments = fcinfo->args;
+  if (!arguments[kVersion].isnull) {
+    event.version = DatumGetInt64(arguments[kVersion].value);
+    if (*event.version <= 0) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+            "version " + std::to_string(*event.version) + " is not positive",
+            "Versions of an aggregate begin at 1.", "Leave version out to let the outbox count.");
+    }
+  }
+  event.schema_version = arguments[kSchemaVersion].isnull
+                             ? ToText(Pg([] { return CStringGetTextDatum("v1"); }))
+                             : ToText(arguments[kSchemaVersion].value);
+  if (!arguments[kEventId].isnull) event.id = *DatumGetUUIDP(arguments[kEventId].value);
+  if (!arguments[kSourceEventId].isnull) {
+    event.source_event_id = RequiredText(fcinfo, kSourceEventId, "source_event_id");
+    if (event.id.has_value()) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_id and source_event_id exclude each other",
+            "The id of an event that has a source is made from the source.",
+            "Leave one of them out.");
+    }
+    event.id = DerivedEventId(ToUtf8(event.source_event_id->view), ToUtf8(event.event_type.view),
+                              ToUtf8(event.aggregate_type.view), ToUtf8(event.aggregate_id.view));
+  } else if (!event.id.has_value()) {
+    event.id = UuidV7();
+  }
+  event.occurred_at = arguments[kOccurredAt].isnull
+                          ? GetCurrentTransactionStartTimestamp()
+                          : DatumGetTimestampTz(arguments[kOccurredAt].value);
+  CheckOccurredAt(event.occurred_at);
+  CollectAttributes(fcinfo, &event);
+  return event;
+}
+
+// Refuses what Pub/Sub would refuse. Here it stops the transaction that caused it; later it would stop a key.
+void CheckMessage(const Event& event, int64 version) {
+  const std::string id = UuidText(*event.id);
+  const std::string version_text = std::to_string(version);
+  const std::string occurred_at = pubsub::FormatRfc3339(event.occurred_at + kMicrosFrom1970To2000);
+  const std::string_view key = ToUtf8(event.aggregate_id.view);
+  auto attributes = event.extra;
+  attributes.emplace_back(pubsub::kEventId, id);
+  attributes.emplace_back(pubsub::kEventType, ToUtf8(event.event_type.view));
+  attributes.emplace_back(pubsub::kAggregateId, key);
+  attributes.emplace_back(pubsub::kAggregateType, ToUtf8(event.aggregate_type.view));
+  attributes.emplace_back(pubsub::kVersion, version_text);
+  attributes.emplace_back(pubsub::kOccurredAt, occurred_at);
+  attributes.emplace_back(pubsub::kSchemaVersion, ToUtf8(event.schema_version.view));
+  const auto problem = pubsub::CheckMessage(event.data, attributes, key);
+  if (!problem.has_value()) return;
+  int sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
+  if (problem->kind == pubsub::MessageProblem::Kind::kInvalidUtf8)
+    sqlstate = ERRCODE_CHARACTER_NOT_IN_REPERTOIRE;
+  if (problem->kind == pubsub::MessageProblem::Kind::kLimitExceeded)
+    sqlstate = ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+  Throw(sqlstate, problem->what, problem->limit, problem->hint);
+}
+
+// Takes the version of the event, and with it the aggregate: whoever emits for it next waits for this transaction.
+int64 TakeVersion(Outbox* outbox, const Event& event) {
+  std::array<Datum, 3> values = {event.aggregate_type.datum, event.aggregate_id.datum, Datum{0}};
+  if (!event.version.has_value()) {
+    outbox->Run(OutboxStatement::kNextVersion, values.data());
+    return DatumGetInt64(FirstRow(1));
+  }
+  values[2] = Int64GetDatum(*event.version);
+  if (outbox->Run(OutboxStatement::kTakeVersion, values.data()) != 0) return *event.version;
+  outbox->Run(OutboxStatement::kLastVersion, values.data());
+  const std::string last = FirstRowText(1);
+  const bool repeats = last == std::to_string(*event.version);
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+        "version " + std::to_string(*event.version) + " of " +
+            std::string(event.aggregate_type.view) + " \"" + std::string(event.aggregate_id.view) +
+            "\" " + (repeats ? "is taken already" : "goes back"),
+        "The last version in outbox \"" + outbox->facts().name + "\" is " + last + ".",
+        "Versions of an aggregate only grow. Leave version out to let the outbox count.");
+}
+
+std::optional<Receipt> FindEvent(Outbox* outbox, const Event& event) {
+  pg_uuid_t id = *event.id;
+  Datum value = UUIDPGetDatum(&id);
+  if (outbox->Run(OutboxStatement::kFindEvent, &value) == 0) return std::nullopt;
+  return Receipt{id, DatumGetInt64(FirstRow(1))};
+}
+
+void Insert(Outbox* outbox, const Event& event, int64 seq, int64 version) {
+  pg_uuid_t id = *event.id;
+  std::array<Datum, 10> values = {
+      UUIDPGetDatum(&id),         Int64GetDatum(seq),
+      event.aggregate_type.datum, event.aggregate_id.datum,
+      event.event_type.datum,     Int64GetDatum(version),
+      event.schema_version.datum, event.payload,
+      AttributesDatum(event),     TimestampTzGetDatum(event.occurred_at)};
+  try {
+    if (outbox->Run(OutboxStatement::kInsert, values.data()) != 0) return;
+  } catch (PostgresError& error) {
+    if (error.sqlstate == ERRCODE_UNIQUE_VIOLATION &&
+        error.constraint_name == outbox->facts().primary_key) {
+      error.message =
+          "event " + UuidText(id) + " is in outbox \"" + outbox->facts().name + "\" already";
+      error.hint =
+          "Leave event_id out to get a new id. To emit an event once whatever is repeated, give "
+          "source_event_id.";
+    }
+    throw;
+  }
+  Throw(ERRCODE_TRIGGERED_ACTION_EXCEPTION,
+        "a trigger of outbox \"" + outbox->facts().name + "\" took the event away",
+        "An event that outbox_emit has accepted must not be lost.",
+        "Let the trigger return the row.");
+}
+
+// Whether the caller may emit; the INSERT itself looks again, more closely.
+void CheckInsertPrivilege(const OutboxFacts& facts) {
+  Pg([&] {
+    if (pg_class_aclcheck(facts.relation, GetUserId(), ACL_INSERT) == ACLCHECK_OK) return;
+    if (pg_attribute_aclcheck_all(facts.relation, GetUserId(), ACL_INSERT, ACLMASK_ANY) ==
+        ACLCHECK_OK)
+      return;
+    aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, get_rel_name(facts.relation));
+  });
+}
+
+Receipt Emit(FunctionCallInfo fcinfo, Event event) {
+  Oid relation = fcinfo->args[kOutbox].isnull ? DefaultOutbox()
+                                              : DatumGetObjectId(fcinfo->args[kOutbox].value);
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  if (!OidIsValid(relation)) relation = OnlyOutbox();
+  CheckInsertPrivilege(FindOutbox(relation)->facts());
+  Pg([&] { LockRelationOid(relation, RowExclusiveLock); });
+  const std::shared_ptr<Outbox> outbox = FindOutbox(relation);
+
+  int64 version = 0;
+  int64 seq = 0;
+  {
+    ActAs owner(outbox->facts().owner);
+    if (event.source_event_id.has_value()) {
+      if (const auto there = FindEvent(outbox.get(), event)) return *there;
+      std::array<Datum, 2> aggregate = {event.aggregate_type.datum, event.aggregate_id.datum};
+      outbox->Run(OutboxStatement::kLockVersion, aggregate.data());
+      if (const auto there = FindEvent(outbox.get(), event)) return *there;
+    }
+    version = TakeVersion(outbox.get(), event);
+    CheckMessage(event, version);
+    const Oid sequence = outbox->facts().sequence;
+    seq = Pg([&] { return nextval_internal(sequence, false); });
+  }
+  Insert(outbox.get(), event, seq, version);
+  RequestPublishersAtCommit();
+  return Receipt{*event.id, version};
+}
+
+Datum EmitAndReturn(FunctionCallInfo fcinfo, Datum payload) {
+  Pg([] { PreventCommandIfReadOnly("outbox_emit()"); });
+  Event event = ReadEvent(fcinfo, payload);
+  const Datum aggregate_id = event.aggregate_id.datum;
+  Receipt receipt = Emit(fcinfo, std::move(event));
+  return Pg([&] {
+    TupleDesc descriptor = nullptr;
+    if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
+      elog(ERROR, "outbox_emit() does not return a row type");
+    }
+    BlessTupleDesc(descriptor);
+    Datum values[] = {UUIDPGetDatum(&receipt.id), aggregate_id, Int64GetDatum(receipt.version)};
+    bool nulls[] = {false, false, false};
+    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+  });
+}
+
+void RequirePayload(FunctionCallInfo fcinfo) {
+  if (!fcinfo->args[kPayload].isnull) return;
+  Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "payload may not be null", "",
+        "An event without content has the payload '{}'.");
+}
+
+// JSON goes out as its text in UTF-8.
+Datum JsonbToBytes(Datum payload) {
+  const char* text = Pg([&] {
+    Jsonb* jsonb = DatumGetJsonbP(payload);
+    return JsonbToCString(nullptr, &jsonb->root, static_cast<int>(VARSIZE(jsonb)));
+  });
+  const std::string_view utf8 = ToUtf8(text);
+  return Pg([&] {
+    return PointerGetDatum(cstring_to_text_with_len(utf8.data(), static_cast<int>(utf8.size())));
+  });
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(outbox_emit_jsonb) {
+  return postbox::Guarded([&] {
+    postbox::RequirePayload(fcinfo);
+    return postbox::EmitAndReturn(fcinfo,
+                                  postbox::JsonbToBytes(PG_GETARG_DATUM(postbox::kPayload)));
+  });
+}
+
+POSTBOX_FUNCTION(outbox_emit_bytea) {
+  return postbox::Guarded([&] {
+    postbox::RequirePayload(fcinfo);
+    const Datum payload =
+        postbox::Pg([&] { return PointerGetDatum(PG_GETARG_BYTEA_PP(postbox::kPayload)); });
+    return postbox::EmitAndReturn(fcinfo, payload);
+  });
+}
+
+POSTBOX_FUNCTION(outbox_emit_text) {
+  return postbox::Guarded([&] {
+    postbox::RequirePayload(fcinfo);
+    const Datum jsonb = postbox::Pg([&] {
+      return DirectFunctionCall1(
+          jsonb_in, CStringGetDatum(TextDatumGetCString(PG_GETARG_DATUM(postbox::kPayload))));
+    });
+    return postbox::EmitAndReturn(fcinfo, postbox::JsonbToBytes(jsonb));
+  });
+}
+
+// Whoever put events back into the queue calls it.
+POSTBOX_FUNCTION(wake_publishers) {
+  return postbox::Guarded([&] {
+    postbox::RequestPublishersAtCommit();
+    return Datum{0};
+  });
+}

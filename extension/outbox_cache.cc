@@ -1,0 +1,269 @@
+#include "extension/outbox_cache.h"
+
+#include "extension/settings.h"
+#include "extension/wakeup.h"
+
+extern "C" {
+#include <commands/trigger.h>
+#include <utils/plancache.h>
+}
+
+namespace postbox {
+namespace {
+
+struct Entry {
+  std::shared_ptr<Outbox> outbox;
+  bool stale;
+};
+
+// Never destroyed: invalidation callbacks come until the process is gone.
+std::unordered_map<Oid, Entry>& entries = *new std::unordered_map<Oid, Entry>;
+
+// postbox.outbox itself, and the only outbox; InvalidOid while not known.
+Oid registry = InvalidOid;
+Oid only_outbox = InvalidOid;
+
+// Messages so far: what was read while it stood still is right.
+uint64 changes = 0;
+
+// Callbacks run wherever a lock is taken: they only set marks.
+void RelationChanged(Datum /*argument*/, Oid relation) {
+  ++changes;
+  const bool all = relation == InvalidOid || relation == registry;
+  if (all) {
+    registry = InvalidOid;
+    only_outbox = InvalidOid;
+  }
+  for (auto& [key, entry] : entries) {
+    const OutboxFacts& facts = entry.outbox->facts();
+    if (all || relation == key || relation == facts.counter || relation == facts.sequence)
+      entry.stale = true;
+  }
+}
+
+void SchemaChanged(Datum /*argument*/, int /*cache*/, uint32 /*hash*/) {
+  RelationChanged(Datum{0}, InvalidOid);
+}
+
+void WatchInvalidations() {
+  static bool watching = false;
+  if (watching) return;
+  Pg([] {
+    CacheRegisterRelcacheCallback(RelationChanged, Datum{0});
+    CacheRegisterSyscacheCallback(NAMESPACEOID, SchemaChanged, Datum{0});
+  });
+  watching = true;
+}
+
+[[noreturn]] void ThrowNoOutbox(Oid relation, const std::string& name) {
+  if (name.empty()) {
+    Throw(ERRCODE_UNDEFINED_TABLE,
+          "outbox with OID " + std::to_string(relation) + " does not exist",
+          "Its table has been dropped.", "Create it with postbox.create_outbox.");
+  }
+  Throw(ERRCODE_WRONG_OBJECT_TYPE, "\"" + name + "\" is not an outbox", "",
+        "Create an outbox with postbox.create_outbox. The outboxes of this database are listed in "
+        "postbox.outbox.");
+}
+
+OutboxFacts ReadFacts(Oid relation) {
+  OutboxFacts facts;
+  facts.relation = relation;
+  facts.name = RelationName(relation);
+  if (facts.name.empty()) ThrowNoOutbox(relation, "");
+  facts.owner = RelationOwner(relation);
+  registry = PostboxRelation("outbox");
+  const std::string sql =
+      "SELECT o.counter::oid, to_regclass(pg_get_serial_sequence(o.relation::text, 'seq'))::oid,"
+      " (SELECT c.conname::text FROM pg_constraint c WHERE c.conrelid = o.relation AND c.contype = "
+      "'p')"
+      " FROM postbox.outbox o WHERE o.relation = $1";
+  Parameters parameters;
+  parameters.AddOid(REGCLASSOID, relation);
+  if (postbox::Run(sql, parameters) == 0) ThrowNoOutbox(relation, facts.name);
+  facts.counter = DatumGetObjectId(FirstRow(1));
+  facts.sequence = DatumGetObjectId(FirstRow(2));
+  facts.primary_key = FirstRowText(3);
+  facts.counter_name = RelationName(facts.counter);
+  if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
+          facts.counter_name.empty() ? "Its version counter has been dropped."
+                                     : "Its column seq has no sequence of its own any more.",
+          "Create another outbox with postbox.create_outbox.");
+  }
+  return facts;
+}
+
+struct StatementText {
+  const char* before_name;
+  bool of_counter;
+  const char* after_name;
+  std::initializer_list<Oid> types;
+};
+
+StatementText TextOf(OutboxStatement statement) {
+  switch (statement) {
+    case OutboxStatement::kNextVersion:
+      return {"INSERT INTO ",
+              true,
+              " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, 1)"
+              " ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version = c.version + 1 "
+              "RETURNING version",
+              {TEXTOID, TEXTOID}};
+    case OutboxStatement::kTakeVersion:
+      return {"INSERT INTO ",
+              true,
+              " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, $3)"
+              " ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version = EXCLUDED.version"
+              " WHERE c.version < EXCLUDED.version RETURNING version",
+              {TEXTOID, TEXTOID, INT8OID}};
+    case OutboxStatement::kLockVersion:
+      return {"INSERT INTO ",
+              true,
+              " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, 0)"
+              " ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version = c.version",
+              {TEXTOID, TEXTOID}};
+    case OutboxStatement::kLastVersion:
+      return {"SELECT version FROM ",
+              true,
+              " WHERE aggregate_type = $1 AND aggregate_id = $2",
+              {TEXTOID, TEXTOID}};
+    case OutboxStatement::kFindEvent:
+      return {"SELECT version FROM ", false, " WHERE id = $1", {UUIDOID}};
+    case OutboxStatement::kInsert:
+      break;
+  }
+  return {"INSERT INTO ",
+          false,
+          " (id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload, "
+          "attributes,"
+          " occurred_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+          {UUIDOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID, BYTEAOID, JSONBOID,
+           TIMESTAMPTZOID}};
+}
+
+}  // namespace
+
+Outbox::~Outbox() {
+  for (SPIPlanPtr plan : plans_) {
+    if (plan != nullptr) SPI_freeplan(plan);
+  }
+}
+
+SPIPlanPtr Outbox::Plan(OutboxStatement statement) {
+  SPIPlanPtr& plan = plans_[static_cast<size_t>(statement)];
+  if (plan == nullptr) {
+    const StatementText text = TextOf(statement);
+    const std::string sql =
+        text.before_name + (text.of_counter ? facts_.counter_name : facts_.name) + text.after_name;
+    std::vector<Oid> types(text.types);
+    ActAs owner(facts_.owner);
+    plan = Pg([&] {
+      SPIPlanPtr prepared = SPI_prepare_cursor(sql.c_str(), static_cast<int>(types.size()),
+                                               types.data(), CURSOR_OPT_GENERIC_PLAN);
+      if (prepared == nullptr)
+        elog(ERROR, "could not prepare a statement: %s", SPI_result_code_string(SPI_result));
+      SPI_keepplan(prepared);
+      return prepared;
+    });
+  } else if (!Pg([&] { return SPI_plan_is_valid(plan); })) {
+    ActAs owner(facts_.owner);
+    Pg([&] {
+      CachedPlan* revalidated = SPI_plan_get_cached_plan(plan);
+      if (revalidated != nullptr) ReleaseCachedPlan(revalidated, CurrentResourceOwner);
+    });
+  }
+  return plan;
+}
+
+uint64 Outbox::Run(OutboxStatement statement, Datum* values) {
+  SPIPlanPtr plan = Plan(statement);
+  const int result = Pg([&] { return SPI_execute_plan(plan, values, nullptr, false, 0); });
+  if (result < 0) {
+    Throw(ERRCODE_INTERNAL_ERROR,
+          std::string("could not run a statement: ") + SPI_result_code_string(result));
+  }
+  return SPI_processed;
+}
+
+std::shared_ptr<Outbox> FindOutbox(Oid relation) {
+  WatchInvalidations();
+  const auto found = entries.find(relation);
+  if (found != entries.end() && !found->second.stale) return found->second.outbox;
+  const uint64 before = changes;
+  std::shared_ptr<Outbox> outbox = found == entries.end() ? nullptr : found->second.outbox;
+  OutboxFacts facts;
+  try {
+    facts = ReadFacts(relation);
+  } catch (...) {
+    entries.erase(relation);
+    throw;
+  }
+  // Most messages (VACUUM sends one) change none of the facts: the prepared statements stay.
+  if (outbox == nullptr || outbox->facts() != facts)
+    outbox = std::make_shared<Outbox>(std::move(facts));
+  entries[relation] = Entry{outbox, changes != before};
+  return outbox;
+}
+
+std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation) {
+  std::shared_ptr<Outbox> outbox = FindOutbox(relation);
+  if (!Pg([&] { return OwnsRelation(relation, GetUserId()); })) {
+    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
+          "must be owner of outbox \"" + outbox->facts().name + "\"");
+  }
+  return outbox;
+}
+
+Oid DefaultOutbox() {
+  const char* setting = settings().default_outbox;
+  if (*setting == '\0') return InvalidOid;
+  const Oid relation = Pg([&] {
+    List* names = textToQualifiedNameList(cstring_to_text(setting));
+    return RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true);
+  });
+  if (!OidIsValid(relation)) {
+    Throw(ERRCODE_UNDEFINED_TABLE, std::string("outbox \"") + setting + "\" does not exist",
+          "The setting postbox.default_outbox names it.",
+          "Create it with postbox.create_outbox, or correct the setting.");
+  }
+  return relation;
+}
+
+Oid OnlyOutbox() {
+  if (OidIsValid(only_outbox)) return only_outbox;
+  WatchInvalidations();
+  const uint64 before = changes;
+  registry = PostboxRelation("outbox");
+  const uint64 count = postbox::Run(
+      "SELECT o.relation::oid, string_agg(o.relation::text, ', ') OVER () FROM postbox.outbox o");
+  if (count == 0) {
+    Throw(ERRCODE_UNDEFINED_TABLE, "there is no outbox in this database", "",
+          "Create one with postbox.create_outbox.");
+  }
+  if (count > 1) {
+    Throw(ERRCODE_AMBIGUOUS_PARAMETER, "there is more than one outbox in this database",
+          "The outboxes are " + FirstRowText(2) + ".",
+          "Name one with the parameter outbox or the setting postbox.default_outbox.");
+  }
+  const Oid relation = DatumGetObjectId(FirstRow(1));
+  if (changes == before) only_outbox = relation;
+  return relation;
+}
+
+}  // namespace postbox
+
+// The trigger of the tables that hold the configuration of outboxes and publications: other sessions hear of the change by
+// an invalidation message about the table, workers by the generation.
+POSTBOX_FUNCTION(configuration_changed) {
+  return postbox::Guarded([&] {
+    if (!CALLED_AS_TRIGGER(fcinfo)) {
+      postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                     "configuration_changed() is a trigger function");
+    }
+    const auto* trigger = reinterpret_cast<const TriggerData*>(fcinfo->context);
+    postbox::Pg([&] { CacheInvalidateRelcache(trigger->tg_relation); });
+    postbox::ConfigChangedAtCommit();
+    return PointerGetDatum(nullptr);
+  });
+}

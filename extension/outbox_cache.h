@@ -1,0 +1,77 @@
+// What a backend knows about the outboxes it emits to: names, owner, version counter, sequence and prepared statements.
+//
+// An entry is looked up in postbox.outbox once, and again after an invalidation message about the table, its counter, its
+// sequence, any schema, or postbox.outbox itself (its trigger configuration_changed sends that one). Messages arrive when a
+// lock is taken: so lock the outbox first (RowExclusiveLock), then ask here, and what is answered holds until the end of the
+// transaction.
+//
+// Statements are prepared as the owner of the outbox, with the fixed search_path, because looking up names asks for USAGE on
+// the schema and emitters need not have that. They run with the fixed search_path too, or they would be prepared again.
+#ifndef POSTBOX_EXTENSION_OUTBOX_CACHE_H_
+#define POSTBOX_EXTENSION_OUTBOX_CACHE_H_
+
+#include "extension/spi.h"
+
+namespace postbox {
+
+enum class OutboxStatement {
+  kNextVersion,  // (aggregate_type, aggregate_id) -> version: counts up
+  kTakeVersion,  // (aggregate_type, aggregate_id, version) -> version: no row if that is not newer than the last
+  kLockVersion,  // (aggregate_type, aggregate_id): locks the counter's row as it is
+  kLastVersion,  // (aggregate_type, aggregate_id) -> version
+  kFindEvent,    // (id) -> version
+  kInsert,  // id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at
+};
+inline constexpr size_t kOutboxStatements = 6;
+
+// What is read from the catalogs; two reads that agree mean that the prepared statements are still right.
+struct OutboxFacts {
+  Oid relation;
+  Oid owner;
+  Oid counter;
+  Oid sequence;
+  std::string name;          // quoted and qualified
+  std::string counter_name;  // quoted and qualified
+  std::string primary_key;   // the constraint's name
+
+  bool operator==(const OutboxFacts&) const = default;
+};
+
+class Outbox {
+ public:
+  explicit Outbox(OutboxFacts facts) : facts_(std::move(facts)) {}
+  ~Outbox();
+  Outbox(const Outbox&) = delete;
+  Outbox& operator=(const Outbox&) = delete;
+
+  const OutboxFacts& facts() const { return facts_; }
+
+  // Runs a statement as the current user; call it with SPI connected and under FixedSearchPath. Returns the number of rows.
+  uint64 Run(OutboxStatement statement, Datum* values);
+
+ private:
+  // The prepared statement, valid, so that running it looks up no names.
+  SPIPlanPtr Plan(OutboxStatement statement);
+
+  OutboxFacts facts_;
+  std::array<SPIPlanPtr, kOutboxStatements> plans_{};
+};
+
+// The outbox whose table that is. Throws undefined_table if the table is gone, wrong_object_type if it is no outbox. The
+// caller keeps the pointer while he uses it: a trigger that he fires may make the cache let go of it.
+// Needs SPI and FixedSearchPath.
+std::shared_ptr<Outbox> FindOutbox(Oid relation);
+
+// The same for who wants to change the outbox: throws insufficient_privilege unless the current user owns it.
+std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
+
+// The outbox that the setting postbox.default_outbox names, with the search_path of the session (so not under
+// FixedSearchPath); InvalidOid if the setting is empty.
+Oid DefaultOutbox();
+
+// The only outbox of this database; an error if there is none, or more than one. Needs SPI and FixedSearchPath.
+Oid OnlyOutbox();
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_OUTBOX_CACHE_H_

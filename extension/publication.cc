@@ -1,0 +1,353 @@
+// Publications: which events of an outbox go to which topic.
+//
+// postbox.publication and postbox.lane are written as their owner, after it was checked that the caller owns the outbox. The
+// events of a table outbox carry one published_at each, so two publications of it may not take the same type of aggregate;
+// that holds under concurrency because both lock the outbox's row in postbox.outbox first.
+#include "extension/guard.h"
+#include "extension/outbox_cache.h"
+#include "extension/settings.h"
+#include "extension/shared_state.h"
+#include "extension/spi.h"
+#include "worker/pubsub/resource_name.h"
+
+namespace postbox {
+namespace {
+
+// What create_publication sets and alter_publication may change; nothing means "as it is".
+struct Properties {
+  std::optional<std::string> topic;
+  std::optional<Datum> aggregate_types;  // text[]; empty for all types
+  std::optional<int> max_attempts;
+  std::optional<Datum> base_backoff;
+  std::optional<Datum> max_backoff;
+  std::optional<std::string> on_failure;
+};
+
+std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int argument) {
+  if (fcinfo->args[argument].isnull) return std::nullopt;
+  return Pg([&]() -> const char* { return TextDatumGetCString(fcinfo->args[argument].value); });
+}
+
+std::optional<Datum> OptionalDatum(FunctionCallInfo fcinfo, int argument) {
+  if (fcinfo->args[argument].isnull) return std::nullopt;
+  return fcinfo->args[argument].value;
+}
+
+std::string RequiredText(FunctionCallInfo fcinfo, int argument, const char* name) {
+  std::optional<std::string> text = OptionalText(fcinfo, argument);
+  if (!text.has_value())
+    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not be null");
+  return *std::move(text);
+}
+
+void Warn(const std::string& message, const char* hint) {
+  Pg([&] {
+    ereport(WARNING, (errcode(ERRCODE_WARNING), errmsg_internal("%s", message.c_str()),
+                      errhint("%s", hint)));
+  });
+}
+
+// An error where Pub/Sub would refuse the name, a warning where it does not follow the convention.
+void CheckTopic(const std::string& topic) {
+  const std::string problem = pubsub::CheckTopicName(topic);
+  if (!problem.empty()) {
+    Throw(ERRCODE_INVALID_NAME, problem, "",
+          "Give a topic id, or its full name projects/PROJECT/topics/ID.");
+  }
+  const std::string unconventional = pubsub::CheckTopicConvention(topic);
+  if (!unconventional.empty())
+    Warn(unconventional, "Pub/Sub accepts the name, and so does Postbox.");
+}
+
+void CheckName(const std::string& name) {
+  if (name.empty() || name.size() >= NAMEDATALEN) {
+    Throw(ERRCODE_INVALID_NAME,
+          "name of a publication must have 1 to " + std::to_string(NAMEDATALEN - 1) + " bytes");
+  }
+}
+
+void CheckOrdering(const std::string& ordering) {
+  if (ordering == "key") return;
+  if (ordering == "none" || ordering.starts_with("bucket:")) {
+    Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
+          "ordering \"" + ordering + "\" is not supported for a table outbox", "",
+          "Use ordering => 'key'.");
+  }
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown ordering: \"" + ordering + "\"", "",
+        "The ordering is key.");
+}
+
+void CheckLanes(const NullableDatum& lanes) {
+  const int count = lanes.isnull ? 0 : DatumGetInt32(lanes.value);
+  if (count < 1) Throw(ERRCODE_INVALID_PARAMETER_VALUE, "lanes must be at least 1");
+  if (count > 1) {
+    Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "a publication of a table outbox has one lane", "",
+          "Any number of workers share it already: raise postbox.publishers.");
+  }
+}
+
+// The number of types; an error unless they are one-dimensional, not null and not empty.
+int CheckAggregateTypes(Datum array) {
+  enum class Fault { kNone, kDimensions, kNull, kEmpty };
+  int count = 0;
+  const Fault fault = Pg([&] {
+    ArrayType* types = DatumGetArrayTypeP(array);
+    if (ARR_NDIM(types) > 1) return Fault::kDimensions;
+    Datum* elements = nullptr;
+    bool* nulls = nullptr;
+    deconstruct_array(types, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+    for (int i = 0; i < count; ++i) {
+      if (nulls[i]) return Fault::kNull;
+      if (VARSIZE_ANY_EXHDR(DatumGetPointer(elements[i])) == 0) return Fault::kEmpty;
+    }
+    return Fault::kNone;
+  });
+  if (fault == Fault::kNone) return count;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+        fault == Fault::kDimensions ? "aggregate_types must have one dimension"
+        : fault == Fault::kNull     ? "aggregate_types may not contain null"
+                                    : "aggregate_types may not contain an empty text");
+}
+
+bool IsPositive(Datum interval) {
+  return Pg([&] {
+    Interval zero{};
+    return DatumGetInt32(DirectFunctionCall2(interval_cmp, interval, IntervalPGetDatum(&zero))) > 0;
+  });
+}
+
+void CheckProperties(const Properties& properties) {
+  if (properties.topic.has_value()) CheckTopic(*properties.topic);
+  if (properties.max_attempts.has_value() && *properties.max_attempts < 1) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "max_attempts must be at least 1");
+  }
+  if (properties.base_backoff.has_value() && !IsPositive(*properties.base_backoff)) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "base_backoff must be positive");
+  }
+  if (properties.max_backoff.has_value() && !IsPositive(*properties.max_backoff)) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "max_backoff must be positive");
+  }
+  if (properties.on_failure.has_value() && *properties.on_failure != "park_key" &&
+      *properties.on_failure != "park_event") {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown on_failure: \"" + *properties.on_failure + "\"",
+          "", "It is park_key (later events of the key wait) or park_event (they go on).");
+  }
+}
+
+void WarnOfWhatIsMissing(const std::string& topic) {
+  if (!pubsub::IsFullResourceName(topic) && *settings().project_id == '\0') {
+    Warn("postbox.project_id is not set",
+         "Set it for the database, or give the full name projects/PROJECT/topics/ID.");
+  }
+  static bool warned = false;
+  if (!Preloaded() && !warned) {
+    warned = true;
+    Warn("events wait: postbox is not in shared_preload_libraries, so nothing publishes them",
+         "Add postbox to shared_preload_libraries and restart the server.");
+  }
+}
+
+// Acting as the owner of the tables. After this the outbox's publications stand still.
+void LockOutbox(Oid outbox) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, outbox);
+  Run("SELECT FROM postbox.outbox WHERE relation = $1 FOR UPDATE", key);
+}
+
+// After the publication was written: is what it says possible together with the others?
+void CheckAgainstOthers(const std::string& name, Oid outbox) {
+  Parameters parameters;
+  parameters.AddText(name).AddOid(REGCLASSOID, outbox);
+  const std::string sql =
+      "SELECT other.name FROM postbox.publication this JOIN postbox.publication other"
+      " ON other.outbox = this.outbox AND other.name <> this.name WHERE this.name = $1 AND "
+      "this.outbox = $2"
+      " AND (this.aggregate_types IS NULL OR other.aggregate_types IS NULL"
+      " OR this.aggregate_types && other.aggregate_types) ORDER BY other.name LIMIT 1";
+  if (Run(sql, parameters) == 0) return;
+  Throw(ERRCODE_INVALID_OBJECT_DEFINITION,
+        "publication \"" + FirstRowText(1) + "\" takes events of the same aggregate type",
+        "An event of a table outbox is published once.",
+        "Give each publication of the outbox aggregate_types of its own.");
+}
+
+[[noreturn]] void ThrowBackoffs() {
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "base_backoff may not be greater than max_backoff");
+}
+
+void AddTo(Parameters* parameters, const Properties& properties) {
+  const auto add = [&](Oid type, const std::optional<Datum>& value) {
+    if (value.has_value()) {
+      parameters->Add(type, *value);
+    } else {
+      parameters->AddNull(type);
+    }
+  };
+  const auto add_text = [&](const std::optional<std::string>& value) {
+    if (value.has_value()) {
+      parameters->AddText(*value);
+    } else {
+      parameters->AddNull(TEXTOID);
+    }
+  };
+  add_text(properties.topic);
+  add(TEXTARRAYOID, properties.aggregate_types);
+  add(INT4OID, properties.max_attempts.has_value()
+                   ? std::optional(Int32GetDatum(*properties.max_attempts))
+                   : std::nullopt);
+  add(INTERVALOID, properties.base_backoff);
+  add(INTERVALOID, properties.max_backoff);
+  add_text(properties.on_failure);
+}
+
+void CreatePublication(const std::string& name, Oid outbox, const Properties& properties) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  FindOutboxForOwner(outbox);
+  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  LockOutbox(outbox);
+  Parameters parameters;
+  AddTo(&parameters, properties);
+  Run("SELECT $4 > $5 FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, "
+      "$6::text) p",
+      parameters);
+  if (DatumGetBool(FirstRow(1))) ThrowBackoffs();
+  parameters.AddText(name).AddOid(REGCLASSOID, outbox);
+  const uint64 created =
+      Run("INSERT INTO postbox.publication (topic, aggregate_types, max_attempts, base_backoff, "
+          "max_backoff, on_failure,"
+          " name, outbox) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING",
+          parameters);
+  if (created == 0) {
+    Throw(ERRCODE_DUPLICATE_OBJECT, "publication \"" + name + "\" already exists", "",
+          "Choose another name, or change it with postbox.alter_publication.");
+  }
+  CheckAgainstOthers(name, outbox);
+  Parameters lane;
+  lane.AddText(name);
+  Run("INSERT INTO postbox.lane (publication, slice) VALUES ($1, 0)", lane);
+}
+
+// The outbox of a publication that the caller may change. Leaves the error to say why he may not.
+Oid OutboxOfPublication(const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  if (Run("SELECT outbox::oid FROM postbox.publication WHERE name = $1", key) == 0) {
+    Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + name + "\" does not exist", "",
+          "The publications of this database are listed in postbox.publication.");
+  }
+  const Oid outbox = DatumGetObjectId(FirstRow(1));
+  FindOutboxForOwner(outbox);
+  return outbox;
+}
+
+void AlterPublication(const std::string& name, const Properties& properties) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  const Oid outbox = OutboxOfPublication(name);
+  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  LockOutbox(outbox);
+  Parameters parameters;
+  AddTo(&parameters, properties);
+  parameters.AddText(name);
+  Run("SELECT coalesce($4, base_backoff) > coalesce($5, max_backoff)"
+      " FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, $6::text) p, "
+      "postbox.publication"
+      " WHERE name = $7",
+      parameters);
+  if (SPI_processed > 0 && DatumGetBool(FirstRow(1))) ThrowBackoffs();
+  // An empty array takes all types, which is stored as NULL.
+  Run("UPDATE postbox.publication SET topic = coalesce($1, topic),"
+      " aggregate_types = nullif(coalesce($2, aggregate_types), '{}'), max_attempts = coalesce($3, "
+      "max_attempts),"
+      " base_backoff = coalesce($4, base_backoff), max_backoff = coalesce($5, max_backoff),"
+      " on_failure = coalesce($6, on_failure) WHERE name = $7",
+      parameters);
+  CheckAgainstOthers(name, outbox);
+  if (properties.topic.has_value()) {
+    // Another topic: what was wrong with the old one is no reason to rest.
+    Parameters key;
+    key.AddText(name);
+    Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL WHERE "
+        "publication = $1",
+        key);
+  }
+}
+
+void DropPublication(const std::string& name) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  OutboxOfPublication(name);
+  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  Parameters key;
+  key.AddText(name);
+  Run("DELETE FROM postbox.publication WHERE name = $1", key);
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(create_publication) {
+  return postbox::Guarded([&] {
+    const std::string name = postbox::RequiredText(fcinfo, 0, "name");
+    postbox::CheckName(name);
+    if (PG_ARGISNULL(1)) postbox::Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "outbox may not be null");
+    postbox::Properties properties;
+    properties.topic = postbox::RequiredText(fcinfo, 2, "topic");
+    properties.aggregate_types = postbox::OptionalDatum(fcinfo, 3);
+    if (properties.aggregate_types.has_value() &&
+        postbox::CheckAggregateTypes(*properties.aggregate_types) == 0) {
+      postbox::Throw(ERRCODE_INVALID_PARAMETER_VALUE, "aggregate_types may not be empty", "",
+                     "NULL takes the events of all types.");
+    }
+    postbox::CheckOrdering(postbox::RequiredText(fcinfo, 4, "ordering"));
+    postbox::CheckLanes(fcinfo->args[5]);
+    for (const auto& [argument, parameter] :
+         {std::pair{6, "max_attempts"}, {7, "base_backoff"}, {8, "max_backoff"}}) {
+      if (PG_ARGISNULL(argument)) {
+        postbox::Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(parameter) + " may not be null");
+      }
+    }
+    properties.max_attempts = PG_GETARG_INT32(6);
+    properties.base_backoff = PG_GETARG_DATUM(7);
+    properties.max_backoff = PG_GETARG_DATUM(8);
+    properties.on_failure = postbox::RequiredText(fcinfo, 9, "on_failure");
+    postbox::CheckProperties(properties);
+    postbox::CreatePublication(name, PG_GETARG_OID(1), properties);
+    postbox::WarnOfWhatIsMissing(*properties.topic);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(alter_publication) {
+  return postbox::Guarded([&] {
+    const std::string name = postbox::RequiredText(fcinfo, 0, "name");
+    postbox::Properties properties;
+    properties.topic = postbox::OptionalText(fcinfo, 1);
+    properties.aggregate_types = postbox::OptionalDatum(fcinfo, 2);
+    if (properties.aggregate_types.has_value())
+      postbox::CheckAggregateTypes(*properties.aggregate_types);
+    if (!PG_ARGISNULL(3)) properties.max_attempts = PG_GETARG_INT32(3);
+    properties.base_backoff = postbox::OptionalDatum(fcinfo, 4);
+    properties.max_backoff = postbox::OptionalDatum(fcinfo, 5);
+    properties.on_failure = postbox::OptionalText(fcinfo, 6);
+    postbox::CheckProperties(properties);
+    postbox::AlterPublication(name, properties);
+    if (properties.topic.has_value()) postbox::WarnOfWhatIsMissing(*properties.topic);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(drop_publication) {
+  return postbox::Guarded([&] {
+    postbox::DropPublication(postbox::RequiredText(fcinfo, 0, "name"));
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(check_topic_name) {
+  return postbox::Guarded([&] {
+    postbox::CheckTopic(postbox::RequiredText(fcinfo, 0, "topic"));
+    return Datum{0};
+  });
+}
