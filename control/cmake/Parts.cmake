@@ -62,7 +62,7 @@ target_link_libraries(extension PRIVATE postbox_warnings postgres_server)
 # postbox_worker.so: only the publisher worker loads it.
 sources(worker_files worker/publisher)
 add_library(publisher_worker MODULE ${worker_files} ${CMAKE_SOURCE_DIR}/extension/shared_state.cc
-            ${CMAKE_SOURCE_DIR}/extension/guard.cc)
+            ${CMAKE_SOURCE_DIR}/extension/guard.cc ${CMAKE_SOURCE_DIR}/extension/spi.cc)
 set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)
 target_link_libraries(publisher_worker PRIVATE postbox_warnings postgres_server postbox_pubsub)
 foreach(module extension publisher_worker)

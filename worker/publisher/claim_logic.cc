@@ -1,0 +1,69 @@
+// See claim_logic.h.
+#include "worker/publisher/claim_logic.h"
+
+namespace postbox::publisher {
+
+bool ClaimSelection::Fits(const Candidate& candidate) const {
+  if (events_ == 0) return true;
+  return events_ < max_events_ && bytes_ + candidate.bytes <= max_bytes_;
+}
+
+void ClaimSelection::Block(const std::string& name, Key* key) {
+  if (key->blocked) return;
+  key->blocked = true;
+  if (blocked_.size() < kMaxBlockedKeys) blocked_.push_back(name);
+}
+
+std::vector<Verdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk) {
+  std::vector<Verdict> verdicts;
+  verdicts.reserve(chunk.size());
+  for (const Candidate& candidate : chunk) {
+    Key& key = keys_[candidate.key];
+    const bool first = candidate.predecessor == 0;
+    const bool follows = !first && candidate.predecessor == key.claimed_last;
+    if (!key.blocked && (first || follows)) {
+      if (full_ || !Fits(candidate)) {
+        // Smaller events of other keys might still fit, but then a large one could wait for ever.
+        full_ = true;
+        verdicts.push_back(Verdict::kLeave);
+        continue;
+      }
+      key.claimed_last = candidate.seq;
+      ++events_;
+      bytes_ += candidate.bytes;
+      if (events_ >= max_events_ || bytes_ >= max_bytes_) full_ = true;
+      verdicts.push_back(Verdict::kClaim);
+      continue;
+    }
+    const bool behind_parked =
+        !first && (candidate.predecessor_parked || candidate.predecessor == key.parked_last);
+    if (!key.blocked && behind_parked) {
+      key.parked_last = candidate.seq;
+      verdicts.push_back(Verdict::kPark);
+      continue;
+    }
+    if (!full_) Block(candidate.key, &key);
+    verdicts.push_back(Verdict::kLeave);
+  }
+  return verdicts;
+}
+
+void ClaimSelection::Locked(const std::vector<Candidate>& chunk,
+                            const std::unordered_set<std::int64_t>& locked,
+                            std::vector<Verdict>* verdicts) {
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    Verdict& verdict = (*verdicts)[i];
+    if (verdict == Verdict::kLeave) continue;
+    Key& key = keys_[chunk[i].key];
+    if (!key.blocked && locked.contains(chunk[i].seq)) continue;
+    if (verdict == Verdict::kClaim) {
+      --events_;
+      bytes_ -= chunk[i].bytes;
+      full_ = false;
+    }
+    verdict = Verdict::kLeave;
+    Block(chunk[i].key, &key);
+  }
+}
+
+}  // namespace postbox::publisher

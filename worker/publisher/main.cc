@@ -1,0 +1,73 @@
+// The entry of the publisher worker: what the launcher starts through bgw_library_name and
+// bgw_function_name. The order of things is told in registration.h.
+//
+// Scenarios:
+//  - SIGTERM (fast shutdown, DROP EXTENSION, DROP DATABASE, postbox.publishers lowered): drains
+//    for a few seconds, gives its leases back, exits 0.
+//  - an ERROR that no lane took: logged, exit 1; the launcher starts another worker after a delay,
+//    which takes over the leases.
+//  - the postmaster dies: the wait returns, exit 1.
+//  - killed: the postmaster restarts the cluster; the next worker takes over the leases.
+#include "extension/guard.h"
+#include "worker/publisher/registration.h"
+#include "worker/publisher/terminate.h"
+#include "worker/publisher/worker.h"
+
+extern "C" {
+#include <postmaster/bgworker.h>
+#include <postmaster/interrupt.h>
+
+PG_MODULE_MAGIC;
+PGDLLEXPORT void postbox_publisher_main(Datum slot);
+}
+
+namespace postbox::publisher {
+
+namespace {
+
+// Never destroyed: the process ends inside Run() or in the server's exit.
+Worker* worker = nullptr;
+
+// Threads must be gone before exit() destroys what they use; also on FATAL.
+void StopThreads(int /*code*/, Datum /*argument*/) {
+  if (worker != nullptr && !ThreadDied()) worker->StopPublisher();
+}
+
+// One plan for each statement whatever the statistics say (table_outbox_sql.h), and no waiting for
+// a table that somebody has locked.
+void SetSessionSettings() {
+  static constexpr const char* kSettings[][2] = {
+      {"lock_timeout", "5s"},
+      {"enable_seqscan", "off"},
+      {"enable_bitmapscan", "off"},
+      {"enable_sort", "off"},
+      {"enable_hashjoin", "off"},
+      {"enable_mergejoin", "off"},
+      {"plan_cache_mode", "force_generic_plan"},
+  };
+  for (const auto& [name, value] : kSettings) {
+    SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+  }
+}
+
+}  // namespace
+
+}  // namespace postbox::publisher
+
+void postbox_publisher_main(Datum slot) {
+  using namespace postbox::publisher;
+  InstallTerminateHandler();
+  pqsignal(SIGHUP, SignalHandlerForConfigReload);
+  pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+  BackgroundWorkerUnblockSignals();
+  Register(slot);
+  Connect();
+  SetSessionSettings();
+  if (!ExtensionExists()) LeaveWithoutExtension();
+  Ready();
+  before_shmem_exit(StopThreads, 0);
+  postbox::Guarded([] {
+    worker = new Worker();
+    worker->Run();
+  });
+}

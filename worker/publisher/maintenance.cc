@@ -1,0 +1,65 @@
+// See maintenance.h.
+#include "worker/publisher/maintenance.h"
+
+#include "extension/spi.h"
+#include "worker/publisher/registration.h"
+#include "worker/publisher/statement.h"
+#include "worker/publisher/transaction.h"
+
+namespace postbox::publisher {
+
+bool Maintenance::Step(TimestampTz now) {
+  if (left_.empty()) {
+    if (now < next_round_) return false;
+    next_round_ = TimestampTzPlusMilliseconds(
+        now, static_cast<int64>(settings().maintenance_interval) * 1000);
+  }
+  try {
+    if (left_.empty()) {
+      Begin();
+    } else if (Purge(left_.back())) {
+      left_.pop_back();
+    }
+  } catch (const PostgresError& error) {
+    Pg([&] {
+      ereport(LOG, (errmsg("could not purge events: %s", error.message.c_str()),
+                    error.detail.empty() ? 0 : errdetail_internal("%s", error.detail.c_str())));
+    });
+    if (!left_.empty()) left_.pop_back();
+  }
+  return !left_.empty();
+}
+
+void Maintenance::Begin() {
+  std::vector<Table> tables;
+  InTransaction("postbox: looking for events to purge", [&] {
+    Statement statement(
+        "SELECT relation::oid::bigint, true FROM postbox.outbox WHERE retention IS NOT NULL "
+        "UNION ALL SELECT relation::oid::bigint, false FROM postbox.inbox WHERE retention IS NOT "
+        "NULL",
+        {});
+    const uint64 rows = statement.Run({});
+    for (uint64 row = 0; row < rows; ++row) {
+      bool null = false;
+      tables.push_back(
+          {static_cast<Oid>(Int64Column(row, 1)),
+           DatumGetBool(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 2, &null))});
+    }
+  });
+  left_ = std::move(tables);
+}
+
+bool Maintenance::Purge(const Table& table) {
+  int64 purged = 0;
+  InTransaction("postbox: purging events", [&] {
+    const ActAs owner(RelationOwner(table.relation));
+    Statement statement(
+        table.outbox ? "SELECT postbox.purge_outbox($1)" : "SELECT postbox.purge_inbox($1)",
+        {REGCLASSOID});
+    statement.Run({ObjectIdGetDatum(table.relation)});
+    purged = Int64Column(0, 1);
+  });
+  return purged == 0;
+}
+
+}  // namespace postbox::publisher

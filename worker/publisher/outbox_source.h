@@ -1,0 +1,76 @@
+// Where events come from, as publishing sees it: claim, then settle. Knows nothing of storage; the
+// table outbox is one implementation.
+//
+// The protocol, one lane of one publication and one worker:
+//
+//   BEGIN  Claim()   COMMIT     the events are this worker's (a lease), nobody else publishes them
+//          ... published, with no transaction open ...
+//   BEGIN  Settle()  COMMIT     what came of them: confirmed, or released for another try
+//
+// Invariants that an implementation keeps:
+//  - The events of a claim that share a key are in the order of the key, and nothing unpublished of
+//    that key lies before them.
+//  - A claim that committed survives the worker: TakeOver(), run by any worker, gives it back.
+//  - Whatever is settled was claimed by this worker; an event that another worker has taken over
+//    meanwhile is left alone.
+//  - A transaction that aborts leaves the object as good as before: the caller may try again.
+#ifndef POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
+#define POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/pubsub/publisher.h"
+
+namespace postbox::publisher {
+
+struct ClaimLimits {
+  std::size_t events;  // at most this many, > 0
+  std::size_t bytes;   // of payload and attributes; one event is always taken
+};
+
+// What the worker keeps of an event while it is being published: enough to settle it.
+struct Claimed {
+  std::string id;
+  std::string key;        // aggregate_id
+  int attempts = 0;       // failed ones, before this one
+  std::size_t bytes = 0;  // as counted for ClaimLimits
+};
+
+struct ClaimedEvent {
+  Claimed claimed;
+  pubsub::Message message;  // without its tag
+};
+
+struct ClaimResult {
+  std::vector<ClaimedEvent> events;
+  // Claiming again at once may find more.
+  bool more = false;
+};
+
+struct Settlement {
+  Claimed claimed;
+  pubsub::PublishStatus status;
+  std::string error;
+  // Given back because the worker leaves, whatever `status` says: a failure is not counted.
+  bool leaving = false;
+};
+
+class OutboxSource {
+ public:
+  virtual ~OutboxSource() = default;
+
+  // All functions are called in a transaction that the caller began and commits.
+  virtual ClaimResult Claim(const ClaimLimits& limits) = 0;
+  virtual void Settle(const std::vector<Settlement>& settlements) = 0;
+  // Gives back what was claimed by workers that are gone, or too long ago.
+  virtual void TakeOver() = 0;
+  // Mends what a person's or an application's own UPDATE of the outbox may have left; bounded work.
+  virtual void Mend() = 0;
+};
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_

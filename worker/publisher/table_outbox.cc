@@ -1,0 +1,387 @@
+// See table_outbox.h.
+#include "worker/publisher/table_outbox.h"
+
+#include "extension/spi.h"
+#include "worker/publisher/registration.h"
+#include "worker/publisher/table_outbox_sql.h"
+
+extern "C" {
+#include <access/relation.h>
+}
+
+namespace postbox::publisher {
+
+namespace {
+
+// How many chunks one claim walks over: a step stays short, and the next one goes on where this
+// one stopped.
+constexpr int kMaxChunks = 8;
+
+}  // namespace
+
+struct TableOutbox::Statements {
+  Statement waiting, due, lock, heads, hold_parked, park_behind, lease;
+  Statement confirm, release, release_behind, park, unpark_behind;
+  Statement lease_owners, take_over_dead, take_over_old, mend;
+};
+
+struct TableOutbox::Chunk {
+  std::vector<Candidate> candidates;
+  std::vector<ItemPointerData> tids;
+};
+
+TableOutbox::TableOutbox(Publication publication, std::string topic, std::string lock_token)
+    : publication_(std::move(publication)),
+      topic_(std::move(topic)),
+      lock_token_(std::move(lock_token)),
+      ordering_(publication_.ordering) {}
+
+Oid TableOutbox::Open() {
+  Oid owner = InvalidOid;
+  Pg([&] {
+    Relation relation = try_relation_open(publication_.outbox, RowExclusiveLock);
+    if (relation == nullptr) return;
+    owner = relation->rd_rel->relowner;
+    relation_close(relation, NoLock);
+  });
+  if (!OidIsValid(owner)) {
+    Throw(ERRCODE_UNDEFINED_TABLE,
+          "the outbox of publication \"" + publication_.name + "\" does not exist");
+  }
+  std::string name = RelationName(publication_.outbox);
+  if (statements_ != nullptr && name == relation_) return owner;
+
+  const bool typed = publication_.filtered;
+  const TableOutboxSql sql =
+      MakeTableOutboxSql(name, ordering_.ordered(), publication_.parked_blocks, typed);
+  // A filter by type is the last parameter.
+  const auto with_types = [&](std::vector<Oid> types) {
+    if (typed) types.push_back(TEXTARRAYOID);
+    return types;
+  };
+  constexpr Oid kTids = TIDARRAYOID;
+  auto made = std::make_shared<Statements>();
+  made->waiting = Statement(sql.waiting, with_types({INT8OID, INT4OID, TEXTARRAYOID}));
+  made->due = Statement(sql.due, with_types({INT4OID}));
+  made->lock = Statement(sql.lock, {kTids});
+  made->heads = Statement(sql.heads, with_types({TEXTARRAYOID}));
+  made->hold_parked = Statement(sql.hold_parked, {kTids});
+  made->park_behind = Statement(sql.park_behind, {kTids});
+  made->lease = Statement(sql.lease, {kTids, TEXTOID});
+  made->confirm = Statement(sql.confirm, {TEXTARRAYOID, TEXTOID});
+  made->release = Statement(sql.release, {TEXTARRAYOID, TEXTOID});
+  made->release_behind = Statement(sql.release_behind, {TEXTARRAYOID, TEXTOID});
+  made->park = Statement(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID});
+  made->unpark_behind = Statement(sql.unpark_behind, {TEXTARRAYOID});
+  made->lease_owners = Statement(sql.lease_owners, {});
+  made->take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID});
+  made->take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID});
+  made->mend = Statement(sql.mend, with_types({}));
+  statements_ = std::move(made);
+  relation_ = std::move(name);
+  return owner;
+}
+
+// Claim.
+
+ClaimResult TableOutbox::Claim(const ClaimLimits& limits) {
+  const ActAs owner(Open());
+  ClaimSelection selection(limits.events, limits.bytes);
+  std::vector<ItemPointerData> chosen;
+  ClaimResult result;
+
+  TakeRetries(limits.events, &selection, &chosen, &result.more);
+
+  // The whole backlog once: from where the last walk stopped to the end; if that is in the middle,
+  // the next step begins at the start again.
+  const auto chunk_size = static_cast<int32>(std::max<std::size_t>(limits.events, 10));
+  bool walked_to_end = false;
+  for (int chunks = 0; chunks < kMaxChunks && !selection.full() && !walked_to_end; ++chunks) {
+    const Datum blocked = TextArrayValue(selection.blocked_keys());
+    const uint64 rows =
+        publication_.filtered
+            ? statements_->waiting.Run({Int64GetDatum(cursor_), Int32GetDatum(chunk_size), blocked,
+                                        TextArrayValue(publication_.aggregate_types)})
+            : statements_->waiting.Run(
+                  {Int64GetDatum(cursor_), Int32GetDatum(chunk_size), blocked});
+    const Chunk chunk = ReadChunk(rows);
+    walked_to_end = rows < static_cast<uint64>(chunk_size);
+    if (rows > 0) cursor_ = chunk.candidates.back().seq;
+    TakeChunk(chunk, &selection, &chosen, &result.more);
+    // Enough for a good batch: a claim that is late is worse than one that is not full.
+    if (selection.claimed() * 2 >= limits.events) break;
+  }
+  // Not at the end, nothing found yet: go on from the cursor at once. Else the next claim begins
+  // with the oldest again.
+  if (!walked_to_end && chosen.empty()) {
+    result.more = true;
+  } else {
+    cursor_ = 0;
+  }
+  result.events = Lease(chosen);
+  return result;
+}
+
+void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
+                              std::vector<ItemPointerData>* chosen, bool* progress) {
+  const Datum count = Int32GetDatum(static_cast<int32>(limit));
+  const uint64 rows =
+      publication_.filtered
+          ? statements_->due.Run({count, TextArrayValue(publication_.aggregate_types)})
+          : statements_->due.Run({count});
+  if (rows > 0) TakeChunk(ReadChunk(rows), selection, chosen, progress);
+}
+
+TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
+  Chunk chunk;
+  chunk.candidates.reserve(rows);
+  chunk.tids.reserve(rows);
+  for (uint64 row = 0; row < rows; ++row) {
+    Candidate candidate;
+    candidate.seq = Int64Column(row, 2);
+    candidate.key = TextColumn(row, 3);
+    candidate.bytes = static_cast<std::size_t>(Int32Column(row, 4));
+    const int64 predecessor = Int64Column(row, 5);
+    candidate.predecessor = predecessor < 0 ? -predecessor : predecessor;
+    candidate.predecessor_parked = predecessor < 0;
+    chunk.tids.push_back(TidColumn(row, 1));
+    chunk.candidates.push_back(std::move(candidate));
+  }
+  return chunk;
+}
+
+void TableOutbox::TakeChunk(const Chunk& chunk, ClaimSelection* selection,
+                            std::vector<ItemPointerData>* chosen, bool* progress) {
+  std::vector<Verdict> verdicts = selection->Judge(chunk.candidates);
+  std::vector<ItemPointerData> wanted;
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    if (verdicts[i] != Verdict::kLeave) wanted.push_back(chunk.tids[i]);
+  }
+  if (wanted.empty()) return;
+
+  const uint64 rows = statements_->lock.Run({TidArrayValue(wanted)});
+  // A row may have moved since it was read; what counts is where it is now that it is locked.
+  std::unordered_map<int64, ItemPointerData> tid_of;
+  std::unordered_set<int64> locked;
+  for (uint64 row = 0; row < rows; ++row) {
+    tid_of[Int64Column(row, 1)] = TidColumn(row, 2);
+    locked.insert(Int64Column(row, 1));
+  }
+  selection->Locked(chunk.candidates, locked, &verdicts);
+
+  std::vector<ItemPointerData> behind;
+  std::vector<std::string> behind_keys;
+  std::vector<std::size_t> parked;
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const Candidate& candidate = chunk.candidates[i];
+    if (verdicts[i] == Verdict::kClaim) {
+      chosen->push_back(tid_of[candidate.seq]);
+      *progress = true;
+    } else if (verdicts[i] == Verdict::kPark) {
+      behind.push_back(tid_of[candidate.seq]);
+      behind_keys.push_back(candidate.key);
+    }
+  }
+  if (!behind.empty() && Park(behind_keys, behind)) *progress = true;
+}
+
+bool TableOutbox::Park(const std::vector<std::string>& keys,
+                       const std::vector<ItemPointerData>& rows) {
+  const std::set<std::string> distinct(keys.begin(), keys.end());
+  const Datum key_array = TextArrayValue({distinct.begin(), distinct.end()});
+  const uint64 heads =
+      publication_.filtered
+          ? statements_->heads.Run({key_array, TextArrayValue(publication_.aggregate_types)})
+          : statements_->heads.Run({key_array});
+  std::vector<ItemPointerData> head_tids;
+  for (uint64 row = 0; row < heads; ++row) {
+    if (!IsNull(row, 1)) head_tids.push_back(TidColumn(row, 1));
+  }
+  const uint64 held = statements_->hold_parked.Run({TidArrayValue(head_tids)});
+  const std::vector<std::string> held_texts = TextColumns(held, 1);
+  const std::unordered_set<std::string> held_keys(held_texts.begin(), held_texts.end());
+  std::vector<ItemPointerData> behind;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (held_keys.contains(keys[i])) behind.push_back(rows[i]);
+  }
+  if (behind.empty()) return false;
+  statements_->park_behind.Run({TidArrayValue(behind)});
+  return true;
+}
+
+std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>& chosen) {
+  std::vector<ClaimedEvent> events;
+  if (chosen.empty()) return events;
+  const uint64 rows = statements_->lease.Run({TidArrayValue(chosen), TextValue(lock_token_)});
+  std::vector<std::pair<int64, std::size_t>> order;  // seq, row
+  order.reserve(rows);
+  for (uint64 row = 0; row < rows; ++row) order.emplace_back(Int64Column(row, 1), row);
+  std::sort(order.begin(), order.end());
+
+  events.reserve(rows);
+  for (const auto& [seq, row] : order) {
+    const auto column = [tuple = SPI_tuptable->vals[row]](int number) {
+      bool null = false;
+      return SPI_getbinval(tuple, SPI_tuptable->tupdesc, number, &null);
+    };
+    ClaimedEvent event;
+    event.message = BuildMessage({.id = column(2),
+                                  .aggregate_type = column(3),
+                                  .aggregate_id = column(4),
+                                  .event_type = column(5),
+                                  .version = DatumGetInt64(column(6)),
+                                  .schema_version = column(7),
+                                  .payload = column(8),
+                                  .attributes = column(9),
+                                  .occurred_at = DatumGetTimestampTz(column(10))},
+                                 topic_, ordering_);
+    event.claimed.id = TextColumn(row, 2);
+    event.claimed.key = TextColumn(row, 4);
+    event.claimed.attempts = Int32Column(row, 11);
+    event.claimed.bytes = event.message.data.size();
+    for (const auto& [name, value] : event.message.attributes) {
+      event.claimed.bytes += name.size() + value.size();
+    }
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+// Settle.
+
+void TableOutbox::Settle(const std::vector<Settlement>& settlements) {
+  using pubsub::PublishStatus;
+  const ActAs owner(Open());
+
+  std::vector<const Settlement*> published;
+  std::vector<const Settlement*> behind;
+  std::vector<std::string> released;
+  std::vector<const Settlement*> retried;
+  std::vector<const Settlement*> failed;
+  std::unordered_set<std::string> parked_keys;
+  for (const Settlement& settlement : settlements) {
+    const PublishStatus status = settlement.status;
+    if (status == PublishStatus::kPublished) {
+      published.push_back(&settlement);
+    } else if (settlement.leaving || status == PublishStatus::kTopicBroken) {
+      released.push_back(settlement.claimed.id);
+    } else if (status == PublishStatus::kBehind) {
+      behind.push_back(&settlement);
+    } else if (bool for_good = false; ParkFailed(settlement, &for_good)) {
+      parked_keys.insert(settlement.claimed.key);
+      (for_good ? failed : retried).push_back(&settlement);
+    }
+  }
+  // Behind a row that is parked in this very transaction, nothing can have got it through yet.
+  // Behind anything else: the next claim looks again.
+  std::vector<std::string> parked_behind;
+  for (const Settlement* settlement : behind) {
+    const bool park = publication_.parked_blocks && ordering_.ordered() &&
+                      parked_keys.contains(settlement->claimed.key);
+    (park ? parked_behind : released).push_back(settlement->claimed.id);
+  }
+  Confirm(published);
+  Update(&statements_->release, released);
+  Update(&statements_->release_behind, parked_behind);
+  LogParked(retried, false);
+  LogParked(failed, true);
+}
+
+void TableOutbox::Confirm(const std::vector<const Settlement*>& published) {
+  std::vector<std::string> ids;
+  std::set<std::string> was_parked;
+  for (const Settlement* settlement : published) {
+    ids.push_back(settlement->claimed.id);
+    if (settlement->claimed.attempts > 0) was_parked.insert(settlement->claimed.key);
+  }
+  Update(&statements_->confirm, ids);
+  if (was_parked.empty()) return;
+  statements_->unpark_behind.Run({TextArrayValue({was_parked.begin(), was_parked.end()})});
+}
+
+bool TableOutbox::ParkFailed(const Settlement& settlement, bool* failed) {
+  const int attempts = settlement.claimed.attempts + 1;
+  *failed = settlement.status == pubsub::PublishStatus::kRejected &&
+            attempts >= publication_.max_attempts;
+  double delay = std::numeric_limits<double>::infinity();
+  if (!*failed) {
+    const auto backoff =
+        pubsub::BackoffDelay(publication_.backoff, attempts, pubsub::JitterRandom());
+    delay = std::chrono::duration<double>(backoff).count();
+  }
+  return statements_->park.Run({TextValue(settlement.claimed.id), TextValue(lock_token_),
+                                TextValue(settlement.error),
+                                Pg([&] { return Float8GetDatum(delay); })}) > 0;
+}
+
+void TableOutbox::LogParked(const std::vector<const Settlement*>& parked, bool failed) {
+  if (parked.empty()) return;
+  // One line for all: in an outage there are thousands, and the rows have the rest.
+  const Claimed& first = parked.front()->claimed;
+  Pg([&] {
+    ereport(
+        failed ? WARNING : LOG,
+        (errmsg("publication \"%s\": event %s of key \"%s\" %s: %s", publication_.name.c_str(),
+                first.id.c_str(), first.key.c_str(),
+                failed ? "has failed for good" : "is parked until its next try",
+                parked.front()->error.c_str()),
+         parked.size() == 1 ? 0 : errdetail("%zu events in all.", parked.size()),
+         failed ? errhint("See postbox.paused_keys, postbox.redrive and postbox.discard.") : 0));
+  });
+}
+
+void TableOutbox::Update(Statement* statement, const std::vector<std::string>& ids) {
+  if (ids.empty()) return;
+  const uint64 rows = statement->Run({TextArrayValue(ids), TextValue(lock_token_)});
+  if (rows == ids.size()) return;
+  // Published twice at worst: whoever has taken them over sends them again.
+  Pg([&] {
+    ereport(LOG, (errmsg("publication \"%s\": the lease of %zu events was lost before their result "
+                         "could be stored",
+                         publication_.name.c_str(), ids.size() - static_cast<size_t>(rows)),
+                  errhint("postbox.lease_timeout may be too short.")));
+  });
+}
+
+// Leases.
+
+void TableOutbox::TakeOver() {
+  const ActAs owner(Open());
+  // First what stands in the table, then who lives (see LiveLockTokens).
+  const std::vector<std::string> tokens = TextColumns(statements_->lease_owners.Run({}), 1);
+  uint64 rows = 0;
+  if (!tokens.empty()) {
+    const std::vector<std::string> live = LiveLockTokens(identity().database);
+    std::vector<std::string> dead;
+    for (const std::string& token : tokens) {
+      // A token of another form belongs to somebody else's publisher: only the time-out ends it.
+      if (token.starts_with("postbox-") && token.size() == kLockTokenSize - 1 &&
+          std::find(live.begin(), live.end(), token) == live.end()) {
+        dead.push_back(token);
+      }
+    }
+    if (!dead.empty()) rows += statements_->take_over_dead.Run({TextArrayValue(dead)});
+    const double timeout = settings().lease_timeout;
+    rows += statements_->take_over_old.Run(
+        {Pg([&] { return Float8GetDatum(timeout); }), TextValue(lock_token_)});
+  }
+  if (rows == 0) return;
+  Pg([&] {
+    ereport(LOG, (errmsg("publication \"%s\": took over %llu events whose worker is gone",
+                         publication_.name.c_str(), static_cast<unsigned long long>(rows))));
+  });
+}
+
+void TableOutbox::Mend() {
+  const ActAs owner(Open());
+  const uint64 rows = publication_.filtered
+                          ? statements_->mend.Run({TextArrayValue(publication_.aggregate_types)})
+                          : statements_->mend.Run({});
+  if (rows == 0) return;
+  Pg([&] {
+    ereport(LOG, (errmsg("publication \"%s\": %llu events waited behind nothing",
+                         publication_.name.c_str(), static_cast<unsigned long long>(rows))));
+  });
+}
+
+}  // namespace postbox::publisher

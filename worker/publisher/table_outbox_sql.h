@@ -1,0 +1,66 @@
+// The SQL of the table outbox. Text only; table_outbox.cc runs it.
+//
+// Every statement is written so that it has one sensible plan whatever the statistics say, because
+// a plan is kept and the table was empty when it was made: one table, rows found by ctid or through
+// the one index that fits. (worker.cc switches sequential and bitmap scans, sorts and hash joins
+// off for its session.)
+//
+// The states of a row and the indexes are described in sql/10_outbox.sql.
+#ifndef POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_SQL_H_
+#define POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_SQL_H_
+
+#include <string>
+
+namespace postbox::publisher {
+
+struct TableOutboxSql {
+  // Rows that wait, in the order of seq, each with its predecessor: the nearest earlier unpublished
+  // row of its key, its seq negative if that row is parked.
+  // $1 bigint: after this seq; $2 int: at most; $3 text[]: without these keys; $4 text[]:
+  // aggregate types, if filtered.
+  std::string waiting;
+  // The same for parked rows whose time has come, in the order of their time. $1 int: at most; $2
+  // text[]: aggregate types.
+  std::string due;
+  // Locks rows that still wait or are due, without waiting for anyone. $1 tid[]. Returns seq and
+  // ctid.
+  std::string lock;
+  // The first unpublished row of each key. $1 text[]: keys; $2 text[]: aggregate types. Returns
+  // ctid.
+  std::string heads;
+  // Keeps parked rows parked until commit. $1 tid[]: heads. Returns aggregate_id.
+  std::string hold_parked;
+  // Parks locked rows behind their predecessor. $1 tid[].
+  std::string park_behind;
+  // Leases locked rows and returns what a message is made of. $1 tid[], $2 text: lock token.
+  std::string lease;
+
+  // $1 text[]: ids, $2 text: lock token. Each returns the ids that were still under our lease.
+  std::string confirm;
+  std::string release;         // waits again
+  std::string release_behind;  // parked behind its predecessor
+  // $1 text: id, $2 text: lock token, $3 text: error, $4 float8: seconds until the next try, or
+  // infinity.
+  std::string park;
+  // The rows parked behind an event that has gone through wait again. $1 text[]: keys.
+  std::string unpark_behind;
+
+  // Lock tokens that stand in the table, and giving back. $1 text[]: tokens of workers that are
+  // gone.
+  std::string lease_owners;
+  std::string take_over_dead;
+  // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out.
+  std::string take_over_old;
+  // Rows parked behind nothing wait again, a limited number. $1 text[]: aggregate types.
+  std::string mend;
+};
+
+// `relation` is the quoted, qualified name. `ordered`: the order of a key is kept (else no row has a
+// predecessor). `parked_blocks`: a parked row stops its key (on_failure = 'park_key').
+// `typed`: only some aggregate types.
+TableOutboxSql MakeTableOutboxSql(const std::string& relation, bool ordered, bool parked_blocks,
+                                  bool typed);
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_SQL_H_
