@@ -11,7 +11,7 @@ def demo(emulator):
     names = {"embedded": "Postbox's embedded emulator", "google": "Google's emulator"}
     say(f"starting a private Postgres and {names[emulator]}")
     # This Postgres writes to disk as a real one does: the latencies are to be real ones.
-    with harness.Testbed(emulator, deliver_twice=emulator == "embedded", settings={"fsync": "on"}) as bed:
+    with harness.Testbed(emulator, main_job.emulator_flags(emulator), settings={"fsync": "on"}) as bed:
         main_job.set_up(bed)
         pullers = [bed.puller("catalog_read"), bed.puller("points")]
         events = main_job.run_catalog(bed)

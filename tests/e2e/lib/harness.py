@@ -248,12 +248,11 @@ class Session:
 class Emulator:
     """The Pub/Sub peer: Postbox's own emulator (kind 'embedded') or Google's (kind 'google')."""
 
-    def __init__(self, testbed, kind, deliver_twice=False):
+    def __init__(self, testbed, kind, flags=()):
         self.kind = kind
         self._testbed = testbed
         self._lines = queue.Queue()
         if kind == "embedded":
-            flags = ["--deliver-twice"] if deliver_twice else []
             self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", *flags],
                         r"^postbox emulator listening on (\S+)$")
         elif kind == "google":
@@ -314,10 +313,26 @@ class Emulator:
 
     def fault(self, specification):
         """Tells the embedded emulator to misbehave; see `postbox emulator-fault --help`."""
-        done = subprocess.run([str(self._testbed.postbox), "emulator-fault", "--endpoint", self.address, *specification.split()],
+        self._fault_client(*specification.split())
+
+    def stats(self):
+        """The embedded emulator's counters (proto/postbox/emulator/v1/faults.proto, StatsResponse)."""
+        # JSON of protobuf writes 64-bit integers as strings.
+        return json.loads(self._fault_client("--stats"), object_hook=lambda fields: {
+            name: int(value) if isinstance(value, str) and value.isdigit() else value for name, value in fields.items()})
+
+    def subscription_stats(self, name):
+        full = f"projects/{PROJECT}/subscriptions/{name}"
+        return next(entry for entry in self.stats()["subscriptions"] if entry["name"] == full)
+
+    def calls(self, rpc):
+        return next((entry["calls"] for entry in self.stats()["rpcs"] if entry["name"] == rpc), 0)
+
+    def _fault_client(self, *arguments):
+        done = subprocess.run([str(self._testbed.postbox), "emulator-fault", "--endpoint", self.address, *arguments],
                               capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
-            raise Failure(f"emulator-fault {specification}: {done.stderr}")
+            raise Failure(f"emulator-fault {arguments}: {done.stderr}")
         return done.stdout
 
 
@@ -406,7 +421,7 @@ class Receiver:
 class Testbed:
     """One test's world. Use it as a context manager."""
 
-    def __init__(self, emulator, deliver_twice=False, settings=None):
+    def __init__(self, emulator, emulator_flags=(), settings=None):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="postbox.", dir="/tmp"))
         self._processes = []
         self._closers = []
@@ -414,7 +429,7 @@ class Testbed:
         try:
             os.chmod(self.directory, 0o755)
             self.bin, self.postbox = stage_programs()
-            self.emulator = Emulator(self, emulator, deliver_twice)
+            self.emulator = Emulator(self, emulator, emulator_flags)
             self.cluster = Cluster(self, {"postbox.endpoint": self.emulator.endpoint, **(settings or {})})
         except BaseException:
             self.close(failed=True)

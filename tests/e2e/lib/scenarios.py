@@ -10,7 +10,7 @@ from harness import check, say, wait_until
 
 
 def main_job_end_to_end(emulator):
-    with harness.Testbed(emulator, deliver_twice=emulator == "embedded") as bed:
+    with harness.Testbed(emulator, main_job.emulator_flags(emulator)) as bed:
         main_job.set_up(bed)
         pullers = [bed.puller("catalog_read"), bed.puller("points")]
         main_job.run_catalog(bed, videos=80)
