@@ -1,0 +1,70 @@
+// The rules by which the emulator misbehaves (proto/postbox/emulator/v1/faults.proto). Free of gRPC;
+// thread-safe. Where they are applied: call_gate.h for unary calls, streaming_pull.h for streams.
+#ifndef POSTBOX_WORKER_EMULATOR_FAULTS_H_
+#define POSTBOX_WORKER_EMULATOR_FAULTS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "google/pubsub/v1/pubsub.pb.h"
+#include "postbox/emulator/v1/faults.pb.h"
+
+namespace postbox::emulator {
+
+using Fault = postbox::emulator::v1::Fault;
+
+// True if the rule asks for nothing in a message, or for what this message has.
+bool Matches(const Fault& fault, const google::pubsub::v1::PubsubMessage& message);
+bool AsksForMessage(const Fault& fault);
+
+// The code and message that a fault answers with; `fallback` if it names no code.
+absl::Status FaultStatus(const Fault& fault, absl::StatusCode fallback);
+
+// Reads `key=value,...` as it is given on the command line; see the README's list of keys.
+absl::StatusOr<Fault> ParseFault(absl::string_view spec);
+
+class Faults {
+ public:
+  Faults();
+
+  void Add(const Fault& fault);
+  void Clear();
+  // How many times Clear was called: what a stalled stream waits for.
+  int64_t clears() const { return clears_.load(); }
+
+  // The first rule for this RPC and one of these actions that `matches` and whose turn it is.
+  std::optional<Fault> Fire(absl::string_view rpc, std::initializer_list<Fault::Action> actions,
+                            absl::FunctionRef<bool(const Fault&)> matches);
+
+  int64_t fired() const { return fired_.load(); }
+  int64_t waiting();  // rules that can still fire
+
+ private:
+  struct Rule {
+    Fault fault;
+    int64_t to_skip;
+    int64_t left;  // < 0: without end
+  };
+
+  std::atomic<bool> any_{false};  // lets the usual case, no faults, pass without the lock
+  std::atomic<int64_t> clears_{0};
+  std::atomic<int64_t> fired_{0};
+  absl::Mutex mu_;
+  std::vector<Rule> rules_ ABSL_GUARDED_BY(mu_);
+  std::mt19937_64 random_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_FAULTS_H_

@@ -1,0 +1,59 @@
+// The limits that Google documents for Pub/Sub, as the emulator enforces them.
+//
+// They are written down here a second time on purpose: the emulator is the peer that checks the
+// client, and a wrong number shared by both sides would never be seen.
+#ifndef POSTBOX_WORKER_EMULATOR_LIMITS_H_
+#define POSTBOX_WORKER_EMULATOR_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace postbox::emulator {
+
+// Publish: a request as it is on the wire, the topic's name included.
+inline constexpr int kMaxPublishMessages = 1000;
+inline constexpr size_t kMaxPublishBytes = 10'000'000;
+inline constexpr size_t kMaxOrderingKeyBytes = 1024;
+inline constexpr size_t kMaxAttributes = 100;
+inline constexpr size_t kMaxAttributeKeyBytes = 256;
+inline constexpr size_t kMaxAttributeValueBytes = 1024;
+
+// Acknowledge, ModifyAckDeadline and requests on a stream, as on the wire.
+inline constexpr size_t kMaxAckRequestBytes = 524'288;
+inline constexpr int kMaxModifyAckDeadlineSeconds = 600;
+
+// Deadlines of subscriptions and streams, in seconds.
+inline constexpr int kMinAckDeadlineSeconds = 10;
+inline constexpr int kMaxAckDeadlineSeconds = 600;
+inline constexpr int kDefaultAckDeadlineSeconds = 10;
+
+// Message retention, in seconds: 10 minutes to 31 days, 7 days when unset.
+inline constexpr int64_t kMinRetentionSeconds = 600;
+inline constexpr int64_t kMaxRetentionSeconds = 31LL * 86400;
+inline constexpr int64_t kDefaultRetentionSeconds = 7LL * 86400;
+
+// A snapshot lives for 7 days.
+inline constexpr int64_t kSnapshotSeconds = 7LL * 86400;
+
+// Expiration of an unused subscription: a day at least.
+inline constexpr int64_t kMinExpirationSeconds = 86400;
+
+// Dead-letter policy.
+inline constexpr int kMinDeliveryAttempts = 5;
+inline constexpr int kMaxDeliveryAttempts = 100;
+
+// Retry policy: 0..600 s, 10 and 600 when unset.
+inline constexpr int64_t kMaxBackoffSeconds = 600;
+inline constexpr int64_t kDefaultMinBackoffSeconds = 10;
+
+// The last part of a topic's, subscription's or snapshot's name.
+inline constexpr size_t kMinIdCharacters = 3;
+inline constexpr size_t kMaxIdCharacters = 255;
+
+// What one response carries at most, unless a single message is larger.
+inline constexpr int kMaxPullMessages = 1000;
+inline constexpr size_t kMaxResponseBytes = 1'000'000;
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_LIMITS_H_

@@ -1,0 +1,70 @@
+#include "worker/emulator/publisher_service.h"
+
+#include <algorithm>
+
+#include "worker/emulator/respond.h"
+
+namespace postbox::emulator {
+
+namespace pb = google::pubsub::v1;
+
+grpc::Status PublisherService::CreateTopic(grpc::ServerContext* context, const pb::Topic* request,
+                                           pb::Topic* response) {
+  return gate_->Run(context, "CreateTopic",
+                    [&] { return Respond(broker_->CreateTopic(*request), response); });
+}
+
+grpc::Status PublisherService::UpdateTopic(grpc::ServerContext* context,
+                                           const pb::UpdateTopicRequest* request,
+                                           pb::Topic* response) {
+  return gate_->Run(context, "UpdateTopic",
+                    [&] { return Respond(broker_->UpdateTopic(*request), response); });
+}
+
+grpc::Status PublisherService::Publish(grpc::ServerContext* context,
+                                       const pb::PublishRequest* request,
+                                       pb::PublishResponse* response) {
+  const auto matches = [request](const Fault& fault) {
+    if (!AsksForMessage(fault)) return true;
+    return std::any_of(
+        request->messages().begin(), request->messages().end(),
+        [&fault](const pb::PubsubMessage& message) { return Matches(fault, message); });
+  };
+  return gate_->Run(context, "Publish", matches,
+                    [&] { return Respond(broker_->Publish(*request), response); });
+}
+
+grpc::Status PublisherService::GetTopic(grpc::ServerContext* context,
+                                        const pb::GetTopicRequest* request, pb::Topic* response) {
+  return gate_->Run(context, "GetTopic",
+                    [&] { return Respond(broker_->GetTopic(request->topic()), response); });
+}
+
+grpc::Status PublisherService::ListTopics(grpc::ServerContext* context,
+                                          const pb::ListTopicsRequest* request,
+                                          pb::ListTopicsResponse* response) {
+  return gate_->Run(context, "ListTopics",
+                    [&] { return Respond(broker_->ListTopics(*request), response); });
+}
+
+grpc::Status PublisherService::ListTopicSubscriptions(
+    grpc::ServerContext* context, const pb::ListTopicSubscriptionsRequest* request,
+    pb::ListTopicSubscriptionsResponse* response) {
+  return gate_->Run(context, "ListTopicSubscriptions",
+                    [&] { return Respond(broker_->ListTopicSubscriptions(*request), response); });
+}
+
+grpc::Status PublisherService::ListTopicSnapshots(grpc::ServerContext* context,
+                                                  const pb::ListTopicSnapshotsRequest* request,
+                                                  pb::ListTopicSnapshotsResponse* response) {
+  return gate_->Run(context, "ListTopicSnapshots",
+                    [&] { return Respond(broker_->ListTopicSnapshots(*request), response); });
+}
+
+grpc::Status PublisherService::DeleteTopic(grpc::ServerContext* context,
+                                           const pb::DeleteTopicRequest* request,
+                                           google::protobuf::Empty* /*response*/) {
+  return gate_->Run(context, "DeleteTopic", [&] { return broker_->DeleteTopic(request->topic()); });
+}
+
+}  // namespace postbox::emulator

@@ -1,0 +1,28 @@
+// Topics and subscriptions as they are given on the command line of `postbox emulator`.
+#ifndef POSTBOX_WORKER_EMULATOR_RESOURCE_SPEC_H_
+#define POSTBOX_WORKER_EMULATOR_RESOURCE_SPEC_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "google/pubsub/v1/pubsub.pb.h"
+#include "worker/emulator/broker.h"
+
+namespace postbox::emulator {
+
+// NAME=TOPIC[,ordered][,exactly-once][,retain-acked][,ack-deadline=S][,retry=MIN_MS:MAX_MS]
+//           [,dead-letter=TOPIC:ATTEMPTS]
+// Names are ids within `project`, or full resource names.
+absl::StatusOr<google::pubsub::v1::Subscription> ParseSubscription(absl::string_view project,
+                                                                   absl::string_view spec);
+
+// Creates all of them; topics that only a subscription names, too.
+absl::Status CreateResources(const std::string& project, const std::vector<std::string>& topics,
+                             const std::vector<std::string>& subscriptions, Broker* broker);
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_RESOURCE_SPEC_H_

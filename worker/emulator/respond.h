@@ -1,0 +1,36 @@
+// How the services turn what the broker says into responses.
+#ifndef POSTBOX_WORKER_EMULATOR_RESPOND_H_
+#define POSTBOX_WORKER_EMULATOR_RESPOND_H_
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/pubsub/v1/pubsub.pb.h"
+#include "worker/emulator/ack_id.h"
+#include "worker/emulator/subscription.h"
+
+namespace postbox::emulator {
+
+template <class Result>
+absl::Status Respond(absl::StatusOr<Result> result, Result* response) {
+  if (!result.ok()) return result.status();
+  *response = std::move(*result);
+  return absl::OkStatus();
+}
+
+template <class Response>
+void AddDeliveries(const std::vector<Delivery>& deliveries, Response* response) {
+  response->mutable_received_messages()->Reserve(static_cast<int>(deliveries.size()));
+  for (const Delivery& delivery : deliveries) {
+    google::pubsub::v1::ReceivedMessage* received = response->add_received_messages();
+    received->set_ack_id(FormatAckId(delivery.ack_id));
+    received->set_delivery_attempt(delivery.delivery_attempt);
+    *received->mutable_message() = delivery.message->proto;
+  }
+}
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_RESPOND_H_

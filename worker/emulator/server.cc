@@ -1,0 +1,132 @@
+#include "worker/emulator/server.h"
+
+#include <grpcpp/grpcpp.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "worker/emulator/call_gate.h"
+#include "worker/emulator/faults_service.h"
+#include "worker/emulator/publisher_service.h"
+#include "worker/emulator/resource_spec.h"
+#include "worker/emulator/subscriber_service.h"
+
+namespace postbox::emulator {
+namespace {
+
+constexpr int kMaxReceiveBytes = 20 * 1024 * 1024;
+constexpr int kMaxMetadataBytes = 4 * 1024 * 1024;
+// How exactly deadlines and backoffs are kept.
+constexpr absl::Duration kTick = absl::Milliseconds(20);
+constexpr std::chrono::seconds kShutdownGrace{2};
+
+class ServerImpl final : public Server {
+ public:
+  explicit ServerImpl(BrokerOptions options)
+      : broker_([] { return absl::Now(); }, options),
+        gate_(&faults_),
+        publisher_(&broker_, &gate_),
+        subscriber_(&broker_, &gate_),
+        faults_service_(&broker_, &gate_) {}
+
+  ~ServerImpl() override {
+    gate_.Stop();
+    broker_.WakeAll();
+    if (server_ != nullptr) {
+      server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+      server_->Wait();
+    }
+    stop_ticking_.Notify();
+    if (ticker_.joinable()) ticker_.join();
+  }
+
+  absl::Status Listen(const std::string& host, int port) {
+    const std::string address = absl::StrCat(host, ":", port);
+    grpc::ServerBuilder builder;
+    builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+    builder.SetMaxSendMessageSize(-1);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+    // Two servers on one port would share the calls between them.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    // Clients' keepalive pings are welcome at any rate.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&publisher_);
+    builder.RegisterService(&subscriber_);
+    builder.RegisterService(&faults_service_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port_ == 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", address));
+    }
+    ticker_ = std::thread([this] {
+      while (!stop_ticking_.WaitForNotificationWithTimeout(kTick)) broker_.Tick();
+    });
+    return absl::OkStatus();
+  }
+
+  int port() const override { return port_; }
+  Broker* broker() override { return &broker_; }
+  Faults* faults() override { return &faults_; }
+
+ private:
+  Faults faults_;
+  Broker broker_;
+  CallGate gate_;
+  PublisherService publisher_;
+  SubscriberService subscriber_;
+  FaultsService faults_service_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+  absl::Notification stop_ticking_;
+  std::thread ticker_;
+};
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "postbox emulator: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& host, int port,
+                                                      BrokerOptions options) {
+  auto server = std::make_unique<ServerImpl>(options);
+  if (auto s = server->Listen(host, port); !s.ok()) return s;
+  return server;
+}
+
+int RunEmulator(const EmulatorOptions& options) {
+  // Before any thread exists, so that all of them leave the signals to sigwait below.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  auto server = Server::Start(options.host, options.port, options.broker);
+  if (!server.ok()) return Fail(server.status());
+  if (auto s = CreateResources(options.project, options.topics, options.subscriptions,
+                               (*server)->broker());
+      !s.ok()) {
+    return Fail(s);
+  }
+  for (const std::string& spec : options.faults) {
+    const auto fault = ParseFault(spec);
+    if (!fault.ok()) return Fail(fault.status());
+    (*server)->faults()->Add(*fault);
+  }
+  std::printf("postbox emulator listening on %s:%d\n", options.host.c_str(), (*server)->port());
+  std::fflush(stdout);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  return 0;
+}
+
+}  // namespace postbox::emulator

@@ -1,0 +1,44 @@
+// The emulator as a gRPC server: services, a thread that lets the time pass, shutdown.
+#ifndef POSTBOX_WORKER_EMULATOR_SERVER_H_
+#define POSTBOX_WORKER_EMULATOR_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/emulator/broker.h"
+#include "worker/emulator/faults.h"
+
+namespace postbox::emulator {
+
+class Server {
+ public:
+  // Listens on host:port; port 0 takes a free one.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& host, int port,
+                                                       BrokerOptions options);
+  virtual ~Server() = default;  // ends open calls within seconds, joins all threads
+
+  virtual int port() const = 0;
+  virtual Broker* broker() = 0;
+  virtual Faults* faults() = 0;
+};
+
+struct EmulatorOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;
+  std::string project = "postbox-dev";
+  std::vector<std::string> topics;         // NAME
+  std::vector<std::string> subscriptions;  // NAME=TOPIC[,option...]; see resource_spec.h
+  std::vector<std::string> faults;         // see ParseFault
+  BrokerOptions broker;
+};
+
+// `postbox emulator`: prints one line with its address, serves until SIGTERM or SIGINT. Returns the
+// exit status.
+int RunEmulator(const EmulatorOptions& options);
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_SERVER_H_

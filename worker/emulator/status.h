@@ -1,0 +1,27 @@
+// Errors: absl::Status inside, with google.rpc details as payloads; grpc::Status outside, with the
+// same details in `grpc-status-details-bin`.
+#ifndef POSTBOX_WORKER_EMULATOR_STATUS_H_
+#define POSTBOX_WORKER_EMULATOR_STATUS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace postbox::emulator {
+
+// What ErrorInfo.metadata says of an ack id.
+inline constexpr char kInvalidAckId[] = "PERMANENT_FAILURE_INVALID_ACK_ID";
+inline constexpr char kUnorderedAckId[] = "TRANSIENT_FAILURE_UNORDERED_ACK_ID";
+
+using AckFailures = std::vector<std::pair<std::string, std::string>>;  // (ack id, what)
+
+// INVALID_ARGUMENT with an ErrorInfo that names each ack id; OK if there is none.
+absl::Status AckFailureStatus(const AckFailures& failures);
+// The reverse: what the ErrorInfo of `status` says, empty if it has none.
+AckFailures GetAckFailures(const absl::Status& status);
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_STATUS_H_

@@ -1,0 +1,273 @@
+#include "worker/emulator/streaming_pull.h"
+
+#include <grpcpp/alarm.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "worker/emulator/respond.h"
+#include "worker/emulator/validation.h"
+
+namespace postbox::emulator {
+namespace {
+
+namespace pb = google::pubsub::v1;
+
+constexpr char kRpc[] = "StreamingPull";
+
+class StreamingPullReactor final
+    : public grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>,
+      public Listener,
+      public std::enable_shared_from_this<StreamingPullReactor> {
+ public:
+  StreamingPullReactor(Broker* broker, CallGate* gate) : broker_(broker), gate_(gate) {}
+
+  void Start() {
+    self_ = shared_from_this();
+    gate_->CountCall(kRpc);
+    StartRead(&request_);
+  }
+
+  void Wake() override { Pump(); }
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { Conclude(absl::CancelledError("cancelled by the client")); }
+  void OnDone() override { self_.reset(); }  // may destroy this
+
+ private:
+  void HandleFirst();
+  void Open();
+  void HandleNext();
+  void Acknowledge();
+  void Pump();
+  // Ends the call, once; later calls do nothing. `unsent` goes back to the subscription.
+  void Conclude(const absl::Status& status, const std::vector<Delivery>& unsent = {});
+  bool Stalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  Broker* const broker_;
+  CallGate* const gate_;
+  std::shared_ptr<StreamingPullReactor> self_;  // until OnDone
+  pb::StreamingPullRequest request_;            // of the read in flight
+  pb::StreamingPullResponse response_;          // of the write in flight
+  bool first_ = true;                           // touched by reads only
+  bool answers_pings_ = false;                  // the same
+  grpc::Alarm open_later_;
+
+  absl::Mutex mu_;
+  std::optional<Broker::StreamHandle> handle_ ABSL_GUARDED_BY(mu_);
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  bool concluded_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::Status final_status_ ABSL_GUARDED_BY(mu_);
+  bool answer_due_ ABSL_GUARDED_BY(mu_) = false;  // even if there are no messages
+  pb::StreamingPullResponse confirmations_ ABSL_GUARDED_BY(mu_);
+  std::optional<int64_t> stalled_at_ ABSL_GUARDED_BY(mu_);  // Faults::clears() when it stalled
+};
+
+void StreamingPullReactor::OnReadDone(bool ok) {
+  if (!ok) {
+    Conclude(absl::OkStatus());
+    return;
+  }
+  if (first_) {
+    first_ = false;
+    HandleFirst();
+    return;
+  }
+  HandleNext();
+}
+
+void StreamingPullReactor::HandleFirst() {
+  if (auto s = CheckStreamingPull(request_, /*first=*/true); !s.ok()) return Conclude(s);
+  answers_pings_ = request_.protocol_version() >= 1;
+  const auto fault = gate_->faults()->Fire(kRpc, {Fault::STATUS, Fault::DELAY},
+                                           [](const Fault& rule) { return !AsksForMessage(rule); });
+  if (!fault) return Open();
+  if (fault->action() == Fault::STATUS) {
+    return Conclude(FaultStatus(*fault, absl::StatusCode::kUnavailable));
+  }
+  open_later_.Set(std::chrono::system_clock::now() + std::chrono::milliseconds(fault->latency_ms()),
+                  [self = shared_from_this()](bool) { self->Open(); });
+}
+
+void StreamingPullReactor::Open() {
+  auto handle = broker_->OpenStream(request_, shared_from_this());
+  if (!handle.ok()) return Conclude(handle.status());
+  bool too_late = false;
+  {
+    absl::MutexLock lock(&mu_);
+    too_late = concluded_;
+    if (!too_late) handle_ = *handle;
+    answer_due_ = true;
+  }
+  if (too_late) return broker_->CloseStream(*handle);
+  Acknowledge();
+  Pump();
+  absl::MutexLock lock(&mu_);
+  if (!concluded_) StartRead(&request_);
+}
+
+void StreamingPullReactor::HandleNext() {
+  bool deaf = false;
+  {
+    absl::MutexLock lock(&mu_);
+    deaf = Stalled();
+  }
+  if (!deaf) {
+    if (auto s = CheckStreamingPull(request_, /*first=*/false); !s.ok()) return Conclude(s);
+    if (request_.ByteSizeLong() == 0) {
+      const bool silent = gate_->faults()
+                              ->Fire(kRpc, {Fault::PING_SILENCE}, [](const Fault&) { return true; })
+                              .has_value();
+      absl::MutexLock lock(&mu_);
+      if (answers_pings_ && !silent) answer_due_ = true;
+    }
+    Acknowledge();
+    Pump();
+  }
+  absl::MutexLock lock(&mu_);
+  if (!concluded_) StartRead(&request_);
+}
+
+// Acks, nacks and deadlines that came on the stream.
+void StreamingPullReactor::Acknowledge() {
+  std::optional<Broker::StreamHandle> handle;
+  {
+    absl::MutexLock lock(&mu_);
+    handle = handle_;
+  }
+  if (!handle) return;
+  if (request_.stream_ack_deadline_seconds() != 0) {
+    broker_->SetStreamDeadline(*handle, request_.stream_ack_deadline_seconds());
+  }
+  if (!request_.ack_ids().empty()) {
+    const AckResult result = broker_->AcknowledgeOnStream(
+        *handle, std::vector<std::string>(request_.ack_ids().begin(), request_.ack_ids().end()));
+    absl::MutexLock lock(&mu_);
+    auto* confirmation = confirmations_.mutable_acknowledge_confirmation();
+    for (const auto& id : result.done) confirmation->add_ack_ids(id);
+    for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
+    for (const auto& id : result.unordered) confirmation->add_unordered_ack_ids(id);
+  }
+  if (!request_.modify_deadline_ack_ids().empty()) {
+    std::vector<std::pair<std::string, int>> changes;
+    for (int i = 0; i < request_.modify_deadline_ack_ids_size(); ++i) {
+      changes.emplace_back(request_.modify_deadline_ack_ids(i),
+                           request_.modify_deadline_seconds(i));
+    }
+    const AckResult result = broker_->ModifyOnStream(*handle, changes);
+    absl::MutexLock lock(&mu_);
+    auto* confirmation = confirmations_.mutable_modify_ack_deadline_confirmation();
+    for (const auto& id : result.done) confirmation->add_ack_ids(id);
+    for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
+  }
+}
+
+void StreamingPullReactor::OnWriteDone(bool ok) {
+  bool finish = false;
+  grpc::Status status;
+  {
+    absl::MutexLock lock(&mu_);
+    writing_ = false;
+    finish = concluded_;
+    status = final_status_;
+  }
+  if (finish) {
+    Finish(status);
+  } else if (ok) {
+    Pump();
+  } else {
+    Conclude(absl::CancelledError("the client is gone"));
+  }
+}
+
+bool StreamingPullReactor::Stalled() {
+  if (stalled_at_ && *stalled_at_ != gate_->faults()->clears()) stalled_at_.reset();
+  return stalled_at_.has_value();
+}
+
+void StreamingPullReactor::Pump() {
+  absl::Status end;
+  std::vector<Delivery> unsent;
+  {
+    absl::MutexLock lock(&mu_);
+    if (concluded_ || !handle_) return;
+    if (gate_->stopping()) {
+      end = absl::UnavailableError("the emulator is shutting down");
+    } else {
+      if (writing_ || Stalled()) return;
+      auto batch = broker_->TakeFromStream(*handle_);
+      const auto matches = [&batch](const Fault& fault) {
+        if (!AsksForMessage(fault)) return true;
+        return std::any_of(
+            batch->deliveries.begin(), batch->deliveries.end(),
+            [&fault](const Delivery& delivery) { return Matches(fault, delivery.message->proto); });
+      };
+      std::optional<Fault> fault;
+      if (batch.ok()) {
+        fault = gate_->faults()->Fire(kRpc, {Fault::ABORT_STREAM, Fault::STALL}, matches);
+      }
+      if (!batch.ok()) {
+        end = batch.status();
+      } else if (fault && fault->action() == Fault::STALL) {
+        // What was leased is lost on the way, until its deadline.
+        stalled_at_ = gate_->faults()->clears();
+        return;
+      } else if (fault) {
+        end = FaultStatus(*fault, absl::StatusCode::kUnavailable);
+        unsent = std::move(batch->deliveries);
+      } else {
+        response_.Clear();
+        if (batch->exactly_once) response_.Swap(&confirmations_);
+        const bool confirms = response_.ByteSizeLong() > 0;
+        confirmations_.Clear();
+        if (batch->deliveries.empty() && !answer_due_ && !confirms) return;
+        answer_due_ = false;
+        auto* properties = response_.mutable_subscription_properties();
+        properties->set_exactly_once_delivery_enabled(batch->exactly_once);
+        properties->set_message_ordering_enabled(batch->ordered);
+        AddDeliveries(batch->deliveries, &response_);
+        writing_ = true;
+        StartWrite(&response_);
+        return;
+      }
+    }
+  }
+  Conclude(end, unsent);
+}
+
+void StreamingPullReactor::Conclude(const absl::Status& status,
+                                    const std::vector<Delivery>& unsent) {
+  std::optional<Broker::StreamHandle> handle;
+  bool finish = false;
+  {
+    absl::MutexLock lock(&mu_);
+    if (concluded_) return;
+    concluded_ = true;
+    final_status_ = ToGrpc(status);
+    handle = std::exchange(handle_, std::nullopt);
+    finish = !writing_;
+  }
+  if (!status.ok()) gate_->CountError(kRpc);
+  if (handle) {
+    if (!unsent.empty()) broker_->GiveBack(*handle, unsent);
+    broker_->CloseStream(*handle);
+  }
+  if (finish) Finish(ToGrpc(status));
+}
+
+}  // namespace
+
+grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>* StartStreamingPull(
+    Broker* broker, CallGate* gate) {
+  auto reactor = std::make_shared<StreamingPullReactor>(broker, gate);
+  reactor->Start();
+  return reactor.get();
+}
+
+}  // namespace postbox::emulator

@@ -1,0 +1,208 @@
+#include "worker/emulator/subscriber_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "worker/emulator/respond.h"
+#include "worker/emulator/status.h"
+#include "worker/emulator/streaming_pull.h"
+
+namespace postbox::emulator {
+
+namespace pb = google::pubsub::v1;
+
+namespace {
+
+// How long a Pull waits for its first message, if its deadline allows it.
+constexpr absl::Duration kPullWait = absl::Seconds(10);
+
+// A Pull that found nothing, until there is something.
+class PullWaiter final : public Listener {
+ public:
+  void Wake() override {
+    absl::MutexLock lock(&mu_);
+    woken_ = true;
+  }
+  bool Wait(absl::Duration duration) {
+    absl::MutexLock lock(&mu_);
+    return mu_.AwaitWithTimeout(absl::Condition(&woken_), duration);
+  }
+
+ private:
+  absl::Mutex mu_;
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// ACK_ERROR: takes the ack ids that shall fail out of `ids` (every second one, or all).
+std::vector<std::string> TakeFailing(const Fault& fault,
+                                     google::protobuf::RepeatedPtrField<std::string>* ids) {
+  google::protobuf::RepeatedPtrField<std::string> kept;
+  std::vector<std::string> failing;
+  for (int i = 0; i < ids->size(); ++i) {
+    if (fault.partial() && i % 2 == 0) {
+      *kept.Add() = ids->Get(i);
+    } else {
+      failing.push_back(ids->Get(i));
+    }
+  }
+  ids->Swap(&kept);
+  return failing;
+}
+
+// Runs an acknowledgement under an ACK_ERROR fault, if there is one: some ids fail with the fault's
+// ErrorInfo without taking effect, the others go on.
+template <class Request, class Action>
+absl::Status AckUnderFaults(Faults* faults, const char* rpc, const Request& request,
+                            Action action) {
+  const std::optional<Fault> fault = faults->Fire(
+      rpc, {Fault::ACK_ERROR}, [](const Fault& rule) { return !AsksForMessage(rule); });
+  if (!fault) return action(request);
+  Request rest = request;
+  const std::vector<std::string> failing = TakeFailing(*fault, rest.mutable_ack_ids());
+  AckFailures failures;
+  if (!rest.ack_ids().empty()) {
+    const absl::Status status = action(rest);
+    failures = GetAckFailures(status);
+    if (!status.ok() && failures.empty()) return status;
+  }
+  const std::string& what =
+      fault->error_info().empty() ? "TRANSIENT_FAILURE_SERVICE_UNAVAILABLE" : fault->error_info();
+  for (const std::string& id : failing) failures.emplace_back(id, what);
+  return AckFailureStatus(failures);
+}
+
+}  // namespace
+
+grpc::Status SubscriberService::CreateSubscription(grpc::ServerContext* context,
+                                                   const pb::Subscription* request,
+                                                   pb::Subscription* response) {
+  return gate_->Run(context, "CreateSubscription",
+                    [&] { return Respond(broker_->CreateSubscription(*request), response); });
+}
+
+grpc::Status SubscriberService::GetSubscription(grpc::ServerContext* context,
+                                                const pb::GetSubscriptionRequest* request,
+                                                pb::Subscription* response) {
+  return gate_->Run(context, "GetSubscription", [&] {
+    return Respond(broker_->GetSubscription(request->subscription()), response);
+  });
+}
+
+grpc::Status SubscriberService::UpdateSubscription(grpc::ServerContext* context,
+                                                   const pb::UpdateSubscriptionRequest* request,
+                                                   pb::Subscription* response) {
+  return gate_->Run(context, "UpdateSubscription",
+                    [&] { return Respond(broker_->UpdateSubscription(*request), response); });
+}
+
+grpc::Status SubscriberService::ListSubscriptions(grpc::ServerContext* context,
+                                                  const pb::ListSubscriptionsRequest* request,
+                                                  pb::ListSubscriptionsResponse* response) {
+  return gate_->Run(context, "ListSubscriptions",
+                    [&] { return Respond(broker_->ListSubscriptions(*request), response); });
+}
+
+grpc::Status SubscriberService::DeleteSubscription(grpc::ServerContext* context,
+                                                   const pb::DeleteSubscriptionRequest* request,
+                                                   google::protobuf::Empty* /*response*/) {
+  return gate_->Run(context, "DeleteSubscription",
+                    [&] { return broker_->DeleteSubscription(request->subscription()); });
+}
+
+grpc::Status SubscriberService::ModifyAckDeadline(grpc::ServerContext* context,
+                                                  const pb::ModifyAckDeadlineRequest* request,
+                                                  google::protobuf::Empty* /*response*/) {
+  return gate_->Run(context, "ModifyAckDeadline", [&] {
+    return AckUnderFaults(gate_->faults(), "ModifyAckDeadline", *request,
+                          [&](const pb::ModifyAckDeadlineRequest& changed) {
+                            return broker_->ModifyAckDeadline(changed);
+                          });
+  });
+}
+
+grpc::Status SubscriberService::Acknowledge(grpc::ServerContext* context,
+                                            const pb::AcknowledgeRequest* request,
+                                            google::protobuf::Empty* /*response*/) {
+  return gate_->Run(context, "Acknowledge", [&] {
+    return AckUnderFaults(
+        gate_->faults(), "Acknowledge", *request,
+        [&](const pb::AcknowledgeRequest& changed) { return broker_->Acknowledge(changed); });
+  });
+}
+
+grpc::Status SubscriberService::Pull(grpc::ServerContext* context, const pb::PullRequest* request,
+                                     pb::PullResponse* response) {
+  return gate_->Run(context, "Pull", [&] { return PullOrWait(context, *request, response); });
+}
+
+absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
+                                           const pb::PullRequest& request,
+                                           pb::PullResponse* response) {
+  // An empty answer comes a little before the caller's deadline, not a DEADLINE_EXCEEDED after it.
+  const absl::Time end = std::min(absl::Now() + kPullWait,
+                                  absl::FromChrono(context->deadline()) - absl::Milliseconds(200));
+  const auto over = [&] {
+    return gate_->stopping() || context->IsCancelled() || absl::Now() >= end;
+  };
+  for (;;) {
+    auto waiter = std::make_shared<PullWaiter>();
+    auto deliveries = broker_->Pull(request, waiter);
+    if (!deliveries.ok()) return deliveries.status();
+    // `return_immediately` is deprecated, but the service still does what it says.
+    const bool at_once = request.GetReflection()->GetBool(
+        request,
+        request.GetDescriptor()->FindFieldByNumber(pb::PullRequest::kReturnImmediatelyFieldNumber));
+    if (!deliveries->empty() || at_once || over()) {
+      AddDeliveries(*deliveries, response);
+      return absl::OkStatus();
+    }
+    while (!waiter->Wait(absl::Milliseconds(100))) {
+      if (over()) return absl::OkStatus();
+    }
+  }
+}
+
+grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>*
+SubscriberService::StreamingPull(grpc::CallbackServerContext* /*context*/) {
+  return StartStreamingPull(broker_, gate_);
+}
+
+grpc::Status SubscriberService::GetSnapshot(grpc::ServerContext* context,
+                                            const pb::GetSnapshotRequest* request,
+                                            pb::Snapshot* response) {
+  return gate_->Run(context, "GetSnapshot",
+                    [&] { return Respond(broker_->GetSnapshot(request->snapshot()), response); });
+}
+
+grpc::Status SubscriberService::ListSnapshots(grpc::ServerContext* context,
+                                              const pb::ListSnapshotsRequest* request,
+                                              pb::ListSnapshotsResponse* response) {
+  return gate_->Run(context, "ListSnapshots",
+                    [&] { return Respond(broker_->ListSnapshots(*request), response); });
+}
+
+grpc::Status SubscriberService::CreateSnapshot(grpc::ServerContext* context,
+                                               const pb::CreateSnapshotRequest* request,
+                                               pb::Snapshot* response) {
+  return gate_->Run(context, "CreateSnapshot",
+                    [&] { return Respond(broker_->CreateSnapshot(*request), response); });
+}
+
+grpc::Status SubscriberService::DeleteSnapshot(grpc::ServerContext* context,
+                                               const pb::DeleteSnapshotRequest* request,
+                                               google::protobuf::Empty* /*response*/) {
+  return gate_->Run(context, "DeleteSnapshot",
+                    [&] { return broker_->DeleteSnapshot(request->snapshot()); });
+}
+
+grpc::Status SubscriberService::Seek(grpc::ServerContext* context, const pb::SeekRequest* request,
+                                     pb::SeekResponse* /*response*/) {
+  return gate_->Run(context, "Seek", [&] { return broker_->Seek(*request); });
+}
+
+}  // namespace postbox::emulator

@@ -1,0 +1,605 @@
+#include "worker/emulator/subscription.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "worker/emulator/limits.h"
+
+namespace postbox::emulator {
+namespace {
+
+namespace pb = google::pubsub::v1;
+
+absl::Duration ToDuration(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+// The attributes by which a consumer of a dead-letter topic learns where a message comes from.
+pb::PubsubMessage MakeDeadLetter(const Message& message, absl::string_view subscription,
+                                 int attempts) {
+  pb::PubsubMessage copy = message.proto;
+  const std::vector<absl::string_view> parts = absl::StrSplit(subscription, '/');
+  constexpr absl::string_view kPrefix = "CloudPubSubDeadLetterSource";
+  auto& attributes = *copy.mutable_attributes();
+  attributes[absl::StrCat(kPrefix, "DeliveryCount")] = absl::StrCat(attempts);
+  attributes[absl::StrCat(kPrefix, "Subscription")] = std::string(parts.back());
+  attributes[absl::StrCat(kPrefix, "SubscriptionProject")] =
+      parts.size() > 1 ? std::string(parts[1]) : "";
+  attributes[absl::StrCat(kPrefix, "TopicPublishTime")] =
+      absl::FormatTime(absl::RFC3339_full, message.published, absl::UTCTimeZone());
+  return copy;
+}
+
+}  // namespace
+
+bool Subscription::Budget::Admits(const Entry& entry) const {
+  const auto size = static_cast<int64_t>(entry.message->bytes);
+  return messages > 0 && (flow_bytes >= size || stream_empty) &&
+         (response_bytes >= size || response_empty);
+}
+
+void Subscription::Budget::Spend(const Entry& entry) {
+  const auto size = static_cast<int64_t>(entry.message->bytes);
+  --messages;
+  flow_bytes -= size;
+  response_bytes -= size;
+  stream_empty = false;
+  response_empty = false;
+}
+
+Subscription::Subscription(pb::Subscription config, uint64_t incarnation, bool deliver_twice,
+                           TopicExists topic_exists)
+    : config_(std::move(config)),
+      incarnation_(incarnation),
+      deliver_twice_(deliver_twice),
+      topic_exists_(std::move(topic_exists)) {}
+
+// ---- delivery ----
+
+void Subscription::Add(MessagePtr message) {
+  const uint64_t sequence = message->sequence;
+  auto entry = std::make_unique<Entry>();
+  entry->message = std::move(message);
+  Enqueue(entry.get());
+  ++unacked_;
+  entries_.emplace_hint(entries_.end(), sequence, std::move(entry));
+}
+
+void Subscription::Enqueue(Entry* entry) {
+  const std::string& name = entry->message->proto.ordering_key();
+  entry->state = State::kWaiting;
+  if (!ordered() || name.empty()) {
+    entry->ready_at = ready_.insert(ready_.end(), entry);
+    return;
+  }
+  std::unique_ptr<Key>& key = keys_[name];
+  if (key == nullptr) {
+    key = std::make_unique<Key>();
+    key->name = name;
+  }
+  entry->key = key.get();
+  key->entries.push_back(entry);
+  Settle(key.get());
+}
+
+Subscription::StreamId Subscription::OpenStream(FlowControl flow_control,
+                                                absl::Duration ack_deadline) {
+  const StreamId id = ++last_stream_;
+  auto stream = std::make_unique<Stream>();
+  stream->flow_control = flow_control;
+  stream->ack_deadline = ack_deadline;
+  streams_.emplace(id, std::move(stream));
+  return id;
+}
+
+void Subscription::SetStreamDeadline(StreamId id, absl::Duration ack_deadline) {
+  if (auto found = streams_.find(id); found != streams_.end()) {
+    found->second->ack_deadline = ack_deadline;
+  }
+}
+
+void Subscription::CloseStream(StreamId id, bool give_back) {
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) return;
+  const std::unique_ptr<Stream> stream = std::move(found->second);
+  streams_.erase(found);
+  while (!stream->ready_keys.empty()) Unplace(stream->ready_keys.front());
+  if (!give_back) return;
+  std::vector<uint64_t> held;
+  for (const auto& [end, sequence] : leases_) {
+    if (entries_.at(sequence)->stream == id) held.push_back(sequence);
+  }
+  std::sort(held.begin(), held.end());
+  for (const uint64_t sequence : held) {
+    Entry* entry = entries_.at(sequence).get();
+    if (entry->state != State::kLeased) continue;  // taken back by an earlier one of its key
+    EndLease(entry);
+    Wait(entry, absl::InfinitePast());
+  }
+}
+
+Subscription::Budget Subscription::StreamBudget(const Stream& stream) const {
+  Budget budget;
+  budget.messages = kMaxPullMessages;
+  budget.response_bytes = static_cast<int64_t>(kMaxResponseBytes);
+  budget.stream_empty = stream.messages == 0;
+  const FlowControl& limits = stream.flow_control;
+  if (limits.max_messages > 0) {
+    budget.messages = std::min(budget.messages, limits.max_messages - stream.messages);
+  }
+  if (limits.max_bytes > 0) budget.flow_bytes = limits.max_bytes - stream.bytes;
+  return budget;
+}
+
+Subscription::Candidate Subscription::Next(const Stream* stream) const {
+  Key* key = nullptr;
+  if (stream != nullptr && !stream->ready_keys.empty()) {
+    key = stream->ready_keys.front();
+  } else if (!ready_keys_.empty()) {
+    key = ready_keys_.front();
+  }
+  if (key != nullptr && (keys_first_ || ready_.empty())) return {key, key->entries[key->cursor]};
+  if (!ready_.empty()) return {nullptr, ready_.front()};
+  return {};
+}
+
+bool Subscription::HasWork(StreamId id) const {
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) return false;
+  const Candidate next = Next(found->second.get());
+  return next.entry != nullptr && StreamBudget(*found->second).Admits(*next.entry);
+}
+
+std::vector<Delivery> Subscription::Take(StreamId id, absl::Time now) {
+  const auto found = streams_.find(id);
+  if (found == streams_.end()) return {};
+  Stream* stream = found->second.get();
+  return TakeWithin(StreamBudget(*stream), id, stream, now + stream->ack_deadline);
+}
+
+std::vector<Delivery> Subscription::Pull(int max_messages, absl::Time now) {
+  Budget budget;
+  budget.messages = std::min(max_messages, kMaxPullMessages);
+  budget.response_bytes = static_cast<int64_t>(kMaxResponseBytes);
+  // An owner of its own, which never asks again: the rest of its keys waits for this batch.
+  return TakeWithin(budget, ++last_stream_, nullptr,
+                    now + absl::Seconds(config_.ack_deadline_seconds()));
+}
+
+std::vector<Delivery> Subscription::TakeWithin(Budget budget, StreamId id, Stream* stream,
+                                               absl::Time lease_end) {
+  std::vector<Delivery> deliveries;
+  for (;;) {
+    const Candidate next = Next(stream);
+    if (next.entry == nullptr || !budget.Admits(*next.entry)) return deliveries;
+    keys_first_ = !keys_first_;
+    if (next.key == nullptr) {
+      ready_.pop_front();
+      budget.Spend(*next.entry);
+      deliveries.push_back(Lease(next.entry, id, stream, lease_end));
+      continue;
+    }
+    Key* key = next.key;
+    key->owner = id;
+    while (key->cursor < key->entries.size() && budget.Admits(*key->entries[key->cursor])) {
+      Entry* entry = key->entries[key->cursor++];
+      ++key->leased;
+      budget.Spend(*entry);
+      deliveries.push_back(Lease(entry, id, stream, lease_end));
+    }
+    Settle(key);
+  }
+}
+
+Delivery Subscription::Lease(Entry* entry, StreamId id, Stream* stream, absl::Time lease_end) {
+  entry->state = State::kLeased;
+  entry->lease = ++last_lease_;
+  entry->until = lease_end;
+  entry->stream = id;
+  if (entry->deliveries++ > 0) ++counters_.redelivered;
+  ++counters_.delivered;
+  leases_.emplace(lease_end, entry->message->sequence);
+  if (stream != nullptr) {
+    ++stream->messages;
+    stream->bytes += static_cast<int64_t>(entry->message->bytes);
+  }
+  const int attempt = config_.has_dead_letter_policy() ? entry->failures + 1 : 0;
+  return {entry->message, {incarnation_, entry->message->sequence, entry->lease}, attempt};
+}
+
+void Subscription::EndLease(Entry* entry) {
+  leases_.erase({entry->until, entry->message->sequence});
+  entry->state = State::kWaiting;
+  if (auto found = streams_.find(entry->stream); found != streams_.end()) {
+    --found->second->messages;
+    found->second->bytes -= static_cast<int64_t>(entry->message->bytes);
+  }
+  entry->stream = 0;
+  if (entry->key != nullptr && --entry->key->leased == 0) entry->key->owner = 0;
+}
+
+void Subscription::GiveBack(const std::vector<Delivery>& deliveries) {
+  // Backwards, so that each keyed message is the last leased one of its key.
+  for (auto delivery = deliveries.rbegin(); delivery != deliveries.rend(); ++delivery) {
+    Entry* entry = Current(delivery->ack_id);
+    if (entry == nullptr || entry->state != State::kLeased) continue;
+    if (--entry->deliveries > 0) --counters_.redelivered;
+    --counters_.delivered;
+    EndLease(entry);
+    entry->lease = 0;
+    if (entry->key != nullptr) {
+      Wait(entry, absl::InfinitePast());
+    } else {
+      entry->ready_at = ready_.insert(ready_.begin(), entry);
+    }
+  }
+}
+
+// ---- acknowledgement ----
+
+Subscription::Entry* Subscription::Current(const AckId& id) const {
+  if (id.subscription != incarnation_) return nullptr;
+  const auto found = entries_.find(id.sequence);
+  if (found == entries_.end()) return nullptr;
+  Entry* entry = found->second.get();
+  if (entry->lease != id.lease) return nullptr;
+  if (entry->state == State::kLeased) return entry;
+  // A late ack is as good as one in time, as long as nobody else has got the message meanwhile;
+  // not where that would break a promise.
+  const bool late_is_fine =
+      entry->state != State::kAcked && entry->key == nullptr && !exactly_once();
+  return late_is_fine ? entry : nullptr;
+}
+
+bool Subscription::EarlierUnacked(const Entry& entry) const {
+  for (const Entry* earlier : entry.key->entries) {
+    if (earlier == &entry) return false;
+    if (earlier->state != State::kAcked) return true;
+  }
+  return false;
+}
+
+AckResult Subscription::Acknowledge(const std::vector<std::string>& ack_ids) {
+  AckResult result;
+  std::vector<std::pair<AckId, const std::string*>> parsed;
+  parsed.reserve(ack_ids.size());
+  for (const std::string& text : ack_ids) {
+    AckId id;
+    if (ParseAckId(text, &id)) {
+      parsed.emplace_back(id, &text);
+    } else {
+      result.stale.push_back(text);
+    }
+  }
+  // Within a request the order of the ids means nothing.
+  std::stable_sort(parsed.begin(), parsed.end(), [](const auto& a, const auto& b) {
+    return a.first.sequence < b.first.sequence;
+  });
+  for (const auto& [id, text] : parsed) {
+    Entry* entry = Current(id);
+    if (entry == nullptr) {
+      (exactly_once() ? result.stale : result.done).push_back(*text);
+    } else if (exactly_once() && entry->key != nullptr && EarlierUnacked(*entry)) {
+      result.unordered.push_back(*text);
+    } else {
+      Ack(entry);
+      result.done.push_back(*text);
+    }
+  }
+  return result;
+}
+
+void Subscription::Ack(Entry* entry) {
+  ++counters_.acked;
+  const bool again = deliver_twice_ && !entry->repeated;
+  if (entry->state == State::kLeased) {
+    EndLease(entry);
+  } else if (entry->state == State::kResting) {
+    rests_.erase({entry->until, entry->message->sequence});
+  } else {
+    ready_.erase(entry->ready_at);
+  }
+  entry->lease = 0;
+  if (entry->key == nullptr && again) {
+    entry->repeated = true;
+    Enqueue(entry);
+    return;
+  }
+  entry->state = State::kAcked;
+  --unacked_;
+  if (entry->key != nullptr) {
+    if (again) ++entry->key->to_repeat;
+    Settle(entry->key);
+  } else if (!config_.retain_acked_messages()) {
+    entries_.erase(entry->message->sequence);
+  }
+}
+
+AckResult Subscription::ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
+                                          absl::Time now) {
+  AckResult result;
+  struct Change {
+    AckId id;
+    const std::pair<std::string, int>* change;
+  };
+  std::vector<Change> parsed;
+  parsed.reserve(changes.size());
+  for (const auto& change : changes) {
+    AckId id;
+    if (ParseAckId(change.first, &id)) {
+      parsed.push_back({id, &change});
+    } else {
+      result.stale.push_back(change.first);
+    }
+  }
+  // The first nack of a key takes the later messages back; they are not nacked themselves then.
+  std::stable_sort(parsed.begin(), parsed.end(),
+                   [](const Change& a, const Change& b) { return a.id.sequence < b.id.sequence; });
+  for (const auto& [id, change] : parsed) {
+    Entry* entry = Current(id);
+    if (entry == nullptr || entry->state != State::kLeased) {
+      (exactly_once() ? result.stale : result.done).push_back(change->first);
+      continue;
+    }
+    result.done.push_back(change->first);
+    if (change->second == 0) {
+      ++counters_.nacked;
+      Fail(entry, now);
+    } else {
+      leases_.erase({entry->until, id.sequence});
+      entry->until = now + absl::Seconds(change->second);
+      leases_.emplace(entry->until, id.sequence);
+    }
+  }
+  return result;
+}
+
+absl::Duration Subscription::Backoff(const Entry& entry) const {
+  if (!config_.has_retry_policy()) return absl::ZeroDuration();
+  const absl::Duration least = ToDuration(config_.retry_policy().minimum_backoff());
+  const absl::Duration most = ToDuration(config_.retry_policy().maximum_backoff());
+  const int doublings = std::min(entry.failures - 1, 20);
+  return std::min(most, least * static_cast<double>(int64_t{1} << doublings));
+}
+
+void Subscription::Fail(Entry* entry, absl::Time now) {
+  EndLease(entry);
+  ++entry->failures;
+  if (ToDeadLetter(entry)) return;
+  const absl::Duration backoff = Backoff(*entry);
+  Wait(entry, backoff > absl::ZeroDuration() ? now + backoff : absl::InfinitePast());
+}
+
+bool Subscription::ToDeadLetter(Entry* entry) {
+  if (!config_.has_dead_letter_policy()) return false;
+  const pb::DeadLetterPolicy& policy = config_.dead_letter_policy();
+  if (entry->failures < policy.max_delivery_attempts()) return false;
+  // Without its topic the message stays here and is delivered on.
+  if (!topic_exists_(policy.dead_letter_topic())) return false;
+  ++counters_.dead_lettered;
+  dead_letters_.push_back({policy.dead_letter_topic(),
+                           MakeDeadLetter(*entry->message, config_.name(), entry->failures)});
+  Wait(entry, absl::InfinitePast());
+  Drop(entry);
+  return true;
+}
+
+// ---- queues ----
+
+void Subscription::Wait(Entry* entry, absl::Time rest_until) {
+  if (entry->key == nullptr) {
+    if (rest_until == absl::InfinitePast()) {
+      entry->ready_at = ready_.insert(ready_.end(), entry);
+    } else {
+      entry->state = State::kResting;
+      entry->until = rest_until;
+      rests_.emplace(rest_until, entry->message->sequence);
+    }
+    return;
+  }
+  Key* key = entry->key;
+  const size_t first = IndexOf(*entry);
+  for (size_t i = first; i < key->cursor; ++i) {
+    Entry* later = key->entries[i];
+    if (later->state == State::kLeased) {
+      EndLease(later);
+    } else if (later->state == State::kAcked) {
+      if (deliver_twice_ && !later->repeated) --key->to_repeat;
+      later->state = State::kWaiting;
+      ++unacked_;
+    }
+    later->lease = 0;
+  }
+  key->cursor = first;
+  SetRest(key, rest_until);
+  Settle(key);
+}
+
+size_t Subscription::IndexOf(const Entry& entry) {
+  const auto& entries = entry.key->entries;
+  const auto found = std::lower_bound(
+      entries.begin(), entries.end(), entry.message->sequence,
+      [](const Entry* a, uint64_t sequence) { return a->message->sequence < sequence; });
+  return static_cast<size_t>(found - entries.begin());
+}
+
+void Subscription::SetRest(Key* key, absl::Time until) {
+  if (key->rest_until != absl::InfinitePast()) key_rests_.erase({key->rest_until, key->name});
+  key->rest_until = until;
+  if (until != absl::InfinitePast()) key_rests_.emplace(std::pair(until, key->name), key);
+}
+
+void Subscription::Unplace(Key* key) {
+  if (key->list == nullptr) return;
+  key->list->erase(key->at);
+  key->list = nullptr;
+}
+
+void Subscription::Settle(Key* key) {
+  if (key->to_repeat > 0 && key->leased == 0) {
+    // Everything before the cursor was acked for the first time: the second round.
+    for (size_t i = 0; i < key->cursor; ++i) {
+      Entry* entry = key->entries[i];
+      if (entry->state == State::kAcked) ++unacked_;
+      entry->state = State::kWaiting;
+      entry->repeated = true;
+    }
+    key->to_repeat = 0;
+    key->cursor = 0;
+  }
+  while (!key->entries.empty()) {
+    Entry* front = key->entries.front();
+    if (front->state != State::kAcked || (deliver_twice_ && !front->repeated)) break;
+    key->entries.pop_front();
+    --key->cursor;
+    front->key = nullptr;
+    if (!config_.retain_acked_messages()) entries_.erase(front->message->sequence);
+  }
+  if (key->entries.empty()) {
+    Unplace(key);
+    SetRest(key, absl::InfinitePast());
+    keys_.erase(std::string(key->name));  // a copy: the argument must outlive the key
+    return;
+  }
+  KeyList* target = nullptr;
+  if (key->cursor < key->entries.size() && key->rest_until == absl::InfinitePast() &&
+      key->to_repeat == 0) {
+    if (key->leased == 0) {
+      target = &ready_keys_;
+    } else if (auto owner = streams_.find(key->owner); owner != streams_.end()) {
+      target = &owner->second->ready_keys;
+    }
+  }
+  if (key->list == target) return;
+  Unplace(key);
+  if (target == nullptr) return;
+  key->at = target->insert(target->end(), key);
+  key->list = target;
+}
+
+void Subscription::Drop(Entry* entry) {
+  const uint64_t sequence = entry->message->sequence;
+  if (entry->state != State::kAcked) --unacked_;
+  if (entry->state == State::kLeased) {
+    EndLease(entry);
+  } else if (entry->state == State::kResting) {
+    rests_.erase({entry->until, sequence});
+  } else if (entry->state == State::kWaiting && entry->key == nullptr) {
+    ready_.erase(entry->ready_at);
+  }
+  if (Key* key = entry->key; key != nullptr) {
+    const size_t index = IndexOf(*entry);
+    if (entry->state == State::kAcked && deliver_twice_ && !entry->repeated) --key->to_repeat;
+    key->entries.erase(key->entries.begin() + static_cast<std::ptrdiff_t>(index));
+    if (index < key->cursor) --key->cursor;
+    Settle(key);
+  }
+  entries_.erase(sequence);
+}
+
+// ---- time ----
+
+absl::Time Subscription::RetentionEnd() const {
+  if (entries_.empty()) return absl::InfiniteFuture();
+  return entries_.begin()->second->message->published +
+         ToDuration(config_.message_retention_duration());
+}
+
+absl::Time Subscription::next_tick() const {
+  absl::Time next = RetentionEnd();
+  if (!leases_.empty()) next = std::min(next, leases_.begin()->first);
+  if (!rests_.empty()) next = std::min(next, rests_.begin()->first);
+  if (!key_rests_.empty()) next = std::min(next, key_rests_.begin()->first.first);
+  return next;
+}
+
+void Subscription::Tick(absl::Time now) {
+  while (RetentionEnd() <= now) Drop(entries_.begin()->second.get());
+  // Earlier messages first, so that one expired batch of a key is one redelivery and not many.
+  std::vector<uint64_t> expired;
+  for (const auto& [end, sequence] : leases_) {
+    if (end > now) break;
+    expired.push_back(sequence);
+  }
+  std::sort(expired.begin(), expired.end());
+  for (const uint64_t sequence : expired) {
+    const auto found = entries_.find(sequence);
+    if (found == entries_.end()) continue;
+    Entry* entry = found->second.get();
+    if (entry->state != State::kLeased) continue;  // taken back by an earlier one of its key
+    ++counters_.expired;
+    Fail(entry, now);
+  }
+  while (!rests_.empty() && rests_.begin()->first <= now) {
+    Entry* entry = entries_.at(rests_.begin()->second).get();
+    rests_.erase(rests_.begin());
+    entry->state = State::kWaiting;
+    entry->ready_at = ready_.insert(ready_.end(), entry);
+  }
+  while (!key_rests_.empty() && key_rests_.begin()->first.first <= now) {
+    Key* key = key_rests_.begin()->second;
+    SetRest(key, absl::InfinitePast());
+    Settle(key);
+  }
+}
+
+// ---- seek ----
+
+void Subscription::Seek(absl::Time time) {
+  Rebuild([time](const Entry& entry) { return entry.message->published < time; });
+}
+
+void Subscription::Seek(const std::vector<MessagePtr>& unacked) {
+  absl::flat_hash_set<uint64_t> wanted;
+  for (const MessagePtr& message : unacked) {
+    wanted.insert(message->sequence);
+    std::unique_ptr<Entry>& entry = entries_[message->sequence];
+    if (entry != nullptr) continue;
+    entry = std::make_unique<Entry>();
+    entry->message = message;
+    entry->state = State::kAcked;
+  }
+  Rebuild([&wanted](const Entry& entry) { return !wanted.contains(entry.message->sequence); });
+}
+
+void Subscription::Rebuild(const std::function<bool(const Entry&)>& acked) {
+  for (auto& [sequence, entry] : entries_) {
+    if (entry->state == State::kLeased) EndLease(entry.get());
+  }
+  ready_.clear();
+  ready_keys_.clear();
+  for (auto& [id, stream] : streams_) stream->ready_keys.clear();
+  rests_.clear();
+  key_rests_.clear();
+  keys_.clear();
+  unacked_ = 0;
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    Entry* entry = it->second.get();
+    entry->key = nullptr;
+    entry->lease = 0;
+    entry->repeated = false;
+    if (!acked(*entry)) {
+      ++unacked_;
+      Enqueue(entry);
+    } else if (config_.retain_acked_messages()) {
+      entry->state = State::kAcked;
+    } else {
+      it = entries_.erase(it);
+      continue;
+    }
+    ++it;
+  }
+}
+
+std::vector<MessagePtr> Subscription::Unacked() const {
+  std::vector<MessagePtr> unacked;
+  for (const auto& [sequence, entry] : entries_) {
+    if (entry->state != State::kAcked) unacked.push_back(entry->message);
+  }
+  return unacked;
+}
+
+}  // namespace postbox::emulator

@@ -1,0 +1,290 @@
+#include "worker/emulator/validation.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "worker/emulator/limits.h"
+
+namespace postbox::emulator {
+namespace {
+
+namespace pb = google::pubsub::v1;
+
+template <class... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+bool IsIdCharacter(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+         absl::string_view("-_.~+%").find(c) != absl::string_view::npos;
+}
+
+absl::Status CheckAckRequestSize(size_t bytes) {
+  if (bytes <= kMaxAckRequestBytes) return absl::OkStatus();
+  return Invalid("request payload size exceeds the limit: ", bytes, " bytes, at most ",
+                 kMaxAckRequestBytes);
+}
+
+absl::Status CheckDeadline(int seconds, absl::string_view what) {
+  if (seconds >= kMinAckDeadlineSeconds && seconds <= kMaxAckDeadlineSeconds) {
+    return absl::OkStatus();
+  }
+  return Invalid(what, " must be ", kMinAckDeadlineSeconds, " to ", kMaxAckDeadlineSeconds,
+                 " seconds, not ", seconds);
+}
+
+absl::Status CheckModifyDeadline(int seconds) {
+  if (seconds >= 0 && seconds <= kMaxModifyAckDeadlineSeconds) return absl::OkStatus();
+  return Invalid("an ack deadline must be modified to 0 to ", kMaxModifyAckDeadlineSeconds,
+                 " seconds, not ", seconds);
+}
+
+absl::Status CheckRetention(int64_t seconds, absl::string_view what) {
+  if (seconds >= kMinRetentionSeconds && seconds <= kMaxRetentionSeconds) return absl::OkStatus();
+  return Invalid(what, " must be ", kMinRetentionSeconds, " to ", kMaxRetentionSeconds,
+                 " seconds, not ", seconds);
+}
+
+absl::Status CheckMessage(const pb::PubsubMessage& message) {
+  if (message.data().empty() && message.attributes().empty()) {
+    return Invalid("a message needs data or at least one attribute");
+  }
+  if (message.ordering_key().size() > kMaxOrderingKeyBytes) {
+    return Invalid("ordering key has ", message.ordering_key().size(), " bytes, at most ",
+                   kMaxOrderingKeyBytes);
+  }
+  if (message.attributes().size() > kMaxAttributes) {
+    return Invalid("message has ", message.attributes().size(), " attributes, at most ",
+                   kMaxAttributes);
+  }
+  for (const auto& [key, value] : message.attributes()) {
+    if (key.empty()) return Invalid("an attribute key must not be empty");
+    if (key.size() > kMaxAttributeKeyBytes) {
+      return Invalid("attribute key has ", key.size(), " bytes, at most ", kMaxAttributeKeyBytes);
+    }
+    // Google's own clients add googclient_ attributes; nobody else may use the prefix.
+    if (absl::StartsWith(key, "goog") && !absl::StartsWith(key, "googclient_")) {
+      return Invalid("attribute key \"", key, "\" starts with \"goog\", which is reserved");
+    }
+    if (value.size() > kMaxAttributeValueBytes) {
+      return Invalid("value of attribute \"", key, "\" has ", value.size(), " bytes, at most ",
+                     kMaxAttributeValueBytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRetryPolicy(const pb::RetryPolicy& policy) {
+  const auto check = [](const google::protobuf::Duration& backoff,
+                        absl::string_view what) -> absl::Status {
+    if (backoff.seconds() < 0 || backoff.nanos() < 0 || backoff.seconds() > kMaxBackoffSeconds ||
+        (backoff.seconds() == kMaxBackoffSeconds && backoff.nanos() > 0)) {
+      return Invalid(what, " must be 0 to ", kMaxBackoffSeconds, " seconds, not ",
+                     backoff.seconds());
+    }
+    return absl::OkStatus();
+  };
+  if (auto s = check(policy.minimum_backoff(), "retry_policy.minimum_backoff"); !s.ok()) return s;
+  if (auto s = check(policy.maximum_backoff(), "retry_policy.maximum_backoff"); !s.ok()) return s;
+  const auto& least = policy.minimum_backoff();
+  const auto& most = policy.maximum_backoff();
+  if (least.seconds() > most.seconds() ||
+      (least.seconds() == most.seconds() && least.nanos() > most.nanos())) {
+    return Invalid("retry_policy.minimum_backoff must not be greater than maximum_backoff");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckProject(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+  if (parts.size() == 2 && parts[0] == "projects" && !parts[1].empty()) return absl::OkStatus();
+  return Invalid("invalid project \"", name, "\": it must be projects/PROJECT");
+}
+
+absl::Status CheckName(absl::string_view name, absl::string_view collection) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '/');
+  if (parts.size() != 4 || parts[0] != "projects" || parts[1].empty() || parts[2] != collection) {
+    return Invalid("invalid resource name \"", name, "\": it must be projects/PROJECT/", collection,
+                   "/ID");
+  }
+  const absl::string_view id = parts[3];
+  if (id.size() < kMinIdCharacters || id.size() > kMaxIdCharacters) {
+    return Invalid("invalid resource name \"", name, "\": the ID must have ", kMinIdCharacters,
+                   " to ", kMaxIdCharacters, " characters, not ", id.size());
+  }
+  if (!absl::ascii_isalpha(static_cast<unsigned char>(id[0]))) {
+    return Invalid("invalid resource name \"", name, "\": the ID must start with a letter");
+  }
+  if (absl::StartsWith(id, "goog")) {
+    return Invalid("invalid resource name \"", name, "\": the ID must not start with \"goog\"");
+  }
+  for (const char c : id) {
+    if (!IsIdCharacter(c)) {
+      return Invalid("invalid resource name \"", name,
+                     "\": the ID may have only letters, digits and any of -_.~+%");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPublish(const pb::PublishRequest& request) {
+  if (auto s = CheckName(request.topic(), "topics"); !s.ok()) return s;
+  if (request.messages().empty()) return Invalid("a publish request needs at least one message");
+  if (request.messages_size() > kMaxPublishMessages) {
+    return Invalid("a publish request has ", request.messages_size(), " messages, at most ",
+                   kMaxPublishMessages);
+  }
+  if (const size_t bytes = request.ByteSizeLong(); bytes > kMaxPublishBytes) {
+    return Invalid("a publish request has ", bytes, " bytes, at most ", kMaxPublishBytes);
+  }
+  for (const pb::PubsubMessage& message : request.messages()) {
+    if (auto s = CheckMessage(message); !s.ok()) return s;
+    if (message.ordering_key() != request.messages(0).ordering_key()) {
+      return Invalid("in a publish request all messages must have one ordering key, or none");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTopic(const pb::Topic& topic) {
+  if (auto s = CheckName(topic.name(), "topics"); !s.ok()) return s;
+  if (!topic.schema_settings().schema().empty()) {
+    return absl::UnimplementedError("schemas are not supported by this emulator");
+  }
+  if (topic.has_message_retention_duration()) {
+    return CheckRetention(topic.message_retention_duration().seconds(),
+                          "message_retention_duration");
+  }
+  return absl::OkStatus();
+}
+
+void SetDefaults(pb::Subscription* subscription) {
+  if (subscription->ack_deadline_seconds() == 0) {
+    subscription->set_ack_deadline_seconds(kDefaultAckDeadlineSeconds);
+  }
+  if (!subscription->has_message_retention_duration()) {
+    subscription->mutable_message_retention_duration()->set_seconds(kDefaultRetentionSeconds);
+  }
+  if (subscription->has_dead_letter_policy() &&
+      subscription->dead_letter_policy().max_delivery_attempts() == 0) {
+    subscription->mutable_dead_letter_policy()->set_max_delivery_attempts(kMinDeliveryAttempts);
+  }
+  if (subscription->has_retry_policy()) {
+    pb::RetryPolicy* policy = subscription->mutable_retry_policy();
+    if (!policy->has_minimum_backoff()) {
+      policy->mutable_minimum_backoff()->set_seconds(kDefaultMinBackoffSeconds);
+    }
+    if (!policy->has_maximum_backoff()) {
+      policy->mutable_maximum_backoff()->set_seconds(kMaxBackoffSeconds);
+    }
+  }
+  subscription->set_state(pb::Subscription::ACTIVE);
+}
+
+absl::Status CheckSubscription(const pb::Subscription& subscription) {
+  if (auto s = CheckName(subscription.name(), "subscriptions"); !s.ok()) return s;
+  if (auto s = CheckDeadline(subscription.ack_deadline_seconds(), "ack_deadline_seconds");
+      !s.ok()) {
+    return s;
+  }
+  if (auto s = CheckRetention(subscription.message_retention_duration().seconds(),
+                              "message_retention_duration");
+      !s.ok()) {
+    return s;
+  }
+  if (subscription.has_dead_letter_policy()) {
+    const pb::DeadLetterPolicy& policy = subscription.dead_letter_policy();
+    if (auto s = CheckName(policy.dead_letter_topic(), "topics"); !s.ok()) return s;
+    if (policy.max_delivery_attempts() < kMinDeliveryAttempts ||
+        policy.max_delivery_attempts() > kMaxDeliveryAttempts) {
+      return Invalid("dead_letter_policy.max_delivery_attempts must be ", kMinDeliveryAttempts,
+                     " to ", kMaxDeliveryAttempts, ", not ", policy.max_delivery_attempts());
+    }
+  }
+  if (subscription.has_retry_policy()) {
+    if (auto s = CheckRetryPolicy(subscription.retry_policy()); !s.ok()) return s;
+  }
+  if (subscription.expiration_policy().has_ttl() &&
+      subscription.expiration_policy().ttl().seconds() < kMinExpirationSeconds) {
+    return Invalid("expiration_policy.ttl must be at least ", kMinExpirationSeconds,
+                   " seconds, not ", subscription.expiration_policy().ttl().seconds());
+  }
+  if (!subscription.push_config().push_endpoint().empty()) {
+    return absl::UnimplementedError("push delivery is not supported by this emulator");
+  }
+  // Accepting a filter and not applying it would hide mistakes until production.
+  if (!subscription.filter().empty()) {
+    return absl::UnimplementedError("filters are not supported by this emulator");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAcknowledge(const pb::AcknowledgeRequest& request) {
+  if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
+  if (request.ack_ids().empty()) return Invalid("an acknowledge request needs at least one ack id");
+  return CheckAckRequestSize(request.ByteSizeLong());
+}
+
+absl::Status CheckModifyAckDeadline(const pb::ModifyAckDeadlineRequest& request) {
+  if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
+  if (request.ack_ids().empty()) {
+    return Invalid("a modify ack deadline request needs at least one ack id");
+  }
+  if (auto s = CheckModifyDeadline(request.ack_deadline_seconds()); !s.ok()) return s;
+  return CheckAckRequestSize(request.ByteSizeLong());
+}
+
+absl::Status CheckPull(const pb::PullRequest& request) {
+  if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
+  if (request.max_messages() > 0) return absl::OkStatus();
+  return Invalid("max_messages must be at least 1, not ", request.max_messages());
+}
+
+absl::Status CheckStreamingPull(const pb::StreamingPullRequest& request, bool first) {
+  if (first) {
+    if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
+    if (auto s =
+            CheckDeadline(request.stream_ack_deadline_seconds(), "stream_ack_deadline_seconds");
+        !s.ok()) {
+      return s;
+    }
+  } else {
+    if (!request.subscription().empty()) {
+      return Invalid("subscription must be set in the first request of a stream only");
+    }
+    if (request.max_outstanding_messages() != 0 || request.max_outstanding_bytes() != 0) {
+      return Invalid(
+          "max_outstanding_messages and max_outstanding_bytes must be set in the first request of "
+          "a stream only");
+    }
+    if (request.protocol_version() != 0) {
+      return Invalid("protocol_version must be set in the first request of a stream only");
+    }
+    if (request.stream_ack_deadline_seconds() != 0) {
+      if (auto s =
+              CheckDeadline(request.stream_ack_deadline_seconds(), "stream_ack_deadline_seconds");
+          !s.ok()) {
+        return s;
+      }
+    }
+  }
+  if (request.modify_deadline_seconds_size() != request.modify_deadline_ack_ids_size()) {
+    return Invalid("modify_deadline_seconds has ", request.modify_deadline_seconds_size(),
+                   " elements and modify_deadline_ack_ids has ",
+                   request.modify_deadline_ack_ids_size());
+  }
+  for (const int seconds : request.modify_deadline_seconds()) {
+    if (auto s = CheckModifyDeadline(seconds); !s.ok()) return s;
+  }
+  return CheckAckRequestSize(request.ByteSizeLong());
+}
+
+}  // namespace postbox::emulator

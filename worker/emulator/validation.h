@@ -1,0 +1,34 @@
+// What the service refuses before it looks at any state: names, sizes, ranges. Every function
+// returns OK or INVALID_ARGUMENT (UNIMPLEMENTED for what the emulator does not do), with a message
+// that names the limit.
+#ifndef POSTBOX_WORKER_EMULATOR_VALIDATION_H_
+#define POSTBOX_WORKER_EMULATOR_VALIDATION_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "google/pubsub/v1/pubsub.pb.h"
+
+namespace postbox::emulator {
+
+// `name` must be projects/PROJECT/COLLECTION/ID; COLLECTION is topics, subscriptions or snapshots.
+absl::Status CheckName(absl::string_view name, absl::string_view collection);
+// `name` must be projects/PROJECT.
+absl::Status CheckProject(absl::string_view name);
+
+absl::Status CheckPublish(const google::pubsub::v1::PublishRequest& request);
+
+absl::Status CheckTopic(const google::pubsub::v1::Topic& topic);
+
+// Checks a subscription as a whole, after defaults were filled in by SetDefaults.
+absl::Status CheckSubscription(const google::pubsub::v1::Subscription& subscription);
+void SetDefaults(google::pubsub::v1::Subscription* subscription);
+
+absl::Status CheckAcknowledge(const google::pubsub::v1::AcknowledgeRequest& request);
+absl::Status CheckModifyAckDeadline(const google::pubsub::v1::ModifyAckDeadlineRequest& request);
+absl::Status CheckPull(const google::pubsub::v1::PullRequest& request);
+absl::Status CheckStreamingPull(const google::pubsub::v1::StreamingPullRequest& request,
+                                bool first);
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_VALIDATION_H_

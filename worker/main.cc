@@ -1,0 +1,99 @@
+// The executable `postbox`: one subcommand for each thing it can be.
+//
+//   postbox pull            the companion process: StreamingPull -> inbox_apply -> ack
+//   postbox emulator        an embedded Pub/Sub server for development, demo and tests
+//   postbox emulator-fault  makes a running emulator misbehave, or prints its counters
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "worker/emulator/fault_client.h"
+#include "worker/emulator/server.h"
+#include "worker/puller/pull.h"
+
+#ifndef POSTBOX_VERSION
+#define POSTBOX_VERSION "0.1"
+#endif
+
+namespace {
+
+constexpr char kFaultHelp[] =
+    "rpc=NAME,code=CODE,count=N[,skip=N][,probability=P][,latency-ms=N][,after-effect]"
+    "[,ordering-key=KEY][,attribute=KEY:VALUE][,message=TEXT]"
+    "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
+    "[,error-info=TEXT][,partial][,trailer-bytes=N]";
+
+CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
+  CLI::App* pull = app->add_subcommand(
+      "pull", "Receive the messages of subscriptions and apply them in the database");
+  pull->add_option("--dsn", options->dsn, "Connection string of the database")->required();
+  pull->add_option("--subscription", options->subscriptions,
+                   "Name in postbox.subscription; repeat for several (default: all enabled)");
+  pull->add_option("--endpoint", options->endpoint,
+                   "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
+                   "PUBSUB_EMULATOR_HOST, else Google");
+  pull->add_option("--project", options->project, "Project that completes short names");
+  pull->add_option("--grace-period", options->grace_period_seconds,
+                   "Seconds to finish what is in hand after SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 3600));
+  pull->add_option("--log-format", options->log_format, "Format of the log on standard error")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json"}));
+  return pull;
+}
+
+CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options) {
+  CLI::App* emulator =
+      app->add_subcommand("emulator", "Serve Pub/Sub from memory until SIGTERM or SIGINT");
+  emulator->add_option("--host", options->host, "Address to listen on")->capture_default_str();
+  emulator->add_option("--port", options->port, "Port to listen on; 0 takes a free one")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  emulator->add_option("--project", options->project, "Project of the topics and subscriptions")
+      ->capture_default_str();
+  emulator->add_option("--topic", options->topics, "Topic to create; repeat for several")
+      ->type_name("NAME");
+  emulator
+      ->add_option("--subscription", options->subscriptions,
+                   "Subscription to create, and its topics; repeat for several")
+      ->type_name(
+          "NAME=TOPIC[,ordered][,exactly-once][,retain-acked][,ack-deadline=SECONDS]"
+          "[,retry=MIN_MS:MAX_MS][,dead-letter=TOPIC:ATTEMPTS]");
+  emulator->add_flag("--deliver-twice", options->broker.deliver_twice,
+                     "Deliver every message once more after its first acknowledgement");
+  emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,
+                     "Redeliver what a stream holds when it ends, not at the ack deadline");
+  emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
+      ->type_name(kFaultHelp);
+  return emulator;
+}
+
+CLI::App* AddEmulatorFault(CLI::App* app, postbox::emulator::FaultClientOptions* options) {
+  CLI::App* fault =
+      app->add_subcommand("emulator-fault", "Add faults to a running emulator, or clear them");
+  fault->add_option("--endpoint", options->endpoint, "HOST:PORT of the emulator")->required();
+  fault->add_option("fault", options->specs, "Faults to add")->type_name(kFaultHelp);
+  fault->add_flag("--clear", options->clear, "Clear all faults first");
+  fault->add_flag("--stats", options->stats, "Print the emulator's counters as JSON");
+  return fault;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Transactional outbox and inbox between PostgreSQL and Pub/Sub", "postbox");
+  app.set_version_flag("--version", "postbox " POSTBOX_VERSION);
+  app.require_subcommand(1);
+
+  postbox::puller::PullOptions pull_options;
+  postbox::emulator::EmulatorOptions emulator_options;
+  postbox::emulator::FaultClientOptions fault_options;
+  const CLI::App* pull = AddPull(&app, &pull_options);
+  const CLI::App* emulator = AddEmulator(&app, &emulator_options);
+  AddEmulatorFault(&app, &fault_options);
+  CLI11_PARSE(app, argc, argv);
+
+  if (*pull) return postbox::puller::RunPull(pull_options);
+  if (*emulator) return postbox::emulator::RunEmulator(emulator_options);
+  return postbox::emulator::RunFaultClient(fault_options);
+}
