@@ -29,6 +29,7 @@ struct PullStream::Connection {
   bool answered = false;  // any response came
   bool pings_answered = false;
   bool ping_open = false;  // no response since the last ping
+  bool checking = false;   // check_timer is set
   bool timed_out = false;
   Clock::time_point read_started;
   Clock::time_point ping_sent;
@@ -163,20 +164,24 @@ void PullStream::SchedulePing(const std::shared_ptr<Connection>& connection) {
   connection->ping_timer = loop_->After(options_.ping_interval, [this, connection] {
     if (connection->ended || closing_) return;
     if (!connection->writing) {
+      // Silence counts from the first ping that was not answered.
+      if (!connection->ping_open) connection->ping_sent = Clock::now();
       connection->ping_open = true;
-      connection->ping_sent = Clock::now();
       Write(connection, StreamingPullRequest());
-      if (connection->pings_answered) CheckPing(connection, options_.ping_timeout);
+      if (connection->pings_answered && !connection->checking) {
+        CheckPing(connection, options_.ping_timeout);
+      }
     }
     SchedulePing(connection);
   });
 }
 
 void PullStream::CheckPing(const std::shared_ptr<Connection>& connection, Clock::duration delay) {
-  loop_->Cancel(connection->check_timer);
+  connection->checking = true;
   connection->check_timer = loop_->After(delay, [this, connection] {
+    connection->checking = false;
     if (connection->ended || !connection->ping_open || !connection->reading) return;
-    // Silence counts from the ping, or from when reading went on after a pause.
+    // Nothing could arrive while reading was paused.
     auto silent_at =
         std::max(connection->ping_sent, connection->read_started) + options_.ping_timeout;
     auto now = Clock::now();

@@ -101,7 +101,7 @@ class Core {
     AckRequest request;
     google::protobuf::Empty response;
     grpc::Status status;
-    std::unique_ptr<grpc::ClientAsyncResponseReaderInterface<google::protobuf::Empty>> reader;
+    std::unique_ptr<grpc::ClientAsyncResponseReader<google::protobuf::Empty>> reader;
   };
 
   void OnResponse(api::StreamingPullResponse* response, bool first);

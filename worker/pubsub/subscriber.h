@@ -50,9 +50,9 @@ enum class Settlement {
 };
 
 struct SubscriberOptions {
-  Endpoint endpoint;
-  std::string subscription;   // full name
-  std::string quota_project;  // empty: none
+  Endpoint endpoint{};
+  std::string subscription{};   // full name
+  std::string quota_project{};  // empty: none
   int64_t max_outstanding_messages = 1000;
   int64_t max_outstanding_bytes = 100 * 1024 * 1024;
   // For tests only; the values are the rules of the service.

@@ -1,0 +1,323 @@
+#include "worker/pubsub/subscriber.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/pubsub/fake_subscriber_service.h"
+
+namespace postbox::pubsub {
+namespace {
+
+namespace api = google::pubsub::v1;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+constexpr int kAck = -1;
+constexpr int kNack = 0;
+constexpr int kExtend = 1;
+constexpr char kSubscription[] = "projects/p/subscriptions/video.events.reader";
+
+class SubscriberTest : public ::testing::Test {
+ protected:
+  void Start(SubscriberOptions options = {}) {
+    options.endpoint = Endpoint{service_.address(), true};
+    options.subscription = kSubscription;
+    SubscriberCallbacks callbacks;
+    callbacks.on_message = [this](ReceivedMessage message) {
+      service_.Locked([&] { received_.push_back(std::move(message)); });
+    };
+    callbacks.on_settled = [this](uint64_t handle, Settlement settlement) {
+      service_.Locked([&] { settled_.emplace_back(handle, settlement); });
+    };
+    callbacks.on_connected = [this](bool, bool) { service_.Locked([&] { ++connected_; }); };
+    callbacks.on_failure = [this](const std::string& error) {
+      service_.Locked([&] { failures_.push_back(error); });
+    };
+    callbacks.on_fatal = [this](const std::string& error) {
+      service_.Locked([&] { fatal_.push_back(error); });
+    };
+    std::string error;
+    subscriber_ = Subscriber::Create(options, callbacks, &error);
+    ASSERT_NE(subscriber_, nullptr) << error;
+    ASSERT_TRUE(WaitForSession(1));
+  }
+
+  bool WaitForSession(size_t count) {
+    return service_.WaitFor(
+        [&] { return service_.sessions.size() >= count && service_.sessions[count - 1]->first; });
+  }
+
+  // A response with messages "id:key", whose ack ids are "ack-id".
+  static api::StreamingPullResponse Response(std::initializer_list<std::string> messages,
+                                             bool exactly_once = false, bool ordered = false) {
+    api::StreamingPullResponse response;
+    response.mutable_subscription_properties()->set_exactly_once_delivery_enabled(exactly_once);
+    response.mutable_subscription_properties()->set_message_ordering_enabled(ordered);
+    for (const auto& text : messages) {
+      auto* received = response.add_received_messages();
+      const std::string id = text.substr(0, text.find(':'));
+      received->set_ack_id("ack-" + id);
+      // "m1'" is the second delivery of m1.
+      received->mutable_message()->set_message_id(id.substr(0, id.find('\'')));
+      received->mutable_message()->set_data("data of " + id);
+      if (text.find(':') != std::string::npos) {
+        received->mutable_message()->set_ordering_key(text.substr(text.find(':') + 1));
+      }
+    }
+    return response;
+  }
+  void Send(size_t session, api::StreamingPullResponse response) {
+    service_.Locked([&] { service_.sessions[session]->Send(std::move(response)); });
+  }
+  std::vector<std::string> ReceivedIds() {
+    return service_.Locked([&] {
+      std::vector<std::string> ids;
+      for (const auto& message : received_) ids.push_back(message.message_id);
+      return ids;
+    });
+  }
+  bool WaitForMessages(size_t count) {
+    return service_.WaitFor([&] { return received_.size() >= count; });
+  }
+  bool WaitUntilAsked(int kind, const std::string& id) {
+    return service_.WaitFor([&] { return service_.Asked(kind, id); });
+  }
+  uint64_t Handle(size_t i) {
+    return service_.Locked([&] { return received_.at(i).handle; });
+  }
+
+  FakeSubscriberService service_;
+  std::vector<ReceivedMessage> received_;
+  std::vector<std::pair<uint64_t, Settlement>> settled_;
+  int connected_ = 0;
+  std::vector<std::string> failures_;
+  std::vector<std::string> fatal_;
+  std::unique_ptr<Subscriber> subscriber_;  // ends before what its callbacks use
+};
+
+TEST_F(SubscriberTest, TheFirstRequestSaysWhatTheServiceWantsToKnow) {
+  Start({.max_outstanding_messages = 17, .max_outstanding_bytes = 4096});
+  service_.Locked([&] {
+    const auto& first = *service_.sessions[0]->first;
+    EXPECT_EQ(first.subscription(), kSubscription);
+    EXPECT_EQ(first.stream_ack_deadline_seconds(), 60);
+    EXPECT_EQ(first.max_outstanding_messages(), 17);
+    EXPECT_EQ(first.max_outstanding_bytes(), 4096);
+    EXPECT_EQ(first.protocol_version(), 1);
+    EXPECT_EQ(first.client_id().size(), 36u);
+  });
+}
+
+TEST_F(SubscriberTest, AMessageIsHandedOnConfirmedAndAcked) {
+  Start();
+  auto response = Response({"m1:k"});
+  auto* received = response.mutable_received_messages(0);
+  received->set_delivery_attempt(3);
+  received->mutable_message()->mutable_publish_time()->set_seconds(1700000000);
+  (*received->mutable_message()->mutable_attributes())["b"] = "2";
+  (*received->mutable_message()->mutable_attributes())["a"] = "1";
+  Send(0, response);
+  ASSERT_TRUE(WaitForMessages(1));
+  service_.Locked([&] {
+    EXPECT_EQ(received_[0].message_id, "m1");
+    EXPECT_EQ(received_[0].data, "data of m1");
+    EXPECT_EQ(received_[0].ordering_key, "k");
+    EXPECT_EQ(received_[0].delivery_attempt, 3);
+    EXPECT_THAT(received_[0].attributes, ElementsAre(std::pair("a", "1"), std::pair("b", "2")));
+    EXPECT_EQ(std::chrono::system_clock::to_time_t(received_[0].publish_time), 1700000000);
+    EXPECT_EQ(connected_, 1);
+  });
+  EXPECT_TRUE(WaitUntilAsked(kExtend, "ack-m1"));
+  subscriber_->Ack(Handle(0));
+  EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
+  EXPECT_TRUE(service_.WaitFor([&] { return settled_.size() == 1; }));
+  EXPECT_EQ(settled_[0].second, Settlement::kDone);
+  subscriber_->Ack(Handle(0));  // once only
+  subscriber_->Nack(Handle(0));
+  subscriber_->Stop(std::chrono::seconds(60));
+  EXPECT_FALSE(service_.Locked([&] { return service_.Asked(kNack, "ack-m1"); }));
+}
+
+TEST_F(SubscriberTest, AStreamThatEndsIsOpenedAgainWithTheSameClientId) {
+  Start();
+  Send(0, Response({"m1"}));
+  service_.Locked([&] {
+    service_.sessions[0]->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "going away"));
+  });
+  ASSERT_TRUE(WaitForSession(2));
+  service_.Locked([&] { service_.sessions[1]->End(grpc::Status::OK); });
+  ASSERT_TRUE(WaitForSession(3));
+  Send(2, Response({"m2"}));
+  ASSERT_TRUE(WaitForMessages(2));
+  service_.Locked([&] {
+    EXPECT_EQ(service_.sessions[0]->first->client_id(), service_.sessions[2]->first->client_id());
+    EXPECT_THAT(failures_,
+                ElementsAre("UNAVAILABLE: going away", "OK: the server ended the stream"));
+    EXPECT_THAT(fatal_, IsEmpty());
+  });
+  subscriber_->Ack(Handle(0));  // received on the first stream
+  EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
+}
+
+TEST_F(SubscriberTest, ACodeThatAPersonMustMendEndsTheSubscriber) {
+  Start();
+  Send(0, Response({"m1"}));
+  ASSERT_TRUE(WaitForMessages(1));
+  service_.Locked([&] {
+    service_.sessions[0]->End(grpc::Status(grpc::StatusCode::NOT_FOUND, "no such subscription"));
+  });
+  ASSERT_TRUE(service_.WaitFor([&] { return !fatal_.empty(); }));
+  subscriber_->Ack(Handle(0));
+  EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
+  subscriber_->Stop(std::chrono::seconds(60));
+  EXPECT_THAT(fatal_, ElementsAre("NOT_FOUND: no such subscription"));
+  EXPECT_THAT(failures_, IsEmpty());
+  EXPECT_EQ(service_.sessions.size(), 1u);
+}
+
+TEST_F(SubscriberTest, AStreamThatStopsAnsweringPingsIsOpenedAgain) {
+  service_.answer_pings = true;
+  Start({.ping_interval = std::chrono::milliseconds(20),
+         .ping_timeout = std::chrono::milliseconds(500)});
+  ASSERT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings >= 3; }));
+  service_.Locked([&] { service_.sessions[0]->answer_pings = false; });
+  ASSERT_TRUE(WaitForSession(2));
+  EXPECT_TRUE(service_.WaitFor([&] {
+    return !failures_.empty() && failures_[0] == "UNAVAILABLE: the stream did not answer a ping";
+  }));
+}
+
+TEST_F(SubscriberTest, AServerThatNeverAnsweredAPingIsNotGivenUp) {
+  Start({.ping_interval = std::chrono::milliseconds(5),
+         .ping_timeout = std::chrono::milliseconds(10)});
+  // A message in answer to a ping is no answer to a ping.
+  Send(0, Response({"m1"}));
+  ASSERT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings >= 50; }));
+  EXPECT_EQ(service_.sessions.size(), 1u);
+  EXPECT_THAT(failures_, IsEmpty());
+}
+
+TEST_F(SubscriberTest, UnderExactlyOnceAMessageIsHandedOnAfterItsReceiptWasConfirmed) {
+  service_.hold_answers = true;
+  Start();
+  Send(0, Response({"m1"}, /*exactly_once=*/true));
+  ASSERT_TRUE(WaitUntilAsked(kExtend, "ack-m1"));
+  EXPECT_THAT(ReceivedIds(), IsEmpty());
+  service_.Locked([&] {
+    EXPECT_EQ(service_.calls[0].deadline_seconds, 60);
+    service_.hold_answers = false;
+    service_.AnswerHeld();
+  });
+  ASSERT_TRUE(WaitForMessages(1));
+}
+
+TEST_F(SubscriberTest, UnderExactlyOnceAMessageWithoutReceiptIsNotHandedOn) {
+  service_.answer = [](const FakeSubscriberService::AckCall& call) {
+    if (call.deadline_seconds <= 0) return grpc::Status::OK;
+    return FakeSubscriberService::AckFailure({{"ack-m1", "PERMANENT_FAILURE_INVALID_ACK_ID"}});
+  };
+  Start();
+  Send(0, Response({"m1", "m2", "m3"}, /*exactly_once=*/true));
+  ASSERT_TRUE(WaitForMessages(2));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m2", "m3"));
+}
+
+TEST_F(SubscriberTest, AnExactlyOnceAckIsTriedAgainWhileItsFailureIsTransient) {
+  bool failed = false;
+  service_.answer = [&](const FakeSubscriberService::AckCall& call) {
+    if (call.deadline_seconds >= 0) return grpc::Status::OK;
+    std::map<std::string, std::string> results;
+    for (const auto& id : call.ids) {
+      if (id == "ack-m2") results[id] = "PERMANENT_FAILURE_INVALID_ACK_ID";
+      if (id == "ack-m1" && !std::exchange(failed, true)) {
+        results[id] = "TRANSIENT_FAILURE_ACK_DELAYED";
+      }
+    }
+    return results.empty() ? grpc::Status::OK : FakeSubscriberService::AckFailure(results);
+  };
+  Start();
+  Send(0, Response({"m1", "m2", "m3"}, /*exactly_once=*/true));
+  ASSERT_TRUE(WaitForMessages(3));
+  for (size_t i = 0; i < 3; ++i) subscriber_->Ack(Handle(i));
+  ASSERT_TRUE(service_.WaitFor([&] { return settled_.size() == 3; }));
+  EXPECT_THAT(settled_, UnorderedElementsAre(std::pair(Handle(0), Settlement::kDone),
+                                             std::pair(Handle(1), Settlement::kFailed),
+                                             std::pair(Handle(2), Settlement::kDone)));
+  EXPECT_TRUE(failed);
+}
+
+TEST_F(SubscriberTest, NoMoreThanTheBudgetIsInHand) {
+  Start({.max_outstanding_messages = 2});
+  Send(0, Response({"m1", "m2", "m3", "m4"}));
+  Send(0, Response({"m5"}));
+  ASSERT_TRUE(WaitForMessages(2));
+  // The receipts of all four were sent, so the others have been seen and kept back.
+  ASSERT_TRUE(WaitUntilAsked(kExtend, "ack-m4"));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2"));
+  subscriber_->Ack(Handle(0));
+  ASSERT_TRUE(WaitForMessages(3));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2", "m3"));
+  // What was kept back is not lost when the budget is free again.
+  for (size_t i = 1; i < 5; ++i) {
+    ASSERT_TRUE(WaitForMessages(i + 1));
+    subscriber_->Ack(Handle(i));
+  }
+}
+
+TEST_F(SubscriberTest, AMessageLargerThanTheBudgetGoesThroughAlone) {
+  Start({.max_outstanding_bytes = 10});
+  Send(0, Response({"m1", "m2"}));
+  ASSERT_TRUE(WaitForMessages(1));
+  ASSERT_TRUE(WaitUntilAsked(kExtend, "ack-m2"));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m1"));
+  subscriber_->Ack(Handle(0));
+  ASSERT_TRUE(WaitForMessages(2));
+}
+
+TEST_F(SubscriberTest, AfterANackOnAnOrderedSubscriptionTheKeyWaitsForTheRedelivery) {
+  Start();
+  Send(0, Response({"m1:k", "m2:k"}, false, /*ordered=*/true));
+  ASSERT_TRUE(WaitForMessages(2));
+  subscriber_->Nack(Handle(0));
+  subscriber_->Nack(Handle(1));
+  ASSERT_TRUE(WaitUntilAsked(kNack, "ack-m2"));
+  Send(0, Response({"m3:k", "other:l"}, false, true));  // m3 was under way
+  ASSERT_TRUE(WaitUntilAsked(kNack, "ack-m3"));
+  Send(0, Response({"m1':k", "m2':k", "m3':k"}, false, true));
+  ASSERT_TRUE(WaitForMessages(6));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2", "other", "m1", "m2", "m3"));
+}
+
+TEST_F(SubscriberTest, StoppingNacksWhatIsNotAckedAndWaitsForTheAcks) {
+  Start({.max_outstanding_messages = 2});
+  Send(0, Response({"m1", "m2", "m3"}));
+  ASSERT_TRUE(WaitForMessages(2));
+  subscriber_->StopPulling();
+  EXPECT_TRUE(WaitUntilAsked(kNack, "ack-m3"));
+  subscriber_->Ack(Handle(0));
+  subscriber_->Stop(std::chrono::seconds(60));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2"));
+  EXPECT_TRUE(service_.Locked([&] { return service_.Asked(kAck, "ack-m1"); }));
+  EXPECT_TRUE(service_.Locked([&] { return service_.Asked(kNack, "ack-m2"); }));
+}
+
+TEST_F(SubscriberTest, AServerThatIsNotThereIsTriedAgain) {
+  SubscriberOptions options;
+  options.endpoint = Endpoint{"127.0.0.1:1", true};
+  options.subscription = kSubscription;
+  SubscriberCallbacks callbacks;
+  callbacks.on_message = [](ReceivedMessage) {};
+  callbacks.on_failure = [this](const std::string& error) {
+    service_.Locked([&] { failures_.push_back(error); });
+  };
+  std::string error;
+  subscriber_ = Subscriber::Create(options, callbacks, &error);
+  ASSERT_NE(subscriber_, nullptr);
+  EXPECT_TRUE(service_.WaitFor([&] { return failures_.size() >= 3; }));
+  EXPECT_THAT(failures_[0], HasSubstr("UNAVAILABLE"));
+}
+
+}  // namespace
+}  // namespace postbox::pubsub
