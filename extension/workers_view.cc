@@ -76,5 +76,7 @@ POSTBOX_FUNCTION(list_workers) {
   context = SRF_PERCALL_SETUP();
   const auto* rows = static_cast<Rows*>(context->user_fctx);
   if (context->call_cntr >= static_cast<uint64>(rows->count)) SRF_RETURN_DONE(context);
-  SRF_RETURN_NEXT(context, Tuple(context->tuple_desc, rows->rows[context->call_cntr]));
+  // The macro counts call_cntr up before it evaluates its argument.
+  const Datum tuple = Tuple(context->tuple_desc, rows->rows[context->call_cntr]);
+  SRF_RETURN_NEXT(context, tuple);
 }

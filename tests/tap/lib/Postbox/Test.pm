@@ -66,6 +66,7 @@ sub new_node
 	$node->init(allows_streaming => $options{allows_streaming});
 	my %settings = (
 		'restart_after_crash' => 'on',    # the test framework turns it off
+		'log_statement' => 'none',
 		'max_worker_processes' => 16,
 		'postbox.project_id' => 'postbox-dev',
 		'postbox.restart_delay' => '100ms',
@@ -109,7 +110,7 @@ sub wait_until
 	my ($node, $database, $query, $what) = @_;
 	my $so = $node->poll_query_until($database, $query);
 	ok($so, $what);
-	diag("$what: still not so\n" . $node->safe_psql('postgres', 'SELECT pid, datname, backend_type, state, wait_event FROM pg_stat_activity'))
+	diag("$what: still not so\n" . ($node->psql('postgres', 'SELECT pid, datname, backend_type, application_name, state, wait_event FROM pg_stat_activity'))[1])
 	  unless $so;
 	return $so;
 }

@@ -1,0 +1,81 @@
+# Events that a worker claimed and did not settle: another worker takes them over when the first one is
+# gone, or when the lease is older than postbox.lease_timeout.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'postbox.lease_timeout' => '60s' });
+$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");
+$node->start;
+create_outbox($node, 'postgres');
+
+subtest 'a worker killed after its claim: nothing was sent, and the next worker publishes it' => sub {
+	emit($node, 'postgres', 10);
+	wait_until($node, 'postgres', 'SELECT count(*) > 0 AND count(*) = count(lock_token) FROM app.outbox', 'the events are claimed');
+	is(messages_published($emulator), 0, 'and nothing is sent');
+	my ($worker) = worker_pids($node, 'postgres');
+	my $token = $node->safe_psql('postgres', 'SELECT DISTINCT lock_token FROM app.outbox');
+	like($token, qr/^postbox-[0-9a-f]{16}$/, 'the lease names the worker');
+	my $position = log_position($node);
+	kill('KILL', $worker);
+	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	$node->poll_query_until('postgres', 'SELECT true');
+	$node->reload;
+	wait_published($node, 'postgres', 10);
+	like(log_since($node, $position), qr/took over 10 events whose worker is gone/, 'they were taken over');
+	is(messages_published($emulator), 10, 'each was sent once');
+};
+
+subtest 'a lease is taken over when its worker does not live, at whatever age' => sub {
+	$node->safe_psql(
+		'postgres', q{
+		BEGIN;
+		SELECT postbox.outbox_emit('video', 'dead', 'video.changed', '{}'::jsonb), postbox.outbox_emit('video', 'dead', 'video.changed', '{}'::jsonb);
+		UPDATE app.outbox SET lock_token = 'postbox-00000000000000aa', locked_at = now() WHERE aggregate_id = 'dead';
+		COMMIT;
+	});
+	wait_published($node, 'postgres', 12);
+};
+
+subtest 'the lease of a publisher that is not ours holds its key until it times out' => sub {
+	$node->safe_psql(
+		'postgres', q{
+		BEGIN;
+		SELECT postbox.outbox_emit('video', 'foreign', 'video.changed', '{}'::jsonb);
+		UPDATE app.outbox SET lock_token = 'somebody', locked_at = now() + interval '1 day' WHERE aggregate_id = 'foreign';
+		SELECT postbox.outbox_emit('video', 'foreign', 'video.changed', '{}'::jsonb);
+		SELECT postbox.outbox_emit('video', 'free', 'video.changed', '{}'::jsonb);
+		COMMIT;
+	});
+	wait_until($node, 'postgres', q{SELECT published_at IS NOT NULL FROM app.outbox WHERE aggregate_id = 'free'}, 'another key is published');
+	is(states($node, 'postgres', 'foreign'), 'inflight pending', 'this one waits');
+	$node->safe_psql('postgres', q{UPDATE app.outbox SET locked_at = now() - interval '1 day' WHERE lock_token = 'somebody'});
+	wait_published($node, 'postgres', 15);
+};
+
+subtest 'a worker that is told to leave gives back what it has' => sub {
+	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");
+	$node->reload;
+	# The worker may have been in the middle of its loop when the setting came: claims until one stays.
+	my $count = 15;
+	wait_for(sub {
+		emit($node, 'postgres', 1);
+		++$count;
+		return $node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE lock_token IS NOT NULL') > 0;
+	}, 'a worker holds a claim');
+	my ($worker) = worker_pids($node, 'postgres');
+	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ' . $worker);
+	$node->reload;
+	wait_published($node, 'postgres', $count);
+	unlike(log_since($node, 0), qr/took over 1 events/, 'without a take-over');
+};
+
+$node->stop;
+done_testing();

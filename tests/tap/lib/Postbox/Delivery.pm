@@ -1,0 +1,78 @@
+# What the TAP tests of publishing share: what the broker took, in which order it went out, and the state
+# of the rows of an outbox.
+package Postbox::Delivery;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run ();
+use Postbox::Test;
+use Test::More;
+
+our @EXPORT = qw(messages_published follow start_puller stop_puller states);
+
+# How many messages the emulator has taken since it started.
+sub messages_published
+{
+	my ($emulator) = @_;
+	my $output = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
+	return $output =~ /messages_?published"?\s*:\s*"?(\d+)/i ? $1 : 0;
+}
+
+# Makes app.inbox in the database, fed by the subscription, whose handler notes every event in app.seen:
+# the column `n` is the order in which they came.
+sub follow
+{
+	my ($node, $database, $subscription, @types) = @_;
+	my $types = join(', ', map { "'$_'" } @types);
+	$node->safe_psql(
+		$database, qq{
+		CREATE TABLE app.seen (n bigserial PRIMARY KEY, aggregate_id text, version bigint);
+		CREATE FUNCTION app.note(event postbox.event) RETURNS void LANGUAGE sql
+			AS 'INSERT INTO app.seen (aggregate_id, version) VALUES (event.aggregate_id, event.version)';
+		SELECT postbox.create_inbox('app.inbox');
+		SELECT postbox.create_subscription('follower', 'app.inbox', '$subscription');
+		SELECT postbox.create_handler('app.inbox', ARRAY[$types], 'app.note(postbox.event)');
+	});
+	return;
+}
+
+sub start_puller
+{
+	my ($node, $database, $emulator) = @_;
+	my $puller = { output => '' };
+	$puller->{run} = IPC::Run::start(
+		[ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr($database), '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev' ],
+		'<', \undef, '>&', \$puller->{output});
+	return $puller;
+}
+
+sub stop_puller
+{
+	my ($puller) = @_;
+	$puller->{run}->signal('TERM');
+	$puller->{run}->finish;
+	is($puller->{run}->result(0), 0, 'the puller leaves cleanly') or diag($puller->{output});
+	return;
+}
+
+# The states of a key's rows in the order of the key, for example 'published failed behind'.
+sub states
+{
+	my ($node, $database, $key, $table) = @_;
+	$table //= 'app.outbox';
+	return $node->safe_psql(
+		$database, qq{
+		SELECT string_agg(CASE WHEN published_at = '-infinity' THEN 'discarded'
+			WHEN published_at IS NOT NULL THEN 'published'
+			WHEN lock_token IS NOT NULL THEN 'inflight'
+			WHEN next_retry_at IS NULL THEN 'pending'
+			WHEN publish_attempts = 0 THEN 'behind'
+			WHEN next_retry_at = 'infinity' THEN 'failed'
+			ELSE 'retry' END, ' ' ORDER BY seq)
+		FROM $table WHERE aggregate_id = '$key'
+	});
+}
+
+1;

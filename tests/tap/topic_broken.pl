@@ -1,0 +1,93 @@
+# A publication that cannot publish at all rests, with a backoff and a reason that SQL shows; its events
+# are not blamed, other publications go on, and it goes on by itself when it can.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 2, 'postbox.poll_interval' => '50ms' });
+$node->start;
+create_outbox($node, 'postgres');
+$node->safe_psql(
+	'postgres', q{
+	SELECT postbox.alter_publication('videos', base_backoff => '100ms', max_backoff => '500ms');
+	SELECT postbox.create_outbox('app.other', 'table');
+	SELECT postbox.create_publication('other', 'app.other', 'catalog.video.events');
+});
+
+sub emit_to
+{
+	my ($outbox, $count) = @_;
+	$node->safe_psql('postgres', "SELECT count(postbox.outbox_emit(substr('$outbox', 5), 'k' || n, 'video.changed', '{}'::jsonb, outbox => '$outbox')) FROM generate_series(1, $count) n");
+}
+
+sub wait_all_published
+{
+	my ($outbox, $what) = @_;
+	wait_until($node, 'postgres', "SELECT count(*) = count(published_at) FROM $outbox", $what);
+}
+
+subtest 'a topic that refuses: the publication rests, its events stay as they are, others go on' => sub {
+	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND,attribute=aggregate_type:outbox');
+	emit_to('app.outbox', 20);
+	wait_until($node, 'postgres', q{SELECT attempts >= 3 FROM postbox.lane WHERE publication = 'videos'}, 'it has been tried several times');
+	like($node->safe_psql('postgres', q{SELECT last_error FROM postbox.lane WHERE publication = 'videos'}), qr/^NOT_FOUND/, 'the reason is kept');
+	wait_until($node, 'postgres', q{SELECT state = 'resting' AND last_error LIKE 'NOT_FOUND%' AND resting_until IS NOT NULL FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view shows it');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE published_at IS NOT NULL OR publish_attempts > 0 OR next_retry_at IS NOT NULL'), '0', 'no event is blamed');
+	emit_to('app.other', 20);
+	wait_all_published('app.other', 'the other publication goes on');
+};
+
+subtest 'it recovers by itself' => sub {
+	emulator_fault($emulator, '--clear');
+	wait_all_published('app.outbox', 'its events go out');
+	wait_until($node, 'postgres', q{SELECT attempts = 0 AND next_retry_at IS NULL AND last_error IS NULL FROM postbox.lane WHERE publication = 'videos'}, 'and nothing of it is left');
+	is($node->safe_psql('postgres', q{SELECT string_agg(state, ' ') FROM postbox.publication_status}), 'active active', 'both are active');
+};
+
+subtest 'a rest ends when the publication is altered' => sub {
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', topic => 'catalog.video.missing', base_backoff => '1h', max_backoff => '1h')});
+	emit_to('app.outbox', 5);
+	wait_until($node, 'postgres', q{SELECT state = 'resting' FROM postbox.publication_status WHERE publication = 'videos'}, 'a topic that does not exist puts it to rest for long');
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', topic => 'catalog.video.events', base_backoff => '100ms', max_backoff => '500ms')});
+	wait_all_published('app.outbox', 'the right topic is used at once');
+};
+
+subtest 'an outbox that somebody has locked holds up nobody else' => sub {
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('BEGIN; LOCK TABLE app.outbox IN ACCESS EXCLUSIVE MODE');
+	my $position = log_position($node);
+	$node->safe_psql('postgres', 'SELECT postbox.wake_publishers()');
+	wait_for(sub { log_since($node, $position) =~ /publication "videos" rests: .*lock timeout/ }, 'the log says that the lock could not be had');
+	emit_to('app.other', 20);
+	wait_all_published('app.other', 'the other publication goes on');
+	$session->query_safe('COMMIT');
+	$session->quit;
+	emit_to('app.outbox', 5);
+	wait_all_published('app.outbox', 'and this one when the lock is gone');
+};
+
+subtest 'an outbox that was altered so that it cannot be read rests, and recovers' => sub {
+	$node->safe_psql('postgres', 'ALTER TABLE app.outbox RENAME COLUMN payload TO payload_away');
+	$node->safe_psql('postgres', 'SELECT postbox.wake_publishers()');
+	wait_until($node, 'postgres', q{SELECT state = 'resting' AND last_error LIKE '%payload%' FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view says why');
+	emit_to('app.other', 20);
+	wait_all_published('app.other', 'the other publication goes on');
+	$node->safe_psql('postgres', 'ALTER TABLE app.outbox RENAME COLUMN payload_away TO payload');
+	emit_to('app.outbox', 5);
+	wait_all_published('app.outbox', 'it goes on when the table is mended');
+};
+
+subtest 'a renamed outbox goes on' => sub {
+	$node->safe_psql('postgres', 'ALTER TABLE app.outbox RENAME TO events; CREATE SCHEMA elsewhere; ALTER TABLE app.events SET SCHEMA elsewhere');
+	emit_to('elsewhere.events', 5);
+	wait_all_published('elsewhere.events', 'under its new name');
+};
+
+$node->stop;
+done_testing();
