@@ -39,7 +39,7 @@ TEST(ResourceName, WhatPubSubRefusesIsRefusedWithTheRule) {
   expect("google.events", "starts with \"goog\"");
   expect("a/b", "neither an id nor of the form projects/PROJECT/topics/ID");
   expect("projects/p/subscriptions/abc", "not of the form projects/PROJECT/topics/ID");
-  expect("projects/p/topics/", "not of the form");
+  expect("projects/p/topics/", "has 0 characters");
   expect("projects/p", "not of the form");
   expect("projects//topics/abc", "no project id");
   expect("projects/p q/topics/abc", "project id");

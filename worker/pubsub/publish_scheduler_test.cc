@@ -1,0 +1,551 @@
+#include "worker/pubsub/publish_scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "worker/pubsub/error_class.h"
+#include "worker/pubsub/limits.h"
+#include "worker/pubsub/wire_size.h"
+
+namespace postbox::pubsub {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Tags = std::vector<std::uint64_t>;
+
+constexpr char kTopic[] = "projects/p/topics/catalog.video.events";
+
+struct Sent {
+  std::uint64_t id;
+  int channel;
+  std::string topic;
+  std::string key;
+  Tags tags;
+  std::size_t size;
+  milliseconds timeout;
+};
+
+struct Done {
+  PublishResult result;
+  PublishScheduler::Queue* queue;
+};
+
+// The world of a scheduler: a clock moved by hand, requests that are answered when the test says so.
+class World : public PublishScheduler::Host {
+ public:
+  explicit World(PublishScheduler::Options options = {})
+      : options_(options), scheduler(options, this) {}
+
+  PublishScheduler::TimePoint Now() override { return now; }
+  double Random() override { return 1.0; }
+  void Send(const PublishScheduler::Request& request) override {
+    Sent copy{
+        request.id, request.channel, request.topic,  request.messages.front().message.ordering_key,
+        {},         request.size,    request.timeout};
+    std::size_t size = EmptyRequestSize(request.topic.size());
+    for (const OutgoingMessage& message : request.messages) {
+      copy.tags.push_back(message.message.tag);
+      size += MessageSizeInRequest(message.size);
+      EXPECT_EQ(message.message.ordering_key, copy.key) << "a request has one ordering key";
+      EXPECT_EQ(message.message.topic, copy.topic);
+    }
+    EXPECT_EQ(size, request.size);
+    EXPECT_LE(request.size, kMaxRequestBytes);
+    EXPECT_LE(request.messages.size(), kMaxRequestMessages);
+    EXPECT_GT(request.timeout.count(), 0);
+    sent.push_back(std::move(copy));
+  }
+  void Abort(std::uint64_t request_id) override { aborted.insert(request_id); }
+  void Deliver(PublishResult result, std::size_t, PublishScheduler::Queue* queue) override {
+    done.push_back({std::move(result), queue});
+  }
+
+  void Add(std::uint64_t tag, const std::string& key, std::string data = "data",
+           const std::string& topic = kTopic) {
+    Message message;
+    message.tag = tag;
+    message.topic = topic;
+    message.ordering_key = key;
+    message.data = std::move(data);
+    scheduler.Add(PrepareMessage(std::move(message), now + options_.publish_timeout));
+  }
+  void AddInvalid(std::uint64_t tag, const std::string& key) {
+    Message message;
+    message.tag = tag;
+    message.topic = kTopic;
+    message.ordering_key = key;
+    message.data = "data";
+    message.attributes.emplace_back("bytes", "\xFF");
+    scheduler.Add(PrepareMessage(std::move(message), now + options_.publish_timeout));
+  }
+
+  // Takes the oldest unanswered request out of the list.
+  Sent Next() {
+    EXPECT_FALSE(sent.empty()) << "nothing was sent";
+    if (sent.empty()) return {};
+    Sent request = sent.front();
+    sent.erase(sent.begin());
+    return request;
+  }
+  void Ok(const Sent& request) {
+    PublishScheduler::Response response;
+    for (const std::uint64_t tag : request.tags)
+      response.message_ids.push_back("id-" + std::to_string(tag));
+    scheduler.OnResponse(request.id, std::move(response));
+  }
+  void Error(const Sent& request, int code, const std::string& text = "no") {
+    scheduler.OnResponse(request.id, {code, text, {}});
+  }
+  // Moves the clock on, stopping wherever the scheduler wants to be called.
+  void Advance(milliseconds duration) {
+    const auto end = now + duration;
+    while (const auto wake = scheduler.NextWake()) {
+      if (*wake > end) break;
+      now = std::max(now, *wake);
+      scheduler.OnTime();
+    }
+    now = end;
+  }
+  // The results so far as "tag:status", taken.
+  std::string Take() {
+    static constexpr const char* kNames[] = {"published", "rejected", "behind", "broken",
+                                             "unknown"};
+    std::string text;
+    for (const Done& one : std::exchange(done, {})) {
+      text += (text.empty() ? "" : " ") + std::to_string(one.result.tag) + ":" +
+              kNames[static_cast<int>(one.result.status)];
+      EXPECT_EQ(one.result.error.empty(), one.result.status == PublishStatus::kPublished);
+      scheduler.Taken(one.queue);
+    }
+    return text;
+  }
+
+ private:
+  const PublishScheduler::Options options_;
+
+ public:
+  PublishScheduler::TimePoint now{seconds(1000)};
+  std::vector<Sent> sent;
+  std::vector<Done> done;
+  std::set<std::uint64_t> aborted;
+  PublishScheduler scheduler;
+};
+
+TEST(PublishScheduler, AKeyHasOneRequestInFlightAndWhatPilesUpGoesIntoTheNext) {
+  World world;
+  world.Add(1, "a");
+  world.scheduler.Pump();
+  for (std::uint64_t tag = 2; tag <= 5; ++tag) {
+    world.Add(tag, "a");
+    world.scheduler.Pump();
+  }
+  const Sent first = world.Next();
+  EXPECT_EQ(first.tags, Tags({1}));
+  EXPECT_TRUE(world.sent.empty());
+  world.Ok(first);
+  const Sent second = world.Next();
+  EXPECT_EQ(second.tags, Tags({2, 3, 4, 5}));
+  EXPECT_EQ(second.channel, first.channel);
+  world.Ok(second);
+  EXPECT_EQ(world.done[0].result.message_id, "id-1");
+  EXPECT_EQ(world.Take(), "1:published 2:published 3:published 4:published 5:published");
+  EXPECT_FALSE(world.scheduler.NextWake());
+}
+
+TEST(PublishScheduler, KeysDoNotWaitForEachOtherAndUseAllChannels) {
+  World world({.channels = 4});
+  for (std::uint64_t tag = 0; tag < 40; ++tag) world.Add(tag, "key-" + std::to_string(tag));
+  world.Add(100, "key-0", "data", "projects/p/topics/another");
+  world.scheduler.Pump();
+  ASSERT_EQ(world.sent.size(), 41u);
+  std::map<int, int> channels;
+  for (const Sent& request : world.sent) ++channels[request.channel];
+  EXPECT_EQ(channels.size(), 4u);
+  for (const auto& [channel, count] : channels) EXPECT_GE(count, 10) << channel;
+}
+
+TEST(PublishScheduler, ARequestHasAtMostAThousandMessages) {
+  World world;
+  for (std::uint64_t tag = 0; tag < 1001; ++tag) world.Add(tag, "a");
+  world.scheduler.Pump();
+  const Sent first = world.Next();
+  EXPECT_EQ(first.tags.size(), 1000u);
+  world.Ok(first);
+  EXPECT_EQ(world.Next().tags, Tags({1000}));
+}
+
+TEST(PublishScheduler, ARequestIsFilledToTheLastByteAndNotBeyond) {
+  const std::size_t room = kMaxRequestBytes - EmptyRequestSize(sizeof(kTopic) - 1);
+  // Two messages of this size, each 4 + 4 bytes of tags and lengths, 3 for the key "a".
+  const std::size_t each = room / 2;
+  const std::string data(each - 5 - 5 - 3, 'd');
+  ASSERT_EQ(MessageSizeInRequest(
+                MessageSize(data, std::vector<std::pair<std::string, std::string>>(), "a")),
+            each);
+  for (const int extra : {0, 1}) {
+    World world;
+    world.Add(1, "a", data);
+    world.Add(2, "a", data + std::string((room - 2 * each) + static_cast<std::size_t>(extra), 'd'));
+    world.scheduler.Pump();
+    const Sent request = world.Next();
+    if (extra == 0) {
+      EXPECT_EQ(request.tags, Tags({1, 2}));
+      EXPECT_EQ(request.size, kMaxRequestBytes);
+    } else {
+      EXPECT_EQ(request.tags, Tags({1}));
+    }
+  }
+}
+
+TEST(PublishScheduler, MessagesWithoutAKeyHaveSeveralRequestsInFlight) {
+  World world({.channels = 2, .keyless_requests_per_channel = 2});
+  std::uint64_t tag = 0;
+  for (int i = 0; i < 6; ++i) {
+    world.Add(++tag, "");
+    world.scheduler.Pump();
+  }
+  ASSERT_EQ(world.sent.size(), 4u);
+  EXPECT_NE(world.sent[0].channel, world.sent[1].channel);
+  world.Ok(world.sent[2]);
+  ASSERT_EQ(world.sent.size(), 5u);
+  EXPECT_EQ(world.sent[4].tags, Tags({5, 6}));
+  world.Error(world.sent[0], kNotFound);
+  EXPECT_EQ(world.Take(), "3:published 1:broken");
+  world.Add(++tag, "");
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent.size(), 6u) << "a failure stops nothing where there is no order";
+}
+
+TEST(PublishScheduler, KeysThatFindNoFreeRequestWaitInLineAndPileUp) {
+  World world({.channels = 1, .requests_per_channel = 1});
+  world.Add(1, "a");
+  world.Add(2, "b");
+  world.Add(3, "c");
+  world.scheduler.Pump();
+  world.Add(4, "c");
+  world.Add(5, "b");
+  const Sent first = world.Next();
+  EXPECT_TRUE(world.sent.empty());
+  world.Ok(first);
+  const Sent second = world.Next();
+  EXPECT_EQ(second.tags, Tags({2, 5}));
+  world.Ok(second);
+  EXPECT_EQ(world.Next().tags, Tags({3, 4}));
+}
+
+TEST(PublishScheduler, ARetryIsTheSameRequestAfterABackoffAndNothingOvertakesIt) {
+  World world;
+  world.Add(1, "a");
+  world.Add(2, "a");
+  world.scheduler.Pump();
+  for (const int code : {kUnavailable, kDeadlineExceeded, kAborted, kInternal, kUnknownError,
+                         kCancelled, kResourceExhausted}) {
+    const Sent attempt = world.Next();
+    EXPECT_EQ(attempt.tags, Tags({1, 2}));
+    world.Error(attempt, code);
+    world.Add(10 + static_cast<std::uint64_t>(code), "a");
+    world.scheduler.Pump();
+    EXPECT_TRUE(world.sent.empty()) << "waits for its backoff";
+    world.Advance(milliseconds(99));
+    EXPECT_TRUE(world.sent.empty()) << "100 ms is the first backoff";
+    world.Advance(seconds(1));
+  }
+  world.Ok(world.Next());
+  EXPECT_EQ(world.Next().tags.size(), 7u);
+  EXPECT_EQ(world.Take(), "1:published 2:published");
+}
+
+TEST(PublishScheduler, AfterThePublishTimeoutARetriedRequestIsUnknownAndWhatFollowsIsBehind) {
+  World world({.publish_timeout = seconds(10)});
+  world.Add(1, "a");
+  world.Add(2, "a");
+  world.scheduler.Pump();
+  world.Add(3, "a");
+  int attempts = 0;
+  while (!world.sent.empty()) {
+    world.Error(world.Next(), kUnavailable, "connection refused");
+    world.Advance(seconds(2));
+    ++attempts;
+  }
+  EXPECT_GE(attempts, 4);
+  ASSERT_EQ(world.done.size(), 3u);
+  EXPECT_EQ(world.done[0].result.error.substr(0, 65),
+            "UNAVAILABLE: connection refused (gave up after " + std::to_string(attempts) +
+                " attempts, publis");
+  EXPECT_EQ(world.Take(), "1:unknown 2:unknown 3:behind");
+}
+
+TEST(PublishScheduler, AnAttemptGetsAThirdOfTheTimeAndNeverMoreThanIsLeft) {
+  World world({.publish_timeout = seconds(60)});
+  world.Add(1, "a");
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent[0].timeout, seconds(20));
+  world.Advance(seconds(55));
+  world.Error(world.Next(), kUnavailable);
+  world.Advance(seconds(1));
+  EXPECT_LE(world.Next().timeout, seconds(5));
+}
+
+TEST(PublishScheduler, AnInvalidArgumentIsBisectedAndOnlyTheBrokenEventIsRejected) {
+  World world;
+  for (std::uint64_t tag = 1; tag <= 8; ++tag) world.Add(tag, "a");
+  world.Add(9, "");
+  world.scheduler.Pump();
+  // Event 6 is broken: 1..8, 1..4, 5..8, 5..6, 5, 6. Then the key stops.
+  std::vector<Tags> requests;
+  while (!world.sent.empty()) {
+    const Sent request = world.Next();
+    if (request.key.empty()) continue;
+    requests.push_back(request.tags);
+    const bool broken = std::count(request.tags.begin(), request.tags.end(), 6) != 0;
+    broken ? world.Error(request, kInvalidArgument, "bad") : world.Ok(request);
+  }
+  EXPECT_EQ(requests, (std::vector<Tags>{
+                          {1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 3, 4}, {5, 6, 7, 8}, {5, 6}, {5}, {6}}));
+  EXPECT_EQ(world.done[5].result.error, "INVALID_ARGUMENT: bad");
+  EXPECT_EQ(
+      world.Take(),
+      "1:published 2:published 3:published 4:published 5:published 6:rejected 7:behind 8:behind");
+}
+
+TEST(PublishScheduler, WithoutAKeyTheRestOfABisectedRequestIsPublished) {
+  World world;
+  for (std::uint64_t tag = 1; tag <= 5; ++tag) world.Add(tag, "");
+  world.scheduler.Pump();
+  while (!world.sent.empty()) {
+    const Sent request = world.Next();
+    const bool broken = std::count(request.tags.begin(), request.tags.end(), 2) != 0;
+    broken ? world.Error(request, kInternal, "string field contains invalid UTF-8")
+           : world.Ok(request);
+  }
+  std::map<std::uint64_t, PublishStatus> statuses;
+  for (const Done& one : world.done) statuses[one.result.tag] = one.result.status;
+  EXPECT_EQ(statuses.size(), 5u);
+  for (const auto& [tag, status] : statuses) {
+    EXPECT_EQ(status, tag == 2 ? PublishStatus::kRejected : PublishStatus::kPublished) << tag;
+  }
+}
+
+TEST(PublishScheduler, ABrokenTopicIsToldAtOnceForTheRequestAndWhatFollowsIsBehind) {
+  for (const int code : {kNotFound, kPermissionDenied, kUnauthenticated, kFailedPrecondition}) {
+    World world;
+    world.Add(1, "a");
+    world.Add(2, "a");
+    world.scheduler.Pump();
+    world.Add(3, "a");
+    world.Error(world.Next(), code);
+    EXPECT_EQ(world.Take(), "1:broken 2:broken 3:behind") << StatusCodeName(code);
+    EXPECT_TRUE(world.sent.empty());
+  }
+}
+
+TEST(PublishScheduler, AnAnswerWithAnotherNumberOfMessageIdsIsUnknown) {
+  World world;
+  world.Add(1, "a");
+  world.Add(2, "a");
+  world.scheduler.Pump();
+  world.scheduler.OnResponse(world.Next().id, {kOk, "", {"only one"}});
+  EXPECT_EQ(world.done[0].result.error,
+            "INTERNAL: the broker answered 1 message ids to a request of 2 messages");
+  EXPECT_EQ(world.Take(), "1:unknown 2:unknown");
+}
+
+TEST(PublishScheduler, AFailedKeyIsCleanOnceAllItsResultsAreTaken) {
+  World world;
+  world.Add(1, "a");
+  world.scheduler.Pump();
+  world.Add(2, "a");
+  world.Error(world.Next(), kNotFound);
+  world.Add(3, "a");  // the caller does not know yet
+  world.Add(4, "b");
+  world.scheduler.Pump();
+  EXPECT_EQ(world.Next().tags, Tags({4})) << "other keys go on";
+  EXPECT_EQ(world.Take(), "1:broken 2:behind 3:behind");
+  world.Add(5, "a");
+  world.scheduler.Pump();
+  EXPECT_EQ(world.Next().tags, Tags({5}));
+}
+
+TEST(PublishScheduler, AMessageOverALimitIsRejectedWhenItsTurnComes) {
+  World world;
+  world.Add(1, "a");
+  world.AddInvalid(2, "a");
+  world.Add(3, "a");
+  world.AddInvalid(4, "");
+  world.Add(5, "");
+  world.scheduler.Pump();
+  EXPECT_EQ(world.Take(), "4:rejected");
+  const Sent first = world.Next();
+  EXPECT_EQ(first.tags, Tags({1}));
+  EXPECT_EQ(world.Next().tags, Tags({5}));
+  world.Ok(first);
+  EXPECT_TRUE(world.sent.empty());
+  EXPECT_NE(world.done[1].result.error.find("INVALID_ARGUMENT: value of attribute \"bytes\""),
+            std::string::npos);
+  EXPECT_EQ(world.Take(), "1:published 2:rejected 3:behind");
+}
+
+TEST(PublishScheduler, MessagesThatWaitTooLongForAFreeRequestAreUnknown) {
+  World world({.channels = 1, .requests_per_channel = 1, .publish_timeout = seconds(30)});
+  world.Add(1, "a");
+  world.scheduler.Pump();
+  world.now += seconds(10);
+  world.Add(2, "b");
+  world.Add(3, "c");
+  world.now += seconds(5);
+  world.Add(4, "b");
+  world.scheduler.Pump();
+  const Sent stuck = world.Next();
+  world.Advance(seconds(27));
+  EXPECT_EQ(world.done.size(), 3u)
+      << "the request in flight says nothing, the others do not wait for it";
+  EXPECT_EQ(world.done[0].result.error.substr(0, 38), "DEADLINE_EXCEEDED: not sent within 30 ");
+  EXPECT_EQ(world.Take(), "2:unknown 4:behind 3:unknown");
+  world.Ok(stuck);
+  EXPECT_EQ(world.Take(), "1:published");
+  world.Add(5, "b");
+  world.scheduler.Pump();
+  EXPECT_EQ(world.Next().tags, Tags({5}));
+}
+
+TEST(PublishScheduler, CancelEndsEverythingAndTheAnswersThatStillComeCount) {
+  World world({.channels = 1, .requests_per_channel = 5});
+  world.Add(1, "published anyway");
+  world.Add(2, "lost");
+  world.Add(3, "delayed");
+  world.Add(4, "");
+  world.scheduler.Pump();
+  const Sent anyway = world.Next();
+  const Sent lost = world.Next();
+  world.Error(world.Next(), kUnavailable);
+  const Sent keyless = world.Next();
+  world.Add(11, "published anyway");
+  world.Add(12, "lost");
+  world.Add(13, "delayed");
+  world.Add(15, "never sent");
+  world.scheduler.Cancel();
+  EXPECT_EQ(world.aborted, (std::set<std::uint64_t>{anyway.id, lost.id, keyless.id}));
+  EXPECT_EQ(world.done.size(), 3u);
+  EXPECT_EQ(world.done[0].result.tag, 3u);
+  EXPECT_EQ(world.done[1].result.tag, 13u);
+  world.Take();
+  world.Ok(anyway);
+  world.Error(lost, kCancelled);
+  world.Error(keyless, kCancelled);
+  EXPECT_EQ(world.Take(), "1:published 11:unknown 2:unknown 12:unknown 4:unknown");
+  EXPECT_TRUE(world.sent.empty());
+  EXPECT_FALSE(world.scheduler.NextWake());
+  for (const char* key : {"published anyway", "lost", "delayed", "", "never sent"})
+    world.Add(20, key);
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent.size(), 5u) << "it stays usable";
+}
+
+TEST(PublishScheduler, UnderRandomFailuresEveryMessageHasOneResultAndNoKeyIsOutOfOrder) {
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    std::mt19937 random(seed);
+    const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
+    World world({.channels = 2, .requests_per_channel = 3, .publish_timeout = seconds(20)});
+    constexpr int kKeys = 6;  // key 0 is the empty one
+    std::uint64_t next_tag = 0;
+    std::map<std::uint64_t, int> results;
+    std::map<std::string, std::uint64_t> last_published;
+    std::map<std::string, std::uint64_t>
+        failed_at;  // first failure whose results are not all taken
+    std::map<std::uint64_t, std::string> key_of;
+    std::vector<Sent> open;
+
+    const auto collect_sent = [&] {
+      for (Sent& request : world.sent) {
+        for (const Sent& other : open) {
+          EXPECT_TRUE(request.key.empty() || request.key != other.key)
+              << "two requests in flight for one key";
+        }
+        EXPECT_FALSE(failed_at.contains(request.key))
+            << "sent behind a failure that the caller does not know";
+        open.push_back(std::move(request));
+      }
+      world.sent.clear();
+      EXPECT_LE(open.size(), 6u);
+    };
+    const auto note_failures = [&] {
+      for (const Done& one : world.done) {
+        const std::string& key = key_of[one.result.tag];
+        if (!key.empty() && one.result.status != PublishStatus::kPublished)
+          failed_at.try_emplace(key, one.result.tag);
+      }
+    };
+    for (int step = 0; step < 3000; ++step) {
+      if (chance(50)) {
+        const int key = static_cast<int>(random() % kKeys);
+        const std::string name = key == 0 ? "" : "key-" + std::to_string(key);
+        key_of[++next_tag] = name;
+        chance(3) ? world.AddInvalid(next_tag, name) : world.Add(next_tag, name);
+        note_failures();
+        if (chance(60)) world.scheduler.Pump();
+      } else if (chance(60) && !open.empty()) {
+        const std::size_t at = random() % open.size();
+        const Sent request = open[at];
+        open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
+        // A failure of this very answer is noted by what the scheduler delivers, before it sends anything else.
+        if (chance(60)) {
+          world.Ok(request);
+        } else {
+          constexpr int kCodes[] = {kUnavailable, kInvalidArgument, kNotFound, kDeadlineExceeded,
+                                    kInvalidArgument};
+          world.Error(request, kCodes[random() % 5]);
+        }
+        note_failures();
+      } else if (chance(20)) {
+        world.Advance(milliseconds(random() % 4000));
+        note_failures();
+      } else if (chance(30)) {
+        note_failures();
+        for (const Done& one : world.done) {
+          ++results[one.result.tag];
+          const std::string& key = key_of[one.result.tag];
+          if (key.empty()) continue;
+          EXPECT_LT(last_published[key], one.result.tag) << "results of a key are in its order";
+          last_published[key] = one.result.tag;
+        }
+        world.Take();
+        // What is known to the caller now no longer forbids sending, once nothing of the key is outstanding: a failed
+        // key has no request in flight, so all of it was just taken.
+        failed_at.clear();
+      } else if (chance(1)) {
+        world.scheduler.Cancel();
+        note_failures();
+        world.Advance(milliseconds(1));
+      }
+      note_failures();
+      collect_sent();
+      if (testing::Test::HasFailure()) FAIL() << "seed " << seed << ", step " << step;
+    }
+    // Let it run dry.
+    for (int round = 0; round < 10'000 && (results.size() < next_tag || !open.empty()); ++round) {
+      world.scheduler.Pump();
+      collect_sent();
+      for (const Sent& request : std::exchange(open, {})) world.Ok(request);
+      collect_sent();
+      world.Advance(milliseconds(500));
+      for (const Done& one : world.done) ++results[one.result.tag];
+      world.Take();
+      failed_at.clear();
+    }
+    EXPECT_EQ(results.size(), next_tag) << "seed " << seed;
+    for (const auto& [tag, count] : results)
+      EXPECT_EQ(count, 1) << "message " << tag << ", seed " << seed;
+    EXPECT_FALSE(world.scheduler.NextWake());
+  }
+}
+
+}  // namespace
+}  // namespace postbox::pubsub
