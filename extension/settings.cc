@@ -166,6 +166,9 @@ const IntSetting kInts[] = {
      GUC_UNIT_MS},
 };
 
+const config_enum_entry kApplyOnError[] = {
+    {"reject", kApplyReject, false}, {"raise", kApplyRaise, false}, {nullptr, 0, false}};
+
 }  // namespace
 
 const Settings& settings() { return values; }
@@ -180,6 +183,11 @@ void DefineSettings() {
                             setting.initial, setting.least, setting.greatest, PGC_SIGHUP,
                             setting.flags, nullptr, nullptr, nullptr);
   }
+  DefineCustomEnumVariable(
+      "postbox.apply_on_error", "What an event's own error does when the event is applied.",
+      "reject records the event in postbox.dead_letter and goes on; raise raises the error.",
+      &values.apply_on_error, kApplyReject, kApplyOnError, PGC_USERSET, 0, nullptr, nullptr,
+      nullptr);
   ReserveGucPrefix("postbox");
 }
 

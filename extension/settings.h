@@ -37,7 +37,12 @@ struct Settings {
   char* traceparent;
   char* source_service;
   char* source_version;
+
+  // What an event's own error does in inbox_apply: an ApplyOnError.
+  int apply_on_error;
 };
+
+enum ApplyOnError : int { kApplyReject, kApplyRaise };
 
 // The values in this process. Defined in settings.cc for postbox.so, and in worker/publisher for postbox_worker.so.
 const Settings& settings();

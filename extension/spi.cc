@@ -81,18 +81,19 @@ std::string RelationName(Oid relation) {
   return schema == nullptr ? "" : Quoted(schema, name);
 }
 
-ActAs::ActAs(Oid role) {
+ActAs::ActAs(Oid role, Trust trust) {
   GetUserIdAndSecContext(&saved_role_, &saved_context_);
-  SetUserIdAndSecContext(
-      role, saved_context_ | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+  int context = saved_context_ | SECURITY_LOCAL_USERID_CHANGE;
+  if (trust == Trust::kRestricted) context |= SECURITY_RESTRICTED_OPERATION;
+  SetUserIdAndSecContext(role, context);
 }
 
 ActAs::~ActAs() { SetUserIdAndSecContext(saved_role_, saved_context_); }
 
-FixedSearchPath::FixedSearchPath()
+FixedSearchPath::FixedSearchPath(const char* path)
     : nest_level_(NewGUCNestLevel()), exceptions_(std::uncaught_exceptions()) {
-  Pg([] {
-    set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+  Pg([&] {
+    set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
                       GUC_ACTION_SAVE, true, 0, false);
   });
 }

@@ -63,10 +63,12 @@ std::string Quoted(std::string_view schema, std::string_view name);
 std::string RelationName(Oid relation);
 
 // Becomes `role` for its lifetime, in a security-restricted operation: code of that role's objects (triggers, defaults)
-// cannot get out of it.
+// cannot get out of it. kTrusted leaves the restriction out, for a role that could become the current one anyway: deferred
+// constraints and temporary tables work then.
+enum class Trust { kRestricted, kTrusted };
 class ActAs {
  public:
-  explicit ActAs(Oid role);
+  explicit ActAs(Oid role, Trust trust = Trust::kRestricted);
   ~ActAs();
   ActAs(const ActAs&) = delete;
   ActAs& operator=(const ActAs&) = delete;
@@ -76,11 +78,11 @@ class ActAs {
   int saved_context_ = 0;
 };
 
-// search_path = pg_catalog, pg_temp for its lifetime. Whoever acts as somebody else needs it too, or that somebody's
+// search_path = pg_catalog, pg_temp (or another one) for its lifetime. Whoever acts as somebody else needs it too, or that somebody's
 // functions would look for names where the caller wants them to.
 class FixedSearchPath {
  public:
-  FixedSearchPath();
+  explicit FixedSearchPath(const char* path = "pg_catalog, pg_temp");
   ~FixedSearchPath();
   FixedSearchPath(const FixedSearchPath&) = delete;
   FixedSearchPath& operator=(const FixedSearchPath&) = delete;

@@ -15,12 +15,26 @@ BEGIN
     END IF;
     -- The counter of an outbox and the tombstones of an inbox are of no use without it.
     FOR orphan IN
-        DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter
+        WITH outboxes AS (
+            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter
+        ), inboxes AS (
+            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
+        )
+        SELECT counter FROM outboxes UNION ALL SELECT tombstone FROM inboxes
     LOOP
         IF EXISTS (SELECT FROM pg_class c WHERE c.oid = orphan) THEN
             EXECUTE format('DROP TABLE %s', orphan);
         END IF;
     END LOOP;
+    DELETE FROM postbox.projection p WHERE p.target = ANY (dropped);
+    FOR orphan IN
+        DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
+    LOOP
+        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = orphan) THEN
+            EXECUTE format('DROP TABLE %s', orphan);
+        END IF;
+    END LOOP;
+    DELETE FROM postbox.dead_letter d WHERE d.inbox = ANY (dropped);
 END
 $$;
 COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes, inboxes and projection targets';

@@ -1,0 +1,350 @@
+#include "extension/apply.h"
+
+#include "extension/arguments.h"
+#include "extension/settings.h"
+#include "extension/subtransaction.h"
+#include "extension/wakeup.h"
+#include "worker/puller/sqlstate_class.h"
+
+namespace postbox {
+namespace {
+
+// Allocations go into a context of their own, which is emptied at the end.
+class ScratchMemory {
+ public:
+  explicit ScratchMemory(MemoryContext context) : context_(context) {
+    outer_ = MemoryContextSwitchTo(context_);
+  }
+  ~ScratchMemory() {
+    MemoryContextSwitchTo(outer_);
+    MemoryContextReset(context_);
+  }
+  ScratchMemory(const ScratchMemory&) = delete;
+  ScratchMemory& operator=(const ScratchMemory&) = delete;
+
+ private:
+  MemoryContext context_;
+  MemoryContext outer_;
+};
+
+MemoryContext MakeScratch() {
+  return Pg([] {
+    return AllocSetContextCreate(CurrentMemoryContext, "postbox event", ALLOCSET_DEFAULT_SIZES);
+  });
+}
+
+// The columns of the inbox that come from the event, after event_id, in their order.
+constexpr EventField kInboxFields[] = {EventField::kEventType, EventField::kAggregateType,
+                                       EventField::kAggregateId, EventField::kVersion};
+
+Outcome Expected(const Inbox& inbox, const Event& event) {
+  // An event without a type fails later; till then it has a row like one that is applied.
+  if (event.IsNull(EventField::kEventType)) return Outcome::kApplied;
+  return inbox.RouteOf(event.event_type) == nullptr ? Outcome::kIgnored : Outcome::kApplied;
+}
+
+// One array of a type for many rows.
+Datum ArrayOf(Oid type, Datum* values, bool* nulls, size_t count) {
+  int16 length;
+  bool by_value;
+  char alignment;
+  get_typlenbyvalalign(type, &length, &by_value, &alignment);
+  int dimension = static_cast<int>(count);
+  int lower_bound = 1;
+  return PointerGetDatum(construct_md_array(values, nulls, 1, &dimension, &lower_bound, type,
+                                            length, by_value, alignment));
+}
+
+// Inserts all events in one statement, in the order of their keys, so that two sessions with the same
+// events meet in the same order. Says which were not there yet; of two with one key the first.
+std::vector<bool> InsertMany(Inbox& inbox, const std::vector<Event>& events) {
+  const size_t count = events.size();
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; ++i) order[i] = i;
+  const auto key = [&](size_t i) { return events[i].id.data; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
+    return std::memcmp(key(left), key(right), UUID_LEN) < 0;
+  });
+
+  Datum parameters[6];
+  Pg([&] {
+    auto* values = static_cast<Datum*>(palloc(count * sizeof(Datum)));
+    auto* nulls = static_cast<bool*>(palloc0(count * sizeof(bool)));
+    for (size_t i = 0; i < count; ++i) values[i] = UUIDPGetDatum(&events[order[i]].id);
+    parameters[0] = ArrayOf(UUIDOID, values, nulls, count);
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = inbox.outcome(Expected(inbox, events[order[i]]));
+    }
+    parameters[5] = ArrayOf(inbox.outcome_type(), values, nulls, count);
+    for (size_t field = 0; field < std::size(kInboxFields); ++field) {
+      for (size_t i = 0; i < count; ++i) {
+        values[i] = events[order[i]].Value(kInboxFields[field]);
+        nulls[i] = events[order[i]].IsNull(kInboxFields[field]);
+      }
+      parameters[field + 1] = ArrayOf(EventFieldType(kInboxFields[field]), values, nulls, count);
+    }
+  });
+  const uint64 rows = inbox.insert_many().Run(parameters);
+
+  // RETURNING keeps the order.
+  std::vector<bool> inserted(count);
+  SPITupleTable* table = SPI_tuptable;
+  uint64 row = 0;
+  for (size_t i = 0; i < count && row < rows; ++i) {
+    const bool same = Pg([&] {
+      bool null;
+      const Datum id = SPI_getbinval(table->vals[row], table->tupdesc, 1, &null);
+      return std::memcmp(DatumGetUUIDP(id)->data, key(order[i]), UUID_LEN) == 0;
+    });
+    if (!same) continue;
+    inserted[order[i]] = true;
+    ++row;
+  }
+  FreeRows();
+  if (row != rows) Throw(ERRCODE_INTERNAL_ERROR, "rows of the inbox came back in another order");
+  return inserted;
+}
+
+// Corrects the outcome of rows that were inserted with an expected one.
+void SetOutcome(Inbox& inbox, const std::vector<const Event*>& events, Outcome outcome) {
+  if (events.empty()) return;
+  Datum parameters[2] = {Datum{0}, inbox.outcome(outcome)};
+  Pg([&] {
+    auto* values = static_cast<Datum*>(palloc(events.size() * sizeof(Datum)));
+    for (size_t i = 0; i < events.size(); ++i) values[i] = UUIDPGetDatum(&events[i]->id);
+    parameters[0] = ArrayOf(UUIDOID, values, nullptr, events.size());
+  });
+  inbox.set_outcome().Run(parameters);
+}
+
+// What takes the event does so: the projections, then the handlers.
+Outcome ApplyEffects(Inbox& inbox, Event* event) {
+  if (event->IsNull(EventField::kEventType)) {
+    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_type",
+          "The type says which projections and handlers take it.");
+  }
+  const Route* route = inbox.RouteOf(event->event_type);
+  if (route == nullptr) return Outcome::kIgnored;
+  bool applied = false;
+  PayloadJson payload(*event);
+  for (const Route::Step& step : route->projections) {
+    const Outcome outcome = step.deletes ? step.projection->Delete(*event, &payload)
+                                         : step.projection->Upsert(*event, &payload);
+    applied = applied || outcome == Outcome::kApplied;
+  }
+  for (Handler* handler : route->handlers) {
+    const Datum composite = Pg([&] { return CompositeOf(event); });
+    FixedSearchPath search_path(handler->search_path.c_str());
+    handler->call.Run(&composite);
+    FreeRows();
+    applied = true;
+  }
+  if (applied) NotifyAppliedAtCommit();
+  return applied ? Outcome::kApplied : Outcome::kStale;
+}
+
+// Says in the error which event it was, as its context.
+Outcome ApplyEffectsOf(Inbox& inbox, Event* event) {
+  try {
+    return ApplyEffects(inbox, event);
+  } catch (PostgresError& error) {
+    if (!error.context.empty()) error.context += '\n';
+    error.context +=
+        "applying event \"" + std::string(event->event_id) + "\" to inbox " + inbox.name();
+    throw;
+  }
+}
+
+std::vector<Outcome> ApplyInOnePass(Inbox& inbox, std::vector<Event>& events,
+                                    MemoryContext scratch) {
+  std::vector<bool> inserted;
+  {
+    ScratchMemory memory(scratch);
+    inserted = InsertMany(inbox, events);
+  }
+  std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
+  std::vector<const Event*> stale;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (!inserted[i]) continue;
+    ScratchMemory memory(scratch);
+    outcomes[i] = ApplyEffectsOf(inbox, &events[i]);
+    if (outcomes[i] == Outcome::kStale) stale.push_back(&events[i]);
+  }
+  ScratchMemory memory(scratch);
+  SetOutcome(inbox, stale, Outcome::kStale);
+  return outcomes;
+}
+
+Outcome ApplyOrReject(Inbox& inbox, Event* event) {
+  Outcome outcome = Outcome::kApplied;
+  try {
+    InSubtransaction([&] { outcome = ApplyOne(inbox, event); });
+    return outcome;
+  } catch (const PostgresError& error) {
+    if (!IsToBeRecorded(error)) throw;
+    return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
+  }
+}
+
+std::vector<Outcome> ApplyOneByOne(Inbox& inbox, std::vector<Event>& events,
+                                   MemoryContext scratch) {
+  std::vector<Outcome> outcomes;
+  for (Event& event : events) {
+    ScratchMemory memory(scratch);
+    outcomes.push_back(ApplyOrReject(inbox, &event));
+  }
+  return outcomes;
+}
+
+bool Rejects() { return settings().apply_on_error == kApplyReject; }
+
+}  // namespace
+
+ApplySession::ApplySession(Oid relation) {
+  const Oid caller = GetUserId();
+  if (RelationName(relation).empty()) ThrowNoInbox(relation);
+  const Oid owner = RelationOwner(relation);
+  const bool allowed =
+      Pg([&] { return pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK; });
+  if (!allowed) {
+    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
+          "permission denied for inbox \"" + RelationName(relation) + "\"",
+          "INSERT on the inbox is the permission to apply events.");
+  }
+  const bool trusted = Pg([&] { return is_member_of_role(owner, caller); });
+  owner_.emplace(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
+  inbox_ = Inbox::Find(relation, RowExclusiveLock);
+}
+
+bool InsertEvent(Inbox& inbox, const Event& event, Outcome outcome) {
+  Datum values[6] = {UUIDPGetDatum(&event.id)};
+  char nulls[7] = "      ";
+  for (size_t i = 0; i < std::size(kInboxFields); ++i) {
+    values[i + 1] = event.Value(kInboxFields[i]);
+    if (event.IsNull(kInboxFields[i])) nulls[i + 1] = 'n';
+  }
+  values[5] = inbox.outcome(outcome);
+  return inbox.insert().Run(values, nulls) > 0;
+}
+
+bool IsToBeRecorded(const PostgresError& error) {
+  return Rejects() && !puller::IsTransientSqlstate(error.SqlState());
+}
+
+std::string ErrorText(const PostgresError& error) {
+  return error.detail.empty() ? error.message : error.message + "\nDETAIL: " + error.detail;
+}
+
+Outcome ApplyOne(Inbox& inbox, Event* event) {
+  const Outcome expected = Expected(inbox, *event);
+  if (!InsertEvent(inbox, *event, expected)) return Outcome::kDuplicate;
+  const Outcome outcome = ApplyEffectsOf(inbox, event);
+  if (outcome != expected) SetOutcome(inbox, {event}, outcome);
+  return outcome;
+}
+
+std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<Event>& events) {
+  for (const Event& event : events) {
+    if (event.IsNull(EventField::kEventId) || event.event_id.empty()) {
+      Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_id",
+            "Without it the inbox cannot tell whether it has seen the event before.",
+            "postbox.record_dead_letter records a message that is no event.");
+    }
+  }
+  MemoryContext scratch = MakeScratch();
+  if (events.empty()) return {};
+  if (events.size() == 1) {
+    if (Rejects()) return ApplyOneByOne(inbox, events, scratch);
+    return {ApplyOne(inbox, &events[0])};
+  }
+  if (!Rejects()) return ApplyInOnePass(inbox, events, scratch);
+
+  std::vector<Outcome> outcomes;
+  try {
+    InSubtransaction([&] { outcomes = ApplyInOnePass(inbox, events, scratch); });
+    return outcomes;
+  } catch (const PostgresError& error) {
+    if (!IsToBeRecorded(error)) throw;
+  }
+  return ApplyOneByOne(inbox, events, scratch);
+}
+
+namespace {
+
+Outcome ResultOfOne(Inbox& inbox, Event event) {
+  std::vector<Event> events{event};
+  return ApplyEvents(inbox, events)[0];
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(inbox_apply) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const Datum composite = Argument(fcinfo, 1, "event");
+    ApplySession session(relation);
+    const Event event = Pg([&] { return EventOfComposite(composite); });
+    return session.inbox().outcome(ResultOfOne(session.inbox(), event));
+  });
+}
+
+POSTBOX_FUNCTION(inbox_apply_fields) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    ApplySession session(relation);
+    Event event{};
+    for (size_t i = 0; i < kEventFields; ++i) {
+      event.values[i] = fcinfo->args[i + 1].value;
+      event.nulls[i] = fcinfo->args[i + 1].isnull;
+    }
+    Pg([&] { FinishEvent(&event); });
+    return session.inbox().outcome(ResultOfOne(session.inbox(), event));
+  });
+}
+
+POSTBOX_FUNCTION(inbox_apply_batch) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const Datum array = Argument(fcinfo, 1, "events");
+    Oid outcome_type = InvalidOid;
+    std::vector<Datum> results;
+    {
+      ApplySession session(relation);
+      struct Elements {
+        Datum* values;
+        bool* nulls;
+        int count;
+      };
+      const Elements elements = Pg([&] {
+        ArrayType* events = DatumGetArrayTypeP(array);
+        if (ARR_NDIM(events) > 1) {
+          ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                          errmsg("events must have one dimension")));
+        }
+        Elements found{};
+        deconstruct_array(events, ARR_ELEMTYPE(events), -1, false, TYPALIGN_DOUBLE, &found.values,
+                          &found.nulls, &found.count);
+        return found;
+      });
+      std::vector<Event> events(static_cast<size_t>(elements.count));
+      for (size_t i = 0; i < events.size(); ++i) {
+        if (elements.nulls[i]) {
+          Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "events may not contain null");
+        }
+        events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
+      }
+      for (const Outcome outcome : ApplyEvents(session.inbox(), events)) {
+        results.push_back(session.inbox().outcome(outcome));
+      }
+      outcome_type = session.inbox().outcome_type();
+    }
+    return Pg([&] {
+      return PointerGetDatum(construct_array(results.data(), static_cast<int>(results.size()),
+                                             outcome_type, sizeof(Oid), true, TYPALIGN_INT));
+    });
+  });
+}

@@ -1,0 +1,67 @@
+// Applying events to an inbox, in the caller's transaction.
+//
+// One event: INSERT its key into the inbox, ON CONFLICT DO NOTHING (no row: duplicate, and nothing
+// else happens) -> the projections and handlers that take its type -> the outcome stands in the inbox
+// row. The row is written with the outcome that is to be expected and corrected if it came otherwise.
+//   applied    a projection changed, or a handler was called
+//   stale      every projection has this version or a newer one, and there is no handler
+//   ignored    nothing takes events of this type
+//   rejected   an error of the event itself; nothing of it remains but a row in postbox.dead_letter
+//
+// A batch is applied in one pass inside one subtransaction. If an event fails, that subtransaction is
+// rolled back and the batch is run again, each event in its own: one bad event costs its batch once.
+//
+// Errors. Transient ones (worker/puller/sqlstate_class.h) are raised: the event is not at fault, so
+// the transaction rolls back and nothing is recorded. So are errors in the configuration, which stop
+// before the first event. All others belong to the event. With postbox.apply_on_error = 'raise' those
+// are raised as well.
+//
+// Rights: INSERT on the inbox is the permission to apply. Everything then runs as the inbox's owner,
+// under a fixed search_path; in a security-restricted operation (no temporary tables, no deferred
+// constraints) if the owner could not become the caller by himself.
+#ifndef POSTBOX_EXTENSION_APPLY_H_
+#define POSTBOX_EXTENSION_APPLY_H_
+
+#include "extension/inbox_cache.h"
+
+namespace postbox {
+
+// Connected to SPI, acting as the owner of an inbox, for its lifetime.
+class ApplySession {
+ public:
+  // Throws insufficient_privilege unless the current user may INSERT into the inbox.
+  explicit ApplySession(Oid relation);
+
+  Inbox& inbox() { return *inbox_; }
+
+ private:
+  SpiConnection connection_;
+  FixedSearchPath search_path_;
+  std::optional<ActAs> owner_;
+  std::shared_ptr<Inbox> inbox_;
+};
+
+// Each event needs an event_id: one without is an error of the call. Bounded memory: what an event
+// needs is freed when it is done.
+std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<Event>& events);
+
+// Only the inbox row. False if it is there already.
+bool InsertEvent(Inbox& inbox, const Event& event, Outcome outcome);
+
+// The inbox row and the effects of one event, with no subtransaction.
+Outcome ApplyOne(Inbox& inbox, Event* event);
+
+// Whether an error that was raised while an event was applied is to be recorded with it.
+bool IsToBeRecorded(const PostgresError& error);
+
+// Marks the event as rejected in the inbox and records it as a dead letter. kDuplicate, and nothing
+// recorded, if the inbox has the event already. An event without event_id is only recorded.
+Outcome RejectEvent(Inbox& inbox, const Event& event, const std::string& sqlstate,
+                    const std::string& text, int attempts);
+
+// What a dead letter says about an error.
+std::string ErrorText(const PostgresError& error);
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_APPLY_H_

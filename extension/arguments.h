@@ -1,0 +1,43 @@
+// The arguments of a SQL function, checked: NULL where none is allowed is an error that names it.
+#ifndef POSTBOX_EXTENSION_ARGUMENTS_H_
+#define POSTBOX_EXTENSION_ARGUMENTS_H_
+
+#include "extension/guard.h"
+
+namespace postbox {
+
+inline bool HasArgument(FunctionCallInfo fcinfo, int number) {
+  return !fcinfo->args[number].isnull;
+}
+
+inline Datum Argument(FunctionCallInfo fcinfo, int number, const char* name) {
+  if (fcinfo->args[number].isnull) {
+    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not be null");
+  }
+  return fcinfo->args[number].value;
+}
+
+inline std::string TextArgument(FunctionCallInfo fcinfo, int number, const char* name) {
+  const Datum value = Argument(fcinfo, number, name);
+  return Pg([&]() -> const char* { return TextDatumGetCString(value); });
+}
+
+inline Oid OidArgument(FunctionCallInfo fcinfo, int number, const char* name) {
+  return DatumGetObjectId(Argument(fcinfo, number, name));
+}
+
+// An interval in microseconds; a day has 24 hours and a month 30 days, as interval comparison has it.
+inline int64 Microseconds(Datum interval) {
+  const Interval* value = DatumGetIntervalP(interval);
+  const int64 days = static_cast<int64>(value->month) * DAYS_PER_MONTH + value->day;
+  int64 microseconds = 0;
+  if (__builtin_mul_overflow(days, USECS_PER_DAY, &microseconds) ||
+      __builtin_add_overflow(microseconds, value->time, &microseconds)) {
+    return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+  }
+  return microseconds;
+}
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_ARGUMENTS_H_

@@ -1,0 +1,163 @@
+#include "extension/column_value.h"
+
+namespace postbox {
+namespace {
+
+// JSON as text, as `::text` shows it.
+char* JsonText(JsonbValue* value) {
+  if (value->type == jbvBinary) {
+    return JsonbToCString(nullptr, value->val.binary.data, value->val.binary.len);
+  }
+  Jsonb* document = JsonbValueToJsonb(value);
+  return JsonbToCString(nullptr, &document->root, VARSIZE(document));
+}
+
+// A JSON scalar as the text that the type's input function reads.
+char* ScalarText(JsonbValue* value) {
+  switch (value->type) {
+    case jbvString:
+      return pnstrdup(value->val.string.val, value->val.string.len);
+    case jbvNumeric:
+      return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
+    case jbvBool:
+      return pstrdup(value->val.boolean ? "true" : "false");
+    default:
+      return JsonText(value);
+  }
+}
+
+const char* JsonTypeName(const Jsonb* document) {
+  if (JB_ROOT_IS_SCALAR(document)) return "a scalar";
+  if (JB_ROOT_IS_ARRAY(document)) return "an array";
+  return "an object";
+}
+
+// {column: value}, what jsonb_populate_record takes the value of one column from.
+Datum Structured(const char* column, JsonbValue* value) {
+  JsonbParseState* state = nullptr;
+  pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+  JsonbValue key;
+  key.type = jbvString;
+  key.val.string.val = const_cast<char*>(column);
+  key.val.string.len = static_cast<int>(std::strlen(column));
+  pushJsonbValue(&state, WJB_KEY, &key);
+  pushJsonbValue(&state, WJB_VALUE, value);
+  return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
+}
+
+// The payload in the encoding of the database, ended by a zero byte.
+char* PayloadText(const Event& event) {
+  if (event.IsNull(EventField::kPayload)) {
+    ereport(ERROR,
+            (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("event has no payload"),
+             errdetail("Columns of a projection are filled from JSON fields of the payload.")));
+  }
+  bytea* payload = DatumGetByteaPP(event.Value(EventField::kPayload));
+  const int length = static_cast<int>(VARSIZE_ANY_EXHDR(payload));
+  char* text = pnstrdup(VARDATA_ANY(payload), length);
+  // Also refuses zero bytes, so nothing is cut off.
+  return pg_any_to_server(text, length, PG_UTF8);
+}
+
+}  // namespace
+
+ColumnInput MakeColumnInput(Oid type, MemoryContext context) {
+  ColumnInput input{};
+  input.type = type;
+  const Oid base = getBaseType(type);
+  input.domain = base != type;
+  const bool json = base == JSONBOID || base == JSONOID;
+  input.structured =
+      OidIsValid(get_element_type(base)) || type_is_rowtype(base) || (json && input.domain);
+  input.kind = ColumnInput::Kind::kOther;
+  if (!input.domain) {
+    if (type == TEXTOID || type == VARCHAROID) input.kind = ColumnInput::Kind::kText;
+    if (type == JSONBOID) input.kind = ColumnInput::Kind::kJsonb;
+    if (type == JSONOID) input.kind = ColumnInput::Kind::kJson;
+  }
+  Oid function;
+  getTypeInputInfo(type, &function, &input.io_parameter);
+  fmgr_info_cxt(function, &input.function, context);
+  return input;
+}
+
+Jsonb* PayloadJson::Document() {
+  if (document_ == nullptr) {
+    char* text = PayloadText(event_);
+    document_ = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
+  }
+  return document_;
+}
+
+bool PayloadJson::Find(const std::vector<std::string>& path, JsonbValue* value) {
+  Jsonb* document = Document();
+  if (!JB_ROOT_IS_OBJECT(document)) {
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("payload is not a JSON object"),
+             errdetail("It is %s. Columns of a projection are filled from the fields of an object.",
+                       JsonTypeName(document))));
+  }
+  JsonbContainer* container = &document->root;
+  for (size_t i = 0; i < path.size(); ++i) {
+    if (!JsonContainerIsObject(container)) return false;
+    if (getKeyJsonValueFromContainer(container, path[i].data(), static_cast<int>(path[i].size()),
+                                     value) == nullptr) {
+      return false;
+    }
+    if (i + 1 < path.size()) {
+      if (value->type != jbvBinary) return false;
+      container = value->val.binary.data;
+    }
+  }
+  return true;
+}
+
+Datum ColumnFromText(ColumnInput* input, char* text, bool* null) {
+  *null = text == nullptr;
+  // The input function of a domain sees NULL too: the domain may refuse it.
+  if (text == nullptr && !input->domain) return Datum{0};
+  if (text != nullptr && input->kind == ColumnInput::Kind::kText) return CStringGetTextDatum(text);
+  return InputFunctionCall(&input->function, text, input->io_parameter, -1);
+}
+
+Datum ColumnFromJson(ColumnInput* input, const char* column, JsonbValue* value, bool* null) {
+  *null = false;
+  if (input->structured) return Structured(column, value);
+  if (value->type == jbvNull) return ColumnFromText(input, nullptr, null);
+  switch (input->kind) {
+    case ColumnInput::Kind::kJsonb:
+      return JsonbPGetDatum(JsonbValueToJsonb(value));
+    case ColumnInput::Kind::kJson:
+      return CStringGetTextDatum(JsonText(value));
+    case ColumnInput::Kind::kText:
+      if (value->type == jbvString) {
+        return PointerGetDatum(
+            cstring_to_text_with_len(value->val.string.val, value->val.string.len));
+      }
+      break;
+    case ColumnInput::Kind::kOther:
+      break;
+  }
+  return ColumnFromText(input, ScalarText(value), null);
+}
+
+Datum ColumnFromEvent(ColumnInput* input, EventField field, const Event& event,
+                      PayloadJson* payload, bool* null) {
+  if (event.IsNull(field)) return ColumnFromText(input, nullptr, null);
+  *null = false;
+  const Oid type = EventFieldType(field);
+  const Datum value = event.Value(field);
+  if (type == input->type || (type == TEXTOID && input->kind == ColumnInput::Kind::kText)) {
+    return value;
+  }
+  if (field == EventField::kPayload) {
+    if (input->kind == ColumnInput::Kind::kJsonb) return JsonbPGetDatum(payload->Document());
+    return ColumnFromText(input, PayloadText(event), null);
+  }
+  Oid output;
+  bool varlena;
+  getTypeOutputInfo(type, &output, &varlena);
+  return ColumnFromText(input, OidOutputFunctionCall(output, value), null);
+}
+
+}  // namespace postbox

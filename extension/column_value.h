@@ -1,0 +1,61 @@
+// Values for table columns out of events: from a JSON field of the payload, or from a field of the
+// event itself.
+//
+// A value is made as if its text were read by the column's type, so a projection takes what
+// INSERT ... VALUES ('text') would take, with the same errors. JSON null is NULL. A JSON object or
+// array fills json, jsonb, and, as its text, any type that can read it. Columns of array or composite
+// type (and domains over json) take JSON the way jsonb_populate_record does; that happens in SQL, so
+// their value here is a jsonb object {column: value} (ColumnInput::structured).
+//
+// All functions may ereport: call them inside Pg().
+#ifndef POSTBOX_EXTENSION_COLUMN_VALUE_H_
+#define POSTBOX_EXTENSION_COLUMN_VALUE_H_
+
+#include "extension/event.h"
+#include "extension/postgres.h"
+
+namespace postbox {
+
+// How a column's type reads values. Plain data; the FmgrInfo lives as long as the memory context
+// given to MakeColumnInput.
+struct ColumnInput {
+  enum class Kind { kText, kJsonb, kJson, kOther };
+  Oid type;
+  Kind kind;
+  bool structured;
+  bool domain;
+  FmgrInfo function;
+  Oid io_parameter;
+
+  // The type of the statement's parameter.
+  Oid parameter_type() const { return structured ? JSONBOID : type; }
+};
+
+ColumnInput MakeColumnInput(Oid type, MemoryContext context);
+
+// The payload of one event as JSON, parsed when first asked for.
+class PayloadJson {
+ public:
+  explicit PayloadJson(const Event& event) : event_(event) {}
+
+  // The whole payload. An error if it is no JSON.
+  Jsonb* Document();
+
+  // Finds the value at `path`. False if there is none; an error if the payload is no JSON object.
+  bool Find(const std::vector<std::string>& path, JsonbValue* value);
+
+ private:
+  const Event& event_;
+  Jsonb* document_ = nullptr;
+};
+
+// `column` names the column in a structured value.
+Datum ColumnFromJson(ColumnInput* input, const char* column, JsonbValue* value, bool* null);
+Datum ColumnFromEvent(ColumnInput* input, EventField field, const Event& event,
+                      PayloadJson* payload, bool* null);
+// `text` nullptr is NULL.
+Datum ColumnFromText(ColumnInput* input, char* text, bool* null);
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_COLUMN_VALUE_H_

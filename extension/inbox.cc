@@ -1,0 +1,143 @@
+// Making, dropping and purging inboxes.
+//
+// The tables are made and dropped as the caller, with his rights; the registration in postbox.inbox
+// is written as the owner of that table.
+#include "extension/apply.h"
+#include "extension/arguments.h"
+#include "extension/new_relation.h"
+
+extern "C" {
+#include <storage/lmgr.h>
+}
+
+namespace postbox {
+namespace {
+
+// The longest name made from that of the inbox: <name>_tombstone_deleted.
+constexpr size_t kSuffixLength = 18;
+
+void CreateTables(const NewRelation& relation) {
+  const std::string table = relation.Qualified();
+  const std::string tombstone = relation.Qualified("_tombstone");
+  Run("CREATE TABLE " + table +
+      " (event_id uuid PRIMARY KEY, event_type text, aggregate_type text, aggregate_id text, "
+      "version bigint, outcome postbox.outcome NOT NULL, "
+      "received_at timestamptz NOT NULL DEFAULT now())");
+  Run("CREATE INDEX " + Quoted(relation.name + "_received") + " ON " + table + " (received_at)");
+  Run("COMMENT ON TABLE " + table + " IS 'Events seen (postbox inbox)'");
+  // projection.cc knows the order of these columns.
+  Run("CREATE TABLE " + tombstone +
+      " (target regclass, key text, version bigint NOT NULL, "
+      "deleted_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (target, key))");
+  Run("CREATE INDEX " + Quoted(relation.name + "_tombstone_deleted") + " ON " + tombstone +
+      " (deleted_at)");
+  Run("COMMENT ON TABLE " + tombstone +
+      " IS 'Versions at which keys of projections were deleted (postbox inbox)'");
+}
+
+Oid CreateInbox(const NewRelation& relation, Datum retention) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  CreateTables(relation);
+  Parameters names;
+  names.AddText(relation.Qualified()).AddText(relation.Qualified("_tombstone"));
+  Run("SELECT $1::regclass::oid, $2::regclass::oid", names);
+  const Oid table = DatumGetObjectId(FirstRow(1));
+  Parameters row;
+  row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, DatumGetObjectId(FirstRow(2)));
+  row.Add(INTERVALOID, retention);
+  const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
+  Run("INSERT INTO postbox.inbox (relation, tombstone, retention) VALUES ($1, $2, $3)", row);
+  return table;
+}
+
+// Drops the tables; the event trigger of 90_lifecycle.sql would do the rest, but a session may have
+// switched event triggers off.
+void DropInbox(Oid relation) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(relation);
+  // The same order as plain DROP TABLE takes: the table first, then its registration.
+  Pg([&] { LockRelationOid(relation, AccessExclusiveLock); });
+  RequireInboxOwner(relation);
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  Oid tombstone = InvalidOid;
+  {
+    const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
+    Run("DELETE FROM postbox.dead_letter WHERE inbox = $1", key);
+    Run("DELETE FROM postbox.inbox WHERE relation = $1 RETURNING tombstone::oid", key);
+    tombstone = DatumGetObjectId(FirstRow(1));
+  }
+  Run("DROP TABLE " + RelationName(relation));
+  const std::string tombstone_name = RelationName(tombstone);
+  if (!tombstone_name.empty()) Run("DROP TABLE " + tombstone_name);
+}
+
+uint64 Purge(const std::string& table, const char* time, Datum before, int batch) {
+  Parameters parameters;
+  parameters.Add(TIMESTAMPTZOID, before).AddInt(batch);
+  return Run("DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table +
+                 " WHERE " + time + " < $1 ORDER BY " + time + " LIMIT $2 FOR UPDATE SKIP LOCKED))",
+             parameters);
+}
+
+int64 PurgeInbox(Oid relation, int batch) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(relation);
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  Run("SELECT tombstone::oid, now() - retention FROM postbox.inbox WHERE relation = $1", key);
+  const Oid tombstone = DatumGetObjectId(FirstRow(1));
+  const Datum before = FirstRow(2);
+  // As the owner, for whoever may act as him: the table's triggers are his.
+  const Oid owner = RelationOwner(relation);
+  const bool trusted = Pg([&] { return is_member_of_role(owner, GetUserId()); });
+  const ActAs act_as(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
+  uint64 purged = Purge(RelationName(relation), "received_at", before, batch);
+  if (purged < static_cast<uint64>(batch)) {
+    purged +=
+        Purge(RelationName(tombstone), "deleted_at", before, batch - static_cast<int>(purged));
+  }
+  return static_cast<int64>(purged);
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(create_inbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    const std::string name = TextArgument(fcinfo, 0, "name");
+    const Datum retention = Argument(fcinfo, 1, "retention");
+    if (Microseconds(retention) <= 0) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive",
+            "An event that is delivered again after it was forgotten takes effect again.",
+            "Keep event ids longer than the subscription keeps messages.");
+    }
+    const NewRelation relation = ParseNewRelation(name, kSuffixLength);
+    return ObjectIdGetDatum(CreateInbox(relation, retention));
+  });
+}
+
+POSTBOX_FUNCTION(drop_inbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    DropInbox(OidArgument(fcinfo, 0, "inbox"));
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(purge_inbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const int batch = DatumGetInt32(Argument(fcinfo, 1, "batch"));
+    if (batch < 1) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "batch must be at least 1", "",
+            "It is the largest number of rows that one call deletes.");
+    }
+    return Int64GetDatum(PurgeInbox(relation, batch));
+  });
+}

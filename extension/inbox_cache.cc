@@ -1,0 +1,263 @@
+#include "extension/inbox_cache.h"
+
+extern "C" {
+#include <storage/lmgr.h>
+}
+
+namespace postbox {
+
+// A load is repeated while the catalogs change under it.
+constexpr int kMostLoads = 20;
+
+struct InboxCache {
+  // Never destroyed: invalidation callbacks come until the process is gone.
+  static std::unordered_map<Oid, std::shared_ptr<Inbox>>& entries() {
+    static auto& entries = *new std::unordered_map<Oid, std::shared_ptr<Inbox>>;
+    return entries;
+  }
+
+  // Callbacks run wherever a lock is taken: they only set marks.
+  static void RelationChanged(Datum /*argument*/, Oid relation) {
+    for (auto& [key, inbox] : entries()) {
+      if (relation == InvalidOid || inbox->Watches(relation)) inbox->valid_ = false;
+    }
+  }
+  static void CatalogChanged(Datum argument, int /*cache*/, uint32 /*hash*/) {
+    RelationChanged(argument, InvalidOid);
+  }
+
+  static void Watch() {
+    static bool watching = false;
+    if (watching) return;
+    Pg([] {
+      CacheRegisterRelcacheCallback(RelationChanged, Datum{0});
+      CacheRegisterSyscacheCallback(NAMESPACEOID, CatalogChanged, Datum{0});
+      CacheRegisterSyscacheCallback(PROCOID, CatalogChanged, Datum{0});
+    });
+    watching = true;
+  }
+
+  static std::shared_ptr<Inbox> Find(Oid relation, LOCKMODE mode) {
+    Watch();
+    for (int loads = 0;; ++loads) {
+      std::shared_ptr<Inbox>& entry = entries()[relation];
+      if (entry == nullptr || !entry->valid_) entry = std::make_shared<Inbox>(relation);
+      const std::shared_ptr<Inbox> inbox = entry;
+      if (inbox->loading_) {
+        try {
+          inbox->Load();
+        } catch (...) {
+          entries().erase(relation);
+          throw;
+        }
+      }
+      inbox->Lock(mode);
+      if (inbox->valid_ || loads == kMostLoads) {
+        inbox->loading_ = false;
+        return inbox;
+      }
+    }
+  }
+};
+
+std::shared_ptr<Inbox> Inbox::Find(Oid relation, LOCKMODE mode) {
+  return InboxCache::Find(relation, mode);
+}
+
+Inbox::Inbox(Oid relation) : relation_(relation) {
+  context_ = Pg([] {
+    return AllocSetContextCreate(TopMemoryContext, "postbox inbox", ALLOCSET_SMALL_SIZES);
+  });
+}
+
+Inbox::~Inbox() { MemoryContextDelete(context_); }
+
+// While it is being read, everything counts.
+bool Inbox::Watches(Oid relation) const {
+  if (loading_ || relation == relation_ || relation == tombstone_) return true;
+  if (std::find(std::begin(config_), std::end(config_), relation) != std::end(config_)) return true;
+  return ProjectionOf(relation) != nullptr;
+}
+
+void Inbox::Lock(LOCKMODE mode) const {
+  Pg([&] {
+    LockRelationOid(relation_, mode);
+    LockRelationOid(tombstone_, mode);
+    for (const auto& projection : projections_) {
+      LockRelationOid(projection->target(), mode);
+    }
+  });
+}
+
+const Route* Inbox::RouteOf(std::string_view event_type) const {
+  const auto route = routes_.find(event_type);
+  return route == routes_.end() ? nullptr : &route->second;
+}
+
+Projection* Inbox::ProjectionOf(Oid target) const {
+  for (const auto& projection : projections_) {
+    if (projection->target() == target) return projection.get();
+  }
+  return nullptr;
+}
+
+void Inbox::Load() {
+  name_ = RelationName(relation_);
+  if (name_.empty()) ThrowNoInbox(relation_);
+  config_[0] = PostboxRelation("inbox");
+  config_[1] = PostboxRelation("projection");
+  config_[2] = PostboxRelation("handler");
+
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation_);
+  if (Run("SELECT i.tombstone::oid, (SELECT x.indexrelid FROM pg_index x WHERE x.indrelid = "
+          "i.tombstone AND x.indisprimary) FROM postbox.inbox i WHERE i.relation = $1",
+          key) == 0) {
+    ThrowNoInbox(relation_);
+  }
+  tombstone_ = DatumGetObjectId(FirstRow(1));
+  const Oid index = DatumGetObjectId(FirstRow(2));
+  const std::string tombstone_name = RelationName(tombstone_);
+  if (tombstone_name.empty() || !OidIsValid(index)) {
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "inbox \"" + name_ + "\" is incomplete",
+          tombstone_name.empty() ? "Its table of tombstones has been dropped."
+                                 : "Its table of tombstones has no primary key any more.",
+          "Make another inbox with postbox.create_inbox.");
+  }
+  tombstones_ = std::make_unique<Tombstones>(tombstone_, index, tombstone_name);
+
+  Oid outcome_array = InvalidOid;
+  Pg([&] {
+    outcome_type_ = PostboxType("outcome");
+    outcome_array = get_array_type(outcome_type_);
+    OutcomeOids(outcome_oids_);
+  });
+  const std::string insert = "INSERT INTO " + name_ +
+                             " (event_id, event_type, aggregate_type, aggregate_id, version, "
+                             "outcome) ";
+  insert_ = std::make_unique<Statement>(
+      insert + "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING",
+      std::vector<Oid>{UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, outcome_type_});
+  insert_many_ = std::make_unique<Statement>(
+      insert +
+          "SELECT * FROM unnest($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING "
+          "RETURNING event_id",
+      std::vector<Oid>{UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID,
+                       outcome_array});
+  set_outcome_ =
+      std::make_unique<Statement>("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
+                                  std::vector<Oid>{UUIDARRAYOID, outcome_type_});
+  forget_rejected_ = std::make_unique<Statement>(
+      "DELETE FROM " + name_ + " WHERE event_id = $1 AND outcome = 'rejected'",
+      std::vector<Oid>{UUIDOID});
+
+  LoadProjections();
+  LoadHandlers();
+}
+
+namespace {
+
+std::string TextAt(SPITupleTable* table, uint64 row, int column) {
+  const char* text =
+      Pg([&]() -> const char* { return SPI_getvalue(table->vals[row], table->tupdesc, column); });
+  return text == nullptr ? "" : text;
+}
+
+Datum ValueAt(SPITupleTable* table, uint64 row, int column, bool* null) {
+  return Pg([&] { return SPI_getbinval(table->vals[row], table->tupdesc, column, null); });
+}
+
+}  // namespace
+
+void Inbox::LoadProjections() {
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation_);
+  const uint64 rows = Run(
+      "SELECT id, event_types, target::oid, columns::text, key, version_column::text, delete_types "
+      "FROM postbox.projection WHERE inbox = $1 ORDER BY id",
+      key);
+  SPITupleTable* table = SPI_tuptable;
+  std::set<Oid> deleting;
+  for (uint64 row = 0; row < rows; ++row) {
+    bool null;
+    ProjectionConfig config;
+    config.id = DatumGetInt64(ValueAt(table, row, 1, &null));
+    config.event_types = TextArray(ValueAt(table, row, 2, &null), "event_types");
+    config.target = DatumGetObjectId(ValueAt(table, row, 3, &null));
+    ValueAt(table, row, 4, &null);
+    if (!null) config.columns = TextAt(table, row, 4);
+    config.key = TextArray(ValueAt(table, row, 5, &null), "key");
+    config.version_column = TextAt(table, row, 6);
+    config.delete_types = TextArray(ValueAt(table, row, 7, &null), "delete_types");
+
+    projections_.push_back(std::make_unique<Projection>(config, context_, tombstones_.get()));
+    Projection* projection = projections_.back().get();
+    for (const std::string& type : config.delete_types) {
+      routes_[type].projections.push_back({projection, true});
+    }
+    for (const std::string& type : config.event_types) {
+      if (std::find(config.delete_types.begin(), config.delete_types.end(), type) ==
+          config.delete_types.end()) {
+        routes_[type].projections.push_back({projection, false});
+      }
+    }
+    if (!config.delete_types.empty()) deleting.insert(config.target);
+  }
+  for (const auto& projection : projections_) {
+    if (deleting.contains(projection->target())) projection->KeepTombstones();
+  }
+}
+
+void Inbox::LoadHandlers() {
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation_);
+  const uint64 rows =
+      Run("SELECT h.event_types, h.function, h.id::text, quote_ident(n.nspname), "
+          "quote_ident(p.proname) "
+          "FROM postbox.handler h LEFT JOIN pg_proc p ON p.oid = to_regprocedure(h.function) "
+          "LEFT JOIN pg_namespace n ON n.oid = p.pronamespace WHERE h.inbox = $1 ORDER BY h.id",
+          key);
+  SPITupleTable* table = SPI_tuptable;
+  const Oid event_type = Pg([] { return PostboxType("event"); });
+  for (uint64 row = 0; row < rows; ++row) {
+    bool null;
+    const std::string schema = TextAt(table, row, 4);
+    if (schema.empty()) {
+      Throw(ERRCODE_UNDEFINED_FUNCTION, "handler " + TextAt(table, row, 2) + " does not exist",
+            "Inbox " + name_ + " calls it for events.",
+            "Create the function again, or remove the handler with postbox.drop_handler(" +
+                TextAt(table, row, 3) + ").");
+    }
+    handlers_.push_back(std::make_unique<Handler>(
+        schema + ", pg_temp", "SELECT " + schema + "." + TextAt(table, row, 5) + "($1)",
+        event_type));
+    for (const std::string& type : TextArray(ValueAt(table, row, 1, &null), "event_types")) {
+      routes_[type].handlers.push_back(handlers_.back().get());
+    }
+  }
+}
+
+void ThrowNoInbox(Oid relation) {
+  const std::string name = RelationName(relation);
+  if (name.empty()) {
+    Throw(ERRCODE_UNDEFINED_TABLE, "inbox with OID " + std::to_string(relation) + " does not exist",
+          "Its table has been dropped.", "Create it with postbox.create_inbox.");
+  }
+  Throw(ERRCODE_WRONG_OBJECT_TYPE, "\"" + name + "\" is not an inbox", "",
+        "Create an inbox with postbox.create_inbox. The inboxes of this database are listed in "
+        "postbox.inbox.");
+}
+
+void RequireInboxOwner(Oid relation) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  const std::string name = RelationName(relation);
+  if (name.empty() || Run("SELECT FROM postbox.inbox WHERE relation = $1", key) == 0) {
+    ThrowNoInbox(relation);
+  }
+  if (!Pg([&] { return OwnsRelation(relation, GetUserId()); })) {
+    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "must be owner of inbox \"" + name + "\"");
+  }
+}
+
+}  // namespace postbox

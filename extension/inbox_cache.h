@@ -1,0 +1,105 @@
+// What a session knows about an inbox: its tables, and for each event type the projections and
+// handlers that take it, with their prepared statements.
+//
+// An Inbox is read from the catalogs once and dropped when one of its relations, the configuration
+// tables (their trigger configuration_changed sends the message), a schema or a function changes.
+// Messages are received while locks are taken, so Find() locks everything that the inbox writes to
+// and then looks whether the entry still stands: it does until the end of the transaction.
+//
+// Everything in here runs as the inbox's owner and under FixedSearchPath.
+#ifndef POSTBOX_EXTENSION_INBOX_CACHE_H_
+#define POSTBOX_EXTENSION_INBOX_CACHE_H_
+
+#include "extension/event.h"
+#include "extension/projection.h"
+#include "extension/spi.h"
+#include "extension/statement.h"
+
+namespace postbox {
+
+struct Handler {
+  Handler(std::string search_path, std::string sql, Oid event_type)
+      : search_path(std::move(search_path)), call(std::move(sql), {event_type}) {}
+
+  const std::string search_path;  // the schema of the function, then pg_temp
+  Statement call;                 // (postbox.event)
+};
+
+// What takes the events of one type.
+struct Route {
+  struct Step {
+    Projection* projection;
+    bool deletes;
+  };
+  std::vector<Step> projections;
+  std::vector<Handler*> handlers;
+};
+
+class Inbox {
+ public:
+  // The inbox whose table that is, with a lock of `mode` on it, its tombstones and all targets.
+  // Throws undefined_table or wrong_object_type if it is none, and what is wrong with a projection or
+  // handler that no longer fits. Call it with SPI connected, as the inbox's owner, under
+  // FixedSearchPath. The caller keeps the pointer while he uses it.
+  static std::shared_ptr<Inbox> Find(Oid relation, LOCKMODE mode);
+
+  explicit Inbox(Oid relation);
+  ~Inbox();
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  Oid relation() const { return relation_; }
+  const std::string& name() const { return name_; }  // quoted, qualified
+  Datum outcome(Outcome outcome) const {
+    return ObjectIdGetDatum(outcome_oids_[static_cast<size_t>(outcome)]);
+  }
+  Oid outcome_type() const { return outcome_type_; }
+  Tombstones& tombstones() { return *tombstones_; }
+
+  // nullptr if nothing takes events of this type.
+  const Route* RouteOf(std::string_view event_type) const;
+  Projection* ProjectionOf(Oid target) const;
+
+  // (event_id, event_type, aggregate_type, aggregate_id, version, outcome): no row if it is there.
+  Statement& insert() { return *insert_; }
+  // The same with arrays; returns event_id of the rows that were not there, in the order given.
+  Statement& insert_many() { return *insert_many_; }
+  // (event_id[], outcome)
+  Statement& set_outcome() { return *set_outcome_; }
+  // (event_id): forgets an event that was rejected.
+  Statement& forget_rejected() { return *forget_rejected_; }
+
+ private:
+  friend struct InboxCache;
+
+  void Load();
+  void LoadProjections();
+  void LoadHandlers();
+  void Lock(LOCKMODE mode) const;
+  bool Watches(Oid relation) const;
+
+  const Oid relation_;
+  bool valid_ = true;
+  bool loading_ = true;
+  MemoryContext context_ = nullptr;
+  Oid tombstone_ = InvalidOid;
+  Oid config_[3] = {};  // postbox.inbox, projection, handler
+  std::string name_;
+  Oid outcome_type_ = InvalidOid;
+  Oid outcome_oids_[kOutcomes] = {};
+  std::unique_ptr<Tombstones> tombstones_;
+  std::vector<std::unique_ptr<Projection>> projections_;
+  std::vector<std::unique_ptr<Handler>> handlers_;
+  std::map<std::string, Route, std::less<>> routes_;
+  std::unique_ptr<Statement> insert_, insert_many_, set_outcome_, forget_rejected_;
+};
+
+// Throws that `relation` is no inbox, or does not exist.
+[[noreturn]] void ThrowNoInbox(Oid relation);
+
+// An error unless the current user owns the inbox. Needs SPI and FixedSearchPath.
+void RequireInboxOwner(Oid relation);
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_INBOX_CACHE_H_

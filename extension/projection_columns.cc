@@ -1,0 +1,381 @@
+#include "extension/projection_columns.h"
+
+extern "C" {
+#include <access/relation.h>
+#include <access/stratnum.h>
+#include <catalog/pg_attribute.h>
+#include <catalog/pg_index.h>
+#include <catalog/pg_operator.h>
+}
+
+namespace postbox {
+namespace {
+
+// An attribute of the target, copied out of the relation cache.
+struct Attribute {
+  std::string name;
+  AttrNumber number;
+  Oid type;
+  bool not_null;
+  bool has_default;
+  bool generated;  // GENERATED ALWAYS, as an expression or as identity
+};
+
+struct UniqueIndex {
+  Oid index;
+  bool primary;
+  std::vector<AttrNumber> columns;
+  std::vector<Oid> equal;  // operators
+};
+
+struct Target {
+  std::string name;  // for people: not quoted
+  std::string qualified_name;
+  char kind;
+  Oid replica_identity;  // index; InvalidOid if there is none
+  std::vector<Attribute> attributes;
+  std::vector<UniqueIndex> indexes;
+
+  const Attribute* Find(std::string_view column) const {
+    for (const Attribute& attribute : attributes) {
+      if (attribute.name == column) return &attribute;
+    }
+    return nullptr;
+  }
+  const Attribute& Need(std::string_view column, const char* role) const {
+    const Attribute* attribute = Find(column);
+    if (attribute == nullptr) {
+      Throw(ERRCODE_UNDEFINED_COLUMN,
+            "column \"" + std::string(column) + "\" of relation \"" + name + "\" does not exist",
+            std::string("It is meant to be ") + role + " of the projection.",
+            "Add the column to the table, or name another one.");
+    }
+    return *attribute;
+  }
+};
+
+std::string Join(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!text.empty()) text += ", ";
+    text += part;
+  }
+  return text;
+}
+
+// Only plain indexes that ON CONFLICT can use: valid, immediate, on all rows, on columns.
+bool Usable(Form_pg_index index, bool partial, bool expressions) {
+  return index->indisunique && index->indisvalid && index->indimmediate && !partial && !expressions;
+}
+
+void ReadIndexes(Relation relation, Target* target) {
+  List* indexes = Pg([&] { return RelationGetIndexList(relation); });
+  for (int i = 0; i < list_length(indexes); ++i) {
+    const Oid oid = list_nth_oid(indexes, i);
+    Relation index = Pg([&] { return index_open(oid, AccessShareLock); });
+    const bool partial = !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr);
+    const bool expressions = !heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, nullptr);
+    if (Usable(index->rd_index, partial, expressions)) {
+      UniqueIndex unique{oid, index->rd_index->indisprimary, {}, {}};
+      for (int column = 0; column < index->rd_index->indnkeyatts; ++column) {
+        unique.columns.push_back(index->rd_index->indkey.values[column]);
+        unique.equal.push_back(Pg([&] {
+          return get_opfamily_member(index->rd_opfamily[column], index->rd_opcintype[column],
+                                     index->rd_opcintype[column], BTEqualStrategyNumber);
+        }));
+      }
+      target->indexes.push_back(std::move(unique));
+    }
+    Pg([&] { index_close(index, AccessShareLock); });
+  }
+}
+
+Target ReadTarget(Oid oid) {
+  Relation relation = Pg([&] { return try_relation_open(oid, AccessShareLock); });
+  if (relation == nullptr) {
+    Throw(ERRCODE_UNDEFINED_TABLE,
+          "target table with OID " + std::to_string(oid) + " of a projection does not exist",
+          "It has been dropped.", "Remove the projection with postbox.drop_projection.");
+  }
+  Target target;
+  target.name = RelationGetRelationName(relation);
+  target.qualified_name = RelationName(oid);
+  target.kind = relation->rd_rel->relkind;
+  if (target.kind == RELKIND_RELATION || target.kind == RELKIND_PARTITIONED_TABLE) {
+    TupleDesc descriptor = RelationGetDescr(relation);
+    for (int i = 0; i < descriptor->natts; ++i) {
+      Form_pg_attribute attribute = TupleDescAttr(descriptor, i);
+      if (attribute->attisdropped) continue;
+      target.attributes.push_back(
+          {NameStr(attribute->attname), attribute->attnum, attribute->atttypid,
+           attribute->attnotnull, attribute->atthasdef || attribute->attidentity != '\0',
+           attribute->attgenerated != '\0' || attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS});
+    }
+    ReadIndexes(relation, &target);
+    target.replica_identity = Pg([&] { return RelationGetReplicaIndex(relation); });
+  }
+  Pg([&] { relation_close(relation, AccessShareLock); });
+  if (target.attributes.empty()) {
+    Throw(ERRCODE_WRONG_OBJECT_TYPE,
+          "relation \"" + target.name + "\" cannot be the target of a projection",
+          "Only ordinary and partitioned tables can.");
+  }
+  return target;
+}
+
+std::string EventFieldNames() {
+  std::string names;
+  for (size_t i = 0; i < kEventFields; ++i) {
+    if (i > 0) names += ", ";
+    names += std::string("$") + EventFieldName(static_cast<EventField>(i));
+  }
+  return names;
+}
+
+ColumnSource EventSource(std::string_view name, const std::string& column) {
+  for (size_t i = 0; i < kEventFields; ++i) {
+    if (name == EventFieldName(static_cast<EventField>(i))) {
+      return {static_cast<EventField>(i), {}};
+    }
+  }
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+        "unknown source \"$" + std::string(name) + "\" for column \"" + column + "\"", "",
+        "Fields of the event are " + EventFieldNames() +
+            ". A JSON field whose name begins with $ is written {\"path\": [\"$name\"]}.");
+}
+
+[[noreturn]] void ThrowBadSource(const std::string& column) {
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "invalid source for column \"" + column + "\"", "",
+        "A source is the name of a JSON field, {\"path\": [\"outer\", \"inner\"]}, or a field of "
+        "the event: " +
+            EventFieldNames() + ".");
+}
+
+// The JSON object `columns`, parsed by the server.
+std::map<std::string, ColumnSource> ParseMapping(const std::string& columns) {
+  static constexpr char kSql[] =
+      "SELECT key, pg_catalog.jsonb_typeof(value), value OPERATOR(pg_catalog.#>>) '{}', "
+      "       CASE WHEN pg_catalog.jsonb_typeof(value) OPERATOR(pg_catalog.=) 'object' THEN "
+      "         CASE pg_catalog.jsonb_typeof(value OPERATOR(pg_catalog.->) 'path') "
+      "           WHEN 'string' THEN pg_catalog.string_to_array(value OPERATOR(pg_catalog.->>) "
+      "'path', '.') "
+      "           WHEN 'array' THEN ARRAY(SELECT CASE pg_catalog.jsonb_typeof(e) WHEN 'string' "
+      "THEN e OPERATOR(pg_catalog.#>>) '{}' END "
+      "                                   FROM pg_catalog.jsonb_array_elements(value "
+      "OPERATOR(pg_catalog.->) 'path') e) "
+      "         END END "
+      "FROM pg_catalog.jsonb_each($1::pg_catalog.jsonb)";
+  Parameters parameters;
+  parameters.AddText(columns);
+  const uint64 rows = Run(kSql, parameters);
+  std::map<std::string, ColumnSource> mapping;
+  SPITupleTable* table = SPI_tuptable;
+  for (uint64 row = 0; row < rows; ++row) {
+    const auto text = [&](int column) {
+      const char* value = Pg(
+          [&]() -> const char* { return SPI_getvalue(table->vals[row], table->tupdesc, column); });
+      return std::string(value == nullptr ? "" : value);
+    };
+    const std::string column = text(1);
+    const std::string type = text(2);
+    if (type == "string") {
+      const std::string source = text(3);
+      if (source.empty()) ThrowBadSource(column);
+      mapping[column] = source[0] == '$' ? EventSource(std::string_view(source).substr(1), column)
+                                         : ColumnSource{std::nullopt, {source}};
+      continue;
+    }
+    bool null = true;
+    const Datum path =
+        Pg([&] { return SPI_getbinval(table->vals[row], table->tupdesc, 4, &null); });
+    if (null) ThrowBadSource(column);
+    ColumnSource source{std::nullopt, TextArray(path, "path")};
+    if (source.path.empty()) ThrowBadSource(column);
+    for (const std::string& part : source.path) {
+      if (part.empty()) ThrowBadSource(column);
+    }
+    mapping[column] = std::move(source);
+  }
+  return mapping;
+}
+
+// The key columns' attributes and the index behind them.
+std::vector<const Attribute*> ResolveKey(const Target& target, const ProjectionConfig& config,
+                                         ProjectionColumns* resolved) {
+  std::vector<const Attribute*> key;
+  const UniqueIndex* found = nullptr;
+  if (config.key.empty()) {
+    for (const UniqueIndex& index : target.indexes) {
+      if (index.primary) found = &index;
+    }
+    if (found == nullptr) {
+      Throw(ERRCODE_INVALID_TABLE_DEFINITION, "relation \"" + target.name + "\" has no primary key",
+            "The key says which row an event belongs to.",
+            "Add a primary key, or name columns with a unique index: key => ARRAY['...'].");
+    }
+    for (const AttrNumber number : found->columns) {
+      for (const Attribute& attribute : target.attributes) {
+        if (attribute.number == number) key.push_back(&attribute);
+      }
+    }
+  } else {
+    std::set<AttrNumber> numbers;
+    for (const std::string& column : config.key) {
+      key.push_back(&target.Need(column, "a key column"));
+      if (!numbers.insert(key.back()->number).second) {
+        Throw(ERRCODE_DUPLICATE_COLUMN, "column \"" + column + "\" appears twice in the key");
+      }
+    }
+    for (const UniqueIndex& index : target.indexes) {
+      if (std::set<AttrNumber>(index.columns.begin(), index.columns.end()) == numbers &&
+          (found == nullptr || index.primary)) {
+        found = &index;
+      }
+    }
+    if (found == nullptr) {
+      Throw(ERRCODE_INVALID_COLUMN_REFERENCE,
+            "relation \"" + target.name + "\" has no unique index on (" + Join(config.key) + ")",
+            "One event must concern one row.",
+            "CREATE UNIQUE INDEX on exactly these columns, without a WHERE clause.");
+    }
+  }
+  for (const Attribute* attribute : key) {
+    const auto at = std::find(found->columns.begin(), found->columns.end(), attribute->number);
+    const Oid equal = found->equal[static_cast<size_t>(at - found->columns.begin())];
+    HeapTuple tuple = Pg([&] { return SearchSysCache1(OPEROID, ObjectIdGetDatum(equal)); });
+    if (!HeapTupleIsValid(tuple)) Throw(ERRCODE_INTERNAL_ERROR, "operator of an index is gone");
+    auto* form = reinterpret_cast<Form_pg_operator>(GETSTRUCT(tuple));
+    const std::string name = NameStr(form->oprname);
+    const Oid schema = form->oprnamespace;
+    ReleaseSysCache(tuple);
+    const char* schema_name = Pg([&]() -> const char* { return get_namespace_name(schema); });
+    resolved->key_operators.push_back("OPERATOR(" + Quoted(schema_name) + "." + name + ")");
+  }
+  // With another index as the replica identity, the server compares whole rows (DirtyFind).
+  const bool identifies =
+      !OidIsValid(target.replica_identity) || target.replica_identity == found->index;
+  if (found->primary && target.kind == RELKIND_RELATION && identifies) {
+    resolved->primary_key = found->index;
+  }
+  return key;
+}
+
+bool IsStructured(Oid type) {
+  return Pg([&] {
+    const Oid base = getBaseType(type);
+    return OidIsValid(get_element_type(base)) || type_is_rowtype(base);
+  });
+}
+
+void CheckColumn(const Target& target, const Attribute& attribute, const ColumnSource& source) {
+  if (attribute.generated) {
+    Throw(ERRCODE_GENERATED_ALWAYS, "column \"" + attribute.name + "\" of relation \"" +
+                                        target.name + "\" is generated and cannot be mapped");
+  }
+  if (source.event_field && IsStructured(attribute.type)) {
+    Throw(ERRCODE_DATATYPE_MISMATCH,
+          "column \"" + attribute.name + "\" cannot take $" + EventFieldName(*source.event_field),
+          "The column is of an array or composite type.");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> TextArray(Datum array, const char* what) {
+  struct Elements {
+    Datum* values;
+    bool* nulls;
+    int count;
+  };
+  const Elements elements = Pg([&] {
+    Elements found{};
+    deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &found.values,
+                      &found.nulls, &found.count);
+    return found;
+  });
+  std::vector<std::string> texts;
+  for (int i = 0; i < elements.count; ++i) {
+    if (elements.nulls[i]) {
+      Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(what) + " may not contain null");
+    }
+    texts.emplace_back(Pg([&] { return TextDatumGetCString(elements.values[i]); }));
+  }
+  return texts;
+}
+
+ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
+  const Target target = ReadTarget(config.target);
+  ProjectionColumns resolved;
+  resolved.target_name = target.qualified_name;
+
+  const std::vector<const Attribute*> key = ResolveKey(target, config, &resolved);
+  const Attribute& version = target.Need(config.version_column, "the version column");
+  if (version.type != INT8OID && version.type != INT4OID) {
+    Throw(ERRCODE_DATATYPE_MISMATCH,
+          "version column \"" + version.name + "\" of relation \"" + target.name +
+              "\" is neither bigint nor integer",
+          "Versions are whole numbers that go up.");
+  }
+  if (std::find(key.begin(), key.end(), &version) != key.end()) {
+    Throw(ERRCODE_INVALID_COLUMN_REFERENCE,
+          "version column \"" + version.name + "\" may not be part of the key");
+  }
+  for (const Attribute* attribute : key) {
+    if (IsStructured(attribute->type)) {
+      Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
+            "key column \"" + attribute->name + "\" is of an array or composite type");
+    }
+  }
+
+  std::map<std::string, ColumnSource> mapping;
+  if (config.columns) {
+    mapping = ParseMapping(*config.columns);
+    for (const auto& [column, source] : mapping) target.Need(column, "a column");
+  }
+  const auto source_of = [&](const Attribute& attribute) -> std::optional<ColumnSource> {
+    const auto mapped = mapping.find(attribute.name);
+    if (mapped != mapping.end()) return mapped->second;
+    if (&attribute == &version) return ColumnSource{EventField::kVersion, {}};
+    const bool is_key = std::find(key.begin(), key.end(), &attribute) != key.end();
+    if (is_key && key.size() == 1) return ColumnSource{EventField::kAggregateId, {}};
+    if (is_key || (!config.columns && !attribute.generated)) {
+      return ColumnSource{std::nullopt, {attribute.name}};
+    }
+    return std::nullopt;
+  };
+  const auto add = [&](const Attribute& attribute) {
+    std::optional<ColumnSource> source = source_of(attribute);
+    if (!source) return false;
+    CheckColumn(target, attribute, *source);
+    resolved.columns.push_back(
+        {attribute.name, attribute.number, attribute.type, *std::move(source)});
+    return true;
+  };
+
+  for (const Attribute* attribute : key) add(*attribute);
+  resolved.key_size = key.size();
+  add(version);
+  if (resolved.version().source.event_field != EventField::kVersion) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          "version column \"" + version.name + "\" can only take $version", "",
+          "Leave it out of columns.");
+  }
+  std::vector<std::string> missing;
+  for (const Attribute& attribute : target.attributes) {
+    if (&attribute == &version || std::find(key.begin(), key.end(), &attribute) != key.end()) {
+      continue;
+    }
+    if (!add(attribute) && attribute.not_null && !attribute.has_default) {
+      missing.push_back("\"" + attribute.name + "\"");
+    }
+  }
+  if (!missing.empty()) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          "columns of relation \"" + target.name + "\" that may not be null are not mapped",
+          "No row could be inserted without " + Join(missing) + ".",
+          "Map them, or give them defaults.");
+  }
+  return resolved;
+}
+
+}  // namespace postbox

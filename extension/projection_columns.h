@@ -1,0 +1,66 @@
+// What a projection writes where: the row of postbox.projection resolved against the target table as
+// it is now.
+//
+// The same resolution checks a projection when it is created and prepares it when it is used, so what
+// create_projection accepts works, and what a later ALTER TABLE broke is reported in the same words.
+//
+// Where a column's value comes from (`columns`, a JSON object of target column -> source):
+//   "field"                     the JSON field of the payload
+//   {"path": ["a", "b"]}        the JSON field b in a; {"path": "a.b"} is the same
+//   "$aggregate_id", ...        a field of the event itself, by its name in postbox.event
+// Without `columns`, every column takes the JSON field of its own name. In both cases the version
+// column takes $version, and a single key column that is not mapped takes $aggregate_id.
+#ifndef POSTBOX_EXTENSION_PROJECTION_COLUMNS_H_
+#define POSTBOX_EXTENSION_PROJECTION_COLUMNS_H_
+
+#include "extension/event.h"
+#include "extension/spi.h"
+
+namespace postbox {
+
+// A row of postbox.projection, or the arguments of create_projection.
+struct ProjectionConfig {
+  int64 id = 0;
+  std::vector<std::string> event_types;
+  std::vector<std::string> delete_types;
+  Oid target = InvalidOid;
+  std::optional<std::string> columns;  // JSON; none: by name
+  std::vector<std::string> key;        // empty: the primary key
+  std::string version_column;
+};
+
+struct ColumnSource {
+  // A field of the event; otherwise `path` into the payload.
+  std::optional<EventField> event_field;
+  std::vector<std::string> path;
+};
+
+struct ProjectionColumn {
+  std::string name;
+  AttrNumber number;
+  Oid type;
+  ColumnSource source;
+};
+
+// The columns stand in this order: the key, the version column, all others.
+struct ProjectionColumns {
+  std::string target_name;  // quoted, qualified
+  std::vector<ProjectionColumn> columns;
+  size_t key_size = 0;
+  // For each key column the operator of the index that means equal, e.g. OPERATOR(pg_catalog.=).
+  std::vector<std::string> key_operators;
+  // The primary key index, if the key is the primary key of a plain table; see projection.h.
+  Oid primary_key = InvalidOid;
+
+  const ProjectionColumn& version() const { return columns[key_size]; }
+};
+
+// Needs an open SPI connection. Throws what is wrong.
+ProjectionColumns ResolveColumns(const ProjectionConfig& config);
+
+// A text[] without NULLs; `what` names it in errors.
+std::vector<std::string> TextArray(Datum array, const char* what);
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_PROJECTION_COLUMNS_H_

@@ -1,0 +1,276 @@
+// create_projection, create_handler and their drop functions.
+//
+// Only the owner of an inbox configures it, since everything that it feeds runs with his rights;
+// whether these suffice is checked here, so that it does not come out with the first event. Who
+// configures an inbox locks its row in postbox.inbox, so two do not miss each other's conflicts.
+#include "extension/arguments.h"
+#include "extension/event_types.h"
+#include "extension/inbox_cache.h"
+
+extern "C" {
+#include <utils/regproc.h>
+}
+
+namespace postbox {
+namespace {
+
+// Locks the inbox's configuration until the end of the transaction.
+void LockConfiguration(Oid inbox) {
+  const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
+  Parameters key;
+  key.AddOid(REGCLASSOID, inbox);
+  Run("SELECT FROM postbox.inbox WHERE relation = $1 FOR UPDATE", key);
+}
+
+Datum TextArrayDatum(const std::vector<std::string>& texts) {
+  std::vector<Datum> elements;
+  for (const std::string& text : texts) {
+    elements.push_back(Pg([&] { return CStringGetTextDatum(text.c_str()); }));
+  }
+  return Pg([&] {
+    return PointerGetDatum(construct_array(elements.data(), static_cast<int>(elements.size()),
+                                           TEXTOID, -1, false, TYPALIGN_INT));
+  });
+}
+
+std::string RoleName(Oid role) {
+  return Pg([&]() -> const char* { return GetUserNameFromId(role, false); });
+}
+
+void CheckRightsOnTarget(Oid inbox, Oid target, const std::string& target_name, bool deletes) {
+  struct Right {
+    AclMode mode;
+    const char* name;
+    bool needed;
+  };
+  const Right rights[] = {{ACL_SELECT, "SELECT", true},
+                          {ACL_INSERT, "INSERT", true},
+                          {ACL_UPDATE, "UPDATE", true},
+                          {ACL_DELETE, "DELETE", deletes}};
+  const Oid owner = RelationOwner(inbox);
+  std::string missing;
+  for (const Right& right : rights) {
+    if (!right.needed ||
+        Pg([&] { return pg_class_aclcheck(target, owner, right.mode) == ACLCHECK_OK; })) {
+      continue;
+    }
+    missing += (missing.empty() ? "" : ", ") + std::string(right.name);
+  }
+  const bool usage = Pg(
+      [&] { return SchemaAclCheck(get_rel_namespace(target), owner, ACL_USAGE) == ACLCHECK_OK; });
+  if (!usage) missing += std::string(missing.empty() ? "" : ", ") + "USAGE on its schema";
+  if (missing.empty()) return;
+  Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for table " + target_name,
+        "Projections run with the rights of the inbox's owner, role \"" + RoleName(owner) +
+            "\", who lacks " + missing + ".",
+        "Grant it to him.");
+}
+
+// Two projections of one row must agree on what the row's key and version are.
+void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
+                        const ProjectionColumns& resolved) {
+  Parameters parameters;
+  parameters.AddOid(REGCLASSOID, config.target);
+  const uint64 rows =
+      Run("SELECT inbox::oid, id::text, event_types || delete_types, key, version_column::text "
+          "FROM postbox.projection WHERE target = $1 ORDER BY id",
+          parameters);
+  SPITupleTable* table = SPI_tuptable;
+  std::vector<std::string> types = config.event_types;
+  types.insert(types.end(), config.delete_types.begin(), config.delete_types.end());
+  std::vector<std::string> key;
+  for (size_t i = 0; i < resolved.key_size; ++i) key.push_back(resolved.columns[i].name);
+
+  for (uint64 row = 0; row < rows; ++row) {
+    const auto value = [&](int column) {
+      bool null;
+      return Pg([&] { return SPI_getbinval(table->vals[row], table->tupdesc, column, &null); });
+    };
+    const auto text = [&](int column) {
+      return std::string(Pg(
+          [&]() -> const char* { return SPI_getvalue(table->vals[row], table->tupdesc, column); }));
+    };
+    const std::string other = "projection " + text(2);
+    if (DatumGetObjectId(value(1)) != inbox) {
+      Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "table " + resolved.target_name + " is the target of another inbox's projection",
+            "It is fed by inbox " + RelationName(DatumGetObjectId(value(1))) +
+                ". Deleted keys are remembered by the inbox.",
+            "Feed both subscriptions into one inbox.");
+    }
+    if (TextArray(value(4), "key") != key || text(5) != config.version_column) {
+      Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "projections of table " + resolved.target_name + " have different keys or versions",
+            other + " has another key or version column.");
+    }
+    const std::string common = CommonTypes(types, TextArray(value(3), "event_types"));
+    if (!common.empty()) {
+      Throw(ERRCODE_DUPLICATE_OBJECT,
+            "events are projected onto table " + resolved.target_name + " already",
+            other + " takes the event types " + common + ".",
+            "Remove it first with postbox.drop_projection.");
+    }
+  }
+}
+
+void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& columns) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(inbox);
+  LockConfiguration(inbox);
+  if (!columns.isnull) {
+    if (!Pg([&] { return JB_ROOT_IS_OBJECT(DatumGetJsonbP(columns.value)) != 0; })) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "columns must be a JSON object", "",
+            "Map target columns to JSON fields: {\"title\": \"name\"}.");
+    }
+    config.columns = Pg([&]() -> const char* {
+      Jsonb* json = DatumGetJsonbP(columns.value);
+      return JsonbToCString(nullptr, &json->root, VARSIZE(json));
+    });
+  }
+  const ProjectionColumns resolved = ResolveColumns(config);
+  CheckRightsOnTarget(inbox, config.target, resolved.target_name, !config.delete_types.empty());
+  CheckAgainstOthers(inbox, config, resolved);
+
+  std::vector<std::string> key;
+  for (size_t i = 0; i < resolved.key_size; ++i) key.push_back(resolved.columns[i].name);
+  Parameters row;
+  row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayDatum(config.event_types));
+  row.AddOid(REGCLASSOID, config.target);
+  columns.isnull ? row.AddNull(JSONBOID) : row.Add(JSONBOID, columns.value);
+  row.Add(TEXTARRAYOID, TextArrayDatum(key)).AddText(config.version_column);
+  row.Add(TEXTARRAYOID, TextArrayDatum(config.delete_types));
+  const ActAs registrar(RelationOwner(PostboxRelation("projection")));
+  Run("INSERT INTO postbox.projection (inbox, event_types, target, columns, key, version_column, "
+      "delete_types) VALUES ($1, $2, $3, $4, $5, $6::name, $7)",
+      row);
+}
+
+// Schema-qualified, e.g. app.add_points(postbox.event); read again at use (LoadHandlers).
+std::string Signature(Oid function) {
+  return Pg([&]() -> const char* { return format_procedure_qualified(function); });
+}
+
+void CheckHandler(Oid inbox, Oid function) {
+  HeapTuple tuple = Pg([&] { return SearchSysCache1(PROCOID, ObjectIdGetDatum(function)); });
+  if (!HeapTupleIsValid(tuple)) {
+    Throw(ERRCODE_UNDEFINED_FUNCTION,
+          "function with OID " + std::to_string(function) + " does not exist");
+  }
+  const Oid event_type = Pg([] { return PostboxType("event"); });
+  auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
+  const bool fits = form->prokind == PROKIND_FUNCTION && form->pronargs == 1 &&
+                    form->proargtypes.values[0] == event_type && form->prorettype == VOIDOID &&
+                    !form->proretset;
+  const Oid schema = form->pronamespace;
+  ReleaseSysCache(tuple);
+  if (!fits) {
+    Throw(ERRCODE_INVALID_FUNCTION_DEFINITION,
+          "function " + Signature(function) + " cannot be a handler", "",
+          "A handler takes one argument of type postbox.event and returns void.");
+  }
+  const Oid owner = RelationOwner(inbox);
+  const bool allowed = Pg([&] {
+    return FunctionAclCheck(function, owner, ACL_EXECUTE) == ACLCHECK_OK &&
+           SchemaAclCheck(schema, owner, ACL_USAGE) == ACLCHECK_OK;
+  });
+  if (!allowed) {
+    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for function " + Signature(function),
+          "Handlers run with the rights of the inbox's owner, role \"" + RoleName(owner) + "\".",
+          "Grant him EXECUTE on the function and USAGE on its schema.");
+  }
+}
+
+void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid function) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(inbox);
+  LockConfiguration(inbox);
+  CheckHandler(inbox, function);
+  const std::string signature = Signature(function);
+  Parameters row;
+  row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayDatum(event_types));
+  row.AddText(signature);
+  if (Run("SELECT id::text FROM postbox.handler WHERE inbox = $1 AND event_types && $2 AND "
+          "function = $3 ORDER BY id LIMIT 1",
+          row) > 0) {
+    Throw(ERRCODE_DUPLICATE_OBJECT, "events are handled by " + signature + " already",
+          "Handler " + FirstRowText(1) + " takes some of these event types.",
+          "Remove it first with postbox.drop_handler.");
+  }
+  const ActAs registrar(RelationOwner(PostboxRelation("handler")));
+  Run("INSERT INTO postbox.handler (inbox, event_types, function) VALUES ($1, $2, $3)", row);
+}
+
+// Drops a row of postbox.projection or postbox.handler.
+void Drop(const char* table, int64 id) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  const std::string name = std::string("postbox.") + table;
+  Parameters key;
+  key.Add(INT8OID, Int64GetDatum(id));
+  if (Run("SELECT inbox::oid FROM " + name + " WHERE id = $1", key) == 0) {
+    Throw(ERRCODE_UNDEFINED_OBJECT,
+          std::string(table) + " " + std::to_string(id) + " does not exist", "",
+          "They are listed in " + name + ".");
+  }
+  RequireInboxOwner(DatumGetObjectId(FirstRow(1)));
+  const ActAs registrar(RelationOwner(PostboxRelation(table)));
+  Run("DELETE FROM " + name + " WHERE id = $1", key);
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(create_projection) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid inbox = OidArgument(fcinfo, 0, "inbox");
+    ProjectionConfig config;
+    config.event_types = ReadEventTypes(Argument(fcinfo, 1, "event_types"), "event_types");
+    config.target = OidArgument(fcinfo, 2, "target");
+    if (HasArgument(fcinfo, 4)) {
+      config.key = TextArray(fcinfo->args[4].value, "key");
+      if (config.key.empty()) {
+        Throw(ERRCODE_INVALID_PARAMETER_VALUE, "key may not be empty", "",
+              "NULL takes the primary key.");
+      }
+    }
+    config.version_column = NameStr(*DatumGetName(Argument(fcinfo, 5, "version_column")));
+    config.delete_types = ReadEventTypes(Argument(fcinfo, 6, "delete_types"), "delete_types");
+    if (config.event_types.empty() && config.delete_types.empty()) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_types may not be empty");
+    }
+    CreateProjection(inbox, std::move(config), fcinfo->args[3]);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(drop_projection) {
+  using namespace postbox;
+  return Guarded([&] {
+    Drop("projection", DatumGetInt64(Argument(fcinfo, 0, "id")));
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(create_handler) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid inbox = OidArgument(fcinfo, 0, "inbox");
+    const std::vector<std::string> types =
+        ReadEventTypes(Argument(fcinfo, 1, "event_types"), "event_types");
+    const Oid function = OidArgument(fcinfo, 2, "function");
+    if (types.empty()) Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_types may not be empty");
+    CreateHandler(inbox, types, function);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(drop_handler) {
+  using namespace postbox;
+  return Guarded([&] {
+    Drop("handler", DatumGetInt64(Argument(fcinfo, 0, "id")));
+    return Datum{0};
+  });
+}

@@ -1,0 +1,114 @@
+// postbox.wait_for_version: reading one's own writes from a projection.
+//
+// It looks, with a new snapshot each time, for the row of the key (as the caller, who needs SELECT on
+// the target) and then for its tombstone, and sleeps until some transaction that applied events has
+// committed. Nothing is missed, because the sleep is prepared before the look (wakeup.h). Without the
+// shared memory of a preloaded library, and on a standby, where nobody commits, it looks again after
+// a short time instead.
+#include "extension/arguments.h"
+#include "extension/inbox_cache.h"
+#include "extension/wakeup.h"
+
+extern "C" {
+#include <access/xlog.h>
+}
+
+namespace postbox {
+namespace {
+
+constexpr long kLongestSleepMs = 60 * 1000;
+constexpr long kStandbySleepMs = 50;
+
+struct Wanted {
+  Oid target;
+  std::string key;
+  int64 version;
+  TimestampTz deadline;
+};
+
+void CheckIsolation() {
+  if (!IsolationUsesXactSnapshot()) return;
+  Throw(ERRCODE_INVALID_TRANSACTION_STATE, "wait_for_version needs isolation level READ COMMITTED",
+        "This transaction will not see what is committed after its first statement.",
+        "Call it in a transaction of its own before the one that reads.");
+}
+
+// The inbox that feeds the target.
+Oid InboxOfTarget(Oid target) {
+  static auto& find = *new Statement(
+      "SELECT inbox::oid::int8 FROM postbox.projection WHERE target = $1 LIMIT 1", {REGCLASSOID});
+  const std::string name = RelationName(target);
+  if (name.empty()) {
+    Throw(ERRCODE_UNDEFINED_TABLE,
+          "relation with OID " + std::to_string(target) + " does not exist");
+  }
+  const Datum value = ObjectIdGetDatum(target);
+  int64 inbox = 0;
+  if (!find.RunForInt64(&value, nullptr, &inbox)) {
+    Throw(ERRCODE_WRONG_OBJECT_TYPE, "\"" + name + "\" is not the target of a projection", "",
+          "Projections are made with postbox.create_projection and listed in postbox.projection.");
+  }
+  return static_cast<Oid>(inbox);
+}
+
+std::shared_ptr<Inbox> OpenInbox(Oid relation, Oid owner) {
+  const ActAs act_as(owner);
+  return Inbox::Find(relation, AccessShareLock);
+}
+
+bool IsThere(Inbox& inbox, Projection& projection, Oid owner, int64 version) {
+  int64 stored = 0;
+  if (projection.FindStored(&stored) && stored >= version) return true;
+  if (!projection.keeps_tombstones()) return false;
+  const ActAs act_as(owner);
+  return inbox.tombstones().FindCommitted(projection.target(), projection.KeyText()) >= version;
+}
+
+bool Wait(const Wanted& wanted) {
+  CheckIsolation();
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  const Oid relation = InboxOfTarget(wanted.target);
+  const Oid owner = RelationOwner(relation);
+  const std::shared_ptr<Inbox> inbox = OpenInbox(relation, owner);
+  Projection* projection = inbox->ProjectionOf(wanted.target);
+  if (projection == nullptr) {
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the projection has just been dropped");
+  }
+  projection->BindKeyText(wanted.key);
+  if (IsThere(*inbox, *projection, owner, wanted.version)) return true;
+
+  PrepareToWaitApplied();
+  bool there = false;
+  while (!(there = IsThere(*inbox, *projection, owner, wanted.version))) {
+    const TimestampTz now = GetCurrentTimestamp();
+    if (now >= wanted.deadline) break;
+    const long left = TimestampDifferenceMilliseconds(now, wanted.deadline) + 1;
+    const long most = RecoveryInProgress() ? kStandbySleepMs : kLongestSleepMs;
+    Pg([&] { WaitApplied(std::min(left, most)); });
+  }
+  FinishWaitApplied();
+  return there;
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(wait_for_version) {
+  using namespace postbox;
+  return Guarded([&] {
+    Wanted wanted;
+    wanted.target = OidArgument(fcinfo, 0, "target");
+    wanted.key = TextArgument(fcinfo, 1, "key");
+    wanted.version = DatumGetInt64(Argument(fcinfo, 2, "version"));
+    const int64 timeout = Microseconds(Argument(fcinfo, 3, "timeout"));
+    if (timeout < 0) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "timeout may not be negative", "",
+            "0 looks once and does not wait.");
+    }
+    // Far beyond any wait, and far from the end of timestamps.
+    constexpr int64 kLongest = 1000 * 365 * USECS_PER_DAY;
+    wanted.deadline = GetCurrentTimestamp() + std::min(timeout, kLongest);
+    return BoolGetDatum(Wait(wanted));
+  });
+}
