@@ -16,6 +16,8 @@ NewRelation ParseNewRelation(std::string_view text, size_t suffix_length) {
         cstring_to_text_with_len(text.data(), static_cast<int>(text.size()))));
     const Oid schema_oid = RangeVarGetCreationNamespace(range);
     schema = get_namespace_name(schema_oid);
+    const AclResult right = SchemaAclCheck(schema_oid, GetUserId(), ACL_CREATE);
+    if (right != ACLCHECK_OK) aclcheck_error(right, OBJECT_SCHEMA, schema);
     return isAnyTempNamespace(schema_oid);
   });
   NewRelation relation{schema, range->relname};

@@ -15,8 +15,8 @@ struct NewRelation {
   std::string Qualified(std::string_view suffix = "") const;
 };
 
-// Resolves `text` with the search_path of the session. Throws if it is no name, if there is no such schema, if it is a
-// temporary one, or if the name leaves no room for `suffix_length` more bytes.
+// Resolves `text` with the search_path of the session. Throws if it is no name, if there is no such schema, if
+// the caller may not create in it, if it is a temporary one, or if the name leaves no room for `suffix_length` more bytes.
 NewRelation ParseNewRelation(std::string_view text, size_t suffix_length);
 
 }  // namespace postbox

@@ -13,6 +13,7 @@
 //
 // Each partial index serves one question of the worker: what comes next, what is due again, what is the first of a key,
 // whose lease is over, what may be purged.
+#include "extension/arguments.h"
 #include "extension/guard.h"
 #include "extension/new_relation.h"
 #include "extension/outbox_cache.h"
@@ -28,13 +29,6 @@ namespace {
 // The longest name made from that of the outbox: <name>_published.
 constexpr size_t kSuffixLength = 10;
 
-std::string ArgumentText(FunctionCallInfo fcinfo, int argument, const char* name) {
-  if (fcinfo->args[argument].isnull) {
-    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not be null");
-  }
-  return Pg([&]() -> const char* { return TextDatumGetCString(fcinfo->args[argument].value); });
-}
-
 void CheckKind(const std::string& kind) {
   if (kind == "table") return;
   if (kind == "log") {
@@ -47,11 +41,7 @@ void CheckKind(const std::string& kind) {
 
 void CheckRetention(const NullableDatum& retention) {
   if (retention.isnull) return;
-  const bool positive = Pg([&] {
-    Interval zero{};
-    return DatumGetInt32(
-               DirectFunctionCall2(interval_cmp, retention.value, IntervalPGetDatum(&zero))) > 0;
-  });
+  const bool positive = Microseconds(retention.value) > 0;
   if (!positive) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive", "",
           "NULL keeps published events for ever.");
@@ -148,8 +138,8 @@ void DropOutbox(Oid relation) {
 
 POSTBOX_FUNCTION(create_outbox) {
   return postbox::Guarded([&] {
-    const std::string name = postbox::ArgumentText(fcinfo, 0, "name");
-    postbox::CheckKind(postbox::ArgumentText(fcinfo, 1, "kind"));
+    const std::string name = postbox::TextArgument(fcinfo, 0, "name");
+    postbox::CheckKind(postbox::TextArgument(fcinfo, 1, "kind"));
     postbox::CheckRetention(fcinfo->args[2]);
     const postbox::NewRelation relation = postbox::ParseNewRelation(name, postbox::kSuffixLength);
     return ObjectIdGetDatum(postbox::CreateOutbox(relation, fcinfo->args[2]));
@@ -158,8 +148,7 @@ POSTBOX_FUNCTION(create_outbox) {
 
 POSTBOX_FUNCTION(drop_outbox) {
   return postbox::Guarded([&] {
-    if (PG_ARGISNULL(0)) postbox::Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "outbox may not be null");
-    postbox::DropOutbox(PG_GETARG_OID(0));
+    postbox::DropOutbox(postbox::OidArgument(fcinfo, 0, "outbox"));
     return Datum{0};
   });
 }

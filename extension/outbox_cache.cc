@@ -73,8 +73,13 @@ OutboxFacts ReadFacts(Oid relation) {
   if (facts.name.empty()) ThrowNoOutbox(relation, "");
   facts.owner = RelationOwner(relation);
   registry = PostboxRelation("outbox");
+  // By OID throughout: looking up names asks for USAGE on the schema.
   const std::string sql =
-      "SELECT o.counter::oid, to_regclass(pg_get_serial_sequence(o.relation::text, 'seq'))::oid,"
+      "SELECT o.counter::oid, (SELECT d.objid FROM pg_depend d, pg_attribute a, pg_class s"
+      " WHERE a.attrelid = o.relation AND a.attname = 'seq' AND d.refclassid = 'pg_class'::regclass"
+      " AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.classid = "
+      "'pg_class'::regclass"
+      " AND d.deptype IN ('a', 'i') AND s.oid = d.objid AND s.relkind = 'S' LIMIT 1),"
       " (SELECT c.conname::text FROM pg_constraint c WHERE c.conrelid = o.relation AND c.contype = "
       "'p')"
       " FROM postbox.outbox o WHERE o.relation = $1";
@@ -98,7 +103,7 @@ struct StatementText {
   const char* before_name;
   bool of_counter;
   const char* after_name;
-  std::initializer_list<Oid> types;
+  std::vector<Oid> types;
 };
 
 StatementText TextOf(OutboxStatement statement) {
@@ -156,7 +161,7 @@ SPIPlanPtr Outbox::Plan(OutboxStatement statement) {
     const StatementText text = TextOf(statement);
     const std::string sql =
         text.before_name + (text.of_counter ? facts_.counter_name : facts_.name) + text.after_name;
-    std::vector<Oid> types(text.types);
+    std::vector<Oid> types = text.types;
     ActAs owner(facts_.owner);
     plan = Pg([&] {
       SPIPlanPtr prepared = SPI_prepare_cursor(sql.c_str(), static_cast<int>(types.size()),

@@ -54,6 +54,7 @@ extern "C" {
 // This line keeps postgres.h first: everything below depends on it.
 #include <access/genam.h>
 #include <access/htup_details.h>
+#include <access/relation.h>
 #include <access/table.h>
 #include <access/transam.h>
 #include <access/tupdesc.h>

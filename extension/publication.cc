@@ -3,6 +3,7 @@
 // postbox.publication and postbox.lane are written as their owner, after it was checked that the caller owns the outbox. The
 // events of a table outbox carry one published_at each, so two publications of it may not take the same type of aggregate;
 // that holds under concurrency because both lock the outbox's row in postbox.outbox first.
+#include "extension/arguments.h"
 #include "extension/guard.h"
 #include "extension/outbox_cache.h"
 #include "extension/settings.h"
@@ -31,13 +32,6 @@ std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int argument) {
 std::optional<Datum> OptionalDatum(FunctionCallInfo fcinfo, int argument) {
   if (fcinfo->args[argument].isnull) return std::nullopt;
   return fcinfo->args[argument].value;
-}
-
-std::string RequiredText(FunctionCallInfo fcinfo, int argument, const char* name) {
-  std::optional<std::string> text = OptionalText(fcinfo, argument);
-  if (!text.has_value())
-    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not be null");
-  return *std::move(text);
 }
 
 void Warn(const std::string& message, const char* hint) {
@@ -109,11 +103,14 @@ int CheckAggregateTypes(Datum array) {
                                     : "aggregate_types may not contain an empty text");
 }
 
-bool IsPositive(Datum interval) {
-  return Pg([&] {
-    Interval zero{};
-    return DatumGetInt32(DirectFunctionCall2(interval_cmp, interval, IntervalPGetDatum(&zero))) > 0;
-  });
+void CheckBackoff(const char* name, const std::optional<Datum>& interval) {
+  if (!interval.has_value()) return;
+  const int64 microseconds = Microseconds(*interval);
+  if (microseconds <= 0)
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, std::string(name) + " must be positive");
+  if (microseconds > USECS_PER_DAY) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, std::string(name) + " must be at most one day");
+  }
 }
 
 void CheckProperties(const Properties& properties) {
@@ -121,12 +118,8 @@ void CheckProperties(const Properties& properties) {
   if (properties.max_attempts.has_value() && *properties.max_attempts < 1) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "max_attempts must be at least 1");
   }
-  if (properties.base_backoff.has_value() && !IsPositive(*properties.base_backoff)) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "base_backoff must be positive");
-  }
-  if (properties.max_backoff.has_value() && !IsPositive(*properties.max_backoff)) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "max_backoff must be positive");
-  }
+  CheckBackoff("base_backoff", properties.base_backoff);
+  CheckBackoff("max_backoff", properties.max_backoff);
   if (properties.on_failure.has_value() && *properties.on_failure != "park_key" &&
       *properties.on_failure != "park_event") {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown on_failure: \"" + *properties.on_failure + "\"",
@@ -289,31 +282,25 @@ void DropPublication(const std::string& name) {
 
 POSTBOX_FUNCTION(create_publication) {
   return postbox::Guarded([&] {
-    const std::string name = postbox::RequiredText(fcinfo, 0, "name");
+    const std::string name = postbox::TextArgument(fcinfo, 0, "name");
     postbox::CheckName(name);
-    if (PG_ARGISNULL(1)) postbox::Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "outbox may not be null");
+    const Oid outbox = postbox::OidArgument(fcinfo, 1, "outbox");
     postbox::Properties properties;
-    properties.topic = postbox::RequiredText(fcinfo, 2, "topic");
+    properties.topic = postbox::TextArgument(fcinfo, 2, "topic");
     properties.aggregate_types = postbox::OptionalDatum(fcinfo, 3);
     if (properties.aggregate_types.has_value() &&
         postbox::CheckAggregateTypes(*properties.aggregate_types) == 0) {
       postbox::Throw(ERRCODE_INVALID_PARAMETER_VALUE, "aggregate_types may not be empty", "",
                      "NULL takes the events of all types.");
     }
-    postbox::CheckOrdering(postbox::RequiredText(fcinfo, 4, "ordering"));
+    postbox::CheckOrdering(postbox::TextArgument(fcinfo, 4, "ordering"));
     postbox::CheckLanes(fcinfo->args[5]);
-    for (const auto& [argument, parameter] :
-         {std::pair{6, "max_attempts"}, {7, "base_backoff"}, {8, "max_backoff"}}) {
-      if (PG_ARGISNULL(argument)) {
-        postbox::Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(parameter) + " may not be null");
-      }
-    }
-    properties.max_attempts = PG_GETARG_INT32(6);
-    properties.base_backoff = PG_GETARG_DATUM(7);
-    properties.max_backoff = PG_GETARG_DATUM(8);
-    properties.on_failure = postbox::RequiredText(fcinfo, 9, "on_failure");
+    properties.max_attempts = DatumGetInt32(postbox::Argument(fcinfo, 6, "max_attempts"));
+    properties.base_backoff = postbox::Argument(fcinfo, 7, "base_backoff");
+    properties.max_backoff = postbox::Argument(fcinfo, 8, "max_backoff");
+    properties.on_failure = postbox::TextArgument(fcinfo, 9, "on_failure");
     postbox::CheckProperties(properties);
-    postbox::CreatePublication(name, PG_GETARG_OID(1), properties);
+    postbox::CreatePublication(name, outbox, properties);
     postbox::WarnOfWhatIsMissing(*properties.topic);
     return Datum{0};
   });
@@ -321,7 +308,7 @@ POSTBOX_FUNCTION(create_publication) {
 
 POSTBOX_FUNCTION(alter_publication) {
   return postbox::Guarded([&] {
-    const std::string name = postbox::RequiredText(fcinfo, 0, "name");
+    const std::string name = postbox::TextArgument(fcinfo, 0, "name");
     postbox::Properties properties;
     properties.topic = postbox::OptionalText(fcinfo, 1);
     properties.aggregate_types = postbox::OptionalDatum(fcinfo, 2);
@@ -340,14 +327,14 @@ POSTBOX_FUNCTION(alter_publication) {
 
 POSTBOX_FUNCTION(drop_publication) {
   return postbox::Guarded([&] {
-    postbox::DropPublication(postbox::RequiredText(fcinfo, 0, "name"));
+    postbox::DropPublication(postbox::TextArgument(fcinfo, 0, "name"));
     return Datum{0};
   });
 }
 
 POSTBOX_FUNCTION(check_topic_name) {
   return postbox::Guarded([&] {
-    postbox::CheckTopic(postbox::RequiredText(fcinfo, 0, "topic"));
+    postbox::CheckTopic(postbox::TextArgument(fcinfo, 0, "topic"));
     return Datum{0};
   });
 }

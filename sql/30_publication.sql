@@ -9,7 +9,7 @@ CREATE TABLE postbox.publication (
     lanes           int         NOT NULL DEFAULT 1 CHECK (lanes > 0),
     max_attempts    int         NOT NULL DEFAULT 5 CHECK (max_attempts > 0),
     base_backoff    interval    NOT NULL DEFAULT '10s' CHECK (base_backoff > interval '0'),
-    max_backoff     interval    NOT NULL DEFAULT '10min' CHECK (max_backoff >= base_backoff),
+    max_backoff     interval    NOT NULL DEFAULT '10min' CHECK (max_backoff BETWEEN base_backoff AND interval '1 day'),
     on_failure      text        NOT NULL DEFAULT 'park_key' CHECK (on_failure IN ('park_key', 'park_event')),
     created_at      timestamptz NOT NULL DEFAULT now()
 );
@@ -155,7 +155,8 @@ AS $$
 BEGIN
     FOR outbox IN
         SELECT o.relation FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation
-        WHERE o.kind = 'table' AND has_table_privilege(c.oid, 'SELECT') ORDER BY c.oid
+        WHERE o.kind = 'table' AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(c.relnamespace, 'USAGE')
+        ORDER BY c.oid
     LOOP
         RETURN QUERY EXECUTE format($sql$
             SELECT $1, e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
@@ -198,7 +199,8 @@ BEGIN
         pending := NULL;
         parked := NULL;
         oldest_pending := NULL;
-        IF has_table_privilege(outbox, 'SELECT') THEN
+        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
+                   AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
             EXECUTE format($sql$
                 SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
                        date_trunc('milliseconds', clock_timestamp() - min(occurred_at))
