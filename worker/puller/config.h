@@ -1,0 +1,51 @@
+// What the database says is to be pulled: postbox.subscription, completed with its settings.
+#ifndef POSTBOX_WORKER_PULLER_CONFIG_H_
+#define POSTBOX_WORKER_PULLER_CONFIG_H_
+
+#include <libpq-fe.h>
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "worker/pubsub/endpoint.h"
+#include "worker/puller/batch_applier.h"
+#include "worker/puller/database.h"
+#include "worker/puller/pull.h"
+
+namespace postbox::puller {
+
+struct SubscriptionConfig {
+  std::string name;
+  Oid inbox = InvalidOid;
+  std::string inbox_name;    // for the log
+  std::string subscription;  // full name
+  int64_t max_outstanding_messages = 0;
+  int64_t max_outstanding_bytes = 0;
+  int appliers = 1;
+  int64_t batch_size = 1;
+  std::chrono::milliseconds batch_delay{0};
+  OnError on_error = OnError::kReject;
+  int max_attempts = 1;
+  std::chrono::milliseconds min_backoff{0};
+  std::chrono::milliseconds max_backoff{0};
+  std::string dead_letter_topic;  // full name, if on_error is kDeadLetterTopic
+  pubsub::Endpoint endpoint;
+  std::string quota_project;
+
+  // A subscription whose configuration differs is taken down and set up again.
+  friend bool operator==(const SubscriptionConfig&, const SubscriptionConfig&) = default;
+};
+
+// The enabled subscriptions by name, those that `options` asks for. Nothing, and in `error` what is
+// wrong and what to do about it, if the database cannot be asked, a subscription that is asked for
+// does not exist (if `must_exist`), or the configuration of one makes no sense.
+std::optional<std::map<std::string, SubscriptionConfig>> LoadConfig(Connection* connection,
+                                                                    const PullOptions& options,
+                                                                    bool must_exist,
+                                                                    std::string* error);
+
+}  // namespace postbox::puller
+
+#endif  // POSTBOX_WORKER_PULLER_CONFIG_H_

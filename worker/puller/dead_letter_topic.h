@@ -1,0 +1,51 @@
+// Publishes events that are given up to a dead-letter topic.
+//
+// The message is the original one (data, attributes, ordering key) with three attributes more:
+// postbox_error_sqlstate, postbox_error_message (cut to what an attribute may hold) and
+// postbox_original_subscription. What Pub/Sub would refuse is left out: attributes that are reserved
+// for Google (goog...), and what is beyond the number of attributes allowed.
+#ifndef POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
+#define POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "worker/pubsub/publisher.h"
+#include "worker/puller/key_queue.h"
+
+namespace postbox::puller {
+
+// The message to publish. `topic` and `subscription` are full names.
+pubsub::Message DeadLetterMessage(const Delivery& delivery, const std::string& topic,
+                                  const std::string& subscription, const std::string& sqlstate,
+                                  const std::string& error);
+
+class DeadLetterTopic {
+ public:
+  DeadLetterTopic(pubsub::Endpoint endpoint, std::string quota_project, std::string topic,
+                  std::string subscription)
+      : endpoint_(std::move(endpoint)),
+        quota_project_(std::move(quota_project)),
+        topic_(std::move(topic)),
+        subscription_(std::move(subscription)) {}
+  ~DeadLetterTopic();
+
+  // Waits for the answer, up to a minute. Safe for several threads, which wait for each other: dead
+  // letters are rare.
+  bool Publish(const Delivery& delivery, const std::string& sqlstate, const std::string& message,
+               std::string* error);
+
+ private:
+  const pubsub::Endpoint endpoint_;
+  const std::string quota_project_;
+  const std::string topic_;
+  const std::string subscription_;
+  std::mutex mutex_;
+  int notify_fd_ = -1;
+  std::unique_ptr<pubsub::Publisher> publisher_;  // made when first needed
+};
+
+}  // namespace postbox::puller
+
+#endif  // POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_

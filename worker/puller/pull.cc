@@ -1,0 +1,189 @@
+#include "worker/puller/pull.h"
+
+#include <signal.h>
+#include <time.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "worker/pubsub/backoff.h"
+#include "worker/puller/config.h"
+#include "worker/puller/database.h"
+#include "worker/puller/log.h"
+#include "worker/puller/runner.h"
+
+namespace postbox::puller {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kReloadInterval{10};
+constexpr std::chrono::milliseconds kLookInterval{500};
+// How long a database that cannot be reached at the start is tried. Later it is tried for ever.
+constexpr std::chrono::seconds kFirstConnectLimit{30};
+// For a subscription that is taken down because its configuration changed.
+constexpr std::chrono::seconds kReconfigureGrace{10};
+
+// The signals that steer the process, blocked in every thread and waited for by the main one.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, signal);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+  }
+  enum Order { kNone, kEnd, kReload };
+  Order Wait(std::chrono::milliseconds time) {
+    timespec limit{};
+    limit.tv_sec = static_cast<time_t>(time.count() / 1000);
+    limit.tv_nsec = static_cast<long>(time.count() % 1000) * 1000000;
+    const int signal = sigtimedwait(&set_, nullptr, &limit);
+    return signal < 0 ? kNone : signal == SIGHUP ? kReload : kEnd;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+class Puller {
+ public:
+  explicit Puller(const PullOptions& options) : options_(options) {}
+
+  int Run() {
+    if (!ConnectFirst()) return exit_code_;
+    std::string error;
+    auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/true, &error);
+    if (!configs) {
+      LogError("cannot start", {{"error", error}});
+      return 1;
+    }
+    if (configs->empty())
+      LogWarn("no enabled subscription yet; create one with postbox.create_subscription()");
+    do {
+      if (configs) Reconcile(*configs);
+    } while (WaitForReload() && (configs = Reload(), true));
+    Shutdown();
+    return exit_code_;
+  }
+
+ private:
+  // False: ended by a signal or given up.
+  bool ConnectFirst() {
+    pubsub::Backoff backoff(pubsub::kReconnectBackoff);
+    const auto give_up = Clock::now() + kFirstConnectLimit;
+    while (true) {
+      std::string error;
+      connection_ = Connection::Open(options_.dsn, "postbox pull", &error);
+      if (connection_) return true;
+      if (Clock::now() >= give_up) {
+        LogError("cannot connect to the database", {{"error", error}});
+        exit_code_ = 1;
+        return false;
+      }
+      const auto delay = backoff.Next();
+      LogWarn("no connection to the database",
+              {{"error", error}, {"retry_after_ms", delay.count()}});
+      if (signals_.Wait(delay) == Signals::kEnd) return false;
+    }
+  }
+
+  // False: it is time to end, because of a signal or because no subscription works any more.
+  bool WaitForReload() {
+    const auto until = Clock::now() + kReloadInterval;
+    while (Clock::now() < until) {
+      if (AllFailed()) {
+        LogError("no subscription is left that works");
+        exit_code_ = 1;
+        return false;
+      }
+      switch (signals_.Wait(kLookInterval)) {
+        case Signals::kEnd:
+          return false;
+        case Signals::kReload:
+          return true;
+        case Signals::kNone:
+          break;
+      }
+    }
+    return true;
+  }
+
+  // Nothing: what runs goes on as it is.
+  std::optional<std::map<std::string, SubscriptionConfig>> Reload() {
+    std::string error;
+    if (!connection_ || !connection_->alive()) {
+      connection_.reset();
+      connection_ = Connection::Open(options_.dsn, "postbox pull", &error);
+    }
+    if (connection_) {
+      if (auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/false, &error)) {
+        reload_error_.clear();
+        return configs;
+      }
+    }
+    // Said once, not every time.
+    if (error != reload_error_) LogWarn("the configuration could not be read", {{"error", error}});
+    reload_error_ = error;
+    return std::nullopt;
+  }
+
+  void Reconcile(const std::map<std::string, SubscriptionConfig>& configs) {
+    for (auto it = runners_.begin(); it != runners_.end();) {
+      auto config = configs.find(it->first);
+      // One that failed while others work is tried again: somebody may have mended it.
+      const bool keep = config != configs.end() && config->second == it->second->config() &&
+                        !it->second->failed();
+      if (!keep) it->second->Finish(Clock::now() + kReconfigureGrace);
+      it = keep ? std::next(it) : runners_.erase(it);
+    }
+    start_failed_ = false;
+    for (const auto& [name, config] : configs) {
+      if (runners_.contains(name)) continue;
+      auto runner = std::make_unique<Runner>(config, options_.dsn);
+      std::string error;
+      if (runner->Start(&error)) {
+        runners_.emplace(name, std::move(runner));
+      } else {
+        LogError("subscription could not be started", {{"subscription", name}, {"error", error}});
+        start_failed_ = true;
+      }
+    }
+  }
+
+  // One subscription that failed does not end the others; when none is left, a supervisor should
+  // know.
+  bool AllFailed() {
+    if (runners_.empty()) return start_failed_;
+    for (const auto& [name, runner] : runners_) {
+      if (!runner->failed()) return false;
+    }
+    return true;
+  }
+
+  void Shutdown() {
+    const auto deadline = Clock::now() + std::chrono::seconds(options_.grace_period_seconds);
+    for (const auto& [name, runner] : runners_) runner->StopPulling();
+    for (const auto& [name, runner] : runners_) runner->Finish(deadline);
+    runners_.clear();
+  }
+
+  const PullOptions& options_;
+  Signals signals_;
+  std::unique_ptr<Connection> connection_;
+  std::map<std::string, std::unique_ptr<Runner>> runners_;
+  std::string reload_error_;
+  bool start_failed_ = false;
+  int exit_code_ = 0;
+};
+
+}  // namespace
+
+int RunPull(const PullOptions& options) {
+  InitLog(options.log_format == "json");
+  return Puller(options).Run();
+}
+
+}  // namespace postbox::puller
