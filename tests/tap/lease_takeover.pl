@@ -64,6 +64,7 @@ subtest 'a worker that is told to leave gives back what it has' => sub {
 	$node->reload;
 	# The worker may have been in the middle of its loop when the setting came: claims until one stays.
 	my $count = 15;
+	my $position = log_position($node);
 	wait_for(sub {
 		emit($node, 'postgres', 1);
 		++$count;
@@ -74,7 +75,7 @@ subtest 'a worker that is told to leave gives back what it has' => sub {
 	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ' . $worker);
 	$node->reload;
 	wait_published($node, 'postgres', $count);
-	unlike(log_since($node, 0), qr/took over 1 events/, 'without a take-over');
+	unlike(log_since($node, $position), qr/took over/, 'without a take-over');
 };
 
 $node->stop;
