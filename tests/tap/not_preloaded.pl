@@ -17,7 +17,7 @@ subtest 'a WARNING says once a session that events wait' => sub {
 		CREATE EXTENSION postbox;
 		CREATE SCHEMA app;
 		SELECT postbox.create_outbox('app.outbox', 'table');
-		SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events');
+		SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events', aggregate_types => '{video}');
 		SELECT postbox.create_publication('more', 'app.outbox', 'catalog.video.events', aggregate_types => '{other}');
 		SELECT postbox.drop_publication('more');
 	});

@@ -1,23 +1,22 @@
 // The life of a publisher worker as far as the rest of Postbox sees it: its slot in shared memory,
 // its identity, its connection, and how it leaves.
 //
-// The order in postbox_publisher_main(Datum slot):
-//
-//   set SIGTERM and SIGHUP handlers, BackgroundWorkerUnblockSignals();
-//   Register(slot);            // takes the slot; leaves if the database is held or the start was
-//   revoked Connect();                 // to the database, as the bootstrap superuser if
-//   (!ExtensionExists()) LeaveWithoutExtension(); Ready();                   // from here on the
-//   launcher starts the database's other workers loop; when ConfigGeneration() changes: if
-//   (!ExtensionExists()) LeaveWithoutExtension(); Leave();                   // on SIGTERM:
-//   proc_exit(0)
+// The order in postbox_publisher_main(slot):
+//  1. set the handlers of SIGTERM and SIGHUP, BackgroundWorkerUnblockSignals();
+//  2. Register(slot): takes the slot; leaves if the database is held or the start was revoked;
+//  3. Connect();
+//  4. if (!ExtensionExists()) LeaveWithoutExtension();
+//  5. Ready(): from here on the launcher starts the other workers of the database;
+//  6. work; when ConfigGeneration() changes, and when a table of the extension is not there, do 4
+//     again;
+//  7. on SIGTERM: Leave().
 //
 // How to end, and what the postmaster makes of it:
 //  - proc_exit(0) and proc_exit(1) from the main thread are both fine; so is ereport(ERROR) that
 //    reaches the top and ereport(FATAL). The launcher starts the worker again, after
 //    postbox.restart_delay which doubles with each failure; it sees who failed by what stands in
 //    the slot, not by the exit code. Exit code 1 is also written to the log by the postmaster.
-//  - Anything else (abort, SIGSEGV, _exit() or exit() past proc_exit, exit code > 1) is a crash:
-//  the
+//  - Anything else (abort, SIGSEGV, _exit() past proc_exit, exit code > 1) is a crash: the
 //    postmaster kills every session and runs recovery.
 //  - proc_exit may run only on the main thread: another thread that cannot go on tells the main
 //    thread to. proc_exit runs exit handlers and then exit(), so threads must have been joined

@@ -149,8 +149,12 @@ void Worker::LoadLanes() {
   }
   std::vector<Publication> publications;
   try {
-    InTransaction("postbox: reading publications", [&] { publications = LoadPublications(); });
+    InTransaction("postbox: reading publications", [&] {
+      if (clear_rests_) ClearLanes();
+      publications = LoadPublications();
+    });
   } catch (const PostgresError& error) {
+    LeaveIfExtensionGone();
     Pg([&] {
       ereport(WARNING, (errmsg("could not read the publications: %s", error.message.c_str())));
     });
@@ -402,8 +406,17 @@ void Worker::Mend() {
 
 // Errors.
 
+// DROP EXTENSION takes the tables away under a worker's hands; that is no error. What was claimed is
+// not given back: a new worker takes the leases over, should there ever be one.
+void Worker::LeaveIfExtensionGone() {
+  Pg([] {
+    if (!ExtensionExists()) LeaveWithoutExtension();
+  });
+}
+
 void Worker::LogOnce(Lane* lane, const std::string& error) {
   if (error == lane->logged_error) return;
+  LeaveIfExtensionGone();
   lane->logged_error = error;
   Pg([&] {
     ereport(WARNING, (errmsg("publication \"%s\" rests: %s", lane->publication.name.c_str(),
@@ -445,6 +458,10 @@ void Worker::Drain() {
     CollectResults();
   };
   hand_over_.clear();
+  if (StopRequested()) {
+    // Somebody waits for us to leave; a lease that cannot be given back is taken over.
+    Pg([] { SetConfigOption("lock_timeout", "500ms", PGC_SUSET, PGC_S_OVERRIDE); });
+  }
   wait_for_results(kFinishMs);
   if (publisher_ != nullptr && publisher_->outstanding() > 0) {
     draining_ = true;

@@ -92,6 +92,7 @@ class Worker {
   void TakeOverLeases();
   void Mend();
   void Fail(Lane* lane, const std::string& error);
+  void LeaveIfExtensionGone();
   void LogOnce(Lane* lane, const std::string& error);
 
   // Gives back everything that is in flight, in a few seconds at most.
