@@ -14,14 +14,6 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// Locks the inbox's configuration until the end of the transaction.
-void LockConfiguration(Oid inbox) {
-  const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
-  Parameters key;
-  key.AddOid(REGCLASSOID, inbox);
-  Run("SELECT FROM postbox.inbox WHERE relation = $1 FOR UPDATE", key);
-}
-
 Datum TextArrayDatum(const std::vector<std::string>& texts) {
   std::vector<Datum> elements;
   for (const std::string& text : texts) {
@@ -117,7 +109,7 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
-  LockConfiguration(inbox);
+  LockRegistration("inbox", inbox);
   if (!columns.isnull) {
     if (!Pg([&] { return JB_ROOT_IS_OBJECT(DatumGetJsonbP(columns.value)) != 0; })) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "columns must be a JSON object", "",
@@ -185,7 +177,7 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
-  LockConfiguration(inbox);
+  LockRegistration("inbox", inbox);
   CheckHandler(inbox, function);
   const std::string signature = Signature(function);
   Parameters row;

@@ -140,13 +140,6 @@ void WarnOfWhatIsMissing(const std::string& topic) {
   }
 }
 
-// Acting as the owner of the tables. After this the outbox's publications stand still.
-void LockOutbox(Oid outbox) {
-  Parameters key;
-  key.AddOid(REGCLASSOID, outbox);
-  Run("SELECT FROM postbox.outbox WHERE relation = $1 FOR UPDATE", key);
-}
-
 // After the publication was written: is what it says possible together with the others?
 void CheckAgainstOthers(const std::string& name, Oid outbox) {
   Parameters parameters;
@@ -198,7 +191,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   FixedSearchPath search_path;
   FindOutboxForOwner(outbox);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
-  LockOutbox(outbox);
+  LockRegistration("outbox", outbox);
   Parameters parameters;
   AddTo(&parameters, properties);
   Run("SELECT $4 > $5 FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, "
@@ -218,7 +211,11 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   CheckAgainstOthers(name, outbox);
   Parameters lane;
   lane.AddText(name);
-  Run("INSERT INTO postbox.lane (publication, slice) VALUES ($1, 0)", lane);
+  // A worker that was just about to let the lane of a dropped publication rest may have left a row.
+  Run("INSERT INTO postbox.lane (publication, slice) VALUES ($1, 0) ON CONFLICT (publication, "
+      "slice)"
+      " DO UPDATE SET attempts = 0, next_retry_at = NULL, last_error = NULL",
+      lane);
 }
 
 // The outbox of a publication that the caller may change. Leaves the error to say why he may not.
@@ -239,7 +236,7 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   FixedSearchPath search_path;
   const Oid outbox = OutboxOfPublication(name);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
-  LockOutbox(outbox);
+  LockRegistration("outbox", outbox);
   Parameters parameters;
   AddTo(&parameters, properties);
   parameters.AddText(name);

@@ -93,14 +93,26 @@ ActAs::~ActAs() { SetUserIdAndSecContext(saved_role_, saved_context_); }
 FixedSearchPath::FixedSearchPath(const char* path)
     : nest_level_(NewGUCNestLevel()), exceptions_(std::uncaught_exceptions()) {
   Pg([&] {
-    set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
-                      GUC_ACTION_SAVE, true, 0, false);
+    set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                      false);
   });
 }
 
 FixedSearchPath::~FixedSearchPath() {
   // After an error the abort of the (sub)transaction restores all settings.
   if (std::uncaught_exceptions() == exceptions_) AtEOXact_GUC(false, nest_level_);
+}
+
+void LockRegistration(const char* registry, Oid relation) {
+  const ActAs registrar(RelationOwner(PostboxRelation(registry)));
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  const std::string sql =
+      std::string("SELECT FROM postbox.") + registry + " WHERE relation = $1 FOR UPDATE";
+  if (Run(sql, key) != 0) return;
+  Throw(ERRCODE_UNDEFINED_TABLE,
+        std::string(registry) + " with OID " + std::to_string(relation) + " does not exist",
+        "It has just been dropped.");
 }
 
 Oid PostboxRelation(const char* name) {

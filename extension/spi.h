@@ -92,6 +92,10 @@ class FixedSearchPath {
   int exceptions_;
 };
 
+// Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the end of the transaction,
+// acting as the owner of the registry: what refers to it comes and goes under this lock. Throws if it has just been dropped.
+void LockRegistration(const char* registry, Oid relation);
+
 // The OID of a relation of schema postbox, and of its owner: that of the extension.
 Oid PostboxRelation(const char* name);
 Oid RelationOwner(Oid relation);

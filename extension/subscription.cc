@@ -124,6 +124,7 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
+  LockRegistration("inbox", inbox);
   const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
   if (Run("INSERT INTO postbox.subscription (name, inbox, subscription, max_outstanding_messages, "
           "max_outstanding_bytes, appliers, batch_size, batch_delay, on_error, max_attempts, "

@@ -16,7 +16,7 @@ SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;
 
 -- Sessions cache what they know about outboxes, and workers what they know about publications. Whatever changes these
--- tables (a function, ON DELETE CASCADE, a restore) tells them when it commits.
+-- tables (a function, a trigger, a restore) tells them when it commits.
 CREATE FUNCTION postbox.configuration_changed() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.configuration_changed() IS 'Trigger: tells sessions and workers that the configuration has changed';

@@ -2,7 +2,7 @@
 
 CREATE TABLE postbox.publication (
     name            text        PRIMARY KEY,
-    outbox          regclass    NOT NULL REFERENCES postbox.outbox (relation) ON DELETE CASCADE,
+    outbox          regclass    NOT NULL,
     topic           text        NOT NULL,
     aggregate_types text[]      CHECK (cardinality(aggregate_types) > 0),
     ordering        text        NOT NULL DEFAULT 'key',
@@ -23,7 +23,7 @@ CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.p
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 
 CREATE TABLE postbox.lane (
-    publication   text NOT NULL REFERENCES postbox.publication (name) ON DELETE CASCADE,
+    publication   text NOT NULL,
     slice         int  NOT NULL,
     attempts      int  NOT NULL DEFAULT 0,
     next_retry_at timestamptz,

@@ -2,7 +2,7 @@
 
 CREATE TABLE postbox.projection (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    inbox regclass NOT NULL REFERENCES postbox.inbox (relation) ON DELETE CASCADE,
+    inbox regclass NOT NULL,
     event_types text[] NOT NULL,
     target regclass NOT NULL,
     columns jsonb CHECK (jsonb_typeof(columns) = 'object'),
@@ -21,7 +21,7 @@ COMMENT ON COLUMN postbox.projection.delete_types IS 'the types of the events th
 
 CREATE TABLE postbox.handler (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    inbox regclass NOT NULL REFERENCES postbox.inbox (relation) ON DELETE CASCADE,
+    inbox regclass NOT NULL,
     event_types text[] NOT NULL,
     function text NOT NULL
 );

@@ -2,7 +2,7 @@
 
 CREATE TABLE postbox.subscription (
     name text PRIMARY KEY,
-    inbox regclass NOT NULL REFERENCES postbox.inbox (relation) ON DELETE CASCADE,
+    inbox regclass NOT NULL,
     subscription text NOT NULL,
     max_outstanding_messages int NOT NULL DEFAULT 1000,
     max_outstanding_bytes bigint NOT NULL DEFAULT 104857600,

@@ -1,3 +1,32 @@
+-- What refers to an outbox, a publication or an inbox goes with it. These are triggers and not foreign keys, because a
+-- restore by several processes (pg_restore --jobs) fills the tables of an extension in any order.
+
+CREATE FUNCTION postbox.delete_dependents() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    CASE TG_TABLE_NAME
+        WHEN 'outbox' THEN
+            DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
+        WHEN 'publication' THEN
+            DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
+        WHEN 'inbox' THEN
+            DELETE FROM postbox.subscription s WHERE s.inbox = OLD.relation;
+            DELETE FROM postbox.projection p WHERE p.inbox = OLD.relation;
+            DELETE FROM postbox.handler h WHERE h.inbox = OLD.relation;
+            DELETE FROM postbox.dead_letter d WHERE d.inbox = OLD.relation;
+    END CASE;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes what refers to the deleted outbox, publication or inbox';
+REVOKE EXECUTE ON FUNCTION postbox.delete_dependents() FROM PUBLIC;
+
+CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
+CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
+CREATE TRIGGER deleted AFTER DELETE ON postbox.inbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
+
 -- What must follow when a user drops with plain DROP TABLE, DROP SCHEMA or DROP OWNED what Postbox has registered.
 
 CREATE FUNCTION postbox.forget_dropped() RETURNS event_trigger
@@ -34,7 +63,6 @@ BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         END IF;
     END LOOP;
-    DELETE FROM postbox.dead_letter d WHERE d.inbox = ANY (dropped);
 END
 $$;
 COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes, inboxes and projection targets';

@@ -1,0 +1,70 @@
+# A database with outboxes is dumped and restored like any other: configuration, events, versions and the
+# order go with it.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Test;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', settings => { 'postbox.publishers' => 0 });
+$node->start;
+$node->safe_psql('postgres', 'CREATE DATABASE source');
+$node->safe_psql('postgres', 'CREATE ROLE owner');
+$node->safe_psql(
+	'source', q{
+	CREATE EXTENSION postbox;
+	CREATE SCHEMA app AUTHORIZATION owner;
+	SET ROLE owner;
+	SELECT postbox.create_outbox('app.outbox', 'table', '3 days');
+	SELECT postbox.create_outbox('app."Odd name"');
+	RESET ROLE;
+	SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events', aggregate_types => '{video}', max_attempts => 7);
+	SELECT postbox.create_publication('odd', 'app."Odd name"', 'projects/other/topics/catalog.odd.events');
+	SELECT postbox.outbox_emit('video', 'v' || n % 3, 'video.changed', '{}'::jsonb, outbox => 'app.outbox') FROM generate_series(1, 9) n;
+	UPDATE app.outbox SET published_at = now() WHERE seq <= 3;
+});
+
+# What must be the same afterwards.
+my $configuration = q{
+	SELECT relation, kind, counter, retention, columns FROM postbox.outbox ORDER BY relation::text;
+	SELECT * FROM postbox.publication ORDER BY name;
+	SELECT * FROM postbox.lane ORDER BY publication;
+	SELECT c.relname, c.relowner::regrole FROM pg_class c WHERE c.relnamespace = 'app'::regnamespace ORDER BY 1;
+	SELECT * FROM app.outbox ORDER BY seq;
+	SELECT * FROM app.outbox_version ORDER BY aggregate_id};
+my $before = $node->safe_psql('source', $configuration);
+
+sub check
+{
+	my ($database) = @_;
+	is($node->safe_psql($database, $configuration), $before, 'everything is there');
+	is( $node->safe_psql($database, q{SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.changed', '{}', outbox => 'app.outbox')}),
+		'4', 'versions go on counting');
+	is($node->safe_psql($database, q{SELECT max(seq) FROM app.outbox}), '10', 'so does the order');
+	$node->safe_psql($database, 'DROP TABLE app.outbox');
+	is( $node->safe_psql($database, q{SELECT relation FROM postbox.outbox; SELECT name FROM postbox.publication; SELECT to_regclass('app.outbox_version')}),
+		qq{app."Odd name"\nodd\n}, 'a dropped outbox is forgotten');
+	return;
+}
+
+my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';
+
+subtest 'as SQL' => sub {
+	$node->command_ok([ 'pg_dump', '-d', $node->connstr('source'), '-f', "$dump.sql" ], 'dump');
+	$node->safe_psql('postgres', 'CREATE DATABASE sql');
+	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('sql'), '-f', "$dump.sql" ], 'restore');
+	check('sql');
+};
+
+subtest 'as an archive, restored by several processes' => sub {
+	$node->command_ok([ 'pg_dump', '-Fc', '-d', $node->connstr('source'), '-f', "$dump.archive" ], 'dump');
+	$node->safe_psql('postgres', 'CREATE DATABASE archive');
+	$node->command_ok([ 'pg_restore', '-j', '2', '-e', '-d', $node->connstr('archive'), "$dump.archive" ], 'restore');
+	check('archive');
+};
+
+$node->stop;
+done_testing();
