@@ -8,7 +8,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator);
+my $node = new_node('main', emulator => $emulator, settings => { 'max_prepared_transactions' => 5 });
 $node->start;
 create_outbox($node, 'postgres');
 emit($node, 'postgres', 5);
@@ -56,6 +56,33 @@ subtest 'a value that makes no sense is refused, and the workers go on with the 
 	wait_for(sub { log_since($node, $position) =~ /invalid value for parameter "postbox.publishers"/ }, 'the log says so');
 	emit($node, 'postgres', 5);
 	wait_published($node, 'postgres', 70);
+};
+
+subtest 'a commit wakes the worker, which need not wait for its poll' => sub {
+	set('postbox.poll_interval', '60s');
+	wait_until($node, 'postgres', "SELECT current_setting('postbox.poll_interval') = '1min'", 'the poll is a minute away');
+	my $count = 70;
+	my $start = time;
+	for (1 .. 3)
+	{
+		emit($node, 'postgres', 1);
+		wait_published($node, 'postgres', ++$count);
+	}
+	# Nobody knows what a prepared transaction did, so COMMIT PREPARED wakes too.
+	$node->safe_psql('postgres', q{
+		BEGIN;
+		SELECT postbox.outbox_emit('video', 'video-1', 'video.created', '{}'::jsonb);
+		PREPARE TRANSACTION 'emits';
+	});
+	$node->safe_psql('postgres', q{COMMIT PREPARED 'emits'});
+	wait_published($node, 'postgres', ++$count, 'the event of a prepared transaction');
+	$node->safe_psql('postgres', q{
+		SELECT postbox.alter_publication('videos', aggregate_types => '{other}');
+		SELECT postbox.outbox_emit('video', 'video-1', 'video.created', '{}'::jsonb);
+	});
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', aggregate_types => '{}')});
+	wait_published($node, 'postgres', ++$count, 'an event that waited for its publication');
+	cmp_ok(time - $start, '<', 120, 'five waits took less than two polls');
 };
 
 $node->stop;
