@@ -20,16 +20,24 @@ void AppendInt32(std::string* out, int64_t value) {
   out->append(bytes, sizeof(bytes));
 }
 
-std::string WithoutNewline(const char* text) {
-  std::string result = text == nullptr ? "" : text;
-  while (!result.empty() && (result.back() == '\n' || result.back() == ' ')) result.pop_back();
-  return result;
+// One line: libpq breaks its own messages into several.
+std::string OneLine(const char* text) {
+  std::string line;
+  for (const char* c = text == nullptr ? "" : text; *c != '\0'; ++c) {
+    const bool blank = *c == '\n' || *c == '\t' || *c == ' ';
+    if (!blank) {
+      line += *c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  if (!line.empty() && line.back() == ' ') line.pop_back();
+  return line;
 }
 
 void LogNotice(void*, const PGresult* result) {
-  LogDebug("notice",
-           {{"sqlstate", WithoutNewline(PQresultErrorField(result, PG_DIAG_SQLSTATE))},
-            {"text", WithoutNewline(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY))}});
+  LogDebug("notice", {{"sqlstate", OneLine(PQresultErrorField(result, PG_DIAG_SQLSTATE))},
+                      {"text", OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY))}});
 }
 
 }  // namespace
@@ -61,9 +69,9 @@ QueryResult::QueryResult(PGresult* result, std::string connection_error)
   const ExecStatusType status = PQresultStatus(result);
   ok_ = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
   if (ok_) return;
-  sqlstate_ = WithoutNewline(PQresultErrorField(result, PG_DIAG_SQLSTATE));
-  error_ = WithoutNewline(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
-  const std::string detail = WithoutNewline(PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL));
+  sqlstate_ = OneLine(PQresultErrorField(result, PG_DIAG_SQLSTATE));
+  error_ = OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
+  const std::string detail = OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL));
   if (!detail.empty()) error_ += " (" + detail + ")";
   if (error_.empty()) error_ = std::move(connection_error);
 }
@@ -98,7 +106,7 @@ std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
       application_name.c_str(), "10", "30000", "30", dsn.c_str(), "UTF8", nullptr};
   PGconn* raw = PQconnectdbParams(keywords, values, /*expand_dbname=*/1);
   if (raw == nullptr || PQstatus(raw) != CONNECTION_OK) {
-    *error = raw == nullptr ? "out of memory" : WithoutNewline(PQerrorMessage(raw));
+    *error = raw == nullptr ? "out of memory" : OneLine(PQerrorMessage(raw));
     PQfinish(raw);
     return nullptr;
   }
@@ -123,15 +131,17 @@ QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& p
   PGresult* result =
       PQexecParams(connection_, sql, static_cast<int>(parameters.size()), nullptr, values.data(),
                    lengths.data(), formats.data(), /*resultFormat=*/0);
-  return QueryResult(result, WithoutNewline(PQerrorMessage(connection_)));
+  return QueryResult(result, OneLine(PQerrorMessage(connection_)));
 }
 
 bool Connection::alive() {
   if (PQstatus(connection_) != CONNECTION_OK) return false;
   pollfd socket{PQsocket(connection_), POLLIN, 0};
-  // Nothing is expected between statements but notices and the end.
-  if (poll(&socket, 1, 0) > 0)
-    return PQconsumeInput(connection_) == 1 && PQstatus(connection_) == CONNECTION_OK;
+  // Nothing is expected between statements but notices and, after a last word, the end. A bounded
+  // number of looks, should somebody talk without pause.
+  for (int looks = 0; looks < 16 && poll(&socket, 1, 0) > 0; ++looks) {
+    if (PQconsumeInput(connection_) == 0 || PQstatus(connection_) != CONNECTION_OK) return false;
+  }
   return true;
 }
 
