@@ -26,7 +26,7 @@ struct Settings {
   int maintenance_interval;  // s
   int restart_delay;         // ms: the first delay before a failed worker is started again
 
-  // For developers: see FailpointAction().
+  // For developers: "name=action,name=action", the actions being kill, error and pause.
   char* failpoint;
 
   // What outbox_emit takes from the session.
@@ -49,19 +49,6 @@ const Settings& settings();
 
 // postbox.so only: defines all settings and reserves the prefix. For _PG_init, once in a process.
 void DefineSettings();
-
-// The action of failpoint `name` in the setting postbox.failpoint ("name=action,name=action"): kill, error or pause; empty
-// if there is none.
-inline std::string_view FailpointAction(std::string_view list, std::string_view name) {
-  while (!list.empty()) {
-    const std::string_view item = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(item.size() + 1, list.size()));
-    const size_t equals = item.find('=');
-    if (equals != std::string_view::npos && item.substr(0, equals) == name)
-      return item.substr(equals + 1);
-  }
-  return {};
-}
 
 }  // namespace postbox
 

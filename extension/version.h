@@ -75,9 +75,8 @@ inline bool OwnsDatabase(Oid database, Oid role) {
 #endif
 }
 
-// The number of a process in the proc array (17 gave it a type and a variable of its own).
-inline constexpr int kNoProcNumber = -1;
-
+// The number of this process in the proc array, and the process with a number (17 gave the number a type and a variable
+// of its own).
 inline int MyProcIndex() {
 #if PG_VERSION_NUM >= 170000
   return MyProcNumber;
@@ -112,30 +111,10 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_CREATE_WAIT_EVENT_SET(events) CreateWaitEventSet(TopMemoryContext, events)
 #endif
 
-// 15 wants shared memory requested in a hook of its own; 14 in _PG_init itself.
-inline constexpr bool kHasShmemRequestHook = PG_VERSION_NUM >= 150000;
+// Shared memory is requested in a hook of its own since 15, before in _PG_init itself.
 #if PG_VERSION_NUM >= 150000
 #define POSTBOX_SHMEM_REQUEST_HOOK 1
 #endif
-
-// Memory for the `extra` of a GUC check hook: 16 keeps it in a memory context, before it is
-// malloc's.
-inline void* GucAlloc(size_t size) {
-#if PG_VERSION_NUM >= 160000
-  return guc_malloc(LOG, size);
-#else
-  return std::malloc(size);
-#endif
-}
-
-// Replaces a string value inside a GUC check hook.
-inline void GucFree(void* memory) {
-#if PG_VERSION_NUM >= 160000
-  guc_free(memory);
-#else
-  std::free(memory);
-#endif
-}
 
 }  // namespace postbox
 

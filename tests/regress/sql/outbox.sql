@@ -39,6 +39,17 @@ BEGIN;
 SELECT postbox.create_outbox('catalog.other');
 ROLLBACK;
 SELECT count(*) FROM pg_temp.registered() WHERE relation = 'catalog.other';
+BEGIN;
+SAVEPOINT one;
+SELECT postbox.create_outbox('catalog.other');
+SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.created', '{}', outbox => 'catalog.other');
+ROLLBACK TO one;
+SELECT postbox.create_outbox('catalog.other');
+SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.created', '{}', outbox => 'catalog.other');
+ROLLBACK;
+SELECT postbox.create_outbox('catalog.other');
+SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.created', '{}', outbox => 'catalog.other');
+SELECT postbox.drop_outbox('catalog.other');
 
 -- dropping: with the function, or as any table
 SELECT postbox.drop_outbox('catalog.events');
