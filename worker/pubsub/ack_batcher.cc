@@ -71,7 +71,7 @@ std::optional<AckRequest> AckBatcher::Take(TimePoint now) {
   const bool due = flush_at_ && now >= *flush_at_;
   for (auto it = queues_.begin(); it != queues_.end(); ++it) {
     auto& [deadline_seconds, queue] = *it;
-    if (!due && queue.entries.size() < kMaxIds && queue.bytes + fixed_bytes_ < kMaxBytes) continue;
+    if (!due && queue.entries.size() < full_at_ && queue.bytes + fixed_bytes_ < kMaxBytes) continue;
     AckRequest request = Build(deadline_seconds, queue, now);
     if (queue.entries.empty()) queues_.erase(it);
     if (request.entries.empty()) continue;

@@ -13,6 +13,7 @@
 #ifndef POSTBOX_WORKER_PUBSUB_ACK_BATCHER_H_
 #define POSTBOX_WORKER_PUBSUB_ACK_BATCHER_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -52,8 +53,10 @@ class AckBatcher {
   static constexpr size_t kMaxBytes = kMaxAckIdBytes;
   static constexpr std::chrono::milliseconds kDelay{100};
 
-  // `subscription` travels in every request and counts.
-  explicit AckBatcher(std::string_view subscription) : fixed_bytes_(subscription.size() + 16) {}
+  // `subscription` travels in every request and counts. A request is full with `full_at` ids,
+  // kMaxIds at most.
+  explicit AckBatcher(std::string_view subscription, size_t full_at = kMaxIds)
+      : fixed_bytes_(subscription.size() + 16), full_at_(std::clamp<size_t>(full_at, 1, kMaxIds)) {}
 
   void set_serial_per_key(bool on) { serial_per_key_ = on; }
 
@@ -82,6 +85,7 @@ class AckBatcher {
   AckRequest Build(int deadline_seconds, Queue& queue, TimePoint now);
 
   const size_t fixed_bytes_;
+  const size_t full_at_;
   bool serial_per_key_ = false;
   std::map<int, Queue>
       queues_;  // by deadline_seconds; acks (-1) come first, nacks next; none is empty

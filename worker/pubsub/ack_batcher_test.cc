@@ -52,6 +52,14 @@ TEST_F(AckBatcherTest, AFullRequestLeavesAtOnceWithAThousandIds) {
   EXPECT_THAT(TakeHandles(), ElementsAre(1000));
 }
 
+TEST_F(AckBatcherTest, ASmallBudgetMakesASmallerRequestFull) {
+  AckBatcher batcher("s", 3);
+  for (uint64_t i = 0; i < 2; ++i) batcher.Add(kAck, AckEntry{.handle = i}, now_);
+  EXPECT_FALSE(batcher.Take(now_));
+  batcher.Add(kAck, AckEntry{.handle = 2}, now_);
+  EXPECT_EQ(batcher.Take(now_)->entries.size(), 3u);
+}
+
 TEST_F(AckBatcherTest, ARequestStaysBelowTheByteLimit) {
   for (uint64_t i = 0; i < 300; ++i) {
     batcher_.Add(kAck, AckEntry{.handle = i, .ack_id = std::string(4000, 'x')}, now_);

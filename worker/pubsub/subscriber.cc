@@ -20,6 +20,7 @@
 #include "worker/pubsub/event_loop.h"
 #include "worker/pubsub/key_gate.h"
 #include "worker/pubsub/lease_keeper.h"
+#include "worker/pubsub/limits.h"
 #include "worker/pubsub/pull_stream.h"
 
 namespace postbox::pubsub {
@@ -69,7 +70,11 @@ class Core {
       : loop_(loop),
         options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        batcher_(options_.subscription) {}
+        // The service sends no more than the budget without acks: half of it must not wait for the
+        // clock.
+        batcher_(options_.subscription,
+                 static_cast<size_t>(
+                     std::clamp<int64_t>(options_.max_outstanding_messages / 2, 1, kMaxAckIds))) {}
 
   bool Start(std::string* error);
   void Settle(uint64_t handle, bool ack);

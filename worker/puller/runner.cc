@@ -51,9 +51,9 @@ bool Runner::Start(std::string* error) {
     LogWarn("stream failed, trying again", {{"subscription", config_.name}, {"error", text}});
   };
   callbacks.on_fatal = [this](const std::string& text) {
-    LogError("subscription stopped", {{"subscription", config_.name},
-                                      {"pubsub_subscription", config_.subscription},
-                                      {"error", text}});
+    LogError("subscription failed", {{"subscription", config_.name},
+                                     {"pubsub_subscription", config_.subscription},
+                                     {"error", text}});
     const std::lock_guard<std::mutex> lock(mutex_);
     failed_ = true;
   };
