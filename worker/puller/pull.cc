@@ -53,13 +53,8 @@ class Puller {
   explicit Puller(const PullOptions& options) : options_(options) {}
 
   int Run() {
-    if (!ConnectFirst()) return exit_code_;
-    std::string error;
-    auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/true, &error);
-    if (!configs) {
-      LogError("cannot start", {{"error", error}});
-      return 1;
-    }
+    auto configs = LoadFirst();
+    if (!configs) return exit_code_;
     if (configs->empty())
       LogWarn("no enabled subscription yet; create one with postbox.create_subscription()");
     do {
@@ -70,23 +65,32 @@ class Puller {
   }
 
  private:
-  // False: ended by a signal or given up.
-  bool ConnectFirst() {
+  // Nothing: ended by a signal or given up. What the database answers is final; that it cannot be
+  // reached, or goes away in between, is not.
+  std::optional<std::map<std::string, SubscriptionConfig>> LoadFirst() {
     pubsub::Backoff backoff(pubsub::kReconnectBackoff);
     const auto give_up = Clock::now() + kFirstConnectLimit;
     while (true) {
       std::string error;
       connection_ = Connection::Open(options_.dsn, "postbox pull", &error);
-      if (connection_) return true;
+      if (connection_) {
+        auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/true, &error);
+        if (configs) return configs;
+        if (connection_->alive()) {
+          LogError("cannot start", {{"error", error}});
+          exit_code_ = 1;
+          return std::nullopt;
+        }
+      }
       if (Clock::now() >= give_up) {
         LogError("cannot connect to the database", {{"error", error}});
         exit_code_ = 1;
-        return false;
+        return std::nullopt;
       }
       const auto delay = backoff.Next();
       LogWarn("no connection to the database",
               {{"error", error}, {"retry_after_ms", delay.count()}});
-      if (signals_.Wait(delay) == Signals::kEnd) return false;
+      if (signals_.Wait(delay) == Signals::kEnd) return std::nullopt;
     }
   }
 
