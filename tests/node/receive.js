@@ -4,12 +4,14 @@
 //   {"message_id", "data_base64", "attributes", "ordering_key", "publish_time", "delivery_attempt"}
 'use strict';
 
+const {Duration} = require('@google-cloud/pubsub');
 const {client, print, run} = require('./connection.js');
 
 run(async () => {
   const pubsub = client();
   const name = process.argv[2];
-  const subscription = pubsub.subscription(name);
+  // A busy machine must not let the client miss the deadline of 10 s that it would choose for itself.
+  const subscription = pubsub.subscription(name, {minAckDeadline: Duration.from({seconds: 60})});
   const stopped = new Promise((resolve, reject) => {
     process.once('SIGTERM', resolve);
     process.once('SIGINT', resolve);

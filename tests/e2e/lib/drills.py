@@ -8,8 +8,8 @@ newer one, and a handler that appends to a journal without any uniqueness, which
 import collections
 import contextlib
 import os
+import pathlib
 import signal
-import subprocess
 
 import harness
 from harness import Failure, check, wait_until
@@ -50,6 +50,25 @@ def drill(settings=None):
         yield Drill(bed)
 
 
+def _stat(pid):
+    """State and parent of a process, from /proc; None if there is none."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[0], int(fields[1])
+    except (OSError, IndexError):
+        return None
+
+
+def alive(pid):
+    stat = _stat(pid)
+    return stat is not None and stat[0] not in "ZX"
+
+
+def children(pid):
+    stats = ((int(entry.name), _stat(entry.name)) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit())
+    return [child for child, stat in stats if stat and stat[1] == pid]
+
+
 class Drill:
     def __init__(self, bed):
         self.bed = bed
@@ -83,23 +102,26 @@ class Drill:
         wait_until(f"{process} was killed and the server noticed",
                    lambda: self.cluster.log_text().count(_KILLED) > 0)
 
-    def wait_for_sql(self):
-        """The server takes its time to recover from a crash."""
-        wait_until("the server takes connections again", lambda: self.number("SELECT 1") == 1)
+    def hold_worker(self, failpoint):
+        """After a crash the worker comes back and would crash again: now it waits at the failpoint instead."""
+        self.cluster.set(postbox__failpoint=f"{failpoint}=pause")
+        wait_until("the server is back and its worker waits at the failpoint",
+                   lambda: f"failpoint {failpoint}: paused" in self.cluster.log_text())
+
+    def release_worker(self):
+        self.cluster.set(postbox__failpoint="")
 
     def kill_server(self):
         """SIGKILL for the postmaster; its children notice and end by themselves. Then starts it again."""
-        data = self.cluster.directory / "data"
-        os.kill(int((data / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
-
-        def started():
-            try:  # refused while children of the dead one still hold the shared memory
-                self.cluster.start()
-            except subprocess.CalledProcessError as error:
-                raise Failure(f"{error}") from None
-            return True
-
-        wait_until("the server starts again", started, interval=0.5)
+        pid_file = self.cluster.directory / "data/postmaster.pid"
+        postmaster = int(pid_file.read_text().splitlines()[0])
+        family = [postmaster, *children(postmaster)]
+        os.kill(postmaster, signal.SIGKILL)
+        wait_until("the server and all its processes have gone", lambda: not any(alive(pid) for pid in family))
+        # A dead process that nobody has waited for yet would look alive to the new server.
+        for lock in (pid_file, *self.cluster.directory.glob(".s.PGSQL.*.lock")):
+            lock.unlink()
+        self.cluster.start()
 
     def wait_applied(self, events):
         """Until all these events are in the inbox and the outbox has none left to publish."""

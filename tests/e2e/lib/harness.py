@@ -355,15 +355,15 @@ def find_google_emulator():
 
 
 class Puller:
-    """`postbox pull` for one database, with its log as JSON lines."""
+    """`postbox pull` for one database, with its log as JSON lines. `verbose` logs each event with its outcome."""
 
-    def __init__(self, testbed, database, failpoint=None, arguments=(), env=None):
+    def __init__(self, testbed, database, failpoint=None, arguments=(), verbose=True):
         self.database = database
         self.process = testbed.start(
             f"puller-{database}",
             [testbed.postbox, "pull", "--dsn", testbed.cluster.dsn(database), "--endpoint", testbed.emulator.endpoint,
              "--project", PROJECT, "--log-format", "json", *arguments],
-            env={**({"POSTBOX_FAILPOINT": failpoint} if failpoint else {}), **(env or {})})
+            env={"SPDLOG_LEVEL": "debug" if verbose else "info", **({"POSTBOX_FAILPOINT": failpoint} if failpoint else {})})
 
     def records(self):
         """The log as a list of dictionaries; lines that are no JSON objects appear under the key 'text'."""
