@@ -14,36 +14,34 @@ void ClaimSelection::Block(const std::string& name, Key* key) {
   if (blocked_.size() < kMaxBlockedKeys) blocked_.push_back(name);
 }
 
-std::vector<Verdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk) {
+std::vector<Verdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk, bool walk) {
   std::vector<Verdict> verdicts;
   verdicts.reserve(chunk.size());
   for (const Candidate& candidate : chunk) {
     Key& key = keys_[candidate.key];
     const bool first = candidate.predecessor == 0;
     const bool follows = !first && candidate.predecessor == key.claimed_last;
-    if (!key.blocked && (first || follows)) {
-      if (full_ || !Fits(candidate)) {
-        // Smaller events of other keys might still fit, but then a large one could wait for ever.
-        full_ = true;
-        verdicts.push_back(Verdict::kLeave);
-        continue;
-      }
-      key.claimed_last = candidate.seq;
-      ++events_;
-      bytes_ += candidate.bytes;
-      if (events_ >= max_events_ || bytes_ >= max_bytes_) full_ = true;
-      verdicts.push_back(Verdict::kClaim);
-      continue;
-    }
     const bool behind_parked =
         !first && (candidate.predecessor_parked || candidate.predecessor == key.parked_last);
-    if (!key.blocked && behind_parked) {
+    Verdict verdict = Verdict::kLeave;
+    if (!key.lost && (first || follows)) {
+      if (!full_ && Fits(candidate)) {
+        verdict = Verdict::kClaim;
+        key.claimed_last = candidate.seq;
+        ++events_;
+        bytes_ += candidate.bytes;
+        full_ = events_ >= max_events_ || bytes_ >= max_bytes_;
+      } else {
+        // Smaller events of other keys might still fit, but then a large one could wait for ever.
+        full_ = true;
+      }
+    } else if (!key.lost && behind_parked) {
+      verdict = Verdict::kPark;
       key.parked_last = candidate.seq;
-      verdicts.push_back(Verdict::kPark);
-      continue;
+    } else if (walk && !full_) {
+      Block(candidate.key, &key);
     }
-    if (!full_) Block(candidate.key, &key);
-    verdicts.push_back(Verdict::kLeave);
+    verdicts.push_back(verdict);
   }
   return verdicts;
 }
@@ -55,13 +53,14 @@ void ClaimSelection::Locked(const std::vector<Candidate>& chunk,
     Verdict& verdict = (*verdicts)[i];
     if (verdict == Verdict::kLeave) continue;
     Key& key = keys_[chunk[i].key];
-    if (!key.blocked && locked.contains(chunk[i].seq)) continue;
+    if (!key.lost && locked.contains(chunk[i].seq)) continue;
     if (verdict == Verdict::kClaim) {
       --events_;
       bytes_ -= chunk[i].bytes;
       full_ = false;
     }
     verdict = Verdict::kLeave;
+    key.lost = true;
     Block(chunk[i].key, &key);
   }
 }

@@ -50,9 +50,11 @@ class ClaimSelection {
   ClaimSelection(std::size_t max_events, std::size_t max_bytes)
       : max_events_(max_events), max_bytes_(max_bytes) {}
 
-  // Decides over the candidates of a chunk, which are in the order of seq and later than those
-  // before.
-  std::vector<Verdict> Judge(const std::vector<Candidate>& chunk);
+  // Decides over the candidates of a chunk, in the order of seq. `walk`: the chunk is the next part
+  // of a walk over all rows that wait, so a key that cannot go on in it is over for this claim.
+  // Otherwise the chunk is a selection (the retries that are due), and says nothing about other rows
+  // of its keys.
+  std::vector<Verdict> Judge(const std::vector<Candidate>& chunk, bool walk);
 
   // After the rows with kClaim and kPark were locked: takes back the verdicts of those that could
   // not be (`locked` holds the seq of those that could) and of what follows them in their key.
@@ -63,7 +65,7 @@ class ClaimSelection {
   bool full() const { return full_; }
   std::size_t claimed() const { return events_; }
 
-  // Keys that this claim cannot take any further; a walk over a deep backlog leaves them out. At
+  // Keys that this claim cannot take any further; the walk over a deep backlog leaves them out. At
   // most kMaxBlockedKeys: a longer list costs more than it saves.
   static constexpr std::size_t kMaxBlockedKeys = 100;
   const std::vector<std::string>& blocked_keys() const { return blocked_; }
@@ -72,7 +74,8 @@ class ClaimSelection {
   struct Key {
     std::int64_t claimed_last = 0;
     std::int64_t parked_last = 0;
-    bool blocked = false;
+    bool lost = false;     // a row of it could not be locked
+    bool blocked = false;  // it stands in blocked_
   };
 
   bool Fits(const Candidate& candidate) const;

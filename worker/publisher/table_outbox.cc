@@ -107,7 +107,7 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits) {
     const Chunk chunk = ReadChunk(rows);
     walked_to_end = rows < static_cast<uint64>(chunk_size);
     if (rows > 0) cursor_ = chunk.candidates.back().seq;
-    TakeChunk(chunk, &selection, &chosen, &result.more);
+    TakeChunk(chunk, true, &selection, &chosen, &result.more);
     // Enough for a good batch: a claim that is late is worse than one that is not full.
     if (selection.claimed() * 2 >= limits.events) break;
   }
@@ -129,16 +129,21 @@ void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
       publication_.filtered
           ? statements_->due.Run({count, TextArrayValue(publication_.aggregate_types)})
           : statements_->due.Run({count});
-  if (rows > 0) TakeChunk(ReadChunk(rows), selection, chosen, progress);
+  if (rows > 0) TakeChunk(ReadChunk(rows), false, selection, chosen, progress);
 }
 
 TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
   Chunk chunk;
   chunk.candidates.reserve(rows);
   chunk.tids.reserve(rows);
-  for (uint64 row = 0; row < rows; ++row) {
+  // Retries come in the order of their time.
+  std::vector<std::pair<int64, uint64>> order;  // seq, row
+  order.reserve(rows);
+  for (uint64 row = 0; row < rows; ++row) order.emplace_back(Int64Column(row, 2), row);
+  std::sort(order.begin(), order.end());
+  for (const auto& [seq, row] : order) {
     Candidate candidate;
-    candidate.seq = Int64Column(row, 2);
+    candidate.seq = seq;
     candidate.key = TextColumn(row, 3);
     candidate.bytes = static_cast<std::size_t>(Int32Column(row, 4));
     const int64 predecessor = Int64Column(row, 5);
@@ -150,9 +155,9 @@ TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
   return chunk;
 }
 
-void TableOutbox::TakeChunk(const Chunk& chunk, ClaimSelection* selection,
+void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
                             std::vector<ItemPointerData>* chosen, bool* progress) {
-  std::vector<Verdict> verdicts = selection->Judge(chunk.candidates);
+  std::vector<Verdict> verdicts = selection->Judge(chunk.candidates, walk);
   std::vector<ItemPointerData> wanted;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     if (verdicts[i] != Verdict::kLeave) wanted.push_back(chunk.tids[i]);

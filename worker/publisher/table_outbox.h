@@ -49,7 +49,7 @@ class TableOutbox : public OutboxSource {
   void TakeRetries(std::size_t limit, ClaimSelection* selection,
                    std::vector<ItemPointerData>* chosen, bool* progress);
   Chunk ReadChunk(uint64 rows) const;
-  void TakeChunk(const Chunk& chunk, ClaimSelection* selection,
+  void TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
                  std::vector<ItemPointerData>* chosen, bool* progress);
   bool Park(const std::vector<std::string>& keys, const std::vector<ItemPointerData>& rows);
   std::vector<ClaimedEvent> Lease(const std::vector<ItemPointerData>& chosen);
