@@ -14,6 +14,7 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 2,
 	'postbox.poll_interval' => '50ms',
 	'postbox.publish_timeout' => '1s',
+	'postbox.maintenance_interval' => '1s',
 });
 $node->start;
 create_outbox($node, 'postgres');
@@ -95,6 +96,22 @@ subtest 'on_failure park_event lets the key go on past the parked event' => sub 
 	emulator_fault($emulator, '--clear');
 	$node->safe_psql('postgres', q{SELECT postbox.redrive('app.outbox')});
 	wait_states('f', 'published published published', 'redrive sends it');
+};
+
+subtest 'rows that came apart find together again' => sub {
+	# A retry that is due, but with an event before it that waits; and events behind a parked one that is not there.
+	$node->safe_psql(
+		'postgres', q{
+		SELECT postbox.alter_publication('videos', on_failure => 'park_key');
+		BEGIN;
+		SELECT postbox.outbox_emit('video', key, 'video.' || type, '{}'::jsonb)
+		FROM unnest(ARRAY['g', 'g', 'h', 'h'], ARRAY['first', 'second', 'first', 'second']) AS e(key, type);
+		UPDATE app.outbox SET publish_attempts = 1, next_retry_at = now() WHERE aggregate_id = 'g' AND event_type = 'video.second';
+		UPDATE app.outbox SET next_retry_at = 'infinity' WHERE aggregate_id = 'h';
+		COMMIT;
+	});
+	wait_states('g', 'published published', 'both are published');
+	wait_states('h', 'published published', 'what waits behind nothing goes out');
 };
 
 $node->stop;
