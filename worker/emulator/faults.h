@@ -31,7 +31,8 @@ bool AsksForMessage(const Fault& fault);
 // The code and message that a fault answers with; `fallback` if it names no code.
 absl::Status FaultStatus(const Fault& fault, absl::StatusCode fallback);
 
-// Reads `key=value,...` as it is given on the command line; see the README's list of keys.
+// Reads `key=value,...` as it is given on the command line; `postbox emulator-fault --help` lists
+// the keys.
 absl::StatusOr<Fault> ParseFault(absl::string_view spec);
 
 class Faults {

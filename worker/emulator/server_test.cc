@@ -313,6 +313,39 @@ TEST_F(ServerTest, AFaultAnswersInsteadOfTheServiceOrAfterItTookEffect) {
   EXPECT_EQ(Stats().faults_fired(), 2);
 }
 
+TEST_F(ServerTest, AnInjectedLatencyIsWaitedFor) {
+  Start("sub=topic");
+  AddFault("rpc=Publish,latency-ms=300,count=1");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Publish({"a"}).ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(300));
+  AddFault("rpc=StreamingPull,latency-ms=300,count=1");
+  Stream stream(subscriber_.get());
+  EXPECT_THAT(stream.ReadMessages(1), SizeIs(1));
+}
+
+TEST_F(ServerTest, AStreamCanBeRefused) {
+  Start("sub=topic");
+  AddFault("rpc=StreamingPull,code=PERMISSION_DENIED,count=1");
+  Stream refused(subscriber_.get());
+  EXPECT_FALSE(refused.Read());
+  EXPECT_EQ(refused.Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  Stream accepted(subscriber_.get());
+  EXPECT_TRUE(accepted.Read());
+}
+
+TEST_F(ServerTest, ABrokenStreamGivesItsMessagesBackWhenAskedTo) {
+  BrokerOptions options;
+  options.release_on_disconnect = true;
+  Start("sub=topic", options);
+  ASSERT_TRUE(Publish({"a"}).ok());
+  {
+    Stream stream(subscriber_.get());
+    ASSERT_THAT(stream.ReadMessages(1), SizeIs(1));
+  }
+  EXPECT_THAT(Data(Pull()), ElementsAre("a"));
+}
+
 TEST_F(ServerTest, AnAckFaultFailsSomeIdsAndLetsTheOthersPass) {
   Start("sub=topic,exactly-once");
   ASSERT_TRUE(Publish({"a", "b"}).ok());

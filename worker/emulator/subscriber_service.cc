@@ -153,11 +153,7 @@ absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
     auto waiter = std::make_shared<PullWaiter>();
     auto deliveries = broker_->Pull(request, waiter);
     if (!deliveries.ok()) return deliveries.status();
-    // `return_immediately` is deprecated, but the service still does what it says.
-    const bool at_once = request.GetReflection()->GetBool(
-        request,
-        request.GetDescriptor()->FindFieldByNumber(pb::PullRequest::kReturnImmediatelyFieldNumber));
-    if (!deliveries->empty() || at_once || over()) {
+    if (!deliveries->empty() || request.return_immediately() || over()) {
       AddDeliveries(*deliveries, response);
       return absl::OkStatus();
     }

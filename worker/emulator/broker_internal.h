@@ -1,0 +1,59 @@
+// What broker.cc and broker_admin.cc share.
+#ifndef POSTBOX_WORKER_EMULATOR_BROKER_INTERNAL_H_
+#define POSTBOX_WORKER_EMULATOR_BROKER_INTERNAL_H_
+
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "worker/emulator/broker.h"
+
+namespace postbox::emulator {
+
+// A subscription and those who wait for its messages.
+struct Broker::Feed {
+  explicit Feed(google::pubsub::v1::Subscription config, uint64_t incarnation, bool deliver_twice,
+                Subscription::TopicExists topic_exists)
+      : state(std::move(config), incarnation, deliver_twice, std::move(topic_exists)) {}
+
+  Subscription state;
+  bool deleted = false;
+  std::map<Subscription::StreamId, std::shared_ptr<Listener>> streams;
+  std::vector<std::shared_ptr<Listener>> pulls;  // each is woken once
+};
+
+inline absl::Status NotFound(absl::string_view name) {
+  return absl::NotFoundError(absl::StrCat("resource not found (resource=", name, ")"));
+}
+
+inline absl::Status AlreadyExists(absl::string_view name) {
+  return absl::AlreadyExistsError(absl::StrCat("resource already exists (resource=", name, ")"));
+}
+
+inline void SetTimestamp(absl::Time time, google::protobuf::Timestamp* timestamp) {
+  const int64_t nanos = absl::ToUnixNanos(time);
+  timestamp->set_seconds(nanos / 1'000'000'000);
+  timestamp->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
+}
+
+template <class Action>
+auto Broker::With(const std::shared_ptr<Feed>& feed, Action action) {
+  WakeList wakes;
+  auto result = [&] {
+    absl::MutexLock lock(&mu_);
+    const absl::Time now = clock_();
+    feed->state.Tick(now);
+    auto value = action(&feed->state, now);
+    Finish(feed.get(), &wakes);
+    return value;
+  }();
+  for (const auto& listener : wakes) listener->Wake();
+  return result;
+}
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_BROKER_INTERNAL_H_

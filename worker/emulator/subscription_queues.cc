@@ -1,0 +1,238 @@
+// The queues of a subscription: who waits where, what time does to them, and how a seek builds them
+// anew. The states and invariants are in subscription.h.
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "worker/emulator/subscription.h"
+
+namespace postbox::emulator {
+namespace {
+
+absl::Duration ToDuration(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+}  // namespace
+
+void Subscription::Wait(Entry* entry, absl::Time rest_until) {
+  if (entry->key == nullptr) {
+    if (rest_until == absl::InfinitePast()) {
+      entry->ready_at = ready_.insert(ready_.end(), entry);
+    } else {
+      entry->state = State::kResting;
+      entry->until = rest_until;
+      rests_.emplace(rest_until, entry->message->sequence);
+    }
+    return;
+  }
+  Key* key = entry->key;
+  const size_t first = IndexOf(*entry);
+  for (size_t i = first; i < key->cursor; ++i) {
+    Entry* later = key->entries[i];
+    if (later->state == State::kLeased) {
+      EndLease(later);
+    } else if (later->state == State::kAcked) {
+      if (deliver_twice_ && !later->repeated) --key->to_repeat;
+      later->state = State::kWaiting;
+      ++unacked_;
+    }
+    later->lease = 0;
+  }
+  key->cursor = first;
+  SetRest(key, rest_until);
+  Settle(key);
+}
+
+size_t Subscription::IndexOf(const Entry& entry) {
+  const auto& entries = entry.key->entries;
+  const auto found = std::lower_bound(
+      entries.begin(), entries.end(), entry.message->sequence,
+      [](const Entry* a, uint64_t sequence) { return a->message->sequence < sequence; });
+  return static_cast<size_t>(found - entries.begin());
+}
+
+void Subscription::SetRest(Key* key, absl::Time until) {
+  if (key->rest_until != absl::InfinitePast()) key_rests_.erase({key->rest_until, key->name});
+  key->rest_until = until;
+  if (until != absl::InfinitePast()) key_rests_.emplace(std::pair(until, key->name), key);
+}
+
+void Subscription::Unplace(Key* key) {
+  if (key->list == nullptr) return;
+  key->list->erase(key->at);
+  key->list = nullptr;
+}
+
+void Subscription::Settle(Key* key) {
+  if (key->to_repeat > 0 && key->leased == 0) {
+    // Everything before the cursor was acked for the first time: the second round.
+    for (size_t i = 0; i < key->cursor; ++i) {
+      Entry* entry = key->entries[i];
+      if (entry->state == State::kAcked) ++unacked_;
+      entry->state = State::kWaiting;
+      entry->repeated = true;
+    }
+    key->to_repeat = 0;
+    key->cursor = 0;
+  }
+  while (!key->entries.empty()) {
+    Entry* front = key->entries.front();
+    if (front->state != State::kAcked || (deliver_twice_ && !front->repeated)) break;
+    key->entries.pop_front();
+    --key->cursor;
+    front->key = nullptr;
+    if (!config_.retain_acked_messages()) entries_.erase(front->message->sequence);
+  }
+  if (key->entries.empty()) {
+    Unplace(key);
+    SetRest(key, absl::InfinitePast());
+    keys_.erase(std::string(key->name));  // a copy: the argument must outlive the key
+    return;
+  }
+  KeyList* target = nullptr;
+  if (key->cursor < key->entries.size() && key->rest_until == absl::InfinitePast() &&
+      key->to_repeat == 0) {
+    if (key->leased == 0) {
+      target = &ready_keys_;
+    } else if (auto owner = streams_.find(key->owner); owner != streams_.end()) {
+      target = &owner->second->ready_keys;
+    }
+  }
+  if (key->list == target) return;
+  Unplace(key);
+  if (target == nullptr) return;
+  key->at = target->insert(target->end(), key);
+  key->list = target;
+}
+
+void Subscription::Drop(Entry* entry) {
+  const uint64_t sequence = entry->message->sequence;
+  if (entry->state != State::kAcked) --unacked_;
+  if (entry->state == State::kLeased) {
+    EndLease(entry);
+  } else if (entry->state == State::kResting) {
+    rests_.erase({entry->until, sequence});
+  } else if (entry->state == State::kWaiting && entry->key == nullptr) {
+    ready_.erase(entry->ready_at);
+  }
+  if (Key* key = entry->key; key != nullptr) {
+    const size_t index = IndexOf(*entry);
+    if (entry->state == State::kAcked && deliver_twice_ && !entry->repeated) --key->to_repeat;
+    key->entries.erase(key->entries.begin() + static_cast<std::ptrdiff_t>(index));
+    if (index < key->cursor) --key->cursor;
+    Settle(key);
+  }
+  entries_.erase(sequence);
+}
+
+// ---- time ----
+
+absl::Duration Subscription::Backoff(const Entry& entry) const {
+  if (!config_.has_retry_policy()) return absl::ZeroDuration();
+  const absl::Duration least = ToDuration(config_.retry_policy().minimum_backoff());
+  const absl::Duration most = ToDuration(config_.retry_policy().maximum_backoff());
+  const int doublings = std::min(entry.failures - 1, 20);
+  return std::min(most, least * static_cast<double>(int64_t{1} << doublings));
+}
+
+absl::Time Subscription::RetentionEnd() const {
+  if (entries_.empty()) return absl::InfiniteFuture();
+  return entries_.begin()->second->message->published +
+         ToDuration(config_.message_retention_duration());
+}
+
+absl::Time Subscription::next_tick() const {
+  absl::Time next = RetentionEnd();
+  if (!leases_.empty()) next = std::min(next, leases_.begin()->first);
+  if (!rests_.empty()) next = std::min(next, rests_.begin()->first);
+  if (!key_rests_.empty()) next = std::min(next, key_rests_.begin()->first.first);
+  return next;
+}
+
+void Subscription::Tick(absl::Time now) {
+  while (RetentionEnd() <= now) Drop(entries_.begin()->second.get());
+  // Earlier messages first, so that one expired batch of a key is one redelivery and not many.
+  std::vector<uint64_t> expired;
+  for (const auto& [end, sequence] : leases_) {
+    if (end > now) break;
+    expired.push_back(sequence);
+  }
+  std::sort(expired.begin(), expired.end());
+  for (const uint64_t sequence : expired) {
+    const auto found = entries_.find(sequence);
+    if (found == entries_.end()) continue;
+    Entry* entry = found->second.get();
+    if (entry->state != State::kLeased) continue;  // taken back by an earlier one of its key
+    ++counters_.expired;
+    Fail(entry, now);
+  }
+  while (!rests_.empty() && rests_.begin()->first <= now) {
+    Entry* entry = entries_.at(rests_.begin()->second).get();
+    rests_.erase(rests_.begin());
+    entry->state = State::kWaiting;
+    entry->ready_at = ready_.insert(ready_.end(), entry);
+  }
+  while (!key_rests_.empty() && key_rests_.begin()->first.first <= now) {
+    Key* key = key_rests_.begin()->second;
+    SetRest(key, absl::InfinitePast());
+    Settle(key);
+  }
+}
+
+// ---- seek ----
+
+void Subscription::Seek(absl::Time time) {
+  Rebuild([time](const Entry& entry) { return entry.message->published < time; });
+}
+
+void Subscription::Seek(const std::vector<MessagePtr>& unacked) {
+  absl::flat_hash_set<uint64_t> wanted;
+  for (const MessagePtr& message : unacked) {
+    wanted.insert(message->sequence);
+    std::unique_ptr<Entry>& entry = entries_[message->sequence];
+    if (entry != nullptr) continue;
+    entry = std::make_unique<Entry>();
+    entry->message = message;
+    entry->state = State::kAcked;
+  }
+  Rebuild([&wanted](const Entry& entry) { return !wanted.contains(entry.message->sequence); });
+}
+
+void Subscription::Rebuild(const std::function<bool(const Entry&)>& acked) {
+  for (auto& [sequence, entry] : entries_) {
+    if (entry->state == State::kLeased) EndLease(entry.get());
+  }
+  ready_.clear();
+  ready_keys_.clear();
+  for (auto& [id, stream] : streams_) stream->ready_keys.clear();
+  rests_.clear();
+  key_rests_.clear();
+  keys_.clear();
+  unacked_ = 0;
+  for (auto it = entries_.begin(); it != entries_.end();) {
+    Entry* entry = it->second.get();
+    entry->key = nullptr;
+    entry->lease = 0;
+    entry->repeated = false;
+    if (!acked(*entry)) {
+      ++unacked_;
+      Enqueue(entry);
+    } else if (config_.retain_acked_messages()) {
+      entry->state = State::kAcked;
+    } else {
+      it = entries_.erase(it);
+      continue;
+    }
+    ++it;
+  }
+}
+
+std::vector<MessagePtr> Subscription::Unacked() const {
+  std::vector<MessagePtr> unacked;
+  for (const auto& [sequence, entry] : entries_) {
+    if (entry->state != State::kAcked) unacked.push_back(entry->message);
+  }
+  return unacked;
+}
+
+}  // namespace postbox::emulator
