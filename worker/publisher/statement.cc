@@ -11,26 +11,6 @@ Datum Column(uint64 row, int column, bool* null) {
 
 }  // namespace
 
-Statement::~Statement() {
-  // Frees memory only; it cannot fail.
-  if (plan_ != nullptr) SPI_freeplan(plan_);
-}
-
-uint64 Statement::Run(std::initializer_list<Datum> values) {
-  std::vector<Datum> copy(values);
-  Pg([&] {
-    if (plan_ == nullptr) {
-      SPIPlanPtr plan = SPI_prepare(sql_.c_str(), static_cast<int>(types_.size()), types_.data());
-      if (plan == nullptr) elog(ERROR, "could not prepare: %s", SPI_result_code_string(SPI_result));
-      SPI_keepplan(plan);
-      plan_ = plan;
-    }
-    const int result = SPI_execute_plan(plan_, copy.data(), nullptr, false, 0);
-    if (result < 0) elog(ERROR, "could not execute: %s", SPI_result_code_string(result));
-  });
-  return SPI_processed;
-}
-
 Datum TextValue(std::string_view text) {
   return Pg([&] {
     return PointerGetDatum(cstring_to_text_with_len(text.data(), static_cast<int>(text.size())));

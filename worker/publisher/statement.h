@@ -1,37 +1,26 @@
-// A prepared statement of the worker, and what goes into it and comes out of it.
-//
-// A statement is planned at its first use and kept for the life of the object; the server plans it
-// again when the table changes. It runs in the transaction that InTransaction() began, each time
-// with a new snapshot.
+// The prepared statements of the worker, and what goes into them and comes out of them. A statement
+// runs in the transaction that InTransaction() began, each time with a new snapshot.
 #ifndef POSTBOX_WORKER_PUBLISHER_STATEMENT_H_
 #define POSTBOX_WORKER_PUBLISHER_STATEMENT_H_
 
 #include "extension/guard.h"
+#include "extension/statement.h"
 
 namespace postbox::publisher {
 
+// postbox::Statement, movable and with its values in a list.
 class Statement {
  public:
   Statement() = default;
   Statement(std::string sql, std::vector<Oid> types)
-      : sql_(std::move(sql)), types_(std::move(types)) {}
-  ~Statement();
-  Statement(Statement&& other) noexcept { *this = std::move(other); }
-  Statement& operator=(Statement&& other) noexcept {
-    std::swap(sql_, other.sql_);
-    std::swap(types_, other.types_);
-    std::swap(plan_, other.plan_);
-    return *this;
-  }
+      : statement_(std::make_unique<::postbox::Statement>(std::move(sql), std::move(types))) {}
 
   // Runs it; `values` in the order of the types, none of them null. Returns the number of rows,
   // which stand in SPI_tuptable until the next statement runs. Throws PostgresError.
-  uint64 Run(std::initializer_list<Datum> values);
+  uint64 Run(std::initializer_list<Datum> values) { return statement_->Run(values.begin()); }
 
  private:
-  std::string sql_;
-  std::vector<Oid> types_;
-  SPIPlanPtr plan_ = nullptr;
+  std::unique_ptr<::postbox::Statement> statement_;
 };
 
 // Values for Run(); they live in the memory of the transaction.
