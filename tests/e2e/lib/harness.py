@@ -35,6 +35,10 @@ class Failure(Exception):
     """Something was not as it must be. The text says what was expected and what was seen."""
 
 
+class Hopeless(Failure):
+    """What is waited for cannot come any more."""
+
+
 class Skip(Exception):
     """The test cannot run on this machine. The text says why."""
 
@@ -71,6 +75,8 @@ def wait_until(what, condition, timeout=None, interval=0.05):
             seen = condition()
             if seen:
                 return seen
+        except Hopeless:
+            raise
         except Failure as reason:
             seen = reason
         if time.monotonic() > deadline:
@@ -273,7 +279,7 @@ class Emulator:
                         self.address = address or found.group(1)
                         return True
             if not process.running():
-                raise Failure(f"the emulator ended with status {process.popen.returncode}")
+                raise Hopeless(f"the emulator ended with status {process.popen.returncode}")
             return False
 
         wait_until("the emulator is ready", ready)
@@ -404,7 +410,7 @@ class Receiver:
 
     def _is_listening(self):
         if not self.process.running():
-            raise Failure(f"receive.js ended: {self.process.text()}")
+            raise Hopeless(f"receive.js ended: {self.process.text()}")
         return self._listening
 
     def messages(self):
