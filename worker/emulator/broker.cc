@@ -57,12 +57,10 @@ absl::StatusOr<std::shared_ptr<Broker::Feed>> Broker::LookUp(const std::string& 
 }
 
 void Broker::Finish(Feed* feed, WakeList* wakes) {
-  for (DeadLetter& letter : feed->state.TakeDeadLetters()) {
+  for (const DeadLetter& letter : feed->state.TakeDeadLetters()) {
     const auto topic = topics_.find(letter.topic);
     if (topic == topics_.end()) continue;
-    auto message = std::make_shared<Message>();
-    message->proto = std::move(letter.message);
-    Deliver(topic->second, {std::move(message)}, wakes);
+    Deliver(topic->second, {MakeMessage(letter.message)}, wakes);
   }
   for (const auto& [id, listener] : feed->streams) {
     if (feed->state.HasWork(id)) wakes->push_back(listener);
@@ -77,11 +75,8 @@ void Broker::Deliver(const Topic& topic, const std::vector<std::shared_ptr<Messa
                      WakeList* wakes) {
   const absl::Time now = clock_();
   for (const std::shared_ptr<Message>& message : messages) {
-    message->sequence = ++last_sequence_;
-    message->published = now;
-    message->proto.set_message_id(absl::StrCat(first_message_id_ + last_sequence_));
-    SetTimestamp(now, message->proto.mutable_publish_time());
-    message->bytes = message->proto.ByteSizeLong();
+    ++last_sequence_;
+    Stamp(last_sequence_, MessageId(last_sequence_), now, message.get());
   }
   published_ += static_cast<int64_t>(messages.size());
   for (const auto& [name, feed] : topic.feeds) {
@@ -131,8 +126,7 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
   std::vector<std::shared_ptr<Message>> messages;
   messages.reserve(static_cast<size_t>(request.messages_size()));
   for (const pb::PubsubMessage& message : request.messages()) {
-    messages.push_back(std::make_shared<Message>());
-    messages.back()->proto = message;
+    messages.push_back(MakeMessage(message));
   }
   WakeList wakes;
   {
@@ -143,7 +137,7 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
   }
   pb::PublishResponse response;
   response.mutable_message_ids()->Reserve(request.messages_size());
-  for (const auto& message : messages) response.add_message_ids(message->proto.message_id());
+  for (const auto& message : messages) response.add_message_ids(MessageId(message->sequence));
   for (const auto& listener : wakes) listener->Wake();
   return response;
 }

@@ -157,6 +157,10 @@ class Broker {
   auto With(const std::shared_ptr<Feed>& feed, Action action) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<Feed>> LookUp(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
 
+  std::string MessageId(uint64_t sequence) const {
+    return std::to_string(first_message_id_ + sequence);
+  }
+
   const Clock clock_;
   const BrokerOptions options_;
   absl::Mutex mu_;

@@ -33,12 +33,6 @@ inline absl::Status AlreadyExists(absl::string_view name) {
   return absl::AlreadyExistsError(absl::StrCat("resource already exists (resource=", name, ")"));
 }
 
-inline void SetTimestamp(absl::Time time, google::protobuf::Timestamp* timestamp) {
-  const int64_t nanos = absl::ToUnixNanos(time);
-  timestamp->set_seconds(nanos / 1'000'000'000);
-  timestamp->set_nanos(static_cast<int32_t>(nanos % 1'000'000'000));
-}
-
 template <class Action>
 auto Broker::With(const std::shared_ptr<Feed>& feed, Action action) {
   WakeList wakes;

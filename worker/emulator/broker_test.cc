@@ -78,7 +78,7 @@ class BrokerTest : public ::testing::Test {
   }
   static std::vector<std::string> Data(const std::vector<Delivery>& deliveries) {
     std::vector<std::string> data;
-    for (const Delivery& delivery : deliveries) data.push_back(delivery.message->proto.data());
+    for (const Delivery& delivery : deliveries) data.push_back(delivery.message->Parse().data());
     return data;
   }
 
@@ -91,10 +91,29 @@ TEST_F(BrokerTest, PublishedMessagesHaveIdsInOrderAndThePublishTime) {
   const auto ids = Publish({"a", "b"});
   const auto got = Pull();
   ASSERT_THAT(Data(got), ElementsAre("a", "b"));
-  EXPECT_EQ(got[0].message->proto.message_id(), ids[0]);
-  EXPECT_EQ(got[1].message->proto.message_id(), ids[1]);
+  EXPECT_EQ(got[0].message->Parse().message_id(), ids[0]);
+  EXPECT_EQ(got[1].message->Parse().message_id(), ids[1]);
   EXPECT_NE(ids[0], ids[1]);
-  EXPECT_EQ(got[0].message->proto.publish_time().seconds(), 1'700'000'000);
+  EXPECT_EQ(got[0].message->Parse().publish_time().seconds(), 1'700'000'000);
+}
+
+TEST_F(BrokerTest, WhatAPublisherSaysAboutIdAndTimeIsReplaced) {
+  Create("sub=topic");
+  pb::PublishRequest request;
+  request.set_topic(kTopic);
+  request.add_messages()->set_data("a");
+  request.mutable_messages(0)->set_message_id("mine");
+  request.mutable_messages(0)->mutable_publish_time()->set_nanos(5);
+  (*request.mutable_messages(0)->mutable_attributes())["k"] = "v";
+  const auto response = broker_.Publish(request);
+  ASSERT_TRUE(response.ok());
+  const auto got = Pull();
+  ASSERT_THAT(got, SizeIs(1));
+  const pb::PubsubMessage message = got[0].message->Parse();
+  EXPECT_EQ(message.message_id(), response->message_ids(0));
+  EXPECT_EQ(message.publish_time().seconds(), 1'700'000'000);
+  EXPECT_EQ(message.publish_time().nanos(), 0);
+  EXPECT_EQ(message.attributes().at("k"), "v");
 }
 
 TEST_F(BrokerTest, EverySubscriptionGetsWhatIsPublishedAfterItWasMade) {
@@ -204,8 +223,8 @@ TEST_F(BrokerTest, ADeadLetterArrivesAtTheSubscriptionsOfItsTopic) {
   EXPECT_THAT(Pull(), IsEmpty());
   const auto dead = Pull("projects/p/subscriptions/dead");
   ASSERT_THAT(Data(dead), ElementsAre("poison"));
-  EXPECT_EQ(dead[0].message->proto.ordering_key(), "key");
-  EXPECT_EQ(dead[0].message->proto.attributes().at("CloudPubSubDeadLetterSourceDeliveryCount"),
+  EXPECT_EQ(dead[0].message->Parse().ordering_key(), "key");
+  EXPECT_EQ(dead[0].message->Parse().attributes().at("CloudPubSubDeadLetterSourceDeliveryCount"),
             "5");
 }
 

@@ -27,7 +27,9 @@ void AddDeliveries(const std::vector<Delivery>& deliveries, Response* response) 
     google::pubsub::v1::ReceivedMessage* received = response->add_received_messages();
     received->set_ack_id(FormatAckId(delivery.ack_id));
     received->set_delivery_attempt(delivery.delivery_attempt);
-    *received->mutable_message() = delivery.message->proto;
+    // The field `message` is copied as bytes; on the wire it is the same field.
+    received->GetReflection()->MutableUnknownFields(received)->AddLengthDelimited(
+        google::pubsub::v1::ReceivedMessage::kMessageFieldNumber, delivery.message->wire);
   }
 }
 

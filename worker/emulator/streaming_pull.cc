@@ -204,9 +204,10 @@ void StreamingPullReactor::Pump() {
       auto batch = broker_->TakeFromStream(*handle_);
       const auto matches = [&batch](const Fault& fault) {
         if (!AsksForMessage(fault)) return true;
-        return std::any_of(
-            batch->deliveries.begin(), batch->deliveries.end(),
-            [&fault](const Delivery& delivery) { return Matches(fault, delivery.message->proto); });
+        return std::any_of(batch->deliveries.begin(), batch->deliveries.end(),
+                           [&fault](const Delivery& delivery) {
+                             return Matches(fault, delivery.message->Parse());
+                           });
       };
       std::optional<Fault> fault;
       if (batch.ok()) {

@@ -16,7 +16,7 @@ namespace pb = google::pubsub::v1;
 // The attributes by which a consumer of a dead-letter topic learns where a message comes from.
 pb::PubsubMessage MakeDeadLetter(const Message& message, absl::string_view subscription,
                                  int attempts) {
-  pb::PubsubMessage copy = message.proto;
+  pb::PubsubMessage copy = message.Parse();
   const std::vector<absl::string_view> parts = absl::StrSplit(subscription, '/');
   constexpr absl::string_view kPrefix = "CloudPubSubDeadLetterSource";
   auto& attributes = *copy.mutable_attributes();
@@ -32,13 +32,13 @@ pb::PubsubMessage MakeDeadLetter(const Message& message, absl::string_view subsc
 }  // namespace
 
 bool Subscription::Budget::Admits(const Entry& entry) const {
-  const auto size = static_cast<int64_t>(entry.message->bytes);
+  const auto size = static_cast<int64_t>(entry.message->bytes());
   return messages > 0 && (flow_bytes >= size || stream_empty) &&
          (response_bytes >= size || response_empty);
 }
 
 void Subscription::Budget::Spend(const Entry& entry) {
-  const auto size = static_cast<int64_t>(entry.message->bytes);
+  const auto size = static_cast<int64_t>(entry.message->bytes());
   --messages;
   flow_bytes -= size;
   response_bytes -= size;
@@ -65,7 +65,7 @@ void Subscription::Add(MessagePtr message) {
 }
 
 void Subscription::Enqueue(Entry* entry) {
-  const std::string& name = entry->message->proto.ordering_key();
+  const std::string& name = entry->message->ordering_key;
   entry->state = State::kWaiting;
   if (!ordered() || name.empty()) {
     entry->ready_at = ready_.insert(ready_.end(), entry);
@@ -200,7 +200,7 @@ Delivery Subscription::Lease(Entry* entry, StreamId id, Stream* stream, absl::Ti
   leases_.emplace(lease_end, entry->message->sequence);
   if (stream != nullptr) {
     ++stream->messages;
-    stream->bytes += static_cast<int64_t>(entry->message->bytes);
+    stream->bytes += static_cast<int64_t>(entry->message->bytes());
   }
   const int attempt = config_.has_dead_letter_policy() ? entry->failures + 1 : 0;
   return {entry->message, {incarnation_, entry->message->sequence, entry->lease}, attempt};
@@ -211,7 +211,7 @@ void Subscription::EndLease(Entry* entry) {
   entry->state = State::kWaiting;
   if (auto found = streams_.find(entry->stream); found != streams_.end()) {
     --found->second->messages;
-    found->second->bytes -= static_cast<int64_t>(entry->message->bytes);
+    found->second->bytes -= static_cast<int64_t>(entry->message->bytes());
   }
   entry->stream = 0;
   if (entry->key != nullptr && --entry->key->leased == 0) entry->key->owner = 0;

@@ -115,13 +115,12 @@ class Simulation {
   }
 
   void Publish() {
-    auto message = std::make_shared<Message>();
-    message->proto.set_data("x");
-    if (Roll(4) != 0) message->proto.set_ordering_key("k" + std::to_string(Roll(3)));
-    message->sequence = ++last_sequence_;
-    message->published = now_;
-    message->bytes = message->proto.ByteSizeLong();
-    position_[message->sequence] = published_[message->proto.ordering_key()]++;
+    google::pubsub::v1::PubsubMessage proto;
+    proto.set_data("x");
+    if (Roll(4) != 0) proto.set_ordering_key("k" + std::to_string(Roll(3)));
+    auto message = MakeMessage(proto);
+    Stamp(++last_sequence_, "id", now_, message.get());
+    position_[message->sequence] = published_[message->ordering_key]++;
     sub_->Add(message);
   }
 
@@ -131,7 +130,7 @@ class Simulation {
       if (shape_.exactly_once && !shape_.deliver_twice) {
         EXPECT_FALSE(acked_.contains(sequence)) << "acked and delivered again";
       }
-      const std::string& key = delivery.message->proto.ordering_key();
+      const std::string& key = delivery.message->ordering_key;
       if (shape_.ordered && !key.empty()) {
         // `seen_` is the position that may come next at the latest.
         EXPECT_LE(position_[sequence], seen_[key]) << "skipped within key " << key;

@@ -35,12 +35,11 @@ class SubscriptionTest : public ::testing::Test {
   }
 
   MessagePtr Make(const std::string& data, const std::string& key = "") {
-    auto message = std::make_shared<Message>();
-    message->proto.set_data(data);
-    message->proto.set_ordering_key(key);
-    message->sequence = ++sequence_;
-    message->published = now_;
-    message->bytes = message->proto.ByteSizeLong();
+    pb::PubsubMessage proto;
+    proto.set_data(data);
+    proto.set_ordering_key(key);
+    auto message = MakeMessage(proto);
+    Stamp(++sequence_, "id", now_, message.get());
     return message;
   }
   void Publish(const std::string& data, const std::string& key = "") { sub().Add(Make(data, key)); }
@@ -52,7 +51,7 @@ class SubscriptionTest : public ::testing::Test {
 
   static std::vector<std::string> Data(const std::vector<Delivery>& deliveries) {
     std::vector<std::string> data;
-    for (const Delivery& delivery : deliveries) data.push_back(delivery.message->proto.data());
+    for (const Delivery& delivery : deliveries) data.push_back(delivery.message->Parse().data());
     return data;
   }
   static std::string Id(const Delivery& delivery) { return FormatAckId(delivery.ack_id); }
@@ -165,7 +164,7 @@ TEST_F(SubscriptionTest, AStreamIsLimitedByBytesButASingleLargeMessagePasses) {
   Ack(first[0]);
   const auto second = Take(stream);
   ASSERT_THAT(second, SizeIs(1));
-  EXPECT_EQ(second[0].message->proto.data().size(), 1000u);
+  EXPECT_EQ(second[0].message->Parse().data().size(), 1000u);
   EXPECT_FALSE(sub().HasWork(stream));
   Ack(second[0]);
   EXPECT_THAT(Data(Take(stream)), ElementsAre("c"));
