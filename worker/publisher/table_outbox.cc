@@ -44,10 +44,7 @@ Oid TableOutbox::Open() {
     owner = relation->rd_rel->relowner;
     relation_close(relation, NoLock);
   });
-  if (!OidIsValid(owner)) {
-    Throw(ERRCODE_UNDEFINED_TABLE,
-          "the outbox of publication \"" + publication_.name + "\" does not exist");
-  }
+  if (!OidIsValid(owner)) return InvalidOid;
   std::string name = RelationName(publication_.outbox);
   if (statements_ != nullptr && name == relation_) return owner;
 
@@ -85,7 +82,9 @@ Oid TableOutbox::Open() {
 // Claim.
 
 ClaimResult TableOutbox::Claim(const ClaimLimits& limits) {
-  const ActAs owner(Open());
+  const Oid owner = Open();
+  if (!OidIsValid(owner)) return {};
+  const ActAs rights(owner);
   ClaimSelection selection(limits.events, limits.bytes);
   std::vector<ItemPointerData> chosen;
   ClaimResult result;
@@ -256,7 +255,9 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
 
 void TableOutbox::Settle(const std::vector<Settlement>& settlements) {
   using pubsub::PublishStatus;
-  const ActAs owner(Open());
+  const Oid owner = Open();
+  if (!OidIsValid(owner)) return;
+  const ActAs rights(owner);
 
   std::vector<const Settlement*> published;
   std::vector<const Settlement*> behind;
@@ -351,7 +352,9 @@ void TableOutbox::Update(Statement* statement, const std::vector<std::string>& i
 // Leases.
 
 void TableOutbox::TakeOver() {
-  const ActAs owner(Open());
+  const Oid owner = Open();
+  if (!OidIsValid(owner)) return;
+  const ActAs rights(owner);
   // First what stands in the table, then who lives (see LiveLockTokens).
   const std::vector<std::string> tokens = TextColumns(statements_->lease_owners.Run({}), 1);
   uint64 rows = 0;
@@ -378,7 +381,9 @@ void TableOutbox::TakeOver() {
 }
 
 void TableOutbox::Mend() {
-  const ActAs owner(Open());
+  const Oid owner = Open();
+  if (!OidIsValid(owner)) return;
+  const ActAs rights(owner);
   const uint64 rows = publication_.filtered
                           ? statements_->mend.Run({TextArrayValue(publication_.aggregate_types)})
                           : statements_->mend.Run({});
