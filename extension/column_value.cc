@@ -32,14 +32,15 @@ const char* JsonTypeName(const Jsonb* document) {
   return "an object";
 }
 
-// {column: value}, what jsonb_populate_record takes the value of one column from.
-Datum Structured(const char* column, JsonbValue* value) {
+// {"v": value}, what jsonb_to_record takes the value from.
+Datum Structured(JsonbValue* value) {
+  char name[] = "v";
   JsonbParseState* state = nullptr;
   pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
   JsonbValue key;
   key.type = jbvString;
-  key.val.string.val = const_cast<char*>(column);
-  key.val.string.len = static_cast<int>(std::strlen(column));
+  key.val.string.val = name;
+  key.val.string.len = 1;
   pushJsonbValue(&state, WJB_KEY, &key);
   pushJsonbValue(&state, WJB_VALUE, value);
   return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
@@ -120,9 +121,9 @@ Datum ColumnFromText(ColumnInput* input, char* text, bool* null) {
   return InputFunctionCall(&input->function, text, input->io_parameter, -1);
 }
 
-Datum ColumnFromJson(ColumnInput* input, const char* column, JsonbValue* value, bool* null) {
+Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, bool* null) {
   *null = false;
-  if (input->structured) return Structured(column, value);
+  if (input->structured) return Structured(value);
   if (value->type == jbvNull) return ColumnFromText(input, nullptr, null);
   switch (input->kind) {
     case ColumnInput::Kind::kJsonb:

@@ -38,6 +38,11 @@ bool DirtyFind(Oid relation_oid, Oid index, const AttrNumber* numbers, const Dat
   });
 }
 
+std::string TypeName(Oid type) {
+  return Pg(
+      [&]() -> const char* { return format_type_extended(type, -1, FORMAT_TYPE_FORCE_QUALIFY); });
+}
+
 }  // namespace
 
 Tombstones::Tombstones(Oid relation, Oid index, const std::string& name)
@@ -129,8 +134,8 @@ std::vector<Oid> Projection::Types(size_t count) const {
 std::string Projection::Value(size_t column) const {
   const std::string parameter = "$" + std::to_string(column + 1);
   if (!columns_[column].input.structured) return parameter;
-  return "(pg_catalog.jsonb_populate_record(NULL::" + target_name_ + ", " + parameter + "))." +
-         Quoted(columns_[column].name);
+  return "(SELECT r.v FROM pg_catalog.jsonb_to_record(" + parameter + ") AS r (v " +
+         TypeName(columns_[column].input.type) + "))";
 }
 
 std::string Projection::KeyCondition() const {
@@ -213,7 +218,7 @@ void Projection::BindColumn(size_t i, const Event& event, PayloadJson* payload) 
     }
     JsonbValue value;
     present = payload->Find(column.source.path, &value);
-    if (present) values_[i] = ColumnFromJson(&column.input, column.name.c_str(), &value, &null);
+    if (present) values_[i] = ColumnFromJson(&column.input, &value, &null);
   });
   nulls_[i] = null ? 'n' : ' ';
   present_[i] = present ? '1' : '0';
@@ -281,7 +286,7 @@ void Projection::BindKeyText(std::string_view text) {
     }
     for (size_t i = 0; i < key_size_; ++i) {
       JsonbValue* value = getIthJsonbValueFromContainer(&parts->root, static_cast<uint32>(i));
-      values_[i] = ColumnFromJson(&columns_[i].input, columns_[i].name.c_str(), value, &null);
+      values_[i] = ColumnFromJson(&columns_[i].input, value, &null);
       if (null) {
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key may not be null")));
       }

@@ -15,8 +15,9 @@
 //     delete:  delete the row; if there was none: write the tombstone, then look for the row
 //              (found: delete again, or, if the row is newer, take the tombstone back)
 // Whoever writes second sees the first. If both write at once, both wait for each other, and the
-// deadlock detector ends one with a transient error. Both touch the target first and the tombstones
-// second, so nothing else deadlocks. A dirty read of the target needs its primary key index; with
+// deadlock detector ends one with a transient error. Both write the target first and the tombstones
+// second, so nothing else deadlocks. (An upsert also looks for a tombstone before anything else: an
+// event that comes too late is stale, whatever is wrong with it.) A dirty read of the target needs its primary key index; with
 // another key, or partitions, the delete of an unknown key locks the target against writers instead.
 //
 // Tombstones are kept for targets with a projection that deletes.

@@ -1,0 +1,96 @@
+-- Dead letters: what is kept, who sees it, and how an event is applied after all.
+SET client_min_messages = warning;
+\set SHOW_CONTEXT never
+DROP EXTENSION IF EXISTS postbox CASCADE;
+CREATE EXTENSION postbox;
+CREATE SCHEMA reader;
+SELECT postbox.create_inbox('reader.inbox');
+CREATE TABLE reader.video (id text PRIMARY KEY, title text NOT NULL, version bigint NOT NULL);
+SELECT postbox.create_projection('reader.inbox', '{video}', 'reader.video');
+SET timezone = 'UTC';
+
+-- everything of the event is kept, byte for byte
+SELECT postbox.inbox_apply('reader.inbox', 'evt_1', 'video', 'movie', 'v1', 1, '\x7b0aff7d', '{"trace_id": "t"}', '2025-10-24 10:30:00+00');
+\x
+SELECT id, inbox, event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, occurred_at, sqlstate, error,
+       failed_at = (SELECT received_at FROM reader.inbox) AS at_once, attempts FROM postbox.dead_letter;
+\x
+
+-- redriving: fails again, goes through, is gone
+SELECT postbox.redrive_dead_letter(1);
+SELECT id, sqlstate, attempts FROM postbox.dead_letter;
+SELECT postbox.inbox_apply('reader.inbox', 'evt_2', 'video', 'movie', 'v1', 1, '{"name": "t"}');
+ALTER TABLE reader.video ALTER COLUMN title DROP NOT NULL;
+SELECT postbox.redrive_dead_letter(2);
+SELECT * FROM reader.video;
+SELECT id FROM postbox.dead_letter;
+SELECT outcome FROM reader.inbox ORDER BY received_at;
+SELECT postbox.redrive_dead_letter(2);
+SELECT postbox.redrive_dead_letter(NULL);
+SELECT postbox.inbox_apply('reader.inbox', 'evt_2', 'video', 'movie', 'v1', 1, '{"name": "t"}');
+
+-- the outcomes of redriving are those of applying
+ALTER TABLE reader.video ALTER COLUMN title SET DEFAULT 'none';
+SELECT postbox.record_dead_letter('reader.inbox', ROW('evt_3', 'video', 'movie', 'v1', 1, '{}', NULL, NULL)::postbox.event, '22023', 'given up', 5);
+SELECT postbox.redrive_dead_letter(3);
+SELECT postbox.record_dead_letter('reader.inbox', ROW('evt_4', 'other', 'movie', 'v1', 1, '{}', NULL, NULL)::postbox.event, '22023', 'given up');
+SELECT postbox.redrive_dead_letter(4);
+-- with apply_on_error = raise the error shows, and nothing changes
+SET postbox.apply_on_error = 'raise';
+SELECT postbox.redrive_dead_letter(1);
+RESET postbox.apply_on_error;
+SELECT id, attempts FROM postbox.dead_letter;
+-- after the inbox forgot the event
+DELETE FROM reader.inbox WHERE outcome = 'rejected';
+SELECT postbox.redrive_dead_letter(1);
+UPDATE postbox.dead_letter SET payload = '{"title": "mended"}', version = 2 WHERE id = 1;
+SELECT postbox.redrive_dead_letter(1);
+SELECT * FROM reader.video;
+SELECT count(*) FROM postbox.dead_letter;
+
+-- record_dead_letter: what a consumer gives up
+SELECT postbox.record_dead_letter('reader.inbox', ROW('evt_5', 'video', 'movie', 'v5', 1, '\x00', '{}', NULL)::postbox.event, '22021', 'bad bytes', 5);
+SELECT postbox.record_dead_letter('reader.inbox', ROW('evt_5', 'video', 'movie', 'v5', 1, '\x00', '{}', NULL)::postbox.event, '22021', 'bad bytes', 5);
+SELECT postbox.inbox_apply('reader.inbox', 'evt_5', 'video', 'movie', 'v5', 1, '{"title": "x"}');
+SELECT postbox.record_dead_letter('reader.inbox', ROW('evt_2', 'video', 'movie', 'v1', 1, '{}', '{}', NULL)::postbox.event, '22023', 'was applied before');
+-- a message without an event_id is recorded, and cannot be applied
+SELECT postbox.record_dead_letter('reader.inbox', ROW(NULL, NULL, NULL, NULL, NULL, '\x01', '{}', NULL)::postbox.event, '22004', 'no event_id', 1);
+SELECT event_id, payload, sqlstate, error, attempts FROM postbox.dead_letter ORDER BY id;
+SELECT postbox.redrive_dead_letter(max(id)) FROM postbox.dead_letter;
+SELECT postbox.record_dead_letter(NULL, ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, 'x', 'x');
+SELECT postbox.record_dead_letter('reader.inbox', NULL, 'x', 'x');
+SELECT postbox.record_dead_letter('reader.inbox', ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, NULL, 'x');
+SELECT postbox.record_dead_letter('reader.inbox', ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, 'x', NULL);
+SELECT postbox.record_dead_letter('reader.inbox', ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, 'x', 'x', 0);
+SELECT postbox.record_dead_letter('reader.video', ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, 'x', 'x');
+
+-- who sees and removes them: the inbox's owner
+CREATE ROLE regress_postbox_owner;
+CREATE ROLE regress_postbox_other;
+GRANT USAGE, CREATE ON SCHEMA reader TO regress_postbox_owner;
+SET ROLE regress_postbox_owner;
+SELECT postbox.create_inbox('reader.mine');
+SELECT postbox.record_dead_letter('reader.mine', ROW('mine', 'x', NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, '22023', 'mine');
+SELECT event_id FROM postbox.dead_letter;
+UPDATE postbox.dead_letter SET error = 'changed';
+DELETE FROM postbox.dead_letter WHERE event_id IS DISTINCT FROM 'mine';
+SELECT postbox.redrive_dead_letter(5);
+RESET ROLE;
+SET ROLE regress_postbox_other;
+SELECT event_id FROM postbox.dead_letter;
+DELETE FROM postbox.dead_letter;
+SELECT postbox.record_dead_letter((SELECT inbox FROM postbox.dead_letter LIMIT 1), ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, 'x', 'x');
+RESET ROLE;
+SELECT 'reader.inbox'::regclass::oid AS inbox \gset
+SET ROLE regress_postbox_other;
+SELECT postbox.record_dead_letter(:inbox, ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, 'x', 'x');
+RESET ROLE;
+SELECT count(*) FROM postbox.dead_letter;
+SET ROLE regress_postbox_owner;
+DELETE FROM postbox.dead_letter RETURNING event_id;
+RESET ROLE;
+SELECT event_id FROM postbox.dead_letter ORDER BY id;
+
+DROP SCHEMA reader CASCADE;
+SELECT count(*) FROM postbox.dead_letter;
+DROP ROLE regress_postbox_owner, regress_postbox_other;
