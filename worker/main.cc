@@ -10,12 +10,9 @@
 #include "worker/emulator/server.h"
 #include "worker/puller/pull.h"
 
-#ifndef POSTBOX_VERSION
-#define POSTBOX_VERSION "0.1"
-#endif
-
 namespace {
 
+constexpr char kVersion[] = "postbox 0.1";
 constexpr char kFaultHelp[] =
     "rpc=NAME,code=CODE,count=N[,skip=N][,probability=P][,latency-ms=N][,after-effect]"
     "[,ordering-key=KEY][,attribute=KEY:VALUE][,message=TEXT]"
@@ -82,7 +79,7 @@ CLI::App* AddEmulatorFault(CLI::App* app, postbox::emulator::FaultClientOptions*
 
 int main(int argc, char** argv) {
   CLI::App app("Transactional outbox and inbox between PostgreSQL and Pub/Sub", "postbox");
-  app.set_version_flag("--version", "postbox " POSTBOX_VERSION);
+  app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
 
   postbox::puller::PullOptions pull_options;
