@@ -2,10 +2,6 @@
 function(sources variable folder)
   file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cc)
   list(FILTER found EXCLUDE REGEX "_test\\.cc$")
-  if(NOT found) # TEMPORARY
-    file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "") # TEMPORARY
-    set(found ${CMAKE_BINARY_DIR}/empty.cc) # TEMPORARY
-  endif() # TEMPORARY
   set(${variable} ${found} PARENT_SCOPE)
 endfunction()
 function(test_sources variable folder)
@@ -29,13 +25,6 @@ foreach(proto ${protos})
     DEPENDS ${protos} COMMENT "Generating ${name}" VERBATIM)
   list(APPEND proto_sources ${outputs})
 endforeach()
-if(NOT proto_sources) # TEMPORARY
-  file(WRITE ${CMAKE_BINARY_DIR}/empty.cc "") # TEMPORARY
-  set(proto_sources ${CMAKE_BINARY_DIR}/empty.cc) # TEMPORARY
-endif() # TEMPORARY
-if(NOT EXISTS ${CMAKE_SOURCE_DIR}/extension/shared_state.cc) # TEMPORARY
-  file(WRITE ${CMAKE_SOURCE_DIR}/extension/shared_state.cc "") # TEMPORARY
-endif() # TEMPORARY
 add_library(postbox_proto STATIC ${proto_sources})
 target_include_directories(postbox_proto SYSTEM PUBLIC ${generated})
 target_link_libraries(postbox_proto PUBLIC PkgConfig::GRPC PkgConfig::PROTOBUF)
