@@ -65,7 +65,6 @@ void DropInbox(Oid relation) {
   Oid tombstone = InvalidOid;
   {
     const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
-    Run("DELETE FROM postbox.dead_letter WHERE inbox = $1", key);
     Run("DELETE FROM postbox.inbox WHERE relation = $1 RETURNING tombstone::oid", key);
     tombstone = DatumGetObjectId(FirstRow(1));
   }
