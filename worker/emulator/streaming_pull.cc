@@ -91,8 +91,11 @@ void StreamingPullReactor::HandleFirst() {
   if (fault->action() == Fault::STATUS) {
     return Conclude(FaultStatus(*fault, absl::StatusCode::kUnavailable));
   }
+  // The alarm is a part of this, and keeps its callback: a reference to itself would never end.
   open_later_.Set(std::chrono::system_clock::now() + std::chrono::milliseconds(fault->latency_ms()),
-                  [self = shared_from_this()](bool) { self->Open(); });
+                  [weak = weak_from_this()](bool) {
+                    if (const auto self = weak.lock()) self->Open();
+                  });
 }
 
 void StreamingPullReactor::Open() {
