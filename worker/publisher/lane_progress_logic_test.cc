@@ -1,0 +1,65 @@
+#include "worker/publisher/lane_progress_logic.h"
+
+#include <gtest/gtest.h>
+
+namespace postbox::publisher {
+namespace {
+
+LogPosition At(std::int64_t hwm) {
+  const auto xid = static_cast<FullXid>(hwm);
+  return LogPosition::At({hwm, {xid, xid, {}}, xid});
+}
+
+TEST(LaneProgress, MayBeCheckpointedBehindTheUnbrokenRowOfSettledChunks) {
+  LaneProgress progress(At(10));
+  const auto first = progress.Add({11, 12}, At(12));
+  const auto second = progress.Add({13}, At(13));
+  EXPECT_EQ(progress.read(), At(13));
+  EXPECT_TRUE(progress.Settle(second));
+  EXPECT_EQ(progress.settled(), At(10));
+  EXPECT_TRUE(progress.Settle(first));
+  EXPECT_EQ(progress.settled(), At(10));
+  EXPECT_TRUE(progress.Settle(first + 1));
+  EXPECT_EQ(progress.settled(), At(13));
+  EXPECT_TRUE(progress.idle());
+}
+
+TEST(LaneProgress, HandsFailedEventsOutAgainInTheOrderOfReadingOnceNothingIsOutstanding) {
+  LaneProgress progress(At(10));
+  const auto first = progress.Add({15, 11}, At(12));
+  const auto second = progress.Add({13, 14}, At(14));
+  EXPECT_TRUE(progress.Fail(second));
+  EXPECT_TRUE(progress.Fail(first));
+  EXPECT_TRUE(progress.Settle(first + 1));
+  EXPECT_TRUE(progress.TakeFailed().empty()) << "one is outstanding still";
+  EXPECT_TRUE(progress.Settle(second + 1));
+  const auto again = progress.TakeFailed();
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[0].seq, 15);
+  EXPECT_EQ(again[1].seq, 13);
+  EXPECT_EQ(progress.outstanding(), 2u);
+  EXPECT_EQ(progress.settled(), At(10));
+  EXPECT_TRUE(progress.Settle(again[0].handle));
+  EXPECT_TRUE(progress.Settle(again[1].handle));
+  EXPECT_EQ(progress.settled(), At(14));
+}
+
+TEST(LaneProgress, SettlesAnEmptyChunkAtOnce) {
+  LaneProgress progress(At(10));
+  progress.Add({}, At(20));
+  EXPECT_EQ(progress.settled(), At(20));
+  EXPECT_TRUE(progress.idle());
+}
+
+TEST(LaneProgress, RefusesWhatIsNotOutstanding) {
+  LaneProgress progress(At(10));
+  const auto first = progress.Add({11}, At(11));
+  EXPECT_FALSE(progress.Settle(first + 1));
+  EXPECT_FALSE(progress.Settle(0));
+  EXPECT_TRUE(progress.Settle(first));
+  EXPECT_FALSE(progress.Settle(first));
+  EXPECT_FALSE(progress.Fail(first));
+}
+
+}  // namespace
+}  // namespace postbox::publisher

@@ -1,0 +1,98 @@
+#include "worker/publisher/log_position_logic.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace postbox::publisher {
+
+bool XidSnapshot::Sees(FullXid xid) const {
+  if (xid < xmin) return true;
+  if (xid >= xmax) return false;
+  return !std::binary_search(xip.begin(), xip.end(), xid);
+}
+
+std::string XidSnapshot::ToText() const {
+  std::string text = std::to_string(xmin) + ":" + std::to_string(xmax) + ":";
+  for (size_t i = 0; i < xip.size(); ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string(xip[i]);
+  }
+  return text;
+}
+
+std::optional<XidSnapshot> XidSnapshot::FromText(std::string_view text) {
+  const char* at = text.data();
+  const char* end = at + text.size();
+  auto number = [&](FullXid* value) {
+    auto [next, error] = std::from_chars(at, end, *value);
+    if (error != std::errc()) return false;
+    at = next;
+    return true;
+  };
+  auto separator = [&](char wanted) { return at != end && *at++ == wanted; };
+
+  XidSnapshot snapshot;
+  if (!number(&snapshot.xmin) || !separator(':') || !number(&snapshot.xmax) || !separator(':')) {
+    return std::nullopt;
+  }
+  while (at != end) {
+    FullXid xid = 0;
+    if (!snapshot.xip.empty() && !separator(',')) return std::nullopt;
+    if (!number(&xid)) return std::nullopt;
+    snapshot.xip.push_back(xid);
+  }
+  if (!std::is_sorted(snapshot.xip.begin(), snapshot.xip.end())) return std::nullopt;
+  return snapshot;
+}
+
+LogPosition::LogPosition(int64_t floor, std::vector<LogZone> zones, XidSnapshot top)
+    : floor_(floor), zones_(std::move(zones)), top_(std::move(top)) {}
+
+LogPosition LogPosition::At(const LogMoment& moment, int64_t floor) {
+  return LogPosition(floor, {{moment.hwm, moment.snapshot, moment.next_xid}}, moment.snapshot);
+}
+
+std::vector<LateRead> LogPosition::LateReads(const XidSnapshot& now) const {
+  std::vector<LateRead> reads;
+  int64_t after = floor_;
+  for (const LogZone& zone : zones_) {
+    LateRead read{after, zone.upto, {}, 0, 0};
+    after = zone.upto;
+    for (FullXid xid : zone.seen.xip) {
+      if (now.Sees(xid)) read.txids.push_back(xid);
+    }
+    FullXid range_end = std::min(zone.next_xid, now.xmax);
+    if (range_end > zone.seen.xmax) {
+      read.range_begin = zone.seen.xmax;
+      read.range_end = range_end;
+    }
+    bool any = !read.txids.empty() || read.range_end > read.range_begin;
+    if (any && read.upto > read.after) reads.push_back(std::move(read));
+  }
+  return reads;
+}
+
+LogPosition LogPosition::AfterPartial(const LogMoment& moment, int64_t last_seq) const {
+  std::vector<LogZone> zones{{last_seq, moment.snapshot, moment.next_xid}};
+  for (const LogZone& zone : zones_) {
+    if (zone.upto > last_seq) zones.push_back(zone);
+  }
+  return LogPosition(floor_, std::move(zones), top_);
+}
+
+LogPosition LogPosition::AfterAll(const LogMoment& moment, std::optional<int64_t> last_seq) const {
+  LogMoment reached = moment;
+  reached.hwm = std::max({moment.hwm, from(), last_seq.value_or(0)});
+  return At(reached, floor_);
+}
+
+bool LogPosition::HasRead(FullXid txid, int64_t seq) const {
+  if (seq <= floor_) return true;
+  for (const LogZone& zone : zones_) {
+    if (seq <= zone.upto) return zone.seen.Sees(txid);
+  }
+  return top_.Sees(txid);
+}
+
+}  // namespace postbox::publisher

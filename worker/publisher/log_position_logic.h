@@ -1,0 +1,113 @@
+// How far a lane has read an append-only outbox: a cursor made of snapshots (docs/design.md).
+//
+// Rows carry (txid, seq), the transaction id assigned before the sequence number was taken. Rows
+// become visible in the order of commits, which is neither the order of txid nor that of seq, so
+// one number cannot say what has been read. A position says it by zones of seq, from the lowest up:
+//
+//   seq in (floor, z1.upto]     read if and only if z1.seen sees the row's transaction
+//   seq in (z1.upto, z2.upto]   read if and only if z2.seen does
+//   ...
+//   seq above the last upto     read if and only if `top` does
+//
+// A lane that has caught up has one zone, (hwm, snapshot, next_xid), with `top` equal to its
+// snapshot. More zones exist only while a backlog is read in chunks.
+//
+// A chunk is read under a new snapshot T, taken between the sequence's last value (read before it)
+// and the next transaction id (read after it). It takes what T sees and the position does not have,
+// lowest zone first, ordered by seq within each: emitters of one key come one after the other, so if
+// a row is seen then all rows of its key with a smaller seq are seen too, and order within a key is
+// kept. Wherever the chunk ends, everything below it is now a zone of T.
+//
+// What may appear late in a zone are rows whose transaction was running when its snapshot was taken:
+// those of xip, and those with xmax <= txid < next_xid. (xmax of a snapshot is the latest *completed*
+// transaction + 1: a running one can be at or above it and have taken its seq long before.)
+//
+// Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it.
+#ifndef POSTBOX_WORKER_PUBLISHER_LOG_POSITION_LOGIC_H_
+#define POSTBOX_WORKER_PUBLISHER_LOG_POSITION_LOGIC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace postbox::publisher {
+
+// A full transaction id (xid8).
+using FullXid = uint64_t;
+
+// What pg_snapshot says, parsed.
+struct XidSnapshot {
+  FullXid xmin = 3;          // everything below is completed; 3 is the first normal transaction id
+  FullXid xmax = 3;          // nothing at or above is completed
+  std::vector<FullXid> xip;  // running between the two, ascending
+
+  bool Sees(FullXid xid) const;
+  // The text form of pg_snapshot, `xmin:xmax:xip,xip`.
+  std::string ToText() const;
+  static std::optional<XidSnapshot> FromText(std::string_view text);
+  bool operator==(const XidSnapshot&) const = default;
+};
+
+struct LogZone {
+  int64_t upto = 0;
+  XidSnapshot seen;
+  FullXid next_xid = 3;
+  bool operator==(const LogZone&) const = default;
+};
+
+// The moment of reading: T with the two values taken before and after it.
+struct LogMoment {
+  int64_t hwm = 0;
+  XidSnapshot snapshot;
+  FullXid next_xid = 3;
+};
+
+// Rows that may have appeared late in (after, upto]: of these transactions, and of all transactions
+// in [range_begin, range_end) when that is not empty.
+struct LateRead {
+  int64_t after = 0;
+  int64_t upto = 0;
+  std::vector<FullXid> txids;
+  FullXid range_begin = 0;
+  FullXid range_end = 0;
+};
+
+class LogPosition {
+ public:
+  // Before the first row.
+  LogPosition() = default;
+  LogPosition(int64_t floor, std::vector<LogZone> zones, XidSnapshot top);
+  // Everything up to this moment read; rows up to `floor` are never looked at again.
+  static LogPosition At(const LogMoment& moment, int64_t floor = 0);
+
+  int64_t floor() const { return floor_; }
+  const std::vector<LogZone>& zones() const { return zones_; }
+  const XidSnapshot& top() const { return top_; }
+  // New rows have a greater seq.
+  int64_t from() const { return zones_.empty() ? floor_ : zones_.back().upto; }
+  bool caught_up() const { return zones_.size() == 1 && zones_[0].seen == top_; }
+
+  // What a chunk has to look at below from(), lowest first. Empty when nothing can have appeared.
+  std::vector<LateRead> LateReads(const XidSnapshot& now) const;
+
+  // The position after a chunk that was full: `last_seq` is its last row's. It may lie in any zone.
+  LogPosition AfterPartial(const LogMoment& moment, int64_t last_seq) const;
+  // The position after a chunk that found everything; `last_seq` is its last row's, if it had one.
+  LogPosition AfterAll(const LogMoment& moment, std::optional<int64_t> last_seq) const;
+
+  // Whether a row is read according to this position (for tests and for re-basing).
+  bool HasRead(FullXid txid, int64_t seq) const;
+
+  bool operator==(const LogPosition&) const = default;
+
+ private:
+  int64_t floor_ = 0;
+  std::vector<LogZone> zones_;
+  XidSnapshot top_;
+};
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_LOG_POSITION_LOGIC_H_

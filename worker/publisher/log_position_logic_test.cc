@@ -1,0 +1,224 @@
+#include "worker/publisher/log_position_logic.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+namespace postbox::publisher {
+namespace {
+
+struct Row {
+  FullXid txid;
+  int64_t seq;
+  int key;
+};
+
+// A database that hands out transaction ids and sequence numbers and takes snapshots as Postgres
+// does: xmax is the latest completed transaction + 1.
+class History {
+ public:
+  FullXid Begin() {
+    running_.insert(next_xid_);
+    return next_xid_++;
+  }
+  void Emit(FullXid txid, int key) { rows_.push_back({txid, ++last_seq_, key}); }
+  void Commit(FullXid txid) {
+    End(txid);
+    committed_.insert(txid);
+  }
+  void Abort(FullXid txid) { End(txid); }
+
+  int64_t last_seq() const { return last_seq_; }
+  FullXid next_xid() const { return next_xid_; }
+  const std::set<FullXid>& running() const { return running_; }
+  const std::vector<Row>& rows() const { return rows_; }
+  bool committed(FullXid txid) const { return committed_.contains(txid); }
+
+  XidSnapshot Snapshot() const {
+    XidSnapshot snapshot;
+    snapshot.xmax = latest_completed_ + 1;
+    snapshot.xmin = snapshot.xmax;
+    for (FullXid xid : running_) {
+      if (xid < snapshot.xmax) snapshot.xip.push_back(xid);
+    }
+    if (!snapshot.xip.empty()) snapshot.xmin = snapshot.xip.front();
+    return snapshot;
+  }
+
+ private:
+  void End(FullXid txid) {
+    running_.erase(txid);
+    latest_completed_ = std::max(latest_completed_, txid);
+  }
+  FullXid next_xid_ = 3;
+  FullXid latest_completed_ = 2;
+  int64_t last_seq_ = 0;
+  std::set<FullXid> running_;
+  std::set<FullXid> committed_;
+  std::vector<Row> rows_;
+};
+
+// The reads that SQL does, over the history's rows.
+std::vector<Row> ReadChunk(const History& history, const LogMoment& moment, size_t limit,
+                           LogPosition* position) {
+  auto visible = [&](const Row& row) {
+    return history.committed(row.txid) && moment.snapshot.Sees(row.txid);
+  };
+  std::vector<Row> chunk;
+  auto take = [&](auto&& wanted, int64_t after, int64_t upto) {
+    for (const Row& row : history.rows()) {  // in order of seq
+      if (chunk.size() == limit) return;
+      if (row.seq > after && row.seq <= upto && visible(row) && wanted(row)) chunk.push_back(row);
+    }
+  };
+  for (const LateRead& read : position->LateReads(moment.snapshot)) {
+    take(
+        [&](const Row& row) {
+          return std::count(read.txids.begin(), read.txids.end(), row.txid) > 0 ||
+                 (row.txid >= read.range_begin && row.txid < read.range_end);
+        },
+        read.after, read.upto);
+  }
+  take([&](const Row& row) { return !position->top().Sees(row.txid); }, position->from(),
+       INT64_MAX);
+  if (chunk.size() == limit) {
+    *position = position->AfterPartial(moment, chunk.back().seq);
+  } else {
+    std::optional<int64_t> last;
+    for (const Row& row : chunk) last = std::max(last.value_or(0), row.seq);
+    *position = position->AfterAll(moment, last);
+  }
+  return chunk;
+}
+
+TEST(XidSnapshot, IsReadFromAndWrittenToTheTextOfPgSnapshot) {
+  for (const char* text : {"10:20:12,15", "10:10:", "3:3:", "5:9:5"}) {
+    auto snapshot = XidSnapshot::FromText(text);
+    ASSERT_TRUE(snapshot) << text;
+    EXPECT_EQ(snapshot->ToText(), text);
+  }
+  for (const char* text : {"", "10", "10:20", "10:20:x", "10:20:15,12", "10:20:1,", "a:b:"}) {
+    EXPECT_FALSE(XidSnapshot::FromText(text)) << text;
+  }
+}
+
+TEST(XidSnapshot, SeesWhatWasCompletedAndNothingElse) {
+  XidSnapshot snapshot{10, 20, {10, 15}};
+  EXPECT_TRUE(snapshot.Sees(9));
+  EXPECT_FALSE(snapshot.Sees(10));
+  EXPECT_TRUE(snapshot.Sees(11));
+  EXPECT_FALSE(snapshot.Sees(15));
+  EXPECT_FALSE(snapshot.Sees(20));
+}
+
+TEST(LogPosition, ReadsARowWhoseTransactionWasAboveXmaxWhenItsSeqWasAlreadyTaken) {
+  History history;
+  FullXid early = history.Begin();
+  FullXid late = history.Begin();  // never below xmax until something later completes
+  history.Emit(late, 1);
+  history.Emit(early, 2);
+  history.Commit(early);
+  LogPosition position;
+  LogMoment moment{history.last_seq(), history.Snapshot(), history.next_xid()};
+  EXPECT_EQ(ReadChunk(history, moment, 100, &position).size(), 1u);
+  history.Commit(late);
+  moment = {history.last_seq(), history.Snapshot(), history.next_xid()};
+  auto chunk = ReadChunk(history, moment, 100, &position);
+  ASSERT_EQ(chunk.size(), 1u);
+  EXPECT_EQ(chunk[0].txid, late);
+  EXPECT_TRUE(position.caught_up());
+}
+
+TEST(LogPosition, LooksForNothingLateWhileATransactionStaysOpen) {
+  History history;
+  FullXid open = history.Begin();
+  history.Emit(open, 1);
+  history.Commit(history.Begin());
+  LogPosition position;
+  LogMoment moment{history.last_seq(), history.Snapshot(), history.next_xid()};
+  ReadChunk(history, moment, 100, &position);
+  EXPECT_TRUE(position.LateReads(history.Snapshot()).empty());
+}
+
+TEST(LogPosition, NeverLooksAtRowsUpToItsFloor) {
+  LogPosition position = LogPosition::At({100, {10, 20, {12}}, 25}, 100);
+  EXPECT_TRUE(position.LateReads({30, 30, {}}).empty());
+  EXPECT_TRUE(position.HasRead(22, 100));
+  EXPECT_FALSE(position.HasRead(22, 101));
+}
+
+// Writers hold a lock on their key from the first emit to the end of the transaction, as emitters of
+// one aggregate do; the reader takes hwm, snapshot and next_xid with things happening in between.
+TEST(LogPosition, TakesEveryCommittedRowOnceAndInOrderOfItsKeyInAnyHistory) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    auto chance = [&](int percent) { return static_cast<int>(random() % 100) < percent; };
+    History history;
+    std::map<FullXid, std::set<int>> locks;
+    std::set<int> locked;
+    std::map<int64_t, int> taken;
+    std::map<int, int64_t> last_of_key;
+    LogPosition position;
+    const size_t limit = 1 + random() % 7;
+
+    auto happen = [&] {
+      int action = static_cast<int>(random() % 100);
+      if (action < 20 && locks.size() < 8) {
+        locks[history.Begin()];
+      } else if (action < 75 && !locks.empty()) {
+        auto it = std::next(locks.begin(), random() % locks.size());
+        int key = static_cast<int>(random() % 6);
+        if (it->second.contains(key) || !locked.contains(key)) {
+          locked.insert(key);
+          it->second.insert(key);
+          history.Emit(it->first, key);
+        }
+      } else if (!locks.empty()) {
+        // The oldest one lives long.
+        auto it = std::next(locks.begin(), chance(95) ? random() % locks.size() : 0);
+        if (it == locks.begin() && chance(70)) return;
+        for (int key : it->second) locked.erase(key);
+        chance(80) ? history.Commit(it->first) : history.Abort(it->first);
+        locks.erase(it);
+      }
+    };
+    auto read = [&](bool quiet) {
+      LogMoment moment;
+      moment.hwm = history.last_seq();
+      for (unsigned i = quiet ? 0 : random() % 5; i > 0; --i) happen();
+      moment.snapshot = history.Snapshot();
+      for (unsigned i = quiet ? 0 : random() % 5; i > 0; --i) happen();
+      moment.next_xid = history.next_xid();
+      auto chunk = ReadChunk(history, moment, limit, &position);
+      for (const Row& row : chunk) {
+        ++taken[row.seq];
+        EXPECT_GT(row.seq, last_of_key[row.key]) << "seed " << seed;
+        last_of_key[row.key] = row.seq;
+        EXPECT_TRUE(position.HasRead(row.txid, row.seq)) << "seed " << seed;
+      }
+      return chunk.size() == limit;
+    };
+
+    for (int step = 0; step < 400; ++step) {
+      happen();
+      if (chance(15)) read(false);
+    }
+    while (!locks.empty()) {
+      history.Commit(locks.begin()->first);
+      locks.erase(locks.begin());
+      if (chance(30)) read(true);
+    }
+    while (read(true)) {
+    }
+    for (const Row& row : history.rows()) {
+      ASSERT_EQ(taken[row.seq], history.committed(row.txid) ? 1 : 0)
+          << "seed " << seed << " seq " << row.seq;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace postbox::publisher
