@@ -318,6 +318,9 @@ int64 TakeVersion(Outbox* outbox, const Event& event) {
     outbox->Run(OutboxStatement::kNextVersion, values.data());
     return DatumGetInt64(FirstRow(1));
   }
+  // A log takes the caller's word and costs one INSERT: who counts versions himself has locked his
+  // aggregate.
+  if (outbox->facts().is_log) return *event.version;
   values[2] = Int64GetDatum(*event.version);
   if (outbox->Run(OutboxStatement::kTakeVersion, values.data()) != 0) return *event.version;
   outbox->Run(OutboxStatement::kLastVersion, values.data());
@@ -329,6 +332,19 @@ int64 TakeVersion(Outbox* outbox, const Event& event) {
             "\" " + (repeats ? "is taken already" : "goes back"),
         "The last version in outbox \"" + outbox->facts().name + "\" is " + last + ".",
         "Versions of an aggregate only grow. Leave version out to let the outbox count.");
+}
+
+// The partition of an event is chosen by the time in its id; one of tomorrow would outlive retention.
+void CheckIdIsNotOfTheFuture(const pg_uuid_t& id) {
+  if ((id.data[6] >> 4) != 7) return;
+  int64 milliseconds = 0;
+  for (int i = 0; i < 6; ++i) milliseconds = milliseconds << 8 | id.data[i];
+  const int64 now = (GetCurrentTimestamp() + kMicrosFrom1970To2000) / 1000;
+  constexpr int64 kTolerance = 60'000;
+  if (milliseconds <= now + kTolerance) return;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_id " + UuidText(id) + " is a UUIDv7 of the future",
+        "The time in it is more than a minute ahead of this server's clock.",
+        "Correct the clock that made it, or leave event_id out.");
 }
 
 std::optional<Receipt> FindEvent(Outbox* outbox, const Event& event) {
@@ -398,6 +414,11 @@ Receipt Emit(FunctionCallInfo fcinfo, Event event) {
     }
     version = TakeVersion(outbox.get(), event);
     CheckMessage(event, version);
+    if (outbox->facts().is_log) {
+      CheckIdIsNotOfTheFuture(*event.id);
+      // Workers rely on it: the transaction has its id before it takes a number.
+      Pg([] { GetTopTransactionId(); });
+    }
     const Oid sequence = outbox->facts().sequence;
     seq = Pg([&] { return nextval_internal(sequence, false); });
   }

@@ -1,4 +1,4 @@
-// Making and dropping outboxes of kind `table`.
+// Making and dropping outboxes. What a log is made of stands in log_outbox.cc; here is the table.
 //
 // The tables are made and dropped as the caller, with his rights; the registration in postbox.outbox is written as the owner
 // of that table. The rows of an outbox:
@@ -15,6 +15,7 @@
 // whose lease is over, what may be purged.
 #include "extension/arguments.h"
 #include "extension/guard.h"
+#include "extension/log_outbox.h"
 #include "extension/new_relation.h"
 #include "extension/outbox_cache.h"
 #include "extension/spi.h"
@@ -26,17 +27,13 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// The longest name made from that of the outbox: <name>_published.
-constexpr size_t kSuffixLength = 10;
+// The longest name made from that of the outbox: <name>_parked_key, <name>_published.
+constexpr size_t kSuffixLength = 11;
 
 void CheckKind(const std::string& kind) {
-  if (kind == "table") return;
-  if (kind == "log") {
-    Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "outboxes of kind log are not supported yet", "",
-          "Use kind => 'table'.");
-  }
+  if (kind == "table" || kind == "log") return;
   Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown kind of outbox: \"" + kind + "\"", "",
-        "The kind is table.");
+        "The kinds are log and table.");
 }
 
 void CheckRetention(const NullableDatum& retention) {
@@ -83,6 +80,9 @@ void CreateTables(const NewRelation& relation) {
   Run("CREATE INDEX " + index("_published") + " ON " + table +
       " (published_at) WHERE published_at IS NOT NULL");
   Run("COMMENT ON TABLE " + table + " IS 'Events to publish (postbox outbox)'");
+}
+
+void CreateVersionCounter(const NewRelation& relation) {
   // Half-empty pages: every event updates its aggregate's row, which then stays on its page.
   Run("CREATE TABLE " + relation.Qualified("_version") +
       " (aggregate_type text, aggregate_id text, version bigint NOT NULL, PRIMARY KEY "
@@ -92,27 +92,47 @@ void CreateTables(const NewRelation& relation) {
       " IS 'The last version of each aggregate (postbox outbox)'");
 }
 
-Oid CreateOutbox(const NewRelation& relation, const NullableDatum& retention) {
+Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
+                 const NullableDatum& retention) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  CreateTables(relation);
+  const bool log = kind == "log";
+  if (log) {
+    CreateLogTables(relation);
+  } else {
+    CreateTables(relation);
+  }
+  CreateVersionCounter(relation);
   Parameters names;
   names.AddText(relation.Qualified()).AddText(relation.Qualified("_version"));
-  Run("SELECT $1::regclass::oid, $2::regclass::oid", names);
+  names.AddText(relation.Qualified("_parked"));
+  Run("SELECT $1::regclass::oid, $2::regclass::oid, to_regclass($3)::oid", names);
   const Oid table = DatumGetObjectId(FirstRow(1));
   const Oid counter = DatumGetObjectId(FirstRow(2));
-
-  ActAs registrar(RelationOwner(PostboxRelation("outbox")));
-  Parameters row;
-  row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, counter);
-  if (retention.isnull) {
-    row.AddNull(INTERVALOID);
-  } else {
-    row.Add(INTERVALOID, retention.value);
+  const Oid parked = DatumGetObjectId(FirstRow(3));
+  {
+    ActAs registrar(RelationOwner(PostboxRelation("outbox")));
+    Parameters row;
+    row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, counter).AddText(kind);
+    if (log) {
+      row.AddOid(REGCLASSOID, parked);
+    } else {
+      row.AddNull(REGCLASSOID);
+    }
+    if (retention.isnull) {
+      row.AddNull(INTERVALOID);
+    } else {
+      row.Add(INTERVALOID, retention.value);
+    }
+    Run("INSERT INTO postbox.outbox (relation, counter, kind, parked, retention) "
+        "VALUES ($1, $2, $3, $4, $5)",
+        row);
   }
-  Run("INSERT INTO postbox.outbox (relation, kind, counter, retention) VALUES ($1, 'table', $2, "
-      "$3)",
-      row);
+  if (log) {
+    Parameters outbox;
+    outbox.AddOid(REGCLASSOID, table);
+    Run("SELECT postbox.add_partitions($1)", outbox);
+  }
   return table;
 }
 
@@ -131,6 +151,7 @@ void DropOutbox(Oid relation) {
   }
   Run("DROP TABLE " + outbox->facts().name);
   Run("DROP TABLE " + outbox->facts().counter_name);
+  if (!outbox->facts().parked_name.empty()) Run("DROP TABLE " + outbox->facts().parked_name);
 }
 
 }  // namespace
@@ -139,10 +160,11 @@ void DropOutbox(Oid relation) {
 POSTBOX_FUNCTION(create_outbox) {
   return postbox::Guarded([&] {
     const std::string name = postbox::TextArgument(fcinfo, 0, "name");
-    postbox::CheckKind(postbox::TextArgument(fcinfo, 1, "kind"));
+    const std::string kind = postbox::TextArgument(fcinfo, 1, "kind");
+    postbox::CheckKind(kind);
     postbox::CheckRetention(fcinfo->args[2]);
     const postbox::NewRelation relation = postbox::ParseNewRelation(name, postbox::kSuffixLength);
-    return ObjectIdGetDatum(postbox::CreateOutbox(relation, fcinfo->args[2]));
+    return ObjectIdGetDatum(postbox::CreateOutbox(relation, kind, fcinfo->args[2]));
   });
 }
 

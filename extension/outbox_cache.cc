@@ -81,7 +81,7 @@ OutboxFacts ReadFacts(Oid relation) {
       "'pg_class'::regclass"
       " AND d.deptype IN ('a', 'i') AND s.oid = d.objid AND s.relkind = 'S' LIMIT 1),"
       " (SELECT c.conname::text FROM pg_constraint c WHERE c.conrelid = o.relation AND c.contype = "
-      "'p')"
+      "'p'), o.kind = 'log', coalesce(o.parked::oid, 0)"
       " FROM postbox.outbox o WHERE o.relation = $1";
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
@@ -89,6 +89,9 @@ OutboxFacts ReadFacts(Oid relation) {
   facts.counter = DatumGetObjectId(FirstRow(1));
   facts.sequence = DatumGetObjectId(FirstRow(2));
   facts.primary_key = FirstRowText(3);
+  facts.is_log = DatumGetBool(FirstRow(4));
+  const Oid parked = DatumGetObjectId(FirstRow(5));
+  if (OidIsValid(parked)) facts.parked_name = RelationName(parked);
   facts.counter_name = RelationName(facts.counter);
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",

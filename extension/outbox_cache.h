@@ -30,8 +30,10 @@ struct OutboxFacts {
   Oid owner;
   Oid counter;
   Oid sequence;
+  bool is_log;
   std::string name;          // quoted and qualified
   std::string counter_name;  // quoted and qualified
+  std::string parked_name;   // quoted and qualified; empty unless it is a log
   std::string primary_key;   // the constraint's name
 
   bool operator==(const OutboxFacts&) const = default;

@@ -1,5 +1,7 @@
 // Publications: which events of an outbox go to which topic.
 //
+// Any number of publications read a log, each with lanes and positions of its own.
+//
 // postbox.publication and postbox.lane are written as their owner, after it was checked that the caller owns the outbox. The
 // events of a table outbox carry one published_at each, so two publications of it may not take the same type of aggregate;
 // that holds under concurrency because both lock the outbox's row in postbox.outbox first.
@@ -60,21 +62,37 @@ void CheckName(const std::string& name) {
   }
 }
 
-void CheckOrdering(const std::string& ordering) {
+constexpr int kMaxBuckets = 65536;
+constexpr int kMaxLanes = 64;
+
+bool IsBucketOrdering(std::string_view ordering) {
+  constexpr std::string_view kBucket = "bucket:";
+  if (!ordering.starts_with(kBucket)) return false;
+  ordering.remove_prefix(kBucket.size());
+  int buckets = 0;
+  const auto [end, error] =
+      std::from_chars(ordering.data(), ordering.data() + ordering.size(), buckets);
+  return error == std::errc() && end == ordering.data() + ordering.size() && buckets >= 1 &&
+         buckets <= kMaxBuckets;
+}
+
+void CheckOrdering(const std::string& ordering, bool is_log) {
   if (ordering == "key") return;
-  if (ordering == "none" || ordering.starts_with("bucket:")) {
+  if (ordering == "none" || IsBucketOrdering(ordering)) {
+    if (is_log) return;
     Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
           "ordering \"" + ordering + "\" is not supported for a table outbox", "",
           "Use ordering => 'key'.");
   }
   Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown ordering: \"" + ordering + "\"", "",
-        "The ordering is key.");
+        "It is key, none or bucket:N, with N from 1 to " + std::to_string(kMaxBuckets) + ".");
 }
 
-void CheckLanes(const NullableDatum& lanes) {
-  const int count = lanes.isnull ? 0 : DatumGetInt32(lanes.value);
-  if (count < 1) Throw(ERRCODE_INVALID_PARAMETER_VALUE, "lanes must be at least 1");
-  if (count > 1) {
+void CheckLanes(int lanes, bool is_log) {
+  if (lanes < 1 || lanes > kMaxLanes) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "lanes must be from 1 to " + std::to_string(kMaxLanes));
+  }
+  if (lanes > 1 && !is_log) {
     Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "a publication of a table outbox has one lane", "",
           "Any number of workers share it already: raise postbox.publishers.");
   }
@@ -186,10 +204,13 @@ void AddTo(Parameters* parameters, const Properties& properties) {
   add_text(properties.on_failure);
 }
 
-void CreatePublication(const std::string& name, Oid outbox, const Properties& properties) {
+void CreatePublication(const std::string& name, Oid outbox, const std::string& ordering, int lanes,
+                       const Properties& properties) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  FindOutboxForOwner(outbox);
+  const bool is_log = FindOutboxForOwner(outbox)->facts().is_log;
+  CheckOrdering(ordering, is_log);
+  CheckLanes(lanes, is_log);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
   LockRegistration("outbox", outbox);
   Parameters parameters;
@@ -198,24 +219,23 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
       "$6::text) p",
       parameters);
   if (DatumGetBool(FirstRow(1))) ThrowBackoffs();
-  parameters.AddText(name).AddOid(REGCLASSOID, outbox);
+  parameters.AddText(name).AddOid(REGCLASSOID, outbox).AddText(ordering).AddInt(lanes);
   const uint64 created =
       Run("INSERT INTO postbox.publication (topic, aggregate_types, max_attempts, base_backoff, "
           "max_backoff, on_failure,"
-          " name, outbox) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING",
+          " name, outbox, ordering, lanes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON "
+          "CONFLICT (name) DO NOTHING",
           parameters);
   if (created == 0) {
     Throw(ERRCODE_DUPLICATE_OBJECT, "publication \"" + name + "\" already exists", "",
           "Choose another name, or change it with postbox.alter_publication.");
   }
-  CheckAgainstOthers(name, outbox);
+  if (!is_log) CheckAgainstOthers(name, outbox);
   Parameters lane;
-  lane.AddText(name);
+  lane.AddText(name).AddInt(lanes);
   // A worker that was just about to let the lane of a dropped publication rest may have left a row.
-  Run("INSERT INTO postbox.lane (publication, slice) VALUES ($1, 0) ON CONFLICT (publication, "
-      "slice)"
-      " DO UPDATE SET attempts = 0, next_retry_at = NULL, last_error = NULL",
-      lane);
+  Run("DELETE FROM postbox.lane WHERE publication = $1 AND $2 > 0", lane);
+  Run("INSERT INTO postbox.lane (publication, slice) SELECT $1, generate_series(0, $2 - 1)", lane);
 }
 
 // The outbox of a publication that the caller may change. Leaves the error to say why he may not.
@@ -253,7 +273,7 @@ void AlterPublication(const std::string& name, const Properties& properties) {
       " base_backoff = coalesce($4, base_backoff), max_backoff = coalesce($5, max_backoff),"
       " on_failure = coalesce($6, on_failure) WHERE name = $7",
       parameters);
-  CheckAgainstOthers(name, outbox);
+  if (!FindOutbox(outbox)->facts().is_log) CheckAgainstOthers(name, outbox);
   if (properties.topic.has_value()) {
     // Another topic: what was wrong with the old one is no reason to rest.
     Parameters key;
@@ -290,14 +310,14 @@ POSTBOX_FUNCTION(create_publication) {
       postbox::Throw(ERRCODE_INVALID_PARAMETER_VALUE, "aggregate_types may not be empty", "",
                      "NULL takes the events of all types.");
     }
-    postbox::CheckOrdering(postbox::TextArgument(fcinfo, 4, "ordering"));
-    postbox::CheckLanes(fcinfo->args[5]);
+    const std::string ordering = postbox::TextArgument(fcinfo, 4, "ordering");
+    const int lanes = DatumGetInt32(postbox::Argument(fcinfo, 5, "lanes"));
     properties.max_attempts = DatumGetInt32(postbox::Argument(fcinfo, 6, "max_attempts"));
     properties.base_backoff = postbox::Argument(fcinfo, 7, "base_backoff");
     properties.max_backoff = postbox::Argument(fcinfo, 8, "max_backoff");
     properties.on_failure = postbox::TextArgument(fcinfo, 9, "on_failure");
     postbox::CheckProperties(properties);
-    postbox::CreatePublication(name, outbox, properties);
+    postbox::CreatePublication(name, outbox, ordering, lanes, properties);
     postbox::WarnOfWhatIsMissing(*properties.topic);
     return Datum{0};
   });

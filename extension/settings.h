@@ -24,7 +24,9 @@ struct Settings {
   int max_outstanding_bytes;  // kB
   int channels;
   int maintenance_interval;  // s
-  int restart_delay;         // ms: the first delay before a failed worker is started again
+  int checkpoint_interval;   // ms
+  int read_chunk_size;
+  int restart_delay;  // ms: the first delay before a failed worker is started again
 
   // For developers: "name=action,name=action", the actions being kill, error and pause.
   char* failpoint;

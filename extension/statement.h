@@ -34,20 +34,11 @@ class Statement {
   // Runs it in the SPI connection that is open, with a new snapshot, and returns the number of rows;
   // they stand in SPI_tuptable. `nulls` as SPI has it, or nullptr.
   uint64 Run(const Datum* values, const char* nulls = nullptr) {
-    return Pg([&]() -> uint64 {
-      if (plan_ == nullptr) {
-        SPIPlanPtr plan = SPI_prepare(sql_.c_str(), static_cast<int>(types_.size()), types_.data());
-        if (plan == nullptr) {
-          elog(ERROR, "could not prepare: %s", SPI_result_code_string(SPI_result));
-        }
-        SPI_keepplan(plan);
-        plan_ = plan;
-      }
-      const int result = SPI_execute_plan(plan_, const_cast<Datum*>(values), nulls, false, 0);
-      if (result < 0) elog(ERROR, "could not execute: %s", SPI_result_code_string(result));
-      return SPI_processed;
-    });
+    return Execute(values, nulls, false);
   }
+
+  // The same for a query, which sees what the active snapshot sees.
+  uint64 RunReadOnly(const Datum* values) { return Execute(values, nullptr, true); }
 
   // Runs it, and sets `value` to the bigint in the first column of the first row, 0 if that is NULL.
   // False if there is no row.
@@ -65,6 +56,22 @@ class Statement {
   }
 
  private:
+  uint64 Execute(const Datum* values, const char* nulls, bool read_only) {
+    return Pg([&]() -> uint64 {
+      if (plan_ == nullptr) {
+        SPIPlanPtr plan = SPI_prepare(sql_.c_str(), static_cast<int>(types_.size()), types_.data());
+        if (plan == nullptr) {
+          elog(ERROR, "could not prepare: %s", SPI_result_code_string(SPI_result));
+        }
+        SPI_keepplan(plan);
+        plan_ = plan;
+      }
+      const int result = SPI_execute_plan(plan_, const_cast<Datum*>(values), nulls, read_only, 0);
+      if (result < 0) elog(ERROR, "could not execute: %s", SPI_result_code_string(result));
+      return SPI_processed;
+    });
+  }
+
   const std::string sql_;
   std::vector<Oid> types_;
   SPIPlanPtr plan_ = nullptr;

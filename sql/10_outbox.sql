@@ -4,12 +4,14 @@ CREATE TABLE postbox.outbox (
     relation   regclass    PRIMARY KEY,
     kind       text        NOT NULL CHECK (kind IN ('table', 'log')),
     counter    regclass    NOT NULL UNIQUE,
+    parked     regclass    UNIQUE,
     retention  interval    CHECK (retention > interval '0'),
     columns    jsonb       NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; changed by create_outbox and drop_outbox only';
 COMMENT ON COLUMN postbox.outbox.counter IS 'The table that counts the versions of each aggregate';
+COMMENT ON COLUMN postbox.outbox.parked IS 'Of a log outbox: the table of events that could not be published';
 COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them for ever';
 COMMENT ON COLUMN postbox.outbox.columns IS 'Names of columns that differ from the standard ones: {"aggregate_id": "aggregateid"}';
 SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
@@ -25,7 +27,7 @@ REVOKE EXECUTE ON FUNCTION postbox.configuration_changed() FROM PUBLIC;
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.outbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 
-CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'table', retention interval DEFAULT '7 days')
+CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'log', retention interval DEFAULT '7 days')
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
@@ -71,13 +73,17 @@ CREATE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) R
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    keep interval := (postbox.require_outbox(outbox)).retention;
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    keep interval := registered.retention;
     purged bigint;
 BEGIN
     IF batch IS NULL OR batch < 1 THEN
         RAISE invalid_parameter_value USING
             MESSAGE = 'batch must be at least 1',
             HINT = 'It is the largest number of events that one call deletes.';
+    END IF;
+    IF registered.kind = 'log' THEN
+        RETURN postbox.purge_log_outbox(outbox, batch);
     END IF;
     IF keep IS NULL THEN
         RETURN 0;
@@ -94,4 +100,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
-    'Deletes up to `batch` published or discarded events that are older than the retention of the outbox; needs DELETE on it. Workers do this by themselves';
+    'Deletes up to `batch` published or discarded events that are older than the retention of the outbox; needs DELETE on it. Of a log outbox it drops whole partitions, which is for the owner. Workers do this by themselves';

@@ -28,9 +28,25 @@ CREATE TABLE postbox.lane (
     attempts      int  NOT NULL DEFAULT 0,
     next_retry_at timestamptz,
     last_error    text,
+    lock_token    text,
+    locked_at     timestamptz,
+    system_identifier numeric,
+    floor         bigint,
+    hwm           bigint,
+    snapshot      pg_snapshot,
+    next_xid      xid8,
+    zone_upto     bigint[],
+    zone_snapshot pg_snapshot[],
+    zone_next_xid xid8[],
     PRIMARY KEY (publication, slice)
-);
+) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.lane IS 'What a worker claims: a publication, or a slice of its keys. It rests until next_retry_at while its topic is broken';
+COMMENT ON COLUMN postbox.lane.lock_token IS 'The worker that has the lane of a log outbox, see postbox.workers';
+COMMENT ON COLUMN postbox.lane.locked_at IS 'When that worker last wrote this row';
+COMMENT ON COLUMN postbox.lane.system_identifier IS 'The cluster whose transaction ids the position is made of';
+COMMENT ON COLUMN postbox.lane.hwm IS 'Rows of the log with a greater seq are unread, but for those that the snapshot sees';
+COMMENT ON COLUMN postbox.lane.snapshot IS 'What had been read when the lane had last caught up';
+COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; in each, what its snapshot sees is read';
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
 GRANT SELECT ON postbox.lane TO PUBLIC;
 
@@ -84,7 +100,9 @@ AS $$
 DECLARE
     redriven bigint;
 BEGIN
-    PERFORM postbox.require_outbox(outbox);
+    IF (postbox.require_outbox(outbox)).kind = 'log' THEN
+        RETURN postbox.redrive_parked(outbox, event_id);
+    END IF;
     -- The events that wait behind one of these go back into the queue with it: the order of a key is that of seq.
     EXECUTE format($sql$
         WITH parked AS (
@@ -115,12 +133,15 @@ AS $$
 DECLARE
     key text;
     holder text;
+    kind text := (postbox.require_outbox(outbox)).kind;
 BEGIN
-    PERFORM postbox.require_outbox(outbox);
     IF event_id IS NULL THEN
         RAISE null_value_not_allowed USING
             MESSAGE = 'event_id may not be null',
             HINT = 'postbox.paused_keys shows the event that stops a key.';
+    END IF;
+    IF kind = 'log' THEN
+        RETURN postbox.discard_parked(outbox, event_id);
     END IF;
     EXECUTE format('SELECT aggregate_id, lock_token FROM %s WHERE id = $1 AND published_at IS NULL FOR UPDATE', outbox)
         INTO key, holder USING event_id;
@@ -152,12 +173,25 @@ CREATE FUNCTION postbox.list_paused_keys()
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    parked regclass;
 BEGIN
-    FOR outbox IN
-        SELECT o.relation FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation
-        WHERE o.kind = 'table' AND has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(c.relnamespace, 'USAGE')
-        ORDER BY c.oid
+    FOR outbox, parked IN
+        SELECT o.relation, o.parked FROM postbox.outbox o JOIN pg_class c ON c.oid = coalesce(o.parked, o.relation)
+        WHERE has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(c.relnamespace, 'USAGE') ORDER BY o.relation
     LOOP
+        IF parked IS NOT NULL THEN
+            RETURN QUERY EXECUTE format($sql$
+                SELECT $1, e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
+                       (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
+                        AND later.aggregate_id = e.aggregate_id AND later.seq > e.seq)
+                FROM %1$s e
+                WHERE NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
+                                  AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
+                ORDER BY e.seq
+                $sql$, parked) USING outbox;
+            CONTINUE;
+        END IF;
         RETURN QUERY EXECUTE format($sql$
             SELECT $1, e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
                    (SELECT count(*) FROM %1$s later
@@ -180,12 +214,13 @@ GRANT SELECT ON postbox.paused_keys TO PUBLIC;
 
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
-                   oldest_pending interval, resting_until timestamptz, last_error text)
+                   oldest_pending interval, resting_until timestamptz, last_error text, "position" bigint, leases text[])
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     types text[];
+    parked_table regclass;
 BEGIN
     FOR publication, outbox, topic, types, resting_until, last_error IN
         SELECT p.name, p.outbox, p.topic, p.aggregate_types, rest.next_retry_at, rest.last_error
@@ -199,8 +234,22 @@ BEGIN
         pending := NULL;
         parked := NULL;
         oldest_pending := NULL;
-        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
-                   AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
+        "position" := NULL;
+        leases := NULL;
+        SELECT o.parked INTO parked_table FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
+        IF parked_table IS NOT NULL THEN
+            SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
+              INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
+        END IF;
+        IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
+                       AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
+            NULL;
+        ELSIF parked_table IS NOT NULL THEN
+            IF has_table_privilege(parked_table, 'SELECT') THEN
+                SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest_pending
+                FROM postbox.log_backlog(outbox, parked_table, publication) b;
+            END IF;
+        ELSE
             EXECUTE format($sql$
                 SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
                        date_trunc('milliseconds', clock_timestamp() - min(occurred_at))
@@ -215,5 +264,5 @@ COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.pu
 
 CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS
-    'Each publication: active or resting (its topic is broken: until when and why), how many events are not published yet, how many of those are parked or behind a parked one, and the age of the oldest. Counts only where the caller may read the outbox';
+    'Each publication: active or resting (its topic is broken: until when and why), how many events are not published yet, how many of those are parked or behind a parked one, and the age of the oldest. Of a log outbox also the seq up to which it is read and the lock tokens of the workers that have its lanes. Counts only where the caller may read the outbox';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;

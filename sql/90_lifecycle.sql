@@ -45,24 +45,17 @@ BEGIN
     -- The counter of an outbox and the tombstones of an inbox are of no use without it.
     FOR orphan IN
         WITH outboxes AS (
-            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter
+            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
         ), inboxes AS (
             DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
         )
-        SELECT counter FROM outboxes UNION ALL SELECT tombstone FROM inboxes
+        SELECT counter FROM outboxes UNION ALL SELECT parked FROM outboxes UNION ALL SELECT tombstone FROM inboxes
     LOOP
         IF EXISTS (SELECT FROM pg_class c WHERE c.oid = orphan) THEN
             EXECUTE format('DROP TABLE %s', orphan);
         END IF;
     END LOOP;
     DELETE FROM postbox.projection p WHERE p.target = ANY (dropped);
-    FOR orphan IN
-        DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
-    LOOP
-        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = orphan) THEN
-            EXECUTE format('DROP TABLE %s', orphan);
-        END IF;
-    END LOOP;
 END
 $$;
 COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes, inboxes and projection targets';

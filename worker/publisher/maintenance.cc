@@ -34,7 +34,8 @@ void Maintenance::Begin() {
   std::vector<Table> tables;
   InTransaction("postbox: looking for events to purge", [&] {
     Statement statement(
-        "SELECT relation::oid::bigint, true FROM postbox.outbox WHERE retention IS NOT NULL "
+        "SELECT relation::oid::bigint, true FROM postbox.outbox WHERE retention IS NOT NULL OR "
+        "kind = 'log' "
         "UNION ALL SELECT relation::oid::bigint, false FROM postbox.inbox WHERE retention IS NOT "
         "NULL",
         {});

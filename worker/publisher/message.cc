@@ -145,4 +145,10 @@ pubsub::Message BuildMessage(const EventRow& row, const std::string& topic,
   return message;
 }
 
+std::size_t SizeOf(const pubsub::Message& message) {
+  std::size_t size = message.data.size();
+  for (const auto& [name, value] : message.attributes) size += name.size() + value.size();
+  return size;
+}
+
 }  // namespace postbox::publisher

@@ -42,6 +42,9 @@ class Ordering {
 pubsub::Message BuildMessage(const EventRow& row, const std::string& topic,
                              const Ordering& ordering);
 
+// The bytes of its payload and attributes, as ClaimLimits counts them.
+std::size_t SizeOf(const pubsub::Message& message);
+
 }  // namespace postbox::publisher
 
 #endif  // POSTBOX_WORKER_PUBLISHER_MESSAGE_H_

@@ -13,12 +13,14 @@
 //  - A claim that committed survives the worker: TakeOver(), run by any worker, gives it back.
 //  - Whatever is settled was claimed by this worker; an event that another worker has taken over
 //    meanwhile is left alone.
-//  - A transaction that aborts leaves the object as good as before: the caller may try again.
+//  - After a transaction that aborted and Forget(), the caller may try again.
 #ifndef POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
 #define POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,9 +36,11 @@ struct ClaimLimits {
 // What the worker keeps of an event while it is being published: enough to settle it.
 struct Claimed {
   std::string id;
-  std::string key;        // aggregate_id
-  int attempts = 0;       // failed ones, before this one
-  std::size_t bytes = 0;  // as counted for ClaimLimits
+  std::string key;           // aggregate_id
+  int attempts = 0;          // failed ones, before this one
+  std::size_t bytes = 0;     // as counted for ClaimLimits
+  std::int64_t seq = 0;      // of a log outbox
+  std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
 };
 
 struct ClaimedEvent {
@@ -69,6 +73,16 @@ class OutboxSource {
   virtual void TakeOver() = 0;
   // Mends what a person's or an application's own UPDATE of the outbox may have left; bounded work.
   virtual void Mend() = 0;
+
+  // Stores how far publishing has come, for a source that does not store it with Settle(): when
+  // CheckpointIn() is over, or what there is when `force`.
+  virtual void Checkpoint(bool force) = 0;
+  // How long until the next Checkpoint(); nothing: there is nothing to store.
+  virtual std::optional<std::chrono::milliseconds> CheckpointIn() const = 0;
+
+  // The transaction of one of the functions above has failed: what it did in memory is not in the
+  // database. Called in no transaction.
+  virtual void Forget() = 0;
 };
 
 }  // namespace postbox::publisher

@@ -43,14 +43,17 @@ bool Publication::operator==(const Publication& other) const {
          topic == other.topic && aggregate_types == other.aggregate_types &&
          filtered == other.filtered && ordering == other.ordering &&
          max_attempts == other.max_attempts && backoff.base == other.backoff.base &&
-         backoff.cap == other.backoff.cap && parked_blocks == other.parked_blocks;
+         backoff.cap == other.backoff.cap && lanes == other.lanes && parked == other.parked &&
+         sequence == other.sequence && parked_blocks == other.parked_blocks;
 }
 
 std::vector<Publication> LoadPublications() {
   const uint64 rows = RunOnce(
       "SELECT p.name, p.outbox::oid::bigint, o.kind, p.topic, p.aggregate_types, p.ordering, "
       "p.max_attempts, (extract(epoch FROM p.base_backoff) * 1000)::bigint, "
-      "(extract(epoch FROM p.max_backoff) * 1000)::bigint, p.on_failure = 'park_key' "
+      "(extract(epoch FROM p.max_backoff) * 1000)::bigint, p.on_failure = 'park_key', p.lanes, "
+      "coalesce(o.parked::oid::bigint, 0), CASE WHEN o.kind = 'log' THEN "
+      "pg_get_serial_sequence(o.relation::text, 'seq')::regclass::oid::bigint ELSE 0 END "
       "FROM postbox.publication p, postbox.outbox o WHERE o.relation = p.outbox ORDER BY p.name",
       {}, {});
   std::vector<Publication> publications;
@@ -69,6 +72,9 @@ std::vector<Publication> LoadPublications() {
     bool null = false;
     publication.parked_blocks =
         DatumGetBool(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 10, &null));
+    publication.lanes = Int32Column(row, 11);
+    publication.parked = static_cast<Oid>(Int64Column(row, 12));
+    publication.sequence = static_cast<Oid>(Int64Column(row, 13));
     publications.push_back(std::move(publication));
   }
   return publications;

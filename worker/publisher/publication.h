@@ -16,8 +16,11 @@ namespace postbox::publisher {
 struct Publication {
   std::string name;
   Oid outbox = InvalidOid;
-  std::string kind;   // of the outbox: 'table'
-  std::string topic;  // as given: an id or a full name
+  std::string kind;  // of the outbox: 'log' or 'table'
+  int lanes = 1;
+  Oid parked = InvalidOid;    // of a log: its table of parked events
+  Oid sequence = InvalidOid;  // of a log: that of seq
+  std::string topic;          // as given: an id or a full name
   std::vector<std::string> aggregate_types;
   bool filtered = false;  // aggregate_types is not NULL
   std::string ordering;   // 'key', 'bucket:N' or 'none'

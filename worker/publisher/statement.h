@@ -19,6 +19,11 @@ class Statement {
   // which stand in SPI_tuptable until the next statement runs. Throws PostgresError.
   uint64 Run(std::initializer_list<Datum> values) { return statement_->Run(values.begin()); }
 
+  // The same for a query that sees what the active snapshot sees, not a new one.
+  uint64 RunReadOnly(std::initializer_list<Datum> values) {
+    return statement_->RunReadOnly(values.begin());
+  }
+
  private:
   std::unique_ptr<::postbox::Statement> statement_;
 };

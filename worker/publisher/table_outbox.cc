@@ -242,10 +242,7 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
     event.claimed.id = TextColumn(row, 2);
     event.claimed.key = TextColumn(row, 4);
     event.claimed.attempts = Int32Column(row, 11);
-    event.claimed.bytes = event.message.data.size();
-    for (const auto& [name, value] : event.message.attributes) {
-      event.claimed.bytes += name.size() + value.size();
-    }
+    event.claimed.bytes = SizeOf(event.message);
     events.push_back(std::move(event));
   }
   return events;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "worker/publisher/failpoint.h"
+#include "worker/publisher/log_outbox.h"
 #include "worker/publisher/registration.h"
 #include "worker/publisher/table_outbox.h"
 #include "worker/publisher/terminate.h"
@@ -77,6 +78,7 @@ bool Worker::Step() {
   HandOver();
   if (now_ >= next_take_over_) TakeOverLeases();
   progress |= ClaimLanes();
+  Checkpoint(false);
   if (identity().ordinal == 0) {
     if (now_ >= next_mend_) Mend();
     progress |= maintenance_.Step(now_);
@@ -94,6 +96,10 @@ void Worker::Wait() {
     if (lane->wanted && lane->rest_until > now_) until = std::min(until, lane->rest_until);
   }
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_after);
+  for (const LanePointer& lane : lanes_) {
+    const auto wait = lane->source->CheckpointIn();
+    if (wait) until = std::min(until, After(now_, wait->count()));
+  }
   const long timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
   // Idle: what the last transactions counted goes out now, for autovacuum.
   if (!Sleep(timeout)) Pg([] { pgstat_report_stat(true); });
@@ -162,39 +168,51 @@ void Worker::LoadLanes() {
     reload_ = false;
     return;
   }
-  const bool all = reload_;
   clear_rests_ = false;
   generation_ = generation;
   reload_ = false;
   std::vector<LanePointer> lanes;
-  for (Publication& publication : publications) {
-    const auto old = std::find_if(lanes_.begin(), lanes_.end(), [&](const LanePointer& lane) {
-      return lane->publication == publication;
-    });
-    if (old != lanes_.end() && !all) {
+  for (const Publication& publication : publications) {
+    const std::string topic = pubsub::TopicName(settings().project_id, publication.topic);
+    bool known = false;
+    for (const LanePointer& old : lanes_) {
+      if (!(old->publication == publication) || old->topic != topic) continue;
       // A person may have ended its rest.
-      (*old)->rest_until = 0;
-      (*old)->wanted = true;
-      lanes.push_back(*old);
-    } else if (publication.kind == "table") {
-      lanes.push_back(MakeLane(std::move(publication)));
+      old->rest_until = 0;
+      old->wanted = true;
+      lanes.push_back(old);
+      known = true;
     }
+    if (!known) MakeLanes(publication, topic, &lanes);
   }
   // Events of the old lanes that are still out hold their lane until they are settled.
   lanes_ = std::move(lanes);
   next_take_over_ = 0;
 }
 
-Worker::LanePointer Worker::MakeLane(Publication publication) {
-  auto lane = std::make_shared<Lane>();
-  const std::string project = settings().project_id;
+void Worker::MakeLanes(const Publication& publication, const std::string& topic,
+                       std::vector<LanePointer>* lanes) {
+  std::string trouble;
   if (!pubsub::IsFullResourceName(publication.topic))
-    lane->trouble = pubsub::CheckProjectId(project);
-  if (!lane->trouble.empty()) lane->trouble += "; set postbox.project_id";
-  lane->source = std::make_unique<TableOutbox>(
-      publication, pubsub::TopicName(project, publication.topic), identity().lock_token);
-  lane->publication = std::move(publication);
-  return lane;
+    trouble = pubsub::CheckProjectId(settings().project_id);
+  if (!trouble.empty()) trouble += "; set postbox.project_id";
+  const bool is_log = publication.kind == "log";
+  const auto share = std::make_shared<LaneShare>();
+  for (int slice = 0; slice < (is_log ? publication.lanes : 1); ++slice) {
+    auto lane = std::make_shared<Lane>();
+    lane->publication = publication;
+    lane->topic = topic;
+    lane->trouble = trouble;
+    if (is_log) {
+      lane->batch = &Settings::read_chunk_size;
+      lane->source =
+          std::make_unique<LogOutbox>(publication, slice, share, topic, identity().lock_token);
+    } else {
+      lane->batch = &Settings::claim_batch_size;
+      lane->source = std::make_unique<TableOutbox>(publication, topic, identity().lock_token);
+    }
+    lanes->push_back(std::move(lane));
+  }
 }
 
 bool Worker::EnsurePublisher() {
@@ -279,6 +297,7 @@ void Worker::SettleLane(const LanePointer& lane) {
       }
     });
   } catch (const PostgresError& error) {
+    lane->source->Forget();
     LogOnce(lane.get(), error.message);
     ++lane->settle_failures;
     lane->settle_after = After(
@@ -304,11 +323,10 @@ void Worker::SettleLane(const LanePointer& lane) {
 
 // Claims.
 
-bool Worker::Room(ClaimLimits* limits) const {
+bool Worker::Room(int batch_size, ClaimLimits* limits) const {
   const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
   const std::size_t max_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
-  const std::size_t batch =
-      std::min(static_cast<std::size_t>(settings().claim_batch_size), max_events);
+  const std::size_t batch = std::min(static_cast<std::size_t>(batch_size), max_events);
   std::size_t events = in_flight_.size();
   for (const LanePointer& lane : to_settle_) events += lane->unsettled.size();
   limits->events = batch;
@@ -339,7 +357,7 @@ bool Worker::ClaimLanes() {
 
 bool Worker::ClaimLane(const LanePointer& lane) {
   ClaimLimits limits{};
-  if (!Room(&limits)) return false;
+  if (!Room(settings().*lane->batch, &limits)) return false;
   if (!lane->trouble.empty()) {
     Fail(lane.get(), lane->trouble);
     return false;
@@ -354,6 +372,7 @@ bool Worker::ClaimLane(const LanePointer& lane) {
       claim = lane->source->Claim(limits);
     });
   } catch (const PostgresError& error) {
+    lane->source->Forget();
     Fail(lane.get(), error.message);
     return false;
   }
@@ -387,6 +406,7 @@ void Worker::TakeOverLeases() {
       InTransaction("postbox: looking for leases of workers that are gone",
                     [&] { lane->source->TakeOver(); });
     } catch (const PostgresError& error) {
+      lane->source->Forget();
       Fail(lane.get(), error.message);
     }
   }
@@ -399,6 +419,20 @@ void Worker::Mend() {
     try {
       InTransaction("postbox: mending", [&] { lane->source->Mend(); });
     } catch (const PostgresError& error) {
+      lane->source->Forget();
+      Fail(lane.get(), error.message);
+    }
+  }
+}
+
+void Worker::Checkpoint(bool force) {
+  for (const LanePointer& lane : lanes_) {
+    const auto wait = lane->source->CheckpointIn();
+    if (!wait || (!force && wait->count() > 0)) continue;
+    try {
+      InTransaction("postbox: storing the position", [&] { lane->source->Checkpoint(force); });
+    } catch (const PostgresError& error) {
+      lane->source->Forget();
       Fail(lane.get(), error.message);
     }
   }
@@ -471,6 +505,7 @@ void Worker::Drain() {
   publisher_.reset();
   DropInFlight();
   draining_ = false;
+  Checkpoint(true);
 }
 
 void Worker::DropInFlight() {

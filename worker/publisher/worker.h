@@ -20,6 +20,7 @@
 #include <deque>
 
 #include "extension/guard.h"
+#include "extension/settings.h"
 #include "worker/publisher/maintenance.h"
 #include "worker/publisher/outbox_source.h"
 #include "worker/publisher/publication.h"
@@ -43,9 +44,11 @@ class Worker {
  private:
   struct Lane {
     Publication publication;
+    std::string topic;  // the full name
     std::unique_ptr<OutboxSource> source;
-    std::string trouble;  // why the lane cannot work at all; empty: it can
-    int attempts = 0;     // failures in a row, as in postbox.lane
+    int Settings::*batch = nullptr;  // how many events it claims at once
+    std::string trouble;             // why the lane cannot work at all; empty: it can
+    int attempts = 0;                // failures in a row, as in postbox.lane
     TimestampTz rest_until = 0;
     bool wanted = true;  // there may be something to claim
     std::vector<Settlement> unsettled;
@@ -77,7 +80,8 @@ class Worker {
   void WantAll();
 
   void LoadLanes();
-  LanePointer MakeLane(Publication publication);
+  void MakeLanes(const Publication& publication, const std::string& topic,
+                 std::vector<LanePointer>* lanes);
   bool EnsurePublisher();
 
   bool CollectResults();
@@ -86,10 +90,11 @@ class Worker {
 
   bool ClaimLanes();
   bool ClaimLane(const LanePointer& lane);
-  bool Room(ClaimLimits* limits) const;
+  bool Room(int batch_size, ClaimLimits* limits) const;
   void HandOver();
 
   void TakeOverLeases();
+  void Checkpoint(bool force);
   void Mend();
   void Fail(Lane* lane, const std::string& error);
   void LeaveIfExtensionGone();

@@ -1,0 +1,246 @@
+-- The log outbox: an append-only table in partitions by time, read with a cursor that is a snapshot.
+--
+-- Its rows are never updated. txid comes before seq, because the transaction id must be assigned before the sequence
+-- number is taken: a worker relies on it (worker/publisher/log_position_logic.h).
+--
+-- Partitions are ranges of the time inside the UUIDv7 of the event, so the id is unique across all of them and retention
+-- drops whole partitions. Ids of another kind go into the default partition, which is purged in small batches.
+
+-- The smallest UUIDv7 of a moment: 48 bits of milliseconds since 1970, then nothing.
+CREATE FUNCTION postbox.uuid_bound(moment timestamptz) RETURNS uuid
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (lpad(to_hex(floor(extract(epoch FROM moment) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
+$$;
+COMMENT ON FUNCTION postbox.uuid_bound(timestamptz) IS 'The smallest UUIDv7 of a moment: the bound of a partition';
+
+-- The time that one partition spans: a seventh of the retention, from a minute to a day.
+CREATE FUNCTION postbox.partition_span(retention interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT make_interval(secs => least(86400, greatest(60, floor(extract(epoch FROM coalesce(retention, '7 days')) / 7 / 60) * 60))::float8)
+$$;
+COMMENT ON FUNCTION postbox.partition_span(interval) IS 'The time that one partition of a log outbox spans';
+
+CREATE FUNCTION postbox.add_partitions(outbox regclass, ahead int DEFAULT 2) RETURNS int
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    span interval := postbox.partition_span((postbox.require_outbox(outbox)).retention);
+    seconds float8 := extract(epoch FROM span);
+    first timestamptz := to_timestamp(floor(extract(epoch FROM now()) / seconds) * seconds);
+    schema name;
+    log name;
+    part name;
+    lower timestamptz;
+    added int := 0;
+BEGIN
+    SELECT n.nspname, c.relname INTO schema, log
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
+    FOR i IN 0..ahead LOOP
+        lower := first + i * span;
+        part := left(log, 48) || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
+        CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
+                       schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));
+        added := added + 1;
+    END LOOP;
+    RETURN added;
+END
+$$;
+COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
+    'Adds the partitions of a log outbox for now and the next spans of time; for its owner. Workers do this by themselves';
+
+-- Whether everything in a table that is part of a log outbox has been read by every lane that reads the outbox. A lane
+-- that has not begun has read nothing.
+CREATE FUNCTION postbox.is_read(outbox regclass, part regclass) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    last_txid xid8;
+    last_seq bigint;
+BEGIN
+    EXECUTE format('SELECT (SELECT txid FROM %1$s ORDER BY txid DESC, seq DESC LIMIT 1), (SELECT max(seq) FROM %1$s)', part)
+        INTO last_txid, last_seq;
+    RETURN last_seq IS NULL OR NOT EXISTS (
+        SELECT FROM postbox.publication p
+        CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
+        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
+        WHERE p.outbox = is_read.outbox
+          AND (l.snapshot IS NULL OR (last_seq > l.floor AND
+               (l.hwm < last_seq OR pg_snapshot_xmin(l.snapshot) <= last_txid))));
+END
+$$;
+COMMENT ON FUNCTION postbox.is_read(regclass, regclass) IS 'Whether every lane of an outbox has read all rows of one of its partitions';
+
+CREATE FUNCTION postbox.purge_log_outbox(outbox regclass, batch int) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '200ms'
+AS $$
+DECLARE
+    keep interval := (postbox.require_outbox(outbox)).retention;
+    rest regclass;
+    part record;
+    purged bigint;
+BEGIN
+    -- Who holds a lock that this needs is asked again next time.
+    BEGIN
+        PERFORM postbox.add_partitions(outbox);
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;
+    END;
+    IF keep IS NULL THEN
+        RETURN 0;
+    END IF;
+    FOR part IN
+        SELECT c.oid::regclass AS relation, pg_get_expr(c.relpartbound, c.oid) AS bound
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = outbox
+    LOOP
+        IF part.bound = 'DEFAULT' THEN
+            rest := part.relation;
+        ELSIF (regexp_match(part.bound, 'TO \(''([-0-9a-f]+)''\)'))[1]::uuid <= postbox.uuid_bound(now() - keep)
+              AND postbox.is_read(outbox, part.relation) THEN
+            BEGIN
+                EXECUTE format('DROP TABLE %s', part.relation);
+            EXCEPTION WHEN lock_not_available THEN
+                NULL;
+            END;
+        END IF;
+    END LOOP;
+    IF rest IS NULL OR NOT postbox.is_read(outbox, rest) THEN
+        RETURN 0;
+    END IF;
+    EXECUTE format('DELETE FROM %1$s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %1$s WHERE occurred_at < $1 LIMIT $2))', rest)
+        USING now() - keep, batch;
+    GET DIAGNOSTICS purged = ROW_COUNT;
+    RETURN purged;
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
+    'Retention of a log outbox: adds partitions, drops those that are older than the retention and read by every lane, and purges the default partition. A partition that somebody works in is left for the next time';
+
+-- After a restore into another cluster the transaction ids of the old one mean nothing. What some lane had not read is
+-- appended again, under new transaction ids; what was read stays as it is, below the floor of every lane.
+CREATE FUNCTION postbox.has_read(lane postbox.lane, txid xid8, seq bigint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (lane).snapshot IS NOT NULL AND (seq <= (lane).floor OR pg_visible_in_snapshot(txid, coalesce(
+        (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
+         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
+$$;
+COMMENT ON FUNCTION postbox.has_read(postbox.lane, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
+
+CREATE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    identifier numeric := (SELECT system_identifier FROM pg_control_system());
+    log_sequence text := pg_get_serial_sequence(outbox::text, 'seq');
+    reached bigint;
+    seen pg_snapshot;
+    columns constant text := 'id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
+    moved bigint;
+BEGIN
+    PERFORM postbox.require_outbox(outbox);
+    -- Nobody emits meanwhile, and whoever has emitted has ended.
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', outbox);
+    IF NOT EXISTS (SELECT FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
+                   WHERE p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL AND l.system_identifier <> identifier) THEN
+        RETURN 0;
+    END IF;
+    EXECUTE format('SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM %s', log_sequence) INTO reached;
+    -- Taken before this transaction has an id, so it does not see what is appended below.
+    seen := pg_current_snapshot();
+    EXECUTE format($sql$
+        WITH unread AS (
+            DELETE FROM %1$s e WHERE EXISTS (
+                SELECT FROM postbox.publication p
+                CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
+                LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
+                WHERE p.outbox = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                  AND (hashtextextended(e.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes = s.slice
+                  AND coalesce(NOT postbox.has_read(l, e.txid, e.seq), true))
+            RETURNING seq, %2$s
+        ), appended AS (
+            INSERT INTO %1$s (%2$s) SELECT %2$s FROM (SELECT * FROM unread ORDER BY seq) AS unread RETURNING 1
+        ) SELECT count(*) FROM appended
+        $sql$, outbox, columns) INTO moved USING outbox;
+    UPDATE postbox.lane l
+       SET system_identifier = identifier, floor = reached, hwm = reached, snapshot = seen,
+           next_xid = pg_snapshot_xmax(seen), zone_upto = NULL, zone_snapshot = NULL, zone_next_xid = NULL, lock_token = NULL
+      FROM postbox.publication p WHERE p.name = l.publication AND p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL;
+    RETURN moved;
+END
+$$;
+COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
+    'After a restore into another cluster: appends again what some lane of the outbox had not read, and begins all lanes there. Returns how many events. Workers do this by themselves';
+REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
+
+-- What is not published yet: unread rows and parked ones. A worker stores its position every postbox.checkpoint_interval.
+CREATE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
+    OUT unread bigint, OUT parked bigint, OUT oldest interval)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    oldest_unread timestamptz;
+    oldest_parked timestamptz;
+BEGIN
+    EXECUTE format($sql$
+        SELECT count(*), min(e.occurred_at)
+        FROM postbox.publication p
+        CROSS JOIN LATERAL (SELECT coalesce(min(l.hwm), 0) AS hwm FROM postbox.lane l WHERE l.publication = p.name) lowest
+        JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        LEFT JOIN postbox.lane l ON l.publication = p.name
+              AND l.slice = (hashtextextended(e.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes
+        WHERE p.name = $1 AND NOT postbox.has_read(l, e.txid, e.seq)
+        $sql$, outbox) INTO unread, oldest_unread USING publication;
+    EXECUTE format('SELECT count(*), min(occurred_at) FROM %s WHERE publication = $1', parked_table)
+        INTO parked, oldest_parked USING publication;
+    unread := unread + parked;
+    oldest := date_trunc('milliseconds', clock_timestamp() - least(oldest_unread, oldest_parked));
+END
+$$;
+COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS 'Events of a log outbox that a publication has not published yet, how many of them are parked, and the age of the oldest';
+
+CREATE FUNCTION postbox.redrive_parked(outbox regclass, event_id uuid) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    redriven bigint;
+BEGIN
+    EXECUTE format('UPDATE %s SET next_retry_at = now(), publish_attempts = 0 WHERE publish_attempts > 0 AND ($1 IS NULL OR id = $1)',
+                   (postbox.require_outbox(outbox)).parked) USING event_id;
+    GET DIAGNOSTICS redriven = ROW_COUNT;
+    IF redriven > 0 THEN
+        PERFORM postbox.wake_publishers();
+    END IF;
+    RETURN redriven;
+END
+$$;
+COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS 'postbox.redrive for a log outbox; needs SELECT and UPDATE on its table of parked events';
+
+CREATE FUNCTION postbox.discard_parked(outbox regclass, event_id uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    discarded bigint;
+BEGIN
+    EXECUTE format('DELETE FROM %s WHERE id = $1', (postbox.require_outbox(outbox)).parked) USING event_id;
+    GET DIAGNOSTICS discarded = ROW_COUNT;
+    IF discarded > 0 THEN
+        PERFORM postbox.wake_publishers();
+    END IF;
+    RETURN discarded > 0;
+END
+$$;
+COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS 'postbox.discard for a log outbox: only a parked event can be discarded; needs SELECT and DELETE on its table of parked events';

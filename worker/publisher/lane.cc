@@ -1,0 +1,137 @@
+// See lane.h.
+#include "worker/publisher/lane.h"
+
+#include "worker/publisher/registration.h"
+
+namespace postbox::publisher {
+
+namespace {
+
+std::vector<std::string> ArrayTexts(const std::string& list) {
+  std::vector<std::string> texts;
+  if (list.empty()) return texts;
+  std::size_t begin = 0;
+  for (std::size_t end = list.find(' '); end != std::string::npos; end = list.find(' ', begin)) {
+    texts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  texts.push_back(list.substr(begin));
+  return texts;
+}
+
+template <class Number>
+Number ToNumber(const std::string& text) {
+  Number number{};
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+XidSnapshot ToSnapshot(const std::string& text) {
+  std::optional<XidSnapshot> snapshot = XidSnapshot::FromText(text);
+  if (!snapshot) {
+    Throw(ERRCODE_DATA_CORRUPTED, "lane has a damaged snapshot: \"" + text + "\"");
+  }
+  return *std::move(snapshot);
+}
+
+std::string Identifier() { return std::to_string(GetSystemIdentifier()); }
+
+}  // namespace
+
+Lane::Lane(std::string publication, int slice, std::string lock_token)
+    : publication_(std::move(publication)),
+      slice_(slice),
+      lock_token_(std::move(lock_token)),
+      make_(
+          "INSERT INTO postbox.lane (publication, slice) "
+          "SELECT name, $2 FROM postbox.publication WHERE name = $1 ON CONFLICT DO NOTHING",
+          {TEXTOID, INT4OID}),
+      foreign_(
+          "SELECT 1 FROM postbox.lane l, postbox.publication p WHERE p.name = l.publication "
+          "AND p.outbox = $1 AND l.snapshot IS NOT NULL AND l.system_identifier <> $2::numeric "
+          "LIMIT 1",
+          {OIDOID, TEXTOID}),
+      rebase_("SELECT postbox.rebase_outbox($1::regclass)", {OIDOID}),
+      read_(
+          "SELECT coalesce(lock_token, ''), locked_at < now() - make_interval(secs => $3), "
+          "floor, snapshot::text, array_to_string(zone_upto, ' '), "
+          "array_to_string(zone_snapshot, ' '), array_to_string(zone_next_xid, ' ') "
+          "FROM postbox.lane WHERE publication = $1 AND slice = $2 FOR UPDATE SKIP LOCKED",
+          {TEXTOID, INT4OID, FLOAT8OID}),
+      take_(
+          "UPDATE postbox.lane SET lock_token = $3, locked_at = now() "
+          "WHERE publication = $1 AND slice = $2",
+          {TEXTOID, INT4OID, TEXTOID}),
+      checkpoint_(
+          "UPDATE postbox.lane SET locked_at = now(), system_identifier = $4::numeric, "
+          "floor = $5, hwm = $6, snapshot = $7::pg_snapshot, next_xid = $8::xid8, "
+          "zone_upto = $9::bigint[], zone_snapshot = $10::pg_snapshot[], "
+          "zone_next_xid = $11::xid8[] "
+          "WHERE publication = $1 AND slice = $2 AND lock_token = $3",
+          {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
+           TEXTARRAYOID, TEXTARRAYOID}) {}
+
+bool Lane::RebaseIfForeign(Oid outbox) {
+  if (foreign_.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) == 0) return false;
+  rebase_.Run({ObjectIdGetDatum(outbox)});
+  const int64 moved = Int64Column(0, 1);
+  Pg([&] {
+    ereport(LOG, (errmsg("the outbox of publication \"%s\" comes from another cluster: re-based, "
+                         "%lld events that it had not published follow",
+                         publication_.c_str(), static_cast<long long>(moved))));
+  });
+  return true;
+}
+
+std::optional<LogPosition> Lane::TryAcquire() {
+  const Datum publication = TextValue(publication_);
+  const Datum slice = Int32GetDatum(slice_);
+  const double timeout = settings().lease_timeout;
+  const Datum seconds = Pg([&] { return Float8GetDatum(timeout); });
+  if (read_.Run({publication, slice, seconds}) == 0) {
+    // It is locked, or there is none yet.
+    if (make_.Run({publication, slice}) == 0) return std::nullopt;
+    if (read_.Run({publication, slice, seconds}) == 0) return std::nullopt;
+  }
+  const std::string token = TextColumn(0, 1);
+  const bool timed_out = Int32Column(0, 2) != 0;
+  const int64 floor = Int64Column(0, 3);
+  const bool begun = !IsNull(0, 4);
+  const std::string top = TextColumn(0, 4);
+  const std::vector<std::string> uptos = ArrayTexts(TextColumn(0, 5));
+  const std::vector<std::string> snapshots = ArrayTexts(TextColumn(0, 6));
+  const std::vector<std::string> next_xids = ArrayTexts(TextColumn(0, 7));
+
+  if (!token.empty() && token != lock_token_ && !timed_out) {
+    const std::vector<std::string> live = LiveLockTokens(identity().database);
+    if (std::find(live.begin(), live.end(), token) != live.end()) return std::nullopt;
+  }
+  take_.Run({publication, slice, TextValue(lock_token_)});
+  if (!begun) return LogPosition();
+
+  std::vector<LogZone> zones;
+  for (std::size_t i = 0; i < uptos.size() && i < snapshots.size() && i < next_xids.size(); ++i) {
+    zones.push_back(
+        {ToNumber<int64_t>(uptos[i]), ToSnapshot(snapshots[i]), ToNumber<FullXid>(next_xids[i])});
+  }
+  return LogPosition(floor, std::move(zones), ToSnapshot(top));
+}
+
+bool Lane::Checkpoint(const LogPosition& position) {
+  std::vector<std::string> uptos;
+  std::vector<std::string> snapshots;
+  std::vector<std::string> next_xids;
+  for (const LogZone& zone : position.zones()) {
+    uptos.push_back(std::to_string(zone.upto));
+    snapshots.push_back(zone.seen.ToText());
+    next_xids.push_back(std::to_string(zone.next_xid));
+  }
+  const std::string next_xid = next_xids.empty() ? "3" : next_xids.back();
+  return checkpoint_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_),
+                          TextValue(Identifier()), Int64GetDatum(position.floor()),
+                          Int64GetDatum(position.from()), TextValue(position.top().ToText()),
+                          TextValue(next_xid), TextArrayValue(uptos), TextArrayValue(snapshots),
+                          TextArrayValue(next_xids)}) == 1;
+}
+
+}  // namespace postbox::publisher

@@ -1,0 +1,530 @@
+// See log_outbox.h.
+#include "worker/publisher/log_outbox.h"
+
+#include "extension/spi.h"
+#include "worker/publisher/log_outbox_sql.h"
+#include "worker/publisher/registration.h"
+
+namespace postbox::publisher {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// An event that came back unknown this often, while others of its lane went through, is moved
+// aside: it must not hold up the position.
+constexpr int kMaxUnknown = 3;
+
+// An xid8 is its 64 bits.
+Datum XidValue(FullXid xid) { return UInt64GetDatum(xid); }
+
+Datum XidArrayValue(const std::vector<FullXid>& xids) {
+  return Pg([&] {
+    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (xids.size() + 1)));
+    for (std::size_t i = 0; i < xids.size(); ++i) {
+      elements[i] = UInt64GetDatum(xids[i]);
+    }
+    return PointerGetDatum(construct_array(elements, static_cast<int>(xids.size()), XID8OID,
+                                           sizeof(FullTransactionId), FLOAT8PASSBYVAL,
+                                           TYPALIGN_DOUBLE));
+  });
+}
+
+Datum SeqArrayValue(const std::vector<std::int64_t>& seqs) {
+  return Pg([&] {
+    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (seqs.size() + 1)));
+    for (std::size_t i = 0; i < seqs.size(); ++i) elements[i] = Int64GetDatum(seqs[i]);
+    return PointerGetDatum(construct_array(elements, static_cast<int>(seqs.size()), INT8OID,
+                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+  });
+}
+
+FullXid Widen(TransactionId xid, FullTransactionId next) {
+  uint32 epoch = EpochFromFullTransactionId(next);
+  // It is older than the next one; if its number is greater, it is of the epoch before.
+  if (xid > XidFromFullTransactionId(next)) --epoch;
+  return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
+}
+
+// While it lives, statements see what this snapshot sees. An abort pops it by itself.
+class SnapshotGuard {
+ public:
+  SnapshotGuard() {
+    Pg([] { PushActiveSnapshot(GetTransactionSnapshot()); });
+  }
+  ~SnapshotGuard() {
+    if (std::uncaught_exceptions() == 0) PopActiveSnapshot();
+  }
+  SnapshotGuard(const SnapshotGuard&) = delete;
+  SnapshotGuard& operator=(const SnapshotGuard&) = delete;
+};
+
+void FlushWal() {
+  Pg([] { XLogFlush(GetXLogInsertRecPtr()); });
+}
+
+}  // namespace
+
+struct LogOutbox::Statements {
+  Statement last_seq, late_txids, late, fresh, again;
+  Statement park_behind, park, parked_keys, due_keys, parked_rows, unpark, park_again;
+};
+
+LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneShare> share,
+                     std::string topic, std::string lock_token)
+    : publication_(std::move(publication)),
+      slice_(slice),
+      share_(std::move(share)),
+      topic_(std::move(topic)),
+      ordering_(publication_.ordering),
+      lane_(publication_.name, slice, std::move(lock_token)) {}
+
+LogOutbox::~LogOutbox() {
+  if (progress_) --share_->held;
+}
+
+Oid LogOutbox::Open() {
+  Oid owner = InvalidOid;
+  Pg([&] {
+    Relation relation = try_relation_open(publication_.outbox, AccessShareLock);
+    if (relation == nullptr) return;
+    owner = relation->rd_rel->relowner;
+    relation_close(relation, NoLock);
+  });
+  const std::string parked = RelationName(publication_.parked);
+  const std::string sequence = RelationName(publication_.sequence);
+  if (!OidIsValid(owner) || parked.empty() || sequence.empty()) {
+    Throw(ERRCODE_UNDEFINED_TABLE,
+          "the outbox of publication \"" + publication_.name + "\" is not complete",
+          "Its log, its sequence or its table of parked events does not exist.",
+          "Drop it with postbox.drop_outbox.");
+  }
+  std::string name = RelationName(publication_.outbox) + parked + sequence;
+  if (statements_ != nullptr && name == relation_) return owner;
+
+  const bool typed = publication_.filtered;
+  const LogOutboxSql sql =
+      MakeLogOutboxSql(RelationName(publication_.outbox), parked, sequence, slice_,
+                       publication_.lanes, publication_.parked_blocks, typed);
+  const auto with_types = [&](std::vector<Oid> types) {
+    if (typed) types.push_back(TEXTARRAYOID);
+    return types;
+  };
+  auto made = std::make_shared<Statements>();
+  made->last_seq = Statement(sql.last_seq, {});
+  made->late_txids = Statement(sql.late_txids, {XID8OID, XID8OID, INT8OID, INT8OID});
+  made->late = Statement(sql.late, with_types({XID8ARRAYOID, INT8OID, INT8OID, INT4OID}));
+  made->fresh = Statement(sql.fresh, with_types({INT8OID, XID8OID, XID8ARRAYOID, INT4OID}));
+  made->again = Statement(sql.again, {INT8ARRAYOID});
+  made->park_behind = Statement(sql.park_behind, {TEXTOID, INT8ARRAYOID});
+  made->park = Statement(sql.park, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
+  made->parked_keys = Statement(sql.parked_keys, {TEXTOID});
+  made->due_keys = Statement(sql.due_keys, {TEXTOID, INT4OID, TEXTARRAYOID});
+  made->parked_rows = Statement(sql.parked_rows, {TEXTOID, TEXTARRAYOID, INT4OID});
+  made->unpark = Statement(sql.unpark, {TEXTOID, TEXTARRAYOID});
+  made->park_again = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID});
+  statements_ = std::move(made);
+  relation_ = std::move(name);
+  return owner;
+}
+
+bool LogOutbox::Acquire(ClaimResult* result) {
+  if (progress_) return true;
+  const int workers = std::max(1, settings().publishers);
+  const int share = (publication_.lanes + workers - 1) / workers;
+  if (share_->held >= share) return false;
+  if (lane_.RebaseIfForeign(publication_.outbox)) {
+    result->more = true;
+    return false;
+  }
+  std::optional<LogPosition> position = lane_.TryAcquire();
+  if (!position) return false;
+  stored_ = *position;
+  stored_at_ = steady_clock::now();
+  dirty_ = false;
+  progress_.emplace(*std::move(position), next_handle_);
+  ++share_->held;
+  return true;
+}
+
+void LogOutbox::Forget() {
+  if (!progress_) return;
+  next_handle_ = progress_->next();
+  progress_.reset();
+  --share_->held;
+  parked_keys_.clear();
+  parked_in_flight_.clear();
+  unknown_.clear();
+}
+
+bool LogOutbox::Paused(const std::string& key) const {
+  return publication_.parked_blocks && ordering_.ordered() && parked_keys_.contains(key);
+}
+
+void LogOutbox::LoadParkedKeys() {
+  const uint64 rows = statements_->parked_keys.Run({TextValue(publication_.name)});
+  parked_keys_.clear();
+  for (uint64 row = 0; row < rows; ++row) parked_keys_.insert(TextColumn(row, 1));
+}
+
+void LogOutbox::Mend() {
+  if (!progress_) return;
+  const ActAs owner(Open());
+  LoadParkedKeys();
+}
+
+// Claim.
+
+ClaimResult LogOutbox::Claim(const ClaimLimits& limits) {
+  ClaimResult result;
+  const Oid owner_role = Open();
+  const bool had = progress_.has_value();
+  if (!Acquire(&result)) return result;
+  const ActAs owner(owner_role);
+  if (!had) LoadParkedKeys();
+
+  if (progress_->failed() > 0) {
+    // Nothing new may overtake what has to be sent again.
+    if (progress_->outstanding() == 0) ClaimFailed(&result);
+    return result;
+  }
+  ClaimParked(limits, &result);
+  if (result.events.size() < limits.events) ClaimChunk(limits, &result);
+  if (!result.events.empty()) FlushWal();
+  return result;
+}
+
+LogMoment LogOutbox::TakeMoment(int64 last_seq) const {
+  // The active snapshot was taken after last_seq was read; the next xid is read after both.
+  const Snapshot active = GetActiveSnapshot();
+  const FullTransactionId next = ReadNextFullTransactionId();
+  LogMoment moment;
+  moment.hwm = last_seq;
+  moment.next_xid = U64FromFullTransactionId(next);
+  moment.snapshot.xmin = Widen(active->xmin, next);
+  moment.snapshot.xmax = Widen(active->xmax, next);
+  for (uint32 i = 0; i < active->xcnt; ++i) {
+    moment.snapshot.xip.push_back(Widen(active->xip[i], next));
+  }
+  std::sort(moment.snapshot.xip.begin(), moment.snapshot.xip.end());
+  return moment;
+}
+
+void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
+  chunk_.clear();
+  chunk_seqs_.clear();
+  const std::size_t limit = limits.events - result->events.size();
+  statements_->last_seq.Run({});
+  const int64 last_seq = Int64Column(0, 1);
+  LogMoment moment;
+  {
+    const SnapshotGuard snapshot;
+    moment = TakeMoment(last_seq);
+    ReadLate(moment, limit);
+    if (chunk_seqs_.size() < limit) ReadFresh(limit - chunk_seqs_.size());
+  }
+
+  bool full = chunk_seqs_.size() >= limit;
+  // The budget in bytes may end the chunk earlier; one event is always taken.
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < chunk_.size(); ++i) {
+    bytes += chunk_[i].claimed.bytes;
+    if (i > 0 && bytes > limits.bytes) {
+      chunk_.resize(i);
+      chunk_seqs_.resize(i);
+      full = true;
+      break;
+    }
+  }
+  std::optional<int64_t> highest;
+  for (const int64_t seq : chunk_seqs_) highest = std::max(highest.value_or(seq), seq);
+  LogPosition after = full ? progress_->read().AfterPartial(moment, chunk_seqs_.back())
+                           : progress_->read().AfterAll(moment, highest);
+
+  std::vector<std::int64_t> behind;
+  for (const ClaimedEvent& event : chunk_) {
+    if (Paused(event.claimed.key)) behind.push_back(event.claimed.seq);
+  }
+  if (!behind.empty()) {
+    statements_->park_behind.Run({TextValue(publication_.name), SeqArrayValue(behind)});
+  }
+  dirty_ = dirty_ || !chunk_seqs_.empty();
+  LaneProgress::Handle handle = progress_->Add(chunk_seqs_, std::move(after));
+  for (ClaimedEvent& event : chunk_) {
+    event.claimed.handle = handle++;
+    if (Paused(event.claimed.key)) {
+      progress_->Settle(event.claimed.handle);
+    } else {
+      result->events.push_back(std::move(event));
+    }
+  }
+  result->more = full;
+}
+
+void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit) {
+  for (const LateRead& read : progress_->read().LateReads(moment.snapshot)) {
+    const Datum after = Int64GetDatum(read.after);
+    const Datum upto = Int64GetDatum(read.upto);
+    std::vector<FullXid> txids = read.txids;
+    if (read.range_end > read.range_begin) {
+      const uint64 rows = statements_->late_txids.RunReadOnly(
+          {XidValue(read.range_begin), XidValue(read.range_end), after, upto});
+      for (uint64 row = 0; row < rows; ++row) {
+        txids.push_back(static_cast<FullXid>(Int64Column(row, 1)));
+      }
+    }
+    if (txids.empty()) continue;
+    const Datum count = Int32GetDatum(static_cast<int32>(limit - chunk_seqs_.size()));
+    const Datum xids = XidArrayValue(txids);
+    TakeRows(publication_.filtered
+                 ? statements_->late.RunReadOnly(
+                       {xids, after, upto, count, TextArrayValue(publication_.aggregate_types)})
+                 : statements_->late.RunReadOnly({xids, after, upto, count}));
+    if (chunk_seqs_.size() >= limit) return;
+  }
+}
+
+void LogOutbox::ReadFresh(std::size_t limit) {
+  const LogPosition& position = progress_->read();
+  const Datum from = Int64GetDatum(position.from());
+  const Datum xmax = XidValue(position.top().xmax);
+  const Datum xip = XidArrayValue(position.top().xip);
+  const Datum count = Int32GetDatum(static_cast<int32>(limit));
+  TakeRows(publication_.filtered
+               ? statements_->fresh.RunReadOnly(
+                     {from, xmax, xip, count, TextArrayValue(publication_.aggregate_types)})
+               : statements_->fresh.RunReadOnly({from, xmax, xip, count}));
+}
+
+void LogOutbox::TakeRows(uint64 rows) {
+  chunk_.reserve(chunk_.size() + rows);
+  for (uint64 row = 0; row < rows; ++row) {
+    chunk_.push_back(EventOfRow(row));
+    chunk_seqs_.push_back(chunk_.back().claimed.seq);
+  }
+}
+
+ClaimedEvent LogOutbox::EventOfRow(uint64 row) const {
+  const auto column = [tuple = SPI_tuptable->vals[row]](int number) {
+    bool null = false;
+    return SPI_getbinval(tuple, SPI_tuptable->tupdesc, number, &null);
+  };
+  ClaimedEvent event;
+  event.message = BuildMessage({.id = column(2),
+                                .aggregate_type = column(3),
+                                .aggregate_id = column(4),
+                                .event_type = column(5),
+                                .version = DatumGetInt64(column(6)),
+                                .schema_version = column(7),
+                                .payload = column(8),
+                                .attributes = column(9),
+                                .occurred_at = DatumGetTimestampTz(column(10))},
+                               topic_, ordering_);
+  event.claimed.id = TextColumn(row, 2);
+  event.claimed.key = TextColumn(row, 4);
+  event.claimed.seq = Int64Column(row, 1);
+  event.claimed.bytes = SizeOf(event.message);
+  return event;
+}
+
+void LogOutbox::ClaimFailed(ClaimResult* result) {
+  const std::vector<LaneProgress::Failed> failed = progress_->TakeFailed();
+  std::vector<std::int64_t> seqs;
+  seqs.reserve(failed.size());
+  for (const auto& event : failed) seqs.push_back(event.seq);
+  const uint64 rows = statements_->again.Run({SeqArrayValue(seqs)});
+  std::unordered_map<std::int64_t, uint64> row_of;
+  for (uint64 row = 0; row < rows; ++row) row_of[Int64Column(row, 1)] = row;
+
+  std::vector<std::int64_t> behind;
+  for (const auto& event : failed) {
+    const auto row = row_of.find(event.seq);
+    if (row == row_of.end()) {  // retention or a person has removed it
+      progress_->Settle(event.handle);
+      continue;
+    }
+    ClaimedEvent claimed = EventOfRow(row->second);
+    claimed.claimed.handle = event.handle;
+    if (Paused(claimed.claimed.key)) {
+      behind.push_back(event.seq);
+      progress_->Settle(event.handle);
+    } else {
+      result->events.push_back(std::move(claimed));
+    }
+  }
+  if (!behind.empty()) {
+    statements_->park_behind.Run({TextValue(publication_.name), SeqArrayValue(behind)});
+  }
+}
+
+void LogOutbox::ClaimParked(const ClaimLimits& limits, ClaimResult* result) {
+  if (parked_keys_.empty()) return;
+  const Datum count = Int32GetDatum(static_cast<int32>(limits.events));
+  const Datum publication = TextValue(publication_.name);
+  uint64 rows = statements_->due_keys.Run(
+      {publication, count, TextArrayValue({parked_in_flight_.begin(), parked_in_flight_.end()})});
+  if (rows == 0) return;
+  const std::vector<std::string> keys = TextColumns(rows, 1);
+  rows = statements_->parked_rows.Run({publication, TextArrayValue(keys), count});
+
+  constexpr int kAttempts = 11;
+  constexpr int kDue = 12;
+  std::unordered_set<std::string> begun;
+  std::unordered_set<std::string> ended;
+  for (uint64 row = 0; row < rows; ++row) {
+    const std::string key = TextColumn(row, 4);
+    const int attempts = Int32Column(row, kAttempts);
+    const bool due = Int32Column(row, kDue) != 0;
+    if (publication_.parked_blocks) {
+      // A key's first row, and those that wait behind it and nothing else.
+      if (ended.contains(key)) continue;
+      if (begun.contains(key) && attempts > 0) {
+        ended.insert(key);
+        continue;
+      }
+      begun.insert(key);
+    } else if (!due && attempts > 0) {
+      continue;
+    }
+    ClaimedEvent event = EventOfRow(row);
+    event.claimed.attempts = attempts;
+    parked_in_flight_.insert(key);
+    result->events.push_back(std::move(event));
+  }
+}
+
+// Settle.
+
+double LogOutbox::BackoffSeconds(int attempts, bool may_fail) const {
+  if (may_fail && attempts >= publication_.max_attempts) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const auto delay = pubsub::BackoffDelay(publication_.backoff, attempts, pubsub::JitterRandom());
+  return std::chrono::duration<double>(delay).count();
+}
+
+void LogOutbox::Park(const Settlement& settlement) {
+  const bool rejected = settlement.status == pubsub::PublishStatus::kRejected;
+  const double delay = BackoffSeconds(1, rejected);
+  statements_->park.Run({TextValue(publication_.name), Int64GetDatum(settlement.claimed.seq),
+                         Int32GetDatum(1), TextValue(settlement.error),
+                         Pg([&] { return Float8GetDatum(delay); })});
+  parked_keys_.insert(settlement.claimed.key);
+  progress_->Settle(settlement.claimed.handle);
+  unknown_.erase(settlement.claimed.handle);
+  Pg([&] {
+    ereport(LOG, (errmsg("publication \"%s\": event %s of key \"%s\" is parked: %s",
+                         publication_.name.c_str(), settlement.claimed.id.c_str(),
+                         settlement.claimed.key.c_str(), settlement.error.c_str())));
+  });
+}
+
+void LogOutbox::SettleParked(const Settlement& settlement, std::vector<std::string>* published) {
+  using pubsub::PublishStatus;
+  if (settlement.status == PublishStatus::kPublished) {
+    published->push_back(settlement.claimed.id);
+    return;
+  }
+  const bool rejected = settlement.status == PublishStatus::kRejected;
+  if (settlement.leaving || (!rejected && settlement.status != PublishStatus::kUnknown)) return;
+  const int attempts = settlement.claimed.attempts + 1;
+  const double delay = BackoffSeconds(attempts, rejected);
+  statements_->park_again.Run({TextValue(publication_.name), TextValue(settlement.claimed.id),
+                               TextValue(settlement.error),
+                               Pg([&] { return Float8GetDatum(delay); })});
+  if (!std::isinf(delay)) return;
+  Pg([&] {
+    ereport(WARNING,
+            (errmsg("publication \"%s\": event %s of key \"%s\" failed after %d attempts: %s",
+                    publication_.name.c_str(), settlement.claimed.id.c_str(),
+                    settlement.claimed.key.c_str(), attempts, settlement.error.c_str())));
+  });
+}
+
+void LogOutbox::Settle(const std::vector<Settlement>& settlements) {
+  using pubsub::PublishStatus;
+  if (!progress_) return;  // forgotten: the lane begins at its stored position again
+  const Oid owner_role = Open();
+  bool through = false;
+  const Settlement* unknown = nullptr;
+  {
+    const ActAs owner(owner_role);
+    std::vector<std::string> unparked;
+    std::vector<const Settlement*> behind;
+    for (const Settlement& settlement : settlements) {
+      const auto handle = settlement.claimed.handle;
+      through = through || settlement.status == PublishStatus::kPublished;
+      if (handle == 0) {
+        parked_in_flight_.erase(settlement.claimed.key);
+        SettleParked(settlement, &unparked);
+      } else if (settlement.status == PublishStatus::kPublished) {
+        progress_->Settle(handle);
+        if (!unknown_.empty()) unknown_.erase(handle);
+      } else if (settlement.status == PublishStatus::kRejected && !settlement.leaving) {
+        Park(settlement);
+      } else if (settlement.status == PublishStatus::kBehind && !settlement.leaving) {
+        behind.push_back(&settlement);
+      } else {
+        const bool counts = settlement.status == PublishStatus::kUnknown && !settlement.leaving;
+        if (counts) unknown = &settlement;
+        if (counts && through && ++unknown_[handle] >= kMaxUnknown) {
+          Park(settlement);
+        } else {
+          progress_->Fail(handle);
+        }
+      }
+    }
+    std::vector<std::int64_t> park_behind;
+    for (const Settlement* settlement : behind) {
+      if (Paused(settlement->claimed.key)) {
+        park_behind.push_back(settlement->claimed.seq);
+        progress_->Settle(settlement->claimed.handle);
+      } else {
+        progress_->Fail(settlement->claimed.handle);
+      }
+    }
+    if (!park_behind.empty()) {
+      statements_->park_behind.Run({TextValue(publication_.name), SeqArrayValue(park_behind)});
+    }
+    if (!unparked.empty()) {
+      statements_->unpark.Run({TextValue(publication_.name), TextArrayValue(unparked)});
+      LoadParkedKeys();
+    }
+  }
+  // An outage: nothing goes through. The lane rests rather than send the same again at once.
+  if (unknown != nullptr && !through) {
+    RestLane(publication_.name, unknown->error, publication_.backoff);
+  }
+  Checkpoint(false);
+}
+
+// Checkpoints.
+
+std::optional<milliseconds> LogOutbox::CheckpointIn() const {
+  if (!progress_) return std::nullopt;
+  const bool moved = dirty_ && progress_->settled() != stored_;
+  const milliseconds interval = moved ? milliseconds(settings().checkpoint_interval)
+                                      : milliseconds(settings().lease_timeout * 1000 / 3);
+  const auto age = std::chrono::duration_cast<milliseconds>(steady_clock::now() - stored_at_);
+  return std::max(milliseconds(0), interval - age);
+}
+
+void LogOutbox::Checkpoint(bool force) {
+  if (!progress_) return;
+  const bool moved = dirty_ && progress_->settled() != stored_;
+  if (!(force && moved) && *CheckpointIn() > milliseconds(0)) return;
+  if (!lane_.Checkpoint(progress_->settled())) {
+    Pg([&] {
+      ereport(LOG, (errmsg("publication \"%s\": lane %d was taken over", publication_.name.c_str(),
+                           slice_)));
+    });
+    Forget();
+    return;
+  }
+  stored_ = progress_->settled();
+  stored_at_ = steady_clock::now();
+  dirty_ = !progress_->idle();
+}
+
+}  // namespace postbox::publisher

@@ -1,0 +1,87 @@
+// See log_outbox_sql.h.
+#include "worker/publisher/log_outbox_sql.h"
+
+#include "worker/publisher/fill_logic.h"
+
+namespace postbox::publisher {
+
+namespace {
+
+constexpr std::string_view kColumns =
+    "seq, id::text, aggregate_type, aggregate_id, event_type, version, schema_version, payload, "
+    "attributes, occurred_at";
+
+constexpr std::string_view kEventColumns =
+    "id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, "
+    "occurred_at";
+
+}  // namespace
+
+LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
+                              const std::string& sequence, int slice, int lanes, bool parked_blocks,
+                              bool typed) {
+  // A hash that depends on nothing but the bytes of the key and Postgres's own hash function.
+  const std::string in_slice =
+      lanes == 1
+          ? ""
+          : " AND (hashtextextended(aggregate_id COLLATE \"C\", 0) & 9223372036854775807) % " +
+                std::to_string(lanes) + " = " + std::to_string(slice);
+  const std::string mine = in_slice + (typed ? " AND aggregate_type = ANY($5)" : "");
+  const std::string head =
+      !parked_blocks ? ""
+                     : Fill(
+                           " AND NOT EXISTS (SELECT FROM {parked} earlier WHERE "
+                           "earlier.publication = p.publication AND earlier.aggregate_id = "
+                           "p.aggregate_id AND earlier.seq < p.seq)",
+                           {{"parked", parked}});
+  const auto fill = [&](std::string_view text) {
+    return Fill(text, {{"log", log},
+                       {"parked", parked},
+                       {"sequence", sequence},
+                       {"columns", kColumns},
+                       {"event", kEventColumns},
+                       {"slice", in_slice},
+                       {"mine", mine},
+                       {"head", head}});
+  };
+
+  LogOutboxSql sql;
+  sql.last_seq = fill("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}");
+  sql.late_txids = fill(
+      "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4");
+  sql.late = fill(
+      "SELECT {columns} FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
+      "(SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3{mine} "
+      "ORDER BY txid, seq LIMIT $4) AS late) AS late ORDER BY seq LIMIT $4");
+  sql.fresh = fill(
+      "SELECT {columns} FROM {log} WHERE seq > $1 AND (txid >= $2 OR txid = ANY($3)){mine} "
+      "ORDER BY seq LIMIT $4");
+  sql.again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1)");
+
+  sql.park_behind = fill(
+      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, next_retry_at) "
+      "SELECT $1, seq, {event}, 0, 'infinity' FROM {log} WHERE seq = ANY($2) "
+      "ON CONFLICT (publication, id) DO NOTHING");
+  sql.park = fill(
+      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
+      "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
+      "ON CONFLICT (publication, id) DO NOTHING");
+  sql.parked_keys =
+      fill("SELECT DISTINCT aggregate_id FROM {parked} WHERE publication = $1{slice}");
+  sql.due_keys = fill(
+      "SELECT DISTINCT aggregate_id FROM (SELECT p.aggregate_id FROM {parked} p "
+      "WHERE p.publication = $1{slice} AND (p.next_retry_at <= now() OR p.publish_attempts = 0) "
+      "AND p.aggregate_id <> ALL($3){head} ORDER BY p.seq LIMIT $2) AS due");
+  sql.parked_rows = fill(
+      "SELECT {columns}, publish_attempts, next_retry_at <= now() FROM {parked} "
+      "WHERE publication = $1 AND aggregate_id = ANY($2) ORDER BY seq LIMIT $3");
+  sql.unpark = fill("DELETE FROM {parked} WHERE publication = $1 AND id = ANY($2::uuid[])");
+  sql.park_again = fill(
+      "UPDATE {parked} SET publish_attempts = publish_attempts + 1, last_error = $3, "
+      "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
+      "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");
+  return sql;
+}
+
+}  // namespace postbox::publisher
