@@ -78,16 +78,19 @@ sub new_node
 	return $node;
 }
 
-# Creates the extension, an outbox and its publication in a database.
+# Creates the extension, an outbox (kind => 'table' or 'log') and its publication (lanes => n) in a
+# database.
 sub create_outbox
 {
-	my ($node, $database) = @_;
+	my ($node, $database, %options) = @_;
+	my $kind = $options{kind} // 'table';
+	my $lanes = $options{lanes} // 1;
 	$node->safe_psql(
 		$database, qq{
 		CREATE EXTENSION postbox;
 		CREATE SCHEMA app;
-		SELECT postbox.create_outbox('app.outbox', 'table');
-		SELECT postbox.create_publication('videos', 'app.outbox', '$topic');
+		SELECT postbox.create_outbox('app.outbox', '$kind');
+		SELECT postbox.create_publication('videos', 'app.outbox', '$topic', lanes => $lanes);
 	});
 	return;
 }
