@@ -52,7 +52,7 @@ run_sql_tests() {
   if [ $# = 0 ]; then
     for file in "$work/$kind/$folder"/*"$suffix"; do names+=("$(basename "$file" "$suffix")"); done
   fi
-  cd "$work/$kind"
+  cd "$work/$kind" || return
   # A test that has no result yet runs against an empty one.
   for file in "${names[@]}"; do as_postgres touch "expected/$file.out"; done
   as_postgres env TZ=UTC PGTZ=UTC LC_ALL=C.UTF-8 "$bin/../lib/pgxs/src/test/$runner" --bindir="$bin" \
