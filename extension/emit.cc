@@ -365,8 +365,11 @@ void Insert(Outbox* outbox, const Event& event, int64 seq, int64 version) {
   try {
     if (outbox->Run(OutboxStatement::kInsert, values.data()) != 0) return;
   } catch (PostgresError& error) {
+    // The partitions of a log have primary keys of their own names.
+    const OutboxFacts& facts = outbox->facts();
     if (error.sqlstate == ERRCODE_UNIQUE_VIOLATION &&
-        error.constraint_name == outbox->facts().primary_key) {
+        (facts.is_log ? error.constraint_name.ends_with("_pkey")
+                      : error.constraint_name == facts.primary_key)) {
       error.message =
           "event " + UuidText(id) + " is in outbox \"" + outbox->facts().name + "\" already";
       error.hint =

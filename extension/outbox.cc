@@ -27,8 +27,8 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// The longest name made from that of the outbox: <name>_parked_key, <name>_published.
-constexpr size_t kSuffixLength = 11;
+// The longest name made from that of the outbox: a partition, <name>_YYYYMMDDHHMM.
+constexpr size_t kSuffixLength = 13;
 
 void CheckKind(const std::string& kind) {
   if (kind == "table" || kind == "log") return;

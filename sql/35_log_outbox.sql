@@ -42,7 +42,7 @@ BEGIN
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
     FOR i IN 0..ahead LOOP
         lower := first + i * span;
-        part := left(log, 48) || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
+        part := log || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
         CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
                        schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));

@@ -19,7 +19,7 @@ $node->safe_psql(
 	CREATE SCHEMA app AUTHORIZATION owner;
 	SET ROLE owner;
 	SELECT postbox.create_outbox('app.outbox', 'table', '3 days');
-	SELECT postbox.create_outbox('app."Odd name"');
+	SELECT postbox.create_outbox('app."Odd name"', 'log');
 	RESET ROLE;
 	SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events', aggregate_types => '{video}', max_attempts => 7);
 	SELECT postbox.create_publication('odd', 'app."Odd name"', 'projects/other/topics/catalog.odd.events');

@@ -5,6 +5,10 @@
 #include "worker/publisher/log_outbox_sql.h"
 #include "worker/publisher/registration.h"
 
+extern "C" {
+#include <access/xlog_internal.h>
+}
+
 namespace postbox::publisher {
 
 namespace {
@@ -60,8 +64,17 @@ class SnapshotGuard {
   SnapshotGuard& operator=(const SnapshotGuard&) = delete;
 };
 
+// Makes durable whatever a snapshot of now can see.
 void FlushWal() {
-  Pg([] { XLogFlush(GetXLogInsertRecPtr()); });
+  Pg([] {
+    XLogRecPtr end = GetXLogInsertRecPtr();
+    // At the start of a page this is behind the header of a page that nobody has begun, up to which
+    // WAL cannot be flushed.
+    if (end % XLOG_BLCKSZ == SizeOfXLogShortPHD || end % wal_segment_size == SizeOfXLogLongPHD) {
+      end -= end % XLOG_BLCKSZ;
+    }
+    XLogFlush(end);
+  });
 }
 
 }  // namespace

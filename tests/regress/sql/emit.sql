@@ -7,7 +7,7 @@ CREATE SCHEMA catalog;
 
 -- without an outbox
 SELECT postbox.outbox_emit('video', 'v1', 'video.created', '{}');
-SELECT postbox.create_outbox('catalog.outbox');
+SELECT postbox.create_outbox('catalog.outbox', 'table');
 CREATE FUNCTION pg_temp.stored() RETURNS TABLE (seq bigint, aggregate_type text, aggregate_id text, event_type text,
     version bigint, schema_version text, payload text, attributes jsonb)
     LANGUAGE sql AS $$
@@ -144,7 +144,7 @@ SELECT postbox.outbox_emit('video', 'v1', 'video.created', '{}');
 ROLLBACK;
 
 -- which outbox: the parameter, the setting, the only one
-SELECT postbox.create_outbox('catalog.second');
+SELECT postbox.create_outbox('catalog.second', 'table');
 SELECT postbox.outbox_emit('video', 'w1', 'video.created', '{}');
 SELECT version FROM postbox.outbox_emit('video', 'w1', 'video.created', '{}', outbox => 'catalog.second');
 SET postbox.default_outbox = 'catalog.second';

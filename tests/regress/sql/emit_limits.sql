@@ -3,7 +3,7 @@ SET client_min_messages = warning;
 DROP EXTENSION IF EXISTS postbox CASCADE;
 CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
-SELECT postbox.create_outbox('catalog.outbox');
+SELECT postbox.create_outbox('catalog.outbox', 'table');
 \set SHOW_CONTEXT never
 
 -- Says what came of one call: the version, or the SQLSTATE with everything the user sees.
@@ -118,7 +118,7 @@ CREATE DATABASE regress_postbox_ascii ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTY
 SET client_encoding = 'UTF8';
 SET client_min_messages = warning;
 CREATE EXTENSION postbox;
-SELECT postbox.create_outbox('public.outbox');
+SELECT postbox.create_outbox('public.outbox', 'table');
 SELECT version FROM postbox.outbox_emit('vidéo', 'é', 'créé', '{"title": "é"}', attributes => '{"clé": "é"}');
 SELECT payload, attributes, octet_length(aggregate_id) FROM outbox;
 SELECT version FROM postbox.outbox_emit('video', repeat('é', 513), 'video.created', '{}');
@@ -126,7 +126,7 @@ SELECT event_id FROM postbox.outbox_emit('vidéo', 'é', 'créé', '{}', source_
 \c regress_postbox_ascii
 SET client_min_messages = warning;
 CREATE EXTENSION postbox;
-SELECT postbox.create_outbox('public.outbox');
+SELECT postbox.create_outbox('public.outbox', 'table');
 SELECT version FROM postbox.outbox_emit('video', E'caf\xc3\xa9', 'video.created', '{}');
 SELECT version FROM postbox.outbox_emit('video', E'caf\xe9', 'video.created', '{}');
 SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.created', E'{"title": "caf\xe9"}');

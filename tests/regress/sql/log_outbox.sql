@@ -54,7 +54,7 @@ SELECT * FROM postbox.paused_keys;
 -- Retention drops partitions that every lane has read
 SELECT postbox.create_outbox('log_app.short', 'log', '7 minutes');
 CREATE TABLE log_app.short_old PARTITION OF log_app.short
-    FOR VALUES FROM (postbox.uuid_bound('2020-01-01')) TO (postbox.uuid_bound('2020-01-02'));
+    FOR VALUES FROM (postbox.uuid_bound('2020-01-01 00:00+00')) TO (postbox.uuid_bound('2020-01-02 00:00+00'));
 INSERT INTO log_app.short (id, aggregate_type, aggregate_id, event_type, version, payload, occurred_at)
 VALUES ('016f5e66-e800-7000-8000-000000000001', 'video', 'old', 'video.created', 1, '{}', '2020-01-01 00:00:01+00'),
        ('00000000-0000-4000-8000-000000000001', 'video', 'old', 'video.created', 1, '{}', '2020-01-01 00:00:01+00');

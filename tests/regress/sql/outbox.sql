@@ -9,10 +9,10 @@ CREATE FUNCTION pg_temp.registered() RETURNS TABLE (relation text, kind text, co
 
 -- a name in the current schema, a qualified name, a name that needs quotes
 SET search_path = catalog, public;
-SELECT postbox.create_outbox('events');
+SELECT postbox.create_outbox('events', 'table');
 RESET search_path;
 SELECT postbox.create_outbox('catalog.outbox', 'table', '3 days');
-SELECT postbox.create_outbox('catalog."Odd ""name"""', retention => NULL);
+SELECT postbox.create_outbox('catalog."Odd ""name"""', 'table', retention => NULL);
 SELECT * FROM pg_temp.registered();
 \d catalog.outbox
 \d catalog.outbox_version
@@ -22,12 +22,11 @@ SELECT obj_description('catalog.outbox'::regclass, 'pg_class');
 SELECT postbox.create_outbox(NULL);
 SELECT postbox.create_outbox('');
 SELECT postbox.create_outbox('a.b.c.d');
-SELECT postbox.create_outbox('catalog.outbox');
-SELECT postbox.create_outbox('no_such_schema.outbox');
-SELECT postbox.create_outbox('pg_temp.outbox');
-SELECT postbox.create_outbox('catalog.' || repeat('x', 54));
-SELECT postbox.create_outbox('catalog.' || repeat('x', 53)) IS NOT NULL AS longest_name;
-SELECT postbox.create_outbox('catalog.other', 'log');
+SELECT postbox.create_outbox('catalog.outbox', 'table');
+SELECT postbox.create_outbox('no_such_schema.outbox', 'table');
+SELECT postbox.create_outbox('pg_temp.outbox', 'table');
+SELECT postbox.create_outbox('catalog.' || repeat('x', 51));
+SELECT postbox.create_outbox('catalog.' || repeat('x', 50)) IS NOT NULL AS longest_name;
 SELECT postbox.create_outbox('catalog.other', 'queue');
 SELECT postbox.create_outbox('catalog.other', NULL);
 SELECT postbox.create_outbox('catalog.other', retention => '0');
@@ -36,18 +35,18 @@ SELECT to_regclass('catalog.other');
 
 -- a failed creation leaves nothing, a rolled-back one neither
 BEGIN;
-SELECT postbox.create_outbox('catalog.other');
+SELECT postbox.create_outbox('catalog.other', 'table');
 ROLLBACK;
 SELECT count(*) FROM pg_temp.registered() WHERE relation = 'catalog.other';
 BEGIN;
 SAVEPOINT one;
-SELECT postbox.create_outbox('catalog.other');
+SELECT postbox.create_outbox('catalog.other', 'table');
 SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.created', '{}', outbox => 'catalog.other');
 ROLLBACK TO one;
-SELECT postbox.create_outbox('catalog.other');
+SELECT postbox.create_outbox('catalog.other', 'table');
 SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.created', '{}', outbox => 'catalog.other');
 ROLLBACK;
-SELECT postbox.create_outbox('catalog.other');
+SELECT postbox.create_outbox('catalog.other', 'table');
 SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.created', '{}', outbox => 'catalog.other');
 SELECT postbox.drop_outbox('catalog.other');
 
@@ -56,7 +55,7 @@ SELECT postbox.drop_outbox('catalog.events');
 SELECT to_regclass('catalog.events'), to_regclass('catalog.events_version');
 DROP TABLE catalog."Odd ""name""";
 SELECT to_regclass('catalog."Odd ""name""_version"');
-SELECT postbox.drop_outbox(('catalog.' || repeat('x', 53))::regclass);
+SELECT postbox.drop_outbox(('catalog.' || repeat('x', 50))::regclass);
 SELECT * FROM pg_temp.registered();
 SELECT postbox.drop_outbox(NULL);
 SELECT postbox.drop_outbox('pg_class');

@@ -12,11 +12,11 @@ GRANT USAGE ON SCHEMA catalog TO regress_postbox_owner, regress_postbox_app;
 
 -- creating an outbox needs CREATE on the schema, and makes an owner
 SET ROLE regress_postbox_owner;
-SELECT postbox.create_outbox('catalog.outbox');
+SELECT postbox.create_outbox('catalog.outbox', 'table');
 RESET ROLE;
 GRANT CREATE ON SCHEMA catalog TO regress_postbox_owner;
 SET ROLE regress_postbox_owner;
-SELECT postbox.create_outbox('catalog.outbox');
+SELECT postbox.create_outbox('catalog.outbox', 'table');
 RESET ROLE;
 SELECT relname, relowner::regrole FROM pg_class
 WHERE oid IN ('catalog.outbox'::regclass, 'catalog.outbox_version'::regclass, pg_get_serial_sequence('catalog.outbox', 'seq')::regclass)
@@ -138,7 +138,7 @@ RESET ROLE;
 SET ROLE regress_postbox_owner;
 SELECT postbox.redrive('catalog.outbox'), postbox.purge_outbox('catalog.outbox');
 SELECT postbox.drop_publication('videos');
-SELECT postbox.create_outbox('catalog.second');
+SELECT postbox.create_outbox('catalog.second', 'table');
 DROP TABLE catalog.second;
 SELECT to_regclass('catalog.second_version');
 SELECT postbox.drop_outbox('catalog.outbox');

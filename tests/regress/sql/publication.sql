@@ -4,7 +4,7 @@ SET client_min_messages = warning;
 DROP EXTENSION IF EXISTS postbox CASCADE;
 CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
-SELECT postbox.create_outbox('catalog.outbox');
+SELECT postbox.create_outbox('catalog.outbox', 'table');
 SET postbox.project_id = 'shop-1';
 
 SELECT postbox.create_publication('videos', 'catalog.outbox', 'catalog.video.events', ARRAY['video', 'clip']);
@@ -105,7 +105,7 @@ SELECT publication, outbox, topic, state, pending, parked, oldest_pending < inte
 FROM postbox.publication_status;
 
 -- a publication goes with its outbox
-SELECT postbox.create_outbox('catalog.second');
+SELECT postbox.create_outbox('catalog.second', 'table');
 SELECT postbox.create_publication('second', 'catalog.second', 'catalog.second.events');
 DROP TABLE catalog.second;
 SELECT name FROM postbox.publication;

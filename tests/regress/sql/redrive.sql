@@ -4,7 +4,7 @@ SET client_min_messages = warning;
 DROP EXTENSION IF EXISTS postbox CASCADE;
 CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
-SELECT postbox.create_outbox('catalog.outbox');
+SELECT postbox.create_outbox('catalog.outbox', 'table');
 
 -- id N is event number N; the state is what a worker would have left
 CREATE FUNCTION pg_temp.id(n int) RETURNS uuid LANGUAGE sql AS $$ SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid $$;
