@@ -48,12 +48,17 @@ add_library(extension MODULE ${extension_files})
 set_target_properties(extension PROPERTIES PREFIX "" OUTPUT_NAME postbox)
 target_link_libraries(extension PRIVATE postbox_warnings postgres_server)
 
-# postbox_worker.so: only the publisher worker loads it.
+# postbox_worker.so: only the publisher worker loads it. All of it but the entry is there once, for the
+# benchmarks as well.
 sources(worker_files worker/publisher)
-add_library(publisher_worker MODULE ${worker_files} ${CMAKE_SOURCE_DIR}/extension/shared_state.cc
+set(worker_entry ${CMAKE_SOURCE_DIR}/worker/publisher/main.cc)
+list(REMOVE_ITEM worker_files ${worker_entry})
+add_library(publisher_core OBJECT ${worker_files} ${CMAKE_SOURCE_DIR}/extension/shared_state.cc
             ${CMAKE_SOURCE_DIR}/extension/guard.cc ${CMAKE_SOURCE_DIR}/extension/spi.cc)
+target_link_libraries(publisher_core PUBLIC postbox_warnings postgres_server postbox_pubsub)
+add_library(publisher_worker MODULE ${worker_entry})
 set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)
-target_link_libraries(publisher_worker PRIVATE postbox_warnings postgres_server postbox_pubsub)
+target_link_libraries(publisher_worker PRIVATE publisher_core)
 foreach(module extension publisher_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 endforeach()

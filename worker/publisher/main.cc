@@ -33,23 +33,6 @@ void StopThreads(int /*code*/, Datum /*argument*/) {
   if (worker != nullptr && !ThreadDied()) worker->StopPublisher();
 }
 
-// One plan for each statement whatever the statistics say (table_outbox_sql.h), and no waiting for
-// a table that somebody has locked.
-void SetSessionSettings() {
-  static constexpr const char* kSettings[][2] = {
-      {"lock_timeout", "5s"},
-      {"enable_seqscan", "off"},
-      {"enable_bitmapscan", "off"},
-      {"enable_sort", "off"},
-      {"enable_hashjoin", "off"},
-      {"enable_mergejoin", "off"},
-      {"plan_cache_mode", "force_generic_plan"},
-  };
-  for (const auto& [name, value] : kSettings) {
-    SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
-  }
-}
-
 }  // namespace
 
 }  // namespace postbox::publisher
@@ -62,7 +45,6 @@ void postbox_publisher_main(Datum slot) {
   BackgroundWorkerUnblockSignals();
   Register(slot);
   Connect();
-  SetSessionSettings();
   if (!ExtensionExists()) LeaveWithoutExtension();
   Ready();
   before_shmem_exit(StopThreads, 0);

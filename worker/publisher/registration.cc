@@ -55,27 +55,6 @@ void SetExitReason(ExitReason reason) {
   LWLockRelease(SharedStateLock());
 }
 
-// What a database or the server may have set for its sessions and what a worker cannot work with.
-// ALTER DATABASE ... SET reaches background workers too.
-void PinSettings() {
-  static constexpr const char* kPinned[][2] = {
-      // An event that leaves must be durable: the claim's commit flushes the emitter's as well.
-      {"synchronous_commit", "on"},
-      {"default_transaction_isolation", "read committed"},
-      {"default_transaction_read_only", "off"},
-      {"search_path", "pg_catalog"},
-      {"statement_timeout", "0"},
-      {"lock_timeout", "0"},
-      {"idle_in_transaction_session_timeout", "0"},
-      {"idle_session_timeout", "0"},
-      {"row_security", "on"},
-      {"jit", "off"},
-  };
-  for (const auto& [name, value] : kPinned) {
-    SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
-  }
-}
-
 }  // namespace
 
 void Register(Datum slot_number) {
@@ -121,6 +100,33 @@ void Register(Datum slot_number) {
 }
 
 const Identity& identity() { return self; }
+
+void PinSettings() {
+  static constexpr const char* kPinned[][2] = {
+      // An event that leaves must be durable: the claim's commit flushes the emitter's as well.
+      {"synchronous_commit", "on"},
+      {"default_transaction_isolation", "read committed"},
+      {"default_transaction_read_only", "off"},
+      {"search_path", "pg_catalog"},
+      {"statement_timeout", "0"},
+      // No waiting for a table that somebody has locked.
+      {"lock_timeout", "5s"},
+      {"idle_in_transaction_session_timeout", "0"},
+      {"idle_session_timeout", "0"},
+      {"row_security", "on"},
+      {"jit", "off"},
+      // One plan for each statement whatever the statistics say (table_outbox_sql.h).
+      {"enable_seqscan", "off"},
+      {"enable_bitmapscan", "off"},
+      {"enable_sort", "off"},
+      {"enable_hashjoin", "off"},
+      {"enable_mergejoin", "off"},
+      {"plan_cache_mode", "force_generic_plan"},
+  };
+  for (const auto& [name, value] : kPinned) {
+    SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+  }
+}
 
 void Connect() {
   BackgroundWorkerInitializeConnectionByOid(self.database, InvalidOid, 0);

@@ -50,7 +50,11 @@ void Register(Datum slot);
 // Who this worker is; valid after Register().
 const Identity& identity();
 
-// Connects to the database of the slot and sets application_name.
+// What a database or the server may have set for its sessions and what a worker cannot work with
+// (ALTER DATABASE ... SET reaches background workers too), and the plans that it relies on.
+void PinSettings();
+
+// Connects to the database of the slot, pins the settings and sets application_name.
 void Connect();
 
 // Whether the extension postbox exists in this database, in a transaction of its own.

@@ -425,9 +425,9 @@ class Receiver:
 
 
 class Testbed:
-    """One test's world. Use it as a context manager."""
+    """One test's world. Use it as a context manager. Without an emulator, the settings say where Pub/Sub is."""
 
-    def __init__(self, emulator, emulator_flags=(), settings=None):
+    def __init__(self, emulator=None, emulator_flags=(), settings=None):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="postbox.", dir="/tmp"))
         self._processes = []
         self._closers = []
@@ -435,8 +435,9 @@ class Testbed:
         try:
             os.chmod(self.directory, 0o755)
             self.bin, self.postbox = stage_programs()
-            self.emulator = Emulator(self, emulator, emulator_flags)
-            self.cluster = Cluster(self, {"postbox.endpoint": self.emulator.endpoint, **(settings or {})})
+            self.emulator = Emulator(self, emulator, emulator_flags) if emulator else None
+            peer = {"postbox.endpoint": self.emulator.endpoint} if self.emulator else {}
+            self.cluster = Cluster(self, {**peer, **(settings or {})})
         except BaseException:
             self.close(failed=True)
             raise

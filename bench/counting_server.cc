@@ -1,0 +1,188 @@
+// counting_server: a Pub/Sub server that takes every Publish and only counts, for measuring what
+// stands before it. Prints its address when it is ready, then ten lines a second:
+//
+//   counting_server listening on 127.0.0.1:PORT
+//   <requests> <messages> <first> <last>     (first and last arrival, microseconds since 1970)
+//
+// --record FILE also writes a line per message in the order of arrival, for checking what came:
+//   <microseconds since 1970>\t<ordering key>\t<event_id>
+//
+// It reads requests from their wire form and skips what it does not count, and gives every message
+// the same id. SIGTERM prints the last counts and ends it.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "google/pubsub/v1/pubsub.pb.h"
+
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+std::atomic<uint64_t> requests{0};
+std::atomic<uint64_t> messages{0};
+std::atomic<int64_t> first_arrival{0};
+std::atomic<int64_t> last_arrival{0};
+std::FILE* record = nullptr;
+std::mutex record_mutex;
+
+int64_t NowMicros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+// What --record wants of a PubsubMessage.
+void RecordMessage(const std::string& bytes, int64_t now) {
+  google::pubsub::v1::PubsubMessage message;
+  message.ParseFromString(bytes);
+  const auto id = message.attributes().find("event_id");
+  std::fprintf(record, "%lld\t%s\t%s\n", static_cast<long long>(now),
+               message.ordering_key().c_str(),
+               id == message.attributes().end() ? "" : id->second.c_str());
+}
+
+// Counts the messages of a PublishRequest.
+uint64_t Count(const uint8_t* data, size_t size, int64_t now) {
+  CodedInputStream input(data, static_cast<int>(size));
+  uint64_t count = 0;
+  while (const uint32_t tag = input.ReadTag()) {
+    uint32_t length = 0;
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
+        !input.ReadVarint32(&length)) {
+      break;
+    }
+    const bool is_message = WireFormatLite::GetTagFieldNumber(tag) ==
+                            google::pubsub::v1::PublishRequest::kMessagesFieldNumber;
+    if (is_message) ++count;
+    if (is_message && record != nullptr) {
+      std::string bytes;
+      input.ReadString(&bytes, static_cast<int>(length));
+      RecordMessage(bytes, now);
+    } else {
+      input.Skip(static_cast<int>(length));
+    }
+  }
+  return count;
+}
+
+uint64_t Take(const grpc::ByteBuffer& buffer) {
+  const int64_t now = NowMicros();
+  grpc::ByteBuffer copy(buffer);
+  grpc::Slice slice;
+  std::string assembled;
+  std::unique_lock<std::mutex> lock(record_mutex, std::defer_lock);
+  if (record != nullptr) lock.lock();
+  uint64_t count = 0;
+  if (copy.TrySingleSlice(&slice).ok()) {
+    count = Count(slice.begin(), slice.size(), now);
+  } else {
+    std::vector<grpc::Slice> slices;
+    (void)copy.Dump(&slices);
+    for (const grpc::Slice& piece : slices) {
+      assembled.append(reinterpret_cast<const char*>(piece.begin()), piece.size());
+    }
+    count = Count(reinterpret_cast<const uint8_t*>(assembled.data()), assembled.size(), now);
+  }
+  if (record != nullptr) std::fflush(record);
+  int64_t none = 0;
+  first_arrival.compare_exchange_strong(none, now);
+  last_arrival.store(now);
+  messages.fetch_add(count);
+  requests.fetch_add(1);
+  return count;
+}
+
+class Reactor : public grpc::ServerGenericBidiReactor {
+ public:
+  Reactor() { StartRead(&request_); }
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      Finish(grpc::Status(grpc::StatusCode::INTERNAL, "no request"));
+      return;
+    }
+    const uint64_t count = Take(request_);
+    // message_ids: field 1, one byte each.
+    std::string bytes;
+    bytes.reserve(3 * count);
+    for (uint64_t i = 0; i < count; ++i) bytes.append("\x0a\x01\x31", 3);
+    const grpc::Slice slice(bytes);
+    response_ = grpc::ByteBuffer(&slice, 1);
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer response_;
+};
+
+class Refuse : public grpc::ServerGenericBidiReactor {
+ public:
+  Refuse() { Finish(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "only Publish is counted")); }
+  void OnDone() override { delete this; }
+};
+
+class Service : public grpc::CallbackGenericService {
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    if (context->method() == "/google.pubsub.v1.Publisher/Publish") return new Reactor;
+    return new Refuse;
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  if (argc == 3 && std::strcmp(argv[1], "--record") == 0) {
+    record = std::fopen(argv[2], "w");
+    if (record == nullptr) {
+      std::perror(argv[2]);
+      return 1;
+    }
+  } else if (argc != 1) {
+    std::fprintf(stderr, "usage: counting_server [--record FILE]\n");
+    return 2;
+  }
+
+  Service service;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.SetMaxReceiveMessageSize(20 << 20);
+  builder.RegisterCallbackGenericService(&service);
+  auto server = builder.BuildAndStart();
+  if (!server) return 1;
+  std::printf("counting_server listening on 127.0.0.1:%d\n", port);
+  std::fflush(stdout);
+
+  const timespec tenth{0, 100'000'000};
+  bool ended = false;
+  while (!ended) {
+    ended = sigtimedwait(&signals, nullptr, &tenth) > 0;
+    std::printf("%llu %llu %lld %lld\n", static_cast<unsigned long long>(requests.load()),
+                static_cast<unsigned long long>(messages.load()),
+                static_cast<long long>(first_arrival.load()),
+                static_cast<long long>(last_arrival.load()));
+    std::fflush(stdout);
+  }
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  if (record != nullptr) std::fclose(record);
+  return 0;
+}

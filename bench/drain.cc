@@ -1,0 +1,258 @@
+// postbox_bench.so: the database side of publishing by itself, for `bench/run drain`, `backlog`,
+// `wal` and `held-transaction`. Never installed.
+//
+// bench_drain(publication, mode) starts a background worker and returns its pid. The worker measures
+// one run and writes a row into bench.result, or an error into the server's log, and ends:
+//
+//   'drain'   what the publisher worker does to the database, with its own classes and settings and
+//             a publisher that succeeds at once: claim, settle, checkpoint, until nothing is left
+//   'select'  the measure for it: the same columns of the same rows of a log outbox in chunks of the
+//             same size, each column looked at, and nothing done with them
+//
+// The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
+// else may claim meanwhile (postbox.publishers = 0).
+#include "extension/guard.h"
+#include "extension/settings.h"
+#include "extension/shared_state.h"
+#include "extension/spi.h"
+#include "worker/publisher/log_outbox.h"
+#include "worker/publisher/registration.h"
+#include "worker/publisher/table_outbox.h"
+#include "worker/publisher/transaction.h"
+
+extern "C" {
+#include <postmaster/bgworker.h>
+
+PG_MODULE_MAGIC;
+PGDLLEXPORT Datum bench_drain(PG_FUNCTION_ARGS);
+PG_FUNCTION_INFO_V1(bench_drain);
+PGDLLEXPORT void postbox_bench_main(Datum unused);
+}
+
+namespace postbox::publisher {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What the worker is told, in bgw_extra.
+struct Order {
+  Oid database;
+  char mode[16];
+  char publication[NAMEDATALEN];
+};
+static_assert(sizeof(Order) <= BGW_EXTRALEN);
+
+// A value of /proc/self/status, in kB.
+int64 ProcessStatus(std::string_view name) {
+  std::FILE* file = std::fopen("/proc/self/status", "r");
+  if (file == nullptr) return 0;
+  int64 value = 0;
+  char line[256];
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    const std::string_view text(line);
+    if (text.starts_with(name)) value = std::atoll(line + name.size() + 1);
+  }
+  std::fclose(file);
+  return value;
+}
+
+// Counts what is done, and looks at the memory every now and then.
+class Measure {
+ public:
+  void Add(std::size_t events, std::size_t bytes) {
+    ++chunks_;
+    if (chunks_ == 1) {
+      begin_ = Clock::now();
+    } else {
+      events_ += events;
+    }
+    all_events_ += events;
+    bytes_ += bytes;
+    end_ = Clock::now();
+    if (end_ < next_look_) return;
+    next_look_ = end_ + std::chrono::milliseconds(50);
+    Look();
+  }
+
+  void Store(const Order& order) {
+    Look();
+    const double seconds = std::chrono::duration<double>(end_ - begin_).count();
+    InTransaction("postbox bench: storing the result", [&] {
+      Statement insert(
+          "INSERT INTO bench.result (publication, mode, events, measured_events, seconds, chunks, "
+          "bytes, private_kb, peak_kb) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+          {TEXTOID, TEXTOID, INT8OID, INT8OID, FLOAT8OID, INT8OID, INT8OID, INT8OID, INT8OID});
+      insert.Run({TextValue(order.publication), TextValue(order.mode), Value(all_events_),
+                  Value(events_), Pg([&] { return Float8GetDatum(seconds); }), Value(chunks_),
+                  Value(bytes_), Value(private_kb_), Value(ProcessStatus("VmHWM:"))});
+    });
+  }
+
+ private:
+  static Datum Value(int64 number) { return Int64GetDatum(number); }
+
+  // Without the pages of shared_buffers, which belong to the server.
+  void Look() {
+    private_kb_ = std::max(private_kb_, ProcessStatus("RssAnon:") + ProcessStatus("RssFile:"));
+  }
+
+  int64 chunks_ = 0;
+  int64 events_ = 0;  // without the first chunk
+  int64 all_events_ = 0;
+  int64 bytes_ = 0;
+  int64 private_kb_ = 0;
+  Clock::time_point begin_, end_, next_look_;
+};
+
+void Drain(const Publication& publication, const std::string& lock_token, Measure* measure) {
+  const bool is_log = publication.kind == "log";
+  const std::string topic = "projects/postbox-bench/topics/" + publication.topic;
+  std::vector<std::unique_ptr<OutboxSource>> sources;
+  const auto share = std::make_shared<LaneShare>();
+  for (int slice = 0; slice < (is_log ? publication.lanes : 1); ++slice) {
+    if (is_log) {
+      sources.push_back(std::make_unique<LogOutbox>(publication, slice, share, topic, lock_token));
+    } else {
+      sources.push_back(std::make_unique<TableOutbox>(publication, topic, lock_token));
+    }
+  }
+  const ClaimLimits limits{
+      .events = static_cast<std::size_t>(is_log ? settings().read_chunk_size
+                                                : settings().claim_batch_size),
+      .bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024};
+
+  for (const auto& source : sources) {
+    const auto checkpoint = [&](bool force) {
+      const auto wait = source->CheckpointIn();
+      if (!wait || (!force && wait->count() > 0)) return;
+      InTransaction("postbox bench: storing the position", [&] { source->Checkpoint(force); });
+    };
+    for (;;) {
+      Pg([] { CHECK_FOR_INTERRUPTS(); });
+      ClaimResult claim;
+      InTransaction("postbox bench: claiming events", [&] {
+        ReadLane(publication.name);
+        claim = source->Claim(limits);
+      });
+      if (claim.events.empty() && !claim.more) break;
+      std::vector<Settlement> settlements;
+      settlements.reserve(claim.events.size());
+      std::size_t bytes = 0;
+      for (ClaimedEvent& event : claim.events) {
+        bytes += event.claimed.bytes;
+        settlements.push_back({.claimed = std::move(event.claimed),
+                               .status = pubsub::PublishStatus::kPublished,
+                               .error = {}});
+      }
+      if (!settlements.empty()) {
+        InTransaction("postbox bench: storing the results", [&] {
+          Pg([] {
+            set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
+                              GUC_ACTION_LOCAL, true, 0, false);
+          });
+          source->Settle(settlements);
+        });
+      }
+      checkpoint(false);
+      measure->Add(settlements.size(), bytes);
+    }
+    checkpoint(true);
+  }
+}
+
+void Select(const Publication& publication, Measure* measure) {
+  const int chunk = settings().read_chunk_size;
+  int64 after = 0;
+  Statement select;
+  for (uint64 rows = 1; rows > 0;) {
+    Pg([] { CHECK_FOR_INTERRUPTS(); });
+    std::size_t bytes = 0;
+    InTransaction("postbox bench: selecting", [&] {
+      if (after == 0) {
+        select = Statement(
+            "SELECT seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, "
+            "payload, attributes, occurred_at FROM " +
+                RelationName(publication.outbox) + " WHERE seq > $1 ORDER BY seq LIMIT $2",
+            std::vector<Oid>{INT8OID, INT4OID});
+      }
+      rows = select.RunReadOnly({Int64GetDatum(after), Int32GetDatum(chunk)});
+      const TupleDesc description = SPI_tuptable->tupdesc;
+      Pg([&] {
+        for (uint64 row = 0; row < rows; ++row) {
+          for (int column = 1; column <= description->natts; ++column) {
+            bool null = false;
+            const Datum value = SPI_getbinval(SPI_tuptable->vals[row], description, column, &null);
+            if (!null && TupleDescAttr(description, column - 1)->attlen == -1) {
+              bytes += VARSIZE_ANY_EXHDR(PG_DETOAST_DATUM_PACKED(value));
+            } else {
+              bytes += value != 0 ? 1 : 0;
+            }
+          }
+        }
+      });
+      if (rows > 0) after = Int64Column(rows - 1, 1);
+    });
+    if (rows > 0) measure->Add(rows, bytes);
+  }
+}
+
+void Run(const Order& order) {
+  std::optional<Publication> publication;
+  InTransaction("postbox bench: reading publications", [&] {
+    for (Publication& each : LoadPublications()) {
+      if (each.name == order.publication) publication = std::move(each);
+    }
+  });
+  if (!publication) Throw(ERRCODE_UNDEFINED_OBJECT, "there is no such publication");
+  Measure measure;
+  if (std::string_view(order.mode) == "select") {
+    Select(*publication, &measure);
+  } else {
+    Drain(*publication, "bench-" + std::to_string(MyProcPid), &measure);
+  }
+  measure.Store(order);
+}
+
+}  // namespace
+
+}  // namespace postbox::publisher
+
+void postbox_bench_main(Datum /*unused*/) {
+  using namespace postbox::publisher;
+  Order order;
+  std::memcpy(&order, MyBgworkerEntry->bgw_extra, sizeof order);
+  BackgroundWorkerUnblockSignals();
+  postbox::AttachSharedState();
+  BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
+  PinSettings();
+  postbox::Guarded([&order] { Run(order); });
+  proc_exit(0);
+}
+
+Datum bench_drain(PG_FUNCTION_ARGS) {
+  postbox::publisher::Order order{};
+  order.database = MyDatabaseId;
+  strlcpy(order.publication, text_to_cstring(PG_GETARG_TEXT_PP(0)), sizeof order.publication);
+  strlcpy(order.mode, text_to_cstring(PG_GETARG_TEXT_PP(1)), sizeof order.mode);
+
+  BackgroundWorker worker{};
+  worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+  worker.bgw_start_time = BgWorkerStart_ConsistentState;
+  worker.bgw_restart_time = BGW_NEVER_RESTART;
+  worker.bgw_notify_pid = MyProcPid;
+  strlcpy(worker.bgw_library_name, "postbox_bench", sizeof worker.bgw_library_name);
+  strlcpy(worker.bgw_function_name, "postbox_bench_main", sizeof worker.bgw_function_name);
+  strlcpy(worker.bgw_name, "postbox bench", sizeof worker.bgw_name);
+  strlcpy(worker.bgw_type, "postbox bench", sizeof worker.bgw_type);
+  std::memcpy(worker.bgw_extra, &order, sizeof order);
+  BackgroundWorkerHandle* handle = nullptr;
+  if (!RegisterDynamicBackgroundWorker(&worker, &handle)) {
+    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+                    errmsg("could not register a background worker"),
+                    errhint("Raise max_worker_processes.")));
+  }
+  pid_t pid = 0;
+  WaitForBackgroundWorkerStartup(handle, &pid);
+  PG_RETURN_INT32(pid);
+}

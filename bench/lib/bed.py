@@ -1,0 +1,229 @@
+"""What the benches share: the figures they print, a private server with a database `bench` in it, the counting server,
+and the worker of bench/drain.cc."""
+
+import contextlib
+import json
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+import harness
+from harness import Failure, say, wait_until
+
+# Whatever prints to standard output from here on, a child as well, goes to standard error.
+FIGURES = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+sys.stdout = sys.stderr
+
+PROGRAMS = harness.build_directory() / "bench"
+PATIENCE = 1800  # s, for what takes its time on a slow machine
+DATABASE = "bench"
+TOPIC = "catalog.video.events"
+
+
+class Report:
+    """Prints figures of one bench, and what they are held against."""
+
+    def __init__(self, bench):
+        self.bench = bench
+
+    def line(self, case, value, unit, ratio=None, ratio_to=None, target=None):
+        """`target` is text for people ('>= 0.9'); nothing depends on it."""
+        digits = 0 if abs(value) >= 1000 else 4
+        FIGURES.write(json.dumps({
+            "bench": self.bench, "case": case, "value": round(value, digits) if digits else round(value), "unit": unit,
+            "ratio": None if ratio is None else round(ratio, 4), "ratio_to": ratio_to}) + "\n")
+        shown = "" if ratio is None else f", {ratio:.3g} of {ratio_to}"
+        say(f"  {self.bench} {case}: {value:,.4g} {unit}{shown}{f'   (target {target})' if target else ''}")
+
+
+# A server that writes as a real one does. A smoke run only looks whether the figures come.
+MEASURED = {"fsync": "on", "synchronous_commit": "on", "shared_buffers": "512MB", "max_wal_size": "4GB"}
+
+
+class Bed(harness.Testbed):
+    def __init__(self, smoke, **settings):
+        self.smoke = smoke
+        settings = {name.replace("__", "."): str(value) for name, value in settings.items()}
+        super().__init__(settings={
+            "postbox.publishers": "0", "autovacuum": "off", "postbox.maintenance_interval": "3600s",
+            "dynamic_library_path": f"$libdir:{PROGRAMS}",
+            **({} if smoke else MEASURED), **settings})
+        with self._closing_on_error():
+            self.cluster.create_database(DATABASE)
+            self.sql("""
+                CREATE SCHEMA app;
+                CREATE SCHEMA bench;
+                CREATE FUNCTION bench.drain(publication text, mode text) RETURNS int
+                    LANGUAGE C AS 'postbox_bench', 'bench_drain';
+                CREATE TABLE bench.result (publication text, mode text, events bigint, measured_events bigint,
+                    seconds float8, chunks bigint, bytes bigint, private_kb bigint, peak_kb bigint);
+            """)
+            self.watch = self.session(DATABASE)
+        self._publications = 0
+
+    @contextlib.contextmanager
+    def _closing_on_error(self):
+        try:
+            yield
+        except BaseException:
+            self.close(failed=True)
+            raise
+
+    def sql(self, text):
+        return self.cluster.sql(DATABASE, text, timeout=PATIENCE)
+
+    def number(self, text):
+        return int(self.sql(text)[0][0])
+
+    def outbox(self, name, kind="log"):
+        self.sql(f"SELECT postbox.create_outbox('{name}', '{kind}')")
+        return name
+
+    def publication(self, outbox, **options):
+        """A new publication of the outbox, which begins with its first event."""
+        self._publications += 1
+        name = f"p{self._publications}"
+        more = "".join(f", {option} => '{value}'" for option, value in options.items())
+        self.sql(f"SELECT postbox.create_publication('{name}', '{outbox}', '{TOPIC}'{more})")
+        return name
+
+    def drop_publication(self, name):
+        self.sql(f"SELECT postbox.drop_publication('{name}')")
+
+    def load(self, outbox, count, key="'v_' || n", step=100_000):
+        """Appends events with ids that grow as UUIDv7 do. `key` is SQL for the aggregate id of event n."""
+        moment = int(time.time() * 1000) - count // 4096 - 1
+        for first in range(1, count + 1, step):
+            self.sql(f"""
+                INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload)
+                SELECT (lpad(to_hex({moment} + n / 4096), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' ||
+                        substr(md5(n::text), 1, 15))::uuid, 'video', {key}, 'video.updated', n,
+                       convert_to('{{"title": "a title of moderate length", "video_id": "v_' || n || '"}}', 'UTF8')
+                FROM generate_series({first}::bigint, {min(first + step - 1, count)}) AS n""")
+
+    def settle_down(self):
+        """After loading: no hint bits to set, nothing to write back."""
+        self.sql("VACUUM (ANALYZE)")
+        self.sql("CHECKPOINT")
+
+    def drain(self, publication, mode="drain"):
+        """One run of bench/drain.cc; returns its row of bench.result as a dictionary."""
+        self.sql("TRUNCATE bench.result")
+        columns = "events, measured_events, seconds, chunks, bytes, private_kb, peak_kb"
+        pid = self.watch.sql(f"SELECT bench.drain('{publication}', '{mode}')")[0][0]
+        # No session looks on meanwhile: its snapshots would cost something.
+        wait_until(f"{mode} of {publication} has ended", lambda: not os.path.exists(f"/proc/{pid}"), PATIENCE)
+        rows = self.watch.sql(f"SELECT {columns} FROM bench.result")
+        if not rows:
+            raise Failure(f"{mode} of {publication} left no result")
+        result = dict(zip(columns.split(", "), map(float, rows[0])))
+        result["rate"] = result["measured_events"] / max(result["seconds"], 1e-9)
+        say(f"    {mode} {publication}: {result['events']:,.0f} events, {result['rate']:,.0f}/s, "
+            f"{result['private_kb'] / 1024:.0f} MiB")
+        return result
+
+    def counting_server(self, record=None):
+        return CountingServer(self, record)
+
+    def worker_pid(self):
+        rows = self.watch.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")
+        return int(rows[0][0]) if rows else None
+
+
+def program(name):
+    return PROGRAMS / name
+
+
+class CountingServer:
+    """bench/counting_server.cc"""
+
+    def __init__(self, testbed, record=None):
+        self._lines = queue.Queue()
+        self._lock = threading.Lock()
+        self._counts = (0, 0, 0, 0)
+        self.address = None
+        self.process = testbed.start("counting-server", [program("counting_server"), *(["--record", record] if record else [])],
+                                     on_line=self._line)
+        wait_until("the counting server is ready", lambda: self.address)
+
+    def _line(self, line):
+        with self._lock:
+            if "listening on " in line:
+                self.address = line.rpartition(" ")[2]
+            else:
+                self._counts = tuple(map(int, line.split()))
+
+    @property
+    def endpoint(self):
+        return f"http://{self.address}"
+
+    @property
+    def requests(self):
+        with self._lock:
+            return self._counts[0]
+
+    @property
+    def messages(self):
+        with self._lock:
+            return self._counts[1]
+
+    @property
+    def seconds(self):
+        """From the first request to the last."""
+        with self._lock:
+            return (self._counts[3] - self._counts[2]) / 1e6
+
+    def wait_for(self, messages, timeout=PATIENCE):
+        wait_until(f"{messages} messages have come", lambda: self.messages >= messages, timeout, 0.02)
+
+    def stop(self):
+        self.process.stop()
+
+
+class PeakMemory:
+    """The most private memory (without shared_buffers) of a process, in MiB, looked at ten times a second."""
+
+    def __init__(self, pid):
+        self.mebibytes = 0.0
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self):
+        while True:
+            with contextlib.suppress(OSError), open(f"/proc/{self._pid}/status", encoding="ascii", errors="replace") as status:
+                fields = dict(line.split(":", 1) for line in status if ":" in line)
+                kilobytes = sum(int(fields.get(name, "0").split()[0]) for name in ("RssAnon", "RssFile"))
+                self.mebibytes = max(self.mebibytes, kilobytes / 1024)
+            if self._ended.wait(0.1):
+                return
+
+    def stop(self):
+        self._ended.set()
+        self._thread.join()
+        return self.mebibytes
+
+
+def bare_publish(server, messages, group, in_flight, channels=2, keys=0):
+    """bench/bare_publish.cc against a counting server; returns the lines it printed."""
+    done = subprocess.run([str(program("bare_publish")), server.address, str(messages), f"{group:.4f}", str(in_flight),
+                           str(channels), str(keys)], capture_output=True, text=True, timeout=PATIENCE)
+    if done.returncode != 0:
+        raise Failure(f"bare_publish: {done.stderr}")
+    server.wait_for(messages)
+    return done.stdout.split()
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def percentile(values, part):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]

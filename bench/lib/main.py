@@ -1,0 +1,39 @@
+"""bench/run after the build: chooses the bench, keeps standard output for its figures."""
+
+import argparse
+import pathlib
+import signal
+import sys
+import traceback
+
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "tests/e2e/lib")]
+import bed  # first: it moves standard output away
+import database
+import publishing
+from harness import Failure
+
+BENCHES = {
+    "drain": database.drain,
+    "publish": publishing.publish,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=BENCHES)
+    parser.add_argument("--smoke", action="store_true")
+    arguments = parser.parse_args()
+
+    def interrupted(number, _frame):
+        raise Failure(f"interrupted by {signal.Signals(number).name}")
+
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        BENCHES[arguments.name](bed.Report(arguments.name), arguments.smoke)
+    except Failure as failure:
+        traceback.print_exc()
+        sys.exit(f"FAILED: {failure}")
+
+
+main()

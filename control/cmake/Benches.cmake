@@ -1,0 +1,11 @@
+# What bench/run needs beside Postbox itself. None of it is installed.
+add_library(postbox_bench MODULE ${CMAKE_SOURCE_DIR}/bench/drain.cc)
+set_target_properties(postbox_bench PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+target_link_libraries(postbox_bench PRIVATE publisher_core)
+target_link_options(postbox_bench PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
+
+foreach(program counting_server bare_publish)
+  add_executable(${program} ${CMAKE_SOURCE_DIR}/bench/${program}.cc)
+  set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+  target_link_libraries(${program} PRIVATE postbox_warnings postbox_proto)
+endforeach()
