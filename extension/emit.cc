@@ -311,9 +311,19 @@ void CheckMessage(const Event& event, int64 version) {
   Throw(sqlstate, problem->what, problem->limit, problem->hint);
 }
 
-// Takes the version of the event, and with it the aggregate: whoever emits for it next waits for this transaction.
+// Takes the version of the event, and with it the aggregate: whoever emits for it next waits for this transaction. 0 if the
+// version is going to be the seq.
 int64 TakeVersion(Outbox* outbox, const Event& event) {
   std::array<Datum, 3> values = {event.aggregate_type.datum, event.aggregate_id.datum, Datum{0}};
+  if (outbox->facts().columns.VersionIsSeq()) {
+    if (event.version.has_value()) {
+      Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
+            "outbox \"" + outbox->facts().name + "\" has no column for versions",
+            "The version of its events is their seq.", "Leave version out.");
+    }
+    outbox->Run(OutboxStatement::kLockVersion, values.data());
+    return 0;
+  }
   if (!event.version.has_value()) {
     outbox->Run(OutboxStatement::kNextVersion, values.data());
     return DatumGetInt64(FirstRow(1));
@@ -416,7 +426,7 @@ Receipt Emit(FunctionCallInfo fcinfo, Event event) {
       if (const auto there = FindEvent(outbox.get(), event)) return *there;
     }
     version = TakeVersion(outbox.get(), event);
-    CheckMessage(event, version);
+    if (version != 0) CheckMessage(event, version);
     if (outbox->facts().is_log) {
       CheckIdIsNotOfTheFuture(*event.id);
       // Workers rely on it: the transaction has its id before it takes a number.
@@ -424,6 +434,10 @@ Receipt Emit(FunctionCallInfo fcinfo, Event event) {
     }
     const Oid sequence = outbox->facts().sequence;
     seq = Pg([&] { return nextval_internal(sequence, false); });
+    if (version == 0) {
+      version = seq;
+      CheckMessage(event, version);
+    }
   }
   Insert(outbox.get(), event, seq, version);
   RequestPublishersAtCommit();

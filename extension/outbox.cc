@@ -12,13 +12,14 @@
 //   DISCARDED published_at = -infinity
 //
 // Each partial index serves one question of the worker: what comes next, what is due again, what is the first of a key,
-// whose lease is over, what may be purged.
+// whose lease is over, what may be purged. A table that was there before becomes an outbox in adopt.cc.
 #include "extension/arguments.h"
 #include "extension/guard.h"
 #include "extension/log_outbox.h"
 #include "extension/new_relation.h"
 #include "extension/outbox_cache.h"
 #include "extension/spi.h"
+#include "extension/table_outbox.h"
 
 extern "C" {
 #include <storage/lmgr.h>
@@ -36,18 +37,8 @@ void CheckKind(const std::string& kind) {
         "The kinds are log and table.");
 }
 
-void CheckRetention(const NullableDatum& retention) {
-  if (retention.isnull) return;
-  const bool positive = Microseconds(retention.value) > 0;
-  if (!positive) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive", "",
-          "NULL keeps published events for ever.");
-  }
-}
-
 void CreateTables(const NewRelation& relation) {
   const std::string table = relation.Qualified();
-  const auto index = [&](const char* suffix) { return Quoted(relation.name + suffix); };
   // seq is an identity column, so that plain INSERTs need no right on its sequence either.
   Run("CREATE TABLE " + table +
       " ("
@@ -68,18 +59,35 @@ void CreateTables(const NewRelation& relation) {
       "locked_at timestamptz, "
       "last_error text"
       ") WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)");
+  CreateTableIndexes(relation, "aggregate_id");
+  Run("COMMENT ON TABLE " + table + " IS 'Events to publish (postbox outbox)'");
+}
+
+}  // namespace
+
+void CheckRetention(const NullableDatum& retention) {
+  if (retention.isnull) return;
+  const bool positive = Microseconds(retention.value) > 0;
+  if (!positive) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive", "",
+          "NULL keeps published events for ever.");
+  }
+}
+
+void CreateTableIndexes(const NewRelation& relation, const std::string& key) {
+  const std::string table = relation.Qualified();
+  const auto index = [&](const char* suffix) { return Quoted(relation.name + suffix); };
   Run("CREATE INDEX " + index("_claim") + " ON " + table +
       " (seq) WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL");
   Run("CREATE INDEX " + index("_retry") + " ON " + table +
       " (next_retry_at) WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT "
       "NULL");
-  Run("CREATE INDEX " + index("_key") + " ON " + table +
-      " (aggregate_id, seq) WHERE published_at IS NULL");
+  Run("CREATE INDEX " + index("_key") + " ON " + table + " (" + key +
+      ", seq) WHERE published_at IS NULL");
   Run("CREATE INDEX " + index("_lease") + " ON " + table +
       " (locked_at) WHERE lock_token IS NOT NULL");
   Run("CREATE INDEX " + index("_published") + " ON " + table +
       " (published_at) WHERE published_at IS NOT NULL");
-  Run("COMMENT ON TABLE " + table + " IS 'Events to publish (postbox outbox)'");
 }
 
 void CreateVersionCounter(const NewRelation& relation) {
@@ -92,6 +100,36 @@ void CreateVersionCounter(const NewRelation& relation) {
       " IS 'The last version of each aggregate (postbox outbox)'");
 }
 
+Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& registration) {
+  Parameters names;
+  names.AddText(relation.Qualified()).AddText(relation.Qualified("_version"));
+  names.AddText(relation.Qualified("_parked"));
+  Run("SELECT $1::regclass::oid, $2::regclass::oid, to_regclass($3)::oid", names);
+  const Oid table = DatumGetObjectId(FirstRow(1));
+  const Oid counter = DatumGetObjectId(FirstRow(2));
+  const Oid parked = DatumGetObjectId(FirstRow(3));
+  ActAs registrar(RelationOwner(PostboxRelation("outbox")));
+  Parameters row;
+  row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, counter).AddText(registration.kind);
+  if (registration.kind == "log") {
+    row.AddOid(REGCLASSOID, parked);
+  } else {
+    row.AddNull(REGCLASSOID);
+  }
+  if (registration.retention.isnull) {
+    row.AddNull(INTERVALOID);
+  } else {
+    row.Add(INTERVALOID, registration.retention.value);
+  }
+  row.Add(BOOLOID, BoolGetDatum(registration.adopted)).AddText(registration.columns);
+  Run("INSERT INTO postbox.outbox (relation, counter, kind, parked, retention, adopted, columns) "
+      "VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb)",
+      row);
+  return table;
+}
+
+namespace {
+
 Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
                  const NullableDatum& retention) {
   SpiConnection connection;
@@ -103,37 +141,31 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
     CreateTables(relation);
   }
   CreateVersionCounter(relation);
-  Parameters names;
-  names.AddText(relation.Qualified()).AddText(relation.Qualified("_version"));
-  names.AddText(relation.Qualified("_parked"));
-  Run("SELECT $1::regclass::oid, $2::regclass::oid, to_regclass($3)::oid", names);
-  const Oid table = DatumGetObjectId(FirstRow(1));
-  const Oid counter = DatumGetObjectId(FirstRow(2));
-  const Oid parked = DatumGetObjectId(FirstRow(3));
-  {
-    ActAs registrar(RelationOwner(PostboxRelation("outbox")));
-    Parameters row;
-    row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, counter).AddText(kind);
-    if (log) {
-      row.AddOid(REGCLASSOID, parked);
-    } else {
-      row.AddNull(REGCLASSOID);
-    }
-    if (retention.isnull) {
-      row.AddNull(INTERVALOID);
-    } else {
-      row.Add(INTERVALOID, retention.value);
-    }
-    Run("INSERT INTO postbox.outbox (relation, counter, kind, parked, retention) "
-        "VALUES ($1, $2, $3, $4, $5)",
-        row);
-  }
+  const Oid table = RegisterOutbox(relation, {.kind = kind, .retention = retention});
   if (log) {
     Parameters outbox;
     outbox.AddOid(REGCLASSOID, table);
     Run("SELECT postbox.add_partitions($1)", outbox);
   }
   return table;
+}
+
+// Of an adopted table goes what Postbox made beside it. The columns that were added stay: they say what has been published.
+void DropWhatWasAdded(const OutboxFacts& facts) {
+  Run("DROP TRIGGER IF EXISTS postbox_wake ON " + facts.name);
+  std::string suffixes;
+  for (const char* suffix : kTableIndexSuffixes) suffixes += std::string(",") + suffix;
+  Parameters parameters;
+  parameters.AddOid(REGCLASSOID, facts.relation).AddText(suffixes.substr(1));
+  Run("SELECT 'DROP INDEX ' || string_agg(format('%I.%I', n.nspname, x.relname), ', ')"
+      " FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid JOIN pg_class x ON x.oid = "
+      "i.indexrelid"
+      " JOIN pg_namespace n ON n.oid = x.relnamespace"
+      " WHERE t.oid = $1 AND x.relname = ANY (SELECT t.relname || suffix FROM "
+      "string_to_table($2, ',') suffix)",
+      parameters);
+  const std::string drop_indexes = FirstRowText(1);
+  if (!drop_indexes.empty()) Run(drop_indexes);
 }
 
 void DropOutbox(Oid relation) {
@@ -149,7 +181,11 @@ void DropOutbox(Oid relation) {
     key.AddOid(REGCLASSOID, relation);
     Run("DELETE FROM postbox.outbox WHERE relation = $1", key);
   }
-  Run("DROP TABLE " + outbox->facts().name);
+  if (outbox->facts().adopted) {
+    DropWhatWasAdded(outbox->facts());
+  } else {
+    Run("DROP TABLE " + outbox->facts().name);
+  }
   Run("DROP TABLE " + outbox->facts().counter_name);
   if (!outbox->facts().parked_name.empty()) Run("DROP TABLE " + outbox->facts().parked_name);
 }

@@ -80,8 +80,12 @@ OutboxFacts ReadFacts(Oid relation) {
       " AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.classid = "
       "'pg_class'::regclass"
       " AND d.deptype IN ('a', 'i') AND s.oid = d.objid AND s.relkind = 'S' LIMIT 1),"
-      " (SELECT c.conname::text FROM pg_constraint c WHERE c.conrelid = o.relation AND c.contype = "
-      "'p'), o.kind = 'log', coalesce(o.parked::oid, 0)"
+      " (SELECT x.relname::text FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid"
+      " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
+      " WHERE i.indrelid = o.relation AND i.indisunique AND i.indnkeyatts = 1"
+      " AND a.attname = coalesce(o.columns ->> 'id', 'id')"
+      " ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1),"
+      " o.kind = 'log', coalesce(o.parked::oid, 0), o.adopted"
       " FROM postbox.outbox o WHERE o.relation = $1";
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
@@ -92,6 +96,7 @@ OutboxFacts ReadFacts(Oid relation) {
   facts.is_log = DatumGetBool(FirstRow(4));
   const Oid parked = DatumGetObjectId(FirstRow(5));
   if (OidIsValid(parked)) facts.parked_name = RelationName(parked);
+  facts.adopted = DatumGetBool(FirstRow(6));
   facts.counter_name = RelationName(facts.counter);
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
@@ -99,53 +104,41 @@ OutboxFacts ReadFacts(Oid relation) {
                                      : "Its column seq has no sequence of its own any more.",
           "Create another outbox with postbox.create_outbox.");
   }
+  if (facts.adopted) facts.columns = ReadOutboxColumns(relation);
   return facts;
 }
 
 struct StatementText {
-  const char* before_name;
-  bool of_counter;
-  const char* after_name;
+  std::string sql;
   std::vector<Oid> types;
 };
 
-StatementText TextOf(OutboxStatement statement) {
+StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
+  const std::string count = "INSERT INTO " + facts.counter_name +
+                            " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, ";
+  const std::string conflict = ") ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET ";
   switch (statement) {
     case OutboxStatement::kNextVersion:
-      return {"INSERT INTO ",
-              true,
-              " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, 1)"
-              " ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version = c.version + 1 "
-              "RETURNING version",
+      return {count + "1" + conflict + "version = c.version + 1 RETURNING version",
               {TEXTOID, TEXTOID}};
     case OutboxStatement::kTakeVersion:
-      return {"INSERT INTO ",
-              true,
-              " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, $3)"
-              " ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version = EXCLUDED.version"
-              " WHERE c.version < EXCLUDED.version RETURNING version",
+      return {count + "$3" + conflict +
+                  "version = EXCLUDED.version WHERE c.version < EXCLUDED.version RETURNING version",
               {TEXTOID, TEXTOID, INT8OID}};
     case OutboxStatement::kLockVersion:
-      return {"INSERT INTO ",
-              true,
-              " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, 0)"
-              " ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version = c.version",
-              {TEXTOID, TEXTOID}};
+      return {count + "0" + conflict + "version = c.version", {TEXTOID, TEXTOID}};
     case OutboxStatement::kLastVersion:
-      return {"SELECT version FROM ",
-              true,
-              " WHERE aggregate_type = $1 AND aggregate_id = $2",
+      return {"SELECT version FROM " + facts.counter_name +
+                  " WHERE aggregate_type = $1 AND aggregate_id = $2",
               {TEXTOID, TEXTOID}};
     case OutboxStatement::kFindEvent:
-      return {"SELECT version FROM ", false, " WHERE id = $1", {UUIDOID}};
+      return {"SELECT " + facts.columns.Version() + " FROM " + facts.name + " WHERE " +
+                  facts.columns.id.name + " = $1",
+              {UUIDOID}};
     case OutboxStatement::kInsert:
       break;
   }
-  return {"INSERT INTO ",
-          false,
-          " (id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload, "
-          "attributes,"
-          " occurred_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+  return {facts.columns.InsertInto(facts.name),
           {UUIDOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID, BYTEAOID, JSONBOID,
            TIMESTAMPTZOID}};
 }
@@ -161,14 +154,12 @@ Outbox::~Outbox() {
 SPIPlanPtr Outbox::Plan(OutboxStatement statement) {
   SPIPlanPtr& plan = plans_[static_cast<size_t>(statement)];
   if (plan == nullptr) {
-    const StatementText text = TextOf(statement);
-    const std::string sql =
-        text.before_name + (text.of_counter ? facts_.counter_name : facts_.name) + text.after_name;
-    std::vector<Oid> types = text.types;
+    StatementText text = TextOf(statement, facts_);
     ActAs owner(facts_.owner);
     plan = Pg([&] {
-      SPIPlanPtr prepared = SPI_prepare_cursor(sql.c_str(), static_cast<int>(types.size()),
-                                               types.data(), CURSOR_OPT_GENERIC_PLAN);
+      SPIPlanPtr prepared =
+          SPI_prepare_cursor(text.sql.c_str(), static_cast<int>(text.types.size()),
+                             text.types.data(), CURSOR_OPT_GENERIC_PLAN);
       if (prepared == nullptr)
         elog(ERROR, "could not prepare a statement: %s", SPI_result_code_string(SPI_result));
       SPI_keepplan(prepared);

@@ -10,6 +10,7 @@
 #ifndef POSTBOX_EXTENSION_OUTBOX_CACHE_H_
 #define POSTBOX_EXTENSION_OUTBOX_CACHE_H_
 
+#include "extension/outbox_columns.h"
 #include "extension/spi.h"
 
 namespace postbox {
@@ -31,10 +32,12 @@ struct OutboxFacts {
   Oid counter;
   Oid sequence;
   bool is_log;
+  bool adopted;
   std::string name;          // quoted and qualified
   std::string counter_name;  // quoted and qualified
   std::string parked_name;   // quoted and qualified; empty unless it is a log
-  std::string primary_key;   // the constraint's name
+  std::string primary_key;   // the name of the unique index on the id
+  OutboxColumns columns;     // of an adopted table; else the standard ones
 
   bool operator==(const OutboxFacts&) const = default;
 };

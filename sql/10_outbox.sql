@@ -6,13 +6,15 @@ CREATE TABLE postbox.outbox (
     counter    regclass    NOT NULL UNIQUE,
     parked     regclass    UNIQUE,
     retention  interval    CHECK (retention > interval '0'),
+    adopted    boolean     NOT NULL DEFAULT false,
     columns    jsonb       NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; changed by create_outbox and drop_outbox only';
+COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; changed by create_outbox, adopt_outbox and drop_outbox only';
 COMMENT ON COLUMN postbox.outbox.counter IS 'The table that counts the versions of each aggregate';
 COMMENT ON COLUMN postbox.outbox.parked IS 'Of a log outbox: the table of events that could not be published';
 COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them for ever';
+COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table was there before; drop_outbox leaves it then';
 COMMENT ON COLUMN postbox.outbox.columns IS 'Names of columns that differ from the standard ones: {"aggregate_id": "aggregateid"}';
 SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;
@@ -33,10 +35,20 @@ CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'log', retent
 COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
     'Creates the event table, its indexes and its version counter; the caller needs CREATE on the schema and becomes the owner';
 
+CREATE FUNCTION postbox.adopt_outbox(relation regclass, columns jsonb DEFAULT '{}', retention interval DEFAULT NULL)
+    RETURNS regclass
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS
+    'Makes an outbox of kind table of a table that exists: finds its columns by their names, common aliases or `columns`, and adds what is missing; for its owner';
+
+CREATE FUNCTION postbox.event_inserted() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.event_inserted() IS 'Trigger of adopted tables: wakes the publishers when the transaction commits';
+
 CREATE FUNCTION postbox.drop_outbox(outbox regclass) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.drop_outbox(regclass) IS
-    'Drops an outbox with its events, its version counter and its publications; for its owner';
+    'Drops an outbox with its events, its version counter and its publications; of an adopted table, everything but the table. For its owner';
 
 -- For the functions below: is this an outbox?
 CREATE FUNCTION postbox.require_outbox(outbox regclass) RETURNS postbox.outbox
@@ -68,6 +80,22 @@ END
 $$;
 COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an outbox; an error if it is none';
 
+-- Columns of an adopted table have names and types of their own. In C++ the same stands in extension/outbox_columns.h.
+CREATE FUNCTION postbox.outbox_column(registered postbox.outbox, standard text, alias text DEFAULT '') RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT alias || CASE
+        WHEN standard = 'id' THEN quote_ident(name)
+        WHEN standard <> 'occurred_at' THEN quote_ident(name) || '::text'
+        WHEN a.atttypid = 'timestamp'::regtype THEN quote_ident(name) || ' AT TIME ZONE ''UTC'''
+        ELSE quote_ident(name)
+    END
+    FROM (SELECT coalesce((registered).columns ->> standard, standard)) AS c(name)
+    LEFT JOIN pg_attribute a ON a.attrelid = (registered).relation AND a.attname = name AND NOT a.attisdropped
+$$;
+COMMENT ON FUNCTION postbox.outbox_column(postbox.outbox, text, text) IS 'The expression that reads a column of an outbox, by its standard name';
+
 CREATE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -92,9 +120,9 @@ BEGIN
     EXECUTE format($sql$
         DELETE FROM %1$s WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM %1$s
-            WHERE published_at < $1 AND (published_at <> '-infinity' OR occurred_at < $1)
+            WHERE published_at < $1 AND (published_at <> '-infinity' OR %2$s < $1)
             ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-        $sql$, outbox) USING now() - keep, batch;
+        $sql$, outbox, postbox.outbox_column(registered, 'occurred_at')) USING now() - keep, batch;
     GET DIAGNOSTICS purged = ROW_COUNT;
     RETURN purged;
 END

@@ -98,9 +98,10 @@ CREATE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RET
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
     redriven bigint;
 BEGIN
-    IF (postbox.require_outbox(outbox)).kind = 'log' THEN
+    IF registered.kind = 'log' THEN
         RETURN postbox.redrive_parked(outbox, event_id);
     END IF;
     -- The events that wait behind one of these go back into the queue with it: the order of a key is that of seq.
@@ -108,15 +109,15 @@ BEGIN
         WITH parked AS (
             UPDATE %1$s SET next_retry_at = NULL, publish_attempts = 0
             WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL
-              AND publish_attempts > 0 AND ($1 IS NULL OR id = $1)
-            RETURNING aggregate_id
+              AND publish_attempts > 0 AND ($1 IS NULL OR %2$s = $1)
+            RETURNING %3$s AS key
         ), behind AS (
             UPDATE %1$s SET next_retry_at = NULL
             WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
-              AND publish_attempts = 0 AND aggregate_id IN (SELECT aggregate_id FROM parked)
+              AND publish_attempts = 0 AND %3$s IN (SELECT key FROM parked)
         )
         SELECT count(*) FROM parked
-        $sql$, outbox) INTO redriven USING event_id;
+        $sql$, outbox, postbox.outbox_column(registered, 'id'), postbox.outbox_column(registered, 'aggregate_id')) INTO redriven USING event_id;
     IF redriven > 0 THEN
         PERFORM postbox.wake_publishers();
     END IF;
@@ -131,19 +132,21 @@ CREATE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    id_column text := postbox.outbox_column(registered, 'id');
+    key_column text := postbox.outbox_column(registered, 'aggregate_id');
     key text;
     holder text;
-    kind text := (postbox.require_outbox(outbox)).kind;
 BEGIN
     IF event_id IS NULL THEN
         RAISE null_value_not_allowed USING
             MESSAGE = 'event_id may not be null',
             HINT = 'postbox.paused_keys shows the event that stops a key.';
     END IF;
-    IF kind = 'log' THEN
+    IF registered.kind = 'log' THEN
         RETURN postbox.discard_parked(outbox, event_id);
     END IF;
-    EXECUTE format('SELECT aggregate_id, lock_token FROM %s WHERE id = $1 AND published_at IS NULL FOR UPDATE', outbox)
+    EXECUTE format('SELECT %s, lock_token FROM %s WHERE %s = $1 AND published_at IS NULL FOR UPDATE', key_column, outbox, id_column)
         INTO key, holder USING event_id;
     IF key IS NULL THEN
         RETURN false;
@@ -153,13 +156,13 @@ BEGIN
             MESSAGE = format('event %s is being published', event_id),
             HINT = 'Try again when the attempt is over.';
     END IF;
-    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL WHERE id = $1$sql$, outbox)
+    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL WHERE %s = $1$sql$, outbox, id_column)
         USING event_id;
     EXECUTE format($sql$
         UPDATE %s SET next_retry_at = NULL
         WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
-          AND publish_attempts = 0 AND aggregate_id = $1
-        $sql$, outbox) USING key;
+          AND publish_attempts = 0 AND %s = $1
+        $sql$, outbox, key_column) USING key;
     PERFORM postbox.wake_publishers();
     RETURN true;
 END
@@ -174,13 +177,13 @@ CREATE FUNCTION postbox.list_paused_keys()
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    parked regclass;
+    registered postbox.outbox;
 BEGIN
-    FOR outbox, parked IN
-        SELECT o.relation, o.parked FROM postbox.outbox o JOIN pg_class c ON c.oid = coalesce(o.parked, o.relation)
+    FOR registered IN
+        SELECT o.* FROM postbox.outbox o JOIN pg_class c ON c.oid = coalesce(o.parked, o.relation)
         WHERE has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(c.relnamespace, 'USAGE') ORDER BY o.relation
     LOOP
-        IF parked IS NOT NULL THEN
+        IF registered.parked IS NOT NULL THEN
             RETURN QUERY EXECUTE format($sql$
                 SELECT $1, e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
                        (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
@@ -189,19 +192,22 @@ BEGIN
                 WHERE NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
                                   AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
                 ORDER BY e.seq
-                $sql$, parked) USING outbox;
+                $sql$, registered.parked) USING registered.relation;
             CONTINUE;
         END IF;
         RETURN QUERY EXECUTE format($sql$
-            SELECT $1, e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
+            SELECT $1, %2$s, %3$s, %4$s, e.publish_attempts, e.next_retry_at, e.last_error,
                    (SELECT count(*) FROM %1$s later
-                    WHERE later.aggregate_id = e.aggregate_id AND later.published_at IS NULL AND later.seq > e.seq)
+                    WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
             FROM %1$s e
             WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL AND e.publish_attempts > 0
               AND NOT EXISTS (SELECT FROM %1$s earlier
-                              WHERE earlier.aggregate_id = e.aggregate_id AND earlier.published_at IS NULL AND earlier.seq < e.seq)
+                              WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
             ORDER BY e.seq
-            $sql$, outbox) USING outbox;
+            $sql$, registered.relation, postbox.outbox_column(registered, 'aggregate_id', 'e.'),
+            postbox.outbox_column(registered, 'id', 'e.'), postbox.outbox_column(registered, 'event_type', 'e.'),
+            postbox.outbox_column(registered, 'aggregate_id', 'later.'), postbox.outbox_column(registered, 'aggregate_id', 'earlier.'))
+            USING registered.relation;
     END LOOP;
 END
 $$;
@@ -220,7 +226,7 @@ CREATE FUNCTION postbox.list_publication_status()
 AS $$
 DECLARE
     types text[];
-    parked_table regclass;
+    registered postbox.outbox;
 BEGIN
     FOR publication, outbox, topic, types, resting_until, last_error IN
         SELECT p.name, p.outbox, p.topic, p.aggregate_types, rest.next_retry_at, rest.last_error
@@ -236,25 +242,25 @@ BEGIN
         oldest_pending := NULL;
         "position" := NULL;
         leases := NULL;
-        SELECT o.parked INTO parked_table FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
-        IF parked_table IS NOT NULL THEN
+        SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
+        IF registered.parked IS NOT NULL THEN
             SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
               INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
         END IF;
         IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
                        AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
             NULL;
-        ELSIF parked_table IS NOT NULL THEN
-            IF has_table_privilege(parked_table, 'SELECT') THEN
+        ELSIF registered.parked IS NOT NULL THEN
+            IF has_table_privilege(registered.parked, 'SELECT') THEN
                 SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest_pending
-                FROM postbox.log_backlog(outbox, parked_table, publication) b;
+                FROM postbox.log_backlog(outbox, registered.parked, publication) b;
             END IF;
         ELSE
             EXECUTE format($sql$
                 SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
-                       date_trunc('milliseconds', clock_timestamp() - min(occurred_at))
-                FROM %s WHERE published_at IS NULL AND ($1 IS NULL OR aggregate_type = ANY ($1))
-                $sql$, outbox) INTO pending, parked, oldest_pending USING types;
+                       date_trunc('milliseconds', clock_timestamp() - min(%2$s))
+                FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
+                $sql$, outbox, postbox.outbox_column(registered, 'occurred_at'), postbox.outbox_column(registered, 'aggregate_type')) INTO pending, parked, oldest_pending USING types;
         END IF;
         RETURN NEXT;
     END LOOP;

@@ -20,20 +20,25 @@ $node->safe_psql(
 	SET ROLE owner;
 	SELECT postbox.create_outbox('app.outbox', 'table', '3 days');
 	SELECT postbox.create_outbox('app."Odd name"', 'log');
+	CREATE TABLE app.adopted (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid text NOT NULL, type text NOT NULL, payload jsonb);
+	SELECT postbox.adopt_outbox('app.adopted');
 	RESET ROLE;
 	SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events', aggregate_types => '{video}', max_attempts => 7);
 	SELECT postbox.create_publication('odd', 'app."Odd name"', 'projects/other/topics/catalog.odd.events');
 	SELECT postbox.outbox_emit('video', 'v' || n % 3, 'video.changed', '{}'::jsonb, outbox => 'app.outbox') FROM generate_series(1, 9) n;
 	UPDATE app.outbox SET published_at = now() WHERE seq <= 3;
+	INSERT INTO app.adopted VALUES ('00000000-0000-4000-8000-000000000001', 'video', 'v1', 'video.changed', '{}');
 });
 
 # What must be the same afterwards.
 my $configuration = q{
-	SELECT relation, kind, counter, retention, columns FROM postbox.outbox ORDER BY relation::text;
+	SELECT relation, kind, counter, retention, adopted, columns FROM postbox.outbox ORDER BY relation::text;
 	SELECT * FROM postbox.publication ORDER BY name;
 	SELECT * FROM postbox.lane ORDER BY publication;
 	SELECT c.relname, c.relowner::regrole FROM pg_class c WHERE c.relnamespace = 'app'::regnamespace ORDER BY 1;
 	SELECT * FROM app.outbox ORDER BY seq;
+	SELECT * FROM app.adopted ORDER BY seq;
+	SELECT tgname FROM pg_trigger WHERE tgrelid = 'app.adopted'::regclass;
 	SELECT * FROM app.outbox_version ORDER BY aggregate_id};
 my $before = $node->safe_psql('source', $configuration);
 
@@ -44,7 +49,9 @@ sub check
 	is( $node->safe_psql($database, q{SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.changed', '{}', outbox => 'app.outbox')}),
 		'4', 'versions go on counting');
 	is($node->safe_psql($database, q{SELECT max(seq) FROM app.outbox}), '10', 'so does the order');
-	$node->safe_psql($database, 'DROP TABLE app.outbox');
+	is($node->safe_psql($database, q{SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.changed', '{}', outbox => 'app.adopted')}),
+		'2', 'an adopted table is still one');
+	$node->safe_psql($database, 'DROP TABLE app.outbox, app.adopted');
 	is( $node->safe_psql($database, q{SELECT relation FROM postbox.outbox; SELECT name FROM postbox.publication; SELECT to_regclass('app.outbox_version')}),
 		qq{app."Odd name"\nodd\n}, 'a dropped outbox is forgotten');
 	return;

@@ -17,6 +17,26 @@ namespace {
 // one stopped.
 constexpr int kMaxChunks = 8;
 
+// The columns that a lease returns: seq, then those of EventRow, then the attempts.
+constexpr std::array<Oid, 11> kLeaseTypes = {INT8OID,  TEXTOID,        TEXTOID, TEXTOID,
+                                             TEXTOID,  INT8OID,        TEXTOID, BYTEAOID,
+                                             JSONBOID, TIMESTAMPTZOID, INT4OID};
+
+// Somebody has altered the table since the statement was made. A value of another type, or null, must not be taken for text;
+// after Forget() the columns are read again.
+[[noreturn]] void ThrowAltered(const std::string& relation) {
+  Throw(ERRCODE_DATATYPE_MISMATCH, "columns of outbox " + relation + " have changed",
+        "An event has a null, or a column has another type than before.");
+}
+
+bool HasLeaseTypes() {
+  for (std::size_t i = 0; i < kLeaseTypes.size(); ++i) {
+    const Oid type = SPI_gettypeid(SPI_tuptable->tupdesc, static_cast<int>(i) + 1);
+    if (type != kLeaseTypes[i] && !(type == VARCHAROID && kLeaseTypes[i] == TEXTOID)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 struct TableOutbox::Statements {
@@ -50,7 +70,8 @@ Oid TableOutbox::Open() {
 
   const bool typed = publication_.filtered;
   const TableOutboxSql sql =
-      MakeTableOutboxSql(name, ordering_.ordered(), publication_.parked_blocks, typed);
+      MakeTableOutboxSql(name, ReadOutboxColumns(publication_.outbox), ordering_.ordered(),
+                         publication_.parked_blocks, typed);
   // A filter by type is the last parameter.
   const auto with_types = [&](std::vector<Oid> types) {
     if (typed) types.push_back(TEXTARRAYOID);
@@ -217,6 +238,7 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
   std::vector<ClaimedEvent> events;
   if (chosen.empty()) return events;
   const uint64 rows = statements_->lease.Run({TidArrayValue(chosen), TextValue(lock_token_)});
+  if (!HasLeaseTypes()) ThrowAltered(relation_);
   std::vector<std::pair<int64, std::size_t>> order;  // seq, row
   order.reserve(rows);
   for (uint64 row = 0; row < rows; ++row) order.emplace_back(Int64Column(row, 1), row);
@@ -224,9 +246,11 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
 
   events.reserve(rows);
   for (const auto& [seq, row] : order) {
-    const auto column = [tuple = SPI_tuptable->vals[row]](int number) {
+    const auto column = [&, tuple = SPI_tuptable->vals[row]](int number) {
       bool null = false;
-      return SPI_getbinval(tuple, SPI_tuptable->tupdesc, number, &null);
+      const Datum value = SPI_getbinval(tuple, SPI_tuptable->tupdesc, number, &null);
+      if (null) ThrowAltered(relation_);
+      return value;
     };
     ClaimedEvent event;
     event.message = BuildMessage({.id = column(2),

@@ -40,7 +40,8 @@ class TableOutbox : public OutboxSource {
   // Settle() stores everything.
   void Checkpoint(bool) override {}
   std::optional<std::chrono::milliseconds> CheckpointIn() const override { return std::nullopt; }
-  void Forget() override {}
+  // What failed may be about an altered table: the statements are made anew.
+  void Forget() override { relation_.clear(); }
 
  private:
   struct Statements;
