@@ -155,7 +155,7 @@ BEGIN
                    WHERE p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL AND l.system_identifier <> identifier) THEN
         RETURN 0;
     END IF;
-    EXECUTE format('SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM %s', log_sequence) INTO reached;
+    reached := coalesce(pg_sequence_last_value(log_sequence::regclass), 0);
     -- Taken before this transaction has an id, so it does not see what is appended below.
     seen := pg_current_snapshot();
     EXECUTE format($sql$

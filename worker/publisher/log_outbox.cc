@@ -79,6 +79,47 @@ void FlushWal() {
 
 }  // namespace
 
+// A row as the SELECTs of log_outbox_sql.cc return it; plain data in the memory of the transaction.
+struct LogOutbox::LogRow {
+  int64 seq;
+  EventView event;
+};
+
+namespace {
+
+// All rows of SPI_tuptable, read in one go: a row costs no exception frame of its own.
+template <class Row>
+std::span<const Row> ViewTuples(uint64 rows) {
+  Row* views = nullptr;
+  Pg([&] {
+    const TupleDesc descriptor = SPI_tuptable->tupdesc;
+    views = static_cast<Row*>(palloc(sizeof(Row) * (rows + 1)));
+    auto* values = static_cast<Datum*>(palloc(sizeof(Datum) * descriptor->natts));
+    auto* nulls = static_cast<bool*>(palloc(sizeof(bool) * descriptor->natts));
+    for (uint64 row = 0; row < rows; ++row) {
+      heap_deform_tuple(SPI_tuptable->vals[row], descriptor, values, nulls);
+      new (&views[row])
+          Row{DatumGetInt64(values[0]), ViewEvent({.id = values[1],
+                                                   .id_is_uuid = true,
+                                                   .aggregate_type = values[2],
+                                                   .aggregate_id = values[3],
+                                                   .event_type = values[4],
+                                                   .version = DatumGetInt64(values[5]),
+                                                   .schema_version = values[6],
+                                                   .payload = values[7],
+                                                   .attributes = values[8],
+                                                   .occurred_at = DatumGetTimestampTz(values[9])})};
+    }
+  });
+  return {views, rows};
+}
+
+}  // namespace
+
+std::span<const LogOutbox::LogRow> LogOutbox::ViewRows(uint64 rows) {
+  return ViewTuples<LogRow>(rows);
+}
+
 struct LogOutbox::Statements {
   Statement last_seq, late_txids, late, fresh, again;
   Statement park_behind, park, parked_keys, due_keys, parked_rows, unpark, park_again;
@@ -117,15 +158,14 @@ Oid LogOutbox::Open() {
   if (statements_ != nullptr && name == relation_) return owner;
 
   const bool typed = publication_.filtered;
-  const LogOutboxSql sql =
-      MakeLogOutboxSql(RelationName(publication_.outbox), parked, sequence, slice_,
-                       publication_.lanes, publication_.parked_blocks, typed);
+  const LogOutboxSql sql = MakeLogOutboxSql(RelationName(publication_.outbox), parked, slice_,
+                                            publication_.lanes, publication_.parked_blocks, typed);
   const auto with_types = [&](std::vector<Oid> types) {
     if (typed) types.push_back(TEXTARRAYOID);
     return types;
   };
   auto made = std::make_shared<Statements>();
-  made->last_seq = Statement(sql.last_seq, {});
+  made->last_seq = Statement(sql.last_seq, {REGCLASSOID});
   made->late_txids = Statement(sql.late_txids, {XID8OID, XID8OID, INT8OID, INT8OID});
   made->late = Statement(sql.late, with_types({XID8ARRAYOID, INT8OID, INT8OID, INT4OID}));
   made->fresh = Statement(sql.fresh, with_types({INT8OID, XID8OID, XID8ARRAYOID, INT4OID}));
@@ -228,7 +268,7 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
   chunk_.clear();
   chunk_seqs_.clear();
   const std::size_t limit = limits.events - result->events.size();
-  statements_->last_seq.Run({});
+  statements_->last_seq.Run({ObjectIdGetDatum(publication_.sequence)});
   const int64 last_seq = Int64Column(0, 1);
   LogMoment moment;
   {
@@ -312,31 +352,17 @@ void LogOutbox::ReadFresh(std::size_t limit) {
 
 void LogOutbox::TakeRows(uint64 rows) {
   chunk_.reserve(chunk_.size() + rows);
-  for (uint64 row = 0; row < rows; ++row) {
-    chunk_.push_back(EventOfRow(row));
-    chunk_seqs_.push_back(chunk_.back().claimed.seq);
+  for (const LogRow& row : ViewRows(rows)) {
+    chunk_.push_back(MakeEvent(row));
+    chunk_seqs_.push_back(row.seq);
   }
 }
 
-ClaimedEvent LogOutbox::EventOfRow(uint64 row) const {
-  const auto column = [tuple = SPI_tuptable->vals[row]](int number) {
-    bool null = false;
-    return SPI_getbinval(tuple, SPI_tuptable->tupdesc, number, &null);
-  };
+ClaimedEvent LogOutbox::MakeEvent(const LogRow& row) const {
   ClaimedEvent event;
-  event.message = BuildMessage({.id = column(2),
-                                .aggregate_type = column(3),
-                                .aggregate_id = column(4),
-                                .event_type = column(5),
-                                .version = DatumGetInt64(column(6)),
-                                .schema_version = column(7),
-                                .payload = column(8),
-                                .attributes = column(9),
-                                .occurred_at = DatumGetTimestampTz(column(10))},
-                               topic_, ordering_);
-  event.claimed.id = TextColumn(row, 2);
-  event.claimed.key = TextColumn(row, 4);
-  event.claimed.seq = Int64Column(row, 1);
+  event.message = MakeMessage(row.event, topic_, ordering_);
+  event.claimed.key = row.event.aggregate_id;
+  event.claimed.seq = row.seq;
   event.claimed.bytes = SizeOf(event.message);
   return event;
 }
@@ -347,8 +373,8 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
   seqs.reserve(failed.size());
   for (const auto& event : failed) seqs.push_back(event.seq);
   const uint64 rows = statements_->again.Run({SeqArrayValue(seqs)});
-  std::unordered_map<std::int64_t, uint64> row_of;
-  for (uint64 row = 0; row < rows; ++row) row_of[Int64Column(row, 1)] = row;
+  std::unordered_map<std::int64_t, const LogRow*> row_of;
+  for (const LogRow& row : ViewRows(rows)) row_of[row.seq] = &row;
 
   std::vector<std::int64_t> behind;
   for (const auto& event : failed) {
@@ -357,7 +383,7 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
       progress_->Settle(event.handle);
       continue;
     }
-    ClaimedEvent claimed = EventOfRow(row->second);
+    ClaimedEvent claimed = MakeEvent(*row->second);
     claimed.claimed.handle = event.handle;
     if (Paused(claimed.claimed.key)) {
       behind.push_back(event.seq);
@@ -383,10 +409,11 @@ void LogOutbox::ClaimParked(const ClaimLimits& limits, ClaimResult* result) {
 
   constexpr int kAttempts = 11;
   constexpr int kDue = 12;
+  const std::span<const LogRow> views = ViewRows(rows);
   std::unordered_set<std::string> begun;
   std::unordered_set<std::string> ended;
   for (uint64 row = 0; row < rows; ++row) {
-    const std::string key = TextColumn(row, 4);
+    const std::string key(views[row].event.aggregate_id);
     const int attempts = Int32Column(row, kAttempts);
     const bool due = Int32Column(row, kDue) != 0;
     if (publication_.parked_blocks) {
@@ -400,7 +427,8 @@ void LogOutbox::ClaimParked(const ClaimLimits& limits, ClaimResult* result) {
     } else if (!due && attempts > 0) {
       continue;
     }
-    ClaimedEvent event = EventOfRow(row);
+    ClaimedEvent event = MakeEvent(views[row]);
+    event.claimed.id = views[row].event.id;
     event.claimed.attempts = attempts;
     parked_in_flight_.insert(key);
     result->events.push_back(std::move(event));
@@ -420,16 +448,17 @@ double LogOutbox::BackoffSeconds(int attempts, bool may_fail) const {
 void LogOutbox::Park(const Settlement& settlement) {
   const bool rejected = settlement.status == pubsub::PublishStatus::kRejected;
   const double delay = BackoffSeconds(1, rejected);
-  statements_->park.Run({TextValue(publication_.name), Int64GetDatum(settlement.claimed.seq),
-                         Int32GetDatum(1), TextValue(settlement.error),
-                         Pg([&] { return Float8GetDatum(delay); })});
+  const uint64 parked = statements_->park.Run(
+      {TextValue(publication_.name), Int64GetDatum(settlement.claimed.seq), Int32GetDatum(1),
+       TextValue(settlement.error), Pg([&] { return Float8GetDatum(delay); })});
+  const std::string id = parked > 0 ? TextColumn(0, 1) : "";
   parked_keys_.insert(settlement.claimed.key);
   progress_->Settle(settlement.claimed.handle);
   unknown_.erase(settlement.claimed.handle);
   Pg([&] {
     ereport(LOG, (errmsg("publication \"%s\": event %s of key \"%s\" is parked: %s",
-                         publication_.name.c_str(), settlement.claimed.id.c_str(),
-                         settlement.claimed.key.c_str(), settlement.error.c_str())));
+                         publication_.name.c_str(), id.c_str(), settlement.claimed.key.c_str(),
+                         settlement.error.c_str())));
   });
 }
 

@@ -53,6 +53,7 @@ class LogOutbox : public OutboxSource {
 
  private:
   struct Statements;
+  struct LogRow;
 
   // Opens the log, checks that it is there, makes the statements if its name is new. Its owner.
   Oid Open();
@@ -65,7 +66,8 @@ class LogOutbox : public OutboxSource {
   void ClaimChunk(const ClaimLimits& limits, ClaimResult* result);
   void ClaimFailed(ClaimResult* result);
   void ClaimParked(const ClaimLimits& limits, ClaimResult* result);
-  ClaimedEvent EventOfRow(uint64 row) const;
+  static std::span<const LogRow> ViewRows(uint64 rows);
+  ClaimedEvent MakeEvent(const LogRow& row) const;
   bool Paused(const std::string& key) const;
   void LoadParkedKeys();
 

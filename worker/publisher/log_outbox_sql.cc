@@ -8,7 +8,7 @@ namespace postbox::publisher {
 namespace {
 
 constexpr std::string_view kColumns =
-    "seq, id::text, aggregate_type, aggregate_id, event_type, version, schema_version, payload, "
+    "seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, "
     "attributes, occurred_at";
 
 constexpr std::string_view kEventColumns =
@@ -17,9 +17,8 @@ constexpr std::string_view kEventColumns =
 
 }  // namespace
 
-LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
-                              const std::string& sequence, int slice, int lanes, bool parked_blocks,
-                              bool typed) {
+LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
+                              int lanes, bool parked_blocks, bool typed) {
   // A hash that depends on nothing but the bytes of the key and Postgres's own hash function.
   const std::string in_slice =
       lanes == 1
@@ -37,7 +36,6 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
                        {"parked", parked},
-                       {"sequence", sequence},
                        {"columns", kColumns},
                        {"event", kEventColumns},
                        {"slice", in_slice},
@@ -46,7 +44,10 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   };
 
   LogOutboxSql sql;
-  sql.last_seq = fill("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}");
+  // Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
+  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events. The
+  // function reads under the lock.
+  sql.last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
   sql.late_txids = fill(
       "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4");
   sql.late = fill(
@@ -66,7 +67,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
-      "ON CONFLICT (publication, id) DO NOTHING");
+      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   sql.parked_keys =
       fill("SELECT DISTINCT aggregate_id FROM {parked} WHERE publication = $1{slice}");
   sql.due_keys = fill(

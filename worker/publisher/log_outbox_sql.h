@@ -10,7 +10,7 @@
 namespace postbox::publisher {
 
 struct LogOutboxSql {
-  // The last value that the sequence gave out, 0 if none.
+  // The last value that the sequence gave out, 0 if none. $1 regclass: the sequence.
   std::string last_seq;
   // Which transactions of a range have rows. $1, $2 xid8: from, before; $3, $4 bigint: after seq,
   // up to seq.
@@ -27,7 +27,7 @@ struct LogOutboxSql {
   // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; those are parked behind another one.
   std::string park_behind;
   // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds until
-  // the next try, or infinity.
+  // the next try, or infinity. Returns the id.
   std::string park;
   // Keys of parked rows of this lane. $1 text: publication.
   std::string parked_keys;
@@ -45,11 +45,10 @@ struct LogOutboxSql {
   std::string park_again;
 };
 
-// `log`, `parked`, `sequence` are quoted, qualified names. The lane takes the keys of `slice` out of
+// `log` and `parked` are quoted, qualified names. The lane takes the keys of `slice` out of
 // `lanes`. `parked_blocks`: on_failure = 'park_key'.
-LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
-                              const std::string& sequence, int slice, int lanes, bool parked_blocks,
-                              bool typed);
+LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
+                              int lanes, bool parked_blocks, bool typed);
 
 }  // namespace postbox::publisher
 

@@ -7,44 +7,48 @@ namespace postbox::publisher {
 
 namespace {
 
-struct Bytes {
-  const char* data;
-  std::size_t size;
-
-  std::string Text() const { return std::string(data, size); }
-};
-
 // The following run inside Pg(): plain data in palloc's memory only.
 
-Bytes ToUtf8(const char* data, int size) {
+std::string_view ToUtf8(const char* data, int size) {
   char* converted = pg_server_to_any(data, size, PG_UTF8);
   return {converted, converted == data ? static_cast<std::size_t>(size) : std::strlen(converted)};
 }
 
-Bytes TextToUtf8(Datum value) {
+std::string_view TextToUtf8(Datum value) {
   const text* packed = DatumGetTextPP(value);
   return ToUtf8(VARDATA_ANY(packed), static_cast<int>(VARSIZE_ANY_EXHDR(packed)));
 }
 
-struct Pair {
-  Bytes key;
-  Bytes value;
-};
+std::string_view UuidText(const pg_uuid_t* id) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  constexpr std::size_t kLength = 36;
+  auto* text = static_cast<char*>(palloc(kLength));
+  char* out = text;
+  for (int i = 0; i < UUID_LEN; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
+    *out++ = kDigits[id->data[i] >> 4];
+    *out++ = kDigits[id->data[i] & 0xf];
+  }
+  return {text, kLength};
+}
 
 // The top level of a JSON object. A container inside is written as JSON.
-int ReadAttributes(Datum value, Pair** pairs) {
+void ReadAttributes(Datum value, EventView* event) {
+  event->attributes = nullptr;
+  event->attribute_count = 0;
   Jsonb* object = DatumGetJsonbP(value);
-  if (!JB_ROOT_IS_OBJECT(object)) return 0;
-  *pairs = static_cast<Pair*>(palloc(sizeof(Pair) * (JB_ROOT_COUNT(object) + 1)));
+  if (!JB_ROOT_IS_OBJECT(object) || JB_ROOT_COUNT(object) == 0) return;
+  auto* pairs = static_cast<pubsub::AttributeView*>(
+      palloc(sizeof(pubsub::AttributeView) * JB_ROOT_COUNT(object)));
   int count = 0;
   JsonbIterator* iterator = JsonbIteratorInit(&object->root);
   JsonbValue token;
-  Bytes key{nullptr, 0};
+  std::string_view key;
   JsonbIteratorToken kind = WJB_DONE;
   while ((kind = JsonbIteratorNext(&iterator, &token, true)) != WJB_DONE) {
     if (kind == WJB_KEY) key = ToUtf8(token.val.string.val, token.val.string.len);
-    if (kind != WJB_VALUE || token.type == jbvNull) continue;
-    Bytes text{nullptr, 0};
+    if (kind != WJB_VALUE || token.type == jbvNull || pubsub::IsStandardAttribute(key)) continue;
+    std::string_view text;
     if (token.type == jbvString) {
       text = ToUtf8(token.val.string.val, token.val.string.len);
     } else {
@@ -52,9 +56,10 @@ int ReadAttributes(Datum value, Pair** pairs) {
       const char* json = JsonbToCString(nullptr, &single->root, VARSIZE(single));
       text = ToUtf8(json, static_cast<int>(std::strlen(json)));
     }
-    (*pairs)[count++] = {key, text};
+    new (&pairs[count++]) pubsub::AttributeView(key, text);
   }
-  return count;
+  event->attributes = pairs;
+  event->attribute_count = count;
 }
 
 // FNV-1a, 64 bits: which bucket an aggregate is in must not change between releases, or its events
@@ -100,55 +105,49 @@ std::string Ordering::KeyOf(std::string_view aggregate_id) const {
   return "";
 }
 
-pubsub::Message BuildMessage(const EventRow& row, const std::string& topic,
-                             const Ordering& ordering) {
-  Bytes id{};
-  Bytes aggregate_type{};
-  Bytes aggregate_id{};
-  Bytes event_type{};
-  Bytes schema_version{};
-  Bytes payload{};
-  Pair* pairs = nullptr;
-  int count = 0;
-  Pg([&] {
-    id = TextToUtf8(row.id);
-    aggregate_type = TextToUtf8(row.aggregate_type);
-    aggregate_id = TextToUtf8(row.aggregate_id);
-    event_type = TextToUtf8(row.event_type);
-    schema_version = TextToUtf8(row.schema_version);
-    const bytea* packed = DatumGetByteaPP(row.payload);
-    payload = {VARDATA_ANY(packed), VARSIZE_ANY_EXHDR(packed)};
-    count = ReadAttributes(row.attributes, &pairs);
-  });
+EventView ViewEvent(const EventRow& row) {
+  EventView event;
+  event.id = row.id_is_uuid ? UuidText(DatumGetUUIDP(row.id)) : TextToUtf8(row.id);
+  event.aggregate_type = TextToUtf8(row.aggregate_type);
+  event.aggregate_id = TextToUtf8(row.aggregate_id);
+  event.event_type = TextToUtf8(row.event_type);
+  event.schema_version = TextToUtf8(row.schema_version);
+  const bytea* payload = DatumGetByteaPP(row.payload);
+  event.payload = {VARDATA_ANY(payload), VARSIZE_ANY_EXHDR(payload)};
+  event.version = row.version;
+  event.occurred_at_micros = UnixMicros(row.occurred_at);
+  ReadAttributes(row.attributes, &event);
+  return event;
+}
 
-  pubsub::Attributes extra;
-  extra.reserve(static_cast<std::size_t>(count));
-  for (int i = 0; i < count; ++i) extra.emplace_back(pairs[i].key.Text(), pairs[i].value.Text());
-  const std::string id_text = id.Text();
-  const std::string event_type_text = event_type.Text();
-  const std::string aggregate_id_text = aggregate_id.Text();
-  const std::string aggregate_type_text = aggregate_type.Text();
-  const std::string schema_version_text = schema_version.Text();
-
+pubsub::Message MakeMessage(const EventView& event, const std::string& topic,
+                            const Ordering& ordering) {
+  const std::string occurred_at = pubsub::FormatRfc3339(event.occurred_at_micros);
+  char version[24];
+  const auto version_end = std::to_chars(version, version + sizeof version, event.version).ptr;
+  const std::array<pubsub::AttributeView, 7> standard = {{
+      {pubsub::kEventId, event.id},
+      {pubsub::kEventType, event.event_type},
+      {pubsub::kAggregateId, event.aggregate_id},
+      {pubsub::kAggregateType, event.aggregate_type},
+      {pubsub::kVersion, {version, static_cast<std::size_t>(version_end - version)}},
+      {pubsub::kOccurredAt, occurred_at},
+      {pubsub::kSchemaVersion, event.schema_version},
+  }};
   pubsub::Message message;
   message.topic = topic;
-  message.ordering_key = ordering.KeyOf(aggregate_id_text);
-  message.data = payload.Text();
-  message.attributes = pubsub::BuildAttributes({.event_id = id_text,
-                                                .event_type = event_type_text,
-                                                .aggregate_id = aggregate_id_text,
-                                                .aggregate_type = aggregate_type_text,
-                                                .version = row.version,
-                                                .occurred_at_micros = UnixMicros(row.occurred_at),
-                                                .schema_version = schema_version_text},
-                                               extra);
+  message.ordering_key = ordering.KeyOf(event.aggregate_id);
+  const auto count = static_cast<std::size_t>(event.attribute_count);
+  if (count == 0) {
+    message.encoded = pubsub::EncodeMessage(event.payload, standard, message.ordering_key);
+    return message;
+  }
+  std::vector<pubsub::AttributeView> all(standard.begin(), standard.end());
+  all.insert(all.end(), event.attributes, event.attributes + count);
+  message.encoded = pubsub::EncodeMessage(event.payload, all, message.ordering_key);
   return message;
 }
 
-std::size_t SizeOf(const pubsub::Message& message) {
-  std::size_t size = message.data.size();
-  for (const auto& [name, value] : message.attributes) size += name.size() + value.size();
-  return size;
-}
+std::size_t SizeOf(const pubsub::Message& message) { return message.encoded.size(); }
 
 }  // namespace postbox::publisher

@@ -1,15 +1,21 @@
 // From a row of an outbox to a message of Pub/Sub.
+//
+// In two steps, because the first calls Postgres and the second makes C++ objects: ViewEvent() finds
+// a row's columns, as UTF-8 in the memory of the transaction; MakeMessage() encodes them straight
+// into wire format.
 #ifndef POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
 #define POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
 
 #include "extension/guard.h"
+#include "worker/pubsub/message_wire.h"
 #include "worker/pubsub/publisher.h"
 
 namespace postbox::publisher {
 
 // The columns of an event as they stand in a tuple; they live as long as that does.
 struct EventRow {
-  Datum id;  // text
+  Datum id;
+  bool id_is_uuid;  // else it is text
   Datum aggregate_type;
   Datum aggregate_id;
   Datum event_type;
@@ -19,6 +25,24 @@ struct EventRow {
   Datum attributes;  // jsonb
   TimestampTz occurred_at;
 };
+
+// The same in UTF-8 whatever the database's encoding; plain data.
+struct EventView {
+  std::string_view id;
+  std::string_view aggregate_type;
+  std::string_view aggregate_id;
+  std::string_view event_type;
+  std::string_view schema_version;
+  std::string_view payload;
+  int64 version;
+  int64 occurred_at_micros;  // since 1970
+  const pubsub::AttributeView* attributes;
+  int attribute_count;
+};
+
+// May ereport: call it inside Pg(). Of the attributes, strings become values as they are, other JSON
+// values as their text, nulls are left out.
+EventView ViewEvent(const EventRow& row);
 
 // How the ordering key is made from the aggregate id.
 class Ordering {
@@ -36,13 +60,12 @@ class Ordering {
   uint64 buckets_ = 0;
 };
 
-// The message, all text in UTF-8 whatever the database's encoding. `topic` is a full name. The
-// payload goes out as it is. Of the attributes, strings become values as they are, other JSON
-// values as their text, nulls are left out. Throws PostgresError.
-pubsub::Message BuildMessage(const EventRow& row, const std::string& topic,
-                             const Ordering& ordering);
+// The message, without its tag. `topic` is a full name. The payload goes out as it is; an attribute
+// with the name of a standard one is left out.
+pubsub::Message MakeMessage(const EventView& event, const std::string& topic,
+                            const Ordering& ordering);
 
-// The bytes of its payload and attributes, as ClaimLimits counts them.
+// The bytes of a message as ClaimLimits counts them.
 std::size_t SizeOf(const pubsub::Message& message);
 
 }  // namespace postbox::publisher

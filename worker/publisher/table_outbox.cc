@@ -253,16 +253,17 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
       return value;
     };
     ClaimedEvent event;
-    event.message = BuildMessage({.id = column(2),
-                                  .aggregate_type = column(3),
-                                  .aggregate_id = column(4),
-                                  .event_type = column(5),
-                                  .version = DatumGetInt64(column(6)),
-                                  .schema_version = column(7),
-                                  .payload = column(8),
-                                  .attributes = column(9),
-                                  .occurred_at = DatumGetTimestampTz(column(10))},
-                                 topic_, ordering_);
+    const EventRow columns = {.id = column(2),
+                              .id_is_uuid = false,
+                              .aggregate_type = column(3),
+                              .aggregate_id = column(4),
+                              .event_type = column(5),
+                              .version = DatumGetInt64(column(6)),
+                              .schema_version = column(7),
+                              .payload = column(8),
+                              .attributes = column(9),
+                              .occurred_at = DatumGetTimestampTz(column(10))};
+    event.message = MakeMessage(Pg([&] { return ViewEvent(columns); }), topic_, ordering_);
     event.claimed.id = TextColumn(row, 2);
     event.claimed.key = TextColumn(row, 4);
     event.claimed.attempts = Int32Column(row, 11);

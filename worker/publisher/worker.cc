@@ -245,20 +245,32 @@ bool Worker::CollectResults() {
     std::vector<pubsub::PublishResult> results = publisher_->TakeResults();
     if (!results.empty()) Failpoint("after_publish_before_mark");
     for (pubsub::PublishResult& result : results) {
-      const auto found = in_flight_.find(result.tag);
-      if (found == in_flight_.end()) continue;
-      LanePointer lane = std::move(found->second.lane);
+      InFlight event = TakeInFlight(result.tag);
+      if (event.lane == nullptr) continue;
+      const LanePointer lane = std::move(event.lane);
       if (lane->unsettled.empty()) to_settle_.push_back(lane);
-      lane->unsettled.push_back({.claimed = std::move(found->second.claimed),
+      lane->unsettled.push_back({.claimed = std::move(event.claimed),
                                  .status = result.status,
                                  .error = std::move(result.error),
                                  .leaving = draining_});
-      in_flight_.erase(found);
       progress = true;
     }
   }
   SettleLanes();
   return progress;
+}
+
+Worker::InFlight Worker::TakeInFlight(uint64 tag) {
+  const uint64 index = tag - first_tag_;
+  if (tag < first_tag_ || index >= in_flight_.size()) return {};
+  InFlight event = std::move(in_flight_[index]);
+  in_flight_[index].lane = nullptr;
+  if (event.lane != nullptr) --in_flight_count_;
+  while (!in_flight_.empty() && in_flight_.front().lane == nullptr) {
+    in_flight_.pop_front();
+    ++first_tag_;
+  }
+  return event;
 }
 
 void Worker::SettleLanes() {
@@ -327,12 +339,15 @@ bool Worker::Room(int batch_size, ClaimLimits* limits) const {
   const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
   const std::size_t max_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
   const std::size_t batch = std::min(static_cast<std::size_t>(batch_size), max_events);
-  std::size_t events = in_flight_.size();
+  std::size_t events = in_flight_count_;
   for (const LanePointer& lane : to_settle_) events += lane->unsettled.size();
   limits->events = batch;
   limits->bytes = max_bytes;
   if (events == 0) return true;
-  if (!hand_over_.empty() || events >= max_events || bytes_in_flight_ >= max_bytes) return false;
+  // Settled events stand in the list until the oldest one is: it must not grow for ever.
+  if (in_flight_.size() >= 10 * max_events) return false;
+  if (handed_over_ < hand_over_.size() || events >= max_events || bytes_in_flight_ >= max_bytes)
+    return false;
   limits->events = std::min(batch, max_events - events);
   limits->bytes = max_bytes - bytes_in_flight_;
   // Not in crumbs: wait until a good part of a batch fits.
@@ -382,9 +397,10 @@ bool Worker::ClaimLane(const LanePointer& lane) {
   lane->wanted = claim.more || !claim.events.empty() || state.rest_until != 0;
   if (!claim.events.empty()) Failpoint("after_claim");
   for (ClaimedEvent& event : claim.events) {
-    event.message.tag = next_tag_++;
+    event.message.tag = first_tag_ + in_flight_.size();
     bytes_in_flight_ += event.claimed.bytes;
-    in_flight_.emplace(event.message.tag, InFlight{lane, std::move(event.claimed)});
+    in_flight_.push_back({lane, std::move(event.claimed)});
+    ++in_flight_count_;
     hand_over_.push_back(std::move(event.message));
   }
   HandOver();
@@ -392,9 +408,12 @@ bool Worker::ClaimLane(const LanePointer& lane) {
 }
 
 void Worker::HandOver() {
-  while (!hand_over_.empty() && publisher_->Publish(std::move(hand_over_.front()))) {
-    hand_over_.pop_front();
+  if (handed_over_ < hand_over_.size()) {
+    handed_over_ += publisher_->Publish(std::span(hand_over_).subspan(handed_over_));
   }
+  if (handed_over_ < hand_over_.size()) return;
+  hand_over_.clear();
+  handed_over_ = 0;
 }
 
 void Worker::TakeOverLeases() {
@@ -492,6 +511,7 @@ void Worker::Drain() {
     CollectResults();
   };
   hand_over_.clear();
+  handed_over_ = 0;
   if (StopRequested()) {
     // Somebody waits for us to leave; a lease that cannot be given back is taken over.
     Pg([] { SetConfigOption("lock_timeout", "500ms", PGC_SUSET, PGC_S_OVERRIDE); });
@@ -511,14 +531,17 @@ void Worker::Drain() {
 void Worker::DropInFlight() {
   // Nothing is sent any more, so what has no result can be given back.
   draining_ = true;
-  for (auto& [tag, event] : in_flight_) {
+  for (InFlight& event : in_flight_) {
+    if (event.lane == nullptr) continue;
     if (event.lane->unsettled.empty()) to_settle_.push_back(event.lane);
     event.lane->unsettled.push_back({.claimed = std::move(event.claimed),
                                      .status = pubsub::PublishStatus::kBehind,
                                      .error = "",
                                      .leaving = true});
   }
+  first_tag_ += in_flight_.size();
   in_flight_.clear();
+  in_flight_count_ = 0;
   SettleLanes();
 }
 

@@ -92,6 +92,8 @@ class Worker {
   bool ClaimLane(const LanePointer& lane);
   bool Room(int batch_size, ClaimLimits* limits) const;
   void HandOver();
+  // Takes the event with this tag out of what is in flight; without a lane if it is not there.
+  InFlight TakeInFlight(uint64 tag);
 
   void TakeOverLeases();
   void Checkpoint(bool force);
@@ -110,10 +112,13 @@ class Worker {
   Connection connection_;
   std::vector<LanePointer> lanes_;
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
-  std::unordered_map<uint64, InFlight> in_flight_;
-  std::deque<pubsub::Message> hand_over_;  // claimed, not yet taken by the Publisher
+  // By tag, which go up one by one: the first one's is first_tag_. Without a lane: settled.
+  std::deque<InFlight> in_flight_;
+  uint64 first_tag_ = 1;
+  std::size_t in_flight_count_ = 0;
+  std::vector<pubsub::Message> hand_over_;  // claimed; from handed_over_ on not yet taken
+  std::size_t handed_over_ = 0;
   std::size_t bytes_in_flight_ = 0;
-  uint64 next_tag_ = 1;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first
   bool draining_ = false;              // failures are not counted any more
   uint64 generation_ = PG_UINT64_MAX;  // no configuration yet

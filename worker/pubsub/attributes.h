@@ -123,6 +123,11 @@ constexpr int DaysInMonth(std::int64_t year, int month) {
                                                                    : 31;
 }
 
+// Writes the last `digits` decimal digits of a number that is not negative.
+constexpr void PutDigits(int value, int digits, char* out) {
+  for (int i = digits - 1; i >= 0; --i, value /= 10) out[i] = static_cast<char>('0' + value % 10);
+}
+
 }  // namespace internal
 
 // Microseconds since 1970-01-01 00:00 UTC that RFC 3339 can write: years 0001 to 9999.
@@ -150,18 +155,20 @@ inline std::string FormatRfc3339(std::int64_t micros) {
     --days;
   }
   const internal::Date date = internal::DateFromDays(days);
-  char text[64];
-  int length = std::snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d",
-                             static_cast<int>(date.year), date.month, date.day,
-                             second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
-  if (fraction % 1000 != 0) {
-    length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length), ".%06d",
-                            fraction);
-  } else if (fraction != 0) {
-    length += std::snprintf(text + length, sizeof(text) - static_cast<std::size_t>(length), ".%03d",
-                            fraction / 1000);
+  std::string text = "0000-00-00T00:00:00";
+  internal::PutDigits(static_cast<int>(date.year), 4, &text[0]);
+  internal::PutDigits(date.month, 2, &text[5]);
+  internal::PutDigits(date.day, 2, &text[8]);
+  internal::PutDigits(second_of_day / 3600, 2, &text[11]);
+  internal::PutDigits(second_of_day / 60 % 60, 2, &text[14]);
+  internal::PutDigits(second_of_day % 60, 2, &text[17]);
+  if (fraction != 0) {
+    const bool micro = fraction % 1000 != 0;
+    text.append(micro ? ".000000" : ".000");
+    internal::PutDigits(micro ? fraction : fraction / 1000, micro ? 6 : 3, &text[20]);
   }
-  return std::string(text, static_cast<std::size_t>(length)) + "Z";
+  text.push_back('Z');
+  return text;
 }
 
 // Reads an RFC 3339 time with any offset and any number of digits of a second (those below a

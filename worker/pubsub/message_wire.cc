@@ -28,6 +28,21 @@ std::uint8_t* WriteField(int field, std::string_view bytes, std::uint8_t* out) {
   return out + bytes.size();
 }
 
+// The fields of a PubsubMessage.
+template <class AttributeRange>
+std::uint8_t* WriteParts(std::string_view data, const AttributeRange& attributes,
+                         std::string_view ordering_key, std::uint8_t* out) {
+  if (!data.empty()) out = WriteField(1, data, out);
+  for (const auto& [key, value] : attributes) {
+    *out++ = LengthDelimited(2);
+    out = WriteVarint(MapEntrySize(key.size(), value.size()), out);
+    out = WriteField(1, key, out);
+    out = WriteField(2, value, out);
+  }
+  if (!ordering_key.empty()) out = WriteField(5, ordering_key, out);
+  return out;
+}
+
 }  // namespace
 
 std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out) {
@@ -37,15 +52,18 @@ std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out) {
 std::uint8_t* WriteMessage(const Message& message, std::size_t message_size, std::uint8_t* out) {
   *out++ = LengthDelimited(2);
   out = WriteVarint(message_size, out);
-  if (!message.data.empty()) out = WriteField(1, message.data, out);
-  for (const auto& [key, value] : message.attributes) {
-    *out++ = LengthDelimited(2);
-    out = WriteVarint(MapEntrySize(key.size(), value.size()), out);
-    out = WriteField(1, key, out);
-    out = WriteField(2, value, out);
+  if (message.encoded.empty()) {
+    return WriteParts(message.data, message.attributes, message.ordering_key, out);
   }
-  if (!message.ordering_key.empty()) out = WriteField(5, message.ordering_key, out);
-  return out;
+  std::memcpy(out, message.encoded.data(), message.encoded.size());
+  return out + message.encoded.size();
+}
+
+std::string EncodeMessage(std::string_view data, std::span<const AttributeView> attributes,
+                          std::string_view ordering_key) {
+  std::string encoded(MessageSize(data, attributes, ordering_key), '\0');
+  WriteParts(data, attributes, ordering_key, reinterpret_cast<std::uint8_t*>(encoded.data()));
+  return encoded;
 }
 
 }  // namespace postbox::pubsub

@@ -106,5 +106,22 @@ TEST(MessageWire, ManyMessagesWithManyAttributesAndBinaryDataSurvive) {
   ExpectSame("projects/p/topics/t", messages);
 }
 
+TEST(MessageWire, AMessageEncodedFromItsPartsIsTheSameInARequest) {
+  Message plain;
+  plain.data = "{\"a\": 1}";
+  plain.attributes = {{"event_id", "1"}, {"empty", ""}};
+  plain.ordering_key = "key";
+  Message encoded;
+  const AttributeView attributes[] = {{"event_id", "1"}, {"empty", ""}};
+  encoded.encoded = EncodeMessage(plain.data, attributes, plain.ordering_key);
+  const std::size_t size = MessageSize(plain.data, plain.attributes, plain.ordering_key);
+  ASSERT_EQ(encoded.encoded.size(), size);
+  std::string one(MessageSizeInRequest(size), 'x');
+  std::string other(one);
+  WriteMessage(plain, size, reinterpret_cast<std::uint8_t*>(one.data()));
+  WriteMessage(encoded, size, reinterpret_cast<std::uint8_t*>(other.data()));
+  EXPECT_EQ(one, other);
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

@@ -29,10 +29,20 @@ std::string Seconds(std::chrono::milliseconds duration) {
 
 }  // namespace
 
+std::size_t SizeOf(const Message& message) {
+  return message.encoded.empty()
+             ? MessageSize(message.data, message.attributes, message.ordering_key)
+             : message.encoded.size();
+}
+
 OutgoingMessage PrepareMessage(Message&& message, std::chrono::steady_clock::time_point deadline) {
   OutgoingMessage outgoing;
-  outgoing.size = MessageSize(message.data, message.attributes, message.ordering_key);
+  outgoing.size = SizeOf(message);
   outgoing.deadline = deadline;
+  if (!message.encoded.empty()) {
+    outgoing.message = std::move(message);
+    return outgoing;
+  }
   if (const auto problem = CheckMessage(message.data, message.attributes, message.ordering_key,
                                         message.topic.size())) {
     outgoing.problem = StatusText(kInvalidArgument, problem->Text());

@@ -46,6 +46,9 @@ struct OutgoingMessage {
   std::string problem;  // not empty: breaks a limit, never sent
 };
 
+// What it is in a request, without the tag and length around it, in bytes.
+std::size_t SizeOf(const Message& message);
+
 OutgoingMessage PrepareMessage(Message&& message, std::chrono::steady_clock::time_point deadline);
 
 class PublishScheduler {

@@ -175,20 +175,32 @@ class Publisher::Impl {
     return core_ != nullptr;
   }
 
-  bool Publish(Message&& message) {
-    if (outstanding_ >= options_.max_outstanding_messages && outstanding_ > 0) return false;
-    const std::size_t size =
-        MessageSizeInRequest(MessageSize(message.data, message.attributes, message.ordering_key));
+  std::size_t Publish(std::span<Message> messages) {
+    std::size_t bytes = 0;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
-      if (outstanding_ > 0 && shared_->outstanding_bytes + size > options_.max_outstanding_bytes)
-        return false;
-      shared_->outstanding_bytes += size;
+      bytes = shared_->outstanding_bytes;
     }
-    ++outstanding_;
-    Give(PrepareMessage(std::move(message),
-                        std::chrono::steady_clock::now() + options_.publish_timeout));
-    return true;
+    // Other threads only make it less.
+    std::size_t taken_bytes = 0;
+    std::vector<Command> commands;
+    commands.reserve(messages.size());
+    const auto deadline = std::chrono::steady_clock::now() + options_.publish_timeout;
+    for (Message& message : messages) {
+      const std::size_t outstanding = outstanding_ + commands.size();
+      const std::size_t size = MessageSizeInRequest(SizeOf(message));
+      if (outstanding > 0 && (outstanding >= options_.max_outstanding_messages ||
+                              bytes + taken_bytes + size > options_.max_outstanding_bytes)) {
+        break;
+      }
+      taken_bytes += size;
+      commands.emplace_back(PrepareMessage(std::move(message), deadline));
+    }
+    const std::size_t taken = commands.size();
+    if (taken == 0) return 0;
+    outstanding_ += taken;
+    Give(std::move(commands), taken_bytes);
+    return taken;
   }
 
   std::vector<PublishResult> TakeResults() {
@@ -200,7 +212,11 @@ class Publisher::Impl {
       taken.queues.swap(shared_->result_queues);
     }
     outstanding_ -= results.size();
-    if (!results.empty()) Give(std::move(taken));
+    if (!results.empty()) {
+      std::vector<Command> commands;
+      commands.emplace_back(std::move(taken));
+      Give(std::move(commands), 0);
+    }
     return results;
   }
 
@@ -211,12 +227,17 @@ class Publisher::Impl {
   }
 
  private:
-  void Give(Command command) {
+  void Give(std::vector<Command> commands, std::size_t bytes) {
     bool first = false;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
+      shared_->outstanding_bytes += bytes;
       first = shared_->commands.empty();
-      shared_->commands.push_back(std::move(command));
+      if (first) {
+        shared_->commands.swap(commands);
+      } else {
+        std::move(commands.begin(), commands.end(), std::back_inserter(shared_->commands));
+      }
     }
     if (first) loop_->Post([this] { core_->RunCommands(); });
   }
@@ -238,7 +259,8 @@ std::unique_ptr<Publisher> Publisher::Create(PublisherOptions options, std::stri
   return std::unique_ptr<Publisher>(new Publisher(std::move(impl)));
 }
 
-bool Publisher::Publish(Message&& message) { return impl_->Publish(std::move(message)); }
+bool Publisher::Publish(Message&& message) { return impl_->Publish({&message, 1}) == 1; }
+std::size_t Publisher::Publish(std::span<Message> messages) { return impl_->Publish(messages); }
 std::vector<PublishResult> Publisher::TakeResults() { return impl_->TakeResults(); }
 std::size_t Publisher::outstanding() const { return impl_->outstanding(); }
 void Publisher::Cancel() { impl_->Cancel(); }

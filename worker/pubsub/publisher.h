@@ -36,6 +36,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,10 @@ struct Message {
   std::string ordering_key;  // empty: no order
   std::string data;
   std::vector<std::pair<std::string, std::string>> attributes;  // distinct keys
+  // If not empty: the PubsubMessage in wire format (EncodeMessage() in message_wire.h), which stands
+  // for data, attributes and ordering key. Who has a message's parts at hand saves the copies; he
+  // answers for their limits, the broker has the last word.
+  std::string encoded;
 };
 
 struct PublishResult {
@@ -101,6 +106,10 @@ class Publisher {
   // alone.
   bool Publish(Message&& message);
   bool Publish(const Message& message) { return Publish(Message(message)); }
+
+  // The same for many at once, which costs one lock: takes as many from the front as fit, and
+  // returns how many those were. The others are untouched.
+  std::size_t Publish(std::span<Message> messages);
 
   // The results that are there now, in the order they came about; for one key that is the order of
   // handing over.
