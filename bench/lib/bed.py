@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import statistics
 import subprocess
 import sys
@@ -39,6 +40,12 @@ class Report:
             "ratio": None if ratio is None else round(ratio, 4), "ratio_to": ratio_to}) + "\n")
         shown = "" if ratio is None else f", {ratio:.3g} of {ratio_to}"
         say(f"  {self.bench} {case}: {value:,.4g} {unit}{shown}{f'   (target {target})' if target else ''}")
+
+
+    def against(self, case, values, unit, others, ratio_to, target):
+        """The figure of several rounds: the median, and the median of the ratios of the rounds."""
+        ratios = [value / other for value, other in zip(values, others)]
+        self.line(case, median(values), unit, median(ratios), ratio_to, target)
 
 
 # A server that writes as a real one does. A smoke run only looks whether the figures come.
@@ -114,6 +121,7 @@ class Bed(harness.Testbed):
     def drain(self, publication, mode="drain"):
         """One run of bench/drain.cc; returns its row of bench.result as a dictionary."""
         self.sql("TRUNCATE bench.result")
+        before = self.wal_position()
         columns = "events, measured_events, seconds, chunks, bytes, private_kb, peak_kb"
         pid = self.watch.sql(f"SELECT bench.drain('{publication}', '{mode}')")[0][0]
         # No session looks on meanwhile: its snapshots would cost something.
@@ -122,10 +130,35 @@ class Bed(harness.Testbed):
         if not rows:
             raise Failure(f"{mode} of {publication} left no result")
         result = dict(zip(columns.split(", "), map(float, rows[0])))
+        result["wal"] = self.wal_position() - before
         result["rate"] = result["measured_events"] / max(result["seconds"], 1e-9)
         say(f"    {mode} {publication}: {result['events']:,.0f} events, {result['rate']:,.0f}/s, "
             f"{result['private_kb'] / 1024:.0f} MiB")
         return result
+
+    def wal_position(self):
+        return int(self.watch.sql("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
+
+    def wal_of(self, text):
+        """Bytes of WAL that this writes."""
+        before = self.wal_position()
+        self.sql(text)
+        return self.wal_position() - before
+
+    def pending(self, publication):
+        return int(self.watch.sql(f"SELECT pending FROM postbox.publication_status WHERE publication = '{publication}'")[0][0])
+
+    def pgbench(self, seconds, files, clients, *arguments, may_fail=False):
+        """Runs scripts; returns transactions per second, 0 if it failed and may."""
+        done = self.cluster.run(
+            "pgbench", "-n", "-c", clients, "-j", 2, "-T", seconds, *(part for file in files for part in ("-f", file)),
+            *arguments, DATABASE, database=DATABASE, timeout=seconds + PATIENCE)
+        found = re.search(r"^tps = ([0-9.]+)", done.stdout, re.MULTILINE)
+        if done.returncode == 0 and found and "aborted" not in done.stderr:
+            return float(found.group(1))
+        if may_fail:
+            return 0.0
+        raise Failure(f"pgbench failed:\n{done.stdout}{done.stderr}")
 
     def counting_server(self, record=None):
         return CountingServer(self, record)

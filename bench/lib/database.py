@@ -1,8 +1,10 @@
 """The database side by itself, measured with bench/drain.cc: drain, backlog, wal, held-transaction."""
 
+import contextlib
+
 import bed
-from bed import Bed, median
-from harness import say
+from bed import Bed, Failure, median
+from harness import say, wait_until
 
 
 def drain(report, smoke):
@@ -20,24 +22,202 @@ def drain(report, smoke):
             server.load(name, table_events)
             server.settle_down()
             select.append(server.drain(first, "select"))
-            publication = server.publication("app.log")
-            log.append(server.drain(publication))
-            server.drop_publication(publication)
-            publication = server.publication(name)
-            table.append(server.drain(publication))
+            log.append(drain_all(server, "app.log", log_events))
+            table.append(drain_all(server, name, table_events))
             server.sql(f"SELECT postbox.drop_outbox('{name}')")
-        expect_all(log, log_events)
-        expect_all(select, log_events)
-        expect_all(table, table_events)
-        rates = {case: median(run["rate"] for run in runs) for case, runs in
+        rates = {case: [run["rate"] for run in runs] for case, runs in
                  (("log", log), ("table", table), ("select", select))}
-        report.line("select", rates["select"], "events/s")
-        report.line("table", rates["table"], "events/s")
-        report.line("log", rates["log"], "events/s", rates["log"] / rates["table"], "table", ">= 15")
-        report.line("log", rates["log"], "events/s", rates["log"] / rates["select"], "select", ">= 0.7")
+        report.line("select", median(rates["select"]), "events/s")
+        report.line("table", median(rates["table"]), "events/s")
+        report.against("log", rates["log"], "events/s", rates["table"], "table", ">= 15")
+        report.against("log", rates["log"], "events/s", rates["select"], "select", ">= 0.7")
 
 
-def expect_all(runs, events):
-    for run in runs:
-        if run["events"] != events:
-            raise bed.Failure(f"{run['events']:.0f} events instead of {events}")
+def drain_all(server, outbox, events):
+    """All events of an outbox by a publication that has read none."""
+    publication = server.publication(outbox)
+    result = server.drain(publication)
+    server.drop_publication(publication)
+    if result["events"] != events:
+        raise Failure(f"{result['events']:.0f} events instead of {events}")
+    return result
+
+
+def backlog(report, smoke):
+    """Rate and memory with a long and with a short backlog, of drain.cc and of the publisher worker."""
+    large, small, rounds = (40_000, 5_000, 1) if smoke else (5_000_000, 50_000, 3)
+    with Bed(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
+        say(f"backlog: {large} events and {small} events")
+        outboxes = {}
+        for events in (small, large):
+            outboxes[events] = server.outbox(f"app.log_{events}")
+            server.load(outboxes[events], events, "'v_' || n % 1000")
+        server.settle_down()
+        rates, memory = {small: [], large: []}, {small: [], large: []}
+        for number in range(-1, rounds):  # the first round fills the caches
+            for events, times in ((large, 1), (small, 5)):
+                runs = [drain_all(server, outboxes[events], events) for _ in range(times)]
+                if number >= 0 or smoke:
+                    rates[events].append(median(run["rate"] for run in runs))
+                    memory[events].append(max(run["private_kb"] for run in runs) / 1024)
+        cases = {events: f"{events:,} pending" for events in outboxes}
+        report.line(cases[small], median(rates[small]), "events/s")
+        report.against(cases[large], rates[large], "events/s", rates[small], cases[small], ">= 0.9")
+        for events, case in cases.items():
+            report.line(f"memory, {case}", max(memory[events]), "MiB", target="<= 150")
+
+        for events, case in cases.items():
+            with publishing_worker(server) as (counting, pid):
+                watched = bed.PeakMemory(pid)
+                publication = server.publication(outboxes[events])
+                counting.wait_for(events)
+                server.drop_publication(publication)
+                report.line(f"memory of the publisher worker, {case}", watched.stop(), "MiB", target="<= 150")
+                say(f"    published at {events / max(counting.seconds, 1e-6):,.0f}/s")
+
+
+@contextlib.contextmanager
+def publishing_worker(server):
+    """(counting server, pid of the worker) while the one publisher worker runs."""
+    counting = server.counting_server()
+    server.cluster.set(postbox__endpoint=counting.endpoint, postbox__publishers=1)
+    yield counting, wait_until("the worker runs", server.worker_pid)
+    server.cluster.set(postbox__publishers=0)
+    wait_until("the worker has left", lambda: server.worker_pid() is None)
+    counting.stop()
+
+
+def wal(report, smoke):
+    """WAL of publishing an event, and of emitting it."""
+    events, rows, rounds = (20_000, 2_000, 2) if smoke else (1_000_000, 50_000, 4)
+    with Bed(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
+        say(f"wal: {events} events drained, {rounds} times {rows} events emitted")
+        server.load(server.outbox("app.log"), events, "'v_' || n % 1000")
+        server.settle_down()
+        result = drain_all(server, "app.log", events)
+        report.line("drain", result["wal"] / events, "bytes/event", target="<= 2")
+        with publishing_worker(server) as (counting, _):
+            publication = server.publication("app.log")
+            before = server.wal_position()
+            counting.wait_for(events)
+            wait_until("all is confirmed", lambda: server.pending(publication) == 0, bed.PATIENCE)
+            written = server.wal_position() - before
+            say(f"    published at {events / max(counting.seconds, 1e-6):,.0f}/s")
+        report.line("drain by the publisher worker", written / events, "bytes/event", target="<= 2")
+
+        # Two tables made alike: what was emitted into the one is inserted into the other, id for id.
+        server.outbox("app.emitted")
+        server.outbox("app.inserted")
+        server.sql("CHECKPOINT")
+        emitted, inserted = [], []
+        for number in range(rounds + 1):
+            first = number * rows + 1
+            last = first + rows - 1
+            emitted.append(server.wal_of(f"""
+                SELECT count(postbox.outbox_emit('video', 'v_' || n, 'video.updated',
+                    '{{"title": "a title of moderate length", "video_id": "v_' || n || '"}}', version => n, outbox => 'app.emitted'))
+                FROM generate_series({first}::bigint, {last}) AS n"""))
+            inserted.append(server.wal_of(f"""
+                INSERT INTO app.inserted (id, aggregate_type, aggregate_id, event_type, version, payload)
+                SELECT id, aggregate_type, aggregate_id, event_type, version, payload
+                FROM app.emitted WHERE seq BETWEEN {first} AND {last} ORDER BY seq"""))
+        # The first round touches pages for the first time after the checkpoint.
+        per_event = [[each / rows for each in measured[1:]] for measured in (emitted, inserted)]
+        report.line("insert", median(per_event[1]), "bytes/event")
+        report.against("emit", per_event[0], "bytes/event", per_event[1], "insert", "<= 1.2")
+
+
+def held_transaction(report, smoke):
+    """The same with and without a transaction that has emitted an event and stays open: draining a backlog; publishing
+    what four sessions emit meanwhile; what grows."""
+    events, seconds, rounds = (20_000, 2, 1) if smoke else (1_000_000, 15, 3)
+    with Bed(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
+        say(f"held-transaction: {events} events drained, then {seconds} s of emitting, {rounds} rounds each")
+        server.load(server.outbox("app.log"), events, "'v_' || n % 1000")
+        server.settle_down()
+        server.drain(server.publication("app.log"), "select")  # into the caches
+        plain, held = [], []
+        total = events
+        for _ in range(rounds):
+            plain.append(drain_all(server, "app.log", total)["rate"])
+            with held_open(server, "app.log"):
+                held.append(drain_all(server, "app.log", total)["rate"])
+            total += 1
+        report.line("drain", median(plain), "events/s")
+        report.against("drain, one transaction open", held, "events/s", plain, "drain", ">= 0.95")
+
+        server.sql("SELECT postbox.drop_outbox('app.log')")
+        outbox = server.outbox("app.live")
+        with publishing_worker(server) as (counting, _):
+            publication = server.publication(outbox)
+            plain, held = [], []
+            grown = {}
+            for _ in range(rounds):
+                plain.append(publish_while_emitting(server, counting, outbox, seconds))
+                before = sizes(server)
+                with held_open(server, outbox):
+                    held.append(publish_while_emitting(server, counting, outbox, seconds))
+                    for relation, size in sizes(server).items():
+                        grown[relation] = grown.get(relation, 0) + size - before.get(relation, 0)
+            wait_until("all is published", lambda: server.pending(publication) == 0, bed.PATIENCE)
+            rows = server.number(f"SELECT count(*) FROM {outbox}")
+            counting.wait_for(rows)
+            if counting.messages != rows:
+                raise Failure(f"{counting.messages} messages for {rows} events")
+        report.line("publish", median(plain), "events/s")
+        report.against("publish, one transaction open", held, "events/s", plain, "publish", ">= 0.95")
+        of_events = sum(size for relation, size in grown.items() if relation.startswith("app.live:"))
+        others = {relation: size for relation, size in grown.items() if not relation.startswith("app.live:") and size > 0}
+        say(f"    grown while it was open: {of_events / 1024:,.0f} KiB of events, else {others}")
+        report.line("growth of the events", of_events / 1024, "KiB")
+        report.line("growth of all else of Postbox", sum(others.values()) / 1024, "KiB",
+                    sum(others.values()) / max(of_events, 1), "growth of the events", "<= 1, as little as can be")
+
+
+@contextlib.contextmanager
+def held_open(server, outbox):
+    session = server.session(bed.DATABASE)
+    session.sql("BEGIN")
+    session.sql(f"SELECT postbox.outbox_emit('video', 'held', 'video.updated', '{{}}'::jsonb, outbox => '{outbox}')")
+    yield
+    session.sql("COMMIT")
+
+
+def publish_while_emitting(server, counting, outbox, seconds):
+    """Events that arrive per second while four sessions emit, twenty in a transaction."""
+    script = server.directory / "emit.sql"
+    script.write_text(
+        "\\set first random(1, 1000000)\n"
+        "SELECT count(postbox.outbox_emit('video', 'v_' || (:first + n), 'video.updated', '{\"title\": \"a title\"}'::jsonb, "
+        f"version => n, outbox => '{outbox}')) FROM generate_series(1::bigint, 20) AS n;\n")
+    before = counting.messages
+    server.pgbench(seconds, [script], clients=4)
+    # What is on its way when the emitting ends belongs to it.
+    after = wait_until("the rest has come", quiet(counting))
+    rate = (after - before) / seconds
+    say(f"    {rate:,.0f} events/s emitted and published")
+    return rate
+
+
+def quiet(counting):
+    """A condition: no message has come for half a second; gives their number."""
+    seen = {"count": -1, "times": 0}
+
+    def condition():
+        now = counting.messages
+        seen["times"] = seen["times"] + 1 if now == seen["count"] else 0
+        seen["count"] = now
+        return now if seen["times"] >= 10 else None
+
+    return condition
+
+
+def sizes(server):
+    """Bytes of each relation of Postbox; those that hold the events of app.live begin with 'app.live:'."""
+    rows = server.sql("""
+        SELECT CASE WHEN t.oid IN (SELECT relid FROM pg_partition_tree('app.live')) THEN 'app.live:' ELSE '' END || c.oid::regclass,
+               pg_relation_size(c.oid)
+        FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+        JOIN pg_class t ON t.oid = coalesce(i.indrelid, c.oid)
+        WHERE t.relnamespace IN ('postbox'::regnamespace, 'app'::regnamespace) AND c.relkind IN ('r', 'i', 'S')""")
+    return {name: int(size) for name, size in rows}

@@ -9,12 +9,20 @@ import traceback
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "tests/e2e/lib")]
 import bed  # first: it moves standard output away
 import database
+import emitting
 import publishing
+import torture
 from harness import Failure
 
 BENCHES = {
     "drain": database.drain,
+    "backlog": database.backlog,
+    "wal": database.wal,
+    "held-transaction": database.held_transaction,
     "publish": publishing.publish,
+    "latency": publishing.latency,
+    "emit": emitting.emit,
+    "torture": torture.torture,
 }
 
 

@@ -1,7 +1,12 @@
 """End to end, from the committed event to a server that only counts: publish, latency."""
 
+import random
+import time
+import uuid
+
 import bed
-from bed import Bed, median
+import libpq
+from bed import Bed, median, percentile
 from harness import say, wait_until
 
 CHANNELS = 2  # postbox.channels
@@ -9,6 +14,7 @@ MAX_OUTSTANDING = 10_000  # postbox.max_outstanding_messages
 # worker/pubsub/publish_scheduler.h: the most requests at once, with and without ordering keys.
 MAX_REQUESTS = 100 * CHANNELS
 MAX_KEYLESS_REQUESTS = 4 * CHANNELS
+WARM_UP = 10  # events that are not counted for latency: they connect and make plans
 
 # case: (aggregate id of event n, ordering of the publication, number of ordering keys; 0: none; None: one an event)
 CASES = {
@@ -30,14 +36,14 @@ def publish(report, smoke):
             outbox = server.outbox("app.outbox")
             server.load(outbox, events, key)
             server.settle_down()
-            runs = [publish_once(server, outbox, events, ordering) for _ in range(rounds)]
-            group = median(run["group"] for run in runs)
-            in_flight = requests_in_flight(group, events, keys)
-            bare = [bare_once(server, events, group, in_flight, events if keys is None else keys) for _ in range(rounds)]
-            rate = median(run["rate"] for run in runs)
-            say(f"    {group:.1f} messages a request, {in_flight} in flight, worker {runs[-1]['memory']:.0f} MiB")
+            rates, bare = [], []
+            for _ in range(rounds):
+                rate, group = publish_once(server, outbox, events, ordering)
+                rates.append(rate)
+                bare.append(bare_once(server, events, group, requests_in_flight(group, events, keys),
+                                      events if keys is None else keys))
             report.line(f"{case}, bare", median(bare), "messages/s")
-            report.line(case, rate, "messages/s", rate / median(bare), f"{case}, bare", ">= 0.8")
+            report.against(case, rates, "messages/s", bare, f"{case}, bare", ">= 0.8")
             server.sql(f"SELECT postbox.drop_outbox('{outbox}')")
 
 
@@ -56,16 +62,14 @@ def publish_once(server, outbox, events, ordering):
     publication = server.publication(outbox, ordering=ordering)
     counting.wait_for(events)
     # Results on their way are stored first.
-    wait_until("all is confirmed", lambda: server.watch.sql(
-        f"SELECT pending FROM postbox.publication_status WHERE publication = '{publication}'") == [["0"]], bed.PATIENCE)
+    wait_until("all is confirmed", lambda: server.pending(publication) == 0, bed.PATIENCE)
     server.drop_publication(publication)
     counting.stop()
     if counting.messages != events:
         raise bed.Failure(f"{counting.messages} messages instead of {events}")
-    result = {"rate": events / max(counting.seconds, 1e-6), "group": counting.messages / counting.requests,
-              "memory": memory.stop()}
-    say(f"    worker: {result['rate']:,.0f} messages/s, {result['group']:.1f} a request")
-    return result
+    rate, group = events / max(counting.seconds, 1e-6), counting.messages / counting.requests
+    say(f"    worker: {rate:,.0f} messages/s, {group:.1f} a request, {memory.stop():.0f} MiB")
+    return rate, group
 
 
 def bare_once(server, events, group, in_flight, keys):
@@ -73,5 +77,58 @@ def bare_once(server, events, group, in_flight, keys):
     bed.bare_publish(counting, events, group, in_flight, CHANNELS, keys)
     counting.stop()
     rate = events / max(counting.seconds, 1e-6)
-    say(f"    bare: {rate:,.0f} messages/s, {counting.messages / counting.requests:.1f} a request")
+    say(f"    bare: {rate:,.0f} messages/s, {counting.messages / counting.requests:.1f} a request, {in_flight} at once")
     return rate
+
+
+def latency(report, smoke):
+    """One event at a time, from its COMMIT to its arrival at the server; and the same for a bare RPC."""
+    events = 50 if smoke else 2000
+    with Bed(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
+        record = server.directory / "arrivals"
+        counting = server.counting_server(record)
+        sent = list(map(int, bed.bare_publish(counting, events + WARM_UP, 1, 1)))
+        counting.stop()
+        bare = [(int(line.split("\t")[0]) - at) / 1000 for at, line in zip(sent, record.read_text().splitlines(), strict=True)][WARM_UP:]
+
+        counting = server.counting_server(record)
+        server.cluster.set(postbox__endpoint=counting.endpoint)
+        outbox = server.outbox("app.outbox")
+        server.publication(outbox)
+        wait_until("the worker runs", server.worker_pid)
+        begun, ended = commit_one_by_one(server, outbox, record, events)
+    say(f"latency: {events} events; a COMMIT takes {median(b - e for b, e in zip(begun, ended)):.2f} ms")
+    for name, part in (("p50", 0.5), ("p99", 0.99)):
+        limit = {"p50": "<= 2", "p99": "<= 10"}[name]
+        rpc = percentile(bare, part)
+        report.line(f"{name}, bare RPC", rpc, "ms")
+        for what, values in (("COMMIT sent", begun), ("COMMIT answered", ended)):
+            report.line(f"{name} from {what}", percentile(values, part), "ms", percentile(values, part) / rpc, f"{name}, bare RPC")
+            report.line(f"{name} from {what}, above the bare RPC", percentile(values, part) - rpc, "ms", target=limit)
+
+
+def commit_one_by_one(server, outbox, record, events):
+    """Milliseconds to the arrival of each event from sending its COMMIT, and from the answer to it."""
+    begun, ended = [], []
+    session = libpq.Connection(server.cluster.dsn(bed.DATABASE))
+    with open(record, encoding="utf-8") as arrivals:
+        for number in range(events + WARM_UP):
+            event = str(uuid.uuid4())
+            session.run("BEGIN")
+            session.run(f"SELECT postbox.outbox_emit('video', 'v_{number}', 'video.updated', '{{\"title\": \"a title\"}}'::jsonb, "
+                        f"version => {number + 1}, event_id => '{event}', outbox => '{outbox}')")
+            sent = time.time_ns() / 1e6
+            session.run("COMMIT")
+            answered = time.time_ns() / 1e6
+            line = wait_until("the event has come", arrivals.readline, interval=0.001)
+            while not line.endswith("\n"):
+                line += arrivals.readline()
+            moment, _, came = line.rstrip("\n").split("\t")
+            if came != event:
+                raise bed.Failure(f"event {came} came instead of {event}")
+            if number >= WARM_UP:
+                begun.append(int(moment) / 1000 - sent)
+                ended.append(int(moment) / 1000 - answered)
+            time.sleep(random.uniform(0, 0.01))  # the next one finds the worker asleep
+    session.close()
+    return begun, ended

@@ -42,3 +42,7 @@ endforeach()
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/proto/run)
   system_test(proto.official_definitions ${CMAKE_SOURCE_DIR}/tests/proto/run)
 endif()
+# Each benchmark for seconds: that its figures come, not how good they are.
+foreach(name drain backlog wal held-transaction publish latency emit torture)
+  system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
+endforeach()
