@@ -17,7 +17,6 @@ unit_test(puller_test worker/puller postbox_puller)
 file(GLOB UNIT_EXTRA CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/worker/publisher/*_logic.cc)
 unit_test(publisher_test worker/publisher postbox_pubsub)
 set(UNIT_EXTRA)
-unit_test(extension_test tests/unit)
 
 function(system_test name)
   add_test(NAME ${name} COMMAND ${ARGN})

@@ -15,7 +15,7 @@ use Test::More;
 my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 6;
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my $node = new_node('main', emulator => $emulator, settings => {
-	'postbox.publishers' => 3,
+	'postbox.publishers' => 1,
 	'postbox.read_chunk_size' => 11,
 	'postbox.poll_interval' => '50ms',
 	'max_prepared_transactions' => 50,
@@ -25,6 +25,9 @@ $node->start;
 create_outbox($node, 'postgres', kind => 'log', lanes => 3);
 follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.changed');
 $node->safe_psql('postgres', 'CREATE SEQUENCE app.gid; CREATE SEQUENCE app.copied');
+wait_until($node, 'postgres', 'SELECT count(*) = 3 AND count(DISTINCT lock_token) = 1 FROM postbox.lane WHERE lock_token IS NOT NULL', 'one worker has all lanes');
+$node->append_conf('postgresql.conf', 'postbox.publishers = 3');
+$node->reload;
 
 my $emit = q{SELECT postbox.outbox_emit('video', 'key-' || :key, 'video.changed', '{}'::jsonb);};
 my $undone = q{SELECT postbox.outbox_emit('video', 'key-' || :key, 'video.undone', '{}'::jsonb);};
@@ -78,6 +81,7 @@ sub check_arrival
 }
 
 wait_workers($node, 'postgres', 3);
+wait_until($node, 'postgres', 'SELECT count(DISTINCT lock_token) = 3 FROM postbox.lane', 'the one worker of the beginning has left two of its lanes to the others');
 my $puller = start_puller($node, 'postgres', $emulator);
 
 subtest 'without crashes nothing is lost, nothing is sent twice, and each key is in order' => sub {

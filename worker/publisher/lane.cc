@@ -62,6 +62,10 @@ Lane::Lane(std::string publication, int slice, std::string lock_token)
           "UPDATE postbox.lane SET lock_token = $3, locked_at = now() "
           "WHERE publication = $1 AND slice = $2",
           {TEXTOID, INT4OID, TEXTOID}),
+      release_(
+          "UPDATE postbox.lane SET lock_token = NULL WHERE publication = $1 AND slice = $2 "
+          "AND lock_token = $3",
+          {TEXTOID, INT4OID, TEXTOID}),
       checkpoint_(
           "UPDATE postbox.lane SET locked_at = now(), system_identifier = $4::numeric, "
           "floor = $5, hwm = $6, snapshot = $7::pg_snapshot, next_xid = $8::xid8, "
@@ -115,6 +119,10 @@ std::optional<LogPosition> Lane::TryAcquire() {
         {ToNumber<int64_t>(uptos[i]), ToSnapshot(snapshots[i]), ToNumber<FullXid>(next_xids[i])});
   }
   return LogPosition(floor, std::move(zones), ToSnapshot(top));
+}
+
+void Lane::Release() {
+  release_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_)});
 }
 
 bool Lane::Checkpoint(const LogPosition& position) {

@@ -1,7 +1,7 @@
 // The row of a lane of a log outbox: who has it, and how far it is (postbox.lane).
 //
 // A lane has one owner at a time: the worker whose lock_token stands in its row and who lives. It
-// keeps the lane until it ends; another worker takes the lane over when the token no longer lives,
+// keeps the lane until it ends, or has more than its share; another worker takes the lane over when the token no longer lives,
 // or when the row was not written for postbox.lease_timeout. Every checkpoint writes under the
 // condition that the token is still ours, so a worker that has lost its lane stores nothing.
 //
@@ -27,6 +27,9 @@ class Lane {
   // same transaction: this transaction sees its own rows, which no snapshot shows.
   bool RebaseIfForeign(Oid outbox);
 
+  // Gives the lane up for others to take.
+  void Release();
+
   // Stores the position and renews the lease. False: the lane is no longer ours.
   bool Checkpoint(const LogPosition& position);
 
@@ -34,7 +37,7 @@ class Lane {
   const std::string publication_;
   const int slice_;
   const std::string lock_token_;
-  Statement make_, foreign_, rebase_, read_, take_, checkpoint_;
+  Statement make_, foreign_, rebase_, read_, take_, release_, checkpoint_;
 };
 
 }  // namespace postbox::publisher

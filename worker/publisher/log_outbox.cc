@@ -182,11 +182,24 @@ Oid LogOutbox::Open() {
   return owner;
 }
 
-bool LogOutbox::Acquire(ClaimResult* result) {
-  if (progress_) return true;
+int LogOutbox::Share() const {
   const int workers = std::max(1, settings().publishers);
-  const int share = (publication_.lanes + workers - 1) / workers;
-  if (share_->held >= share) return false;
+  return (publication_.lanes + workers - 1) / workers;
+}
+
+bool LogOutbox::Acquire(ClaimResult* result) {
+  if (progress_ && share_->held > Share()) {
+    // There are more workers now: finish what is outstanding, then let one of them have it.
+    if (progress_->outstanding() > 0 || progress_->failed() > 0 || !parked_in_flight_.empty()) {
+      return false;
+    }
+    Checkpoint(true);
+    lane_.Release();
+    Forget();
+    return false;
+  }
+  if (progress_) return true;
+  if (share_->held >= Share()) return false;
   if (lane_.RebaseIfForeign(publication_.outbox)) {
     result->more = true;
     return false;

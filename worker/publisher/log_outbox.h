@@ -58,6 +58,8 @@ class LogOutbox : public OutboxSource {
   // Opens the log, checks that it is there, makes the statements if its name is new. Its owner.
   Oid Open();
   bool Acquire(ClaimResult* result);
+  // How many of the publication's lanes each worker should have.
+  int Share() const;
   LogMoment TakeMoment(int64 last_seq) const;
   void ReadLate(const LogMoment& moment, std::size_t limit);
   void ReadFresh(std::size_t limit);
