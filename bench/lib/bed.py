@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -124,8 +125,9 @@ class Bed(harness.Testbed):
         before = self.wal_position()
         columns = "events, measured_events, seconds, chunks, bytes, private_kb, peak_kb"
         pid = self.watch.sql(f"SELECT bench.drain('{publication}', '{mode}')")[0][0]
-        # No session looks on meanwhile: its snapshots would cost something.
-        wait_until(f"{mode} of {publication} has ended", lambda: not os.path.exists(f"/proc/{pid}"), PATIENCE)
+        with profile(self, pid, f"{mode}-{publication}"):
+            # No session looks on meanwhile: its snapshots would cost something.
+            wait_until(f"{mode} of {publication} has ended", lambda: not os.path.exists(f"/proc/{pid}"), PATIENCE)
         rows = self.watch.sql(f"SELECT {columns} FROM bench.result")
         if not rows:
             raise Failure(f"{mode} of {publication} left no result")
@@ -241,6 +243,21 @@ class PeakMemory:
         self._ended.set()
         self._thread.join()
         return self.mebibytes
+
+
+@contextlib.contextmanager
+def profile(testbed, pid, name):
+    """With POSTBOX_BENCH_PROFILE=DIRECTORY, perf records what this process does, into NAME.data in it."""
+    directory = os.environ.get("POSTBOX_BENCH_PROFILE")
+    if not directory:
+        yield
+        return
+    perf = testbed.start("perf", ["perf", "record", "-q", "-F", "1999", "-e", "cpu-clock", "-g", "-p", pid,
+                                  "-o", os.path.join(directory, f"{name}.data")])
+    try:
+        yield
+    finally:
+        perf.stop(signal.SIGINT)
 
 
 def bare_publish(server, messages, group, in_flight, channels=2, keys=0):

@@ -60,7 +60,8 @@ def publish_once(server, outbox, events, ordering):
     pid = wait_until("the worker runs", server.worker_pid)
     memory = bed.PeakMemory(pid)
     publication = server.publication(outbox, ordering=ordering)
-    counting.wait_for(events)
+    with bed.profile(server, pid, f"publish-{publication}"):
+        counting.wait_for(events)
     # Results on their way are stored first.
     wait_until("all is confirmed", lambda: server.pending(publication) == 0, bed.PATIENCE)
     server.drop_publication(publication)
