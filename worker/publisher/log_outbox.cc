@@ -497,6 +497,20 @@ void LogOutbox::SettleParked(const Settlement& settlement, std::vector<std::stri
   });
 }
 
+bool LogOutbox::SettleInMemory(const std::vector<Settlement>& settlements) {
+  for (const Settlement& settlement : settlements) {
+    if (settlement.status != pubsub::PublishStatus::kPublished || settlement.claimed.handle == 0) {
+      return false;
+    }
+  }
+  if (!progress_) return true;
+  for (const Settlement& settlement : settlements) {
+    progress_->Settle(settlement.claimed.handle);
+    if (!unknown_.empty()) unknown_.erase(settlement.claimed.handle);
+  }
+  return true;
+}
+
 void LogOutbox::Settle(const std::vector<Settlement>& settlements) {
   using pubsub::PublishStatus;
   if (!progress_) return;  // forgotten: the lane begins at its stored position again

@@ -45,6 +45,7 @@ class LogOutbox : public OutboxSource {
 
   ClaimResult Claim(const ClaimLimits& limits) override;
   void Settle(const std::vector<Settlement>& settlements) override;
+  bool SettleInMemory(const std::vector<Settlement>& settlements) override;
   void TakeOver() override {}
   void Mend() override;
   void Checkpoint(bool force) override;

@@ -38,6 +38,7 @@ class TableOutbox : public OutboxSource {
   void TakeOver() override;
   void Mend() override;
   // Settle() stores everything.
+  bool SettleInMemory(const std::vector<Settlement>&) override { return false; }
   void Checkpoint(bool) override {}
   std::optional<std::chrono::milliseconds> CheckpointIn() const override { return std::nullopt; }
   // What failed may be about an altered table: the statements are made anew.

@@ -282,17 +282,8 @@ void Worker::SettleLanes() {
   }
 }
 
-void Worker::SettleLane(const LanePointer& lane) {
-  using pubsub::PublishStatus;
-  const Settlement* broken = nullptr;
-  bool published = false;
-  std::size_t bytes = 0;
-  for (const Settlement& settlement : lane->unsettled) {
-    if (settlement.status == PublishStatus::kTopicBroken) broken = &settlement;
-    published |= settlement.status == PublishStatus::kPublished;
-    bytes += settlement.claimed.bytes;
-  }
-  TimestampTz rest_until = 0;
+bool Worker::StoreResults(const LanePointer& lane, const Settlement* broken, bool published,
+                          TimestampTz* rest_until) {
   try {
     InTransaction("postbox: storing the results of publishing", [&] {
       // A crash that loses this commit makes events leave twice, which is allowed; waiting for the
@@ -303,7 +294,7 @@ void Worker::SettleLane(const LanePointer& lane) {
       });
       lane->source->Settle(lane->unsettled);
       if (broken != nullptr && !draining_) {
-        rest_until = RestLane(lane->publication.name, broken->error, lane->publication.backoff);
+        *rest_until = RestLane(lane->publication.name, broken->error, lane->publication.backoff);
       } else if (published && lane->attempts > 0) {
         ClearLane(lane->publication.name);
       }
@@ -315,8 +306,25 @@ void Worker::SettleLane(const LanePointer& lane) {
     lane->settle_after = After(
         now_,
         pubsub::BackoffDelay(kErrorBackoff, lane->settle_failures, pubsub::JitterRandom()).count());
-    return;
+    return false;
   }
+  return true;
+}
+
+void Worker::SettleLane(const LanePointer& lane) {
+  using pubsub::PublishStatus;
+  const Settlement* broken = nullptr;
+  bool published = false;
+  std::size_t bytes = 0;
+  for (const Settlement& settlement : lane->unsettled) {
+    if (settlement.status == PublishStatus::kTopicBroken) broken = &settlement;
+    published |= settlement.status == PublishStatus::kPublished;
+    bytes += settlement.claimed.bytes;
+  }
+  TimestampTz rest_until = 0;
+  // Only what has failed before has something to clear in postbox.lane.
+  const bool in_memory = lane->attempts == 0 && lane->source->SettleInMemory(lane->unsettled);
+  if (!in_memory && !StoreResults(lane, broken, published, &rest_until)) return;
   if (broken != nullptr) LogOnce(lane.get(), broken->error);
   if (broken == nullptr && published) {
     lane->attempts = 0;

@@ -87,6 +87,10 @@ class Worker {
   bool CollectResults();
   void SettleLanes();
   void SettleLane(const LanePointer& lane);
+  // The transaction of SettleLane(); false if it failed. `broken`: a result that says that the topic
+  // is, or nullptr.
+  bool StoreResults(const LanePointer& lane, const Settlement* broken, bool published,
+                    TimestampTz* rest_until);
 
   bool ClaimLanes();
   bool ClaimLane(const LanePointer& lane);
