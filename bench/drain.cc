@@ -145,7 +145,7 @@ void Drain(const Publication& publication, const std::string& lock_token, Measur
                                .status = pubsub::PublishStatus::kPublished,
                                .error = {}});
       }
-      if (!settlements.empty()) {
+      if (!settlements.empty() && !source->SettleInMemory(settlements)) {
         InTransaction("postbox bench: storing the results", [&] {
           Pg([] {
             set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,

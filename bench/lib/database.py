@@ -21,15 +21,16 @@ def drain(report, smoke):
             name = server.outbox(f"app.table_{number}", "table")
             server.load(name, table_events)
             server.settle_down()
-            select.append(server.drain(first, "select"))
-            log.append(drain_all(server, "app.log", log_events))
+            for _ in range(1 if smoke else 3):  # side by side, since they are quick
+                select.append(server.drain(first, "select"))
+                log.append(drain_all(server, "app.log", log_events))
             table.append(drain_all(server, name, table_events))
             server.sql(f"SELECT postbox.drop_outbox('{name}')")
         rates = {case: [run["rate"] for run in runs] for case, runs in
                  (("log", log), ("table", table), ("select", select))}
         report.line("select", median(rates["select"]), "events/s")
         report.line("table", median(rates["table"]), "events/s")
-        report.against("log", rates["log"], "events/s", rates["table"], "table", ">= 15")
+        report.line("log", median(rates["log"]), "events/s", median(rates["log"]) / median(rates["table"]), "table", ">= 15")
         report.against("log", rates["log"], "events/s", rates["select"], "select", ">= 0.7")
 
 
@@ -138,11 +139,11 @@ def held_transaction(report, smoke):
         server.drain(server.publication("app.log"), "select")  # into the caches
         plain, held = [], []
         total = events
-        for _ in range(rounds):
-            plain.append(drain_all(server, "app.log", total)["rate"])
-            with held_open(server, "app.log"):
-                held.append(drain_all(server, "app.log", total)["rate"])
-            total += 1
+        for number in range(1 if smoke else 8):
+            for open_one in (number % 2 == 0, number % 2 == 1):  # each comes first in turn
+                with held_open(server, "app.log") if open_one else contextlib.nullcontext():
+                    (held if open_one else plain).append(drain_all(server, "app.log", total)["rate"])
+                total += open_one
         report.line("drain", median(plain), "events/s")
         report.against("drain, one transaction open", held, "events/s", plain, "drain", ">= 0.95")
 
