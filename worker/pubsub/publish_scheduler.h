@@ -106,6 +106,9 @@ class PublishScheduler {
   void Add(OutgoingMessage&& message);
   void Pump();
 
+  // Requests that have not been answered.
+  std::size_t in_flight() const { return in_flight_.size(); }
+
   void OnResponse(std::uint64_t request_id, Response response);
   void Taken(Queue* queue);
 

@@ -2,7 +2,9 @@
 //
 // Between the threads lie two lists under one mutex. Commands go in, in the caller's order: a message, or "these results
 // were taken". That order decides whether a message comes before or after the caller knew of a failure of its key.
-// Results come out; the eventfd is written when the list stops being empty.
+// Results come out; the eventfd is written when the list stops being empty. While many requests are in flight, answers
+// come close together, and waking the caller for each would cost more than the answer: then it is written a moment later,
+// or as soon as there are enough.
 
 #include "worker/pubsub/publisher.h"
 
@@ -36,9 +38,23 @@ struct Shared {
   std::vector<Command> commands;
   std::vector<PublishResult> results;
   std::vector<Queue*> result_queues;  // of the same length
+  bool notify_due = false;            // there are results that the eventfd has not told of
   std::size_t outstanding_bytes = 0;
   int notify_fd = -1;
+
+  // Under the mutex.
+  void Notify() {
+    notify_due = false;
+    // Only a counter near its 64-bit limit makes it fail, and then the descriptor is readable anyway.
+    if (notify_fd >= 0) static_cast<void>(eventfd_write(notify_fd, 1));
+  }
 };
+
+// The eventfd is written at once while no more requests than this are in flight.
+constexpr std::size_t kFewRequests = 8;
+// Else when so many results wait, or so much later.
+constexpr std::size_t kManyResults = 64;
+constexpr std::chrono::milliseconds kNotifyDelay(1);
 
 // What lives on the loop's thread, from its constructor to its destructor.
 class Core : public PublishScheduler::Host {
@@ -86,6 +102,7 @@ class Core : public PublishScheduler::Host {
     closed_ = true;
     Cancel();
     loop_->Cancel(timer_);
+    loop_->Cancel(notify_timer_);
   }
 
  private:
@@ -108,8 +125,7 @@ class Core : public PublishScheduler::Host {
       if (shared_->results.empty()) {
         shared_->results.swap(results_);
         shared_->result_queues.swap(result_queues_);
-        // Only a counter near its 64-bit limit makes it fail, and then the descriptor is readable anyway.
-        if (shared_->notify_fd >= 0) static_cast<void>(eventfd_write(shared_->notify_fd, 1));
+        shared_->notify_due = true;
       } else {
         std::move(results_.begin(), results_.end(), std::back_inserter(shared_->results));
         shared_->result_queues.insert(shared_->result_queues.end(), result_queues_.begin(),
@@ -117,6 +133,7 @@ class Core : public PublishScheduler::Host {
       }
       results_.clear();
       result_queues_.clear();
+      if (shared_->notify_due) NotifySoon();
     }
     const auto wake = closed_ ? std::nullopt : scheduler_.NextWake();
     if (wake == wake_) return;
@@ -130,9 +147,27 @@ class Core : public PublishScheduler::Host {
     });
   }
 
+  // Under the mutex.
+  void NotifySoon() {
+    if (closed_ || scheduler_.in_flight() <= kFewRequests ||
+        shared_->results.size() >= kManyResults) {
+      shared_->Notify();
+      return;
+    }
+    if (notify_timer_set_) return;
+    notify_timer_set_ = true;
+    notify_timer_ = loop_->After(kNotifyDelay, [this] {
+      notify_timer_set_ = false;
+      const std::lock_guard<std::mutex> lock(shared_->mutex);
+      if (shared_->notify_due) shared_->Notify();
+    });
+  }
+
   EventLoop* const loop_;
   Shared* const shared_;
   bool closed_ = false;
+  bool notify_timer_set_ = false;
+  EventLoop::TimerId notify_timer_;
   std::vector<PublishResult> results_;
   std::vector<Queue*> result_queues_;
   std::size_t result_bytes_ = 0;
@@ -208,6 +243,7 @@ class Publisher::Impl {
     TakenResults taken;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
+      shared_->notify_due = false;
       results.swap(shared_->results);
       taken.queues.swap(shared_->result_queues);
     }
