@@ -317,6 +317,7 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
   }
   dirty_ = dirty_ || !chunk_seqs_.empty();
   LaneProgress::Handle handle = progress_->Add(chunk_seqs_, std::move(after));
+  result->events.reserve(result->events.size() + chunk_.size());
   for (ClaimedEvent& event : chunk_) {
     event.claimed.handle = handle++;
     if (Paused(event.claimed.key)) {

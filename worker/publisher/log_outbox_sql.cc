@@ -77,7 +77,8 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   sql.parked_rows = fill(
       "SELECT {columns}, publish_attempts, next_retry_at <= now() FROM {parked} "
       "WHERE publication = $1 AND aggregate_id = ANY($2) ORDER BY seq LIMIT $3");
-  sql.unpark = fill("DELETE FROM {parked} WHERE publication = $1 AND id = ANY($2::uuid[])");
+  sql.unpark = fill(
+      "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
   sql.park_again = fill(
       "UPDATE {parked} SET publish_attempts = publish_attempts + 1, last_error = $3, "
       "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "

@@ -99,15 +99,17 @@ TableOutboxSql MakeTableOutboxSql(const std::string& relation, const OutboxColum
 
   sql.confirm = fill(
       "UPDATE {table} SET published_at = now(), lock_token = NULL, locked_at = NULL, "
-      "last_error = NULL WHERE {id} = ANY($1::uuid[]) AND lock_token = $2 RETURNING {id}::text",
+      "last_error = NULL WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND lock_token = $2 "
+      "RETURNING {id}::text",
       "");
   sql.release = fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL "
-      "WHERE {id} = ANY($1::uuid[]) AND lock_token = $2 RETURNING {id}::text",
+      "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND lock_token = $2 RETURNING {id}::text",
       "");
   sql.release_behind = fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, next_retry_at = 'infinity', "
-      "publish_attempts = 0 WHERE {id} = ANY($1::uuid[]) AND lock_token = $2 RETURNING {id}::text",
+      "publish_attempts = 0 WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND lock_token = $2 "
+      "RETURNING {id}::text",
       "");
   sql.park = fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
