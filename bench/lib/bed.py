@@ -213,6 +213,12 @@ class CountingServer:
         with self._lock:
             return (self._counts[3] - self._counts[2]) / 1e6
 
+    @property
+    def last_arrival(self):
+        """Seconds since 1970."""
+        with self._lock:
+            return self._counts[3] / 1e6
+
     def wait_for(self, messages, timeout=PATIENCE):
         wait_until(f"{messages} messages have come", lambda: self.messages >= messages, timeout, 0.02)
 
