@@ -290,17 +290,16 @@ Event ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
 // Refuses what Pub/Sub would refuse. Here it stops the transaction that caused it; later it would stop a key.
 void CheckMessage(const Event& event, int64 version) {
   const std::string id = UuidText(*event.id);
-  const std::string version_text = std::to_string(version);
-  const std::string occurred_at = pubsub::FormatRfc3339(event.occurred_at + kMicrosFrom1970To2000);
   const std::string_view key = ToUtf8(event.aggregate_id.view);
-  auto attributes = event.extra;
-  attributes.emplace_back(pubsub::kEventId, id);
-  attributes.emplace_back(pubsub::kEventType, ToUtf8(event.event_type.view));
-  attributes.emplace_back(pubsub::kAggregateId, key);
-  attributes.emplace_back(pubsub::kAggregateType, ToUtf8(event.aggregate_type.view));
-  attributes.emplace_back(pubsub::kVersion, version_text);
-  attributes.emplace_back(pubsub::kOccurredAt, occurred_at);
-  attributes.emplace_back(pubsub::kSchemaVersion, ToUtf8(event.schema_version.view));
+  const pubsub::StandardAttributes standard(
+      {.event_id = id,
+       .event_type = ToUtf8(event.event_type.view),
+       .aggregate_id = key,
+       .aggregate_type = ToUtf8(event.aggregate_type.view),
+       .version = version,
+       .occurred_at_micros = event.occurred_at + kMicrosFrom1970To2000,
+       .schema_version = ToUtf8(event.schema_version.view)});
+  const std::vector<pubsub::AttributeView> attributes = standard.With(event.extra);
   const auto problem = pubsub::CheckMessage(event.data, attributes, key);
   if (!problem.has_value()) return;
   int sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;

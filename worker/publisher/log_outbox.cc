@@ -23,26 +23,21 @@ constexpr int kMaxUnknown = 3;
 // An xid8 is its 64 bits.
 Datum XidValue(FullXid xid) { return UInt64GetDatum(xid); }
 
-Datum XidArrayValue(const std::vector<FullXid>& xids) {
+// An array of a type of 64 bits.
+template <class Number>
+Datum ArrayValue(Oid type, const std::vector<Number>& numbers) {
+  static_assert(sizeof(Number) == sizeof(int64));
   return Pg([&] {
-    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (xids.size() + 1)));
-    for (std::size_t i = 0; i < xids.size(); ++i) {
-      elements[i] = UInt64GetDatum(xids[i]);
+    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (numbers.size() + 1)));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      elements[i] = Int64GetDatum(static_cast<int64>(numbers[i]));
     }
-    return PointerGetDatum(construct_array(elements, static_cast<int>(xids.size()), XID8OID,
-                                           sizeof(FullTransactionId), FLOAT8PASSBYVAL,
-                                           TYPALIGN_DOUBLE));
-  });
-}
-
-Datum SeqArrayValue(const std::vector<std::int64_t>& seqs) {
-  return Pg([&] {
-    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (seqs.size() + 1)));
-    for (std::size_t i = 0; i < seqs.size(); ++i) elements[i] = Int64GetDatum(seqs[i]);
-    return PointerGetDatum(construct_array(elements, static_cast<int>(seqs.size()), INT8OID,
+    return PointerGetDatum(construct_array(elements, static_cast<int>(numbers.size()), type,
                                            sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
   });
 }
+Datum XidArrayValue(const std::vector<FullXid>& xids) { return ArrayValue(XID8OID, xids); }
+Datum SeqArrayValue(const std::vector<std::int64_t>& seqs) { return ArrayValue(INT8OID, seqs); }
 
 FullXid Widen(TransactionId xid, FullTransactionId next) {
   uint32 epoch = EpochFromFullTransactionId(next);
@@ -85,39 +80,30 @@ struct LogOutbox::LogRow {
   EventView event;
 };
 
-namespace {
-
 // All rows of SPI_tuptable, read in one go: a row costs no exception frame of its own.
-template <class Row>
-std::span<const Row> ViewTuples(uint64 rows) {
-  Row* views = nullptr;
+std::span<const LogOutbox::LogRow> LogOutbox::ViewRows(uint64 rows) {
+  LogRow* views = nullptr;
   Pg([&] {
     const TupleDesc descriptor = SPI_tuptable->tupdesc;
-    views = static_cast<Row*>(palloc(sizeof(Row) * (rows + 1)));
+    views = static_cast<LogRow*>(palloc(sizeof(LogRow) * (rows + 1)));
     auto* values = static_cast<Datum*>(palloc(sizeof(Datum) * descriptor->natts));
     auto* nulls = static_cast<bool*>(palloc(sizeof(bool) * descriptor->natts));
     for (uint64 row = 0; row < rows; ++row) {
       heap_deform_tuple(SPI_tuptable->vals[row], descriptor, values, nulls);
-      new (&views[row])
-          Row{DatumGetInt64(values[0]), ViewEvent({.id = values[1],
-                                                   .id_is_uuid = true,
-                                                   .aggregate_type = values[2],
-                                                   .aggregate_id = values[3],
-                                                   .event_type = values[4],
-                                                   .version = DatumGetInt64(values[5]),
-                                                   .schema_version = values[6],
-                                                   .payload = values[7],
-                                                   .attributes = values[8],
-                                                   .occurred_at = DatumGetTimestampTz(values[9])})};
+      new (&views[row]) LogRow{DatumGetInt64(values[0]),
+                               ViewEvent({.id = values[1],
+                                          .id_is_uuid = true,
+                                          .aggregate_type = values[2],
+                                          .aggregate_id = values[3],
+                                          .event_type = values[4],
+                                          .version = DatumGetInt64(values[5]),
+                                          .schema_version = values[6],
+                                          .payload = values[7],
+                                          .attributes = values[8],
+                                          .occurred_at = DatumGetTimestampTz(values[9])})};
     }
   });
   return {views, rows};
-}
-
-}  // namespace
-
-std::span<const LogOutbox::LogRow> LogOutbox::ViewRows(uint64 rows) {
-  return ViewTuples<LogRow>(rows);
 }
 
 struct LogOutbox::Statements {

@@ -47,7 +47,7 @@ void ReadAttributes(Datum value, EventView* event) {
   JsonbIteratorToken kind = WJB_DONE;
   while ((kind = JsonbIteratorNext(&iterator, &token, true)) != WJB_DONE) {
     if (kind == WJB_KEY) key = ToUtf8(token.val.string.val, token.val.string.len);
-    if (kind != WJB_VALUE || token.type == jbvNull || pubsub::IsStandardAttribute(key)) continue;
+    if (kind != WJB_VALUE || token.type == jbvNull) continue;
     std::string_view text;
     if (token.type == jbvString) {
       text = ToUtf8(token.val.string.val, token.val.string.len);
@@ -122,29 +122,21 @@ EventView ViewEvent(const EventRow& row) {
 
 pubsub::Message MakeMessage(const EventView& event, const std::string& topic,
                             const Ordering& ordering) {
-  const std::string occurred_at = pubsub::FormatRfc3339(event.occurred_at_micros);
-  char version[24];
-  const auto version_end = std::to_chars(version, version + sizeof version, event.version).ptr;
-  const std::array<pubsub::AttributeView, 7> standard = {{
-      {pubsub::kEventId, event.id},
-      {pubsub::kEventType, event.event_type},
-      {pubsub::kAggregateId, event.aggregate_id},
-      {pubsub::kAggregateType, event.aggregate_type},
-      {pubsub::kVersion, {version, static_cast<std::size_t>(version_end - version)}},
-      {pubsub::kOccurredAt, occurred_at},
-      {pubsub::kSchemaVersion, event.schema_version},
-  }};
+  const pubsub::StandardAttributes standard({.event_id = event.id,
+                                             .event_type = event.event_type,
+                                             .aggregate_id = event.aggregate_id,
+                                             .aggregate_type = event.aggregate_type,
+                                             .version = event.version,
+                                             .occurred_at_micros = event.occurred_at_micros,
+                                             .schema_version = event.schema_version});
   pubsub::Message message;
   message.topic = topic;
   message.ordering_key = ordering.KeyOf(event.aggregate_id);
-  const auto count = static_cast<std::size_t>(event.attribute_count);
-  if (count == 0) {
-    message.encoded = pubsub::EncodeMessage(event.payload, standard, message.ordering_key);
-    return message;
-  }
-  std::vector<pubsub::AttributeView> all(standard.begin(), standard.end());
-  all.insert(all.end(), event.attributes, event.attributes + count);
-  message.encoded = pubsub::EncodeMessage(event.payload, all, message.ordering_key);
+  const std::span extra(event.attributes, static_cast<std::size_t>(event.attribute_count));
+  message.encoded =
+      extra.empty()
+          ? pubsub::EncodeMessage(event.payload, standard.views(), message.ordering_key)
+          : pubsub::EncodeMessage(event.payload, standard.With(extra), message.ordering_key);
   return message;
 }
 

@@ -244,27 +244,44 @@ struct StandardFields {
   std::string_view schema_version;
 };
 
-// All attributes of a message. `extra` is a range of pairs of strings with distinct keys.
-template <class AttributeRange>
-Attributes BuildAttributes(const StandardFields& fields, const AttributeRange& extra) {
-  Attributes attributes;
-  attributes.reserve(kStandardAttributes.size() + std::size(extra));
-  attributes.emplace_back(kEventId, fields.event_id);
-  attributes.emplace_back(kEventType, fields.event_type);
-  attributes.emplace_back(kAggregateId, fields.aggregate_id);
-  attributes.emplace_back(kAggregateType, fields.aggregate_type);
-  attributes.emplace_back(kVersion, std::to_string(fields.version));
-  attributes.emplace_back(kOccurredAt, FormatRfc3339(fields.occurred_at_micros));
-  attributes.emplace_back(kSchemaVersion, fields.schema_version);
-  for (const auto& [key, value] : extra) {
-    if (!IsStandardAttribute(key)) attributes.emplace_back(key, value);
-  }
-  return attributes;
-}
+using AttributeView = std::pair<std::string_view, std::string_view>;
 
-inline Attributes BuildAttributes(const StandardFields& fields) {
-  return BuildAttributes(fields, Attributes());
-}
+// The standard attributes of an event, in their order. The one place that writes this list: emit
+// checks it, the worker sends it. The views live as long as this and what `fields` points to.
+class StandardAttributes {
+ public:
+  explicit StandardAttributes(const StandardFields& fields)
+      : version_(std::to_string(fields.version)),
+        occurred_at_(FormatRfc3339(fields.occurred_at_micros)),
+        views_{{{kEventId, fields.event_id},
+                {kEventType, fields.event_type},
+                {kAggregateId, fields.aggregate_id},
+                {kAggregateType, fields.aggregate_type},
+                {kVersion, version_},
+                {kOccurredAt, occurred_at_},
+                {kSchemaVersion, fields.schema_version}}} {}
+  StandardAttributes(const StandardAttributes&) = delete;
+  StandardAttributes& operator=(const StandardAttributes&) = delete;
+
+  const std::array<AttributeView, kStandardAttributes.size()>& views() const { return views_; }
+
+  // All attributes of the message. `extra` is a range of pairs of strings with distinct keys.
+  template <class AttributeRange>
+  std::vector<AttributeView> With(const AttributeRange& extra) const {
+    std::vector<AttributeView> all;
+    all.reserve(views_.size() + std::size(extra));
+    all.assign(views_.begin(), views_.end());
+    for (const auto& [key, value] : extra) {
+      if (!IsStandardAttribute(key)) all.emplace_back(key, value);
+    }
+    return all;
+  }
+
+ private:
+  const std::string version_;
+  const std::string occurred_at_;
+  const std::array<AttributeView, kStandardAttributes.size()> views_;
+};
 
 }  // namespace postbox::pubsub
 

@@ -71,8 +71,11 @@ TEST(AttributesTest, TheSevenStandardAttributesComeFirstAndCannotBeReplaced) {
                                {"occurred_at", "2025-10-24T10:30:00Z"},
                                {"schema_version", "v1"},
                                {"correlation_id", "c"}};
-  EXPECT_EQ(BuildAttributes(fields, extra), expected);
-  EXPECT_EQ(BuildAttributes(fields).size(), kStandardAttributes.size());
+  const StandardAttributes standard(fields);
+  Attributes all;
+  for (const auto& [key, value] : standard.With(extra)) all.emplace_back(key, value);
+  EXPECT_EQ(all, expected);
+  EXPECT_EQ(standard.views().size(), kStandardAttributes.size());
   EXPECT_EQ(*FindAttribute(expected, kVersion), "3");
   EXPECT_EQ(FindAttribute(expected, "nothing"), nullptr);
 }

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "worker/pubsub/attributes.h"
 #include "worker/pubsub/publisher.h"
 
 namespace postbox::pubsub {
@@ -26,8 +27,6 @@ std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out);
 // Writes one element of `messages`: MessageSizeInRequest(message_size) bytes, where message_size is the MessageSize() of
 // this message. Returns the end.
 std::uint8_t* WriteMessage(const Message& message, std::size_t message_size, std::uint8_t* out);
-
-using AttributeView = std::pair<std::string_view, std::string_view>;
 
 // A whole PubsubMessage, for Message::encoded. Names of attributes are distinct.
 std::string EncodeMessage(std::string_view data, std::span<const AttributeView> attributes,
