@@ -136,26 +136,22 @@ void Drain(const Publication& publication, const std::string& lock_token, Measur
         claim = source->Claim(limits);
       });
       if (claim.events.empty() && !claim.more) break;
-      std::vector<Settlement> settlements;
-      settlements.reserve(claim.events.size());
       std::size_t bytes = 0;
-      for (ClaimedEvent& event : claim.events) {
-        bytes += event.claimed.bytes;
-        settlements.push_back({.claimed = std::move(event.claimed),
-                               .status = pubsub::PublishStatus::kPublished,
-                               .error = {}});
+      for (const EventPointer& event : claim.events) {
+        bytes += event->bytes();
+        event->status = pubsub::PublishStatus::kPublished;
       }
-      if (!settlements.empty() && !source->SettleInMemory(settlements)) {
+      if (!claim.events.empty() && !source->SettleInMemory(claim.events)) {
         InTransaction("postbox bench: storing the results", [&] {
           Pg([] {
             set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
                               GUC_ACTION_LOCAL, true, 0, false);
           });
-          source->Settle(settlements);
+          source->Settle(claim.events);
         });
       }
       checkpoint(false);
-      measure->Add(settlements.size(), bytes);
+      measure->Add(claim.events.size(), bytes);
     }
     checkpoint(true);
   }

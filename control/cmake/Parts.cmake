@@ -34,7 +34,7 @@ function(part name folder)
   add_library(${name} STATIC ${files})
   target_link_libraries(${name} PUBLIC postbox_warnings ${ARGN})
 endfunction()
-part(postbox_pubsub worker/pubsub postbox_proto Threads::Threads)
+part(postbox_pubsub worker/pubsub postbox_proto absl::flat_hash_map absl::synchronization Threads::Threads)
 part(postbox_emulator worker/emulator postbox_proto Threads::Threads)
 part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ nlohmann_json::nlohmann_json spdlog::spdlog)
 

@@ -281,7 +281,7 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
   // The budget in bytes may end the chunk earlier; one event is always taken.
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < chunk_.size(); ++i) {
-    bytes += chunk_[i].claimed.bytes;
+    bytes += chunk_[i]->bytes();
     if (i > 0 && bytes > limits.bytes) {
       chunk_.resize(i);
       chunk_seqs_.resize(i);
@@ -295,8 +295,10 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
                            : progress_->read().AfterAll(moment, highest);
 
   std::vector<std::int64_t> behind;
-  for (const ClaimedEvent& event : chunk_) {
-    if (Paused(event.claimed.key)) behind.push_back(event.claimed.seq);
+  if (!parked_keys_.empty()) {
+    for (const EventPointer& event : chunk_) {
+      if (Paused(event->key)) behind.push_back(event->seq);
+    }
   }
   if (!behind.empty()) {
     statements_->park_behind.Run({TextValue(publication_.name), SeqArrayValue(behind)});
@@ -304,10 +306,10 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
   dirty_ = dirty_ || !chunk_seqs_.empty();
   LaneProgress::Handle handle = progress_->Add(chunk_seqs_, std::move(after));
   result->events.reserve(result->events.size() + chunk_.size());
-  for (ClaimedEvent& event : chunk_) {
-    event.claimed.handle = handle++;
-    if (Paused(event.claimed.key)) {
-      progress_->Settle(event.claimed.handle);
+  for (EventPointer& event : chunk_) {
+    event->handle = handle++;
+    if (Paused(event->key)) {
+      progress_->Settle(event->handle);
     } else {
       result->events.push_back(std::move(event));
     }
@@ -358,12 +360,11 @@ void LogOutbox::TakeRows(uint64 rows) {
   }
 }
 
-ClaimedEvent LogOutbox::MakeEvent(const LogRow& row) const {
-  ClaimedEvent event;
-  event.message = MakeMessage(row.event, topic_, ordering_);
-  event.claimed.key = row.event.aggregate_id;
-  event.claimed.seq = row.seq;
-  event.claimed.bytes = SizeOf(event.message);
+EventPointer LogOutbox::MakeEvent(const LogRow& row) const {
+  auto event = std::make_unique<Event>();
+  FillMessage(row.event, topic_, ordering_, event.get());
+  event->key = row.event.aggregate_id;
+  event->seq = row.seq;
   return event;
 }
 
@@ -383,9 +384,9 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
       progress_->Settle(event.handle);
       continue;
     }
-    ClaimedEvent claimed = MakeEvent(*row->second);
-    claimed.claimed.handle = event.handle;
-    if (Paused(claimed.claimed.key)) {
+    EventPointer claimed = MakeEvent(*row->second);
+    claimed->handle = event.handle;
+    if (Paused(claimed->key)) {
       behind.push_back(event.seq);
       progress_->Settle(event.handle);
     } else {
@@ -427,9 +428,9 @@ void LogOutbox::ClaimParked(const ClaimLimits& limits, ClaimResult* result) {
     } else if (!due && attempts > 0) {
       continue;
     }
-    ClaimedEvent event = MakeEvent(views[row]);
-    event.claimed.id = views[row].event.id;
-    event.claimed.attempts = attempts;
+    EventPointer event = MakeEvent(views[row]);
+    event->id = views[row].event.id;
+    event->attempts = attempts;
     parked_in_flight_.insert(key);
     result->events.push_back(std::move(event));
   }
@@ -445,99 +446,107 @@ double LogOutbox::BackoffSeconds(int attempts, bool may_fail) const {
   return std::chrono::duration<double>(delay).count();
 }
 
-void LogOutbox::Park(const Settlement& settlement) {
-  const bool rejected = settlement.status == pubsub::PublishStatus::kRejected;
+void LogOutbox::Park(const Event& event) {
+  const bool rejected = event.status == pubsub::PublishStatus::kRejected;
   const double delay = BackoffSeconds(1, rejected);
   const uint64 parked = statements_->park.Run(
-      {TextValue(publication_.name), Int64GetDatum(settlement.claimed.seq), Int32GetDatum(1),
-       TextValue(settlement.error), Pg([&] { return Float8GetDatum(delay); })});
+      {TextValue(publication_.name), Int64GetDatum(event.seq), Int32GetDatum(1),
+       TextValue(event.error), Pg([&] { return Float8GetDatum(delay); })});
   const std::string id = parked > 0 ? TextColumn(0, 1) : "";
-  parked_keys_.insert(settlement.claimed.key);
-  progress_->Settle(settlement.claimed.handle);
-  unknown_.erase(settlement.claimed.handle);
+  parked_keys_.insert(event.key);
+  progress_->Settle(event.handle);
+  unknown_.erase(event.handle);
   Pg([&] {
     ereport(LOG, (errmsg("publication \"%s\": event %s of key \"%s\" is parked: %s",
-                         publication_.name.c_str(), id.c_str(), settlement.claimed.key.c_str(),
-                         settlement.error.c_str())));
+                         publication_.name.c_str(), id.c_str(), event.key.c_str(),
+                         event.error.c_str())));
   });
 }
 
-void LogOutbox::SettleParked(const Settlement& settlement, std::vector<std::string>* published) {
+void LogOutbox::SettleParked(const Event& event, std::vector<std::string>* published) {
   using pubsub::PublishStatus;
-  if (settlement.status == PublishStatus::kPublished) {
-    published->push_back(settlement.claimed.id);
+  if (event.status == PublishStatus::kPublished) {
+    published->push_back(event.id);
     return;
   }
-  const bool rejected = settlement.status == PublishStatus::kRejected;
-  if (settlement.leaving || (!rejected && settlement.status != PublishStatus::kUnknown)) return;
-  const int attempts = settlement.claimed.attempts + 1;
+  const bool rejected = event.status == PublishStatus::kRejected;
+  if (event.leaving || (!rejected && event.status != PublishStatus::kUnknown)) return;
+  const int attempts = event.attempts + 1;
   const double delay = BackoffSeconds(attempts, rejected);
-  statements_->park_again.Run({TextValue(publication_.name), TextValue(settlement.claimed.id),
-                               TextValue(settlement.error),
-                               Pg([&] { return Float8GetDatum(delay); })});
+  statements_->park_again.Run({TextValue(publication_.name), TextValue(event.id),
+                               TextValue(event.error), Pg([&] { return Float8GetDatum(delay); })});
   if (!std::isinf(delay)) return;
   Pg([&] {
     ereport(WARNING,
             (errmsg("publication \"%s\": event %s of key \"%s\" failed after %d attempts: %s",
-                    publication_.name.c_str(), settlement.claimed.id.c_str(),
-                    settlement.claimed.key.c_str(), attempts, settlement.error.c_str())));
+                    publication_.name.c_str(), event.id.c_str(), event.key.c_str(), attempts,
+                    event.error.c_str())));
   });
 }
 
-bool LogOutbox::SettleInMemory(const std::vector<Settlement>& settlements) {
-  for (const Settlement& settlement : settlements) {
-    if (settlement.status != pubsub::PublishStatus::kPublished || settlement.claimed.handle == 0) {
-      return false;
-    }
+bool LogOutbox::SettleInMemory(const Events& events) {
+  for (const EventPointer& event : events) {
+    if (event->status != pubsub::PublishStatus::kPublished || event->handle == 0) return false;
   }
   if (!progress_) return true;
-  for (const Settlement& settlement : settlements) {
-    progress_->Settle(settlement.claimed.handle);
-    if (!unknown_.empty()) unknown_.erase(settlement.claimed.handle);
+  published_at_ = steady_clock::now();
+  for (const EventPointer& event : events) {
+    progress_->Settle(event->handle);
+    if (!unknown_.empty()) unknown_.erase(event->handle);
   }
   return true;
 }
 
-void LogOutbox::Settle(const std::vector<Settlement>& settlements) {
+// Something of the lane was published after the event had been handed over: what happened to it is
+// no outage.
+bool LogOutbox::OthersWentThrough(const Event& event) const {
+  return published_at_ > event.deadline - std::chrono::seconds(settings().publish_timeout);
+}
+
+void LogOutbox::Settle(const Events& events) {
   using pubsub::PublishStatus;
   if (!progress_) return;  // forgotten: the lane begins at its stored position again
   const Oid owner_role = Open();
-  bool through = false;
-  const Settlement* unknown = nullptr;
+  if (std::any_of(events.begin(), events.end(), [](const EventPointer& event) {
+        return event->status == PublishStatus::kPublished;
+      })) {
+    published_at_ = steady_clock::now();
+  }
+  const Event* outage = nullptr;
   {
     const ActAs owner(owner_role);
     std::vector<std::string> unparked;
-    std::vector<const Settlement*> behind;
-    for (const Settlement& settlement : settlements) {
-      const auto handle = settlement.claimed.handle;
-      through = through || settlement.status == PublishStatus::kPublished;
-      if (handle == 0) {
-        parked_in_flight_.erase(settlement.claimed.key);
-        SettleParked(settlement, &unparked);
-      } else if (settlement.status == PublishStatus::kPublished) {
-        progress_->Settle(handle);
-        if (!unknown_.empty()) unknown_.erase(handle);
-      } else if (settlement.status == PublishStatus::kRejected && !settlement.leaving) {
-        Park(settlement);
-      } else if (settlement.status == PublishStatus::kBehind && !settlement.leaving) {
-        behind.push_back(&settlement);
-      } else {
-        const bool counts = settlement.status == PublishStatus::kUnknown && !settlement.leaving;
-        if (counts) unknown = &settlement;
-        if (counts && through && ++unknown_[handle] >= kMaxUnknown) {
-          Park(settlement);
+    std::vector<const Event*> behind;
+    for (const EventPointer& event : events) {
+      if (event->handle == 0) {
+        parked_in_flight_.erase(event->key);
+        SettleParked(*event, &unparked);
+      } else if (event->status == PublishStatus::kPublished) {
+        progress_->Settle(event->handle);
+        if (!unknown_.empty()) unknown_.erase(event->handle);
+      } else if (event->status == PublishStatus::kRejected && !event->leaving) {
+        Park(*event);
+      } else if (event->status == PublishStatus::kBehind && !event->leaving) {
+        behind.push_back(event.get());
+      } else if (event->status == PublishStatus::kUnknown && !event->leaving) {
+        const bool alone = OthersWentThrough(*event);
+        if (!alone) outage = event.get();
+        if (alone && ++unknown_[event->handle] >= kMaxUnknown) {
+          Park(*event);
         } else {
-          progress_->Fail(handle);
+          progress_->Fail(event->handle);
         }
+      } else {
+        progress_->Fail(event->handle);
       }
     }
     std::vector<std::int64_t> park_behind;
-    for (const Settlement* settlement : behind) {
-      if (Paused(settlement->claimed.key)) {
-        park_behind.push_back(settlement->claimed.seq);
-        progress_->Settle(settlement->claimed.handle);
+    for (const Event* event : behind) {
+      if (Paused(event->key)) {
+        park_behind.push_back(event->seq);
+        progress_->Settle(event->handle);
       } else {
-        progress_->Fail(settlement->claimed.handle);
+        progress_->Fail(event->handle);
       }
     }
     if (!park_behind.empty()) {
@@ -548,10 +557,8 @@ void LogOutbox::Settle(const std::vector<Settlement>& settlements) {
       LoadParkedKeys();
     }
   }
-  // An outage: nothing goes through. The lane rests rather than send the same again at once.
-  if (unknown != nullptr && !through) {
-    RestLane(publication_.name, unknown->error, publication_.backoff);
-  }
+  // Nothing goes through. The lane rests rather than send the same again at once.
+  if (outage != nullptr) RestLane(publication_.name, outage->error, publication_.backoff);
   Checkpoint(false);
 }
 

@@ -44,8 +44,8 @@ class LogOutbox : public OutboxSource {
   ~LogOutbox() override;
 
   ClaimResult Claim(const ClaimLimits& limits) override;
-  void Settle(const std::vector<Settlement>& settlements) override;
-  bool SettleInMemory(const std::vector<Settlement>& settlements) override;
+  void Settle(const Events& events) override;
+  bool SettleInMemory(const Events& events) override;
   void TakeOver() override {}
   void Mend() override;
   void Checkpoint(bool force) override;
@@ -70,12 +70,13 @@ class LogOutbox : public OutboxSource {
   void ClaimFailed(ClaimResult* result);
   void ClaimParked(const ClaimLimits& limits, ClaimResult* result);
   static std::span<const LogRow> ViewRows(uint64 rows);
-  ClaimedEvent MakeEvent(const LogRow& row) const;
+  EventPointer MakeEvent(const LogRow& row) const;
   bool Paused(const std::string& key) const;
   void LoadParkedKeys();
 
-  void SettleParked(const Settlement& settlement, std::vector<std::string>* published);
-  void Park(const Settlement& settlement);
+  void SettleParked(const Event& event, std::vector<std::string>* published);
+  void Park(const Event& event);
+  bool OthersWentThrough(const Event& event) const;
   double BackoffSeconds(int attempts, bool may_fail) const;
 
   const Publication publication_;
@@ -96,12 +97,14 @@ class LogOutbox : public OutboxSource {
   bool dirty_ = false;
 
   // The chunk that is being read: events to hand out, in order, and their seqs.
-  std::vector<ClaimedEvent> chunk_;
+  Events chunk_;
   std::vector<std::int64_t> chunk_seqs_;
 
-  std::unordered_set<std::string> parked_keys_;       // keys with a row in the parked table
-  std::unordered_set<std::string> parked_in_flight_;  // keys of which parked rows are outstanding
-  std::unordered_map<LaneProgress::Handle, int> unknown_;  // how often an event came back unknown
+  std::unordered_set<std::string> parked_keys_;         // keys with a row in the parked table
+  std::unordered_set<std::string> parked_in_flight_;    // keys of which parked rows are outstanding
+  std::chrono::steady_clock::time_point published_at_;  // when the last event went through
+  // How often an event came back unknown while others went through.
+  std::unordered_map<LaneProgress::Handle, int> unknown_;
 };
 
 }  // namespace postbox::publisher

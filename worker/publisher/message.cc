@@ -1,7 +1,7 @@
 // See message.h.
 #include "worker/publisher/message.h"
 
-#include "worker/pubsub/attributes.h"
+#include "worker/pubsub/message_wire.h"
 
 namespace postbox::publisher {
 
@@ -93,16 +93,18 @@ Ordering::Ordering(std::string_view text) {
   }
 }
 
-std::string Ordering::KeyOf(std::string_view aggregate_id) const {
+void Ordering::SetKey(std::string_view aggregate_id, std::string* key) const {
   switch (kind_) {
     case Kind::kKey:
-      return std::string(aggregate_id);
+      key->assign(aggregate_id);
+      break;
     case Kind::kBucket:
-      return "bucket-" + std::to_string(Hash(aggregate_id) % buckets_);
+      *key = "bucket-" + std::to_string(Hash(aggregate_id) % buckets_);
+      break;
     case Kind::kNone:
+      key->clear();
       break;
   }
-  return "";
 }
 
 EventView ViewEvent(const EventRow& row) {
@@ -120,8 +122,8 @@ EventView ViewEvent(const EventRow& row) {
   return event;
 }
 
-pubsub::Message MakeMessage(const EventView& event, const std::string& topic,
-                            const Ordering& ordering) {
+void FillMessage(const EventView& event, std::string_view topic, const Ordering& ordering,
+                 pubsub::Message* message) {
   const pubsub::StandardAttributes standard({.event_id = event.id,
                                              .event_type = event.event_type,
                                              .aggregate_id = event.aggregate_id,
@@ -129,17 +131,16 @@ pubsub::Message MakeMessage(const EventView& event, const std::string& topic,
                                              .version = event.version,
                                              .occurred_at_micros = event.occurred_at_micros,
                                              .schema_version = event.schema_version});
-  pubsub::Message message;
-  message.topic = topic;
-  message.ordering_key = ordering.KeyOf(event.aggregate_id);
+  message->topic = topic;
+  ordering.SetKey(event.aggregate_id, &message->ordering_key);
   const std::span extra(event.attributes, static_cast<std::size_t>(event.attribute_count));
-  message.encoded =
-      extra.empty()
-          ? pubsub::EncodeMessage(event.payload, standard.views(), message.ordering_key)
-          : pubsub::EncodeMessage(event.payload, standard.With(extra), message.ordering_key);
-  return message;
+  if (extra.empty()) {
+    pubsub::EncodeMessage(event.payload, standard.views(), message->ordering_key,
+                          &message->encoded);
+  } else {
+    pubsub::EncodeMessage(event.payload, standard.With(extra), message->ordering_key,
+                          &message->encoded);
+  }
 }
-
-std::size_t SizeOf(const pubsub::Message& message) { return message.encoded.size(); }
 
 }  // namespace postbox::publisher

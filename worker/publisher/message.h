@@ -1,14 +1,14 @@
 // From a row of an outbox to a message of Pub/Sub.
 //
 // In two steps, because the first calls Postgres and the second makes C++ objects: ViewEvent() finds
-// a row's columns, as UTF-8 in the memory of the transaction; MakeMessage() encodes them straight
+// a row's columns, as UTF-8 in the memory of the transaction; FillMessage() encodes them straight
 // into wire format.
 #ifndef POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
 #define POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
 
 #include "extension/guard.h"
-#include "worker/pubsub/message_wire.h"
-#include "worker/pubsub/publisher.h"
+#include "worker/pubsub/attributes.h"
+#include "worker/pubsub/message.h"
 
 namespace postbox::publisher {
 
@@ -52,7 +52,7 @@ class Ordering {
   explicit Ordering(std::string_view text);
 
   bool ordered() const { return kind_ != Kind::kNone; }
-  std::string KeyOf(std::string_view aggregate_id) const;
+  void SetKey(std::string_view aggregate_id, std::string* key) const;
 
  private:
   enum class Kind { kKey, kBucket, kNone };
@@ -60,13 +60,10 @@ class Ordering {
   uint64 buckets_ = 0;
 };
 
-// The message, without its tag. `topic` is a full name. The payload goes out as it is; an attribute
-// with the name of a standard one is left out.
-pubsub::Message MakeMessage(const EventView& event, const std::string& topic,
-                            const Ordering& ordering);
-
-// The bytes of a message as ClaimLimits counts them.
-std::size_t SizeOf(const pubsub::Message& message);
+// Fills in what is sent of an event. `topic` is a full name, which must outlive the message. The
+// payload goes out as it is; an attribute with the name of a standard one is left out.
+void FillMessage(const EventView& event, std::string_view topic, const Ordering& ordering,
+                 pubsub::Message* message);
 
 }  // namespace postbox::publisher
 

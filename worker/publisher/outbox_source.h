@@ -24,42 +24,39 @@
 #include <string>
 #include <vector>
 
-#include "worker/pubsub/publisher.h"
+#include "worker/pubsub/message.h"
 
 namespace postbox::publisher {
 
 struct ClaimLimits {
   std::size_t events;  // at most this many, > 0
-  std::size_t bytes;   // of payload and attributes; one event is always taken
+  std::size_t bytes;   // of messages in wire format; one event is always taken
 };
 
-// What the worker keeps of an event while it is being published: enough to settle it.
-struct Claimed {
+// An event from its claim to its settlement. The source makes it, the Publisher carries it and says
+// what became of it, the source settles it.
+struct Event : pubsub::Message {
   std::string id;
   std::string key;           // aggregate_id
   int attempts = 0;          // failed ones, before this one
-  std::size_t bytes = 0;     // as counted for ClaimLimits
   std::int64_t seq = 0;      // of a log outbox
   std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
-};
-
-struct ClaimedEvent {
-  Claimed claimed;
-  pubsub::Message message;  // without its tag
-};
-
-struct ClaimResult {
-  std::vector<ClaimedEvent> events;
-  // Claiming again at once may find more.
-  bool more = false;
-};
-
-struct Settlement {
-  Claimed claimed;
-  pubsub::PublishStatus status;
-  std::string error;
   // Given back because the worker leaves, whatever `status` says: a failure is not counted.
   bool leaving = false;
+
+  // The claimer's. `owner` keeps alive what the event refers to: the source and its topic.
+  std::shared_ptr<void> owner;
+  std::size_t place = 0;
+
+  std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
+};
+using EventPointer = std::unique_ptr<Event>;
+using Events = std::vector<EventPointer>;
+
+struct ClaimResult {
+  Events events;
+  // Claiming again at once may find more.
+  bool more = false;
 };
 
 class OutboxSource {
@@ -68,10 +65,10 @@ class OutboxSource {
 
   // All functions are called in a transaction that the caller began and commits.
   virtual ClaimResult Claim(const ClaimLimits& limits) = 0;
-  virtual void Settle(const std::vector<Settlement>& settlements) = 0;
+  virtual void Settle(const Events& events) = 0;
   // Settles without the database, in no transaction, if that is possible: all were published and the
   // source stores nothing for each. False: nothing was done, Settle() is needed.
-  virtual bool SettleInMemory(const std::vector<Settlement>& settlements) = 0;
+  virtual bool SettleInMemory(const Events& events) = 0;
   // Gives back what was claimed by workers that are gone, or too long ago.
   virtual void TakeOver() = 0;
   // Mends what a person's or an application's own UPDATE of the outbox may have left; bounded work.

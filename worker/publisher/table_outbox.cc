@@ -234,8 +234,8 @@ bool TableOutbox::Park(const std::vector<std::string>& keys,
   return true;
 }
 
-std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>& chosen) {
-  std::vector<ClaimedEvent> events;
+Events TableOutbox::Lease(const std::vector<ItemPointerData>& chosen) {
+  Events events;
   if (chosen.empty()) return events;
   const uint64 rows = statements_->lease.Run({TidArrayValue(chosen), TextValue(lock_token_)});
   if (!HasLeaseTypes()) ThrowAltered(relation_);
@@ -252,7 +252,7 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
       if (null) ThrowAltered(relation_);
       return value;
     };
-    ClaimedEvent event;
+    auto event = std::make_unique<Event>();
     const EventRow columns = {.id = column(2),
                               .id_is_uuid = false,
                               .aggregate_type = column(3),
@@ -263,11 +263,10 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
                               .payload = column(8),
                               .attributes = column(9),
                               .occurred_at = DatumGetTimestampTz(column(10))};
-    event.message = MakeMessage(Pg([&] { return ViewEvent(columns); }), topic_, ordering_);
-    event.claimed.id = TextColumn(row, 2);
-    event.claimed.key = TextColumn(row, 4);
-    event.claimed.attempts = Int32Column(row, 11);
-    event.claimed.bytes = SizeOf(event.message);
+    FillMessage(Pg([&] { return ViewEvent(columns); }), topic_, ordering_, event.get());
+    event->id = TextColumn(row, 2);
+    event->key = TextColumn(row, 4);
+    event->attempts = Int32Column(row, 11);
     events.push_back(std::move(event));
   }
   return events;
@@ -275,38 +274,38 @@ std::vector<ClaimedEvent> TableOutbox::Lease(const std::vector<ItemPointerData>&
 
 // Settle.
 
-void TableOutbox::Settle(const std::vector<Settlement>& settlements) {
+void TableOutbox::Settle(const Events& events) {
   using pubsub::PublishStatus;
   const Oid owner = Open();
   if (!OidIsValid(owner)) return;
   const ActAs rights(owner);
 
-  std::vector<const Settlement*> published;
-  std::vector<const Settlement*> behind;
+  std::vector<const Event*> published;
+  std::vector<const Event*> behind;
   std::vector<std::string> released;
-  std::vector<const Settlement*> retried;
-  std::vector<const Settlement*> failed;
+  std::vector<const Event*> retried;
+  std::vector<const Event*> failed;
   std::unordered_set<std::string> parked_keys;
-  for (const Settlement& settlement : settlements) {
-    const PublishStatus status = settlement.status;
+  for (const EventPointer& event : events) {
+    const PublishStatus status = event->status;
     if (status == PublishStatus::kPublished) {
-      published.push_back(&settlement);
-    } else if (settlement.leaving || status == PublishStatus::kTopicBroken) {
-      released.push_back(settlement.claimed.id);
+      published.push_back(event.get());
+    } else if (event->leaving || status == PublishStatus::kTopicBroken) {
+      released.push_back(event->id);
     } else if (status == PublishStatus::kBehind) {
-      behind.push_back(&settlement);
-    } else if (bool for_good = false; ParkFailed(settlement, &for_good)) {
-      parked_keys.insert(settlement.claimed.key);
-      (for_good ? failed : retried).push_back(&settlement);
+      behind.push_back(event.get());
+    } else if (bool for_good = false; ParkFailed(*event, &for_good)) {
+      parked_keys.insert(event->key);
+      (for_good ? failed : retried).push_back(event.get());
     }
   }
   // Behind a row that is parked in this very transaction, nothing can have got it through yet.
   // Behind anything else: the next claim looks again.
   std::vector<std::string> parked_behind;
-  for (const Settlement* settlement : behind) {
-    const bool park = publication_.parked_blocks && ordering_.ordered() &&
-                      parked_keys.contains(settlement->claimed.key);
-    (park ? parked_behind : released).push_back(settlement->claimed.id);
+  for (const Event* event : behind) {
+    const bool park =
+        publication_.parked_blocks && ordering_.ordered() && parked_keys.contains(event->key);
+    (park ? parked_behind : released).push_back(event->id);
   }
   Confirm(published);
   Update(&statements_->release, released);
@@ -315,44 +314,43 @@ void TableOutbox::Settle(const std::vector<Settlement>& settlements) {
   LogParked(failed, true);
 }
 
-void TableOutbox::Confirm(const std::vector<const Settlement*>& published) {
+void TableOutbox::Confirm(const std::vector<const Event*>& published) {
   std::vector<std::string> ids;
   std::set<std::string> was_parked;
-  for (const Settlement* settlement : published) {
-    ids.push_back(settlement->claimed.id);
-    if (settlement->claimed.attempts > 0) was_parked.insert(settlement->claimed.key);
+  for (const Event* event : published) {
+    ids.push_back(event->id);
+    if (event->attempts > 0) was_parked.insert(event->key);
   }
   Update(&statements_->confirm, ids);
   if (was_parked.empty()) return;
   statements_->unpark_behind.Run({TextArrayValue({was_parked.begin(), was_parked.end()})});
 }
 
-bool TableOutbox::ParkFailed(const Settlement& settlement, bool* failed) {
-  const int attempts = settlement.claimed.attempts + 1;
-  *failed = settlement.status == pubsub::PublishStatus::kRejected &&
-            attempts >= publication_.max_attempts;
+bool TableOutbox::ParkFailed(const Event& event, bool* failed) {
+  const int attempts = event.attempts + 1;
+  *failed =
+      event.status == pubsub::PublishStatus::kRejected && attempts >= publication_.max_attempts;
   double delay = std::numeric_limits<double>::infinity();
   if (!*failed) {
     const auto backoff =
         pubsub::BackoffDelay(publication_.backoff, attempts, pubsub::JitterRandom());
     delay = std::chrono::duration<double>(backoff).count();
   }
-  return statements_->park.Run({TextValue(settlement.claimed.id), TextValue(lock_token_),
-                                TextValue(settlement.error),
+  return statements_->park.Run({TextValue(event.id), TextValue(lock_token_), TextValue(event.error),
                                 Pg([&] { return Float8GetDatum(delay); })}) > 0;
 }
 
-void TableOutbox::LogParked(const std::vector<const Settlement*>& parked, bool failed) {
+void TableOutbox::LogParked(const std::vector<const Event*>& parked, bool failed) {
   if (parked.empty()) return;
   // One line for all: in an outage there are thousands, and the rows have the rest.
-  const Claimed& first = parked.front()->claimed;
+  const Event& first = *parked.front();
   Pg([&] {
     ereport(
         failed ? WARNING : LOG,
         (errmsg("publication \"%s\": event %s of key \"%s\" %s: %s", publication_.name.c_str(),
                 first.id.c_str(), first.key.c_str(),
                 failed ? "has failed for good" : "is parked until its next try",
-                parked.front()->error.c_str()),
+                first.error.c_str()),
          parked.size() == 1 ? 0 : errdetail("%zu events in all.", parked.size()),
          failed ? errhint("See postbox.paused_keys, postbox.redrive and postbox.discard.") : 0));
   });

@@ -34,11 +34,11 @@ class TableOutbox : public OutboxSource {
   TableOutbox(Publication publication, std::string topic, std::string lock_token);
 
   ClaimResult Claim(const ClaimLimits& limits) override;
-  void Settle(const std::vector<Settlement>& settlements) override;
+  void Settle(const Events& events) override;
   void TakeOver() override;
   void Mend() override;
   // Settle() stores everything.
-  bool SettleInMemory(const std::vector<Settlement>&) override { return false; }
+  bool SettleInMemory(const Events&) override { return false; }
   void Checkpoint(bool) override {}
   std::optional<std::chrono::milliseconds> CheckpointIn() const override { return std::nullopt; }
   // What failed may be about an altered table: the statements are made anew.
@@ -59,12 +59,12 @@ class TableOutbox : public OutboxSource {
   void TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
                  std::vector<ItemPointerData>* chosen, bool* progress);
   bool Park(const std::vector<std::string>& keys, const std::vector<ItemPointerData>& rows);
-  std::vector<ClaimedEvent> Lease(const std::vector<ItemPointerData>& chosen);
+  Events Lease(const std::vector<ItemPointerData>& chosen);
 
-  void Confirm(const std::vector<const Settlement*>& published);
+  void Confirm(const std::vector<const Event*>& published);
   // Returns whether the row was still ours; `failed`: its attempts are used up.
-  bool ParkFailed(const Settlement& settlement, bool* failed);
-  void LogParked(const std::vector<const Settlement*>& parked, bool failed);
+  bool ParkFailed(const Event& event, bool* failed);
+  void LogParked(const std::vector<const Event*>& parked, bool failed);
   void Update(Statement* statement, const std::vector<std::string>& ids);
 
   const Publication publication_;

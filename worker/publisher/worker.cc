@@ -242,35 +242,41 @@ bool Worker::EnsurePublisher() {
 bool Worker::CollectResults() {
   bool progress = false;
   if (publisher_ != nullptr) {
-    std::vector<pubsub::PublishResult> results = publisher_->TakeResults();
+    const std::vector<pubsub::Message*> results = publisher_->TakeResults();
     if (!results.empty()) Failpoint("after_publish_before_mark");
-    for (pubsub::PublishResult& result : results) {
-      InFlight event = TakeInFlight(result.tag);
-      if (event.lane == nullptr) continue;
-      const LanePointer lane = std::move(event.lane);
-      if (lane->unsettled.empty()) to_settle_.push_back(lane);
-      lane->unsettled.push_back({.claimed = std::move(event.claimed),
-                                 .status = result.status,
-                                 .error = std::move(result.error),
-                                 .leaving = draining_});
-      progress = true;
+    for (const pubsub::Message* message : results) {
+      AddResult(TakeInFlight(static_cast<const Event*>(message)));
     }
+    progress = !results.empty();
   }
   SettleLanes();
   return progress;
 }
 
-Worker::InFlight Worker::TakeInFlight(uint64 tag) {
-  const uint64 index = tag - first_tag_;
-  if (tag < first_tag_ || index >= in_flight_.size()) return {};
-  InFlight event = std::move(in_flight_[index]);
-  in_flight_[index].lane = nullptr;
-  if (event.lane != nullptr) --in_flight_count_;
-  while (!in_flight_.empty() && in_flight_.front().lane == nullptr) {
-    in_flight_.pop_front();
-    ++first_tag_;
+void Worker::AddInFlight(EventPointer event) {
+  if (free_places_.empty()) {
+    event->place = in_flight_.size();
+    in_flight_.push_back(std::move(event));
+    return;
   }
-  return event;
+  const std::size_t place = free_places_.back();
+  free_places_.pop_back();
+  event->place = place;
+  in_flight_[place] = std::move(event);
+}
+
+EventPointer Worker::TakeInFlight(const Event* event) {
+  free_places_.push_back(event->place);
+  return std::move(in_flight_[event->place]);
+}
+
+void Worker::AddResult(EventPointer event) {
+  Lane* lane = static_cast<Lane*>(event->owner.get());
+  if (lane->unsettled.empty()) {
+    to_settle_.push_back(std::static_pointer_cast<Lane>(event->owner));
+  }
+  event->leaving = draining_;
+  lane->unsettled.push_back(std::move(event));
 }
 
 void Worker::SettleLanes() {
@@ -282,7 +288,7 @@ void Worker::SettleLanes() {
   }
 }
 
-bool Worker::StoreResults(const LanePointer& lane, const Settlement* broken, bool published,
+bool Worker::StoreResults(const LanePointer& lane, const Event* broken, bool published,
                           TimestampTz* rest_until) {
   try {
     InTransaction("postbox: storing the results of publishing", [&] {
@@ -313,13 +319,13 @@ bool Worker::StoreResults(const LanePointer& lane, const Settlement* broken, boo
 
 void Worker::SettleLane(const LanePointer& lane) {
   using pubsub::PublishStatus;
-  const Settlement* broken = nullptr;
+  const Event* broken = nullptr;
   bool published = false;
   std::size_t bytes = 0;
-  for (const Settlement& settlement : lane->unsettled) {
-    if (settlement.status == PublishStatus::kTopicBroken) broken = &settlement;
-    published |= settlement.status == PublishStatus::kPublished;
-    bytes += settlement.claimed.bytes;
+  for (const EventPointer& event : lane->unsettled) {
+    if (event->status == PublishStatus::kTopicBroken) broken = event.get();
+    published |= event->status == PublishStatus::kPublished;
+    bytes += event->bytes();
   }
   TimestampTz rest_until = 0;
   // Only what has failed before has something to clear in postbox.lane.
@@ -331,7 +337,7 @@ void Worker::SettleLane(const LanePointer& lane) {
     lane->logged_error.clear();
   }
   lane->rest_until = std::max(lane->rest_until, rest_until);
-  bytes_in_flight_ -= std::min(bytes_in_flight_, bytes);
+  bytes_in_flight_ -= bytes;
   lane->unsettled.clear();
   lane->settle_failures = 0;
   lane->settle_after = 0;
@@ -347,13 +353,11 @@ bool Worker::Room(int batch_size, ClaimLimits* limits) const {
   const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
   const std::size_t max_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
   const std::size_t batch = std::min(static_cast<std::size_t>(batch_size), max_events);
-  std::size_t events = in_flight_count_;
+  std::size_t events = in_flight_.size() - free_places_.size();
   for (const LanePointer& lane : to_settle_) events += lane->unsettled.size();
   limits->events = batch;
   limits->bytes = max_bytes;
   if (events == 0) return true;
-  // Settled events stand in the list until the oldest one is: it must not grow for ever.
-  if (in_flight_.size() >= 10 * max_events) return false;
   if (handed_over_ < hand_over_.size() || events >= max_events || bytes_in_flight_ >= max_bytes)
     return false;
   limits->events = std::min(batch, max_events - events);
@@ -404,12 +408,11 @@ bool Worker::ClaimLane(const LanePointer& lane) {
   // A lane at rest is still wanted, for the time when the rest is over.
   lane->wanted = claim.more || !claim.events.empty() || state.rest_until != 0;
   if (!claim.events.empty()) Failpoint("after_claim");
-  for (ClaimedEvent& event : claim.events) {
-    event.message.tag = first_tag_ + in_flight_.size();
-    bytes_in_flight_ += event.claimed.bytes;
-    in_flight_.push_back({lane, std::move(event.claimed)});
-    ++in_flight_count_;
-    hand_over_.push_back(std::move(event.message));
+  for (EventPointer& event : claim.events) {
+    event->owner = lane;
+    bytes_in_flight_ += event->bytes();
+    hand_over_.push_back(event.get());
+    AddInFlight(std::move(event));
   }
   HandOver();
   return lane->wanted && state.rest_until == 0;
@@ -539,17 +542,13 @@ void Worker::Drain() {
 void Worker::DropInFlight() {
   // Nothing is sent any more, so what has no result can be given back.
   draining_ = true;
-  for (InFlight& event : in_flight_) {
-    if (event.lane == nullptr) continue;
-    if (event.lane->unsettled.empty()) to_settle_.push_back(event.lane);
-    event.lane->unsettled.push_back({.claimed = std::move(event.claimed),
-                                     .status = pubsub::PublishStatus::kBehind,
-                                     .error = "",
-                                     .leaving = true});
+  for (EventPointer& event : in_flight_) {
+    if (event == nullptr) continue;
+    event->status = pubsub::PublishStatus::kBehind;
+    AddResult(std::move(event));
   }
-  first_tag_ += in_flight_.size();
   in_flight_.clear();
-  in_flight_count_ = 0;
+  free_places_.clear();
   SettleLanes();
 }
 

@@ -51,17 +51,12 @@ class Worker {
     int attempts = 0;                // failures in a row, as in postbox.lane
     TimestampTz rest_until = 0;
     bool wanted = true;  // there may be something to claim
-    std::vector<Settlement> unsettled;
+    Events unsettled;    // results that are not stored yet
     TimestampTz settle_after = 0;
     int settle_failures = 0;
     std::string logged_error;  // the last one, to be logged once
   };
   using LanePointer = std::shared_ptr<Lane>;
-
-  struct InFlight {
-    LanePointer lane;
-    Claimed claimed;
-  };
 
   // What the Publisher and the topics are made of; another value means another Publisher.
   struct Connection {
@@ -89,15 +84,17 @@ class Worker {
   void SettleLane(const LanePointer& lane);
   // The transaction of SettleLane(); false if it failed. `broken`: a result that says that the topic
   // is, or nullptr.
-  bool StoreResults(const LanePointer& lane, const Settlement* broken, bool published,
+  bool StoreResults(const LanePointer& lane, const Event* broken, bool published,
                     TimestampTz* rest_until);
 
   bool ClaimLanes();
   bool ClaimLane(const LanePointer& lane);
   bool Room(int batch_size, ClaimLimits* limits) const;
   void HandOver();
-  // Takes the event with this tag out of what is in flight; without a lane if it is not there.
-  InFlight TakeInFlight(uint64 tag);
+  void AddInFlight(EventPointer event);
+  EventPointer TakeInFlight(const Event* event);
+  // The result of an event: its lane is to settle it.
+  void AddResult(EventPointer event);
 
   void TakeOverLeases();
   void Checkpoint(bool force);
@@ -116,11 +113,10 @@ class Worker {
   Connection connection_;
   std::vector<LanePointer> lanes_;
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
-  // By tag, which go up one by one: the first one's is first_tag_. Without a lane: settled.
-  std::deque<InFlight> in_flight_;
-  uint64 first_tag_ = 1;
-  std::size_t in_flight_count_ = 0;
-  std::vector<pubsub::Message> hand_over_;  // claimed; from handed_over_ on not yet taken
+  // Events that the Publisher has, or is about to get, by their place; free places hold nothing.
+  std::vector<EventPointer> in_flight_;
+  std::vector<std::size_t> free_places_;
+  std::vector<pubsub::Message*> hand_over_;  // claimed; from handed_over_ on not yet taken
   std::size_t handed_over_ = 0;
   std::size_t bytes_in_flight_ = 0;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first

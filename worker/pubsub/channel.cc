@@ -39,12 +39,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Crede
   return grpc::CreateCustomChannel(endpoint.address, credentials.channel, arguments);
 }
 
-void AddHeaders(grpc::ClientContext* context, std::string_view route_field,
-                std::string_view route_value, const std::string& quota_project) {
+std::string RouteHeader(std::string_view field, std::string_view value) {
+  return std::string(field) + "=" + UrlEncode(value);
+}
+
+void AddHeaders(grpc::ClientContext* context, const std::string& route,
+                const std::string& quota_project) {
   static const std::string kApiClient =
       "gl-cpp/" + std::to_string(__cplusplus) + " " + kUserAgent + " grpc/" + grpc::Version();
-  context->AddMetadata("x-goog-request-params",
-                       std::string(route_field) + "=" + UrlEncode(route_value));
+  context->AddMetadata("x-goog-request-params", route);
   context->AddMetadata("x-goog-api-client", kApiClient);
   if (!quota_project.empty()) context->AddMetadata("x-goog-user-project", quota_project);
 }

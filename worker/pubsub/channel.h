@@ -22,12 +22,15 @@ namespace postbox::pubsub {
 std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Credentials& credentials,
                                            int index);
 
-// x-goog-request-params (`route_field`=`route_value`, url-encoded: which resource the call is for),
-// x-goog-user-project (if not empty: who pays), x-goog-api-client.
-void AddHeaders(grpc::ClientContext* context, std::string_view route_field,
-                std::string_view route_value, const std::string& quota_project);
+// The value of x-goog-request-params, which says what resource a call is for: `field`=`value`,
+// url-encoded.
+std::string RouteHeader(std::string_view field, std::string_view value);
 
-// Everything but letters, digits and - _ . ~ as %XX.
+// x-goog-request-params (`route`, of RouteHeader()), x-goog-user-project (if not empty: who pays),
+// x-goog-api-client.
+void AddHeaders(grpc::ClientContext* context, const std::string& route,
+                const std::string& quota_project);
+
 std::string UrlEncode(std::string_view text);
 
 }  // namespace postbox::pubsub

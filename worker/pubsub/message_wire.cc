@@ -1,5 +1,8 @@
 #include "worker/pubsub/message_wire.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
 #include <cstring>
 
 #include "worker/pubsub/wire_size.h"
@@ -7,6 +10,9 @@
 namespace postbox::pubsub {
 
 namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
 
 constexpr std::uint8_t LengthDelimited(int field) {
   return static_cast<std::uint8_t>(field << 3 | 2);
@@ -28,10 +34,20 @@ std::uint8_t* WriteField(int field, std::string_view bytes, std::uint8_t* out) {
   return out + bytes.size();
 }
 
-// The fields of a PubsubMessage.
-template <class AttributeRange>
-std::uint8_t* WriteParts(std::string_view data, const AttributeRange& attributes,
-                         std::string_view ordering_key, std::uint8_t* out) {
+}  // namespace
+
+std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out) {
+  return topic.empty() ? out : WriteField(1, topic, out);
+}
+
+std::uint8_t* WriteMessage(std::string_view encoded, std::uint8_t* out) {
+  return WriteField(2, encoded, out);
+}
+
+void EncodeMessage(std::string_view data, std::span<const AttributeView> attributes,
+                   std::string_view ordering_key, std::string* encoded) {
+  encoded->resize(MessageSize(data, attributes, ordering_key));
+  auto* out = reinterpret_cast<std::uint8_t*>(encoded->data());
   if (!data.empty()) out = WriteField(1, data, out);
   for (const auto& [key, value] : attributes) {
     *out++ = LengthDelimited(2);
@@ -39,31 +55,19 @@ std::uint8_t* WriteParts(std::string_view data, const AttributeRange& attributes
     out = WriteField(1, key, out);
     out = WriteField(2, value, out);
   }
-  if (!ordering_key.empty()) out = WriteField(5, ordering_key, out);
-  return out;
+  if (!ordering_key.empty()) WriteField(5, ordering_key, out);
 }
 
-}  // namespace
-
-std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out) {
-  return topic.empty() ? out : WriteField(1, topic, out);
-}
-
-std::uint8_t* WriteMessage(const Message& message, std::size_t message_size, std::uint8_t* out) {
-  *out++ = LengthDelimited(2);
-  out = WriteVarint(message_size, out);
-  if (message.encoded.empty()) {
-    return WriteParts(message.data, message.attributes, message.ordering_key, out);
+std::optional<std::size_t> CountMessageIds(std::string_view response) {
+  CodedInputStream input(reinterpret_cast<const std::uint8_t*>(response.data()),
+                         static_cast<int>(response.size()));
+  std::size_t count = 0;
+  while (const std::uint32_t tag = input.ReadTag()) {
+    if (tag == LengthDelimited(1)) ++count;
+    if (!WireFormatLite::SkipField(&input, tag)) return std::nullopt;
   }
-  std::memcpy(out, message.encoded.data(), message.encoded.size());
-  return out + message.encoded.size();
-}
-
-std::string EncodeMessage(std::string_view data, std::span<const AttributeView> attributes,
-                          std::string_view ordering_key) {
-  std::string encoded(MessageSize(data, attributes, ordering_key), '\0');
-  WriteParts(data, attributes, ordering_key, reinterpret_cast<std::uint8_t*>(encoded.data()));
-  return encoded;
+  if (!input.ConsumedEntireMessage()) return std::nullopt;
+  return count;
 }
 
 }  // namespace postbox::pubsub

@@ -6,17 +6,33 @@
 #include <vector>
 
 #include "google/pubsub/v1/pubsub.pb.h"
+#include "worker/pubsub/message.h"
 #include "worker/pubsub/wire_size.h"
 
 namespace postbox::pubsub {
 namespace {
 
 using google::pubsub::v1::PublishRequest;
+using google::pubsub::v1::PublishResponse;
 
-PublishRequest Generated(const std::string& topic, const std::vector<Message>& messages) {
+// A message in its parts.
+struct Parts {
+  std::string data;
+  std::string ordering_key;
+  Attributes attributes;
+};
+
+std::string Encode(const Parts& parts) {
+  const std::vector<AttributeView> attributes(parts.attributes.begin(), parts.attributes.end());
+  std::string encoded = "room that is used again";
+  EncodeMessage(parts.data, attributes, parts.ordering_key, &encoded);
+  return encoded;
+}
+
+PublishRequest Generated(const std::string& topic, const std::vector<Parts>& messages) {
   PublishRequest request;
   request.set_topic(topic);
-  for (const Message& message : messages) {
+  for (const Parts& message : messages) {
     auto* out = request.add_messages();
     out->set_data(message.data);
     out->set_ordering_key(message.ordering_key);
@@ -25,25 +41,22 @@ PublishRequest Generated(const std::string& topic, const std::vector<Message>& m
   return request;
 }
 
-std::string Encoded(const std::string& topic, const std::vector<Message>& messages) {
+std::string Encoded(const std::string& topic, const std::vector<Parts>& messages) {
   std::size_t size = EmptyRequestSize(topic.size());
-  for (const Message& message : messages) {
+  for (const Parts& message : messages) {
     size +=
         MessageSizeInRequest(MessageSize(message.data, message.attributes, message.ordering_key));
   }
   std::string bytes(size, '\xEE');
   auto* const begin = reinterpret_cast<std::uint8_t*>(bytes.data());
   std::uint8_t* out = WriteTopic(topic, begin);
-  for (const Message& message : messages) {
-    out = WriteMessage(message, MessageSize(message.data, message.attributes, message.ordering_key),
-                       out);
-  }
+  for (const Parts& message : messages) out = WriteMessage(Encode(message), out);
   EXPECT_EQ(static_cast<std::size_t>(out - begin), size)
       << "wire_size.h and message_wire.h disagree";
   return bytes;
 }
 
-void ExpectSame(const std::string& topic, const std::vector<Message>& messages) {
+void ExpectSame(const std::string& topic, const std::vector<Parts>& messages) {
   const PublishRequest expected = Generated(topic, messages);
   const std::string bytes = Encoded(topic, messages);
   EXPECT_EQ(bytes.size(), expected.ByteSizeLong());
@@ -52,7 +65,7 @@ void ExpectSame(const std::string& topic, const std::vector<Message>& messages) 
   ASSERT_EQ(read.topic(), topic);
   ASSERT_EQ(read.messages_size(), static_cast<int>(messages.size()));
   for (int i = 0; i < read.messages_size(); ++i) {
-    const Message& message = messages[static_cast<std::size_t>(i)];
+    const Parts& message = messages[static_cast<std::size_t>(i)];
     EXPECT_EQ(read.messages(i).data(), message.data);
     EXPECT_EQ(read.messages(i).ordering_key(), message.ordering_key);
     ASSERT_EQ(read.messages(i).attributes_size(), static_cast<int>(message.attributes.size()));
@@ -61,44 +74,35 @@ void ExpectSame(const std::string& topic, const std::vector<Message>& messages) 
   }
 }
 
-Message Make(std::string data, std::string key,
-             std::vector<std::pair<std::string, std::string>> attributes) {
-  Message message;
-  message.data = std::move(data);
-  message.ordering_key = std::move(key);
-  message.attributes = std::move(attributes);
-  return message;
-}
-
 TEST(MessageWire, AMessageWithOneAttributeIsByteForByteWhatTheGeneratedClassWrites) {
-  const std::vector<Message> messages = {Make(R"({"title":"x"})", "video-1", {{"event_id", "1"}})};
+  const std::vector<Parts> messages = {Parts{R"({"title":"x"})", "video-1", {{"event_id", "1"}}}};
   EXPECT_EQ(Encoded("projects/p/topics/t", messages),
             Generated("projects/p/topics/t", messages).SerializeAsString());
 }
 
 TEST(MessageWire, EmptyPartsAreLeftOutAsTheGeneratedClassDoes) {
   ExpectSame("projects/p/topics/t", {});
-  ExpectSame("", {Make("", "", {})});
+  ExpectSame("", {Parts{"", "", {}}});
   ExpectSame("projects/p/topics/t",
-             {Make("x", "", {}), Make("", "k", {}), Make("", "", {{"a", ""}, {"b", "c"}})});
+             {Parts{"x", "", {}}, Parts{"", "k", {}}, Parts{"", "", {{"a", ""}, {"b", "c"}}}});
 }
 
 TEST(MessageWire, LengthsAroundEveryVarintBoundaryAreExact) {
   for (const std::size_t length :
        {1u, 126u, 127u, 128u, 129u, 16'382u, 16'383u, 16'384u, 16'385u, 2'097'151u, 2'097'152u}) {
-    ExpectSame("projects/p/topics/t", {Make(std::string(length, 'd'), "key", {{"a", "b"}})});
+    ExpectSame("projects/p/topics/t", {Parts{std::string(length, 'd'), "key", {{"a", "b"}}}});
     ExpectSame("projects/p/topics/t",
-               {Make("data", std::string(length, 'k'), {{"a", std::string(length, 'v')}})});
-    ExpectSame(std::string(length, 't'), {Make("data", "", {{std::string(length, 'k'), ""}})});
+               {Parts{"data", std::string(length, 'k'), {{"a", std::string(length, 'v')}}}});
+    ExpectSame(std::string(length, 't'), {Parts{"data", "", {{std::string(length, 'k'), ""}}}});
   }
 }
 
 TEST(MessageWire, ManyMessagesWithManyAttributesAndBinaryDataSurvive) {
-  std::vector<Message> messages;
+  std::vector<Parts> messages;
   for (int i = 0; i < 300; ++i) {
     std::string data;
     for (int b = 0; b < i; ++b) data += static_cast<char>(b * 7 + i);
-    Message message = Make(data, "k\xC3\xA9y-" + std::to_string(i), {});
+    Parts message = Parts{data, "k\xC3\xA9y-" + std::to_string(i), {}};
     for (int a = 0; a < i % 101; ++a)
       message.attributes.emplace_back("name" + std::to_string(a), std::string(a * 9, 'v'));
     messages.push_back(message);
@@ -106,21 +110,22 @@ TEST(MessageWire, ManyMessagesWithManyAttributesAndBinaryDataSurvive) {
   ExpectSame("projects/p/topics/t", messages);
 }
 
-TEST(MessageWire, AMessageEncodedFromItsPartsIsTheSameInARequest) {
-  Message plain;
-  plain.data = "{\"a\": 1}";
-  plain.attributes = {{"event_id", "1"}, {"empty", ""}};
-  plain.ordering_key = "key";
-  Message encoded;
-  const AttributeView attributes[] = {{"event_id", "1"}, {"empty", ""}};
-  encoded.encoded = EncodeMessage(plain.data, attributes, plain.ordering_key);
-  const std::size_t size = MessageSize(plain.data, plain.attributes, plain.ordering_key);
-  ASSERT_EQ(encoded.encoded.size(), size);
-  std::string one(MessageSizeInRequest(size), 'x');
-  std::string other(one);
-  WriteMessage(plain, size, reinterpret_cast<std::uint8_t*>(one.data()));
-  WriteMessage(encoded, size, reinterpret_cast<std::uint8_t*>(other.data()));
-  EXPECT_EQ(one, other);
+TEST(MessageWire, MessageIdsAreCountedAndAnAnswerThatCannotBeReadIsToldApart) {
+  PublishResponse response;
+  EXPECT_EQ(CountMessageIds(response.SerializeAsString()), 0u);
+  for (int i = 0; i < 1000; ++i) response.add_message_ids(std::string(i % 40, 'i'));
+  const std::string bytes = response.SerializeAsString();
+  EXPECT_EQ(CountMessageIds(bytes), 1000u);
+  EXPECT_EQ(CountMessageIds(bytes + "\x10\x05"), 1000u) << "a field of a later version";
+  EXPECT_EQ(CountMessageIds(bytes.substr(0, bytes.size() - 1)), std::nullopt);
+  EXPECT_EQ(CountMessageIds("<html>"), std::nullopt);
+}
+
+TEST(Message, WhatPubSubWouldRefuseIsToldInTheError) {
+  EXPECT_EQ(MakeMessage("projects/p/topics/t", "key", "data", {{"a", "b"}}).error, "");
+  EXPECT_EQ(MakeMessage("projects/p/topics/t", "", "", {}).error,
+            "INVALID_ARGUMENT: message has neither data nor attributes: Pub/Sub needs non-empty data or "
+            "at least one attribute.");
 }
 
 }  // namespace

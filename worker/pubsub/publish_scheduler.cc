@@ -1,12 +1,10 @@
 #include "worker/pubsub/publish_scheduler.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "worker/pubsub/error_class.h"
 #include "worker/pubsub/limits.h"
-#include "worker/pubsub/message_check.h"
 #include "worker/pubsub/wire_size.h"
 
 namespace postbox::pubsub {
@@ -16,8 +14,8 @@ namespace {
 // How often messages that wait for a free request are looked through for passed deadlines.
 constexpr std::chrono::seconds kSweepInterval(1);
 
-// An attempt gets a third of the whole time, so that a connection which swallows a request costs one attempt and not the
-// message; but enough for 10 MB on a slow line.
+// An attempt gets a third of the whole time, so that a connection which swallows a request costs one
+// attempt and not the message; but enough for 10 MB on a slow line.
 constexpr std::chrono::milliseconds kShortestAttemptTimeout = std::chrono::seconds(5);
 
 constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";
@@ -29,46 +27,44 @@ std::string Seconds(std::chrono::milliseconds duration) {
 
 }  // namespace
 
-std::size_t SizeOf(const Message& message) {
-  return message.encoded.empty()
-             ? MessageSize(message.data, message.attributes, message.ordering_key)
-             : message.encoded.size();
-}
-
-OutgoingMessage PrepareMessage(Message&& message, std::chrono::steady_clock::time_point deadline) {
-  OutgoingMessage outgoing;
-  outgoing.size = SizeOf(message);
-  outgoing.deadline = deadline;
-  if (!message.encoded.empty()) {
-    outgoing.message = std::move(message);
-    return outgoing;
-  }
-  if (const auto problem = CheckMessage(message.data, message.attributes, message.ordering_key,
-                                        message.topic.size())) {
-    outgoing.problem = StatusText(kInvalidArgument, problem->Text());
-  }
-  outgoing.message = std::move(message);
-  return outgoing;
-}
-
 class PublishScheduler::Queue {
  public:
-  std::string name;  // its key in queues_
-  std::string topic;
-  bool keyed = false;
+  Topic* topic = nullptr;
+  std::string key;  // empty: without a key
   int channel = 0;  // of a key
   int max_busy = 1;
 
-  std::deque<Batch> front;  // cut or put back: goes before `waiting`
-  std::deque<OutgoingMessage> waiting;
-  int busy = 0;         // requests in flight or waiting for their next attempt
-  bool ready = false;   // is in ready_
-  bool failed = false;  // of a key: all that comes is kBehind
-  bool cancelling =
-      false;  // of a key: what waits is cancelled once the request in flight is answered
+  std::vector<Batch> again;       // cut or put back: goes before `waiting`, the last one first
+  std::vector<Message*> waiting;  // from `begin` on
+  std::size_t begin = 0;
+  int busy = 0;                 // requests in flight or waiting for their next attempt
+  bool ready = false;           // is in ready_
+  bool failed = false;          // of a key: all that comes is kBehind
+  bool cancelling = false;      // of a key: what waits is cancelled once its request is answered
   std::size_t outstanding = 0;  // added and not taken yet
 
-  bool CanSend() const { return busy < max_busy && (!front.empty() || !waiting.empty()); }
+  bool keyed() const { return !key.empty(); }
+  bool Waits() const { return begin < waiting.size(); }
+  bool CanSend() const { return busy < max_busy && (!again.empty() || Waits()); }
+  Message* PopFront() {
+    Message* message = waiting[begin];
+    DropFront(1);
+    return message;
+  }
+  void DropFront(std::size_t messages) {
+    begin += messages;
+    // Each message is moved once on average, and room is not kept for what has gone.
+    if (begin * 2 < waiting.size()) return;
+    waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(begin));
+    begin = 0;
+  }
+};
+
+struct PublishScheduler::Topic {
+  explicit Topic(std::string_view name) : name(name) {}
+  const std::string name;
+  // By key; the views are those of the queues.
+  absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
 };
 
 PublishScheduler::PublishScheduler(Options options, Host* host)
@@ -79,30 +75,38 @@ PublishScheduler::PublishScheduler(Options options, Host* host)
 
 PublishScheduler::~PublishScheduler() = default;
 
-PublishScheduler::Queue* PublishScheduler::FindOrCreate(const std::string& topic,
-                                                        const std::string& key) {
-  std::string name;
-  name.reserve(topic.size() + 1 + key.size());
-  name.append(topic).push_back('\0');
-  name.append(key);
-  auto [at, inserted] = queues_.try_emplace(std::move(name));
-  if (inserted) {
-    at->second = std::make_unique<Queue>();
-    Queue* queue = at->second.get();
-    queue->name = at->first;
-    queue->topic = topic;
-    queue->keyed = !key.empty();
-    if (queue->keyed) {
-      queue->channel = next_channel_++ % options_.channels;
-    } else {
-      queue->max_busy = options_.keyless_requests_per_channel * options_.channels;
-    }
+PublishScheduler::Topic* PublishScheduler::FindTopic(std::string_view name) {
+  // Messages of one topic mostly come together.
+  if (last_topic_ != nullptr && last_topic_->name == name) return last_topic_;
+  auto at = topics_.find(name);
+  if (at == topics_.end()) {
+    at = topics_.emplace(name, std::make_unique<Topic>(name)).first;
   }
-  return at->second.get();
+  last_topic_ = at->second.get();
+  return last_topic_;
+}
+
+PublishScheduler::Queue* PublishScheduler::FindQueue(const Message& message) {
+  Topic* topic = FindTopic(message.topic);
+  const auto at = topic->queues.find(message.ordering_key);
+  if (at != topic->queues.end()) return at->second.get();
+  auto made = std::make_unique<Queue>();
+  Queue* queue = made.get();
+  queue->topic = topic;
+  queue->key = message.ordering_key;
+  if (queue->keyed()) {
+    queue->channel = next_channel_++ % options_.channels;
+  } else {
+    queue->max_busy = options_.keyless_requests_per_channel * options_.channels;
+  }
+  topic->queues.emplace(queue->key, std::move(made));
+  return queue;
 }
 
 void PublishScheduler::MaybeErase(Queue* queue) {
-  if (queue->outstanding == 0 && !queue->ready) queues_.erase(std::string(queue->name));
+  if (queue->outstanding > 0 || queue->ready) return;
+  auto& queues = queue->topic->queues;
+  queues.erase(queues.find(queue->key));
 }
 
 void PublishScheduler::MarkReady(Queue* queue) {
@@ -111,19 +115,19 @@ void PublishScheduler::MarkReady(Queue* queue) {
   ready_.push_back(queue);
 }
 
-void PublishScheduler::Add(OutgoingMessage&& message) {
-  Queue* queue = FindOrCreate(message.message.topic, message.message.ordering_key);
+void PublishScheduler::Add(Message* message) {
+  Queue* queue = FindQueue(*message);
   ++queue->outstanding;
   if (queue->failed) {
     Deliver(queue, message, PublishStatus::kBehind,
             "an earlier message of its key was not published");
     return;
   }
-  if (!queue->keyed && !message.problem.empty()) {
-    Deliver(queue, message, PublishStatus::kRejected, message.problem);
+  if (!queue->keyed() && !message->error.empty()) {
+    Deliver(queue, message, PublishStatus::kRejected, message->error);
     return;
   }
-  queue->waiting.push_back(std::move(message));
+  queue->waiting.push_back(message);
   MarkReady(queue);
 }
 
@@ -140,32 +144,33 @@ void PublishScheduler::Pump() {
   }
 }
 
-// Moves the next request of the queue into `batch`; false if there is none. A message that breaks a limit ends a batch
-// and is rejected when it is the first.
+// Moves the next request of the queue into `batch`; false if there is none. A message with an error
+// ends a batch and is rejected when it is the first.
 bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
-  if (!queue->front.empty()) {
-    *batch = std::move(queue->front.front());
-    queue->front.pop_front();
+  if (!queue->again.empty()) {
+    *batch = std::move(queue->again.back());
+    queue->again.pop_back();
     return true;
   }
-  batch->size = EmptyRequestSize(queue->topic.size());
-  while (!queue->waiting.empty() && batch->messages.size() < kMaxRequestMessages) {
-    OutgoingMessage& next = queue->waiting.front();
-    if (!next.problem.empty()) {
-      if (!batch->messages.empty()) break;
-      const OutgoingMessage broken = std::move(next);
-      queue->waiting.pop_front();
-      Deliver(queue, broken, PublishStatus::kRejected, broken.problem);
-      StopKey(queue, PublishStatus::kBehind, broken.problem);
-      return false;
-    }
-    const std::size_t size = MessageSizeInRequest(next.size);
+  const std::size_t most = std::min(queue->waiting.size() - queue->begin, kMaxRequestMessages);
+  batch->size = EmptyRequestSize(queue->topic->name.size());
+  batch->messages.reserve(most);
+  while (batch->messages.size() < most) {
+    Message* next = queue->waiting[queue->begin + batch->messages.size()];
+    if (!next->error.empty()) break;
+    const std::size_t size = MessageSizeInRequest(next->encoded.size());
     if (!batch->messages.empty() && batch->size + size > kMaxRequestBytes) break;
     batch->size += size;
-    batch->messages.push_back(std::move(next));
-    queue->waiting.pop_front();
+    batch->messages.push_back(next);
   }
-  return !batch->messages.empty();
+  queue->DropFront(batch->messages.size());
+  if (!batch->messages.empty()) return true;
+  if (!queue->Waits()) return false;
+  Message* broken = queue->PopFront();
+  const std::string error = broken->error;
+  Deliver(queue, broken, PublishStatus::kRejected, error);
+  StopKey(queue, PublishStatus::kBehind, error);
+  return false;
 }
 
 void PublishScheduler::SendNext(Queue* queue) {
@@ -174,11 +179,11 @@ void PublishScheduler::SendNext(Queue* queue) {
   Batch batch;
   if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(batch.deadline() - now);
-  if (!queue->keyed) queue->channel = next_channel_++ % options_.channels;
+  if (!queue->keyed()) queue->channel = next_channel_++ % options_.channels;
   ++queue->busy;
   const std::uint64_t id = ++last_request_;
   const InFlight& sent = in_flight_.emplace(id, InFlight{queue, std::move(batch)}).first->second;
-  host_->Send(Request{id, queue->channel, queue->topic, sent.batch.messages, sent.batch.size,
+  host_->Send(Request{id, queue->channel, queue->topic->name, sent.batch.messages, sent.batch.size,
                       std::min(left, attempt_timeout_)});
 }
 
@@ -190,36 +195,34 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   in_flight_.erase(at);
   --queue->busy;
 
-  if (response.code == kOk && response.message_ids.size() == batch.messages.size()) {
-    for (std::size_t i = 0; i < batch.messages.size(); ++i) {
-      Deliver(queue, batch.messages[i], PublishStatus::kPublished, "",
-              std::move(response.message_ids[i]));
-    }
-    if (queue->cancelling) StopKey(queue, PublishStatus::kUnknown, kNotSent);
+  if (response.code == kOk && response.message_ids == batch.messages.size()) {
+    Published(queue, batch);
   } else if (response.code == kOk) {
     const std::string error =
-        StatusText(kInternal, "the broker answered " + std::to_string(response.message_ids.size()) +
-                                  " message ids to a request of " +
-                                  std::to_string(batch.messages.size()) + " messages");
-    Fail(queue, std::move(batch), PublishStatus::kUnknown, error);
+        StatusText(kInternal, response.message_ids
+                                  ? "the broker answered " + std::to_string(*response.message_ids) +
+                                        " message ids to a request of " +
+                                        std::to_string(batch.messages.size()) + " messages"
+                                  : std::string("the broker's answer cannot be read"));
+    Fail(queue, batch, PublishStatus::kUnknown, error);
   } else {
     const std::string error = StatusText(response.code, response.message);
     switch (ClassifyPublishError(response.code, response.message)) {
       case PublishErrorClass::kEventBroken:
         if (batch.messages.size() == 1) {
-          Fail(queue, std::move(batch), PublishStatus::kRejected, error);
+          Fail(queue, batch, PublishStatus::kRejected, error);
         } else if (batch.cancelled) {
-          Fail(queue, std::move(batch), PublishStatus::kUnknown, kNotSent);
+          Fail(queue, batch, PublishStatus::kUnknown, kNotSent);
         } else {
           Bisect(queue, std::move(batch));
         }
         break;
       case PublishErrorClass::kTopicBroken:
-        Fail(queue, std::move(batch), PublishStatus::kTopicBroken, error);
+        Fail(queue, batch, PublishStatus::kTopicBroken, error);
         break;
       case PublishErrorClass::kRetry:
         if (batch.cancelled) {
-          Fail(queue, std::move(batch), PublishStatus::kUnknown, error);
+          Fail(queue, batch, PublishStatus::kUnknown, error);
         } else {
           RetryLater(queue, std::move(batch), response);
         }
@@ -230,14 +233,21 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   Pump();
 }
 
+void PublishScheduler::Published(Queue* queue, const Batch& batch) {
+  for (Message* message : batch.messages) {
+    message->status = PublishStatus::kPublished;
+    host_->Deliver(message, queue);
+  }
+  if (queue->cancelling) StopKey(queue, PublishStatus::kUnknown, kNotSent);
+}
+
 void PublishScheduler::RetryLater(Queue* queue, Batch batch, const Response& response) {
   ++batch.attempts;
   batch.last_error = StatusText(response.code, response.message);
   const TimePoint next =
       host_->Now() + BackoffDelay(options_.backoff, batch.attempts, host_->Random());
   if (next >= batch.deadline()) {
-    const std::string error = GaveUp(batch);
-    Fail(queue, std::move(batch), PublishStatus::kUnknown, error);
+    Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
     return;
   }
   ++queue->busy;  // nothing of the key overtakes it
@@ -248,23 +258,22 @@ void PublishScheduler::Bisect(Queue* queue, Batch batch) {
   const auto middle =
       batch.messages.begin() + static_cast<std::ptrdiff_t>(batch.messages.size() / 2);
   Batch halves[2];
-  halves[0].messages.assign(std::make_move_iterator(batch.messages.begin()),
-                            std::make_move_iterator(middle));
-  halves[1].messages.assign(std::make_move_iterator(middle),
-                            std::make_move_iterator(batch.messages.end()));
+  halves[0].messages.assign(batch.messages.begin(), middle);
+  halves[1].messages.assign(middle, batch.messages.end());
   for (Batch& half : halves) {
-    half.size = EmptyRequestSize(queue->topic.size());
-    for (const OutgoingMessage& message : half.messages)
-      half.size += MessageSizeInRequest(message.size);
+    half.size = EmptyRequestSize(queue->topic->name.size());
+    for (const Message* message : half.messages) {
+      half.size += MessageSizeInRequest(message->encoded.size());
+    }
   }
-  queue->front.push_front(std::move(halves[1]));
-  queue->front.push_front(std::move(halves[0]));
+  queue->again.push_back(std::move(halves[1]));
+  queue->again.push_back(std::move(halves[0]));
 }
 
-void PublishScheduler::Fail(Queue* queue, Batch batch, PublishStatus status,
+void PublishScheduler::Fail(Queue* queue, const Batch& batch, PublishStatus status,
                             const std::string& error) {
-  for (const OutgoingMessage& message : batch.messages) Deliver(queue, message, status, error);
-  if (!queue->keyed) return;
+  for (Message* message : batch.messages) Deliver(queue, message, status, error);
+  if (!queue->keyed()) return;
   queue->failed = true;
   if (queue->cancelling) {
     StopKey(queue, PublishStatus::kUnknown, kNotSent);
@@ -278,35 +287,30 @@ void PublishScheduler::StopKey(Queue* queue, PublishStatus status, const std::st
   const std::string text = status == PublishStatus::kBehind
                                ? "an earlier message of its key was not published: " + error
                                : error;
-  for (const Batch& batch : queue->front) {
-    for (const OutgoingMessage& message : batch.messages) Deliver(queue, message, status, text);
-  }
-  for (const OutgoingMessage& message : queue->waiting) Deliver(queue, message, status, text);
   // Nothing is behind a cancel that found everything published.
-  if (queue->keyed &&
-      (!queue->front.empty() || !queue->waiting.empty() || status == PublishStatus::kBehind)) {
+  if (queue->keyed() &&
+      (!queue->again.empty() || queue->Waits() || status == PublishStatus::kBehind)) {
     queue->failed = true;
   }
+  for (auto batch = queue->again.rbegin(); batch != queue->again.rend(); ++batch) {
+    for (Message* message : batch->messages) Deliver(queue, message, status, text);
+  }
+  while (queue->Waits()) Deliver(queue, queue->PopFront(), status, text);
   queue->cancelling = false;
-  queue->front.clear();
-  queue->waiting.clear();
+  queue->again.clear();
 }
 
 // Ends what has passed its deadline without a request of its own to say so.
 void PublishScheduler::Expire(Queue* queue, TimePoint now) {
-  while (!queue->front.empty() && queue->front.front().deadline() <= now) {
-    Batch batch = std::move(queue->front.front());
-    queue->front.pop_front();
-    const std::string error = GaveUp(batch);
-    Fail(queue, std::move(batch), PublishStatus::kUnknown, error);
+  while (!queue->again.empty() && queue->again.back().deadline() <= now) {
+    const Batch batch = std::move(queue->again.back());
+    queue->again.pop_back();
+    Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
   }
-  while (queue->front.empty() && !queue->waiting.empty() &&
-         queue->waiting.front().deadline <= now) {
+  while (queue->again.empty() && queue->Waits() && queue->waiting[queue->begin]->deadline <= now) {
     Batch batch;
-    batch.messages.push_back(std::move(queue->waiting.front()));
-    queue->waiting.pop_front();
-    const std::string error = GaveUp(batch);
-    Fail(queue, std::move(batch), PublishStatus::kUnknown, error);
+    batch.messages.push_back(queue->PopFront());
+    Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
   }
 }
 
@@ -321,18 +325,15 @@ std::string PublishScheduler::GaveUp(const Batch& batch) const {
          Seconds(options_.publish_timeout) + ")";
 }
 
-void PublishScheduler::Deliver(Queue* queue, const OutgoingMessage& message, PublishStatus status,
-                               std::string error, std::string message_id) {
-  PublishResult result;
-  result.tag = message.message.tag;
-  result.status = status;
-  result.error = std::move(error);
-  result.message_id = std::move(message_id);
-  host_->Deliver(std::move(result), MessageSizeInRequest(message.size), queue);
+void PublishScheduler::Deliver(Queue* queue, Message* message, PublishStatus status,
+                               const std::string& error) {
+  message->status = status;
+  message->error = error;
+  host_->Deliver(message, queue);
 }
 
-void PublishScheduler::Taken(Queue* queue) {
-  --queue->outstanding;
+void PublishScheduler::Taken(Queue* queue, std::size_t messages) {
+  queue->outstanding -= messages;
   MaybeErase(queue);
 }
 
@@ -348,7 +349,7 @@ void PublishScheduler::OnTime() {
   const TimePoint now = host_->Now();
   while (!delayed_.empty() && delayed_.begin()->first <= now) {
     Queue* queue = delayed_.begin()->second.queue;
-    queue->front.push_front(std::move(delayed_.begin()->second.batch));
+    queue->again.push_back(std::move(delayed_.begin()->second.batch));
     delayed_.erase(delayed_.begin());
     --queue->busy;
     MarkReady(queue);
@@ -365,15 +366,17 @@ void PublishScheduler::Cancel() {
     --delayed.queue->busy;
     const std::string error = delayed.batch.last_error + " (cancelled after " +
                               std::to_string(delayed.batch.attempts) + " attempts)";
-    delayed.queue->cancelling = delayed.queue->keyed;
-    Fail(delayed.queue, std::move(delayed.batch), PublishStatus::kUnknown, error);
+    delayed.queue->cancelling = delayed.queue->keyed();
+    Fail(delayed.queue, delayed.batch, PublishStatus::kUnknown, error);
   }
   delayed_.clear();
-  for (auto& [name, queue] : queues_) {
-    if (queue->keyed && queue->busy > 0) {
-      queue->cancelling = true;
-    } else {
-      StopKey(queue.get(), PublishStatus::kUnknown, kNotSent);
+  for (auto& [name, topic] : topics_) {
+    for (auto& [key, queue] : topic->queues) {
+      if (queue->keyed() && queue->busy > 0) {
+        queue->cancelling = true;
+      } else {
+        StopKey(queue.get(), PublishStatus::kUnknown, kNotSent);
+      }
     }
   }
   for (Queue* queue : std::exchange(ready_, {})) {

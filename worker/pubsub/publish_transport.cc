@@ -6,8 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "google/pubsub/v1/pubsub.pb.h"
-#include "grpcpp/impl/codegen/proto_utils.h"
 #include "worker/pubsub/message_wire.h"
 #include "worker/pubsub/wire_size.h"
 
@@ -22,9 +20,7 @@ grpc::ByteBuffer Encode(const PublishScheduler::Request& request) {
   auto* const begin =
       const_cast<std::uint8_t*>(slice.begin());  // ours alone until the buffer takes it
   std::uint8_t* out = WriteTopic(request.topic, begin);
-  for (const OutgoingMessage& outgoing : request.messages) {
-    out = WriteMessage(outgoing.message, outgoing.size, out);
-  }
+  for (const Message* message : request.messages) out = WriteMessage(message->encoded, out);
   return grpc::ByteBuffer(&slice, 1);
 }
 
@@ -51,7 +47,11 @@ PublishTransport::~PublishTransport() = default;
 void PublishTransport::Send(const PublishScheduler::Request& request) {
   auto& call = calls_[request.id];
   call = std::make_unique<Call>();
-  AddHeaders(&call->context, "topic", request.topic, quota_project_);
+  if (request.topic != last_topic_) {
+    last_topic_ = request.topic;
+    last_route_ = RouteHeader("topic", request.topic);
+  }
+  AddHeaders(&call->context, last_route_, quota_project_);
   call->context.set_deadline(std::chrono::system_clock::now() + request.timeout);
   call->reader = stubs_[static_cast<std::size_t>(request.channel)]->PrepareUnaryCall(
       &call->context, kPublishMethod, Encode(request), loop_->completion_queue());
@@ -66,16 +66,10 @@ void PublishTransport::Finished(std::uint64_t request_id) {
   PublishScheduler::Response response;
   response.code = call.status.error_code();
   response.message = call.status.error_message();
-  if (call.status.ok()) {
-    // An answer that cannot be read has no message ids, and the scheduler takes it for what it is.
-    google::pubsub::v1::PublishResponse answer;
-    if (grpc::SerializationTraits<google::pubsub::v1::PublishResponse>::Deserialize(&call.response,
-                                                                                    &answer)
-            .ok()) {
-      auto& ids = *answer.mutable_message_ids();
-      response.message_ids.assign(std::make_move_iterator(ids.begin()),
-                                  std::make_move_iterator(ids.end()));
-    }
+  grpc::Slice answer;
+  if (call.status.ok() && call.response.DumpToSingleSlice(&answer).ok()) {
+    response.message_ids = CountMessageIds(
+        std::string_view(reinterpret_cast<const char*>(answer.begin()), answer.size()));
   }
   on_response_(request_id, std::move(response));
 }

@@ -1,7 +1,8 @@
 // Sends publish requests over gRPC and hands the answers back. All of it runs on the loop's thread.
 //
-// A request is encoded straight into the buffer that gRPC sends (message_wire.h), and goes out through a generic stub.
-// Every call has a deadline; Abort() ends one early. The answer comes exactly once, never inside Send() or Abort().
+// A request is encoded straight into the buffer that gRPC sends (message_wire.h), and goes out
+// through a generic stub. Every call has a deadline; Abort() ends one early. The answer comes exactly
+// once, never inside Send() or Abort().
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
@@ -46,6 +47,8 @@ class PublishTransport {
   const OnResponse on_response_;
   std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;
+  std::string last_topic_;  // of the last request, and its header
+  std::string last_route_;
 };
 
 }  // namespace postbox::pubsub

@@ -1,10 +1,12 @@
-// Ties the scheduler (what is sent when) to the transport (gRPC) on the loop's thread, and that thread to the caller's.
+// Ties the scheduler (what is sent when) to the transport (gRPC) on the loop's thread, and that
+// thread to the caller's.
 //
-// Between the threads lie two lists under one mutex. Commands go in, in the caller's order: a message, or "these results
-// were taken". That order decides whether a message comes before or after the caller knew of a failure of its key.
-// Results come out; the eventfd is written when the list stops being empty. While many requests are in flight, answers
-// come close together, and waking the caller for each would cost more than the answer: then it is written a moment later,
-// or as soon as there are enough.
+// Between the threads lie two lists under one mutex. Commands go in, in the caller's order: messages,
+// or "these results were taken". That order decides whether a message comes before or after the
+// caller knew of a failure of its key. Results come out; the eventfd is written when the list stops
+// being empty. While many requests are in flight, answers come close together, and waking the caller
+// for each would cost more than the answer: then it is written a moment later, or as soon as there
+// are enough.
 
 #include "worker/pubsub/publisher.h"
 
@@ -27,18 +29,23 @@ namespace {
 
 using Queue = PublishScheduler::Queue;
 
-struct TakenResults {
-  std::vector<Queue*> queues;  // one for each result
+// So many results in a row of one queue.
+struct ResultsOf {
+  Queue* queue;
+  std::size_t count;
 };
-using Command = std::variant<OutgoingMessage, TakenResults>;
+using Messages = std::vector<Message*>;
+using TakenResults = std::vector<ResultsOf>;
+using Command = std::variant<Messages, TakenResults>;
 
 // What both threads share.
 struct Shared {
   std::mutex mutex;
   std::vector<Command> commands;
-  std::vector<PublishResult> results;
-  std::vector<Queue*> result_queues;  // of the same length
-  bool notify_due = false;            // there are results that the eventfd has not told of
+  bool posted = false;  // the loop is going to carry them out
+  Messages results;
+  TakenResults queues;      // of the results
+  bool notify_due = false;  // there are results that the eventfd has not told of
   std::size_t outstanding_bytes = 0;
   int notify_fd = -1;
 
@@ -50,10 +57,23 @@ struct Shared {
   }
 };
 
+std::size_t SizeInRequest(const Message& message) {
+  return MessageSizeInRequest(message.encoded.size());
+}
+
+// The caller's thread has just written the messages: they are not in this one's caches.
+void Prefetch(const Messages& messages, std::size_t from) {
+  constexpr std::size_t kLine = 64;
+  if (from >= messages.size()) return;
+  const char* const begin = reinterpret_cast<const char*>(messages[from]);
+  for (std::size_t at = 0; at < sizeof(Message); at += kLine) __builtin_prefetch(begin + at);
+}
+constexpr std::size_t kPrefetch = 8;  // messages ahead
+
 // The eventfd is written at once while no more requests than this are in flight.
 constexpr std::size_t kFewRequests = 8;
 // Else when so many results wait, or so much later.
-constexpr std::size_t kManyResults = 64;
+constexpr std::size_t kManyResults = 500;
 constexpr std::chrono::milliseconds kNotifyDelay(1);
 
 // What lives on the loop's thread, from its constructor to its destructor.
@@ -79,12 +99,18 @@ class Core : public PublishScheduler::Host {
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
       commands.swap(shared_->commands);
+      shared_->posted = false;
     }
-    for (Command& command : commands) {
-      if (auto* message = std::get_if<OutgoingMessage>(&command)) {
-        scheduler_.Add(std::move(*message));
+    for (const Command& command : commands) {
+      if (const auto* messages = std::get_if<Messages>(&command)) {
+        for (std::size_t i = 0; i < messages->size(); ++i) {
+          Prefetch(*messages, i + kPrefetch);
+          scheduler_.Add((*messages)[i]);
+        }
       } else {
-        for (Queue* queue : std::get<TakenResults>(command).queues) scheduler_.Taken(queue);
+        for (const auto& taken : std::get<TakenResults>(command)) {
+          scheduler_.Taken(taken.queue, taken.count);
+        }
       }
     }
     if (!closed_) scheduler_.Pump();
@@ -110,10 +136,11 @@ class Core : public PublishScheduler::Host {
   double Random() override { return JitterRandom(); }
   void Send(const PublishScheduler::Request& request) override { transport_.Send(request); }
   void Abort(std::uint64_t request_id) override { transport_.Abort(request_id); }
-  void Deliver(PublishResult result, std::size_t bytes, Queue* queue) override {
-    results_.push_back(std::move(result));
-    result_queues_.push_back(queue);
-    result_bytes_ += bytes;
+  void Deliver(Message* message, Queue* queue) override {
+    results_.push_back(message);
+    result_bytes_ += SizeInRequest(*message);
+    if (queues_.empty() || queues_.back().queue != queue) queues_.push_back({queue, 0});
+    ++queues_.back().count;
   }
 
   // After every event: hands the results over, and sets the timer for what the scheduler waits for.
@@ -122,17 +149,11 @@ class Core : public PublishScheduler::Host {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
       shared_->outstanding_bytes -= result_bytes_;
       result_bytes_ = 0;
-      if (shared_->results.empty()) {
-        shared_->results.swap(results_);
-        shared_->result_queues.swap(result_queues_);
-        shared_->notify_due = true;
-      } else {
-        std::move(results_.begin(), results_.end(), std::back_inserter(shared_->results));
-        shared_->result_queues.insert(shared_->result_queues.end(), result_queues_.begin(),
-                                      result_queues_.end());
-      }
+      if (shared_->results.empty()) shared_->notify_due = true;
+      shared_->results.insert(shared_->results.end(), results_.begin(), results_.end());
+      shared_->queues.insert(shared_->queues.end(), queues_.begin(), queues_.end());
       results_.clear();
-      result_queues_.clear();
+      queues_.clear();
       if (shared_->notify_due) NotifySoon();
     }
     const auto wake = closed_ ? std::nullopt : scheduler_.NextWake();
@@ -168,8 +189,8 @@ class Core : public PublishScheduler::Host {
   bool closed_ = false;
   bool notify_timer_set_ = false;
   EventLoop::TimerId notify_timer_;
-  std::vector<PublishResult> results_;
-  std::vector<Queue*> result_queues_;
+  Messages results_;
+  TakenResults queues_;
   std::size_t result_bytes_ = 0;
   std::optional<PublishScheduler::TimePoint> wake_;
   EventLoop::TimerId timer_;
@@ -210,49 +231,44 @@ class Publisher::Impl {
     return core_ != nullptr;
   }
 
-  std::size_t Publish(std::span<Message> messages) {
+  std::size_t Publish(std::span<Message* const> messages) {
     std::size_t bytes = 0;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
       bytes = shared_->outstanding_bytes;
     }
-    // Other threads only make it less.
+    // The other thread only makes it less.
     std::size_t taken_bytes = 0;
-    std::vector<Command> commands;
-    commands.reserve(messages.size());
+    std::size_t taken = 0;
     const auto deadline = std::chrono::steady_clock::now() + options_.publish_timeout;
-    for (Message& message : messages) {
-      const std::size_t outstanding = outstanding_ + commands.size();
-      const std::size_t size = MessageSizeInRequest(SizeOf(message));
+    for (Message* message : messages) {
+      const std::size_t outstanding = outstanding_ + taken;
+      const std::size_t size = SizeInRequest(*message);
       if (outstanding > 0 && (outstanding >= options_.max_outstanding_messages ||
                               bytes + taken_bytes + size > options_.max_outstanding_bytes)) {
         break;
       }
       taken_bytes += size;
-      commands.emplace_back(PrepareMessage(std::move(message), deadline));
+      message->deadline = deadline;
+      ++taken;
     }
-    const std::size_t taken = commands.size();
     if (taken == 0) return 0;
     outstanding_ += taken;
-    Give(std::move(commands), taken_bytes);
+    const auto front = messages.first(taken);
+    Give(Messages(front.begin(), front.end()), taken_bytes);
     return taken;
   }
 
-  std::vector<PublishResult> TakeResults() {
-    std::vector<PublishResult> results;
-    TakenResults taken;
-    {
-      const std::lock_guard<std::mutex> lock(shared_->mutex);
-      shared_->notify_due = false;
-      results.swap(shared_->results);
-      taken.queues.swap(shared_->result_queues);
-    }
+  std::vector<Message*> TakeResults() {
+    Messages results;
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->notify_due = false;
+    if (shared_->results.empty()) return results;
+    results.swap(shared_->results);
     outstanding_ -= results.size();
-    if (!results.empty()) {
-      std::vector<Command> commands;
-      commands.emplace_back(std::move(taken));
-      Give(std::move(commands), 0);
-    }
+    // No reason to wake the loop: what is about to be handed over comes after it.
+    shared_->commands.emplace_back(std::move(shared_->queues));
+    shared_->queues.clear();
     return results;
   }
 
@@ -263,19 +279,15 @@ class Publisher::Impl {
   }
 
  private:
-  void Give(std::vector<Command> commands, std::size_t bytes) {
-    bool first = false;
+  void Give(Messages messages, std::size_t bytes) {
+    bool post = false;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
       shared_->outstanding_bytes += bytes;
-      first = shared_->commands.empty();
-      if (first) {
-        shared_->commands.swap(commands);
-      } else {
-        std::move(commands.begin(), commands.end(), std::back_inserter(shared_->commands));
-      }
+      shared_->commands.emplace_back(std::move(messages));
+      post = !std::exchange(shared_->posted, true);
     }
-    if (first) loop_->Post([this] { core_->RunCommands(); });
+    if (post) loop_->Post([this] { core_->RunCommands(); });
   }
 
   const PublisherOptions options_;
@@ -295,9 +307,10 @@ std::unique_ptr<Publisher> Publisher::Create(PublisherOptions options, std::stri
   return std::unique_ptr<Publisher>(new Publisher(std::move(impl)));
 }
 
-bool Publisher::Publish(Message&& message) { return impl_->Publish({&message, 1}) == 1; }
-std::size_t Publisher::Publish(std::span<Message> messages) { return impl_->Publish(messages); }
-std::vector<PublishResult> Publisher::TakeResults() { return impl_->TakeResults(); }
+std::size_t Publisher::Publish(std::span<Message* const> messages) {
+  return impl_->Publish(messages);
+}
+std::vector<Message*> Publisher::TakeResults() { return impl_->TakeResults(); }
 std::size_t Publisher::outstanding() const { return impl_->outstanding(); }
 void Publisher::Cancel() { impl_->Cancel(); }
 

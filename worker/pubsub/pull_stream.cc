@@ -47,7 +47,8 @@ void PullStream::Start() { Open(); }
 void PullStream::Open() {
   auto connection = std::make_shared<Connection>();
   connection_ = connection;
-  AddHeaders(&connection->context, "subscription", options_.first_request.subscription(),
+  AddHeaders(&connection->context,
+             RouteHeader("subscription", options_.first_request.subscription()),
              options_.quota_project);
   connection->stream =
       stub_->PrepareAsyncStreamingPull(&connection->context, loop_->completion_queue());

@@ -314,7 +314,7 @@ void Core::Send(AckRequest request) {
     if (request.entries.empty()) return;
   }
   auto call = std::make_shared<AckCall>();
-  AddHeaders(&call->context, "subscription", options_.subscription, quota_project_);
+  AddHeaders(&call->context, RouteHeader("subscription", options_.subscription), quota_project_);
   if (request.is_ack()) {
     call->context.set_deadline(std::chrono::system_clock::now() + kAckTimeout);
     api::AcknowledgeRequest message;

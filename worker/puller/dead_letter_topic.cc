@@ -26,27 +26,24 @@ std::string AttributeValue(std::string text) {
 
 }  // namespace
 
-pubsub::Message DeadLetterMessage(const Delivery& delivery, const std::string& topic,
+pubsub::Message DeadLetterMessage(const Delivery& delivery, std::string_view topic,
                                   const std::string& subscription, const std::string& sqlstate,
                                   const std::string& error) {
-  pubsub::Message message;
-  message.tag = 1;
-  message.topic = topic;
-  message.ordering_key = delivery.message.ordering_key;
-  message.data = delivery.event.payload;
+  pubsub::Attributes attributes;
   for (const auto& attribute : delivery.message.attributes) {
     if (attribute.first.starts_with(pubsub::kReservedPrefix)) continue;
     if (attribute.first.starts_with("postbox_error_") ||
         attribute.first == "postbox_original_subscription") {
       continue;  // of an earlier round
     }
-    if (message.attributes.size() + kErrorAttributes >= pubsub::kMaxAttributes) break;
-    message.attributes.push_back(attribute);
+    if (attributes.size() + kErrorAttributes >= pubsub::kMaxAttributes) break;
+    attributes.push_back(attribute);
   }
-  message.attributes.emplace_back("postbox_error_sqlstate", sqlstate);
-  message.attributes.emplace_back("postbox_error_message", AttributeValue(error));
-  message.attributes.emplace_back("postbox_original_subscription", AttributeValue(subscription));
-  return message;
+  attributes.emplace_back("postbox_error_sqlstate", sqlstate);
+  attributes.emplace_back("postbox_error_message", AttributeValue(error));
+  attributes.emplace_back("postbox_original_subscription", AttributeValue(subscription));
+  return pubsub::MakeMessage(topic, delivery.message.ordering_key, delivery.event.payload,
+                             attributes);
 }
 
 DeadLetterTopic::~DeadLetterTopic() {
@@ -72,16 +69,17 @@ bool DeadLetterTopic::Publish(const Delivery& delivery, const std::string& sqlst
     publisher_ = pubsub::Publisher::Create(std::move(options), error);
     if (!publisher_) return false;
   }
-  if (!publisher_->Publish(DeadLetterMessage(delivery, topic_, subscription_, sqlstate, message))) {
+  pubsub::Message letter = DeadLetterMessage(delivery, topic_, subscription_, sqlstate, message);
+  if (!publisher_->Publish(&letter)) {
     *error = "the message was not taken";
     return false;
   }
   // There is a result within publish_timeout; twice that means that the publisher is stuck.
   const auto give_up = std::chrono::steady_clock::now() + 2 * kPublishTimeout;
   while (std::chrono::steady_clock::now() < give_up) {
-    for (const auto& result : publisher_->TakeResults()) {
-      *error = result.error;
-      return result.status == pubsub::PublishStatus::kPublished;
+    if (!publisher_->TakeResults().empty()) {
+      *error = letter.error;
+      return letter.status == pubsub::PublishStatus::kPublished;
     }
     pollfd ready{notify_fd_, POLLIN, 0};
     if (poll(&ready, 1, 100) > 0) {

@@ -1,0 +1,22 @@
+#include "worker/pubsub/message.h"
+
+#include "worker/pubsub/error_class.h"
+#include "worker/pubsub/message_check.h"
+#include "worker/pubsub/message_wire.h"
+
+namespace postbox::pubsub {
+
+Message MakeMessage(std::string_view topic, std::string ordering_key, std::string_view data,
+                    const Attributes& attributes) {
+  Message message;
+  message.topic = topic;
+  const std::vector<AttributeView> views(attributes.begin(), attributes.end());
+  EncodeMessage(data, views, ordering_key, &message.encoded);
+  if (const auto problem = CheckMessage(data, attributes, ordering_key, topic.size())) {
+    message.error = StatusText(kInvalidArgument, problem->Text());
+  }
+  message.ordering_key = std::move(ordering_key);
+  return message;
+}
+
+}  // namespace postbox::pubsub

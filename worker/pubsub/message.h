@@ -1,0 +1,55 @@
+// A message on its way to Pub/Sub, and what became of it.
+//
+// One object all the way. It stays the caller's and where it is: the publisher passes a pointer
+// around and takes nothing apart, so that many small messages with many keys cost no copies and no
+// memory that one thread takes and another gives back. The caller may derive from it to have his own
+// data at hand when the result comes.
+
+#ifndef POSTBOX_WORKER_PUBSUB_MESSAGE_H_
+#define POSTBOX_WORKER_PUBSUB_MESSAGE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace postbox::pubsub {
+
+enum class PublishStatus : std::uint8_t {
+  kPublished,    // acknowledged by the broker
+  kRejected,     // this message alone is refused (INVALID_ARGUMENT after bisecting, or over a
+                 // limit): never as it is
+  kBehind,       // not sent: an earlier message of its key failed
+  kTopicBroken,  // NOT_FOUND, PERMISSION_DENIED, UNAUTHENTICATED, FAILED_PRECONDITION: nothing is
+                 // wrong with the message
+  kUnknown,      // publish_timeout is over, or cancelled, or the answer makes no sense: it may or
+                 // may not have been taken
+};
+
+struct Message {
+  // What is sent. Nobody changes it from Publisher::Publish() until TakeResults() returns it.
+  std::string_view topic;    // full name, projects/P/topics/T; lives as long
+  std::string ordering_key;  // empty: no order
+  std::string encoded;       // the PubsubMessage in wire format, ordering key included
+
+  // The result. Before: empty, or why the message must not be sent; then it is kRejected with this
+  // error when its turn comes.
+  PublishStatus status = PublishStatus::kUnknown;
+  std::string error;  // '<CODE>: text', empty if published
+
+  // Set by the publisher when it takes the message: until then there will be a result.
+  std::chrono::steady_clock::time_point deadline;
+};
+
+using Attributes = std::vector<std::pair<std::string, std::string>>;  // distinct keys
+
+// Encodes a message and checks it against the limits of Pub/Sub: `error` is what it breaks.
+// `topic` must outlive the message.
+Message MakeMessage(std::string_view topic, std::string ordering_key, std::string_view data,
+                    const Attributes& attributes);
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_MESSAGE_H_
