@@ -78,5 +78,17 @@ subtest 'a worker that is told to leave gives back what it has' => sub {
 	unlike(log_since($node, $position), qr/took over/, 'without a take-over');
 };
 
+subtest 'an event has its result before its lease ends, whatever postbox.publish_timeout says' => sub {
+	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
+	my $position = log_position($node);
+	$node->adjust_conf('postgresql.conf', 'postbox.lease_timeout', '10s');
+	$node->reload;
+	wait_for(sub { log_since($node, $position) =~ /events are tried for 5 s only/ }, 'the server log says so');
+	my $id = $node->safe_psql('postgres', q{SELECT event_id FROM postbox.outbox_emit('video', 'slow', 'video.changed', '{}'::jsonb)});
+	wait_until($node, 'postgres', "SELECT last_error LIKE '%publish timeout 5 s%' FROM app.outbox WHERE id = '$id'", 'the event is given back after half of the lease');
+	emulator_fault($emulator, '--clear');
+	wait_until($node, 'postgres', "SELECT published_at IS NOT NULL FROM app.outbox WHERE id = '$id'", 'and goes out later');
+};
+
 $node->stop;
 done_testing();

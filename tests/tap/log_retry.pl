@@ -105,6 +105,23 @@ subtest 'an outage parks nothing, and what it held up follows in order' => sub {
 	wait_arrived('e', '1 2 3', 'all came, in order');
 };
 
+subtest 'an event that alone gets no answer is parked in the end, and the publication never rests for it' => sub {
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', on_failure => 'park_key')});
+	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE,attribute=event_type:video.poison');
+	emit_to('g', 'poison', 'one');
+	my ($others, %states) = 0;
+	wait_for(sub {
+		emit_to('h', 'one');
+		++$others;
+		++$states{ $node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status') };
+		return $node->safe_psql('postgres', q{SELECT count(*) FROM app.outbox_parked WHERE aggregate_id = 'g'}) eq '2';
+	}, 'it is parked, and what follows it');
+	is_deeply([ keys %states ], ['active'], 'the publication was active all the time');
+	wait_arrived('h', join(' ', 1 .. $others), 'the other key went on');
+	emulator_fault($emulator, '--clear');
+	wait_arrived('g', '1 2', 'all came in the end, in order');
+};
+
 subtest 'a missing topic lets the publication rest until it is there' => sub {
 	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND');
 	emit_to('f', 'one', 'two');

@@ -500,7 +500,7 @@ bool LogOutbox::SettleInMemory(const Events& events) {
 // Something of the lane was published after the event had been handed over: what happened to it is
 // no outage.
 bool LogOutbox::OthersWentThrough(const Event& event) const {
-  return published_at_ > event.deadline - std::chrono::seconds(settings().publish_timeout);
+  return published_at_ > event.deadline - std::chrono::seconds(PublishTimeout());
 }
 
 void LogOutbox::Settle(const Events& events) {

@@ -1,6 +1,7 @@
 // See publication.h.
 #include "worker/publisher/publication.h"
 
+#include "extension/settings.h"
 #include "worker/publisher/statement.h"
 
 namespace postbox::publisher {
@@ -131,6 +132,10 @@ void ClearLane(const std::string& publication) {
 
 void ClearLanes() {
   RunOnce("UPDATE postbox.lane SET next_retry_at = NULL WHERE next_retry_at IS NOT NULL", {}, {});
+}
+
+int PublishTimeout() {
+  return std::min(settings().publish_timeout, std::max(1, settings().lease_timeout / 2));
 }
 
 }  // namespace postbox::publisher

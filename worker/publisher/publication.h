@@ -52,6 +52,10 @@ void ClearLane(const std::string& publication);
 // Something was changed that concerns all topics.
 void ClearLanes();
 
+// How long an event is tried, in seconds: postbox.publish_timeout, but an event has its result before
+// its lease ends. Or another worker would send it, too, and what follows of its key might overtake it.
+int PublishTimeout();
+
 }  // namespace postbox::publisher
 
 #endif  // POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_

@@ -127,7 +127,7 @@ Worker::Connection Worker::CurrentConnection() {
           .project_id = values.project_id,
           .quota_project = values.quota_project,
           .channels = values.channels,
-          .publish_timeout = values.publish_timeout,
+          .publish_timeout = PublishTimeout(),
           .max_messages = values.max_outstanding_messages,
           .max_kilobytes = values.max_outstanding_bytes};
 }
@@ -218,6 +218,13 @@ void Worker::MakeLanes(const Publication& publication, const std::string& topic,
 bool Worker::EnsurePublisher() {
   if (publisher_ != nullptr) return true;
   connection_ = CurrentConnection();
+  if (connection_.publish_timeout < settings().publish_timeout) {
+    Pg([&] {
+      ereport(LOG, (errmsg("postbox.publish_timeout is longer than half of postbox.lease_timeout: "
+                           "events are tried for %d s only",
+                           connection_.publish_timeout)));
+    });
+  }
   pubsub::PublisherOptions options;
   std::string error;
   if (pubsub::ParseEndpoint(connection_.endpoint, std::getenv("PUBSUB_EMULATOR_HOST"),

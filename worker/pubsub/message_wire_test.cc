@@ -123,9 +123,10 @@ TEST(MessageWire, MessageIdsAreCountedAndAnAnswerThatCannotBeReadIsToldApart) {
 
 TEST(Message, WhatPubSubWouldRefuseIsToldInTheError) {
   EXPECT_EQ(MakeMessage("projects/p/topics/t", "key", "data", {{"a", "b"}}).error, "");
-  EXPECT_EQ(MakeMessage("projects/p/topics/t", "", "", {}).error,
-            "INVALID_ARGUMENT: message has neither data nor attributes: Pub/Sub needs non-empty data or "
-            "at least one attribute.");
+  EXPECT_EQ(
+      MakeMessage("projects/p/topics/t", "", "", {}).error,
+      "INVALID_ARGUMENT: message has neither data nor attributes: Pub/Sub needs non-empty data or "
+      "at least one attribute.");
 }
 
 }  // namespace
