@@ -15,6 +15,7 @@ unit_test(pubsub_test worker/pubsub postbox_pubsub)
 unit_test(emulator_test worker/emulator postbox_emulator)
 unit_test(puller_test worker/puller postbox_puller)
 file(GLOB UNIT_EXTRA CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/worker/publisher/*_logic.cc)
+list(APPEND UNIT_EXTRA ${CMAKE_SOURCE_DIR}/worker/publisher/event.cc)
 unit_test(publisher_test worker/publisher postbox_pubsub)
 set(UNIT_EXTRA)
 

@@ -361,7 +361,7 @@ void LogOutbox::TakeRows(uint64 rows) {
 }
 
 EventPointer LogOutbox::MakeEvent(const LogRow& row) const {
-  auto event = std::make_unique<Event>();
+  EventPointer event = NewEvent();
   FillMessage(row.event, topic_, ordering_, event.get());
   event->key = row.event.aggregate_id;
   event->seq = row.seq;

@@ -19,12 +19,9 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "worker/pubsub/message.h"
+#include "worker/publisher/event.h"
 
 namespace postbox::publisher {
 
@@ -32,26 +29,6 @@ struct ClaimLimits {
   std::size_t events;  // at most this many, > 0
   std::size_t bytes;   // of messages in wire format; one event is always taken
 };
-
-// An event from its claim to its settlement. The source makes it, the Publisher carries it and says
-// what became of it, the source settles it.
-struct Event : pubsub::Message {
-  std::string id;
-  std::string key;           // aggregate_id
-  int attempts = 0;          // failed ones, before this one
-  std::int64_t seq = 0;      // of a log outbox
-  std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
-  // Given back because the worker leaves, whatever `status` says: a failure is not counted.
-  bool leaving = false;
-
-  // The claimer's. `owner` keeps alive what the event refers to: the source and its topic.
-  std::shared_ptr<void> owner;
-  std::size_t place = 0;
-
-  std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
-};
-using EventPointer = std::unique_ptr<Event>;
-using Events = std::vector<EventPointer>;
 
 struct ClaimResult {
   Events events;

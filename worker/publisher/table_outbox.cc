@@ -252,7 +252,7 @@ Events TableOutbox::Lease(const std::vector<ItemPointerData>& chosen) {
       if (null) ThrowAltered(relation_);
       return value;
     };
-    auto event = std::make_unique<Event>();
+    EventPointer event = NewEvent();
     const EventRow columns = {.id = column(2),
                               .id_is_uuid = false,
                               .aggregate_type = column(3),

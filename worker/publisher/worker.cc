@@ -251,8 +251,15 @@ bool Worker::CollectResults() {
   if (publisher_ != nullptr) {
     const std::vector<pubsub::Message*> results = publisher_->TakeResults();
     if (!results.empty()) Failpoint("after_publish_before_mark");
-    for (const pubsub::Message* message : results) {
-      AddResult(TakeInFlight(static_cast<const Event*>(message)));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      // The other thread has just written them.
+      constexpr std::size_t kAhead = 8;
+      if (i + kAhead < results.size()) {
+        const auto* next = static_cast<const Event*>(results[i + kAhead]);
+        __builtin_prefetch(next);
+        __builtin_prefetch(&next->owner);
+      }
+      AddResult(TakeInFlight(static_cast<const Event*>(results[i])));
     }
     progress = !results.empty();
   }

@@ -1,0 +1,45 @@
+// An event from its claim to its settlement: the source makes it, the Publisher carries it and says
+// what became of it, the source settles it.
+#ifndef POSTBOX_WORKER_PUBLISHER_EVENT_H_
+#define POSTBOX_WORKER_PUBLISHER_EVENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/pubsub/message.h"
+
+namespace postbox::publisher {
+
+struct Event : pubsub::Message {
+  std::string id;
+  std::string key;           // aggregate_id
+  int attempts = 0;          // failed ones, before this one
+  std::int64_t seq = 0;      // of a log outbox
+  std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
+  // Given back because the worker leaves, whatever `status` says: a failure is not counted.
+  bool leaving = false;
+
+  // The claimer's. `owner` keeps alive what the event refers to: the source and its topic.
+  std::shared_ptr<void> owner;
+  std::size_t place = 0;
+
+  std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
+};
+
+// Events come and go by the thousand. One that is done is kept, with the room that its texts have, for
+// the next one: taking memory apart and together again would cost as much as encoding the message.
+// One thread.
+struct RecycleEvent {
+  void operator()(Event* event) const noexcept;
+};
+using EventPointer = std::unique_ptr<Event, RecycleEvent>;
+using Events = std::vector<EventPointer>;
+
+EventPointer NewEvent();
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_EVENT_H_
