@@ -377,7 +377,7 @@ bool Worker::Room(int batch_size, ClaimLimits* limits) const {
   limits->events = std::min(batch, max_events - events);
   limits->bytes = max_bytes - bytes_in_flight_;
   // Not in crumbs: wait until a good part of a batch fits.
-  return limits->events * 4 >= batch && limits->bytes * 8 >= max_bytes;
+  return limits->events * 2 >= batch && limits->bytes * 8 >= max_bytes;
 }
 
 bool Worker::ClaimLanes() {

@@ -44,8 +44,9 @@ struct Shared {
   std::vector<Command> commands;
   bool posted = false;  // the loop is going to carry them out
   Messages results;
-  TakenResults queues;      // of the results
-  bool notify_due = false;  // there are results that the eventfd has not told of
+  TakenResults queues;          // of the results
+  bool notify_due = false;      // there are results that the eventfd has not told of
+  std::size_t outstanding = 0;  // messages given and not taken back
   std::size_t outstanding_bytes = 0;
   int notify_fd = -1;
 
@@ -72,9 +73,9 @@ constexpr std::size_t kPrefetch = 8;  // messages ahead
 
 // The eventfd is written at once while no more requests than this are in flight.
 constexpr std::size_t kFewRequests = 8;
-// Else when so many results wait, or so much later.
-constexpr std::size_t kManyResults = 500;
-constexpr std::chrono::milliseconds kNotifyDelay(1);
+// Else when the results of this part of the messages wait, or so much later.
+constexpr std::size_t kNotifyPart = 8;
+constexpr std::chrono::milliseconds kNotifyDelay(3);
 
 // What lives on the loop's thread, from its constructor to its destructor.
 class Core : public PublishScheduler::Host {
@@ -171,7 +172,7 @@ class Core : public PublishScheduler::Host {
   // Under the mutex.
   void NotifySoon() {
     if (closed_ || scheduler_.in_flight() <= kFewRequests ||
-        shared_->results.size() >= kManyResults) {
+        shared_->results.size() * kNotifyPart >= shared_->outstanding) {
       shared_->Notify();
       return;
     }
@@ -266,6 +267,7 @@ class Publisher::Impl {
     if (shared_->results.empty()) return results;
     results.swap(shared_->results);
     outstanding_ -= results.size();
+    shared_->outstanding = outstanding_;
     // No reason to wake the loop: what is about to be handed over comes after it.
     shared_->commands.emplace_back(std::move(shared_->queues));
     shared_->queues.clear();
@@ -283,6 +285,7 @@ class Publisher::Impl {
     bool post = false;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
+      shared_->outstanding = outstanding_;
       shared_->outstanding_bytes += bytes;
       shared_->commands.emplace_back(std::move(messages));
       post = !std::exchange(shared_->posted, true);
