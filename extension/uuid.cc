@@ -12,6 +12,32 @@ extern "C" {
 namespace postbox {
 namespace {
 
+// Random bytes for the ids of this process, each handed out once. Drawing costs more than a whole id
+// otherwise does, so they are drawn by the page.
+class RandomBytes {
+ public:
+  void Take(unsigned char* to, size_t count) {
+    // Of a process that was forked meanwhile the two must not hand out the same bytes.
+    if (process_ != MyProcPid || bytes_.size() - taken_ < count) Draw();
+    std::memcpy(to, bytes_.data() + taken_, count);
+    taken_ += count;
+  }
+
+ private:
+  void Draw() {
+    process_ = 0;
+    if (!pg_strong_random(bytes_.data(), bytes_.size())) {
+      Throw(ERRCODE_INTERNAL_ERROR, "could not draw random bits for an event id");
+    }
+    process_ = MyProcPid;
+    taken_ = 0;
+  }
+
+  std::array<unsigned char, 4096> bytes_;
+  size_t taken_ = 0;
+  int process_ = 0;
+};
+
 void SetVersion(pg_uuid_t* uuid, int version) {
   uuid->data[6] = static_cast<unsigned char>((uuid->data[6] & 0x0F) | (version << 4));
   uuid->data[8] = static_cast<unsigned char>((uuid->data[8] & 0x3F) | 0x80);
@@ -33,9 +59,8 @@ pg_uuid_t UuidV7() {
   last_time = time;
 
   pg_uuid_t uuid;
-  if (!pg_strong_random(uuid.data, sizeof uuid.data)) {
-    Throw(ERRCODE_INTERNAL_ERROR, "could not draw random bits for an event id");
-  }
+  static RandomBytes random;
+  random.Take(uuid.data + 8, 8);
   for (int i = 0; i < 6; ++i) uuid.data[i] = static_cast<unsigned char>(time >> (52 - 8 * i));
   uuid.data[6] = static_cast<unsigned char>(time >> 8 & 0x0F);
   uuid.data[7] = static_cast<unsigned char>(time);
