@@ -1,8 +1,8 @@
 // postbox.outbox_emit: stores an event in the caller's transaction.
 //
-// As whom: INSERT on the outbox is the permission to emit. The row itself is inserted as the caller, so that his rights on
-// columns, row security and triggers count as for a plain INSERT. What the caller need not have rights on (the version
-// counter, the sequence, finding an event again) is done as the owner of the outbox. All of it under a fixed search_path.
+// As whom: INSERT on the outbox is the permission to emit. The row itself is inserted as the caller and under his
+// search_path, so that his rights on columns, row security and triggers count as for a plain INSERT. What the caller need not
+// have rights on (the version counter, finding an event again) is done as the owner of the outbox, under a fixed search_path.
 //
 // In which order: first the counter's row of the aggregate is taken, which makes other emitters of the aggregate wait until
 // this transaction ends, and then the sequence. So within an aggregate seq, version and commit go the same way. An event
@@ -23,6 +23,7 @@ extern "C" {
 #include <commands/sequence.h>
 #include <storage/lmgr.h>
 #include <tcop/utility.h>
+#include <utils/typcache.h>
 }
 
 namespace postbox {
@@ -327,8 +328,6 @@ int64 TakeVersion(Outbox* outbox, const Event& event) {
     outbox->Run(OutboxStatement::kNextVersion, values.data());
     return DatumGetInt64(FirstRow(1));
   }
-  // A log takes the caller's word and costs one INSERT: who counts versions himself has locked his
-  // aggregate.
   if (outbox->facts().is_log) return *event.version;
   values[2] = Int64GetDatum(*event.version);
   if (outbox->Run(OutboxStatement::kTakeVersion, values.data()) != 0) return *event.version;
@@ -372,7 +371,7 @@ void Insert(Outbox* outbox, const Event& event, int64 seq, int64 version) {
       event.schema_version.datum, event.payload,
       AttributesDatum(event),     TimestampTzGetDatum(event.occurred_at)};
   try {
-    if (outbox->Run(OutboxStatement::kInsert, values.data()) != 0) return;
+    if (outbox->Insert(values.data()) != 0) return;
   } catch (PostgresError& error) {
     // The partitions of a log have primary keys of their own names.
     const OutboxFacts& facts = outbox->facts();
@@ -404,39 +403,47 @@ void CheckInsertPrivilege(const OutboxFacts& facts) {
   });
 }
 
-Receipt Emit(FunctionCallInfo fcinfo, Event event) {
-  Oid relation = fcinfo->args[kOutbox].isnull ? DefaultOutbox()
-                                              : DatumGetObjectId(fcinfo->args[kOutbox].value);
+// What has to be done as the owner of the outbox before the event is stored. Sets its version (see TakeVersion), or returns
+// the event that is there already.
+std::optional<Receipt> Prepare(Outbox* outbox, const Event& event, int64* version) {
   SpiConnection connection;
   FixedSearchPath search_path;
+  ActAs owner(outbox->facts().owner);
+  if (event.source_event_id.has_value()) {
+    if (const auto there = FindEvent(outbox, event)) return there;
+    std::array<Datum, 2> aggregate = {event.aggregate_type.datum, event.aggregate_id.datum};
+    outbox->Run(OutboxStatement::kLockVersion, aggregate.data());
+    if (const auto there = FindEvent(outbox, event)) return there;
+  }
+  *version = TakeVersion(outbox, event);
+  return std::nullopt;
+}
+
+Receipt Emit(FunctionCallInfo fcinfo, const Event& event) {
+  Oid relation = fcinfo->args[kOutbox].isnull ? DefaultOutbox()
+                                              : DatumGetObjectId(fcinfo->args[kOutbox].value);
   if (!OidIsValid(relation)) relation = OnlyOutbox();
   CheckInsertPrivilege(FindOutbox(relation)->facts());
   Pg([&] { LockRelationOid(relation, RowExclusiveLock); });
   const std::shared_ptr<Outbox> outbox = FindOutbox(relation);
+  const OutboxFacts& facts = outbox->facts();
 
-  int64 version = 0;
-  int64 seq = 0;
-  {
-    ActAs owner(outbox->facts().owner);
-    if (event.source_event_id.has_value()) {
-      if (const auto there = FindEvent(outbox.get(), event)) return *there;
-      std::array<Datum, 2> aggregate = {event.aggregate_type.datum, event.aggregate_id.datum};
-      outbox->Run(OutboxStatement::kLockVersion, aggregate.data());
-      if (const auto there = FindEvent(outbox.get(), event)) return *there;
-    }
-    version = TakeVersion(outbox.get(), event);
-    if (version != 0) CheckMessage(event, version);
-    if (outbox->facts().is_log) {
-      CheckIdIsNotOfTheFuture(*event.id);
-      // Workers rely on it: the transaction has its id before it takes a number.
-      Pg([] { GetTopTransactionId(); });
-    }
-    const Oid sequence = outbox->facts().sequence;
-    seq = Pg([&] { return nextval_internal(sequence, false); });
-    if (version == 0) {
-      version = seq;
-      CheckMessage(event, version);
-    }
+  int64 version = event.version.value_or(0);
+  // A log takes the caller's word and costs one INSERT: who counts versions himself has locked his
+  // aggregate.
+  if (!facts.is_log || version == 0 || event.source_event_id.has_value()) {
+    if (const auto there = Prepare(outbox.get(), event, &version)) return *there;
+  }
+  if (version != 0) CheckMessage(event, version);
+  if (facts.is_log) CheckIdIsNotOfTheFuture(*event.id);
+  const int64 seq = Pg([&] {
+    // Workers rely on it: the transaction has its id before it takes a number of a log.
+    if (facts.is_log) GetTopTransactionId();
+    return nextval_internal(facts.sequence, false);
+  });
+  if (version == 0) {
+    version = seq;
+    CheckMessage(event, version);
   }
   Insert(outbox.get(), event, seq, version);
   RequestPublishersAtCommit();
@@ -445,18 +452,16 @@ Receipt Emit(FunctionCallInfo fcinfo, Event event) {
 
 Datum EmitAndReturn(FunctionCallInfo fcinfo, Datum payload) {
   Pg([] { PreventCommandIfReadOnly("outbox_emit()"); });
-  Event event = ReadEvent(fcinfo, payload);
-  const Datum aggregate_id = event.aggregate_id.datum;
-  Receipt receipt = Emit(fcinfo, std::move(event));
+  const Event event = ReadEvent(fcinfo, payload);
+  Receipt receipt = Emit(fcinfo, event);
   return Pg([&] {
-    TupleDesc descriptor = nullptr;
-    if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
-      elog(ERROR, "outbox_emit() does not return a row type");
-    }
-    BlessTupleDesc(descriptor);
-    Datum values[] = {UUIDPGetDatum(&receipt.id), aggregate_id, Int64GetDatum(receipt.version)};
+    TupleDesc descriptor = lookup_rowtype_tupdesc(get_func_rettype(fcinfo->flinfo->fn_oid), -1);
+    Datum values[] = {UUIDPGetDatum(&receipt.id), event.aggregate_id.datum,
+                      Int64GetDatum(receipt.version)};
     bool nulls[] = {false, false, false};
-    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+    const Datum row = HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+    ReleaseTupleDesc(descriptor);
+    return row;
   });
 }
 
@@ -468,13 +473,17 @@ void RequirePayload(FunctionCallInfo fcinfo) {
 
 // JSON goes out as its text in UTF-8.
 Datum JsonbToBytes(Datum payload) {
-  const char* text = Pg([&] {
-    Jsonb* jsonb = DatumGetJsonbP(payload);
-    return JsonbToCString(nullptr, &jsonb->root, static_cast<int>(VARSIZE(jsonb)));
-  });
-  const std::string_view utf8 = ToUtf8(text);
   return Pg([&] {
-    return PointerGetDatum(cstring_to_text_with_len(utf8.data(), static_cast<int>(utf8.size())));
+    Jsonb* jsonb = DatumGetJsonbP(payload);
+    StringInfoData bytes;
+    initStringInfo(&bytes);
+    appendStringInfoSpaces(&bytes, VARHDRSZ);
+    JsonbToCString(&bytes, &jsonb->root, static_cast<int>(VARSIZE(jsonb)));
+    const char* text = bytes.data + VARHDRSZ;
+    const char* utf8 = pg_server_to_any(text, bytes.len - VARHDRSZ, PG_UTF8);
+    if (utf8 != text) return PointerGetDatum(cstring_to_text(utf8));
+    SET_VARSIZE(bytes.data, bytes.len);
+    return PointerGetDatum(bytes.data);
   });
 }
 

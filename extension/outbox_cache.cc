@@ -185,10 +185,31 @@ uint64 Outbox::Run(OutboxStatement statement, Datum* values) {
   return SPI_processed;
 }
 
+std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
+  if (insert_ != nullptr && insert_->IsValid()) return insert_;
+  insert_ = nullptr;
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  auto plan = std::make_shared<const InsertPlan>(Plan(OutboxStatement::kInsert));
+  if (plan->IsForEveryone(facts_.relation)) insert_ = plan;
+  return plan;
+}
+
+uint64 Outbox::Insert(Datum* values) {
+  // A pointer of its own: a trigger that emits may make this object let go of the plan.
+  const std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
+  if (plan->IsSingle()) return plan->Run(values);
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  return Run(OutboxStatement::kInsert, values);
+}
+
 std::shared_ptr<Outbox> FindOutbox(Oid relation) {
   WatchInvalidations();
   const auto found = entries.find(relation);
   if (found != entries.end() && !found->second.stale) return found->second.outbox;
+  SpiConnection connection;
+  FixedSearchPath search_path;
   const uint64 before = changes;
   std::shared_ptr<Outbox> outbox = found == entries.end() ? nullptr : found->second.outbox;
   OutboxFacts facts;
@@ -232,6 +253,8 @@ Oid DefaultOutbox() {
 Oid OnlyOutbox() {
   if (OidIsValid(only_outbox)) return only_outbox;
   WatchInvalidations();
+  SpiConnection connection;
+  FixedSearchPath search_path;
   const uint64 before = changes;
   registry = PostboxRelation("outbox");
   const uint64 count = postbox::Run(

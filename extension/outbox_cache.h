@@ -6,10 +6,13 @@
 // transaction.
 //
 // Statements are prepared as the owner of the outbox, with the fixed search_path, because looking up names asks for USAGE on
-// the schema and emitters need not have that. They run with the fixed search_path too, or they would be prepared again.
+// the schema and emitters need not have that, and because a function of the owner may be made part of a plan. They run with
+// the fixed search_path too, or they would be prepared again. The INSERT of an event is the exception: its plan goes
+// straight to the executor (insert_plan.h), under the search_path of the session.
 #ifndef POSTBOX_EXTENSION_OUTBOX_CACHE_H_
 #define POSTBOX_EXTENSION_OUTBOX_CACHE_H_
 
+#include "extension/insert_plan.h"
 #include "extension/outbox_columns.h"
 #include "extension/spi.h"
 
@@ -54,17 +57,25 @@ class Outbox {
   // Runs a statement as the current user; call it with SPI connected and under FixedSearchPath. Returns the number of rows.
   uint64 Run(OutboxStatement statement, Datum* values);
 
+  // Runs kInsert as the current user and under his search_path, as a plain INSERT of his would run. Call it without
+  // FixedSearchPath, with the outbox locked. Returns the number of rows.
+  uint64 Insert(Datum* values);
+
  private:
   // The prepared statement, valid, so that running it looks up no names.
   SPIPlanPtr Plan(OutboxStatement statement);
 
+  // The plan of kInsert for the current user.
+  std::shared_ptr<const InsertPlan> PlanOfInsert();
+
   OutboxFacts facts_;
   std::array<SPIPlanPtr, kOutboxStatements> plans_{};
+  // Kept while it is right for every user.
+  std::shared_ptr<const InsertPlan> insert_;
 };
 
 // The outbox whose table that is. Throws undefined_table if the table is gone, wrong_object_type if it is no outbox. The
 // caller keeps the pointer while he uses it: a trigger that he fires may make the cache let go of it.
-// Needs SPI and FixedSearchPath.
 std::shared_ptr<Outbox> FindOutbox(Oid relation);
 
 // The same for who wants to change the outbox: throws insufficient_privilege unless the current user owns it.
@@ -74,7 +85,7 @@ std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 // FixedSearchPath); InvalidOid if the setting is empty.
 Oid DefaultOutbox();
 
-// The only outbox of this database; an error if there is none, or more than one. Needs SPI and FixedSearchPath.
+// The only outbox of this database; an error if there is none, or more than one.
 Oid OnlyOutbox();
 
 }  // namespace postbox

@@ -88,7 +88,8 @@ SELECT version FROM postbox.outbox_emit('account', 'u1', 'points.added', '{}');
 RESET ROLE;
 ALTER TABLE catalog.outbox DISABLE ROW LEVEL SECURITY;
 
--- triggers of the outbox run as the emitter, those of the counter as its owner; neither can be led astray by a search_path
+-- triggers of the outbox run as the emitter and under his search_path, as for a plain INSERT; those of the counter run as its
+-- owner and cannot be led astray by a search_path
 CREATE TABLE catalog.seen (who text, what text, path text);
 GRANT INSERT ON catalog.seen TO PUBLIC;
 CREATE FUNCTION catalog.note() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,0 +1,74 @@
+#include "extension/insert_plan.h"
+
+extern "C" {
+#include <executor/executor.h>
+#include <tcop/dest.h>
+}
+
+namespace postbox {
+namespace {
+
+// What SPI adds to the context of an error, too.
+void AddStatementToContext(void* sql) {
+  errcontext("SQL statement \"%s\"", static_cast<const char*>(sql));
+}
+
+}  // namespace
+
+InsertPlan::InsertPlan(SPIPlanPtr statement)
+    : source_(static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(statement)))),
+      plan_(Pg([&] { return GetCachedPlan(source_, nullptr, nullptr, nullptr); })) {}
+
+InsertPlan::~InsertPlan() { ReleaseCachedPlan(plan_, nullptr); }
+
+bool InsertPlan::IsSingle() const {
+  return list_length(plan_->stmt_list) == 1 &&
+         linitial_node(PlannedStmt, plan_->stmt_list)->commandType == CMD_INSERT;
+}
+
+bool InsertPlan::IsForEveryone(Oid relation) const {
+  if (!IsSingle() || source_->dependsOnRLS || plan_->dependsOnRole ||
+      TransactionIdIsValid(plan_->saved_xmin)) {
+    return false;
+  }
+  ListCell* cell;
+  foreach (cell, linitial_node(PlannedStmt, plan_->stmt_list)->rtable) {
+    const auto* entry = lfirst_node(RangeTblEntry, cell);
+    if (entry->rtekind == RTE_RELATION && entry->relid != relation) return false;
+  }
+  return true;
+}
+
+bool InsertPlan::IsValid() const {
+  return source_->is_valid && source_->gplan == plan_ && plan_->is_valid;
+}
+
+uint64 InsertPlan::Run(const Datum* values) const {
+  return Pg([&] {
+    ErrorContextCallback context{error_context_stack, AddStatementToContext,
+                                 const_cast<char*>(source_->query_string)};
+    error_context_stack = &context;
+    ParamListInfo parameters = makeParamList(source_->num_params);
+    for (int i = 0; i < source_->num_params; ++i) {
+      parameters->params[i] = {values[i], false, PARAM_FLAG_CONST, source_->param_types[i]};
+    }
+    // It sees what came before it in the transaction, and what comes after sees it.
+    CommandCounterIncrement();
+    PushActiveSnapshot(GetTransactionSnapshot());
+    QueryDesc* query = CreateQueryDesc(linitial_node(PlannedStmt, plan_->stmt_list),
+                                       source_->query_string, GetActiveSnapshot(), InvalidSnapshot,
+                                       None_Receiver, parameters, nullptr, 0);
+    ExecutorStart(query, 0);
+    POSTBOX_RUN_QUERY(query);
+    const uint64 rows = query->estate->es_processed;
+    ExecutorFinish(query);
+    ExecutorEnd(query);
+    FreeQueryDesc(query);
+    PopActiveSnapshot();
+    CommandCounterIncrement();
+    error_context_stack = context.previous;
+    return rows;
+  });
+}
+
+}  // namespace postbox
