@@ -27,10 +27,8 @@ bool InsertPlan::IsSingle() const {
 }
 
 bool InsertPlan::IsForEveryone(Oid relation) const {
-  if (!IsSingle() || source_->dependsOnRLS || plan_->dependsOnRole ||
-      TransactionIdIsValid(plan_->saved_xmin)) {
-    return false;
-  }
+  // Row security makes a plan depend on the role.
+  if (!IsSingle() || plan_->dependsOnRole || TransactionIdIsValid(plan_->saved_xmin)) return false;
   ListCell* cell;
   foreach (cell, linitial_node(PlannedStmt, plan_->stmt_list)->rtable) {
     const auto* entry = lfirst_node(RangeTblEntry, cell);
