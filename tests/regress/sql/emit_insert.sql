@@ -185,6 +185,15 @@ COMMIT;
 \set VERBOSITY default
 SELECT aggregate_id FROM catalog.strict;
 
+-- a check sees what the same statement has done before it emits
+CREATE FUNCTION catalog.is_known(text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN RETURN EXISTS (SELECT FROM catalog.video WHERE id = $1); END $$;
+ALTER TABLE catalog.strict ADD CONSTRAINT known CHECK (catalog.is_known(aggregate_id));
+SELECT public.emit('v1', 2, 'catalog.strict');
+WITH video AS (INSERT INTO catalog.video VALUES ('v3') RETURNING id)
+SELECT (postbox.outbox_emit('video', id, 'video.created', '{}', version => 1, outbox => 'catalog.strict')).version FROM video;
+ALTER TABLE catalog.strict DROP CONSTRAINT known;
+
 -- a rule that adds to the INSERT
 CREATE RULE copy AS ON INSERT TO catalog.strict DO ALSO INSERT INTO catalog.checked VALUES (NEW.aggregate_id);
 SELECT public.emit('v1', 2, 'catalog.strict'), public.emit('v1', 3, 'catalog.strict');
