@@ -8,7 +8,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'max_prepared_transactions' => 5 });
+my $node = new_node('main', emulator => $emulator, settings => { 'max_prepared_transactions' => 5, 'postbox.maintenance_interval' => '1h' });
 $node->start;
 create_outbox($node, 'postgres');
 emit($node, 'postgres', 5);
@@ -83,6 +83,12 @@ subtest 'a commit wakes the worker, which need not wait for its poll' => sub {
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', aggregate_types => '{}')});
 	wait_published($node, 'postgres', ++$count, 'an event that waited for its publication');
 	cmp_ok(time - $start, '<', 120, 'five waits took less than two polls');
+};
+
+subtest 'a shorter postbox.maintenance_interval does not wait for the end of the longer one' => sub {
+	$node->safe_psql('postgres', "UPDATE app.outbox SET published_at = now() - interval '8 days'");
+	set('postbox.maintenance_interval', '1s');
+	wait_until($node, 'postgres', 'SELECT count(*) = 0 FROM app.outbox', 'what is older than the retention is purged');
 };
 
 $node->stop;

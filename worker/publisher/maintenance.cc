@@ -10,9 +10,9 @@ namespace postbox::publisher {
 
 bool Maintenance::Step(TimestampTz now) {
   if (left_.empty()) {
-    if (now < next_round_) return false;
-    next_round_ = TimestampTzPlusMilliseconds(
-        now, static_cast<int64>(settings().maintenance_interval) * 1000);
+    const int64 interval_ms = static_cast<int64>(settings().maintenance_interval) * 1000;
+    if (now < TimestampTzPlusMilliseconds(last_round_, interval_ms)) return false;
+    last_round_ = now;
   }
   try {
     if (left_.empty()) {

@@ -16,9 +16,6 @@ class Maintenance {
   // do at once. Runs its own transactions; throws nothing of Postgres.
   bool Step(TimestampTz now);
 
-  // When the next round begins.
-  TimestampTz next_round() const { return next_round_; }
-
  private:
   struct Table {
     Oid relation;
@@ -30,7 +27,8 @@ class Maintenance {
   bool Purge(const Table& table);
 
   std::vector<Table> left_;
-  TimestampTz next_round_ = 0;
+  // When the last round began. Not when the next is due: the interval may be set anew meanwhile.
+  TimestampTz last_round_ = 0;
 };
 
 }  // namespace postbox::publisher
