@@ -158,29 +158,47 @@ BEGIN
     reached := coalesce(pg_sequence_last_value(log_sequence::regclass), 0);
     -- Taken before this transaction has an id, so it does not see what is appended below.
     seen := pg_current_snapshot();
+    -- What few lanes miss is appended first. Positions follow one another in time, so what a lane misses comes last, and
+    -- the lane begins there; and what a lane has read of a key is its beginning, so the order of a key stays.
     EXECUTE format($sql$
         WITH unread AS (
             DELETE FROM %1$s e WHERE EXISTS (
                 SELECT FROM postbox.publication p
-                CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
-                LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
+                LEFT JOIN postbox.lane l ON l.publication = p.name
+                      AND l.slice = (hashtextextended(e.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes
                 WHERE p.outbox = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-                  AND (hashtextextended(e.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes = s.slice
-                  AND coalesce(NOT postbox.has_read(l, e.txid, e.seq), true))
-            RETURNING seq, %2$s
+                  AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
+            RETURNING txid, seq, %2$s
+        ), missed AS (
+            SELECT u.id, p.name AS publication, l.slice,
+                   p.aggregate_types IS NULL OR u.aggregate_type = ANY (p.aggregate_types) AS wanted
+            FROM unread u JOIN postbox.publication p ON p.outbox = $1
+            LEFT JOIN postbox.lane l ON l.publication = p.name
+                  AND l.slice = (hashtextextended(u.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes
+            WHERE postbox.has_read(l, u.txid, u.seq) IS NOT TRUE
         ), appended AS (
-            INSERT INTO %1$s (%2$s) SELECT %2$s FROM (SELECT * FROM unread ORDER BY seq) AS unread RETURNING 1
+            INSERT INTO %1$s (%2$s)
+            SELECT %2$s FROM unread JOIN (SELECT id, count(*) AS lanes FROM missed GROUP BY id) AS m USING (id)
+            ORDER BY lanes, unread.seq RETURNING id, seq
+        ), first AS (
+            SELECT publication, slice, min(seq) - 1 AS floor FROM missed JOIN appended USING (id)
+            WHERE wanted GROUP BY publication, slice
+        ), begun AS (
+            UPDATE postbox.lane l
+               SET system_identifier = $2, floor = coalesce(f.floor, a.upto), hwm = coalesce(f.floor, a.upto),
+                   snapshot = $4, next_xid = pg_snapshot_xmax($4), zone_upto = NULL, zone_snapshot = NULL,
+                   zone_next_xid = NULL, lock_token = NULL
+              FROM postbox.lane own JOIN postbox.publication p ON p.name = own.publication
+                   LEFT JOIN first f ON f.publication = own.publication AND f.slice = own.slice
+                   CROSS JOIN (SELECT coalesce(max(seq), $3) AS upto FROM appended) AS a
+             WHERE l.publication = own.publication AND l.slice = own.slice AND p.outbox = $1 AND own.snapshot IS NOT NULL
         ) SELECT count(*) FROM appended
-        $sql$, outbox, columns) INTO moved USING outbox;
-    UPDATE postbox.lane l
-       SET system_identifier = identifier, floor = reached, hwm = reached, snapshot = seen,
-           next_xid = pg_snapshot_xmax(seen), zone_upto = NULL, zone_snapshot = NULL, zone_next_xid = NULL, lock_token = NULL
-      FROM postbox.publication p WHERE p.name = l.publication AND p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL;
+        $sql$, outbox, columns) INTO moved USING outbox, identifier, reached, seen;
     RETURN moved;
 END
 $$;
 COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
-    'After a restore into another cluster: appends again what some lane of the outbox had not read, and begins all lanes there. Returns how many events. Workers do this by themselves';
+    'After a restore into another cluster: appends again what some lane of the outbox had not read, and begins each lane before what it had not read. Returns how many events. Workers do this by themselves';
 REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
 
 -- What is not published yet: unread rows and parked ones. A worker stores its position every postbox.checkpoint_interval.

@@ -1,0 +1,220 @@
+# pg_upgrade carries a cluster with Postbox over: nothing of Postbox runs meanwhile, and the new cluster goes on
+# where the old one stopped.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use File::Find ();
+use Postbox::Delivery;
+use Postbox::Test;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $emulator = start_emulator('--topic', 'catalog.video.audit', '--topic', 'catalog.job.events',
+	map { ('--subscription', "catalog.$_.test-follower=catalog.$_,ordered") } 'video.events', 'video.audit', 'job.events');
+my %settings = ('postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms', 'postbox.maintenance_interval' => '1h');
+my $node = new_node('old', emulator => $emulator, settings => \%settings);
+$node->start;
+
+my %inboxes = ('video.events' => 'videos', 'video.audit' => 'audit', 'job.events' => 'jobs');
+
+# The versions of each key in a table, in an order.
+sub keys_of
+{
+	my ($table, $order) = @_;
+	return $node->safe_psql('postgres', qq{
+		SELECT string_agg(aggregate_id || ':' || versions, ' ' ORDER BY aggregate_id COLLATE "C")
+		FROM (SELECT aggregate_id, string_agg(version::text, ',' ORDER BY $order) AS versions FROM $table GROUP BY 1) AS keys});
+}
+
+# Waits until the events of an outbox have come from a topic, those of each key in order.
+sub wait_seen
+{
+	my ($topic, $outbox) = @_;
+	my $expected = keys_of($outbox, 'version');
+	my $seen = '';
+	return wait_for(sub { ($seen = keys_of("app.seen_$inboxes{$topic}", 'n')) eq $expected }, "$topic has brought all of $outbox, each key in order")
+	  || diag("expected $expected\nbut saw $seen");
+}
+
+sub set_publishers
+{
+	my ($count) = @_;
+	$node->append_conf('postgresql.conf', "postbox.publishers = $count");
+	$node->reload;
+	return wait_workers($node, 'postgres', $count);
+}
+
+sub emit_jobs
+{
+	my ($count) = @_;
+	return $node->safe_psql('postgres', "SELECT count(postbox.outbox_emit('job', 'job-' || n % 3, 'job.changed', '{}'::jsonb, outbox => 'app.jobs')) FROM generate_series(1, $count) n");
+}
+
+sub emit_as_writer
+{
+	return $node->safe_psql('postgres', q{SET ROLE writer;
+		SELECT version FROM postbox.outbox_emit('video', 'written', 'video.created', '{"title": "x"}')});
+}
+
+# A log outbox with two publications, and a table outbox; what follows their topics.
+create_outbox($node, 'postgres', kind => 'log');
+$node->safe_psql(
+	'postgres', q{
+	SELECT postbox.alter_publication('videos', max_attempts => 1);
+	SELECT postbox.create_publication('audit', 'app.outbox', 'catalog.video.audit', lanes => 2);
+	SELECT postbox.create_outbox('app.jobs', 'table');
+	SELECT postbox.create_publication('jobs', 'app.jobs', 'catalog.job.events');
+	CREATE ROLE writer;
+	GRANT USAGE ON SCHEMA app TO writer;
+	GRANT INSERT ON app.outbox TO writer;
+	ALTER DATABASE postgres SET postbox.default_outbox = 'app.outbox';
+	CREATE TABLE app.video (id text PRIMARY KEY, title text, version bigint);
+});
+for my $topic (sort keys %inboxes)
+{
+	my $inbox = $inboxes{$topic};
+	$node->safe_psql(
+		'postgres', qq{
+		CREATE TABLE app.seen_$inbox (n bigserial PRIMARY KEY, aggregate_id text, version bigint);
+		CREATE FUNCTION app.note_$inbox(event postbox.event) RETURNS void LANGUAGE sql
+			AS 'INSERT INTO app.seen_$inbox (aggregate_id, version) VALUES (event.aggregate_id, event.version)';
+		SELECT postbox.create_inbox('app.inbox_$inbox');
+		SELECT postbox.create_subscription('$inbox', 'app.inbox_$inbox', 'catalog.$topic.test-follower');
+		SELECT postbox.create_handler('app.inbox_$inbox', '{video.created,video.poison,job.changed}', 'app.note_$inbox(postbox.event)');
+	});
+}
+$node->safe_psql('postgres', q{SELECT postbox.create_projection('app.inbox_videos', '{video.created,video.poison}', 'app.video')});
+my $puller = start_puller($node, 'postgres', $emulator);
+
+# Some events are published everywhere.
+emit($node, 'postgres', 10);
+is(emit_as_writer(), '1', 'a role with nothing but INSERT on the outbox emits');
+emit_jobs(5);
+wait_seen('video.events', 'app.outbox');
+wait_seen('video.audit', 'app.outbox');
+wait_seen('job.events', 'app.jobs');
+
+# Then one publication falls behind, with an event in a partition of long ago; an event is parked; in the end
+# nobody publishes any more.
+$node->safe_psql('postgres', q{SELECT postbox.alter_publication('audit', topic => 'catalog.video.missing', base_backoff => '1h', max_backoff => '1h')});
+$node->safe_psql('postgres', q{BEGIN;
+	CREATE TABLE app.outbox_old PARTITION OF app.outbox
+		FOR VALUES FROM (postbox.uuid_bound('2020-01-01 00:00+00')) TO (postbox.uuid_bound('2020-01-02 00:00+00'));
+	SELECT postbox.outbox_emit('video', 'old', 'video.created', '{}'::jsonb, event_id => '016f5e66-e800-7000-8000-000000000001');
+	COMMIT});
+my $held = $node->background_psql('postgres');
+$held->query_safe(q{BEGIN; SELECT postbox.outbox_emit('video', 'held', 'video.created', '{}'::jsonb)});
+emit($node, 'postgres', 20);
+emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison');
+$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', 'poisoned', 'video.$_', '{}'::jsonb)") for 'poison', 'created';
+wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.paused_keys WHERE aggregate_id = 'poisoned' AND next_retry_at = 'infinity' AND waiting = 1}, 'an event is parked, and one behind it');
+wait_until($node, 'postgres', q{SELECT pending = 2 FROM postbox.publication_status WHERE publication = 'videos'}, 'the rest of the publication is published');
+wait_until($node, 'postgres', q{SELECT pending = 23 AND state = 'resting' FROM postbox.publication_status WHERE publication = 'audit'}, 'the other one rests');
+set_publishers(0);
+$held->query_safe('COMMIT');
+$held->quit;
+emit($node, 'postgres', 12);
+emit_jobs(4);
+stop_puller($puller);
+
+# What must be the same afterwards; of relations and the extension's members also which they are.
+my $configuration = q{
+	SELECT relation::oid, relation, kind, counter, parked, retention FROM postbox.outbox ORDER BY 1;
+	SELECT * FROM postbox.publication ORDER BY name;
+	SELECT publication, state, pending, parked, resting_until, last_error, "position" FROM postbox.publication_status ORDER BY 1;
+	SELECT outbox, aggregate_id, first_event_id, attempts, next_retry_at, last_error, waiting FROM postbox.paused_keys;
+	SELECT relation::oid, relation, tombstone FROM postbox.inbox ORDER BY 1;
+	SELECT * FROM postbox.subscription ORDER BY name;
+	SELECT id, inbox, event_types, target FROM postbox.projection ORDER BY id;
+	SELECT id, inbox, event_types, function FROM postbox.handler ORDER BY id;
+	SELECT last_value FROM postbox.handler_id_seq;
+	SELECT extversion, extconfig::regclass[], extcondition FROM pg_extension WHERE extname = 'postbox';
+	SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+		WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'postbox') AND deptype = 'e' ORDER BY 1;
+	SELECT inhrelid::regclass, pg_get_expr(relpartbound, c.oid) FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'app.outbox'::regclass ORDER BY 1;
+	SELECT relname, relowner::regrole, relacl FROM pg_class WHERE relnamespace = 'postbox'::regnamespace OR relname LIKE 'outbox%' ORDER BY oid::regclass::text;
+	SELECT evtname, evtenabled FROM pg_event_trigger};
+my $before = $node->safe_psql('postgres', $configuration);
+my $published = messages_published($emulator);
+# Both servers are set up to publish at once: that pg_upgrade starts them must not be enough.
+$node->append_conf('postgresql.conf', 'postbox.publishers = 1');
+$node->stop;
+
+my $new = new_node('new', emulator => $emulator, settings => \%settings);
+# This level says which background workers are started.
+$_->append_conf('postgresql.conf', "log_min_messages = 'debug1'") for $node, $new;
+my $bin = $node->config_data('--bindir');
+my @command = ('pg_upgrade', '--no-sync', '-d', $node->data_dir, '-D', $new->data_dir, '-b', $bin, '-B', $bin,
+	'-s', $new->host, '-p', $node->port, '-P', $new->port);
+
+subtest 'pg_upgrade has nothing to say against it' => sub {
+	command_checks_all([ @command, '--check' ], 0, [qr/Clusters are compatible/], [qr/^$/], 'pg_upgrade --check');
+	command_checks_all([ @command, '--retain' ], 0, [qr/Upgrade Complete/], [qr/^$/], 'pg_upgrade');
+};
+
+subtest 'while it ran there was no launcher and no worker' => sub {
+	my $log = '';
+	File::Find::find(sub { $log .= slurp_file($_) if /server\.log$/ }, $new->data_dir . '/pg_upgrade_output.d');
+	like($log, qr/ DEBUG: .*background worker.*database system is ready to accept connections/s, 'there is a log of the servers, which tells of workers');
+	my @started = $log =~ /starting background worker process "(postbox[^"]*)"/g;
+	is_deeply(\@started, [], 'none of Postbox was started');
+	is(messages_published($emulator), $published, 'and nothing was published');
+};
+
+$node = $new;
+$node->append_conf('postgresql.conf', "log_min_messages = 'warning'\npostbox.publishers = 0");
+$node->start;
+
+subtest 'everything is there' => sub {
+	is($node->safe_psql('postgres', $configuration), $before, 'configuration, status and members of the extension');
+	is(emit_as_writer(), '2', 'the role with nothing but INSERT emits, versions go on counting');
+	is($node->safe_psql('postgres', q{SELECT version FROM postbox.outbox_emit('job', 'job-0', 'job.changed', '{}', outbox => 'app.jobs')}), '3', 'those of the other outbox too');
+};
+
+subtest 'what was pending is published once, in order, and nothing else' => sub {
+	set_publishers(1);
+	$puller = start_puller($node, 'postgres', $emulator);
+	wait_until($node, 'postgres', q{SELECT pending = 2 AND parked = 2 FROM postbox.publication_status WHERE publication = 'videos'}, 'the log outbox is read');
+	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'jobs'}, 'the table outbox is read');
+	wait_seen('job.events', 'app.jobs');
+	# The late one, the twelve and the writer's; four jobs and one.
+	is(messages_published($emulator), $published + 14 + 5, 'that many were sent');
+	like(log_since($node, 0), qr/comes from another cluster: re-based, /, 'the log says that positions were translated');
+};
+
+subtest 'a key that was paused goes on when its event is redriven' => sub {
+	is($node->safe_psql('postgres', q{SELECT aggregate_id, waiting FROM postbox.paused_keys}), 'poisoned|1', 'it is still paused');
+	emulator_fault($emulator, '--clear');
+	is($node->safe_psql('postgres', q{SELECT postbox.redrive('app.outbox')}), '1', 'redrive');
+	wait_seen('video.events', 'app.outbox');
+	is(messages_published($emulator), $published + 14 + 5 + 2, 'the two are sent');
+};
+
+subtest 'a publication that rested goes on where it was' => sub {
+	is($node->safe_psql('postgres', q{SELECT state, pending FROM postbox.publication_status WHERE publication = 'audit'}), 'resting|37', 'it still rests');
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('audit', topic => 'catalog.video.audit')});
+	wait_until($node, 'postgres', q{SELECT pending = 0 AND state = 'active' FROM postbox.publication_status WHERE publication = 'audit'}, 'it is read');
+	wait_seen('video.audit', 'app.outbox');
+	is(messages_published($emulator), $published + 14 + 5 + 2 + 37, 'that many were sent');
+};
+
+subtest 'new events go into partitions of their time, the old partition goes away' => sub {
+	emit($node, 'postgres', 5);
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM (SELECT tableoid FROM app.outbox ORDER BY seq DESC LIMIT 5) AS new
+		WHERE tableoid = (SELECT inhrelid FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'app.outbox'::regclass AND pg_get_expr(relpartbound, c.oid) = 'DEFAULT')}),
+		'0', 'none in the default partition');
+	wait_seen('video.events', 'app.outbox');
+	wait_seen('video.audit', 'app.outbox');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM app.outbox_old}), '1', 'there is an old partition');
+	$node->append_conf('postgresql.conf', "postbox.maintenance_interval = '1s'");
+	$node->reload;
+	wait_until($node, 'postgres', q{SELECT to_regclass('app.outbox_old') IS NULL}, 'retention drops it');
+	is($node->safe_psql('postgres', q{SELECT version FROM app.video WHERE id = 'written'}), '2', 'the projection has followed');
+};
+
+stop_puller($puller);
+$node->stop;
+done_testing();
