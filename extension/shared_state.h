@@ -39,8 +39,12 @@ inline constexpr int kMaxHolds = 64;
 inline constexpr int kMaxNews = 32;
 
 // Raise it with every change of SharedState, so that a new postbox_worker.so started under an old
-// postbox.so (an upgrade without a restart) says so instead of misreading the memory.
-inline constexpr uint32 kSharedStateLayout = 1;
+// postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
+// because the test of that builds a worker of another release.
+#ifndef POSTBOX_SHARED_STATE_LAYOUT
+#define POSTBOX_SHARED_STATE_LAYOUT 1
+#endif
+inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
 enum class SlotState : int32 { kFree, kStarting, kAttached, kRunning, kExited };
 

@@ -59,7 +59,16 @@ target_link_libraries(publisher_core PUBLIC postbox_warnings postgres_server pos
 add_library(publisher_worker MODULE ${worker_entry})
 set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)
 target_link_libraries(publisher_worker PRIVATE publisher_core)
-foreach(module extension publisher_worker)
+# The same worker of a release with another shared memory, for the test of an upgrade while running.
+set(other_release extension/shared_state.cc worker/publisher/registration.cc worker/publisher/main.cc)
+list(TRANSFORM other_release PREPEND ${CMAKE_SOURCE_DIR}/)
+add_library(other_release_worker MODULE ${other_release}
+            $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,shared_state|registration>)
+set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
+target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=2)
+target_link_libraries(other_release_worker PRIVATE postbox_warnings postgres_server postbox_pubsub)
+foreach(module extension publisher_worker other_release_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 endforeach()
 

@@ -57,12 +57,12 @@ sub emulator_fault
 	return $stdout;
 }
 
-# new_node($name, emulator => $emulator, preload => 0|1, settings => { name => value }): a server, not
-# started yet.
+# new_node($name, emulator => $emulator, preload => 0|1, settings => { name => value }, install_path => of a
+# private installation): a server, not started yet.
 sub new_node
 {
 	my ($name, %options) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name, $options{install_path} ? (install_path => $options{install_path}) : ());
 	$node->init(allows_streaming => $options{allows_streaming});
 	my %settings = (
 		'restart_after_crash' => 'on',    # the test framework turns it off
