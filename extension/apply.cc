@@ -181,7 +181,7 @@ Outcome ApplyOrReject(Inbox& inbox, Event* event) {
     InSubtransaction([&] { outcome = ApplyOne(inbox, event); });
     return outcome;
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(error)) throw;
+    if (!IsToBeRecorded(inbox, error)) throw;
     return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
   }
 }
@@ -227,8 +227,10 @@ bool InsertEvent(Inbox& inbox, const Event& event, Outcome outcome) {
   return inbox.insert().Run(values, nulls) > 0;
 }
 
-bool IsToBeRecorded(const PostgresError& error) {
-  return Rejects() && !puller::IsTransientSqlstate(error.SqlState());
+bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error) {
+  if (!Rejects() || puller::IsTransientSqlstate(error.SqlState())) return false;
+  if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE) inbox.CheckRights();
+  return true;
 }
 
 std::string ErrorText(const PostgresError& error) {
@@ -252,7 +254,11 @@ std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<Event>& events) {
     }
   }
   MemoryContext scratch = MakeScratch();
-  if (events.empty()) return {};
+  if (events.empty()) {
+    // How a caller learns whether the inbox is at fault for what became of his events.
+    inbox.CheckRights();
+    return {};
+  }
   if (events.size() == 1) {
     if (Rejects()) return ApplyOneByOne(inbox, events, scratch);
     return {ApplyOne(inbox, &events[0])};
@@ -264,7 +270,7 @@ std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<Event>& events) {
     InSubtransaction([&] { outcomes = ApplyInOnePass(inbox, events, scratch); });
     return outcomes;
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(error)) throw;
+    if (!IsToBeRecorded(inbox, error)) throw;
   }
   return ApplyOneByOne(inbox, events, scratch);
 }

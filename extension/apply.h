@@ -51,8 +51,9 @@ bool InsertEvent(Inbox& inbox, const Event& event, Outcome outcome);
 // The inbox row and the effects of one event, with no subtransaction.
 Outcome ApplyOne(Inbox& inbox, Event* event);
 
-// Whether an error that was raised while an event was applied is to be recorded with it.
-bool IsToBeRecorded(const PostgresError& error);
+// Whether an error that was raised while an event was applied is to be recorded with it. Throws if a
+// right is missing without which the event could not be applied: that is not the fault of the event.
+bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error);
 
 // Marks the event as rejected in the inbox and records it as a dead letter. kDuplicate, and nothing
 // recorded, if the inbox has the event already. An event without event_id is only recorded.

@@ -111,7 +111,7 @@ Outcome Redrive(Inbox& inbox, int64 id) {
       RemoveDeadLetter(id);
     });
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(error)) throw;
+    if (!IsToBeRecorded(inbox, error)) throw;
     NoteAttempt(id, error);
     return Outcome::kRejected;
   }

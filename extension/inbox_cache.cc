@@ -1,5 +1,7 @@
 #include "extension/inbox_cache.h"
 
+#include "extension/rights.h"
+
 extern "C" {
 #include <storage/lmgr.h>
 }
@@ -99,6 +101,15 @@ Projection* Inbox::ProjectionOf(Oid target) const {
     if (projection->target() == target) return projection.get();
   }
   return nullptr;
+}
+
+void Inbox::CheckRights() const {
+  const Oid owner = GetUserId();
+  for (const auto& projection : projections_) {
+    RequireTargetRights(owner, projection->target(), projection->target_name(),
+                        projection->deletes());
+  }
+  for (const auto& handler : handlers_) RequireHandlerRights(owner, handler->function);
 }
 
 void Inbox::Load() {
@@ -213,7 +224,7 @@ void Inbox::LoadHandlers() {
   key.AddOid(REGCLASSOID, relation_);
   const uint64 rows =
       Run("SELECT h.event_types, h.function, h.id::text, quote_ident(n.nspname), "
-          "quote_ident(p.proname) "
+          "quote_ident(p.proname), p.oid "
           "FROM postbox.handler h LEFT JOIN pg_proc p ON p.oid = to_regprocedure(h.function) "
           "LEFT JOIN pg_namespace n ON n.oid = p.pronamespace WHERE h.inbox = $1 ORDER BY h.id",
           key);
@@ -228,8 +239,9 @@ void Inbox::LoadHandlers() {
             "Create the function again, or remove the handler with postbox.drop_handler(" +
                 TextAt(table, row, 3) + ").");
     }
+    const Oid function = DatumGetObjectId(ValueAt(table, row, 6, &null));
     handlers_.push_back(std::make_unique<Handler>(
-        schema + ", pg_temp", "SELECT " + schema + "." + TextAt(table, row, 5) + "($1)",
+        function, schema + ", pg_temp", "SELECT " + schema + "." + TextAt(table, row, 5) + "($1)",
         event_type));
     for (const std::string& type : TextArray(ValueAt(table, row, 1, &null), "event_types")) {
       routes_[type].handlers.push_back(handlers_.back().get());

@@ -18,9 +18,12 @@
 namespace postbox {
 
 struct Handler {
-  Handler(std::string search_path, std::string sql, Oid event_type)
-      : search_path(std::move(search_path)), call(std::move(sql), {event_type}) {}
+  Handler(Oid function, std::string search_path, std::string sql, Oid event_type)
+      : function(function),
+        search_path(std::move(search_path)),
+        call(std::move(sql), {event_type}) {}
 
+  const Oid function;
   const std::string search_path;  // the schema of the function, then pg_temp
   Statement call;                 // (postbox.event)
 };
@@ -59,6 +62,8 @@ class Inbox {
   // nullptr if nothing takes events of this type.
   const Route* RouteOf(std::string_view event_type) const;
   Projection* ProjectionOf(Oid target) const;
+  // Throws insufficient_privilege if a right is missing (rights.h).
+  void CheckRights() const;
 
   // (event_id, event_type, aggregate_type, aggregate_id, version, outcome): no row if it is there.
   Statement& insert() { return *insert_; }

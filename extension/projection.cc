@@ -96,6 +96,7 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
     : id_(config.id),
       target_(config.target),
       target_name_(std::move(resolved.target_name)),
+      deletes_(!config.delete_types.empty()),
       key_size_(resolved.key_size),
       key_operators_(std::move(resolved.key_operators)),
       primary_key_(resolved.primary_key),

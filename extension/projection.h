@@ -71,6 +71,9 @@ class Projection {
 
   int64 id() const { return id_; }
   Oid target() const { return target_; }
+  const std::string& target_name() const { return target_name_; }  // quoted, qualified
+  // Whether some event type makes it delete.
+  bool deletes() const { return deletes_; }
   // Set when a projection of the same target deletes.
   void KeepTombstones() { keeps_tombstones_ = true; }
   bool keeps_tombstones() const { return keeps_tombstones_; }
@@ -108,6 +111,7 @@ class Projection {
   const int64 id_;
   const Oid target_;
   const std::string target_name_;
+  const bool deletes_;
   const size_t key_size_;
   const std::vector<std::string> key_operators_;
   const Oid primary_key_;

@@ -6,6 +6,7 @@
 #include "extension/arguments.h"
 #include "extension/event_types.h"
 #include "extension/inbox_cache.h"
+#include "extension/rights.h"
 
 extern "C" {
 #include <utils/regproc.h>
@@ -23,39 +24,6 @@ Datum TextArrayDatum(const std::vector<std::string>& texts) {
     return PointerGetDatum(construct_array(elements.data(), static_cast<int>(elements.size()),
                                            TEXTOID, -1, false, TYPALIGN_INT));
   });
-}
-
-std::string RoleName(Oid role) {
-  return Pg([&]() -> const char* { return GetUserNameFromId(role, false); });
-}
-
-void CheckRightsOnTarget(Oid inbox, Oid target, const std::string& target_name, bool deletes) {
-  struct Right {
-    AclMode mode;
-    const char* name;
-    bool needed;
-  };
-  const Right rights[] = {{ACL_SELECT, "SELECT", true},
-                          {ACL_INSERT, "INSERT", true},
-                          {ACL_UPDATE, "UPDATE", true},
-                          {ACL_DELETE, "DELETE", deletes}};
-  const Oid owner = RelationOwner(inbox);
-  std::string missing;
-  for (const Right& right : rights) {
-    if (!right.needed ||
-        Pg([&] { return pg_class_aclcheck(target, owner, right.mode) == ACLCHECK_OK; })) {
-      continue;
-    }
-    missing += (missing.empty() ? "" : ", ") + std::string(right.name);
-  }
-  const bool usage = Pg(
-      [&] { return SchemaAclCheck(get_rel_namespace(target), owner, ACL_USAGE) == ACLCHECK_OK; });
-  if (!usage) missing += std::string(missing.empty() ? "" : ", ") + "USAGE on its schema";
-  if (missing.empty()) return;
-  Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for table " + target_name,
-        "Projections run with the rights of the inbox's owner, role \"" + RoleName(owner) +
-            "\", who lacks " + missing + ".",
-        "Grant it to him.");
 }
 
 // Two projections of one row must agree on what the row's key and version are.
@@ -121,7 +89,8 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
     });
   }
   const ProjectionColumns resolved = ResolveColumns(config);
-  CheckRightsOnTarget(inbox, config.target, resolved.target_name, !config.delete_types.empty());
+  RequireTargetRights(RelationOwner(inbox), config.target, resolved.target_name,
+                      !config.delete_types.empty());
   CheckAgainstOthers(inbox, config, resolved);
 
   std::vector<std::string> key;
@@ -154,23 +123,13 @@ void CheckHandler(Oid inbox, Oid function) {
   const bool fits = form->prokind == PROKIND_FUNCTION && form->pronargs == 1 &&
                     form->proargtypes.values[0] == event_type && form->prorettype == VOIDOID &&
                     !form->proretset;
-  const Oid schema = form->pronamespace;
   ReleaseSysCache(tuple);
   if (!fits) {
     Throw(ERRCODE_INVALID_FUNCTION_DEFINITION,
           "function " + Signature(function) + " cannot be a handler", "",
           "A handler takes one argument of type postbox.event and returns void.");
   }
-  const Oid owner = RelationOwner(inbox);
-  const bool allowed = Pg([&] {
-    return FunctionAclCheck(function, owner, ACL_EXECUTE) == ACLCHECK_OK &&
-           SchemaAclCheck(schema, owner, ACL_USAGE) == ACLCHECK_OK;
-  });
-  if (!allowed) {
-    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for function " + Signature(function),
-          "Handlers run with the rights of the inbox's owner, role \"" + RoleName(owner) + "\".",
-          "Grant him EXECUTE on the function and USAGE on its schema.");
-  }
+  RequireHandlerRights(RelationOwner(inbox), function);
 }
 
 void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid function) {

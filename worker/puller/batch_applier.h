@@ -8,7 +8,9 @@
 //     were not the event's fault). Then the policy of its subscription decides: `reject` records it
 //     in postbox.dead_letter, `dead_letter_topic` publishes it there with the error as attributes,
 //     `nack` goes on for ever. Poison (event.h) is never applied; the policy decides at once.
-//   - A transient error nacks what it hit, with a backoff that grows until something succeeds.
+//   - A transient error nacks what it hit, with a backoff that grows until something succeeds. So
+//     does any error of an event while the inbox itself is at fault, as a call without events
+//     tells: it is gone, or a right, a handler or a column is missing.
 //   - Behind an event that is not settled nothing of its key is applied.
 // Everything about the database and the topic is behind interfaces; no threads, no clock.
 #ifndef POSTBOX_WORKER_PULLER_BATCH_APPLIER_H_

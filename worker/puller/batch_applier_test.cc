@@ -22,6 +22,7 @@ class FakeInbox : public Inbox {
  public:
   std::map<std::string, std::string> failures;  // event id -> sqlstate
   std::string unusable;                         // sqlstate of every call
+  std::string at_fault;                         // sqlstate of a call without events
   size_t conflict_above = 1000;                 // larger transactions fail with a deadlock
   std::vector<std::string> applied;             // event ids, in order
   std::vector<std::string> recorded;
@@ -31,6 +32,7 @@ class FakeInbox : public Inbox {
   InboxResult Apply(const std::vector<const Delivery*>& events) override {
     ++transactions;
     if (!unusable.empty()) return Failure(unusable);
+    if (events.empty() && !at_fault.empty()) return Failure(at_fault);
     if (events.size() > conflict_above) return Failure("40P01");
     for (const Delivery* delivery : events) {
       auto it = failures.find(*delivery->event.event_id);
@@ -207,6 +209,18 @@ TEST_F(BatchApplierTest, AnInboxThatCannotBeUsedIsNoFaultOfTheEvents) {
   inbox_.unusable = "42P01";
   EXPECT_EQ(Apply({"a", "b", "poison"}), "FFF");
   EXPECT_THAT(inbox_.recorded, IsEmpty());
+  EXPECT_EQ(attempts_.Increment("message-a"), 1);
+}
+
+TEST_F(BatchApplierTest, ARightThatIsMissingHoldsUpWhatNeedsItUntilItIsThere) {
+  policy_.max_attempts = 1;
+  inbox_.failures["a"] = "42501";
+  inbox_.at_fault = "42501";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Apply({"a:k", "b:k", "c:l", "d"}), "FBSS");
+  EXPECT_THAT(inbox_.recorded, IsEmpty());
+  inbox_.failures.clear();
+  inbox_.at_fault.clear();
+  EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
   EXPECT_EQ(attempts_.Increment("message-a"), 1);
 }
 

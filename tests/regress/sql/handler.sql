@@ -100,6 +100,14 @@ SET ROLE regress_postbox_feeder;
 SELECT postbox.inbox_apply(:mine, 'm1', 'see', NULL, NULL, NULL, NULL);
 RESET ROLE;
 SELECT (event).event_id, who FROM reader.seen ORDER BY n DESC LIMIT 1;
+-- if the owner may not call it any more, no event is recorded for that; what the function itself may not do is recorded
+REVOKE EXECUTE ON FUNCTION reader.see(postbox.event) FROM regress_postbox_owner;
+SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL);
+GRANT EXECUTE ON FUNCTION reader.see(postbox.event) TO regress_postbox_owner;
+SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL);
+REVOKE INSERT ON reader.seen FROM regress_postbox_owner;
+SELECT postbox.inbox_apply('reader.mine', 'm3', 'see', NULL, NULL, NULL, NULL);
+SELECT event_id, sqlstate, error FROM postbox.dead_letter WHERE inbox = 'reader.mine'::regclass;
 -- nothing of the owner's rights is left behind
 SELECT current_user = session_user AS myself, current_setting('search_path');
 

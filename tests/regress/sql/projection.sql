@@ -203,6 +203,35 @@ SET ROLE regress_postbox_owner;
 SELECT postbox.create_projection('reader.inbox2', '{x}', 'reader.strict');
 SELECT postbox.inbox_apply('reader.inbox2', 'e1', 'x', 'x', 'a', 1, '{"title": "t", "state": "s"}');
 RESET ROLE;
+-- a right that is taken away is not the fault of an event: it is not recorded, and applies when the right is back
+CREATE FUNCTION pg_temp.strict(id text, title text) RETURNS postbox.event
+    LANGUAGE sql AS $$ SELECT ROW(id, 'x', 'x', id, 1, convert_to(format('{"title": "%s", "state": "s"}', title), 'UTF8'), NULL, NULL)::postbox.event $$;
+REVOKE UPDATE ON reader.strict FROM regress_postbox_owner;
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e2', 't'));
+SELECT postbox.inbox_apply_batch('reader.inbox2', ARRAY[pg_temp.strict('e2', 't'), pg_temp.strict('e3', 't')]);
+-- an empty call says so too, and another type of event does not mind
+SELECT postbox.inbox_apply_batch('reader.inbox2', '{}');
+SELECT postbox.inbox_apply('reader.inbox2', 'other', 'y', 'x', 'a', 1, '{}');
+-- a right by membership
+CREATE ROLE regress_postbox_writers ROLE regress_postbox_owner;
+GRANT UPDATE ON reader.strict TO regress_postbox_writers;
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e2', 't'));
+REVOKE regress_postbox_writers FROM regress_postbox_owner;
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e3', 't'));
+GRANT UPDATE ON reader.strict TO regress_postbox_owner;
+REVOKE USAGE ON SCHEMA reader FROM regress_postbox_owner;
+SELECT postbox.inbox_apply('reader.inbox2'::regclass, pg_temp.strict('e3', 't'));
+GRANT USAGE ON SCHEMA reader TO regress_postbox_owner;
+SELECT count(*) FROM postbox.dead_letter WHERE inbox = 'reader.inbox2'::regclass;
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e3', 't'));
+-- what a policy has against this one event is its own fault; redriving does not blame it for a right that is missing
+ALTER TABLE reader.strict ENABLE ROW LEVEL SECURITY;
+CREATE POLICY polite ON reader.strict USING (true) WITH CHECK (title <> 'rude');
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e4', 'rude'));
+SELECT * FROM pg_temp.why();
+REVOKE INSERT ON reader.strict FROM regress_postbox_owner;
+SELECT postbox.redrive_dead_letter(max(id)) FROM postbox.dead_letter;
+SELECT attempts FROM postbox.dead_letter ORDER BY id DESC LIMIT 1;
 
 -- the table changes under the projection, in this session and at once
 ALTER TABLE reader.video ADD COLUMN extra text, ALTER COLUMN views TYPE bigint;
@@ -222,4 +251,4 @@ SELECT postbox.drop_projection(0);
 SELECT postbox.drop_projection(NULL);
 
 DROP SCHEMA reader CASCADE;
-DROP ROLE regress_postbox_owner;
+DROP ROLE regress_postbox_owner, regress_postbox_writers;
