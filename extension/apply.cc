@@ -177,12 +177,16 @@ std::vector<Outcome> ApplyInOnePass(Inbox& inbox, std::vector<Event>& events,
 
 Outcome ApplyOrReject(Inbox& inbox, Event* event) {
   Outcome outcome = Outcome::kApplied;
-  try {
-    InSubtransaction([&] { outcome = ApplyOne(inbox, event); });
-    return outcome;
-  } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(inbox, error)) throw;
-    return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
+  for (bool again = false;; again = true) {
+    try {
+      InSubtransaction([&] { outcome = ApplyOne(inbox, event); });
+      return outcome;
+    } catch (const PostgresError& error) {
+      if (!IsToBeRecorded(inbox, error)) throw;
+      // The right that it lacked may have been granted just before it was looked for.
+      if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE && !again) continue;
+      return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
+    }
   }
 }
 

@@ -84,8 +84,7 @@ void BatchApplier::ApplyRange(size_t begin, size_t end) {
   }
 }
 
-void BatchApplier::GiveUpOrRetry(size_t i, const std::string& sqlstate, const std::string& error,
-                                 bool poison) {
+void BatchApplier::GiveUpOrRetry(size_t i, std::string sqlstate, std::string error, bool poison) {
   if (broken_) return FailTransient({i}, "", "connection lost");
   // An inbox that is dropped, or lacks a right that a projection needs, makes good events fail: then
   // the event is not at fault.
@@ -103,6 +102,15 @@ void BatchApplier::GiveUpOrRetry(size_t i, const std::string& sqlstate, const st
     LogWarn("event failed", fields);
     Fail(i, delay);
     return;
+  }
+  if (!poison) {
+    // What it failed of may have been mended just before the inbox was asked.
+    InboxResult last = inbox_->Apply({&delivery});
+    if (last.ok) return Settle(i, std::move(last.outcomes[0]));
+    if (IsTransientSqlstate(last.sqlstate)) return FailTransient({i}, last.sqlstate, last.error);
+    sqlstate = std::move(last.sqlstate);
+    error = std::move(last.error);
+    fields.update({{"sqlstate", sqlstate}, {"error", error}});
   }
   if (policy_.on_error == OnError::kReject) {
     InboxResult recorded = inbox_->RecordDeadLetter(delivery, sqlstate, error, attempts);

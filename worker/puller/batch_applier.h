@@ -85,7 +85,7 @@ class BatchApplier {
 
  private:
   void ApplyRange(size_t begin, size_t end);
-  void GiveUpOrRetry(size_t i, const std::string& sqlstate, const std::string& error, bool poison);
+  void GiveUpOrRetry(size_t i, std::string sqlstate, std::string error, bool poison);
   void Settle(size_t i, std::string outcome);
   void Fail(size_t i, std::chrono::milliseconds delay);
   void FailTransient(const std::vector<size_t>& positions, const std::string& sqlstate,

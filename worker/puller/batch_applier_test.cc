@@ -23,6 +23,7 @@ class FakeInbox : public Inbox {
   std::map<std::string, std::string> failures;  // event id -> sqlstate
   std::string unusable;                         // sqlstate of every call
   std::string at_fault;                         // sqlstate of a call without events
+  bool mended_when_asked = false;               // by a call without events
   size_t conflict_above = 1000;                 // larger transactions fail with a deadlock
   std::vector<std::string> applied;             // event ids, in order
   std::vector<std::string> recorded;
@@ -33,6 +34,7 @@ class FakeInbox : public Inbox {
     ++transactions;
     if (!unusable.empty()) return Failure(unusable);
     if (events.empty() && !at_fault.empty()) return Failure(at_fault);
+    if (events.empty() && mended_when_asked) failures.clear();
     if (events.size() > conflict_above) return Failure("40P01");
     for (const Delivery* delivery : events) {
       auto it = failures.find(*delivery->event.event_id);
@@ -222,6 +224,16 @@ TEST_F(BatchApplierTest, ARightThatIsMissingHoldsUpWhatNeedsItUntilItIsThere) {
   inbox_.at_fault.clear();
   EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
   EXPECT_EQ(attempts_.Increment("message-a"), 1);
+}
+
+TEST_F(BatchApplierTest, NoEventIsGivenUpForWhatHasJustBeenMended) {
+  policy_.max_attempts = 1;
+  inbox_.failures["a"] = "42501";
+  inbox_.mended_when_asked = true;
+  EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
+  EXPECT_EQ(verdicts_[0].outcome, "applied");
+  EXPECT_THAT(inbox_.recorded, IsEmpty());
+  EXPECT_THAT(inbox_.applied, ElementsAre("a", "b"));
 }
 
 TEST(AttemptCounterTest, CountsPerMessageAndForgetsTheOldest) {
