@@ -1,13 +1,13 @@
 // postbox_bench.so: the database side of publishing by itself, for `bench/run drain`, `backlog`,
 // `wal` and `held-transaction`. Never installed.
 //
-// bench_drain(publication, mode) starts a background worker and returns its pid. The worker measures
-// one run and writes a row into bench.result, or an error into the server's log, and ends:
+// bench_drain(publication, mode) starts a background worker and returns its pid. The worker
+// measures one run and writes a row into bench.result, or an error into the server's log, and ends:
 //
 //   'drain'   what the publisher worker does to the database, with its own classes and settings and
 //             a publisher that succeeds at once: claim, settle, checkpoint, until nothing is left
-//   'select'  the measure for it: the same columns of the same rows of a log outbox in chunks of the
-//             same size, each column looked at, and nothing done with them
+//   'select'  the measure for it: the same columns of the same rows of a log outbox in chunks of
+//             the same size, each column looked at, and nothing done with them
 //
 // The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
 // else may claim meanwhile (postbox.publishers = 0).

@@ -1,19 +1,23 @@
 // Making an outbox of a table that an application has already, for example one of Debezium's shape.
 //
-// The table keeps its columns and its writers: they go on with plain INSERTs, and outbox_emit may be used beside them. What an
-// event is made of is found under the standard names, under the aliases below, or as the caller says; where that is, stands in
-// postbox.outbox.columns. What is missing is added:
+// The table keeps its columns and its writers: they go on with plain INSERTs, and outbox_emit may
+// be used beside them. What an event is made of is found under the standard names, under the
+// aliases below, or as the caller says; where that is, stands in postbox.outbox.columns. What is
+// missing is added:
 //
 //   schema_version, attributes, occurred_at   with defaults
-//   published_at, publish_attempts, next_retry_at, lock_token, locked_at, last_error   the state of a row (outbox.cc)
-//   seq         the order of publishing, an identity column. The rows that are there get it in the order in which they occurred,
-//               those of one aggregate in the order of their versions
-//   version     is not added: its place in the outbox (seq) is then the version of an event, which grows within an aggregate
-//               and needs nobody to count
+//   published_at, publish_attempts,
+//   next_retry_at, lock_token, locked_at,
+//   last_error                                the state of a row (outbox.cc)
+//   seq         the order of publishing, an identity column. The rows that are there get it in the
+//               order in which they occurred, those of one aggregate in the order of their versions
+//   version     is not added: its place in the outbox (seq) is then the version of an event, which
+//               grows within an aggregate and needs nobody to count
 //
-// and so are the worker's indexes, a version counter that begins where the rows are, and a trigger that wakes the workers after
-// INSERTs. A row counts as published if the table had published_at and it is set. All of it happens as the owner of the table,
-// under a lock that keeps everyone else out.
+// and so are the worker's indexes, a version counter that begins where the rows are, and a trigger
+// that wakes the workers after INSERTs. A row counts as published if the table had published_at and
+// it is set. All of it happens as the owner of the table, under a lock that keeps everyone else
+// out.
 #include "extension/arguments.h"
 #include "extension/outbox_columns.h"
 #include "extension/table_outbox.h"

@@ -55,8 +55,8 @@ Datum ArrayOf(Oid type, Datum* values, bool* nulls, size_t count) {
                                             length, by_value, alignment));
 }
 
-// Inserts all events in one statement, in the order of their keys, so that two sessions with the same
-// events meet in the same order. Says which were not there yet; of two with one key the first.
+// Inserts all events in one statement, in the order of their keys, so that two sessions with the
+// same events meet in the same order. Says which were not there yet; of two with one key the first.
 std::vector<bool> InsertMany(Inbox& inbox, const std::vector<Event>& events) {
   const size_t count = events.size();
   std::vector<size_t> order(count);

@@ -1,24 +1,26 @@
 // Applying events to an inbox, in the caller's transaction.
 //
 // One event: INSERT its key into the inbox, ON CONFLICT DO NOTHING (no row: duplicate, and nothing
-// else happens) -> the projections and handlers that take its type -> the outcome stands in the inbox
-// row. The row is written with the outcome that is to be expected and corrected if it came otherwise.
+// else happens) -> the projections and handlers that take its type -> the outcome stands in the
+// inbox row. The row is written with the outcome that is to be expected and corrected if it came
+// otherwise.
 //   applied    a projection changed, or a handler was called
 //   stale      every projection has this version or a newer one, and there is no handler
 //   ignored    nothing takes events of this type
 //   rejected   an error of the event itself; nothing of it remains but a row in postbox.dead_letter
 //
-// A batch is applied in one pass inside one subtransaction. If an event fails, that subtransaction is
-// rolled back and the batch is run again, each event in its own: one bad event costs its batch once.
+// A batch is applied in one pass inside one subtransaction. If an event fails, that subtransaction
+// is rolled back and the batch is run again, each event in its own: one bad event costs its batch
+// once.
 //
 // Errors. Transient ones (worker/puller/sqlstate_class.h) are raised: the event is not at fault, so
-// the transaction rolls back and nothing is recorded. So are errors in the configuration, which stop
-// before the first event. All others belong to the event. With postbox.apply_on_error = 'raise' those
-// are raised as well.
+// the transaction rolls back and nothing is recorded. So are errors in the configuration: those
+// that stop before the first event, and rights that are missing (rights.h). All others belong to
+// the event. With postbox.apply_on_error = 'raise' those are raised as well.
 //
-// Rights: INSERT on the inbox is the permission to apply. Everything then runs as the inbox's owner,
-// under a fixed search_path; in a security-restricted operation (no temporary tables, no deferred
-// constraints) if the owner could not become the caller by himself.
+// Rights: INSERT on the inbox is the permission to apply. Everything then runs as the inbox's
+// owner, under a fixed search_path; in a security-restricted operation (no temporary tables, no
+// deferred constraints) if the owner could not become the caller by himself.
 #ifndef POSTBOX_EXTENSION_APPLY_H_
 #define POSTBOX_EXTENSION_APPLY_H_
 
@@ -51,8 +53,9 @@ bool InsertEvent(Inbox& inbox, const Event& event, Outcome outcome);
 // The inbox row and the effects of one event, with no subtransaction.
 Outcome ApplyOne(Inbox& inbox, Event* event);
 
-// Whether an error that was raised while an event was applied is to be recorded with it. Throws if a
-// right is missing without which the event could not be applied: that is not the fault of the event.
+// Whether an error that was raised while an event was applied is to be recorded with it. Throws if
+// a right is missing without which the event could not be applied: that is not the fault of the
+// event.
 bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error);
 
 // Marks the event as rejected in the inbox and records it as a dead letter. kDuplicate, and nothing

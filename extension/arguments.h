@@ -26,7 +26,8 @@ inline Oid OidArgument(FunctionCallInfo fcinfo, int number, const char* name) {
   return DatumGetObjectId(Argument(fcinfo, number, name));
 }
 
-// An interval in microseconds; a day has 24 hours and a month 30 days, as interval comparison has it.
+// An interval in microseconds; a day has 24 hours and a month 30 days, as interval comparison has
+// it.
 inline int64 Microseconds(Datum interval) {
   const Interval* value = DatumGetIntervalP(interval);
   const int64 days = static_cast<int64>(value->month) * DAYS_PER_MONTH + value->day;

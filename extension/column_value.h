@@ -3,9 +3,9 @@
 //
 // A value is made as if its text were read by the column's type, so a projection takes what
 // INSERT ... VALUES ('text') would take, with the same errors. JSON null is NULL. A JSON object or
-// array fills json, jsonb, and, as its text, any type that can read it. Columns of array or composite
-// type (and domains over json) take JSON the way jsonb_to_record does; that happens in SQL, so their
-// value here is a jsonb object {"v": value} (ColumnInput::structured).
+// array fills json, jsonb, and, as its text, any type that can read it. Columns of array or
+// composite type (and domains over json) take JSON the way jsonb_to_record does; that happens in
+// SQL, so their value here is a jsonb object {"v": value} (ColumnInput::structured).
 //
 // All functions may ereport: call them inside Pg().
 #ifndef POSTBOX_EXTENSION_COLUMN_VALUE_H_

@@ -1,8 +1,8 @@
 // Dead letters: recording an event that its consumer gives up, and applying it again.
 //
-// postbox.dead_letter is written as its owner: the inbox's owner sees and deletes rows of his inboxes
-// through row level security, and changes none. The inbox keeps the event as `rejected`, so a
-// redelivery is a duplicate; redriving forgets that row and applies the event like a new one.
+// postbox.dead_letter is written as its owner: the inbox's owner sees and deletes rows of his
+// inboxes through row level security, and changes none. The inbox keeps the event as `rejected`, so
+// a redelivery is a duplicate; redriving forgets that row and applies the event like a new one.
 #include "extension/apply.h"
 #include "extension/arguments.h"
 #include "extension/subtransaction.h"

@@ -3,10 +3,10 @@
 // An Event points into PostgreSQL's memory (the arguments of the call, or the current memory
 // context at the time of reading) and owns nothing, so it may be made and passed inside Pg().
 //
-// Key of an event in an inbox: a uuid. An event id that is the text of a uuid is that uuid (in every
-// form that the type uuid reads: letter case, braces and hyphens do not matter); any other text, for
-// example evt_2a87, is its UUIDv5 in kPostboxNamespace (uuid.h). The same text gives the same key for
-// ever.
+// Key of an event in an inbox: a uuid. An event id that is the text of a uuid is that uuid (in
+// every form that the type uuid reads: letter case, braces and hyphens do not matter); any other
+// text, for example evt_2a87, is its UUIDv5 in kPostboxNamespace (uuid.h). The same text gives the
+// same key for ever.
 #ifndef POSTBOX_EXTENSION_EVENT_H_
 #define POSTBOX_EXTENSION_EVENT_H_
 

@@ -3,16 +3,16 @@
 // PostgreSQL reports an error by longjmp (ereport), C++ by an exception. Neither may cross the
 // other's frames:
 //  - an exception that leaves an extern "C" function terminates the backend, and with it the whole
-//  cluster;
+//    cluster;
 //  - a longjmp over a frame that owns C++ objects skips their destructors (undefined behaviour).
 //
 // So there are two doors, and everything goes through one of them:
 //  - Guarded(f): at every extern "C" entry. Runs C++; an exception becomes ereport(ERROR) after
-//  every C++ frame is gone.
+//    every C++ frame is gone.
 //  - Pg(f): around every call of PostgreSQL that can ereport, made from a frame that owns C++
-//  objects. The ereport becomes a
-//    PostgresError. `f` itself is skipped by the longjmp: it must not own C++ objects (captured
-//    references are fine), and what it returns must be trivially destructible.
+//    objects. The ereport becomes a PostgresError. `f` itself is skipped by the longjmp: it must
+//    not own C++ objects (captured references are fine), and what it returns must be trivially
+//    destructible.
 //
 // After Pg() threw, the transaction is in the state of an error: do nothing but unwind (let Guarded
 // raise it again) or abort the subtransaction that was begun around it. Never swallow it.

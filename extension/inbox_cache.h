@@ -41,8 +41,8 @@ struct Route {
 class Inbox {
  public:
   // The inbox whose table that is, with a lock of `mode` on it, its tombstones and all targets.
-  // Throws undefined_table or wrong_object_type if it is none, and what is wrong with a projection or
-  // handler that no longer fits. Call it with SPI connected, as the inbox's owner, under
+  // Throws undefined_table or wrong_object_type if it is none, and what is wrong with a projection
+  // or handler that no longer fits. Call it with SPI connected, as the inbox's owner, under
   // FixedSearchPath. The caller keeps the pointer while he uses it.
   static std::shared_ptr<Inbox> Find(Oid relation, LOCKMODE mode);
 

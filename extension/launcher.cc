@@ -414,7 +414,8 @@ void Launcher::OutOfSlots(const std::string& detail, const char* hint) {
 milliseconds Launcher::SleepTime() const {
   Clock::time_point wake = next_read_;
   for (const auto& [oid, database] : databases_) {
-    // A database that waits for its probe is due when another probe has ended, which sets the latch.
+    // A database that waits for its probe is due when another probe has ended, which sets the
+    // latch.
     if (database.extension == Extension::kUnknown && probes_ >= kMaxProbes) continue;
     const size_t wanted = std::min<size_t>(Wanted(oid, database), database.tasks.size());
     for (size_t ordinal = 0; ordinal < wanted; ++ordinal) {

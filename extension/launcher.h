@@ -31,8 +31,7 @@
 //  - When a worker crashes, the postmaster ends everybody and makes new shared memory; the launcher
 //    is started again like any background worker and begins from nothing.
 //  - When the launcher itself fails, its workers go on. The next launcher stops those it finds,
-//  since
-//    it has no handle for them, and starts its own.
+//    since it has no handle for them, and starts its own.
 //  - A standby starts no launcher before recovery has ended (BgWorkerStart_RecoveryFinished).
 #ifndef POSTBOX_EXTENSION_LAUNCHER_H_
 #define POSTBOX_EXTENSION_LAUNCHER_H_

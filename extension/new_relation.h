@@ -1,5 +1,5 @@
-// The name of a table that is about to be made, as create_outbox and create_inbox take it: 'schema.table', or 'table' in the
-// first schema of the search_path.
+// The name of a table that is about to be made, as create_outbox and create_inbox take it:
+// 'schema.table', or 'table' in the first schema of the search_path.
 #ifndef POSTBOX_EXTENSION_NEW_RELATION_H_
 #define POSTBOX_EXTENSION_NEW_RELATION_H_
 
@@ -15,8 +15,9 @@ struct NewRelation {
   std::string Qualified(std::string_view suffix = "") const;
 };
 
-// Resolves `text` with the search_path of the session. Throws if it is no name, if there is no such schema, if
-// the caller may not create in it, if it is a temporary one, or if the name leaves no room for `suffix_length` more bytes.
+// Resolves `text` with the search_path of the session. Throws if it is no name, if there is no such
+// schema, if the caller may not create in it, if it is a temporary one, or if the name leaves no
+// room for `suffix_length` more bytes.
 NewRelation ParseNewRelation(std::string_view text, size_t suffix_length);
 
 }  // namespace postbox

@@ -1,18 +1,20 @@
 // Making and dropping outboxes. What a log is made of stands in log_outbox.cc; here is the table.
 //
-// The tables are made and dropped as the caller, with his rights; the registration in postbox.outbox is written as the owner
-// of that table. The rows of an outbox:
+// The tables are made and dropped as the caller, with his rights; the registration in
+// postbox.outbox is written as the owner of that table. The rows of an outbox:
 //
 //   PENDING   published_at, lock_token and next_retry_at are NULL
 //   INFLIGHT  lock_token is set: a worker has it
 //   PUBLISHED published_at is set
 //   RETRY     publish_attempts > 0, next_retry_at finite
 //   FAILED    publish_attempts > 0, next_retry_at = infinity: stays until redrive or discard
-//   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
+//   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its
+//             key
 //   DISCARDED published_at = -infinity
 //
-// Each partial index serves one question of the worker: what comes next, what is due again, what is the first of a key,
-// whose lease is over, what may be purged. A table that was there before becomes an outbox in adopt.cc.
+// Each partial index serves one question of the worker: what comes next, what is due again, what is
+// the first of a key, whose lease is over, what may be purged. A table that was there before
+// becomes an outbox in adopt.cc.
 #include "extension/arguments.h"
 #include "extension/guard.h"
 #include "extension/log_outbox.h"
@@ -150,7 +152,8 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
   return table;
 }
 
-// Of an adopted table goes what Postbox made beside it. The columns that were added stay: they say what has been published.
+// Of an adopted table goes what Postbox made beside it. The columns that were added stay: they say
+// what has been published.
 void DropWhatWasAdded(const OutboxFacts& facts) {
   Run("DROP TRIGGER IF EXISTS postbox_wake ON " + facts.name);
   std::string suffixes;

@@ -1,8 +1,9 @@
 // What the columns of a table outbox are called, and how they are read and written.
 //
-// A table that create_outbox made has the standard names and types, and then every expression below is the bare name of its
-// column. An adopted table may call them otherwise (postbox.outbox.columns has the names) and have other types (the catalogs
-// have those). The columns that hold a row's state, and seq, have their standard names everywhere.
+// A table that create_outbox made has the standard names and types, and then every expression below
+// is the bare name of its column. An adopted table may call them otherwise (postbox.outbox.columns
+// has the names) and have other types (the catalogs have those). The columns that hold a row's
+// state, and seq, have their standard names everywhere.
 #ifndef POSTBOX_EXTENSION_OUTBOX_COLUMNS_H_
 #define POSTBOX_EXTENSION_OUTBOX_COLUMNS_H_
 
@@ -35,8 +36,8 @@ struct OutboxColumns {
   // Of a table without versions: the place of an event in the outbox is its version.
   bool VersionIsSeq() const { return version.name == "seq"; }
 
-  // Expressions of the standard type. `of` is the alias of the table with its dot, or nothing. That of the aggregate id is
-  // also what the index of keys is made on.
+  // Expressions of the standard type. `of` is the alias of the table with its dot, or nothing. That
+  // of the aggregate id is also what the index of keys is made on.
   std::string AggregateId(const std::string& of = "") const {
     const std::string column = of + aggregate_id.name;
     return aggregate_id.IsText() ? column : "(" + column + "::text)";
@@ -69,7 +70,8 @@ struct OutboxColumns {
     return Or(occurred_at, HasZone() ? column : "(" + column + " AT TIME ZONE 'UTC')", "now()");
   }
 
-  // The statement that outbox_emit runs; its parameters have the standard types, in the order of the columns in it.
+  // The statement that outbox_emit runs; its parameters have the standard types, in the order of
+  // the columns in it.
   std::string InsertInto(const std::string& table) const {
     const auto as = [](const char* parameter, const OutboxColumn& column) {
       return column.IsText() ? std::string(parameter) : parameter + ("::" + column.type);
@@ -99,8 +101,8 @@ struct OutboxColumns {
   }
 };
 
-// The columns of a registered table outbox as they are now. A column that is gone keeps its standard name. Needs SPI; looks up
-// nothing by name but postbox.outbox and the catalogs.
+// The columns of a registered table outbox as they are now. A column that is gone keeps its
+// standard name. Needs SPI; looks up nothing by name but postbox.outbox and the catalogs.
 inline OutboxColumns ReadOutboxColumns(Oid relation) {
   OutboxColumns columns;
   const std::array<std::pair<const char*, OutboxColumn*>, 9> standard = {{

@@ -2,14 +2,15 @@
 //
 // Upsert. With every mapped field in the payload, one statement:
 //     INSERT ... ON CONFLICT (key) DO UPDATE SET ... WHERE stored.version < incoming.version
-// With only some of them (fields that are absent leave their columns alone), UPDATE first, since the
-// row that INSERT proposes would have to satisfy NOT NULL and CHECK by itself; only if there is no
-// row, INSERT, where the absent columns take their defaults.
+// With only some of them (fields that are absent leave their columns alone), UPDATE first, since
+// the row that INSERT proposes would have to satisfy NOT NULL and CHECK by itself; only if there is
+// no row, INSERT, where the absent columns take their defaults.
 //
 // Delete, and what may never happen afterwards. A deleted key leaves a tombstone (target, key,
-// version) in the inbox's tombstone table, and an event that is not newer than the tombstone must not
-// bring the row back, at any timing of two sessions. Neither session sees the other's uncommitted
-// row, so each writes first and then looks at the other's table with a dirty read that waits:
+// version) in the inbox's tombstone table, and an event that is not newer than the tombstone must
+// not bring the row back, at any timing of two sessions. Neither session sees the other's
+// uncommitted row, so each writes first and then looks at the other's table with a dirty read that
+// waits:
 //     upsert:  write the row,       then look for a tombstone (newer: take the row out again;
 //                                   older: remove it)
 //     delete:  delete the row; if there was none: write the tombstone, then look for the row
@@ -17,8 +18,9 @@
 // Whoever writes second sees the first. If both write at once, both wait for each other, and the
 // deadlock detector ends one with a transient error. Both write the target first and the tombstones
 // second, so nothing else deadlocks. (An upsert also looks for a tombstone before anything else: an
-// event that comes too late is stale, whatever is wrong with it.) A dirty read of the target needs its primary key index; with
-// another key, or partitions, the delete of an unknown key locks the target against writers instead.
+// event that comes too late is stale, whatever is wrong with it.) A dirty read of the target needs
+// its primary key index; with another key, or partitions, the delete of an unknown key locks the
+// target against writers instead.
 //
 // Tombstones are kept for targets with a projection that deletes.
 #ifndef POSTBOX_EXTENSION_PROJECTION_H_
@@ -64,7 +66,8 @@ class Projection {
 
   // Reads a key from its text: that of the only key column, or a JSON array of several.
   void BindKeyText(std::string_view text);
-  // The version of the row with the bound key, as the current user may see it. False if there is none.
+  // The version of the row with the bound key, as the current user may see it. False if there is
+  // none.
   bool FindStored(int64* version);
   // The bound key as it stands in a tombstone.
   Datum KeyText();

@@ -1,8 +1,9 @@
-// What a projection writes where: the row of postbox.projection resolved against the target table as
-// it is now.
+// What a projection writes where: the row of postbox.projection resolved against the target table
+// as it is now.
 //
-// The same resolution checks a projection when it is created and prepares it when it is used, so what
-// create_projection accepts works, and what a later ALTER TABLE broke is reported in the same words.
+// The same resolution checks a projection when it is created and prepares it when it is used, so
+// what create_projection accepts works, and what a later ALTER TABLE broke is reported in the same
+// words.
 //
 // Where a column's value comes from (`columns`, a JSON object of target column -> source):
 //   "field"                     the JSON field of the payload

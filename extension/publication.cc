@@ -2,9 +2,10 @@
 //
 // Any number of publications read a log, each with lanes and positions of its own.
 //
-// postbox.publication and postbox.lane are written as their owner, after it was checked that the caller owns the outbox. The
-// events of a table outbox carry one published_at each, so two publications of it may not take the same type of aggregate;
-// that holds under concurrency because both lock the outbox's row in postbox.outbox first.
+// postbox.publication and postbox.lane are written as their owner, after it was checked that the
+// caller owns the outbox. The events of a table outbox carry one published_at each, so two
+// publications of it may not take the same type of aggregate; that holds under concurrency because
+// both lock the outbox's row in postbox.outbox first.
 #include "extension/arguments.h"
 #include "extension/guard.h"
 #include "extension/outbox_cache.h"

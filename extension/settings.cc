@@ -1,7 +1,8 @@
-// See settings.h. The table below is the only place that knows the name, range, default, unit and description of a setting.
+// See settings.h. The table below is the only place that knows the name, range, default, unit and
+// description of a setting.
 //
-// Contexts: what decides where credentials go (endpoint, project) is for the administrator; what describes an event
-// (default_outbox, the context attributes) is for every session.
+// Contexts: what decides where credentials go (endpoint, project) is for the administrator; what
+// describes an event (default_outbox, the context attributes) is for every session.
 #include "extension/settings.h"
 
 #include "extension/guard.h"
@@ -18,7 +19,8 @@ Settings values;
 // A check hook returns what is wrong with a value, as a sentence for DETAIL, or an empty text.
 using Check = std::string (*)(std::string_view value);
 
-// Runs as a GUC check hook: an exception may not leave it, and what it calls last (for the error report) owns nothing.
+// Runs as a GUC check hook: an exception may not leave it, and what it calls last (for the error
+// report) owns nothing.
 template <Check check>
 bool CheckHook(char** new_value, void** /*extra*/, GucSource /*source*/) {
   static char problem[512];
@@ -52,7 +54,8 @@ std::string CheckProject(std::string_view value) {
   return value.empty() ? "" : Sentence(pubsub::CheckProjectId(value));
 }
 
-// Only the form: the table may not exist yet, and a setting of a role or database is read where there is no transaction.
+// Only the form: the table may not exist yet, and a setting of a role or database is read where
+// there is no transaction.
 std::string CheckOutboxName(std::string_view value) {
   if (value.empty()) return "";
   std::string copy(value);

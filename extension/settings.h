@@ -1,6 +1,8 @@
-// Every setting (GUC) of Postbox: its value here, its name, range and meaning in the one table of settings.cc.
+// Every setting (GUC) of Postbox: its value here, its name, range and meaning in the one table of
+// settings.cc.
 //
-// postbox.so owns the variables; postbox_worker.so sees them through extension/exports.h. Strings are never null.
+// postbox.so owns the variables; postbox_worker.so sees them through extension/exports.h. Strings
+// are never null.
 #ifndef POSTBOX_EXTENSION_SETTINGS_H_
 #define POSTBOX_EXTENSION_SETTINGS_H_
 
@@ -46,7 +48,8 @@ struct Settings {
 
 enum ApplyOnError : int { kApplyReject, kApplyRaise };
 
-// The values in this process. Defined in settings.cc for postbox.so, and in worker/publisher for postbox_worker.so.
+// The values in this process. Defined in settings.cc for postbox.so, and in worker/publisher for
+// postbox_worker.so.
 const Settings& settings();
 
 // postbox.so only: defines all settings and reserves the prefix. For _PG_init, once in a process.

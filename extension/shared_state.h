@@ -14,9 +14,8 @@
 //
 // Invariants:
 //  - A slot changes only under `lock` in exclusive mode. `database` and `proc_number` are atomics,
-//  so
-//    that a commit can wake workers without any lock; what it reads may be out of date, and then a
-//    latch is set in vain, which every latch owner must bear.
+//    so that a commit can wake workers without any lock; what it reads may be out of date, and then
+//    a latch is set in vain, which every latch owner must bear.
 //  - A worker's pid stands in its slot only while that process exists: it goes in before the worker
 //    connects to its database and out after the worker has left the proc array. So whoever holds
 //    the lock may signal the pid, and a database without an attached slot has no worker in it.

@@ -1,8 +1,8 @@
 // A statement that is prepared once and run often.
 //
-// The plan is kept for the life of the Statement. PostgreSQL plans it again by itself when a relation
-// in it changes, so what is kept here is the text of the statement; whoever caches a Statement must
-// drop it when a NAME in the text may mean something else (a rename).
+// The plan is kept for the life of the Statement. PostgreSQL plans it again by itself when a
+// relation in it changes, so what is kept here is the text of the statement; whoever caches a
+// Statement must drop it when a NAME in the text may mean something else (a rename).
 //
 // Run it with the search_path that it was first run with: a change of path costs a new plan.
 #ifndef POSTBOX_EXTENSION_STATEMENT_H_
@@ -31,8 +31,8 @@ class Statement {
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
-  // Runs it in the SPI connection that is open, with a new snapshot, and returns the number of rows;
-  // they stand in SPI_tuptable. `nulls` as SPI has it, or nullptr.
+  // Runs it in the SPI connection that is open, with a new snapshot, and returns the number of
+  // rows; they stand in SPI_tuptable. `nulls` as SPI has it, or nullptr.
   uint64 Run(const Datum* values, const char* nulls = nullptr) {
     return Execute(values, nulls, false);
   }
@@ -40,8 +40,8 @@ class Statement {
   // The same for a query, which sees what the active snapshot sees.
   uint64 RunReadOnly(const Datum* values) { return Execute(values, nullptr, true); }
 
-  // Runs it, and sets `value` to the bigint in the first column of the first row, 0 if that is NULL.
-  // False if there is no row.
+  // Runs it, and sets `value` to the bigint in the first column of the first row, 0 if that is
+  // NULL. False if there is no row.
   bool RunForInt64(const Datum* values, const char* nulls, int64* value) {
     const bool row = Run(values, nulls) > 0;
     if (row) {

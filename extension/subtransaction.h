@@ -6,8 +6,8 @@
 
 namespace postbox {
 
-// Runs `f` in a subtransaction. An exception out of `f` rolls it back and goes on to the caller, who
-// may then catch a PostgresError and carry on.
+// Runs `f` in a subtransaction. An exception out of `f` rolls it back and goes on to the caller,
+// who may then catch a PostgresError and carry on.
 template <class F>
 void InSubtransaction(F&& f) {
   MemoryContext context = CurrentMemoryContext;

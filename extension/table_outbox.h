@@ -24,7 +24,8 @@ struct OutboxRegistration {
   std::string columns = "{}";  // JSON
 };
 
-// Writes the row of postbox.outbox, as its owner, and returns the OID of the outbox. Whatever belongs to it has been created.
+// Writes the row of postbox.outbox, as its owner, and returns the OID of the outbox. Whatever
+// belongs to it has been created.
 Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& registration);
 
 }  // namespace postbox

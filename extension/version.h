@@ -75,8 +75,8 @@ inline bool OwnsDatabase(Oid database, Oid role) {
 #endif
 }
 
-// The number of this process in the proc array, and the process with a number (17 gave the number a type and a variable
-// of its own).
+// The number of this process in the proc array, and the process with a number (17 gave the number a
+// type and a variable of its own).
 inline int MyProcIndex() {
 #if PG_VERSION_NUM >= 170000
   return MyProcNumber;

@@ -1,10 +1,10 @@
 // postbox.wait_for_version: reading one's own writes from a projection.
 //
-// It looks, with a new snapshot each time, for the row of the key (as the caller, who needs SELECT on
-// the target) and then for its tombstone, and sleeps until some transaction that applied events has
-// committed. Nothing is missed, because the sleep is prepared before the look (wakeup.h). Without the
-// shared memory of a preloaded library, and on a standby, where nobody commits, it looks again after
-// a short time instead.
+// It looks, with a new snapshot each time, for the row of the key (as the caller, who needs SELECT
+// on the target) and then for its tombstone, and sleeps until some transaction that applied events
+// has committed. Nothing is missed, because the sleep is prepared before the look (wakeup.h).
+// Without the shared memory of a preloaded library, and on a standby, where nobody commits, it
+// looks again after a short time instead.
 #include "extension/arguments.h"
 #include "extension/inbox_cache.h"
 #include "extension/wakeup.h"

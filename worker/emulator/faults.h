@@ -1,5 +1,6 @@
-// The rules by which the emulator misbehaves (proto/postbox/emulator/v1/faults.proto). Free of gRPC;
-// thread-safe. Where they are applied: call_gate.h for unary calls, streaming_pull.h for streams.
+// The rules by which the emulator misbehaves (proto/postbox/emulator/v1/faults.proto). Free of
+// gRPC; thread-safe. Where they are applied: call_gate.h for unary calls, streaming_pull.h for
+// streams.
 #ifndef POSTBOX_WORKER_EMULATOR_FAULTS_H_
 #define POSTBOX_WORKER_EMULATOR_FAULTS_H_
 

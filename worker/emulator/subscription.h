@@ -126,7 +126,8 @@ class Subscription {
   // When Tick has something to do; InfiniteFuture if never.
   absl::Time next_tick() const;
 
-  // Everything published before `time` becomes acked, everything else (that is still there) unacked.
+  // Everything published before `time` becomes acked, everything else (that is still there)
+  // unacked.
   void Seek(absl::Time time);
   // Exactly the messages of `unacked` (by sequence) become unacked.
   void Seek(const std::vector<MessagePtr>& unacked);

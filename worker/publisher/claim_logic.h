@@ -52,8 +52,8 @@ class ClaimSelection {
 
   // Decides over the candidates of a chunk, in the order of seq. `walk`: the chunk is the next part
   // of a walk over all rows that wait, so a key that cannot go on in it is over for this claim.
-  // Otherwise the chunk is a selection (the retries that are due), and says nothing about other rows
-  // of its keys.
+  // Otherwise the chunk is a selection (the retries that are due), and says nothing about other
+  // rows of its keys.
   std::vector<Verdict> Judge(const std::vector<Candidate>& chunk, bool walk);
 
   // After the rows with kClaim and kPark were locked: takes back the verdicts of those that could

@@ -14,13 +14,14 @@
 //
 // A chunk is read under a new snapshot T, taken between the sequence's last value (read before it)
 // and the next transaction id (read after it). It takes what T sees and the position does not have,
-// lowest zone first, ordered by seq within each: emitters of one key come one after the other, so if
-// a row is seen then all rows of its key with a smaller seq are seen too, and order within a key is
-// kept. Wherever the chunk ends, everything below it is now a zone of T.
+// lowest zone first, ordered by seq within each: emitters of one key come one after the other, so
+// if a row is seen then all rows of its key with a smaller seq are seen too, and order within a key
+// is kept. Wherever the chunk ends, everything below it is now a zone of T.
 //
-// What may appear late in a zone are rows whose transaction was running when its snapshot was taken:
-// those of xip, and those with xmax <= txid < next_xid. (xmax of a snapshot is the latest *completed*
-// transaction + 1: a running one can be at or above it and have taken its seq long before.)
+// What may appear late in a zone are rows whose transaction was running when its snapshot was
+// taken: those of xip, and those with xmax <= txid < next_xid. (xmax of a snapshot is the latest
+// *completed* transaction + 1: a running one can be at or above it and have taken its seq long
+// before.)
 //
 // Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_POSITION_LOGIC_H_

@@ -150,8 +150,9 @@ TEST(LogPosition, NeverLooksAtRowsUpToItsFloor) {
   EXPECT_FALSE(position.HasRead(22, 101));
 }
 
-// Writers hold a lock on their key from the first emit to the end of the transaction, as emitters of
-// one aggregate do; the reader takes hwm, snapshot and next_xid with things happening in between.
+// Writers hold a lock on their key from the first emit to the end of the transaction, as emitters
+// of one aggregate do; the reader takes hwm, snapshot and next_xid with things happening in
+// between.
 TEST(LogPosition, TakesEveryCommittedRowOnceAndInOrderOfItsKeyInAnyHistory) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);

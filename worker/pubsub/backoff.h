@@ -23,7 +23,8 @@ struct BackoffPolicy {
   std::chrono::milliseconds cap;
 };
 
-// Publish: the official clients take 100 ms, x1.3 to x4, up to 60 s. The slowest growth finds a broker that is back soonest.
+// Publish: the official clients take 100 ms, x1.3 to x4, up to 60 s. The slowest growth finds a
+// broker that is back soonest.
 inline constexpr BackoffPolicy kPublishBackoff{std::chrono::milliseconds(100), 1.3,
                                                std::chrono::seconds(60)};
 // Reconnect of a stream: 100 ms x2 to 10 s.

@@ -17,8 +17,8 @@
 
 namespace postbox::pubsub {
 
-// Channels with different indexes have connections of their own; gRPC would share one between equal channels. It
-// connects when the first call starts.
+// Channels with different indexes have connections of their own; gRPC would share one between equal
+// channels. It connects when the first call starts.
 std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Credentials& credentials,
                                            int index);
 

@@ -5,18 +5,16 @@
 //
 //   publish   OK
 //             retry here     the broker or the way to it has a problem that passes: ABORTED,
-//             CANCELLED, DEADLINE_EXCEEDED,
-//                            INTERNAL, RESOURCE_EXHAUSTED, UNAVAILABLE, UNKNOWN, DATA_LOSS
+//                            CANCELLED, DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED,
+//                            UNAVAILABLE, UNKNOWN, DATA_LOSS
 //             event broken   this request will never be taken as it is: INVALID_ARGUMENT,
-//             OUT_OF_RANGE, and INTERNAL when
-//                            its text says that a string is not valid UTF-8 (the official clients
-//                            know that case)
+//                            OUT_OF_RANGE, and INTERNAL when its text says that a string is not
+//                            valid UTF-8 (the official clients know that case)
 //             topic broken   no request to this topic will be taken: NOT_FOUND, PERMISSION_DENIED,
-//             UNAUTHENTICATED,
-//                            FAILED_PRECONDITION, and what Publish never answers (UNIMPLEMENTED,
-//                            ALREADY_EXISTS: the peer is no Pub/Sub)
+//                            UNAUTHENTICATED, FAILED_PRECONDITION, and what Publish never answers
+//                            (UNIMPLEMENTED, ALREADY_EXISTS: the peer is no Pub/Sub)
 //   stream    reconnect on everything that passes, OK (end of stream) included; stop on what a
-//   person must mend
+//             person must mend
 
 #ifndef POSTBOX_WORKER_PUBSUB_ERROR_CLASS_H_
 #define POSTBOX_WORKER_PUBSUB_ERROR_CLASS_H_

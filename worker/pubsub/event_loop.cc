@@ -82,8 +82,8 @@ void EventLoop::Post(Closure closure) {
       wake = true;
     }
     if (wake) {
-      // Under the lock, so that the queue cannot be shut down in between; gRPC must not run a signal handler here, nor
-      // start a thread that would.
+      // Under the lock, so that the queue cannot be shut down in between; gRPC must not run a
+      // signal handler here, nor start a thread that would.
       const ScopedSignalBlock block;
       wake_->Set(queue_.get(), gpr_now(GPR_CLOCK_MONOTONIC), nullptr);
     }
@@ -140,7 +140,8 @@ void EventLoop::RunPosted() {
 
 void EventLoop::RunDueTimers() {
   if (timers_.empty()) return;
-  // A timer that is set by one that runs now waits for the next round, so a delay of zero cannot starve the queue.
+  // A timer that is set by one that runs now waits for the next round, so a delay of zero cannot
+  // starve the queue.
   const TimerId end{Clock::now(), last_timer_};
   while (!timers_.empty() && timers_.begin()->first <= end) {
     Closure closure = std::move(timers_.begin()->second);

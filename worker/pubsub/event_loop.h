@@ -1,18 +1,22 @@
-// The I/O thread: one gRPC completion queue, timers and posted closures, all run serially on one thread.
+// The I/O thread: one gRPC completion queue, timers and posted closures, all run serially on one
+// thread.
 //
 // Invariants:
-//   - The thread is started with every signal blocked, and gRPC is initialised on it (the completion queue is made there),
-//     so the threads that gRPC starts inherit the mask. In a Postgres worker a signal must reach the main thread only.
-//   - Everything given to Post(), After() and Tag() runs on this thread, one at a time, so what belongs to the loop needs
-//     no locks. Nothing of gRPC is to be called on any other thread; Post() wakes the queue with every signal blocked.
-//   - Shutdown is bounded. Stop() runs the loop until no started operation is left (owners cancel their calls first) or
-//     the limit is over; in the second case the queue is left behind on purpose, since gRPC aborts the process when a
-//     queue with operations is destroyed.
+//   - The thread is started with every signal blocked, and gRPC is initialised on it (the
+//     completion queue is made there), so the threads that gRPC starts inherit the mask. In a
+//     Postgres worker a signal must reach the main thread only.
+//   - Everything given to Post(), After() and Tag() runs on this thread, one at a time, so what
+//     belongs to the loop needs no locks. Nothing of gRPC is to be called on any other thread;
+//     Post() wakes the queue with every signal blocked.
+//   - Shutdown is bounded. Stop() runs the loop until no started operation is left (owners cancel
+//     their calls first) or the limit is over; in the second case the queue is left behind on
+//     purpose, since gRPC aborts the process when a queue with operations is destroyed.
 //
 // How to use gRPC's async interface with it:
 //     auto stream = stub->PrepareAsyncStreamingPull(&context, loop->completion_queue());
 //     stream->StartCall(loop->Tag([this](bool ok) { ... }));
-// A tag is used for one operation; its closure runs when the operation is complete, and is freed then.
+// A tag is used for one operation; its closure runs when the operation is complete, and is freed
+// then.
 
 #ifndef POSTBOX_WORKER_PUBSUB_EVENT_LOOP_H_
 #define POSTBOX_WORKER_PUBSUB_EVENT_LOOP_H_
@@ -61,14 +65,16 @@ class EventLoop {
     friend auto operator<=>(const TimerId&, const TimerId&) = default;
   };
 
-  // Starts the thread (`name`: at most 15 characters). Null and one sentence in `error` if the system has no thread left.
+  // Starts the thread (`name`: at most 15 characters). Null and one sentence in `error` if the
+  // system has no thread left.
   static std::unique_ptr<EventLoop> Start(const std::string& name, std::string* error);
   ~EventLoop();  // Stop(), if that was not called
 
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Any thread. Runs `closure` on the loop's thread, after all that was posted before. After Stop() it is dropped.
+  // Any thread. Runs `closure` on the loop's thread, after all that was posted before. After Stop()
+  // it is dropped.
   void Post(Closure closure);
   // Any thread but the loop's: posts and waits until it has run. Do not use after Stop().
   void Run(Closure closure);
@@ -81,9 +87,10 @@ class EventLoop {
 
   bool IsLoopThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
-  // Any thread but the loop's, once. Waits until every tag was delivered, runs `last` on the loop's thread (the place to
-  // destroy what belongs to the loop: stubs, channels), and joins the thread. If tags are still out when `limit` is over,
-  // returns false: `last` did not run, and what the tags' closures use must stay (leak it).
+  // Any thread but the loop's, once. Waits until every tag was delivered, runs `last` on the loop's
+  // thread (the place to destroy what belongs to the loop: stubs, channels), and joins the thread.
+  // If tags are still out when `limit` is over, returns false: `last` did not run, and what the
+  // tags' closures use must stay (leak it).
   bool Stop(Closure last = nullptr, Clock::duration limit = std::chrono::seconds(5));
 
  private:

@@ -6,8 +6,7 @@
 // message of a key on, every arriving message of that key is turned away (nacked too) until
 //   - the message that was nacked arrives again, or
 //   - a message arrives for the second time since its key was closed: the nacked one is not coming
-//   back
-//     (the service dead-lettered it, or somebody sought past it), and nothing is to wait for.
+//     back (the service dead-lettered it, or somebody sought past it), and nothing is to wait for.
 // Pure logic, lives on the I/O thread. Bounded: the oldest closed key is opened when there are too
 // many.
 

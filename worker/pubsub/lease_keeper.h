@@ -3,9 +3,9 @@
 // Pub/Sub lends a message for an ack deadline; whoever works longer must ask for more time before
 // it is over, or the message is delivered again while it is still worked on. The rules:
 //   - a lease is extended `kMargin` before its deadline, by the 99th percentile of how long
-//   messages took
-//     from delivery to their ack, within kMinExtension..kMaxExtension (the API's own range); under
-//     exactly-once delivery by 60 s at least, because there an expired lease makes the ack fail;
+//     messages took from delivery to their ack, within kMinExtension..kMaxExtension (the API's own
+//     range); under exactly-once delivery by 60 s at least, because there an expired lease makes
+//     the ack fail;
 //   - after kMaxHold a message is given up: it is somebody else's turn, this consumer hangs;
 //   - leases that fall due within a second of each other are extended together.
 // Pure logic: the caller passes the time in. Not thread-safe; lives on the I/O thread.

@@ -51,8 +51,8 @@ class PullStream {
   void Start();
   // While paused, at most the one response that is being read already still arrives.
   void PauseReading(bool paused);
-  // Ends the stream and opens no other. What the server has sent by then still arrives, as far as it
-  // comes within kDrainTime.
+  // Ends the stream and opens no other. What the server has sent by then still arrives, as far as
+  // it comes within kDrainTime.
   void Close();
   // Close without that.
   void Abort();

@@ -2,10 +2,9 @@
 // the naming convention.
 //
 // Plain header: standard library only. A name is either a short id ("catalog.video.events") or a
-// full resource name
-// ("projects/shop/topics/catalog.video.events"). What Pub/Sub itself refuses is an error; the
-// convention (topic <domain>.<aggregate>.<category>, subscription <topic>.<service>-<role>,
-// dead-letter topic <topic>.dlq) is a warning.
+// full resource name ("projects/shop/topics/catalog.video.events"). What Pub/Sub itself refuses is
+// an error; the convention (topic <domain>.<aggregate>.<category>, subscription
+// <topic>.<service>-<role>, dead-letter topic <topic>.dlq) is a warning.
 //
 // Every check returns the empty string if all is well, else one lower-case sentence that names the
 // rule.

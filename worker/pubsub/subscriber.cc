@@ -377,7 +377,8 @@ bool Core::Conclude(const AckRequest& request, AckEntry& entry, AckResult result
   } else if (result == AckResult::kSuccess) {
     if (held.state == State::kReceipt) held.state = State::kWaiting;
   } else if (held.state == State::kReceipt) {
-    // Somebody else may have it by now. It is delivered again, and what follows of its key after it.
+    // Somebody else may have it by now. It is delivered again, and what follows of its key after
+    // it.
     std::erase(incoming_, entry.handle);
     if (ordered_) gate_.Close(held.key, held.message_id);
     Forget(entry.handle, Settlement::kFailed);

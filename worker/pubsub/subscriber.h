@@ -16,7 +16,8 @@
 //     consumer's to nack.
 //   - The stream is opened again, with the same client_id, whenever it ends with a code that passes
 //     (error_class.h), with kReconnectBackoff; on_failure tells of each such end. A code that a
-//     person must mend ends the subscriber: on_fatal, once. Acks of what is in hand still work then.
+//     person must mend ends the subscriber: on_fatal, once. Acks of what is in hand still work
+//     then.
 //   - A stream that does not answer a ping any more (and did before) is opened again.
 #ifndef POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
 #define POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
@@ -88,8 +89,8 @@ class Subscriber {
   virtual void StopPulling() = 0;
 
   // StopPulling, nacks what is still in hand, waits up to `timeout` until all acks and nacks are
-  // settled, then ends the I/O thread. No callback is called after it has returned. Not to be called
-  // from a callback.
+  // settled, then ends the I/O thread. No callback is called after it has returned. Not to be
+  // called from a callback.
   virtual void Stop(std::chrono::milliseconds timeout) = 0;
 };
 

@@ -86,8 +86,8 @@ void BatchApplier::ApplyRange(size_t begin, size_t end) {
 
 void BatchApplier::GiveUpOrRetry(size_t i, std::string sqlstate, std::string error, bool poison) {
   if (broken_) return FailTransient({i}, "", "connection lost");
-  // An inbox that is dropped, or lacks a right that a projection needs, makes good events fail: then
-  // the event is not at fault.
+  // An inbox that is dropped, or lacks a right that a projection needs, makes good events fail:
+  // then the event is not at fault.
   InboxResult probe = inbox_->Apply({});
   if (!probe.ok) return FailTransient({i}, probe.sqlstate, probe.error);
 

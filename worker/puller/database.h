@@ -1,8 +1,8 @@
 // A connection to the database over libpq.
 //
 // A statement is one transaction. Its result is an error, whatever came before, if the connection
-// breaks before the server said that it is ready again: libpq reports the last result, so "ok" means
-// committed.
+// breaks before the server said that it is ready again: libpq reports the last result, so "ok"
+// means committed.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_
 #define POSTBOX_WORKER_PULLER_DATABASE_H_
 

@@ -2,8 +2,8 @@
 //
 // The message is the original one (data, attributes, ordering key) with three attributes more:
 // postbox_error_sqlstate, postbox_error_message (cut to what an attribute may hold) and
-// postbox_original_subscription. What Pub/Sub would refuse is left out: attributes that are reserved
-// for Google (goog...), and what is beyond the number of attributes allowed.
+// postbox_original_subscription. What Pub/Sub would refuse is left out: attributes that are
+// reserved for Google (goog...), and what is beyond the number of attributes allowed.
 #ifndef POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 #define POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 

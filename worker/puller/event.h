@@ -5,8 +5,8 @@
 // eventType, aggregate_type/aggregateType, aggregate_id/aggregateId, version, occurred_at,
 // occurredAt or timestamp. The version and the type may be absent; the event id may not.
 //
-// Poison is what can never be applied as it is: no event id, a standard attribute that is malformed,
-// or a NUL character in a text (the server has no such text).
+// Poison is what can never be applied as it is: no event id, a standard attribute that is
+// malformed, or a NUL character in a text (the server has no such text).
 #ifndef POSTBOX_WORKER_PULLER_EVENT_H_
 #define POSTBOX_WORKER_PULLER_EVENT_H_
 

@@ -1,11 +1,13 @@
 // What an SQLSTATE means for an event that was being applied.
 //
-//   transient   the event is not at fault: connection (08), rolled back by a conflict (40), resources (53),
-//               lock not available (55P03), operator or shutdown (57), system error (58), and 25006: after a
-//               failover the connection may end at a standby. No SQLSTATE means that the connection broke.
-//   permanent   everything else: data (22), constraint (23), syntax, rights and names in a handler (42),
-//               raised by a handler (P0001), ... A right that the projections and handlers themselves
-//               need is not among these: the inbox then fails without events, too (extension/rights.h).
+//   transient   the event is not at fault: connection (08), rolled back by a conflict (40),
+//               resources (53), lock not available (55P03), operator or shutdown (57), system error
+//               (58), and 25006: after a failover the connection may end at a standby. No SQLSTATE
+//               means that the connection broke.
+//   permanent   everything else: data (22), constraint (23), syntax, rights and names in a handler
+//               (42), raised by a handler (P0001), ... A right that the projections and handlers
+//               themselves need is not among these: the inbox then fails without events, too
+//               (extension/rights.h).
 #ifndef POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_
 #define POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_
 
@@ -20,7 +22,8 @@ constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
          error_class == "58" || sqlstate == "55P03" || sqlstate == "25006";
 }
 
-// A deadlock or a serialization failure: smaller transactions get through where a large one did not.
+// A deadlock or a serialization failure: smaller transactions get through where a large one did
+// not.
 constexpr bool IsConflictSqlstate(std::string_view sqlstate) {
   return sqlstate.size() == 5 && sqlstate.substr(0, 2) == "40";
 }
