@@ -1,18 +1,21 @@
 // postbox.outbox_emit: stores an event in the caller's transaction.
 //
-// As whom: INSERT on the outbox is the permission to emit. The row itself is inserted as the caller and under his
-// search_path, so that his rights on columns, row security and triggers count as for a plain INSERT. What the caller need not
-// have rights on (the version counter, finding an event again) is done as the owner of the outbox, under a fixed search_path.
+// As whom: INSERT on the outbox is the permission to emit. The row itself is inserted as the caller
+// and under his search_path, so that his rights on columns, row security and triggers count as for
+// a plain INSERT. What the caller need not have rights on (the version counter, finding an event
+// again) is done as the owner of the outbox, under a fixed search_path.
 //
-// In which order: first the counter's row of the aggregate is taken, which makes other emitters of the aggregate wait until
-// this transaction ends, and then the sequence. So within an aggregate seq, version and commit go the same way. An event
-// with source_event_id is looked for again after the row is locked: of two transactions that derive the same event, one
-// stores it.
+// In which order: first the counter's row of the aggregate is taken, which makes other emitters of
+// the aggregate wait until this transaction ends, and then the sequence. So within an aggregate
+// seq, version and commit go the same way. An event with source_event_id is looked for again after
+// the row is locked: of two transactions that derive the same event, one stores it.
 //
-// What it costs: an event of a log that brings its version is the executor's work for one INSERT and little else. No SPI, no
-// change of search_path, and what is the same for every event is made once in a session.
+// What it costs: an event of a log that brings its version is the executor's work for one INSERT
+// and little else. No SPI, no change of search_path, and what is the same for every event is made
+// once in a session.
 //
-// Everything that Pub/Sub would refuse is refused here (worker/pubsub/message_check.h), on the message as it will be sent.
+// Everything that Pub/Sub would refuse is refused here (worker/pubsub/message_check.h), on the
+// message as it will be sent.
 #include "extension/guard.h"
 #include "extension/outbox_cache.h"
 #include "extension/settings.h"
@@ -115,7 +118,8 @@ struct AttributeList {
   } * items;
 };
 
-// Reads a JSON object of scalars. Strings are taken as they are, numbers and booleans as their text.
+// Reads a JSON object of scalars. Strings are taken as they are, numbers and booleans as their
+// text.
 AttributeList ReadAttributes(Datum datum) {
   Jsonb* jsonb = DatumGetJsonbP(datum);
   AttributeList list{};
@@ -304,8 +308,9 @@ Event ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
   return event;
 }
 
-// Whether the message is so far inside of every limit that there is nothing to look for: short texts that are valid, no
-// attributes but the standard ones, and a payload that leaves half of a request to all else.
+// Whether the message is so far inside of every limit that there is nothing to look for: short
+// texts that are valid, no attributes but the standard ones, and a payload that leaves half of a
+// request to all else.
 bool IsSurelyWithinLimits(const Event& event) {
   constexpr size_t kShort = std::min(pubsub::kMaxOrderingKeyBytes, pubsub::kMaxAttributeValueBytes);
   if (GetDatabaseEncoding() != PG_UTF8 || !event.extra.empty()) return false;
@@ -316,7 +321,8 @@ bool IsSurelyWithinLimits(const Event& event) {
   return event.data.size() <= pubsub::kMaxRequestBytes / 2;
 }
 
-// Refuses what Pub/Sub would refuse. Here it stops the transaction that caused it; later it would stop a key.
+// Refuses what Pub/Sub would refuse. Here it stops the transaction that caused it; later it would
+// stop a key.
 void CheckMessage(const Event& event, int64 version) {
   if (IsSurelyWithinLimits(event)) return;
   const std::string id = UuidText(*event.id);
@@ -340,8 +346,8 @@ void CheckMessage(const Event& event, int64 version) {
   Throw(sqlstate, problem->what, problem->limit, problem->hint);
 }
 
-// Takes the version of the event, and with it the aggregate: whoever emits for it next waits for this transaction. 0 if the
-// version is going to be the seq.
+// Takes the version of the event, and with it the aggregate: whoever emits for it next waits for
+// this transaction. 0 if the version is going to be the seq.
 int64 TakeVersion(Outbox* outbox, const Event& event) {
   std::array<Datum, 3> values = {event.aggregate_type.datum, event.aggregate_id.datum, Datum{0}};
   if (outbox->facts().columns.VersionIsSeq()) {
@@ -371,7 +377,8 @@ int64 TakeVersion(Outbox* outbox, const Event& event) {
         "Versions of an aggregate only grow. Leave version out to let the outbox count.");
 }
 
-// The partition of an event is chosen by the time in its id; one of tomorrow would outlive retention.
+// The partition of an event is chosen by the time in its id; one of tomorrow would outlive
+// retention.
 void CheckIdIsNotOfTheFuture(const pg_uuid_t& id) {
   if ((id.data[6] >> 4) != 7) return;
   int64 milliseconds = 0;
@@ -432,8 +439,8 @@ void CheckInsertPrivilege(const OutboxFacts& facts) {
   });
 }
 
-// What has to be done as the owner of the outbox before the event is stored. Sets its version (see TakeVersion), or returns
-// the event that is there already.
+// What has to be done as the owner of the outbox before the event is stored. Sets its version (see
+// TakeVersion), or returns the event that is there already.
 std::optional<Receipt> Prepare(Outbox* outbox, const Event& event, int64* version) {
   SpiConnection connection;
   FixedSearchPath search_path;

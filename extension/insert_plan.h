@@ -1,11 +1,13 @@
 // The plan of a prepared INSERT, run by the executor without SPI.
 //
-// SPI runs a prepared statement only under the search_path that it was prepared with. A plan has no names left in it: it may
-// run under any search_path, and then triggers, checks and defaults find that of the session, as in a plain INSERT. The
-// executor looks at the rights of the current user each time, and calls the hooks of other extensions.
+// SPI runs a prepared statement only under the search_path that it was prepared with. A plan has no
+// names left in it: it may run under any search_path, and then triggers, checks and defaults find
+// that of the session, as in a plain INSERT. The executor looks at the rights of the current user
+// each time, and calls the hooks of other extensions.
 //
-// A plan is right until an invalidation message says otherwise. Messages arrive when a lock is taken: so lock the table, then
-// ask IsValid(). Where row security is in it, it is right for one user only and nobody keeps it.
+// A plan is right until an invalidation message says otherwise. Messages arrive when a lock is
+// taken: so lock the table, then ask IsValid(). Where row security is in it, it is right for one
+// user only and nobody keeps it.
 #ifndef POSTBOX_EXTENSION_INSERT_PLAN_H_
 #define POSTBOX_EXTENSION_INSERT_PLAN_H_
 
@@ -19,8 +21,9 @@ namespace postbox {
 
 class InsertPlan {
  public:
-  // The plan of a kept statement for the current user, made again if need be. Call it with SPI connected and under the
-  // search_path that the statement was prepared with. The statement must outlive all calls but the destructor's.
+  // The plan of a kept statement for the current user, made again if need be. Call it with SPI
+  // connected and under the search_path that the statement was prepared with. The statement must
+  // outlive all calls but the destructor's.
   explicit InsertPlan(SPIPlanPtr statement);
   ~InsertPlan();
   InsertPlan(const InsertPlan&) = delete;
@@ -29,14 +32,15 @@ class InsertPlan {
   // Whether it is one INSERT and nothing else; rules can make more or less of the statement.
   bool IsSingle() const;
 
-  // Whether it may be kept: it is right for every user, and a lock on `relation` is all that it takes to run it.
+  // Whether it may be kept: it is right for every user, and a lock on `relation` is all that it
+  // takes to run it.
   bool IsForEveryone(Oid relation) const;
 
   // Whether a plan that is kept is still right.
   bool IsValid() const;
 
-  // Runs a single INSERT with these parameters, none of them NULL, and returns the number of rows. The transaction is one
-  // command further afterwards.
+  // Runs a single INSERT with these parameters, none of them NULL, and returns the number of rows.
+  // The transaction is one command further afterwards.
   uint64 Run(const Datum* values) const;
 
  private:

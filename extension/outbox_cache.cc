@@ -275,8 +275,9 @@ Oid OnlyOutbox() {
 
 }  // namespace postbox
 
-// The trigger of the tables that hold the configuration of outboxes and publications: other sessions hear of the change by
-// an invalidation message about the table, workers by the generation.
+// The trigger of the tables that hold the configuration of outboxes and publications: other
+// sessions hear of the change by an invalidation message about the table, workers by the
+// generation.
 POSTBOX_FUNCTION(configuration_changed) {
   return postbox::Guarded([&] {
     if (!CALLED_AS_TRIGGER(fcinfo)) {

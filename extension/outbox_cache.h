@@ -1,14 +1,17 @@
-// What a backend knows about the outboxes it emits to: names, owner, version counter, sequence and prepared statements.
+// What a backend knows about the outboxes it emits to: names, owner, version counter, sequence and
+// prepared statements.
 //
-// An entry is looked up in postbox.outbox once, and again after an invalidation message about the table, its counter, its
-// sequence, any schema, or postbox.outbox itself (its trigger configuration_changed sends that one). Messages arrive when a
-// lock is taken: so lock the outbox first (RowExclusiveLock), then ask here, and what is answered holds until the end of the
+// An entry is looked up in postbox.outbox once, and again after an invalidation message about the
+// table, its counter, its sequence, any schema, or postbox.outbox itself (its trigger
+// configuration_changed sends that one). Messages arrive when a lock is taken: so lock the outbox
+// first (RowExclusiveLock), then ask here, and what is answered holds until the end of the
 // transaction.
 //
-// Statements are prepared as the owner of the outbox, with the fixed search_path, because looking up names asks for USAGE on
-// the schema and emitters need not have that, and because a function of the owner may be made part of a plan. They run with
-// the fixed search_path too, or they would be prepared again. The INSERT of an event is the exception: its plan goes
-// straight to the executor (insert_plan.h), under the search_path of the session.
+// Statements are prepared as the owner of the outbox, with the fixed search_path, because looking
+// up names asks for USAGE on the schema and emitters need not have that, and because a function of
+// the owner may be made part of a plan. They run with the fixed search_path too, or they would be
+// prepared again. The INSERT of an event is the exception: its plan goes straight to the executor
+// (insert_plan.h), under the search_path of the session.
 #ifndef POSTBOX_EXTENSION_OUTBOX_CACHE_H_
 #define POSTBOX_EXTENSION_OUTBOX_CACHE_H_
 
@@ -19,16 +22,24 @@
 namespace postbox {
 
 enum class OutboxStatement {
-  kNextVersion,  // (aggregate_type, aggregate_id) -> version: counts up
-  kTakeVersion,  // (aggregate_type, aggregate_id, version) -> version: no row if that is not newer than the last
-  kLockVersion,  // (aggregate_type, aggregate_id): locks the counter's row as it is
-  kLastVersion,  // (aggregate_type, aggregate_id) -> version
-  kFindEvent,    // (id) -> version
-  kInsert,  // id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at
+  // (aggregate_type, aggregate_id) -> version: counts up
+  kNextVersion,
+  // (aggregate_type, aggregate_id, version) -> version: no row if that is not newer than the last
+  kTakeVersion,
+  // (aggregate_type, aggregate_id): locks the counter's row as it is
+  kLockVersion,
+  // (aggregate_type, aggregate_id) -> version
+  kLastVersion,
+  // (id) -> version
+  kFindEvent,
+  // id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes,
+  // occurred_at
+  kInsert,
 };
 inline constexpr size_t kOutboxStatements = 6;
 
-// What is read from the catalogs; two reads that agree mean that the prepared statements are still right.
+// What is read from the catalogs; two reads that agree mean that the prepared statements are still
+// right.
 struct OutboxFacts {
   Oid relation;
   Oid owner;
@@ -54,11 +65,12 @@ class Outbox {
 
   const OutboxFacts& facts() const { return facts_; }
 
-  // Runs a statement as the current user; call it with SPI connected and under FixedSearchPath. Returns the number of rows.
+  // Runs a statement as the current user; call it with SPI connected and under FixedSearchPath.
+  // Returns the number of rows.
   uint64 Run(OutboxStatement statement, Datum* values);
 
-  // Runs kInsert as the current user and under his search_path, as a plain INSERT of his would run. Call it without
-  // FixedSearchPath, with the outbox locked. Returns the number of rows.
+  // Runs kInsert as the current user and under his search_path, as a plain INSERT of his would run.
+  // Call it without FixedSearchPath, with the outbox locked. Returns the number of rows.
   uint64 Insert(Datum* values);
 
  private:
@@ -74,15 +86,17 @@ class Outbox {
   std::shared_ptr<const InsertPlan> insert_;
 };
 
-// The outbox whose table that is. Throws undefined_table if the table is gone, wrong_object_type if it is no outbox. The
-// caller keeps the pointer while he uses it: a trigger that he fires may make the cache let go of it.
+// The outbox whose table that is. Throws undefined_table if the table is gone, wrong_object_type if
+// it is no outbox. The caller keeps the pointer while he uses it: a trigger that he fires may make
+// the cache let go of it.
 std::shared_ptr<Outbox> FindOutbox(Oid relation);
 
-// The same for who wants to change the outbox: throws insufficient_privilege unless the current user owns it.
+// The same for who wants to change the outbox: throws insufficient_privilege unless the current
+// user owns it.
 std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 
-// The outbox that the setting postbox.default_outbox names, with the search_path of the session (so not under
-// FixedSearchPath); InvalidOid if the setting is empty.
+// The outbox that the setting postbox.default_outbox names, with the search_path of the session (so
+// not under FixedSearchPath); InvalidOid if the setting is empty.
 Oid DefaultOutbox();
 
 // The only outbox of this database; an error if there is none, or more than one.

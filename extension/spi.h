@@ -1,5 +1,6 @@
-// Running SQL from C++: one connection guard, one way to pass parameters, and the guards that say as whom and with which
-// search_path it runs. Names in SQL text are quoted with Quoted() and nothing else.
+// Running SQL from C++: one connection guard, one way to pass parameters, and the guards that say
+// as whom and with which search_path it runs. Names in SQL text are quoted with Quoted() and
+// nothing else.
 //
 // All of it throws PostgresError (guard.h); no ereport gets out.
 #ifndef POSTBOX_EXTENSION_SPI_H_
@@ -9,8 +10,8 @@
 
 namespace postbox {
 
-// Connects to SPI for its lifetime. While an error is on its way it leaves the connection to the abort of the
-// (sub)transaction, which knows how deep the nesting was when the error came.
+// Connects to SPI for its lifetime. While an error is on its way it leaves the connection to the
+// abort of the (sub)transaction, which knows how deep the nesting was when the error came.
 class SpiConnection {
  public:
   SpiConnection();
@@ -22,7 +23,8 @@ class SpiConnection {
   int exceptions_;
 };
 
-// Positional parameters of a statement. Texts are copied into palloc's memory, in the context that is current.
+// Positional parameters of a statement. Texts are copied into palloc's memory, in the context that
+// is current.
 class Parameters {
  public:
   Parameters& Add(Oid type, Datum value) { return Push(type, value, false); }
@@ -44,12 +46,13 @@ class Parameters {
   std::vector<char> nulls_;
 };
 
-// Runs one statement (or, without parameters, several utility commands). Returns the number of rows; they stand in
-// SPI_tuptable.
+// Runs one statement (or, without parameters, several utility commands). Returns the number of
+// rows; they stand in SPI_tuptable.
 uint64 Run(const std::string& sql);
 uint64 Run(const std::string& sql, Parameters& parameters);
 
-// The first row of the last statement, column numbers from 1. `null` may be nullptr; a NULL is then Datum{0}.
+// The first row of the last statement, column numbers from 1. `null` may be nullptr; a NULL is then
+// Datum{0}.
 Datum FirstRow(int column, bool* null = nullptr);
 
 // A value of the first row as text, and empty if it is NULL.
@@ -62,9 +65,9 @@ std::string Quoted(std::string_view schema, std::string_view name);
 // The quoted qualified name of a relation; empty if there is none with that OID.
 std::string RelationName(Oid relation);
 
-// Becomes `role` for its lifetime, in a security-restricted operation: code of that role's objects (triggers, defaults)
-// cannot get out of it. kTrusted leaves the restriction out, for a role that could become the current one anyway: deferred
-// constraints and temporary tables work then.
+// Becomes `role` for its lifetime, in a security-restricted operation: code of that role's objects
+// (triggers, defaults) cannot get out of it. kTrusted leaves the restriction out, for a role that
+// could become the current one anyway: deferred constraints and temporary tables work then.
 enum class Trust { kRestricted, kTrusted };
 class ActAs {
  public:
@@ -78,8 +81,9 @@ class ActAs {
   int saved_context_ = 0;
 };
 
-// search_path = pg_catalog, pg_temp (or another one) for its lifetime. Whoever acts as somebody else needs it too, or that somebody's
-// functions would look for names where the caller wants them to.
+// search_path = pg_catalog, pg_temp (or another one) for its lifetime. Whoever acts as somebody
+// else needs it too, or that somebody's functions would look for names where the caller wants them
+// to.
 class FixedSearchPath {
  public:
   explicit FixedSearchPath(const char* path = "pg_catalog, pg_temp");
@@ -92,8 +96,9 @@ class FixedSearchPath {
   int exceptions_;
 };
 
-// Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the end of the transaction,
-// acting as the owner of the registry: what refers to it comes and goes under this lock. Throws if it has just been dropped.
+// Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the
+// end of the transaction, acting as the owner of the registry: what refers to it comes and goes
+// under this lock. Throws if it has just been dropped.
 void LockRegistration(const char* registry, Oid relation);
 
 // The OID of a relation of schema postbox, and of its owner: that of the extension.

@@ -12,8 +12,8 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// Random bytes for the ids of this process, each handed out once. Drawing costs more than a whole id
-// otherwise does, so they are drawn by the page.
+// Random bytes for the ids of this process, each handed out once. Drawing costs more than a whole
+// id otherwise does, so they are drawn by the page.
 class RandomBytes {
  public:
   void Take(unsigned char* to, size_t count) {

@@ -1,8 +1,8 @@
 // The ids of events.
 //
-// A new event gets a UUIDv7 (RFC 9562): time first, so that the index on it grows at one end. Ids made by one backend only
-// ever grow. An event that follows from another one gets a UUIDv5: the same source makes the same id, whoever makes it and
-// however often.
+// A new event gets a UUIDv7 (RFC 9562): time first, so that the index on it grows at one end. Ids
+// made by one backend only ever grow. An event that follows from another one gets a UUIDv5: the
+// same source makes the same id, whoever makes it and however often.
 #ifndef POSTBOX_EXTENSION_UUID_H_
 #define POSTBOX_EXTENSION_UUID_H_
 
@@ -20,8 +20,8 @@ pg_uuid_t UuidV7();
 // SHA-1 of the namespace and `name`.
 pg_uuid_t UuidV5(const pg_uuid_t& name_space, std::string_view name);
 
-// The id of the event that follows from event `source_event_id`. Each part goes in with its length, so that no two
-// different sources read the same.
+// The id of the event that follows from event `source_event_id`. Each part goes in with its length,
+// so that no two different sources read the same.
 pg_uuid_t DerivedEventId(std::string_view source_event_id, std::string_view event_type,
                          std::string_view aggregate_type, std::string_view aggregate_id);
 

@@ -111,8 +111,8 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_CREATE_WAIT_EVENT_SET(events) CreateWaitEventSet(TopMemoryContext, events)
 #endif
 
-// Runs a query to its end; 18 knows by itself that it runs once. (A macro, because the executor's headers are not for
-// everybody.)
+// Runs a query to its end; 18 knows by itself that it runs once. (A macro, because the executor's
+// headers are not for everybody.)
 #if PG_VERSION_NUM >= 180000
 #define POSTBOX_RUN_QUERY(query) ExecutorRun(query, ForwardScanDirection, 0)
 #else

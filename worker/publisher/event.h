@@ -29,9 +29,9 @@ struct Event : pubsub::Message {
   std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
 };
 
-// Events come and go by the thousand. One that is done is kept, with the room that its texts have, for
-// the next one: taking memory apart and together again would cost as much as encoding the message.
-// One thread.
+// Events come and go by the thousand. One that is done is kept, with the room that its texts have,
+// for the next one: taking memory apart and together again would cost as much as encoding the
+// message. One thread.
 struct RecycleEvent {
   void operator()(Event* event) const noexcept;
 };

@@ -45,8 +45,8 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
 
   LogOutboxSql sql;
   // Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
-  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events. The
-  // function reads under the lock.
+  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events.
+  // The function reads under the lock.
   sql.last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
   sql.late_txids = fill(
       "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4");

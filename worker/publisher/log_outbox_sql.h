@@ -26,13 +26,13 @@ struct LogOutboxSql {
 
   // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; those are parked behind another one.
   std::string park_behind;
-  // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds until
-  // the next try, or infinity. Returns the id.
+  // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
+  // until the next try, or infinity. Returns the id.
   std::string park;
   // Keys of parked rows of this lane. $1 text: publication.
   std::string parked_keys;
-  // Parked rows that may be tried now: those that are due, or behind a row that is no more, and have
-  // no earlier parked row of their key. Returns aggregate_id. $1 text: publication; $2 int: at
+  // Parked rows that may be tried now: those that are due, or behind a row that is no more, and
+  // have no earlier parked row of their key. Returns aggregate_id. $1 text: publication; $2 int: at
   // most; $3 text[]: without these keys.
   std::string due_keys;
   // The parked rows of keys, in the order of seq: the columns of the log, publish_attempts, and

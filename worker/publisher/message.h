@@ -1,8 +1,8 @@
 // From a row of an outbox to a message of Pub/Sub.
 //
-// In two steps, because the first calls Postgres and the second makes C++ objects: ViewEvent() finds
-// a row's columns, as UTF-8 in the memory of the transaction; FillMessage() encodes them straight
-// into wire format.
+// In two steps, because the first calls Postgres and the second makes C++ objects: ViewEvent()
+// finds a row's columns, as UTF-8 in the memory of the transaction; FillMessage() encodes them
+// straight into wire format.
 #ifndef POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
 #define POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
 
@@ -40,8 +40,8 @@ struct EventView {
   int attribute_count;
 };
 
-// May ereport: call it inside Pg(). Of the attributes, strings become values as they are, other JSON
-// values as their text, nulls are left out.
+// May ereport: call it inside Pg(). Of the attributes, strings become values as they are, other
+// JSON values as their text, nulls are left out.
 EventView ViewEvent(const EventRow& row);
 
 // How the ordering key is made from the aggregate id.

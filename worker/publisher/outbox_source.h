@@ -43,8 +43,8 @@ class OutboxSource {
   // All functions are called in a transaction that the caller began and commits.
   virtual ClaimResult Claim(const ClaimLimits& limits) = 0;
   virtual void Settle(const Events& events) = 0;
-  // Settles without the database, in no transaction, if that is possible: all were published and the
-  // source stores nothing for each. False: nothing was done, Settle() is needed.
+  // Settles without the database, in no transaction, if that is possible: all were published and
+  // the source stores nothing for each. False: nothing was done, Settle() is needed.
   virtual bool SettleInMemory(const Events& events) = 0;
   // Gives back what was claimed by workers that are gone, or too long ago.
   virtual void TakeOver() = 0;

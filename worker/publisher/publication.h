@@ -52,8 +52,9 @@ void ClearLane(const std::string& publication);
 // Something was changed that concerns all topics.
 void ClearLanes();
 
-// How long an event is tried, in seconds: postbox.publish_timeout, but an event has its result before
-// its lease ends. Or another worker would send it, too, and what follows of its key might overtake it.
+// How long an event is tried, in seconds: postbox.publish_timeout, but an event has its result
+// before its lease ends. Or another worker would send it, too, and what follows of its key might
+// overtake it.
 int PublishTimeout();
 
 }  // namespace postbox::publisher

@@ -22,8 +22,8 @@ constexpr std::array<Oid, 11> kLeaseTypes = {INT8OID,  TEXTOID,        TEXTOID, 
                                              TEXTOID,  INT8OID,        TEXTOID, BYTEAOID,
                                              JSONBOID, TIMESTAMPTZOID, INT4OID};
 
-// Somebody has altered the table since the statement was made. A value of another type, or null, must not be taken for text;
-// after Forget() the columns are read again.
+// Somebody has altered the table since the statement was made. A value of another type, or null,
+// must not be taken for text; after Forget() the columns are read again.
 [[noreturn]] void ThrowAltered(const std::string& relation) {
   Throw(ERRCODE_DATATYPE_MISMATCH, "columns of outbox " + relation + " have changed",
         "An event has a null, or a column has another type than before.");

@@ -49,8 +49,8 @@ class TableOutbox : public OutboxSource {
   struct Chunk;
 
   // Locks the table against being dropped or altered for this transaction and returns its owner;
-  // makes the statements anew if it was renamed. InvalidOid if it was dropped: then there is nothing
-  // to claim or to settle, and the configuration is about to say so.
+  // makes the statements anew if it was renamed. InvalidOid if it was dropped: then there is
+  // nothing to claim or to settle, and the configuration is about to say so.
   Oid Open();
 
   void TakeRetries(std::size_t limit, ClaimSelection* selection,

@@ -57,10 +57,10 @@ struct TableOutboxSql {
   std::string mend;
 };
 
-// `relation` is the quoted, qualified name. `columns`: see outbox_columns.h; state columns and seq have
-// the same names everywhere. `ordered`: the order of a key is kept (else no row has a
-// predecessor). `parked_blocks`: a parked row stops its key (on_failure = 'park_key').
-// `typed`: only some aggregate types.
+// `relation` is the quoted, qualified name. `columns`: see outbox_columns.h; state columns and seq
+// have the same names everywhere. `ordered`: the order of a key is kept (else no row has a
+// predecessor). `parked_blocks`: a parked row stops its key (on_failure = 'park_key'). `typed`:
+// only some aggregate types.
 TableOutboxSql MakeTableOutboxSql(const std::string& relation, const OutboxColumns& columns,
                                   bool ordered, bool parked_blocks, bool typed);
 

@@ -484,8 +484,8 @@ void Worker::Checkpoint(bool force) {
 
 // Errors.
 
-// DROP EXTENSION takes the tables away under a worker's hands; that is no error. What was claimed is
-// not given back: a new worker takes the leases over, should there ever be one.
+// DROP EXTENSION takes the tables away under a worker's hands; that is no error. What was claimed
+// is not given back: a new worker takes the leases over, should there ever be one.
 void Worker::LeaveIfExtensionGone() {
   Pg([] {
     if (!ExtensionExists()) LeaveWithoutExtension();

@@ -1,6 +1,7 @@
 // The publisher worker: claims events, hands them to the Publisher, stores what came of them.
 //
-//   loop: results of the Publisher -> Settle; configuration; leases; maintenance; Claim -> Publisher
+//   loop: results of the Publisher -> Settle; configuration; leases; maintenance; Claim ->
+//   Publisher
 //         nothing to do: wait for a commit (latch), a result (eventfd), a time (poll, backoff), or
 //         the postmaster's death
 //
@@ -82,8 +83,8 @@ class Worker {
   bool CollectResults();
   void SettleLanes();
   void SettleLane(const LanePointer& lane);
-  // The transaction of SettleLane(); false if it failed. `broken`: a result that says that the topic
-  // is, or nullptr.
+  // The transaction of SettleLane(); false if it failed. `broken`: a result that says that the
+  // topic is, or nullptr.
   bool StoreResults(const LanePointer& lane, const Event* broken, bool published,
                     TimestampTz* rest_until);
 

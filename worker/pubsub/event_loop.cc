@@ -37,8 +37,8 @@ ScopedSignalBlock::ScopedSignalBlock() : saved_(std::make_unique<Saved>()) {
 ScopedSignalBlock::~ScopedSignalBlock() { pthread_sigmask(SIG_SETMASK, &saved_->mask, nullptr); }
 
 std::unique_ptr<EventLoop> EventLoop::Start(const std::string& name, std::string* error) {
-  // Distributions build abseil with its search for lock cycles, which is meant for debugging and costs
-  // gRPC some percent of every call.
+  // Distributions build abseil with its search for lock cycles, which is meant for debugging and
+  // costs gRPC some percent of every call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   std::unique_ptr<EventLoop> loop(new EventLoop);
   std::mutex mutex;

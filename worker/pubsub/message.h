@@ -2,8 +2,8 @@
 //
 // One object all the way. It stays the caller's and where it is: the publisher passes a pointer
 // around and takes nothing apart, so that many small messages with many keys cost no copies and no
-// memory that one thread takes and another gives back. The caller may derive from it to have his own
-// data at hand when the result comes.
+// memory that one thread takes and another gives back. The caller may derive from it to have his
+// own data at hand when the result comes.
 
 #ifndef POSTBOX_WORKER_PUBSUB_MESSAGE_H_
 #define POSTBOX_WORKER_PUBSUB_MESSAGE_H_

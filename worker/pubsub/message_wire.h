@@ -26,8 +26,8 @@ namespace postbox::pubsub {
 // Writes the topic field: EmptyRequestSize(topic.size()) bytes. Returns the end.
 std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out);
 
-// Writes one element of `messages`: MessageSizeInRequest(encoded.size()) bytes, where `encoded` is a
-// PubsubMessage in wire format. Returns the end.
+// Writes one element of `messages`: MessageSizeInRequest(encoded.size()) bytes, where `encoded` is
+// a PubsubMessage in wire format. Returns the end.
 std::uint8_t* WriteMessage(std::string_view encoded, std::uint8_t* out);
 
 // A whole PubsubMessage, for Message::encoded. Names of attributes are distinct. What `encoded` has

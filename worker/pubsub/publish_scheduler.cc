@@ -14,8 +14,8 @@ namespace {
 // How often messages that wait for a free request are looked through for passed deadlines.
 constexpr std::chrono::seconds kSweepInterval(1);
 
-// An attempt gets a third of the whole time, so that a connection which swallows a request costs one
-// attempt and not the message; but enough for 10 MB on a slow line.
+// An attempt gets a third of the whole time, so that a connection which swallows a request costs
+// one attempt and not the message; but enough for 10 MB on a slow line.
 constexpr std::chrono::milliseconds kShortestAttemptTimeout = std::chrono::seconds(5);
 
 constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";

@@ -1,10 +1,10 @@
-// Decides what is sent when: the pure logic of the publisher, without gRPC, threads or clocks of its
-// own.
+// Decides what is sent when: the pure logic of the publisher, without gRPC, threads or clocks of
+// its own.
 //
 // A queue per (topic, ordering key), and one per topic for messages without a key.
 //   - A key has one request in flight. What piles up meanwhile goes into the next one: at most
-//     kMaxRequestMessages and kMaxRequestBytes, counted exactly. A key keeps to one channel; keys go
-//     over the channels in turn.
+//     kMaxRequestMessages and kMaxRequestBytes, counted exactly. A key keeps to one channel; keys
+//     go over the channels in turn.
 //   - A topic's messages without a key go out with several requests in flight.
 //   - Queues that could send but find no free request (requests_per_channel * channels) wait in
 //     line, first come first served, and what they hold grows into larger batches.
@@ -20,8 +20,8 @@
 // A message with an error is not sent: it is kRejected when its turn comes.
 //
 // The first message of a key that is not published stops the key: all that is behind it, and all
-// that is added until Taken() was called for every message of the key, is kBehind. Then the queue is
-// forgotten, and with it the failure.
+// that is added until Taken() was called for every message of the key, is kBehind. Then the queue
+// is forgotten, and with it the failure.
 //
 // Results of one key come out in the order of its messages, and every message has its result at its
 // deadline, about.
@@ -61,8 +61,8 @@ class PublishScheduler {
     BackoffPolicy backoff = kPublishBackoff;
   };
 
-  // A (topic, key) with something outstanding. Opaque; lives until Taken() was called for all of its
-  // messages.
+  // A (topic, key) with something outstanding. Opaque; lives until Taken() was called for all of
+  // its messages.
   class Queue;
 
   struct Request {
@@ -80,14 +80,15 @@ class PublishScheduler {
     std::optional<std::size_t> message_ids;  // how many; nothing: the answer cannot be read
   };
 
-  // What the scheduler needs from outside. None of these may call back into the scheduler before it has returned.
+  // What the scheduler needs from outside. None of these may call back into the scheduler before it
+  // has returned.
   class Host {
    public:
     virtual ~Host() = default;
     virtual TimePoint Now() = 0;
     virtual double Random() = 0;  // in [0, 1)
-    // Sends the request and calls OnResponse() later, once, in any case. What `request` refers to may
-    // be used only here.
+    // Sends the request and calls OnResponse() later, once, in any case. What `request` refers to
+    // may be used only here.
     virtual void Send(const Request& request) = 0;
     // The answer to this request is not worth waiting for any more.
     virtual void Abort(std::uint64_t request_id) = 0;

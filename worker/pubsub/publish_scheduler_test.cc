@@ -43,7 +43,8 @@ struct Done {
   PublishScheduler::Queue* queue;
 };
 
-// The world of a scheduler: a clock moved by hand, requests that are answered when the test says so.
+// The world of a scheduler: a clock moved by hand, requests that are answered when the test says
+// so.
 class World : public PublishScheduler::Host {
  public:
   explicit World(PublishScheduler::Options options = {})
@@ -489,7 +490,8 @@ TEST(PublishScheduler, UnderRandomFailuresEveryMessageHasOneResultAndNoKeyIsOutO
         const std::size_t at = random() % open.size();
         const Sent request = open[at];
         open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
-        // A failure of this very answer is noted by what the scheduler delivers, before it sends anything else.
+        // A failure of this very answer is noted by what the scheduler delivers, before it sends
+        // anything else.
         if (chance(60)) {
           world.Ok(request);
         } else {
@@ -511,8 +513,8 @@ TEST(PublishScheduler, UnderRandomFailuresEveryMessageHasOneResultAndNoKeyIsOutO
           last_published[key] = one.result->tag;
         }
         world.Take();
-        // What is known to the caller now no longer forbids sending, once nothing of the key is outstanding: a failed
-        // key has no request in flight, so all of it was just taken.
+        // What is known to the caller now no longer forbids sending, once nothing of the key is
+        // outstanding: a failed key has no request in flight, so all of it was just taken.
         failed_at.clear();
       } else if (chance(1)) {
         world.scheduler.Cancel();

@@ -1,8 +1,8 @@
 // Sends publish requests over gRPC and hands the answers back. All of it runs on the loop's thread.
 //
 // A request is encoded straight into the buffer that gRPC sends (message_wire.h), and goes out
-// through a generic stub. Every call has a deadline; Abort() ends one early. The answer comes exactly
-// once, never inside Send() or Abort().
+// through a generic stub. Every call has a deadline; Abort() ends one early. The answer comes
+// exactly once, never inside Send() or Abort().
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_

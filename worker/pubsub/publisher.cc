@@ -1,12 +1,12 @@
 // Ties the scheduler (what is sent when) to the transport (gRPC) on the loop's thread, and that
 // thread to the caller's.
 //
-// Between the threads lie two lists under one mutex. Commands go in, in the caller's order: messages,
-// or "these results were taken". That order decides whether a message comes before or after the
-// caller knew of a failure of its key. Results come out; the eventfd is written when the list stops
-// being empty. While many requests are in flight, answers come close together, and waking the caller
-// for each would cost more than the answer: then it is written a moment later, or as soon as there
-// are enough.
+// Between the threads lie two lists under one mutex. Commands go in, in the caller's order:
+// messages, or "these results were taken". That order decides whether a message comes before or
+// after the caller knew of a failure of its key. Results come out; the eventfd is written when the
+// list stops being empty. While many requests are in flight, answers come close together, and
+// waking the caller for each would cost more than the answer: then it is written a moment later, or
+// as soon as there are enough.
 
 #include "worker/pubsub/publisher.h"
 
@@ -53,7 +53,8 @@ struct Shared {
   // Under the mutex.
   void Notify() {
     notify_due = false;
-    // Only a counter near its 64-bit limit makes it fail, and then the descriptor is readable anyway.
+    // Only a counter near its 64-bit limit makes it fail, and then the descriptor is readable
+    // anyway.
     if (notify_fd >= 0) static_cast<void>(eventfd_write(notify_fd, 1));
   }
 };

@@ -306,7 +306,8 @@ TEST_F(PublisherTest, AStalledBrokerCostsThePublishTimeoutAndNoMore) {
   EXPECT_EQ(results[0].status, PublishStatus::kUnknown);
   EXPECT_EQ(results[0].error.substr(0, 17), "DEADLINE_EXCEEDED") << results[0].error;
   Publish(2, "other");
-  // Loaded machines need longer than 300 ms for anything at times; then this one is unknown too, and is sent again.
+  // Loaded machines need longer than 300 ms for anything at times; then this one is unknown too,
+  // and is sent again.
   for (int attempt = 0; attempt < 100; ++attempt) {
     results = Results(1);
     if (results[0].status == PublishStatus::kPublished) break;
@@ -405,7 +406,8 @@ TEST_F(PublisherTest, PublishersMayBeMadeOneAfterTheOther) {
   EXPECT_EQ(service_.accepted().size(), 5u);
 }
 
-// --- the signal mask -------------------------------------------------------------------------------------------------
+// --- the signal mask
+// -------------------------------------------------------------------------------------------------
 
 // The blocked signals of every thread of this process but its first one.
 std::vector<std::uint64_t> BlockedInOtherThreads() {
@@ -422,7 +424,8 @@ std::vector<std::uint64_t> BlockedInOtherThreads() {
   return masks;
 }
 
-// Runs in a process of its own, in which nothing has used gRPC before. The broker is a third process.
+// Runs in a process of its own, in which nothing has used gRPC before. The broker is a third
+// process.
 void PublishAndLookAtThreads() {
   int pipe_fds[2];
   if (pipe(pipe_fds) != 0) _exit(10);
