@@ -1,7 +1,7 @@
 // The publisher worker: claims events, hands them to the Publisher, stores what came of them.
 //
-//   loop: results of the Publisher -> Settle; configuration; leases; maintenance; Claim ->
-//   Publisher
+//   loop: results of the Publisher -> Settle; configuration; leases; maintenance;
+//         Claim -> Publisher
 //         nothing to do: wait for a commit (latch), a result (eventfd), a time (poll, backoff), or
 //         the postmaster's death
 //

@@ -406,8 +406,7 @@ TEST_F(PublisherTest, PublishersMayBeMadeOneAfterTheOther) {
   EXPECT_EQ(service_.accepted().size(), 5u);
 }
 
-// --- the signal mask
-// -------------------------------------------------------------------------------------------------
+// The signal mask.
 
 // The blocked signals of every thread of this process but its first one.
 std::vector<std::uint64_t> BlockedInOtherThreads() {
