@@ -19,7 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
-using ::testing::UnorderedElementsAre;
 
 constexpr char kTopic[] = "projects/p/topics/topic";
 constexpr char kSub[] = "projects/p/subscriptions/sub";

@@ -2,8 +2,6 @@
 
 namespace postbox::emulator {
 
-namespace v1 = postbox::emulator::v1;
-
 grpc::Status FaultsService::AddFault(grpc::ServerContext* /*context*/,
                                      const v1::AddFaultRequest* request,
                                      v1::AddFaultResponse* /*response*/) {

@@ -62,6 +62,7 @@ class EventLoop {
   struct TimerId {
     Clock::time_point due;
     std::uint64_t number = 0;
+    // NOLINTNEXTLINE(modernize-use-nullptr): it takes the 0 that <=> is compared with for a pointer
     friend auto operator<=>(const TimerId&, const TimerId&) = default;
   };
 

@@ -442,7 +442,7 @@ void Core::CancelAll() {
   for (const auto& call : calls_) call->context.TryCancel();
 }
 
-class SubscriberImpl : public Subscriber {
+class SubscriberImpl final : public Subscriber {
  public:
   ~SubscriberImpl() override { Stop(std::chrono::milliseconds(0)); }
 

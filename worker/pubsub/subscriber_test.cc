@@ -310,7 +310,7 @@ TEST_F(SubscriberTest, AServerThatIsNotThereIsTriedAgain) {
   options.endpoint = Endpoint{"127.0.0.1:1", true};
   options.subscription = kSubscription;
   SubscriberCallbacks callbacks;
-  callbacks.on_message = [](ReceivedMessage) {};
+  callbacks.on_message = [](const ReceivedMessage&) {};
   callbacks.on_failure = [this](const std::string& error) {
     service_.Locked([&] { failures_.push_back(error); });
   };

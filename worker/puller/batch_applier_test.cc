@@ -127,7 +127,7 @@ TEST_F(BatchApplierTest, OnePoisonEventCostsFewTransactions) {
   std::vector<Delivery> batch;
   for (int i = 0; i < 500; ++i) {
     batch.push_back(std::move(Batch({i == 321 ? "x" : "e" + std::to_string(i)})[0]));
-    batch.back().message.handle = static_cast<uint64_t>(i + 1);
+    batch.back().message.handle = static_cast<uint64_t>(i) + 1;
   }
   Apply({});
   verdicts_ = applier_->Apply(batch);
