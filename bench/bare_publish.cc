@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -84,7 +85,7 @@ int main(int argc, char** argv) {
   std::vector<long long> times;
   const auto send = [&] {
     ++requests;
-    const auto upto = static_cast<int64_t>(static_cast<double>(requests) * group + 0.5);
+    const int64_t upto = std::llround(static_cast<double>(requests) * group);
     const int64_t count = std::clamp<int64_t>(upto - sent, 1, total - sent);
     pubsub::PublishRequest request;
     Fill(&request, sent + 1, count, keys > 0 ? "v_" + std::to_string(requests % keys) : "");

@@ -79,17 +79,16 @@ uint64_t Count(const uint8_t* data, size_t size, int64_t now) {
 
 uint64_t Take(const grpc::ByteBuffer& buffer) {
   const int64_t now = NowMicros();
-  grpc::ByteBuffer copy(buffer);
   grpc::Slice slice;
   std::string assembled;
   std::unique_lock<std::mutex> lock(record_mutex, std::defer_lock);
   if (record != nullptr) lock.lock();
   uint64_t count = 0;
-  if (copy.TrySingleSlice(&slice).ok()) {
+  if (buffer.TrySingleSlice(&slice).ok()) {
     count = Count(slice.begin(), slice.size(), now);
   } else {
     std::vector<grpc::Slice> slices;
-    (void)copy.Dump(&slices);
+    (void)buffer.Dump(&slices);
     for (const grpc::Slice& piece : slices) {
       assembled.append(reinterpret_cast<const char*>(piece.begin()), piece.size());
     }

@@ -4,6 +4,8 @@
 //   postbox emulator        an embedded Pub/Sub server for development, demo and tests
 //   postbox emulator-fault  makes a running emulator misbehave, or prints its counters
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
 #include <string>
 
 #include "worker/emulator/fault_client.h"
@@ -75,9 +77,7 @@ CLI::App* AddEmulatorFault(CLI::App* app, postbox::emulator::FaultClientOptions*
   return fault;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   CLI::App app("Transactional outbox and inbox between PostgreSQL and Pub/Sub", "postbox");
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
@@ -93,4 +93,19 @@ int main(int argc, char** argv) {
   if (*pull) return postbox::puller::RunPull(pull_options);
   if (*emulator) return postbox::emulator::RunEmulator(emulator_options);
   return postbox::emulator::RunFaultClient(fault_options);
+}
+
+}  // namespace
+
+// What goes wrong has been said where it went wrong; what comes as an exception is a defect, or the
+// end of the memory.
+int main(int argc, char** argv) {
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "postbox: internal error: %s\n", error.what());
+  } catch (...) {
+    std::fputs("postbox: internal error\n", stderr);
+  }
+  return 1;
 }
