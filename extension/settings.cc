@@ -163,7 +163,7 @@ const IntSetting kInts[] = {
      GUC_UNIT_S},
     {"postbox.max_outstanding_messages",
      "The most messages that a publisher has on the way at once.", nullptr,
-     &values.max_outstanding_messages, 10000, 1, 1000000, 0},
+     &values.max_outstanding_messages, 20000, 1, 1000000, 0},
     {"postbox.max_outstanding_bytes", "The most bytes that a publisher has on the way at once.",
      nullptr, &values.max_outstanding_bytes, 65536, 1024, 4 * 1024 * 1024, GUC_UNIT_KB},
     {"postbox.channels", "Connections of each publisher to Pub/Sub.", nullptr, &values.channels, 2,

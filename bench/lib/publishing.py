@@ -10,7 +10,7 @@ from bed import Bed, median, percentile
 from harness import say, wait_until
 
 CHANNELS = 2  # postbox.channels
-MAX_OUTSTANDING = 10_000  # postbox.max_outstanding_messages
+MAX_OUTSTANDING = 20_000  # postbox.max_outstanding_messages
 # worker/pubsub/publish_scheduler.h: the most requests at once, with and without ordering keys.
 MAX_REQUESTS = 100 * CHANNELS
 MAX_KEYLESS_REQUESTS = 4 * CHANNELS

@@ -5,7 +5,7 @@ namespace postbox::publisher {
 
 namespace {
 
-constexpr std::size_t kMostSpare = 10'000;
+constexpr std::size_t kMostSpare = 20'000;
 // The room of larger texts is given back.
 constexpr std::size_t kMostRoom = 4096;
 

@@ -376,8 +376,9 @@ bool Worker::Room(int batch_size, ClaimLimits* limits) const {
     return false;
   limits->events = std::min(batch, max_events - events);
   limits->bytes = max_bytes - bytes_in_flight_;
-  // Not in crumbs: wait until a good part of a batch fits.
-  return limits->events * 2 >= batch && limits->bytes * 8 >= max_bytes;
+  // Not in crumbs: wait until a whole batch fits, or a good part of the budget is free.
+  return limits->events >= std::min(batch, std::max(max_events / 4, std::size_t{1})) &&
+         limits->bytes * 8 >= max_bytes;
 }
 
 bool Worker::ClaimLanes() {

@@ -75,8 +75,8 @@ constexpr std::size_t kPrefetch = 8;  // messages ahead
 // The eventfd is written at once while no more requests than this are in flight.
 constexpr std::size_t kFewRequests = 8;
 // Else when the results of this part of the messages wait, or so much later.
-constexpr std::size_t kNotifyPart = 8;
-constexpr std::chrono::milliseconds kNotifyDelay(3);
+constexpr std::size_t kNotifyPart = 4;
+constexpr std::chrono::milliseconds kNotifyDelay(10);
 
 // What lives on the loop's thread, from its constructor to its destructor.
 class Core : public PublishScheduler::Host {

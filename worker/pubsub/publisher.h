@@ -44,7 +44,7 @@ struct PublisherOptions {
   Endpoint endpoint;
   int channels = 2;  // connections, 1..16
   // Of messages that Publish() took and TakeResults() has not returned.
-  std::size_t max_outstanding_messages = 10'000;
+  std::size_t max_outstanding_messages = 20'000;
   std::size_t max_outstanding_bytes = 64 << 20;  // of messages without a result, in wire format
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
   std::string quota_project;  // x-goog-user-project; empty: the one in the credentials file, if any
