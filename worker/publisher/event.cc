@@ -6,19 +6,11 @@ namespace postbox::publisher {
 namespace {
 
 constexpr std::size_t kMostSpare = 20'000;
-// The room of larger texts is given back.
+// The room of a larger message is given back.
 constexpr std::size_t kMostRoom = 4096;
 
 // Never destroyed: events are given back until the process is gone.
 std::vector<Event*>& spare = *new std::vector<Event*>;
-
-void Clear(std::string* text) {
-  if (text->capacity() > kMostRoom) {
-    std::string().swap(*text);
-  } else {
-    text->clear();
-  }
-}
 
 }  // namespace
 
@@ -30,17 +22,15 @@ EventPointer NewEvent() {
   }
   EventPointer event(spare.back());
   spare.pop_back();
-  return event;
-}
-
-void RecycleEvent::operator()(Event* event) const noexcept {
-  if (spare.size() >= kMostSpare) {
-    delete event;
-    return;
+  // They have left the caches meanwhile.
+  constexpr std::size_t kAhead = 4;
+  if (spare.size() >= kAhead) {
+    const auto* next = reinterpret_cast<const char*>(spare[spare.size() - kAhead]);
+    for (std::size_t at = 0; at < sizeof(Event); at += 64) __builtin_prefetch(next + at, 1);
+    __builtin_prefetch(spare.back()->encoded.data(), 1);
   }
-  for (std::string* text :
-       {&event->id, &event->key, &event->ordering_key, &event->encoded, &event->error}) {
-    Clear(text);
+  for (std::string* text : {&event->encoded, &event->ordering_key, &event->key, &event->id}) {
+    text->clear();
   }
   event->topic = {};
   event->status = pubsub::PublishStatus::kUnknown;
@@ -48,6 +38,17 @@ void RecycleEvent::operator()(Event* event) const noexcept {
   event->seq = 0;
   event->handle = 0;
   event->leaving = false;
+  return event;
+}
+
+// Only what must not wait: the next use sets all the rest.
+void RecycleEvent::operator()(Event* event) const noexcept {
+  if (spare.size() >= kMostSpare) {
+    delete event;
+    return;
+  }
+  if (event->encoded.capacity() > kMostRoom) std::string().swap(event->encoded);
+  if (event->status != pubsub::PublishStatus::kPublished) std::string().swap(event->error);
   event->owner.reset();
   spare.push_back(event);
 }

@@ -14,17 +14,18 @@
 namespace postbox::publisher {
 
 struct Event : pubsub::Message {
-  std::string id;
-  std::string key;           // aggregate_id
-  int attempts = 0;          // failed ones, before this one
-  std::int64_t seq = 0;      // of a log outbox
   std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
+  std::int64_t seq = 0;      // of a log outbox
+  int attempts = 0;          // failed ones, before this one
   // Given back because the worker leaves, whatever `status` says: a failure is not counted.
   bool leaving = false;
 
   // The claimer's. `owner` keeps alive what the event refers to: the source and its topic.
-  std::shared_ptr<void> owner;
   std::size_t place = 0;
+  std::shared_ptr<void> owner;
+
+  std::string key;  // aggregate_id
+  std::string id;   // of a table outbox, or of a parked event
 
   std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
 };

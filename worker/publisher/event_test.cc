@@ -12,7 +12,7 @@ TEST(Event, OneThatIsUsedAgainCarriesNothingOfTheLastOne) {
   event->topic = "projects/p/topics/t";
   event->ordering_key = "key";
   event->encoded = std::string(100, 'e');
-  event->status = pubsub::PublishStatus::kPublished;
+  event->status = pubsub::PublishStatus::kRejected;
   event->error = "UNAVAILABLE: no";
   event->id = "id";
   event->key = "key";

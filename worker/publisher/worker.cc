@@ -257,7 +257,7 @@ bool Worker::CollectResults() {
       if (i + kAhead < results.size()) {
         const auto* next = static_cast<const Event*>(results[i + kAhead]);
         __builtin_prefetch(next);
-        __builtin_prefetch(&next->owner);
+        __builtin_prefetch(&next->handle);
       }
       AddResult(TakeInFlight(static_cast<const Event*>(results[i])));
     }

@@ -13,6 +13,7 @@ Message MakeMessage(std::string_view topic, std::string ordering_key, std::strin
   const std::vector<AttributeView> views(attributes.begin(), attributes.end());
   EncodeMessage(data, views, ordering_key, &message.encoded);
   if (const auto problem = CheckMessage(data, attributes, ordering_key, topic.size())) {
+    message.status = PublishStatus::kRejected;
     message.error = StatusText(kInvalidArgument, problem->Text());
   }
   message.ordering_key = std::move(ordering_key);

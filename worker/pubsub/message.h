@@ -28,24 +28,28 @@ enum class PublishStatus : std::uint8_t {
                  // may not have been taken
 };
 
-struct Message {
-  // What is sent. Nobody changes it from Publisher::Publish() until TakeResults() returns it.
-  std::string_view topic;    // full name, projects/P/topics/T; lives as long
-  std::string ordering_key;  // empty: no order
-  std::string encoded;       // the PubsubMessage in wire format, ordering key included
+// Two cache lines. What is looked at again after a message has waited stands in the first.
+struct alignas(64) Message {
+  // The PubsubMessage in wire format, ordering key included. Nobody changes it, nor topic and key, from
+  // Publisher::Publish() until TakeResults() returns the message.
+  std::string encoded;
 
-  // The result. Before: empty, or why the message must not be sent; then it is kRejected with this
-  // error when its turn comes.
+  // The result. Beforehand kUnknown, or kRejected if it must not be sent: then its result will be that,
+  // with `error`, when its turn comes.
   PublishStatus status = PublishStatus::kUnknown;
-  std::string error;  // '<CODE>: text', empty if published
 
   // Set by the publisher when it takes the message: until then there will be a result.
   std::chrono::steady_clock::time_point deadline;
+
+  std::string_view topic;    // full name, projects/P/topics/T; lives as long
+  std::string ordering_key;  // empty: no order
+
+  std::string error;  // '<CODE>: text', empty if published
 };
 
 using Attributes = std::vector<std::pair<std::string, std::string>>;  // distinct keys
 
-// Encodes a message and checks it against the limits of Pub/Sub: `error` is what it breaks.
+// Encodes a message and checks it against the limits of Pub/Sub: if it breaks one, it is kRejected.
 // `topic` must outlive the message.
 Message MakeMessage(std::string_view topic, std::string ordering_key, std::string_view data,
                     const Attributes& attributes);

@@ -18,6 +18,9 @@ constexpr std::chrono::seconds kSweepInterval(1);
 // one attempt and not the message; but enough for 10 MB on a slow line.
 constexpr std::chrono::milliseconds kShortestAttemptTimeout = std::chrono::seconds(5);
 
+// Messages have left the caches when their turn comes; so many are fetched ahead.
+constexpr std::size_t kPrefetch = 4;
+
 constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";
 
 std::string Seconds(std::chrono::milliseconds duration) {
@@ -123,7 +126,7 @@ void PublishScheduler::Add(Message* message) {
             "an earlier message of its key was not published");
     return;
   }
-  if (!queue->keyed() && !message->error.empty()) {
+  if (!queue->keyed() && message->status == PublishStatus::kRejected) {
     Deliver(queue, message, PublishStatus::kRejected, message->error);
     return;
   }
@@ -144,8 +147,8 @@ void PublishScheduler::Pump() {
   }
 }
 
-// Moves the next request of the queue into `batch`; false if there is none. A message with an error
-// ends a batch and is rejected when it is the first.
+// Moves the next request of the queue into `batch`; false if there is none. A message that must not
+// be sent ends a batch and is rejected when it is the first.
 bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   if (!queue->again.empty()) {
     *batch = std::move(queue->again.back());
@@ -156,11 +159,14 @@ bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   batch->size = EmptyRequestSize(queue->topic->name.size());
   batch->messages.reserve(most);
   while (batch->messages.size() < most) {
-    Message* next = queue->waiting[queue->begin + batch->messages.size()];
-    if (!next->error.empty()) break;
+    const std::size_t at = queue->begin + batch->messages.size();
+    if (at + kPrefetch < queue->waiting.size()) __builtin_prefetch(queue->waiting[at + kPrefetch]);
+    Message* next = queue->waiting[at];
+    if (next->status == PublishStatus::kRejected) break;
     const std::size_t size = MessageSizeInRequest(next->encoded.size());
     if (!batch->messages.empty() && batch->size + size > kMaxRequestBytes) break;
     batch->size += size;
+    __builtin_prefetch(next->encoded.data());  // is copied next
     batch->messages.push_back(next);
   }
   queue->DropFront(batch->messages.size());
@@ -234,9 +240,10 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
 }
 
 void PublishScheduler::Published(Queue* queue, const Batch& batch) {
-  for (Message* message : batch.messages) {
-    message->status = PublishStatus::kPublished;
-    host_->Deliver(message, queue);
+  for (std::size_t i = 0; i < batch.messages.size(); ++i) {
+    if (i + kPrefetch < batch.messages.size()) __builtin_prefetch(batch.messages[i + kPrefetch]);
+    batch.messages[i]->status = PublishStatus::kPublished;
+    host_->Deliver(batch.messages[i], queue);
   }
   if (queue->cancelling) StopKey(queue, PublishStatus::kUnknown, kNotSent);
 }

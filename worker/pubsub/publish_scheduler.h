@@ -17,7 +17,7 @@
 //   topic broken  its messages are kTopicBroken
 //   retry         the same request again after a backoff, until the deadline of its first message,
 //                 then kUnknown
-// A message with an error is not sent: it is kRejected when its turn comes.
+// A message that is kRejected beforehand is not sent: its result comes when its turn does.
 //
 // The first message of a key that is not published stops the key: all that is behind it, and all
 // that is added until Taken() was called for every message of the key, is kBehind. Then the queue
