@@ -80,7 +80,8 @@ bool Worker::Step() {
   progress |= ClaimLanes();
   Checkpoint(false);
   if (identity().ordinal == 0) {
-    if (now_ >= next_mend_) Mend();
+    const int64 mend_ms = static_cast<int64>(settings().maintenance_interval) * 1000;
+    if (now_ >= After(last_mend_, mend_ms)) Mend();
     progress |= maintenance_.Step(now_);
   }
   return progress;
@@ -458,7 +459,7 @@ void Worker::TakeOverLeases() {
 }
 
 void Worker::Mend() {
-  next_mend_ = After(now_, static_cast<int64>(settings().maintenance_interval) * 1000);
+  last_mend_ = now_;
   for (const LanePointer& lane : lanes_) {
     if (lane->rest_until > now_) continue;
     try {

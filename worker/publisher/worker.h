@@ -129,7 +129,7 @@ class Worker {
   TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;
   TimestampTz next_take_over_ = 0;
-  TimestampTz next_mend_ = 0;
+  TimestampTz last_mend_ = 0;
   Maintenance maintenance_;
 };
 

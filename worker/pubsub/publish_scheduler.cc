@@ -220,7 +220,7 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
         } else if (batch.cancelled) {
           Fail(queue, batch, PublishStatus::kUnknown, kNotSent);
         } else {
-          Bisect(queue, std::move(batch));
+          Bisect(queue, batch);
         }
         break;
       case PublishErrorClass::kTopicBroken:
@@ -261,7 +261,7 @@ void PublishScheduler::RetryLater(Queue* queue, Batch batch, const Response& res
   delayed_.emplace(next, InFlight{queue, std::move(batch)});
 }
 
-void PublishScheduler::Bisect(Queue* queue, Batch batch) {
+void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
   const auto middle =
       batch.messages.begin() + static_cast<std::ptrdiff_t>(batch.messages.size() / 2);
   Batch halves[2];

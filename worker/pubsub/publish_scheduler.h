@@ -146,7 +146,7 @@ class PublishScheduler {
   void Expire(Queue* queue, TimePoint now);
   void Published(Queue* queue, const Batch& batch);
   void RetryLater(Queue* queue, Batch batch, const Response& response);
-  void Bisect(Queue* queue, Batch batch);
+  void Bisect(Queue* queue, const Batch& batch);
   void Fail(Queue* queue, const Batch& batch, PublishStatus status, const std::string& error);
   void StopKey(Queue* queue, PublishStatus status, const std::string& error);
   void Deliver(Queue* queue, Message* message, PublishStatus status, const std::string& error);
