@@ -28,10 +28,10 @@ CASES = {
 
 def publish(report, smoke):
     """The worker against a bare loop over gRPC with the same messages in groups of the same size."""
-    rounds = 1 if smoke else 3
+    rounds = 1 if smoke else 5
     with Bed(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
         for case, (key, ordering, keys) in CASES.items():
-            events = 5_000 if smoke else 100_000 if keys is None else 400_000
+            events = 5_000 if smoke else 200_000 if keys is None else 400_000
             say(f"publish, {case}: {events} events, {rounds} rounds")
             outbox = server.outbox("app.outbox")
             server.load(outbox, events, key)

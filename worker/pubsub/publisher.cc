@@ -110,8 +110,10 @@ class Core : public PublishScheduler::Host {
           scheduler_.Add((*messages)[i]);
         }
       } else {
-        for (const auto& taken : std::get<TakenResults>(command)) {
-          scheduler_.Taken(taken.queue, taken.count);
+        const auto& taken = std::get<TakenResults>(command);
+        for (std::size_t i = 0; i < taken.size(); ++i) {
+          if (i + kPrefetch < taken.size()) __builtin_prefetch(taken[i + kPrefetch].queue);
+          scheduler_.Taken(taken[i].queue, taken[i].count);
         }
       }
     }
