@@ -3,15 +3,20 @@
 #include <grpcpp/support/async_unary_call.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "worker/pubsub/error_class.h"
 #include "worker/pubsub/message_wire.h"
 #include "worker/pubsub/wire_size.h"
 
 namespace postbox::pubsub {
 
 namespace {
+
+// The deadlines are looked at this often while there are calls.
+constexpr std::chrono::milliseconds kWatchInterval(100);
 
 constexpr char kPublishMethod[] = "/google.pubsub.v1.Publisher/Publish";
 
@@ -27,6 +32,8 @@ grpc::ByteBuffer Encode(const PublishScheduler::Request& request) {
 }  // namespace
 
 struct PublishTransport::Call {
+  EventLoop::Clock::time_point deadline;
+  bool expired = false;
   grpc::ClientContext context;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
   grpc::ByteBuffer response;
@@ -52,7 +59,9 @@ void PublishTransport::Send(const PublishScheduler::Request& request) {
     last_route_ = RouteHeader("topic", request.topic);
   }
   AddHeaders(&call->context, last_route_, quota_project_);
-  call->context.set_deadline(std::chrono::system_clock::now() + request.timeout);
+  call->deadline = EventLoop::Clock::now() + request.timeout;
+  first_deadline_ = std::min(first_deadline_, call->deadline);
+  if (!watching_) Watch();
   call->reader = stubs_[static_cast<std::size_t>(request.channel)]->PrepareUnaryCall(
       &call->context, kPublishMethod, Encode(request), loop_->completion_queue());
   call->reader->StartCall();
@@ -66,6 +75,10 @@ void PublishTransport::Finished(std::uint64_t request_id) {
   PublishScheduler::Response response;
   response.code = call.status.error_code();
   response.message = call.status.error_message();
+  if (call.expired && response.code == kCancelled) {
+    response.code = kDeadlineExceeded;
+    response.message = "no answer in time";
+  }
   grpc::Slice answer;
   if (call.status.ok() && call.response.DumpToSingleSlice(&answer).ok()) {
     response.message_ids = CountMessageIds(
@@ -74,13 +87,33 @@ void PublishTransport::Finished(std::uint64_t request_id) {
   on_response_(request_id, std::move(response));
 }
 
+void PublishTransport::Watch() {
+  watching_ = true;
+  const auto wait = std::min<EventLoop::Clock::duration>(first_deadline_ - EventLoop::Clock::now(),
+                                                         kWatchInterval);
+  loop_->After(wait, [this] {
+    watching_ = false;
+    const auto now = EventLoop::Clock::now();
+    if (first_deadline_ <= now) CancelExpired(now);
+    if (!calls_.empty()) Watch();
+  });
+}
+
+void PublishTransport::CancelExpired(EventLoop::Clock::time_point now) {
+  first_deadline_ = EventLoop::Clock::time_point::max();
+  for (auto& [id, call] : calls_) {
+    if (call->deadline <= now) {
+      call->expired = true;
+      call->context.TryCancel();
+    } else {
+      first_deadline_ = std::min(first_deadline_, call->deadline);
+    }
+  }
+}
+
 void PublishTransport::Abort(std::uint64_t request_id) {
   const auto at = calls_.find(request_id);
   if (at != calls_.end()) at->second->context.TryCancel();
-}
-
-void PublishTransport::AbortAll() {
-  for (auto& [id, call] : calls_) call->context.TryCancel();
 }
 
 }  // namespace postbox::pubsub

@@ -7,7 +7,7 @@
 //
 // What holds:
 //   - Every message that Publish() took has exactly one result, in bounded time: publish_timeout
-//     after it was taken (and the few milliseconds a cancelled call needs). A lease longer than
+//     after it was taken (and the tenth of a second in which that is noticed). A lease longer than
 //     that is never outlived by its message.
 //   - Messages of one (topic, ordering key) are sent in the order they were handed over, one
 //     request in flight; all that piled up meanwhile goes into the next request. Different keys,
