@@ -42,7 +42,6 @@ class Report:
         shown = "" if ratio is None else f", {ratio:.3g} of {ratio_to}"
         say(f"  {self.bench} {case}: {value:,.4g} {unit}{shown}{f'   (target {target})' if target else ''}")
 
-
     def against(self, case, values, unit, others, ratio_to, target):
         """The figure of several rounds: the median, and the median of the ratios of the rounds."""
         ratios = [value / other for value, other in zip(values, others)]

@@ -18,8 +18,6 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_WORKER_H_
 #define POSTBOX_WORKER_PUBLISHER_WORKER_H_
 
-#include <deque>
-
 #include "extension/guard.h"
 #include "extension/settings.h"
 #include "worker/publisher/maintenance.h"

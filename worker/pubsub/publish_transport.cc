@@ -3,13 +3,11 @@
 #include <grpcpp/support/async_unary_call.h>
 #include <grpcpp/support/byte_buffer.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "worker/pubsub/error_class.h"
 #include "worker/pubsub/message_wire.h"
-#include "worker/pubsub/wire_size.h"
 
 namespace postbox::pubsub {
 
@@ -60,8 +58,7 @@ void PublishTransport::Send(const PublishScheduler::Request& request) {
   }
   AddHeaders(&call->context, last_route_, quota_project_);
   call->deadline = EventLoop::Clock::now() + request.timeout;
-  first_deadline_ = std::min(first_deadline_, call->deadline);
-  if (!watching_) Watch();
+  if (!std::exchange(watching_, true)) Watch();
   call->reader = stubs_[static_cast<std::size_t>(request.channel)]->PrepareUnaryCall(
       &call->context, kPublishMethod, Encode(request), loop_->completion_queue());
   call->reader->StartCall();
@@ -88,27 +85,16 @@ void PublishTransport::Finished(std::uint64_t request_id) {
 }
 
 void PublishTransport::Watch() {
-  watching_ = true;
-  const auto wait = std::min<EventLoop::Clock::duration>(first_deadline_ - EventLoop::Clock::now(),
-                                                         kWatchInterval);
-  loop_->After(wait, [this] {
-    watching_ = false;
+  loop_->After(kWatchInterval, [this] {
     const auto now = EventLoop::Clock::now();
-    if (first_deadline_ <= now) CancelExpired(now);
-    if (!calls_.empty()) Watch();
-  });
-}
-
-void PublishTransport::CancelExpired(EventLoop::Clock::time_point now) {
-  first_deadline_ = EventLoop::Clock::time_point::max();
-  for (auto& [id, call] : calls_) {
-    if (call->deadline <= now) {
+    for (auto& [id, call] : calls_) {
+      if (call->deadline > now) continue;
       call->expired = true;
       call->context.TryCancel();
-    } else {
-      first_deadline_ = std::min(first_deadline_, call->deadline);
     }
-  }
+    watching_ = !calls_.empty();
+    if (watching_) Watch();
+  });
 }
 
 void PublishTransport::Abort(std::uint64_t request_id) {

@@ -43,16 +43,14 @@ class PublishTransport {
   struct Call;
 
   void Finished(std::uint64_t request_id);
+  // Ends the calls that are too late, and comes again while there are calls.
   void Watch();
-  void CancelExpired(EventLoop::Clock::time_point now);
 
   EventLoop* const loop_;
   const std::string quota_project_;
   const OnResponse on_response_;
   std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;
-  // No call has a deadline before it.
-  EventLoop::Clock::time_point first_deadline_ = EventLoop::Clock::time_point::max();
   bool watching_ = false;   // a timer is set
   std::string last_topic_;  // of the last request, and its header
   std::string last_route_;

@@ -236,20 +236,22 @@ class Publisher::Impl {
   }
 
   std::size_t Publish(std::span<Message* const> messages) {
+    std::size_t outstanding = 0;
     std::size_t bytes = 0;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
+      outstanding = shared_->outstanding;
       bytes = shared_->outstanding_bytes;
     }
-    // The other thread only makes it less.
+    // The other thread only makes the bytes less.
     std::size_t taken_bytes = 0;
     std::size_t taken = 0;
     const auto deadline = std::chrono::steady_clock::now() + options_.publish_timeout;
     for (Message* message : messages) {
-      const std::size_t outstanding = outstanding_ + taken;
       const std::size_t size = SizeInRequest(*message);
-      if (outstanding > 0 && (outstanding >= options_.max_outstanding_messages ||
-                              bytes + taken_bytes + size > options_.max_outstanding_bytes)) {
+      const std::size_t before = outstanding + taken;
+      if (before > 0 && (before >= options_.max_outstanding_messages ||
+                         bytes + taken_bytes + size > options_.max_outstanding_bytes)) {
         break;
       }
       taken_bytes += size;
@@ -257,7 +259,6 @@ class Publisher::Impl {
       ++taken;
     }
     if (taken == 0) return 0;
-    outstanding_ += taken;
     const auto front = messages.first(taken);
     Give(Messages(front.begin(), front.end()), taken_bytes);
     return taken;
@@ -269,15 +270,17 @@ class Publisher::Impl {
     shared_->notify_due = false;
     if (shared_->results.empty()) return results;
     results.swap(shared_->results);
-    outstanding_ -= results.size();
-    shared_->outstanding = outstanding_;
+    shared_->outstanding -= results.size();
     // No reason to wake the loop: what is about to be handed over comes after it.
     shared_->commands.emplace_back(std::move(shared_->queues));
     shared_->queues.clear();
     return results;
   }
 
-  std::size_t outstanding() const { return outstanding_; }
+  std::size_t outstanding() const {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    return shared_->outstanding;
+  }
 
   void Cancel() {
     loop_->Post([this] { core_->Cancel(); });
@@ -288,7 +291,7 @@ class Publisher::Impl {
     bool post = false;
     {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
-      shared_->outstanding = outstanding_;
+      shared_->outstanding += messages.size();
       shared_->outstanding_bytes += bytes;
       shared_->commands.emplace_back(std::move(messages));
       post = !std::exchange(shared_->posted, true);
@@ -297,7 +300,6 @@ class Publisher::Impl {
   }
 
   const PublisherOptions options_;
-  std::size_t outstanding_ = 0;  // the caller's thread only
   std::unique_ptr<Shared> shared_;
   std::unique_ptr<Core> core_;  // made and destroyed on the loop's thread
   std::unique_ptr<EventLoop> loop_;
