@@ -5,6 +5,7 @@
 extern "C" {
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
+#include <storage/lmgr.h>
 }
 
 namespace postbox {
@@ -141,6 +142,13 @@ bool ExtensionExists() {
   const bool exists = OidIsValid(get_extension_oid("postbox", true));
   CommitTransactionCommand();
   return exists;
+}
+
+void ShareExtension() {
+  const Oid extension = get_extension_oid("postbox", true);
+  if (OidIsValid(extension)) {
+    LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
+  }
 }
 
 void Ready() {

@@ -57,6 +57,11 @@ void PinSettings();
 // Connects to the database of the slot, pins the settings and sets application_name.
 void Connect();
 
+// Keeps the extension, if it exists, until the transaction ends. DROP EXTENSION locks the extension
+// first and then its tables, in an order of its own: whoever has the extension when he locks some of
+// them cannot get into a deadlock with it. Called in a transaction.
+void ShareExtension();
+
 // Whether the extension postbox exists in this database, in a transaction of its own.
 bool ExtensionExists();
 

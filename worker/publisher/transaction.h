@@ -7,6 +7,7 @@
 #define POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
 
 #include "extension/guard.h"
+#include "worker/publisher/registration.h"
 
 namespace postbox::publisher {
 
@@ -20,6 +21,7 @@ void InTransaction(const char* activity, F&& f) {
   });
   try {
     Pg([] {
+      ShareExtension();
       SPI_connect();
       PushActiveSnapshot(GetTransactionSnapshot());
     });
