@@ -11,13 +11,14 @@
 //
 // The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
 // else may claim meanwhile (postbox.publishers = 0).
-#include "extension/guard.h"
-#include "extension/settings.h"
-#include "extension/shared_state.h"
-#include "extension/spi.h"
-#include "worker/publisher/log_outbox.h"
+#include "extension/base/guard.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
+#include "extension/shared/settings.h"
+#include "extension/shared/shared_state.h"
+#include "worker/publisher/log/log_outbox.h"
 #include "worker/publisher/registration.h"
-#include "worker/publisher/table_outbox.h"
+#include "worker/publisher/table/table_outbox.h"
 #include "worker/publisher/transaction.h"
 
 extern "C" {

@@ -1,7 +1,7 @@
 # What bench/run needs beside Postbox itself. None of it is installed.
 add_library(postbox_bench MODULE ${CMAKE_SOURCE_DIR}/bench/drain.cc)
 set_target_properties(postbox_bench PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
-target_link_libraries(postbox_bench PRIVATE publisher_core)
+target_link_libraries(postbox_bench PRIVATE publisher_core extension_base extension_shared)
 target_link_options(postbox_bench PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
 foreach(program counting_server bare_publish)

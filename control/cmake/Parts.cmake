@@ -1,12 +1,20 @@
-# The parts of design.md, section 1.
-function(sources variable folder)
-  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cc)
-  list(FILTER found EXCLUDE REGEX "_test\\.cc$")
-  set(${variable} ${found} PARENT_SCOPE)
+# The rooms of docs/architecture.md. A room is a folder: a file put into it is built.
+function(sources variable)  # the sources of rooms, without their tests
+  set(all)
+  foreach(room ${ARGN})
+    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${room}/*.cc)
+    list(FILTER found EXCLUDE REGEX "_test\\.cc$")
+    list(APPEND all ${found})
+  endforeach()
+  set(${variable} ${all} PARENT_SCOPE)
 endfunction()
-function(test_sources variable folder)
-  file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*_test.cc)
-  set(${variable} ${found} PARENT_SCOPE)
+function(test_sources variable)
+  set(all)
+  foreach(room ${ARGN})
+    file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${room}/*_test.cc)
+    list(APPEND all ${found})
+  endforeach()
+  set(${variable} ${all} PARENT_SCOPE)
 endfunction()
 
 # proto/: generated into the build directory, wire-compatible with Google's definitions.
@@ -29,51 +37,58 @@ add_library(postbox_proto STATIC ${proto_sources})
 target_include_directories(postbox_proto SYSTEM PUBLIC ${generated})
 target_link_libraries(postbox_proto PUBLIC PkgConfig::GRPC PkgConfig::PROTOBUF)
 
-function(part name folder)
-  sources(files ${folder})
+# The executable. (proto/rules/ holds headers only: whoever includes them compiles them.)
+function(part name room)
+  sources(files ${room})
   add_library(${name} STATIC ${files})
   target_link_libraries(${name} PUBLIC postbox_warnings ${ARGN})
 endfunction()
 part(postbox_pubsub worker/pubsub postbox_proto absl::flat_hash_map absl::synchronization Threads::Threads)
 part(postbox_emulator worker/emulator postbox_proto Threads::Threads)
 part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ nlohmann_json::nlohmann_json spdlog::spdlog)
-
-sources(main_files worker)
-add_executable(postbox ${main_files})
+sources(cli_files worker/cli)
+add_executable(postbox ${cli_files})
 target_link_libraries(postbox PRIVATE postbox_puller postbox_emulator postbox_pubsub CLI11::CLI11)
 
+# extension/base and extension/shared are compiled once and are in both modules of the server.
+foreach(room base shared)
+  sources(files extension/${room})
+  add_library(extension_${room} OBJECT ${files})
+  target_link_libraries(extension_${room} PUBLIC postbox_warnings postgres_server)
+endforeach()
+
 # postbox.so: every backend loads it, so it links neither gRPC nor protobuf.
-sources(extension_files extension)
-add_library(extension MODULE ${extension_files})
+sources(files extension/server extension/outbox extension/inbox)
+add_library(extension MODULE ${files})
 set_target_properties(extension PROPERTIES PREFIX "" OUTPUT_NAME postbox)
-target_link_libraries(extension PRIVATE postbox_warnings postgres_server)
+target_link_libraries(extension PRIVATE extension_base extension_shared)
 
 # postbox_worker.so: only the publisher worker loads it. All of it but the entry is there once, for the
 # benchmarks as well.
-sources(worker_files worker/publisher)
+sources(files worker/publisher worker/publisher/log worker/publisher/table)
 set(worker_entry ${CMAKE_SOURCE_DIR}/worker/publisher/main.cc)
-list(REMOVE_ITEM worker_files ${worker_entry})
-add_library(publisher_core OBJECT ${worker_files} ${CMAKE_SOURCE_DIR}/extension/shared_state.cc
-            ${CMAKE_SOURCE_DIR}/extension/guard.cc ${CMAKE_SOURCE_DIR}/extension/spi.cc)
+list(REMOVE_ITEM files ${worker_entry})
+add_library(publisher_core OBJECT ${files})
 target_link_libraries(publisher_core PUBLIC postbox_warnings postgres_server postbox_pubsub)
 add_library(publisher_worker MODULE ${worker_entry})
 set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)
-target_link_libraries(publisher_worker PRIVATE publisher_core)
+target_link_libraries(publisher_worker PRIVATE publisher_core extension_base extension_shared)
+
 # The same worker of a release with another shared memory, for the test of an upgrade while running.
-set(other_release extension/shared_state.cc worker/publisher/registration.cc worker/publisher/main.cc)
-list(TRANSFORM other_release PREPEND ${CMAKE_SOURCE_DIR}/)
-add_library(other_release_worker MODULE ${other_release}
-            $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,shared_state|registration>)
+sources(files extension/shared)
+add_library(other_release_worker MODULE ${files} ${worker_entry}
+            ${CMAKE_SOURCE_DIR}/worker/publisher/registration.cc
+            $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
 set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
 target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=2)
-target_link_libraries(other_release_worker PRIVATE postbox_warnings postgres_server postbox_pubsub)
+target_link_libraries(other_release_worker PRIVATE postbox_pubsub extension_base)
 foreach(module extension publisher_worker other_release_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 endforeach()
 
-# The install script is the ordered parts of sql/, one after the other.
-file(GLOB sql_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/[0-9]*.sql)
+# The install script is the ordered parts of sql/install, one after the other.
+file(GLOB sql_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/install/[0-9]*.sql)
 list(SORT sql_parts)
 set(install_script ${CMAKE_BINARY_DIR}/postbox--${PROJECT_VERSION}.sql)
 add_custom_command(OUTPUT ${install_script}

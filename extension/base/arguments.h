@@ -1,8 +1,8 @@
 // The arguments of a SQL function, checked: NULL where none is allowed is an error that names it.
-#ifndef POSTBOX_EXTENSION_ARGUMENTS_H_
-#define POSTBOX_EXTENSION_ARGUMENTS_H_
+#ifndef POSTBOX_EXTENSION_BASE_ARGUMENTS_H_
+#define POSTBOX_EXTENSION_BASE_ARGUMENTS_H_
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 namespace postbox {
 
@@ -41,4 +41,4 @@ inline int64 Microseconds(Datum interval) {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_ARGUMENTS_H_
+#endif  // POSTBOX_EXTENSION_BASE_ARGUMENTS_H_

@@ -1,7 +1,7 @@
 // See guard.h. Here are the two moments at which an error exists outside of both worlds: as a
 // PlainError between the last C++ frame and ereport, and as an ErrorData between PG_CATCH and
 // throw.
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 namespace postbox::guard_internal {
 

@@ -16,10 +16,10 @@
 //
 // After Pg() threw, the transaction is in the state of an error: do nothing but unwind (let Guarded
 // raise it again) or abort the subtransaction that was begun around it. Never swallow it.
-#ifndef POSTBOX_EXTENSION_GUARD_H_
-#define POSTBOX_EXTENSION_GUARD_H_
+#ifndef POSTBOX_EXTENSION_BASE_GUARD_H_
+#define POSTBOX_EXTENSION_BASE_GUARD_H_
 
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
 
 namespace postbox {
 
@@ -157,4 +157,4 @@ auto Pg(F&& f) -> decltype(f()) {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_GUARD_H_
+#endif  // POSTBOX_EXTENSION_BASE_GUARD_H_

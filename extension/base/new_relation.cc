@@ -1,6 +1,6 @@
-#include "extension/new_relation.h"
+#include "extension/base/new_relation.h"
 
-#include "extension/spi.h"
+#include "extension/base/relation.h"
 
 namespace postbox {
 

@@ -1,9 +1,9 @@
 // The name of a table that is about to be made, as create_outbox and create_inbox take it:
 // 'schema.table', or 'table' in the first schema of the search_path.
-#ifndef POSTBOX_EXTENSION_NEW_RELATION_H_
-#define POSTBOX_EXTENSION_NEW_RELATION_H_
+#ifndef POSTBOX_EXTENSION_BASE_NEW_RELATION_H_
+#define POSTBOX_EXTENSION_BASE_NEW_RELATION_H_
 
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
 
 namespace postbox {
 
@@ -22,4 +22,4 @@ NewRelation ParseNewRelation(std::string_view text, size_t suffix_length);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_NEW_RELATION_H_
+#endif  // POSTBOX_EXTENSION_BASE_NEW_RELATION_H_

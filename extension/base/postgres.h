@@ -8,8 +8,8 @@
 //
 // A file that includes this header must not include gRPC, protobuf or abseil (the build refuses
 // it).
-#ifndef POSTBOX_EXTENSION_POSTGRES_H_
-#define POSTBOX_EXTENSION_POSTGRES_H_
+#ifndef POSTBOX_EXTENSION_BASE_POSTGRES_H_
+#define POSTBOX_EXTENSION_BASE_POSTGRES_H_
 
 #include <algorithm>
 #include <array>
@@ -121,6 +121,6 @@ extern "C" {
 #undef strerror
 #undef strerror_r
 
-#include "extension/version.h"  // IWYU pragma: export
+#include "extension/base/version.h"  // IWYU pragma: export
 
-#endif  // POSTBOX_EXTENSION_POSTGRES_H_
+#endif  // POSTBOX_EXTENSION_BASE_POSTGRES_H_

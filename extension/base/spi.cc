@@ -1,4 +1,4 @@
-#include "extension/spi.h"
+#include "extension/base/spi.h"
 
 namespace postbox {
 
@@ -48,92 +48,115 @@ uint64 Run(const std::string& sql, Parameters& parameters) {
   }));
 }
 
-Datum FirstRow(int column, bool* null) {
-  bool is_null = true;
-  const Datum value = Pg([&] {
-    return SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &is_null);
+Datum TextValue(std::string_view text) {
+  return Pg([&] {
+    return PointerGetDatum(cstring_to_text_with_len(text.data(), static_cast<int>(text.size())));
   });
+}
+
+Datum TextArrayValue(const std::vector<std::string>& texts) {
+  return Pg([&] {
+    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (texts.size() + 1)));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      elements[i] = PointerGetDatum(
+          cstring_to_text_with_len(texts[i].data(), static_cast<int>(texts[i].size())));
+    }
+    return PointerGetDatum(construct_array(elements, static_cast<int>(texts.size()), TEXTOID, -1,
+                                           false, TYPALIGN_INT));
+  });
+}
+
+Datum TidArrayValue(const std::vector<ItemPointerData>& tids) {
+  return Pg([&] {
+    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (tids.size() + 1)));
+    for (std::size_t i = 0; i < tids.size(); ++i) {
+      elements[i] = PointerGetDatum(const_cast<ItemPointerData*>(&tids[i]));
+    }
+    return PointerGetDatum(construct_array(elements, static_cast<int>(tids.size()), TIDOID,
+                                           sizeof(ItemPointerData), false, TYPALIGN_SHORT));
+  });
+}
+
+Datum DatumColumn(uint64 row, int column, bool* null) {
+  bool is_null = true;
+  const Datum value =
+      SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &is_null);
   if (null != nullptr) *null = is_null;
   return is_null ? Datum{0} : value;
 }
 
-std::string FirstRowText(int column) {
+bool IsNull(uint64 row, int column) {
+  bool null = false;
+  DatumColumn(row, column, &null);
+  return null;
+}
+
+bool BoolColumn(uint64 row, int column) { return DatumGetBool(DatumColumn(row, column)); }
+
+int32 Int32Column(uint64 row, int column) { return DatumGetInt32(DatumColumn(row, column)); }
+
+int64 Int64Column(uint64 row, int column) {
+  bool null = false;
+  const Datum value = DatumColumn(row, column, &null);
+  return null ? 0 : DatumGetInt64(value);
+}
+
+std::string TextColumn(uint64 row, int column) {
+  bool null = false;
+  const Datum value = DatumColumn(row, column, &null);
+  if (null) return "";
+  const text* packed = Pg([&] { return DatumGetTextPP(value); });
+  return std::string(VARDATA_ANY(packed), VARSIZE_ANY_EXHDR(packed));
+}
+
+std::vector<std::string> TextArrayColumn(uint64 row, int column) {
+  std::vector<std::string> texts;
+  bool null = false;
+  const Datum value = DatumColumn(row, column, &null);
+  if (null) return texts;
+  Datum* elements = nullptr;
+  bool* nulls = nullptr;
+  int count = 0;
+  Pg([&] {
+    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements,
+                      &nulls, &count);
+  });
+  for (int i = 0; i < count; ++i) {
+    if (nulls[i]) continue;
+    const text* element = Pg([&] { return DatumGetTextPP(elements[i]); });
+    texts.emplace_back(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element));
+  }
+  return texts;
+}
+
+ItemPointerData TidColumn(uint64 row, int column) {
+  bool null = false;
+  const Datum value = DatumColumn(row, column, &null);
+  ItemPointerData tid;
+  ItemPointerSetInvalid(&tid);
+  if (!null) tid = *reinterpret_cast<ItemPointer>(DatumGetPointer(value));
+  return tid;
+}
+
+std::vector<std::string> TextColumns(uint64 rows, int column) {
+  std::vector<std::string> texts;
+  texts.reserve(rows);
+  for (uint64 row = 0; row < rows; ++row) texts.push_back(TextColumn(row, column));
+  return texts;
+}
+
+std::string PrintedColumn(uint64 row, int column) {
   const char* text = Pg([&]() -> const char* {
-    return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column);
+    return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
   });
   return text == nullptr ? "" : text;
 }
 
-std::string Quoted(std::string_view identifier) {
-  const std::string copy(identifier);
-  return Pg([&] { return quote_identifier(copy.c_str()); });
-}
-
-std::string Quoted(std::string_view schema, std::string_view name) {
-  return Quoted(schema) + "." + Quoted(name);
-}
-
-std::string RelationName(Oid relation) {
-  const char* name = Pg([&]() -> const char* { return get_rel_name(relation); });
-  if (name == nullptr) return "";
-  const char* schema =
-      Pg([&]() -> const char* { return get_namespace_name(get_rel_namespace(relation)); });
-  return schema == nullptr ? "" : Quoted(schema, name);
-}
-
-ActAs::ActAs(Oid role, Trust trust) {
-  GetUserIdAndSecContext(&saved_role_, &saved_context_);
-  int context = saved_context_ | SECURITY_LOCAL_USERID_CHANGE;
-  if (trust == Trust::kRestricted) context |= SECURITY_RESTRICTED_OPERATION;
-  SetUserIdAndSecContext(role, context);
-}
-
-ActAs::~ActAs() { SetUserIdAndSecContext(saved_role_, saved_context_); }
-
-FixedSearchPath::FixedSearchPath(const char* path)
-    : nest_level_(NewGUCNestLevel()), exceptions_(std::uncaught_exceptions()) {
-  Pg([&] {
-    set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                      false);
+void FreeRows() {
+  Pg([] {
+    SPI_freetuptable(SPI_tuptable);
+    SPI_tuptable = nullptr;
   });
-}
-
-FixedSearchPath::~FixedSearchPath() {
-  // After an error the abort of the (sub)transaction restores all settings.
-  if (std::uncaught_exceptions() == exceptions_) AtEOXact_GUC(false, nest_level_);
-}
-
-void LockRegistration(const char* registry, Oid relation) {
-  const ActAs registrar(RelationOwner(PostboxRelation(registry)));
-  Parameters key;
-  key.AddOid(REGCLASSOID, relation);
-  const std::string sql =
-      std::string("SELECT FROM postbox.") + registry + " WHERE relation = $1 FOR UPDATE";
-  if (Run(sql, key) != 0) return;
-  Throw(ERRCODE_UNDEFINED_TABLE,
-        std::string(registry) + " with OID " + std::to_string(relation) + " does not exist",
-        "It has just been dropped.");
-}
-
-Oid PostboxRelation(const char* name) {
-  const Oid schema = Pg([] { return get_namespace_oid("postbox", false); });
-  const Oid relation = Pg([&] { return get_relname_relid(name, schema); });
-  if (!OidIsValid(relation)) {
-    Throw(ERRCODE_UNDEFINED_TABLE, std::string("relation \"postbox.") + name + "\" does not exist",
-          "", "Run CREATE EXTENSION postbox in this database.");
-  }
-  return relation;
-}
-
-Oid RelationOwner(Oid relation) {
-  HeapTuple tuple = Pg([&] { return SearchSysCache1(RELOID, ObjectIdGetDatum(relation)); });
-  if (!HeapTupleIsValid(tuple)) {
-    Throw(ERRCODE_UNDEFINED_TABLE,
-          "relation with OID " + std::to_string(relation) + " does not exist");
-  }
-  const Oid owner = reinterpret_cast<Form_pg_class>(GETSTRUCT(tuple))->relowner;
-  ReleaseSysCache(tuple);
-  return owner;
 }
 
 }  // namespace postbox

@@ -1,12 +1,12 @@
-// Running SQL from C++: one connection guard, one way to pass parameters, and the guards that say
-// as whom and with which search_path it runs. Names in SQL text are quoted with Quoted() and
-// nothing else.
+// Running SQL from C++: the connection, statements that run once, and the values that go in and come
+// out. What runs often is a Statement (statement.h). Names in SQL text are quoted with Quoted()
+// (relation.h) and nothing else.
 //
 // All of it throws PostgresError (guard.h); no ereport gets out.
-#ifndef POSTBOX_EXTENSION_SPI_H_
-#define POSTBOX_EXTENSION_SPI_H_
+#ifndef POSTBOX_EXTENSION_BASE_SPI_H_
+#define POSTBOX_EXTENSION_BASE_SPI_H_
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 namespace postbox {
 
@@ -51,60 +51,32 @@ class Parameters {
 uint64 Run(const std::string& sql);
 uint64 Run(const std::string& sql, Parameters& parameters);
 
-// The first row of the last statement, column numbers from 1. `null` may be nullptr; a NULL is then
-// Datum{0}.
-Datum FirstRow(int column, bool* null = nullptr);
+// Values to pass; they live in the memory context that is current.
+Datum TextValue(std::string_view text);
+Datum TextArrayValue(const std::vector<std::string>& texts);
+Datum TidArrayValue(const std::vector<ItemPointerData>& tids);
 
-// A value of the first row as text, and empty if it is NULL.
-std::string FirstRowText(int column);
+// A column of a row of SPI_tuptable, rows from 0, columns from 1, valid until the next statement.
+// The type must be the one that the function names (text may be varchar). A NULL is 0, false, an
+// empty text or an invalid ctid.
+Datum DatumColumn(uint64 row, int column, bool* null = nullptr);
+bool IsNull(uint64 row, int column);
+bool BoolColumn(uint64 row, int column);
+int32 Int32Column(uint64 row, int column);
+int64 Int64Column(uint64 row, int column);
+std::string TextColumn(uint64 row, int column);
+std::vector<std::string> TextArrayColumn(uint64 row,
+                                         int column);  // without the elements that are NULL
+ItemPointerData TidColumn(uint64 row, int column);
+// Every row's text in one column.
+std::vector<std::string> TextColumns(uint64 rows, int column);
+// A value of any type as its output function writes it.
+std::string PrintedColumn(uint64 row, int column);
 
-// An identifier, and a qualified name, for SQL text.
-std::string Quoted(std::string_view identifier);
-std::string Quoted(std::string_view schema, std::string_view name);
-
-// The quoted qualified name of a relation; empty if there is none with that OID.
-std::string RelationName(Oid relation);
-
-// Becomes `role` for its lifetime, in a security-restricted operation: code of that role's objects
-// (triggers, defaults) cannot get out of it. kTrusted leaves the restriction out, for a role that
-// could become the current one anyway: deferred constraints and temporary tables work then.
-enum class Trust { kRestricted, kTrusted };
-class ActAs {
- public:
-  explicit ActAs(Oid role, Trust trust = Trust::kRestricted);
-  ~ActAs();
-  ActAs(const ActAs&) = delete;
-  ActAs& operator=(const ActAs&) = delete;
-
- private:
-  Oid saved_role_ = InvalidOid;
-  int saved_context_ = 0;
-};
-
-// search_path = pg_catalog, pg_temp (or another one) for its lifetime. Whoever acts as somebody
-// else needs it too, or that somebody's functions would look for names where the caller wants them
-// to.
-class FixedSearchPath {
- public:
-  explicit FixedSearchPath(const char* path = "pg_catalog, pg_temp");
-  ~FixedSearchPath();
-  FixedSearchPath(const FixedSearchPath&) = delete;
-  FixedSearchPath& operator=(const FixedSearchPath&) = delete;
-
- private:
-  int nest_level_;
-  int exceptions_;
-};
-
-// Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the
-// end of the transaction, acting as the owner of the registry: what refers to it comes and goes
-// under this lock. Throws if it has just been dropped.
-void LockRegistration(const char* registry, Oid relation);
-
-// The OID of a relation of schema postbox, and of its owner: that of the extension.
-Oid PostboxRelation(const char* name);
-Oid RelationOwner(Oid relation);
+// Gives back the rows of the last statement before the SPI connection ends, where there are many of
+// them.
+void FreeRows();
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_SPI_H_
+#endif  // POSTBOX_EXTENSION_BASE_SPI_H_

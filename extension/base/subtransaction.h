@@ -1,8 +1,8 @@
 // Running C++ in a subtransaction of PostgreSQL.
-#ifndef POSTBOX_EXTENSION_SUBTRANSACTION_H_
-#define POSTBOX_EXTENSION_SUBTRANSACTION_H_
+#ifndef POSTBOX_EXTENSION_BASE_SUBTRANSACTION_H_
+#define POSTBOX_EXTENSION_BASE_SUBTRANSACTION_H_
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 namespace postbox {
 
@@ -31,4 +31,4 @@ void InSubtransaction(F&& f) {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_SUBTRANSACTION_H_
+#endif  // POSTBOX_EXTENSION_BASE_SUBTRANSACTION_H_

@@ -1,8 +1,8 @@
-#include "extension/uuid.h"
+#include "extension/base/uuid.h"
 
 #include <ctime>
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 extern "C" {
 #include <common/cryptohash.h>

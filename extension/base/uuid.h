@@ -3,10 +3,10 @@
 // A new event gets a UUIDv7 (RFC 9562): time first, so that the index on it grows at one end. Ids
 // made by one backend only ever grow. An event that follows from another one gets a UUIDv5: the
 // same source makes the same id, whoever makes it and however often.
-#ifndef POSTBOX_EXTENSION_UUID_H_
-#define POSTBOX_EXTENSION_UUID_H_
+#ifndef POSTBOX_EXTENSION_BASE_UUID_H_
+#define POSTBOX_EXTENSION_BASE_UUID_H_
 
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
 
 namespace postbox {
 
@@ -30,4 +30,4 @@ std::string UuidText(const pg_uuid_t& uuid);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_UUID_H_
+#endif  // POSTBOX_EXTENSION_BASE_UUID_H_

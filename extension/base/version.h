@@ -1,13 +1,13 @@
 // Every difference between the PostgreSQL versions that Postbox supports (14 to 18), and nothing
-// else: no other file tests PG_VERSION_NUM (extension/postgres.h excepted, for headers that do not
+// else: no other file tests PG_VERSION_NUM (extension/base/postgres.h excepted, for headers that do not
 // exist everywhere).
 //
-// Included by extension/postgres.h; do not include it before PostgreSQL's headers.
-#ifndef POSTBOX_EXTENSION_VERSION_H_
-#define POSTBOX_EXTENSION_VERSION_H_
+// Included by extension/base/postgres.h; do not include it before PostgreSQL's headers.
+#ifndef POSTBOX_EXTENSION_BASE_VERSION_H_
+#define POSTBOX_EXTENSION_BASE_VERSION_H_
 
 #ifndef PG_VERSION_NUM
-#error "include extension/postgres.h instead"
+#error "include extension/base/postgres.h instead"
 #endif
 
 #if PG_VERSION_NUM < 140000
@@ -126,4 +126,4 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_VERSION_H_
+#endif  // POSTBOX_EXTENSION_BASE_VERSION_H_

@@ -1,10 +1,11 @@
-#include "extension/apply.h"
+#include "extension/inbox/apply.h"
 
-#include "extension/arguments.h"
-#include "extension/settings.h"
-#include "extension/subtransaction.h"
-#include "extension/wakeup.h"
-#include "worker/puller/sqlstate_class.h"
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
+#include "extension/base/subtransaction.h"
+#include "extension/server/wakeup.h"
+#include "extension/shared/settings.h"
+#include "proto/rules/sqlstate_class.h"
 
 namespace postbox {
 namespace {
@@ -37,7 +38,7 @@ MemoryContext MakeScratch() {
 constexpr EventField kInboxFields[] = {EventField::kEventType, EventField::kAggregateType,
                                        EventField::kAggregateId, EventField::kVersion};
 
-Outcome Expected(const Inbox& inbox, const Event& event) {
+Outcome Expected(const Inbox& inbox, const InboxEvent& event) {
   // An event without a type fails later; till then it has a row like one that is applied.
   if (event.IsNull(EventField::kEventType)) return Outcome::kApplied;
   return inbox.RouteOf(event.event_type) == nullptr ? Outcome::kIgnored : Outcome::kApplied;
@@ -57,7 +58,7 @@ Datum ArrayOf(Oid type, Datum* values, bool* nulls, size_t count) {
 
 // Inserts all events in one statement, in the order of their keys, so that two sessions with the
 // same events meet in the same order. Says which were not there yet; of two with one key the first.
-std::vector<bool> InsertMany(Inbox& inbox, const std::vector<Event>& events) {
+std::vector<bool> InsertMany(Inbox& inbox, const std::vector<InboxEvent>& events) {
   const size_t count = events.size();
   std::vector<size_t> order(count);
   for (size_t i = 0; i < count; ++i) order[i] = i;
@@ -106,7 +107,7 @@ std::vector<bool> InsertMany(Inbox& inbox, const std::vector<Event>& events) {
 }
 
 // Corrects the outcome of rows that were inserted with an expected one.
-void SetOutcome(Inbox& inbox, const std::vector<const Event*>& events, Outcome outcome) {
+void SetOutcome(Inbox& inbox, const std::vector<const InboxEvent*>& events, Outcome outcome) {
   if (events.empty()) return;
   Datum parameters[2] = {Datum{0}, inbox.outcome(outcome)};
   Pg([&] {
@@ -118,7 +119,7 @@ void SetOutcome(Inbox& inbox, const std::vector<const Event*>& events, Outcome o
 }
 
 // What takes the event does so: the projections, then the handlers.
-Outcome ApplyEffects(Inbox& inbox, Event* event) {
+Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   if (event->IsNull(EventField::kEventType)) {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_type",
           "The type says which projections and handlers take it.");
@@ -144,7 +145,7 @@ Outcome ApplyEffects(Inbox& inbox, Event* event) {
 }
 
 // Says in the error which event it was, as its context.
-Outcome ApplyEffectsOf(Inbox& inbox, Event* event) {
+Outcome ApplyEffectsOf(Inbox& inbox, InboxEvent* event) {
   try {
     return ApplyEffects(inbox, event);
   } catch (PostgresError& error) {
@@ -155,7 +156,7 @@ Outcome ApplyEffectsOf(Inbox& inbox, Event* event) {
   }
 }
 
-std::vector<Outcome> ApplyInOnePass(Inbox& inbox, std::vector<Event>& events,
+std::vector<Outcome> ApplyInOnePass(Inbox& inbox, std::vector<InboxEvent>& events,
                                     MemoryContext scratch) {
   std::vector<bool> inserted;
   {
@@ -163,7 +164,7 @@ std::vector<Outcome> ApplyInOnePass(Inbox& inbox, std::vector<Event>& events,
     inserted = InsertMany(inbox, events);
   }
   std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
-  std::vector<const Event*> stale;
+  std::vector<const InboxEvent*> stale;
   for (size_t i = 0; i < events.size(); ++i) {
     if (!inserted[i]) continue;
     ScratchMemory memory(scratch);
@@ -175,7 +176,7 @@ std::vector<Outcome> ApplyInOnePass(Inbox& inbox, std::vector<Event>& events,
   return outcomes;
 }
 
-Outcome ApplyOrReject(Inbox& inbox, Event* event) {
+Outcome ApplyOrReject(Inbox& inbox, InboxEvent* event) {
   Outcome outcome = Outcome::kApplied;
   for (bool again = false;; again = true) {
     try {
@@ -190,10 +191,10 @@ Outcome ApplyOrReject(Inbox& inbox, Event* event) {
   }
 }
 
-std::vector<Outcome> ApplyOneByOne(Inbox& inbox, std::vector<Event>& events,
+std::vector<Outcome> ApplyOneByOne(Inbox& inbox, std::vector<InboxEvent>& events,
                                    MemoryContext scratch) {
   std::vector<Outcome> outcomes;
-  for (Event& event : events) {
+  for (InboxEvent& event : events) {
     ScratchMemory memory(scratch);
     outcomes.push_back(ApplyOrReject(inbox, &event));
   }
@@ -220,7 +221,7 @@ ApplySession::ApplySession(Oid relation) {
   inbox_ = Inbox::Find(relation, RowExclusiveLock);
 }
 
-bool InsertEvent(Inbox& inbox, const Event& event, Outcome outcome) {
+bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {
   Datum values[6] = {UUIDPGetDatum(&event.id)};
   char nulls[7] = "      ";
   for (size_t i = 0; i < std::size(kInboxFields); ++i) {
@@ -241,7 +242,7 @@ std::string ErrorText(const PostgresError& error) {
   return error.detail.empty() ? error.message : error.message + "\nDETAIL: " + error.detail;
 }
 
-Outcome ApplyOne(Inbox& inbox, Event* event) {
+Outcome ApplyOne(Inbox& inbox, InboxEvent* event) {
   const Outcome expected = Expected(inbox, *event);
   if (!InsertEvent(inbox, *event, expected)) return Outcome::kDuplicate;
   const Outcome outcome = ApplyEffectsOf(inbox, event);
@@ -249,8 +250,8 @@ Outcome ApplyOne(Inbox& inbox, Event* event) {
   return outcome;
 }
 
-std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<Event>& events) {
-  for (const Event& event : events) {
+std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<InboxEvent>& events) {
+  for (const InboxEvent& event : events) {
     if (event.IsNull(EventField::kEventId) || event.event_id.empty()) {
       Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_id",
             "Without it the inbox cannot tell whether it has seen the event before.",
@@ -281,8 +282,8 @@ std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<Event>& events) {
 
 namespace {
 
-Outcome ResultOfOne(Inbox& inbox, Event event) {
-  std::vector<Event> events{event};
+Outcome ResultOfOne(Inbox& inbox, InboxEvent event) {
+  std::vector<InboxEvent> events{event};
   return ApplyEvents(inbox, events)[0];
 }
 
@@ -295,7 +296,7 @@ POSTBOX_FUNCTION(inbox_apply) {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
     const Datum composite = Argument(fcinfo, 1, "event");
     ApplySession session(relation);
-    const Event event = Pg([&] { return EventOfComposite(composite); });
+    const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
     return session.inbox().outcome(ResultOfOne(session.inbox(), event));
   });
 }
@@ -305,7 +306,7 @@ POSTBOX_FUNCTION(inbox_apply_fields) {
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
     ApplySession session(relation);
-    Event event{};
+    InboxEvent event{};
     for (size_t i = 0; i < kEventFields; ++i) {
       event.values[i] = fcinfo->args[i + 1].value;
       event.nulls[i] = fcinfo->args[i + 1].isnull;
@@ -340,7 +341,7 @@ POSTBOX_FUNCTION(inbox_apply_batch) {
                           &found.nulls, &found.count);
         return found;
       });
-      std::vector<Event> events(static_cast<size_t>(elements.count));
+      std::vector<InboxEvent> events(static_cast<size_t>(elements.count));
       for (size_t i = 0; i < events.size(); ++i) {
         if (elements.nulls[i]) {
           Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "events may not contain null");

@@ -13,7 +13,7 @@
 // is rolled back and the batch is run again, each event in its own: one bad event costs its batch
 // once.
 //
-// Errors. Transient ones (worker/puller/sqlstate_class.h) are raised: the event is not at fault, so
+// Errors. Transient ones (proto/rules/sqlstate_class.h) are raised: the event is not at fault, so
 // the transaction rolls back and nothing is recorded. So are errors in the configuration: those
 // that stop before the first event, and rights that are missing (rights.h). All others belong to
 // the event. With postbox.apply_on_error = 'raise' those are raised as well.
@@ -21,10 +21,11 @@
 // Rights: INSERT on the inbox is the permission to apply. Everything then runs as the inbox's
 // owner, under a fixed search_path; in a security-restricted operation (no temporary tables, no
 // deferred constraints) if the owner could not become the caller by himself.
-#ifndef POSTBOX_EXTENSION_APPLY_H_
-#define POSTBOX_EXTENSION_APPLY_H_
+#ifndef POSTBOX_EXTENSION_INBOX_APPLY_H_
+#define POSTBOX_EXTENSION_INBOX_APPLY_H_
 
-#include "extension/inbox_cache.h"
+#include "extension/base/act_as.h"
+#include "extension/inbox/inbox_cache.h"
 
 namespace postbox {
 
@@ -45,13 +46,13 @@ class ApplySession {
 
 // Each event needs an event_id: one without is an error of the call. Bounded memory: what an event
 // needs is freed when it is done.
-std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<Event>& events);
+std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<InboxEvent>& events);
 
 // Only the inbox row. False if it is there already.
-bool InsertEvent(Inbox& inbox, const Event& event, Outcome outcome);
+bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome);
 
 // The inbox row and the effects of one event, with no subtransaction.
-Outcome ApplyOne(Inbox& inbox, Event* event);
+Outcome ApplyOne(Inbox& inbox, InboxEvent* event);
 
 // Whether an error that was raised while an event was applied is to be recorded with it. Throws if
 // a right is missing without which the event could not be applied: that is not the fault of the
@@ -60,7 +61,7 @@ bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error);
 
 // Marks the event as rejected in the inbox and records it as a dead letter. kDuplicate, and nothing
 // recorded, if the inbox has the event already. An event without event_id is only recorded.
-Outcome RejectEvent(Inbox& inbox, const Event& event, const std::string& sqlstate,
+Outcome RejectEvent(Inbox& inbox, const InboxEvent& event, const std::string& sqlstate,
                     const std::string& text, int attempts);
 
 // What a dead letter says about an error.
@@ -68,4 +69,4 @@ std::string ErrorText(const PostgresError& error);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_APPLY_H_
+#endif  // POSTBOX_EXTENSION_INBOX_APPLY_H_

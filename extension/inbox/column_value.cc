@@ -1,4 +1,4 @@
-#include "extension/column_value.h"
+#include "extension/inbox/column_value.h"
 
 namespace postbox {
 namespace {
@@ -47,7 +47,7 @@ Datum Structured(JsonbValue* value) {
 }
 
 // The payload in the encoding of the database, ended by a zero byte.
-char* PayloadText(const Event& event) {
+char* PayloadText(const InboxEvent& event) {
   if (event.IsNull(EventField::kPayload)) {
     ereport(ERROR,
             (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("event has no payload"),
@@ -142,7 +142,7 @@ Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, bool* null) {
   return ColumnFromText(input, ScalarText(value), null);
 }
 
-Datum ColumnFromEvent(ColumnInput* input, EventField field, const Event& event,
+Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
                       PayloadJson* payload, bool* null) {
   if (event.IsNull(field)) return ColumnFromText(input, nullptr, null);
   *null = false;

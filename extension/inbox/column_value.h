@@ -8,11 +8,11 @@
 // SQL, so their value here is a jsonb object {"v": value} (ColumnInput::structured).
 //
 // All functions may ereport: call them inside Pg().
-#ifndef POSTBOX_EXTENSION_COLUMN_VALUE_H_
-#define POSTBOX_EXTENSION_COLUMN_VALUE_H_
+#ifndef POSTBOX_EXTENSION_INBOX_COLUMN_VALUE_H_
+#define POSTBOX_EXTENSION_INBOX_COLUMN_VALUE_H_
 
-#include "extension/event.h"
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
+#include "extension/inbox/inbox_event.h"
 
 namespace postbox {
 
@@ -36,7 +36,7 @@ ColumnInput MakeColumnInput(Oid type, MemoryContext context);
 // The payload of one event as JSON, parsed when first asked for.
 class PayloadJson {
  public:
-  explicit PayloadJson(const Event& event) : event_(event) {}
+  explicit PayloadJson(const InboxEvent& event) : event_(event) {}
 
   // The whole payload. An error if it is no JSON.
   Jsonb* Document();
@@ -45,16 +45,16 @@ class PayloadJson {
   bool Find(const std::vector<std::string>& path, JsonbValue* value);
 
  private:
-  const Event& event_;
+  const InboxEvent& event_;
   Jsonb* document_ = nullptr;
 };
 
 Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, bool* null);
-Datum ColumnFromEvent(ColumnInput* input, EventField field, const Event& event,
+Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
                       PayloadJson* payload, bool* null);
 // `text` nullptr is NULL.
 Datum ColumnFromText(ColumnInput* input, char* text, bool* null);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_COLUMN_VALUE_H_
+#endif  // POSTBOX_EXTENSION_INBOX_COLUMN_VALUE_H_

@@ -3,9 +3,11 @@
 // postbox.dead_letter is written as its owner: the inbox's owner sees and deletes rows of his
 // inboxes through row level security, and changes none. The inbox keeps the event as `rejected`, so
 // a redelivery is a duplicate; redriving forgets that row and applies the event like a new one.
-#include "extension/apply.h"
-#include "extension/arguments.h"
-#include "extension/subtransaction.h"
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
+#include "extension/base/subtransaction.h"
+#include "extension/inbox/apply.h"
 
 namespace postbox {
 namespace {
@@ -17,7 +19,7 @@ constexpr char kFields[] =
     "event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, "
     "occurred_at";
 
-void Record(const Inbox& inbox, const Event& event, const std::string& sqlstate,
+void Record(const Inbox& inbox, const InboxEvent& event, const std::string& sqlstate,
             const std::string& text, int attempts) {
   // Never destroyed: a process ends without order.
   static auto& record =
@@ -62,18 +64,18 @@ Oid LockDeadLetter(int64 id) {
   if (Run("SELECT inbox::oid FROM postbox.dead_letter WHERE id = $1 FOR UPDATE", key) == 0) {
     ThrowNoDeadLetter(id);
   }
-  return DatumGetObjectId(FirstRow(1));
+  return DatumGetObjectId(DatumColumn(0, 1));
 }
 
-Event ReadDeadLetter(int64 id) {
+InboxEvent ReadDeadLetter(int64 id) {
   const ActAs registrar = Registrar();
   Parameters key = Key(id);
   if (Run(std::string("SELECT ") + kFields + " FROM postbox.dead_letter WHERE id = $1", key) == 0) {
     ThrowNoDeadLetter(id);
   }
-  Event event{};
+  InboxEvent event{};
   for (size_t i = 0; i < kEventFields; ++i) {
-    event.values[i] = FirstRow(static_cast<int>(i) + 1, &event.nulls[i]);
+    event.values[i] = DatumColumn(0, static_cast<int>(i) + 1, &event.nulls[i]);
   }
   Pg([&] { FinishEvent(&event); });
   return event;
@@ -95,7 +97,7 @@ void NoteAttempt(int64 id, const PostgresError& error) {
 }
 
 Outcome Redrive(Inbox& inbox, int64 id) {
-  Event event = ReadDeadLetter(id);
+  InboxEvent event = ReadDeadLetter(id);
   if (event.event_id.empty()) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
           "dead letter " + std::to_string(id) + " has no event_id",
@@ -120,7 +122,7 @@ Outcome Redrive(Inbox& inbox, int64 id) {
 
 }  // namespace
 
-Outcome RejectEvent(Inbox& inbox, const Event& event, const std::string& sqlstate,
+Outcome RejectEvent(Inbox& inbox, const InboxEvent& event, const std::string& sqlstate,
                     const std::string& text, int attempts) {
   if (!event.event_id.empty() && !InsertEvent(inbox, event, Outcome::kRejected)) {
     return Outcome::kDuplicate;
@@ -141,7 +143,7 @@ POSTBOX_FUNCTION(record_dead_letter) {
     const int attempts = DatumGetInt32(Argument(fcinfo, 4, "attempts"));
     if (attempts < 1) Throw(ERRCODE_INVALID_PARAMETER_VALUE, "attempts must be at least 1");
     ApplySession session(relation);
-    const Event event = Pg([&] { return EventOfComposite(composite); });
+    const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
     return session.inbox().outcome(RejectEvent(session.inbox(), event, sqlstate, error, attempts));
   });
 }

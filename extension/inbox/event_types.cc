@@ -1,6 +1,6 @@
-#include "extension/event_types.h"
+#include "extension/inbox/event_types.h"
 
-#include "extension/projection_columns.h"
+#include "extension/inbox/projection_columns.h"
 
 namespace postbox {
 

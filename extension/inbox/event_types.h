@@ -1,8 +1,8 @@
 // The event_types of projections and handlers, as arguments.
-#ifndef POSTBOX_EXTENSION_EVENT_TYPES_H_
-#define POSTBOX_EXTENSION_EVENT_TYPES_H_
+#ifndef POSTBOX_EXTENSION_INBOX_EVENT_TYPES_H_
+#define POSTBOX_EXTENSION_INBOX_EVENT_TYPES_H_
 
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
 
 namespace postbox {
 
@@ -16,4 +16,4 @@ std::string CommonTypes(const std::vector<std::string>& left,
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_EVENT_TYPES_H_
+#endif  // POSTBOX_EXTENSION_INBOX_EVENT_TYPES_H_

@@ -1,6 +1,7 @@
-#include "extension/inbox_cache.h"
+#include "extension/inbox/inbox_cache.h"
 
-#include "extension/rights.h"
+#include "extension/base/relation.h"
+#include "extension/inbox/rights.h"
 
 extern "C" {
 #include <storage/lmgr.h>
@@ -126,8 +127,8 @@ void Inbox::Load() {
           key) == 0) {
     ThrowNoInbox(relation_);
   }
-  tombstone_ = DatumGetObjectId(FirstRow(1));
-  const Oid index = DatumGetObjectId(FirstRow(2));
+  tombstone_ = DatumGetObjectId(DatumColumn(0, 1));
+  const Oid index = DatumGetObjectId(DatumColumn(0, 2));
   const std::string tombstone_name = RelationName(tombstone_);
   if (tombstone_name.empty() || !OidIsValid(index)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "inbox \"" + name_ + "\" is incomplete",

@@ -7,13 +7,13 @@
 // and then looks whether the entry still stands: it does until the end of the transaction.
 //
 // Everything in here runs as the inbox's owner and under FixedSearchPath.
-#ifndef POSTBOX_EXTENSION_INBOX_CACHE_H_
-#define POSTBOX_EXTENSION_INBOX_CACHE_H_
+#ifndef POSTBOX_EXTENSION_INBOX_INBOX_CACHE_H_
+#define POSTBOX_EXTENSION_INBOX_INBOX_CACHE_H_
 
-#include "extension/event.h"
-#include "extension/projection.h"
-#include "extension/spi.h"
-#include "extension/statement.h"
+#include "extension/base/spi.h"
+#include "extension/base/statement.h"
+#include "extension/inbox/inbox_event.h"
+#include "extension/inbox/projection.h"
 
 namespace postbox {
 
@@ -107,4 +107,4 @@ void RequireInboxOwner(Oid relation);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_INBOX_CACHE_H_
+#endif  // POSTBOX_EXTENSION_INBOX_INBOX_CACHE_H_

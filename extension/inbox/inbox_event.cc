@@ -1,11 +1,11 @@
-#include "extension/event.h"
+#include "extension/inbox/inbox_event.h"
 
 extern "C" {
 #include <catalog/pg_enum.h>
 #include <utils/typcache.h>
 }
 
-#include "extension/uuid.h"
+#include "extension/base/uuid.h"
 
 namespace postbox {
 namespace {
@@ -63,7 +63,7 @@ pg_uuid_t InboxKey(std::string_view event_id) {
   return UuidV5(kPostboxNamespace, event_id);
 }
 
-void FinishEvent(Event* event) {
+void FinishEvent(InboxEvent* event) {
   event->event_id = {};
   event->event_type = {};
   if (!event->IsNull(EventField::kEventId)) {
@@ -75,8 +75,8 @@ void FinishEvent(Event* event) {
   }
 }
 
-Event EventOfComposite(Datum composite) {
-  Event event{};
+InboxEvent EventOfComposite(Datum composite) {
+  InboxEvent event{};
   HeapTupleHeader header = DatumGetHeapTupleHeader(composite);
   TupleDesc descriptor =
       lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(header), HeapTupleHeaderGetTypMod(header));
@@ -99,7 +99,7 @@ Event EventOfComposite(Datum composite) {
   return event;
 }
 
-Datum CompositeOf(Event* event) {
+Datum CompositeOf(InboxEvent* event) {
   if (!event->has_composite) {
     TupleDesc descriptor = lookup_rowtype_tupdesc(PostboxType("event"), -1);
     event->composite = HeapTupleGetDatum(heap_form_tuple(descriptor, event->values, event->nulls));

@@ -1,16 +1,16 @@
 // postbox.event and postbox.outcome as C++ values.
 //
-// An Event points into PostgreSQL's memory (the arguments of the call, or the current memory
+// An InboxEvent points into PostgreSQL's memory (the arguments of the call, or the current memory
 // context at the time of reading) and owns nothing, so it may be made and passed inside Pg().
 //
 // Key of an event in an inbox: a uuid. An event id that is the text of a uuid is that uuid (in
 // every form that the type uuid reads: letter case, braces and hyphens do not matter); any other
 // text, for example evt_2a87, is its UUIDv5 in kPostboxNamespace (uuid.h). The same text gives the
 // same key for ever.
-#ifndef POSTBOX_EXTENSION_EVENT_H_
-#define POSTBOX_EXTENSION_EVENT_H_
+#ifndef POSTBOX_EXTENSION_INBOX_INBOX_EVENT_H_
+#define POSTBOX_EXTENSION_INBOX_INBOX_EVENT_H_
 
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
 
 namespace postbox {
 
@@ -38,7 +38,7 @@ const char* EventFieldName(EventField field);
 // Its type.
 Oid EventFieldType(EventField field);
 
-struct Event {
+struct InboxEvent {
   Datum values[kEventFields];
   bool nulls[kEventFields];
   Datum composite;              // the event as one value of type postbox.event, if there is one
@@ -58,11 +58,11 @@ struct Event {
 pg_uuid_t InboxKey(std::string_view event_id);
 
 // Reads a value of type postbox.event.
-Event EventOfComposite(Datum composite);
+InboxEvent EventOfComposite(Datum composite);
 // Sets event_id, event_type and id from the values.
-void FinishEvent(Event* event);
+void FinishEvent(InboxEvent* event);
 // The event as one value, made at the first call in the current memory context.
-Datum CompositeOf(Event* event);
+Datum CompositeOf(InboxEvent* event);
 
 // A type of schema postbox.
 Oid PostboxType(const char* name);
@@ -71,4 +71,4 @@ void OutcomeOids(Oid (&oids)[kOutcomes]);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_EVENT_H_
+#endif  // POSTBOX_EXTENSION_INBOX_INBOX_EVENT_H_

@@ -1,4 +1,5 @@
-#include "extension/projection.h"
+#include "extension/inbox/projection.h"
+#include "extension/base/relation.h"
 
 extern "C" {
 #include <executor/executor.h>
@@ -195,7 +196,7 @@ Projection::Statements& Projection::StatementsFor(const std::string& present) {
   return made;
 }
 
-void Projection::CheckVersion(const Event& event) const {
+void Projection::CheckVersion(const InboxEvent& event) const {
   if (event.IsNull(EventField::kVersion)) {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no version",
           "A projection tells newer from older by the version.");
@@ -207,7 +208,7 @@ void Projection::CheckVersion(const Event& event) const {
   }
 }
 
-void Projection::BindColumn(size_t i, const Event& event, PayloadJson* payload) {
+void Projection::BindColumn(size_t i, const InboxEvent& event, PayloadJson* payload) {
   Column& column = columns_[i];
   bool null = true;
   bool present = true;
@@ -226,7 +227,7 @@ void Projection::BindColumn(size_t i, const Event& event, PayloadJson* payload) 
 }
 
 // Sets values_, nulls_ and present_ of the first `count` columns.
-void Projection::Bind(const Event& event, PayloadJson* payload, size_t count) {
+void Projection::Bind(const InboxEvent& event, PayloadJson* payload, size_t count) {
   present_ = all_present_;
   for (size_t i = 0; i < count; ++i) {
     try {
@@ -305,7 +306,7 @@ bool Projection::IsStored() {
   return FindStored(&version);
 }
 
-Outcome Projection::Upsert(const Event& event, PayloadJson* payload) {
+Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
   Bind(event, payload, columns_.size());
   // Before anything else, so that an event that comes too late is not refused for its content.
@@ -347,7 +348,7 @@ bool Projection::FindRow() {
                    [](TupleTableSlot*) {});
 }
 
-Outcome Projection::Delete(const Event& event, PayloadJson* payload) {
+Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
   Bind(event, payload, key_size_ + 1);
   const Datum key = KeyText();

@@ -23,12 +23,12 @@
 // target against writers instead.
 //
 // Tombstones are kept for targets with a projection that deletes.
-#ifndef POSTBOX_EXTENSION_PROJECTION_H_
-#define POSTBOX_EXTENSION_PROJECTION_H_
+#ifndef POSTBOX_EXTENSION_INBOX_PROJECTION_H_
+#define POSTBOX_EXTENSION_INBOX_PROJECTION_H_
 
-#include "extension/column_value.h"
-#include "extension/projection_columns.h"
-#include "extension/statement.h"
+#include "extension/base/statement.h"
+#include "extension/inbox/column_value.h"
+#include "extension/inbox/projection_columns.h"
 
 namespace postbox {
 
@@ -61,8 +61,8 @@ class Projection {
 
   // kApplied or kStale. Needs an open SPI connection; what is allocated is in the current memory
   // context.
-  Outcome Upsert(const Event& event, PayloadJson* payload);
-  Outcome Delete(const Event& event, PayloadJson* payload);
+  Outcome Upsert(const InboxEvent& event, PayloadJson* payload);
+  Outcome Delete(const InboxEvent& event, PayloadJson* payload);
 
   // Reads a key from its text: that of the only key column, or a JSON array of several.
   void BindKeyText(std::string_view text);
@@ -98,9 +98,9 @@ class Projection {
     std::unique_ptr<Statement> update;  // only if fields are absent
   };
 
-  void CheckVersion(const Event& event) const;
-  void Bind(const Event& event, PayloadJson* payload, size_t count);
-  void BindColumn(size_t column, const Event& event, PayloadJson* payload);
+  void CheckVersion(const InboxEvent& event) const;
+  void Bind(const InboxEvent& event, PayloadJson* payload, size_t count);
+  void BindColumn(size_t column, const InboxEvent& event, PayloadJson* payload);
   Statements& StatementsFor(const std::string& present);
   std::string UpsertSql(const std::string& present) const;
   std::string UpdateSql(const std::string& present) const;
@@ -137,4 +137,4 @@ class Projection {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_PROJECTION_H_
+#endif  // POSTBOX_EXTENSION_INBOX_PROJECTION_H_

@@ -1,4 +1,5 @@
-#include "extension/projection_columns.h"
+#include "extension/inbox/projection_columns.h"
+#include "extension/base/relation.h"
 
 extern "C" {
 #include <access/relation.h>

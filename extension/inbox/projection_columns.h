@@ -11,11 +11,11 @@
 //   "$aggregate_id", ...        a field of the event itself, by its name in postbox.event
 // Without `columns`, every column takes the JSON field of its own name. In both cases the version
 // column takes $version, and a single key column that is not mapped takes $aggregate_id.
-#ifndef POSTBOX_EXTENSION_PROJECTION_COLUMNS_H_
-#define POSTBOX_EXTENSION_PROJECTION_COLUMNS_H_
+#ifndef POSTBOX_EXTENSION_INBOX_PROJECTION_COLUMNS_H_
+#define POSTBOX_EXTENSION_INBOX_PROJECTION_COLUMNS_H_
 
-#include "extension/event.h"
-#include "extension/spi.h"
+#include "extension/base/spi.h"
+#include "extension/inbox/inbox_event.h"
 
 namespace postbox {
 
@@ -64,4 +64,4 @@ std::vector<std::string> TextArray(Datum array, const char* what);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_PROJECTION_COLUMNS_H_
+#endif  // POSTBOX_EXTENSION_INBOX_PROJECTION_COLUMNS_H_

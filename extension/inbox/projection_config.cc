@@ -3,10 +3,12 @@
 // Only the owner of an inbox configures it, since everything that it feeds runs with his rights;
 // whether these suffice is checked here, so that it does not come out with the first event. Who
 // configures an inbox locks its row in postbox.inbox, so two do not miss each other's conflicts.
-#include "extension/arguments.h"
-#include "extension/event_types.h"
-#include "extension/inbox_cache.h"
-#include "extension/rights.h"
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
+#include "extension/inbox/event_types.h"
+#include "extension/inbox/inbox_cache.h"
+#include "extension/inbox/rights.h"
 
 extern "C" {
 #include <utils/regproc.h>
@@ -146,7 +148,7 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
           "function = $3 ORDER BY id LIMIT 1",
           row) > 0) {
     Throw(ERRCODE_DUPLICATE_OBJECT, "events are handled by " + signature + " already",
-          "Handler " + FirstRowText(1) + " takes some of these event types.",
+          "Handler " + PrintedColumn(0, 1) + " takes some of these event types.",
           "Remove it first with postbox.drop_handler.");
   }
   const ActAs registrar(RelationOwner(PostboxRelation("handler")));
@@ -165,7 +167,7 @@ void Drop(const char* table, int64 id) {
           std::string(table) + " " + std::to_string(id) + " does not exist", "",
           "They are listed in " + name + ".");
   }
-  RequireInboxOwner(DatumGetObjectId(FirstRow(1)));
+  RequireInboxOwner(DatumGetObjectId(DatumColumn(0, 1)));
   const ActAs registrar(RelationOwner(PostboxRelation(table)));
   Run("DELETE FROM " + name + " WHERE id = $1", key);
 }

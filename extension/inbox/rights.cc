@@ -1,4 +1,4 @@
-#include "extension/rights.h"
+#include "extension/inbox/rights.h"
 
 extern "C" {
 #include <utils/regproc.h>

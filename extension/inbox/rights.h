@@ -5,10 +5,10 @@
 // these throw insufficient_privilege when a projection or handler is made, and again when an event
 // has been refused with that code: the event is not recorded, but comes again until a person has
 // granted the right.
-#ifndef POSTBOX_EXTENSION_RIGHTS_H_
-#define POSTBOX_EXTENSION_RIGHTS_H_
+#ifndef POSTBOX_EXTENSION_INBOX_RIGHTS_H_
+#define POSTBOX_EXTENSION_INBOX_RIGHTS_H_
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 namespace postbox {
 
@@ -20,4 +20,4 @@ void RequireHandlerRights(Oid owner, Oid function);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_RIGHTS_H_
+#endif  // POSTBOX_EXTENSION_INBOX_RIGHTS_H_

@@ -1,7 +1,9 @@
 // create_subscription and drop_subscription: what `postbox pull` reads.
-#include "extension/arguments.h"
-#include "extension/inbox_cache.h"
-#include "worker/pubsub/resource_name.h"
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
+#include "extension/inbox/inbox_cache.h"
+#include "proto/rules/resource_name.h"
 
 namespace postbox {
 namespace {
@@ -145,7 +147,7 @@ void DropSubscription(const std::string& name) {
     Throw(ERRCODE_UNDEFINED_OBJECT, "subscription \"" + name + "\" does not exist", "",
           "They are listed in postbox.subscription.");
   }
-  RequireInboxOwner(DatumGetObjectId(FirstRow(1)));
+  RequireInboxOwner(DatumGetObjectId(DatumColumn(0, 1)));
   const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
   Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }

@@ -5,9 +5,11 @@
 // has committed. Nothing is missed, because the sleep is prepared before the look (wakeup.h).
 // Without the shared memory of a preloaded library, and on a standby, where nobody commits, it
 // looks again after a short time instead.
-#include "extension/arguments.h"
-#include "extension/inbox_cache.h"
-#include "extension/wakeup.h"
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
+#include "extension/inbox/inbox_cache.h"
+#include "extension/server/wakeup.h"
 
 extern "C" {
 #include <access/xlog.h>

@@ -14,16 +14,17 @@
 // and little else. No SPI, no change of search_path, and what is the same for every event is made
 // once in a session.
 //
-// Everything that Pub/Sub would refuse is refused here (worker/pubsub/message_check.h), on the
+// Everything that Pub/Sub would refuse is refused here (proto/rules/message_check.h), on the
 // message as it will be sent.
-#include "extension/guard.h"
-#include "extension/outbox_cache.h"
-#include "extension/settings.h"
-#include "extension/spi.h"
-#include "extension/uuid.h"
-#include "extension/wakeup.h"
-#include "worker/pubsub/attributes.h"
-#include "worker/pubsub/message_check.h"
+#include "extension/base/act_as.h"
+#include "extension/base/guard.h"
+#include "extension/base/spi.h"
+#include "extension/base/uuid.h"
+#include "extension/outbox/outbox_cache.h"
+#include "extension/server/wakeup.h"
+#include "extension/shared/settings.h"
+#include "proto/rules/attributes.h"
+#include "proto/rules/message_check.h"
 
 extern "C" {
 #include <commands/sequence.h>
@@ -56,7 +57,7 @@ struct Text {
   std::string_view view;
 };
 
-struct Event {
+struct EmittedEvent {
   Text aggregate_type;
   Text aggregate_id;
   Text event_type;
@@ -175,7 +176,7 @@ std::string_view ContextValue(std::string_view attribute) {
   return current.source_version;
 }
 
-void CollectAttributes(FunctionCallInfo fcinfo, Event* event) {
+void CollectAttributes(FunctionCallInfo fcinfo, EmittedEvent* event) {
   if (!fcinfo->args[kAttributes].isnull) {
     const AttributeList list = Pg([&] { return ReadAttributes(fcinfo->args[kAttributes].value); });
     switch (list.fault) {
@@ -232,7 +233,7 @@ Datum NoAttributes() {
 }
 
 // What goes into the column: strings only, in the encoding of the database.
-Datum AttributesDatum(const Event& event) {
+Datum AttributesDatum(const EmittedEvent& event) {
   const auto& extra = event.extra;
   if (extra.empty()) return NoAttributes();
   return Pg([&] {
@@ -268,8 +269,8 @@ void CheckOccurredAt(TimestampTz occurred_at) {
         "It is sent in the format of RFC 3339, which has the years 0001 to 9999.");
 }
 
-Event ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
-  Event event{};
+EmittedEvent ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
+  EmittedEvent event{};
   event.aggregate_type = RequiredText(fcinfo, kAggregateType, "aggregate_type");
   event.aggregate_id = RequiredText(fcinfo, kAggregateId, "aggregate_id");
   event.event_type = RequiredText(fcinfo, kEventType, "event_type");
@@ -311,7 +312,7 @@ Event ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
 // Whether the message is so far inside of every limit that there is nothing to look for: short
 // texts that are valid, no attributes but the standard ones, and a payload that leaves half of a
 // request to all else.
-bool IsSurelyWithinLimits(const Event& event) {
+bool IsSurelyWithinLimits(const EmittedEvent& event) {
   constexpr size_t kShort = std::min(pubsub::kMaxOrderingKeyBytes, pubsub::kMaxAttributeValueBytes);
   if (GetDatabaseEncoding() != PG_UTF8 || !event.extra.empty()) return false;
   for (const Text* text :
@@ -323,7 +324,7 @@ bool IsSurelyWithinLimits(const Event& event) {
 
 // Refuses what Pub/Sub would refuse. Here it stops the transaction that caused it; later it would
 // stop a key.
-void CheckMessage(const Event& event, int64 version) {
+void CheckMessage(const EmittedEvent& event, int64 version) {
   if (IsSurelyWithinLimits(event)) return;
   const std::string id = UuidText(*event.id);
   const std::string_view key = ToUtf8(event.aggregate_id.view);
@@ -348,7 +349,7 @@ void CheckMessage(const Event& event, int64 version) {
 
 // Takes the version of the event, and with it the aggregate: whoever emits for it next waits for
 // this transaction. 0 if the version is going to be the seq.
-int64 TakeVersion(Outbox* outbox, const Event& event) {
+int64 TakeVersion(Outbox* outbox, const EmittedEvent& event) {
   std::array<Datum, 3> values = {event.aggregate_type.datum, event.aggregate_id.datum, Datum{0}};
   if (outbox->facts().columns.VersionIsSeq()) {
     if (event.version.has_value()) {
@@ -361,13 +362,13 @@ int64 TakeVersion(Outbox* outbox, const Event& event) {
   }
   if (!event.version.has_value()) {
     outbox->Run(OutboxStatement::kNextVersion, values.data());
-    return DatumGetInt64(FirstRow(1));
+    return DatumGetInt64(DatumColumn(0, 1));
   }
   if (outbox->facts().is_log) return *event.version;
   values[2] = Int64GetDatum(*event.version);
   if (outbox->Run(OutboxStatement::kTakeVersion, values.data()) != 0) return *event.version;
   outbox->Run(OutboxStatement::kLastVersion, values.data());
-  const std::string last = FirstRowText(1);
+  const std::string last = PrintedColumn(0, 1);
   const bool repeats = last == std::to_string(*event.version);
   Throw(ERRCODE_INVALID_PARAMETER_VALUE,
         "version " + std::to_string(*event.version) + " of " +
@@ -391,14 +392,14 @@ void CheckIdIsNotOfTheFuture(const pg_uuid_t& id) {
         "Correct the clock that made it, or leave event_id out.");
 }
 
-std::optional<Receipt> FindEvent(Outbox* outbox, const Event& event) {
+std::optional<Receipt> FindEvent(Outbox* outbox, const EmittedEvent& event) {
   pg_uuid_t id = *event.id;
   Datum value = UUIDPGetDatum(&id);
   if (outbox->Run(OutboxStatement::kFindEvent, &value) == 0) return std::nullopt;
-  return Receipt{id, DatumGetInt64(FirstRow(1))};
+  return Receipt{id, DatumGetInt64(DatumColumn(0, 1))};
 }
 
-void Insert(Outbox* outbox, const Event& event, int64 seq, int64 version) {
+void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {
   pg_uuid_t id = *event.id;
   std::array<Datum, 10> values = {
       UUIDPGetDatum(&id),         Int64GetDatum(seq),
@@ -441,7 +442,7 @@ void CheckInsertPrivilege(const OutboxFacts& facts) {
 
 // What has to be done as the owner of the outbox before the event is stored. Sets its version (see
 // TakeVersion), or returns the event that is there already.
-std::optional<Receipt> Prepare(Outbox* outbox, const Event& event, int64* version) {
+std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, int64* version) {
   SpiConnection connection;
   FixedSearchPath search_path;
   ActAs owner(outbox->facts().owner);
@@ -455,7 +456,7 @@ std::optional<Receipt> Prepare(Outbox* outbox, const Event& event, int64* versio
   return std::nullopt;
 }
 
-Receipt Emit(FunctionCallInfo fcinfo, const Event& event) {
+Receipt Emit(FunctionCallInfo fcinfo, const EmittedEvent& event) {
   Oid relation = fcinfo->args[kOutbox].isnull ? DefaultOutbox()
                                               : DatumGetObjectId(fcinfo->args[kOutbox].value);
   if (!OidIsValid(relation)) relation = OnlyOutbox();
@@ -488,7 +489,7 @@ Receipt Emit(FunctionCallInfo fcinfo, const Event& event) {
 
 Datum EmitAndReturn(FunctionCallInfo fcinfo, Datum payload) {
   Pg([] { PreventCommandIfReadOnly("outbox_emit()"); });
-  const Event event = ReadEvent(fcinfo, payload);
+  const EmittedEvent event = ReadEvent(fcinfo, payload);
   Receipt receipt = Emit(fcinfo, event);
   return Pg([&] {
     TupleDesc descriptor = lookup_rowtype_tupdesc(get_func_rettype(fcinfo->flinfo->fn_oid), -1);

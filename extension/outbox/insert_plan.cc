@@ -1,4 +1,4 @@
-#include "extension/insert_plan.h"
+#include "extension/outbox/insert_plan.h"
 
 extern "C" {
 #include <executor/executor.h>

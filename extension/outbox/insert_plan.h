@@ -8,10 +8,10 @@
 // A plan is right until an invalidation message says otherwise. Messages arrive when a lock is
 // taken: so lock the table, then ask IsValid(). Where row security is in it, it is right for one
 // user only and nobody keeps it.
-#ifndef POSTBOX_EXTENSION_INSERT_PLAN_H_
-#define POSTBOX_EXTENSION_INSERT_PLAN_H_
+#ifndef POSTBOX_EXTENSION_OUTBOX_INSERT_PLAN_H_
+#define POSTBOX_EXTENSION_OUTBOX_INSERT_PLAN_H_
 
-#include "extension/spi.h"
+#include "extension/base/spi.h"
 
 extern "C" {
 #include <utils/plancache.h>
@@ -51,4 +51,4 @@ class InsertPlan {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_INSERT_PLAN_H_
+#endif  // POSTBOX_EXTENSION_OUTBOX_INSERT_PLAN_H_

@@ -1,8 +1,8 @@
 // Making the tables of an outbox of kind `log`.
-#ifndef POSTBOX_EXTENSION_LOG_OUTBOX_H_
-#define POSTBOX_EXTENSION_LOG_OUTBOX_H_
+#ifndef POSTBOX_EXTENSION_OUTBOX_LOG_OUTBOX_H_
+#define POSTBOX_EXTENSION_OUTBOX_LOG_OUTBOX_H_
 
-#include "extension/new_relation.h"
+#include "extension/base/new_relation.h"
 
 namespace postbox {
 
@@ -14,4 +14,4 @@ void CreateLogTables(const NewRelation& relation);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_LOG_OUTBOX_H_
+#endif  // POSTBOX_EXTENSION_OUTBOX_LOG_OUTBOX_H_

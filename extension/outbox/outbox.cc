@@ -15,13 +15,15 @@
 // Each partial index serves one question of the worker: what comes next, what is due again, what is
 // the first of a key, whose lease is over, what may be purged. A table that was there before
 // becomes an outbox in adopt.cc.
-#include "extension/arguments.h"
-#include "extension/guard.h"
-#include "extension/log_outbox.h"
-#include "extension/new_relation.h"
-#include "extension/outbox_cache.h"
-#include "extension/spi.h"
-#include "extension/table_outbox.h"
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/guard.h"
+#include "extension/base/new_relation.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
+#include "extension/outbox/log_outbox.h"
+#include "extension/outbox/outbox_cache.h"
+#include "extension/outbox/table_outbox.h"
 
 extern "C" {
 #include <storage/lmgr.h>
@@ -107,9 +109,9 @@ Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& regist
   names.AddText(relation.Qualified()).AddText(relation.Qualified("_version"));
   names.AddText(relation.Qualified("_parked"));
   Run("SELECT $1::regclass::oid, $2::regclass::oid, to_regclass($3)::oid", names);
-  const Oid table = DatumGetObjectId(FirstRow(1));
-  const Oid counter = DatumGetObjectId(FirstRow(2));
-  const Oid parked = DatumGetObjectId(FirstRow(3));
+  const Oid table = DatumGetObjectId(DatumColumn(0, 1));
+  const Oid counter = DatumGetObjectId(DatumColumn(0, 2));
+  const Oid parked = DatumGetObjectId(DatumColumn(0, 3));
   ActAs registrar(RelationOwner(PostboxRelation("outbox")));
   Parameters row;
   row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, counter).AddText(registration.kind);
@@ -167,7 +169,7 @@ void DropWhatWasAdded(const OutboxFacts& facts) {
       " WHERE t.oid = $1 AND x.relname = ANY (SELECT t.relname || suffix FROM "
       "string_to_table($2, ',') suffix)",
       parameters);
-  const std::string drop_indexes = FirstRowText(1);
+  const std::string drop_indexes = PrintedColumn(0, 1);
   if (!drop_indexes.empty()) Run(drop_indexes);
 }
 

@@ -1,7 +1,9 @@
-#include "extension/outbox_cache.h"
+#include "extension/outbox/outbox_cache.h"
 
-#include "extension/settings.h"
-#include "extension/wakeup.h"
+#include "extension/base/act_as.h"
+#include "extension/base/relation.h"
+#include "extension/server/wakeup.h"
+#include "extension/shared/settings.h"
 
 extern "C" {
 #include <commands/trigger.h>
@@ -90,13 +92,13 @@ OutboxFacts ReadFacts(Oid relation) {
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
   if (postbox::Run(sql, parameters) == 0) ThrowNoOutbox(relation, facts.name);
-  facts.counter = DatumGetObjectId(FirstRow(1));
-  facts.sequence = DatumGetObjectId(FirstRow(2));
-  facts.primary_key = FirstRowText(3);
-  facts.is_log = DatumGetBool(FirstRow(4));
-  const Oid parked = DatumGetObjectId(FirstRow(5));
+  facts.counter = DatumGetObjectId(DatumColumn(0, 1));
+  facts.sequence = DatumGetObjectId(DatumColumn(0, 2));
+  facts.primary_key = PrintedColumn(0, 3);
+  facts.is_log = DatumGetBool(DatumColumn(0, 4));
+  const Oid parked = DatumGetObjectId(DatumColumn(0, 5));
   if (OidIsValid(parked)) facts.parked_name = RelationName(parked);
-  facts.adopted = DatumGetBool(FirstRow(6));
+  facts.adopted = DatumGetBool(DatumColumn(0, 6));
   facts.counter_name = RelationName(facts.counter);
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
@@ -145,44 +147,21 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
 
 }  // namespace
 
-Outbox::~Outbox() {
-  for (SPIPlanPtr plan : plans_) {
-    if (plan != nullptr) SPI_freeplan(plan);
+Statement& Outbox::Prepared(OutboxStatement which) {
+  Statement& statement = statements_[static_cast<size_t>(which)];
+  if (!statement.has_text()) {
+    StatementText text = TextOf(which, facts_);
+    statement = Statement(std::move(text.sql), std::move(text.types), CURSOR_OPT_GENERIC_PLAN);
   }
-}
-
-SPIPlanPtr Outbox::Plan(OutboxStatement statement) {
-  SPIPlanPtr& plan = plans_[static_cast<size_t>(statement)];
-  if (plan == nullptr) {
-    StatementText text = TextOf(statement, facts_);
-    ActAs owner(facts_.owner);
-    plan = Pg([&] {
-      SPIPlanPtr prepared =
-          SPI_prepare_cursor(text.sql.c_str(), static_cast<int>(text.types.size()),
-                             text.types.data(), CURSOR_OPT_GENERIC_PLAN);
-      if (prepared == nullptr)
-        elog(ERROR, "could not prepare a statement: %s", SPI_result_code_string(SPI_result));
-      SPI_keepplan(prepared);
-      return prepared;
-    });
-  } else if (!Pg([&] { return SPI_plan_is_valid(plan); })) {
-    ActAs owner(facts_.owner);
-    Pg([&] {
-      CachedPlan* revalidated = SPI_plan_get_cached_plan(plan);
-      if (revalidated != nullptr) ReleaseCachedPlan(revalidated, CurrentResourceOwner);
-    });
+  if (!statement.IsPlanned()) {
+    const ActAs owner(facts_.owner);
+    statement.Plan();
   }
-  return plan;
+  return statement;
 }
 
 uint64 Outbox::Run(OutboxStatement statement, Datum* values) {
-  SPIPlanPtr plan = Plan(statement);
-  const int result = Pg([&] { return SPI_execute_plan(plan, values, nullptr, false, 0); });
-  if (result < 0) {
-    Throw(ERRCODE_INTERNAL_ERROR,
-          std::string("could not run a statement: ") + SPI_result_code_string(result));
-  }
-  return SPI_processed;
+  return Prepared(statement).Run(values);
 }
 
 std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
@@ -190,7 +169,7 @@ std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
   insert_ = nullptr;
   SpiConnection connection;
   FixedSearchPath search_path;
-  auto plan = std::make_shared<const InsertPlan>(Plan(OutboxStatement::kInsert));
+  auto plan = std::make_shared<const InsertPlan>(Prepared(OutboxStatement::kInsert).Plan());
   if (plan->IsForEveryone(facts_.relation)) insert_ = plan;
   return plan;
 }
@@ -265,10 +244,10 @@ Oid OnlyOutbox() {
   }
   if (count > 1) {
     Throw(ERRCODE_AMBIGUOUS_PARAMETER, "there is more than one outbox in this database",
-          "The outboxes are " + FirstRowText(2) + ".",
+          "The outboxes are " + PrintedColumn(0, 2) + ".",
           "Name one with the parameter outbox or the setting postbox.default_outbox.");
   }
-  const Oid relation = DatumGetObjectId(FirstRow(1));
+  const Oid relation = DatumGetObjectId(DatumColumn(0, 1));
   if (changes == before) only_outbox = relation;
   return relation;
 }

@@ -12,12 +12,12 @@
 // the owner may be made part of a plan. They run with the fixed search_path too, or they would be
 // prepared again. The INSERT of an event is the exception: its plan goes straight to the executor
 // (insert_plan.h), under the search_path of the session.
-#ifndef POSTBOX_EXTENSION_OUTBOX_CACHE_H_
-#define POSTBOX_EXTENSION_OUTBOX_CACHE_H_
+#ifndef POSTBOX_EXTENSION_OUTBOX_OUTBOX_CACHE_H_
+#define POSTBOX_EXTENSION_OUTBOX_OUTBOX_CACHE_H_
 
-#include "extension/insert_plan.h"
-#include "extension/outbox_columns.h"
-#include "extension/spi.h"
+#include "extension/base/statement.h"
+#include "extension/outbox/insert_plan.h"
+#include "extension/shared/outbox_columns.h"
 
 namespace postbox {
 
@@ -59,7 +59,6 @@ struct OutboxFacts {
 class Outbox {
  public:
   explicit Outbox(OutboxFacts facts) : facts_(std::move(facts)) {}
-  ~Outbox();
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
@@ -74,14 +73,14 @@ class Outbox {
   uint64 Insert(Datum* values);
 
  private:
-  // The prepared statement, valid, so that running it looks up no names.
-  SPIPlanPtr Plan(OutboxStatement statement);
+  // The statement with a plan that is right, so that running it looks up no names.
+  Statement& Prepared(OutboxStatement which);
 
   // The plan of kInsert for the current user.
   std::shared_ptr<const InsertPlan> PlanOfInsert();
 
   OutboxFacts facts_;
-  std::array<SPIPlanPtr, kOutboxStatements> plans_{};
+  std::array<Statement, kOutboxStatements> statements_;
   // Kept while it is right for every user.
   std::shared_ptr<const InsertPlan> insert_;
 };
@@ -104,4 +103,4 @@ Oid OnlyOutbox();
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_OUTBOX_CACHE_H_
+#endif  // POSTBOX_EXTENSION_OUTBOX_OUTBOX_CACHE_H_

@@ -6,13 +6,15 @@
 // caller owns the outbox. The events of a table outbox carry one published_at each, so two
 // publications of it may not take the same type of aggregate; that holds under concurrency because
 // both lock the outbox's row in postbox.outbox first.
-#include "extension/arguments.h"
-#include "extension/guard.h"
-#include "extension/outbox_cache.h"
-#include "extension/settings.h"
-#include "extension/shared_state.h"
-#include "extension/spi.h"
-#include "worker/pubsub/resource_name.h"
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/guard.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
+#include "extension/outbox/outbox_cache.h"
+#include "extension/shared/settings.h"
+#include "extension/shared/shared_state.h"
+#include "proto/rules/resource_name.h"
 
 namespace postbox {
 namespace {
@@ -171,7 +173,7 @@ void CheckAgainstOthers(const std::string& name, Oid outbox) {
       " OR this.aggregate_types && other.aggregate_types) ORDER BY other.name LIMIT 1";
   if (Run(sql, parameters) == 0) return;
   Throw(ERRCODE_INVALID_OBJECT_DEFINITION,
-        "publication \"" + FirstRowText(1) + "\" takes events of the same aggregate type",
+        "publication \"" + PrintedColumn(0, 1) + "\" takes events of the same aggregate type",
         "An event of a table outbox is published once.",
         "Give each publication of the outbox aggregate_types of its own.");
 }
@@ -219,7 +221,7 @@ void CreatePublication(const std::string& name, Oid outbox, const std::string& o
   Run("SELECT $4 > $5 FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, "
       "$6::text) p",
       parameters);
-  if (DatumGetBool(FirstRow(1))) ThrowBackoffs();
+  if (DatumGetBool(DatumColumn(0, 1))) ThrowBackoffs();
   parameters.AddText(name).AddOid(REGCLASSOID, outbox).AddText(ordering).AddInt(lanes);
   const uint64 created =
       Run("INSERT INTO postbox.publication (topic, aggregate_types, max_attempts, base_backoff, "
@@ -247,7 +249,7 @@ Oid OutboxOfPublication(const std::string& name) {
     Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + name + "\" does not exist", "",
           "The publications of this database are listed in postbox.publication.");
   }
-  const Oid outbox = DatumGetObjectId(FirstRow(1));
+  const Oid outbox = DatumGetObjectId(DatumColumn(0, 1));
   FindOutboxForOwner(outbox);
   return outbox;
 }
@@ -266,7 +268,7 @@ void AlterPublication(const std::string& name, const Properties& properties) {
       "postbox.publication"
       " WHERE name = $7",
       parameters);
-  if (SPI_processed > 0 && DatumGetBool(FirstRow(1))) ThrowBackoffs();
+  if (SPI_processed > 0 && DatumGetBool(DatumColumn(0, 1))) ThrowBackoffs();
   // An empty array takes all types, which is stored as NULL.
   Run("UPDATE postbox.publication SET topic = coalesce($1, topic),"
       " aggregate_types = nullif(coalesce($2, aggregate_types), '{}'), max_attempts = coalesce($3, "

@@ -1,8 +1,8 @@
 // What a table outbox is made of beside its table, for create_outbox and adopt_outbox.
-#ifndef POSTBOX_EXTENSION_TABLE_OUTBOX_H_
-#define POSTBOX_EXTENSION_TABLE_OUTBOX_H_
+#ifndef POSTBOX_EXTENSION_OUTBOX_TABLE_OUTBOX_H_
+#define POSTBOX_EXTENSION_OUTBOX_TABLE_OUTBOX_H_
 
-#include "extension/new_relation.h"
+#include "extension/base/new_relation.h"
 
 namespace postbox {
 
@@ -30,4 +30,4 @@ Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& regist
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_TABLE_OUTBOX_H_
+#endif  // POSTBOX_EXTENSION_OUTBOX_TABLE_OUTBOX_H_

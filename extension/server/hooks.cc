@@ -1,8 +1,8 @@
-#include "extension/hooks.h"
+#include "extension/server/hooks.h"
 
-#include "extension/postgres.h"
-#include "extension/shared_state.h"
-#include "extension/wakeup.h"
+#include "extension/base/postgres.h"
+#include "extension/server/wakeup.h"
+#include "extension/shared/shared_state.h"
 
 extern "C" {
 #include <catalog/objectaccess.h>

@@ -15,12 +15,12 @@
 // ALTER DATABASE x SET postbox.anything: workers of x are restarted at commit, since a session
 // reads its database's settings only when it starts.
 //
-// COMMIT PREPARED: raises what a transaction can raise (extension/wakeup.h), except for news of
+// COMMIT PREPARED: raises what a transaction can raise (extension/server/wakeup.h), except for news of
 // extensions: those would make the launcher probe a database without the extension at each of them.
 //
 // All other statements pay one switch.
-#ifndef POSTBOX_EXTENSION_HOOKS_H_
-#define POSTBOX_EXTENSION_HOOKS_H_
+#ifndef POSTBOX_EXTENSION_SERVER_HOOKS_H_
+#define POSTBOX_EXTENSION_SERVER_HOOKS_H_
 
 namespace postbox {
 
@@ -29,4 +29,4 @@ void InstallHooks();
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_HOOKS_H_
+#endif  // POSTBOX_EXTENSION_SERVER_HOOKS_H_

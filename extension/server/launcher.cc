@@ -1,10 +1,10 @@
-#include "extension/launcher.h"
+#include "extension/server/launcher.h"
 
-#include "extension/guard.h"
-#include "extension/postgres.h"
-#include "extension/settings.h"
-#include "extension/shared_state.h"
-#include "worker/pubsub/backoff.h"
+#include "extension/base/guard.h"
+#include "extension/base/postgres.h"
+#include "extension/shared/settings.h"
+#include "extension/shared/shared_state.h"
+#include "proto/rules/backoff.h"
 
 extern "C" {
 #include <access/heapam.h>

@@ -33,8 +33,8 @@
 //  - When the launcher itself fails, its workers go on. The next launcher stops those it finds,
 //    since it has no handle for them, and starts its own.
 //  - A standby starts no launcher before recovery has ended (BgWorkerStart_RecoveryFinished).
-#ifndef POSTBOX_EXTENSION_LAUNCHER_H_
-#define POSTBOX_EXTENSION_LAUNCHER_H_
+#ifndef POSTBOX_EXTENSION_SERVER_LAUNCHER_H_
+#define POSTBOX_EXTENSION_SERVER_LAUNCHER_H_
 
 namespace postbox {
 
@@ -43,4 +43,4 @@ void RegisterLauncher();
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_LAUNCHER_H_
+#endif  // POSTBOX_EXTENSION_SERVER_LAUNCHER_H_

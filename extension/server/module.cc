@@ -2,12 +2,13 @@
 // otherwise in each backend that calls one of its functions. Only a preloaded postbox has shared
 // memory, a launcher, workers and hooks; without, everything works except publishing and waking
 // (emit-only mode).
-#include "extension/exports.h"
-#include "extension/hooks.h"
-#include "extension/launcher.h"
-#include "extension/postgres.h"
-#include "extension/settings.h"
-#include "extension/shared_state.h"
+#include "extension/base/postgres.h"
+#include "extension/server/define_settings.h"
+#include "extension/server/hooks.h"
+#include "extension/server/launcher.h"
+#include "extension/shared/exports.h"
+#include "extension/shared/settings.h"
+#include "extension/shared/shared_state.h"
 
 extern "C" {
 PG_MODULE_MAGIC;
@@ -45,8 +46,8 @@ void RequestSharedMemory() {
 }
 
 void Init() {
-  static Exports exports{sizeof(Settings), &settings()};
   DefineSettings();
+  static Exports exports{sizeof(Settings), &settings()};
   *ExportsVariable() = &exports;
   if (!process_shared_preload_libraries_in_progress) return;
   RequestSharedMemory();

@@ -1,4 +1,4 @@
-#include "extension/wakeup.h"
+#include "extension/server/wakeup.h"
 
 namespace postbox {
 namespace {

@@ -8,12 +8,12 @@
 // worker then wakes in vain.
 //
 // PREPARE TRANSACTION forgets the flags too: nothing is visible yet. COMMIT PREPARED raises them
-// (extension/hooks.cc), since nobody remembers what the transaction did.
-#ifndef POSTBOX_EXTENSION_WAKEUP_H_
-#define POSTBOX_EXTENSION_WAKEUP_H_
+// (extension/server/hooks.cc), since nobody remembers what the transaction did.
+#ifndef POSTBOX_EXTENSION_SERVER_WAKEUP_H_
+#define POSTBOX_EXTENSION_SERVER_WAKEUP_H_
 
-#include "extension/postgres.h"
-#include "extension/shared_state.h"
+#include "extension/base/postgres.h"
+#include "extension/shared/shared_state.h"
 
 namespace postbox {
 
@@ -52,4 +52,4 @@ void FinishWaitApplied();
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_WAKEUP_H_
+#endif  // POSTBOX_EXTENSION_SERVER_WAKEUP_H_

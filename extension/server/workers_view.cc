@@ -1,7 +1,7 @@
 // postbox.list_workers(): the worker slots in use, for the view postbox.workers.
-#include "extension/guard.h"
-#include "extension/postgres.h"
-#include "extension/shared_state.h"
+#include "extension/base/guard.h"
+#include "extension/base/postgres.h"
+#include "extension/shared/shared_state.h"
 
 namespace postbox {
 namespace {

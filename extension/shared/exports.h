@@ -2,11 +2,11 @@
 // server. The two modules are loaded with RTLD_LOCAL and hidden symbols, so they cannot link to
 // each other. _PG_init of postbox.so sets the variable; in a worker process postbox.so is always
 // there, because only a preloaded postbox.so starts workers.
-#ifndef POSTBOX_EXTENSION_EXPORTS_H_
-#define POSTBOX_EXTENSION_EXPORTS_H_
+#ifndef POSTBOX_EXTENSION_SHARED_EXPORTS_H_
+#define POSTBOX_EXTENSION_SHARED_EXPORTS_H_
 
-#include "extension/postgres.h"
-#include "extension/settings.h"
+#include "extension/base/postgres.h"
+#include "extension/shared/settings.h"
 
 namespace postbox {
 
@@ -24,4 +24,4 @@ inline Exports** ExportsVariable() {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_EXPORTS_H_
+#endif  // POSTBOX_EXTENSION_SHARED_EXPORTS_H_

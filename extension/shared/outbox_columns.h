@@ -4,10 +4,10 @@
 // is the bare name of its column. An adopted table may call them otherwise (postbox.outbox.columns
 // has the names) and have other types (the catalogs have those). The columns that hold a row's
 // state, and seq, have their standard names everywhere.
-#ifndef POSTBOX_EXTENSION_OUTBOX_COLUMNS_H_
-#define POSTBOX_EXTENSION_OUTBOX_COLUMNS_H_
+#ifndef POSTBOX_EXTENSION_SHARED_OUTBOX_COLUMNS_H_
+#define POSTBOX_EXTENSION_SHARED_OUTBOX_COLUMNS_H_
 
-#include "extension/spi.h"
+#include "extension/base/spi.h"
 
 namespace postbox {
 
@@ -126,11 +126,11 @@ inline OutboxColumns ReadOutboxColumns(Oid relation) {
             " WHERE o.relation = $1",
             parameters);
     if (found == 0) continue;
-    *column = {FirstRowText(1), FirstRowText(2), DatumGetBool(FirstRow(3))};
+    *column = {PrintedColumn(0, 1), PrintedColumn(0, 2), DatumGetBool(DatumColumn(0, 3))};
   }
   return columns;
 }
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_OUTBOX_COLUMNS_H_
+#endif  // POSTBOX_EXTENSION_SHARED_OUTBOX_COLUMNS_H_

@@ -1,18 +1,18 @@
-// Every setting (GUC) of Postbox: its value here, its name, range and meaning in the one table of
-// settings.cc.
+// The values of the settings (GUCs) of Postbox in this process. Their names, ranges and meanings
+// stand in extension/server/define_settings.cc.
 //
-// postbox.so owns the variables; postbox_worker.so sees them through extension/exports.h. Strings
-// are never null.
-#ifndef POSTBOX_EXTENSION_SETTINGS_H_
-#define POSTBOX_EXTENSION_SETTINGS_H_
+// postbox.so owns the variables; postbox_worker.so sees them through extension/shared/exports.h.
+// Strings are never null.
+#ifndef POSTBOX_EXTENSION_SHARED_SETTINGS_H_
+#define POSTBOX_EXTENSION_SHARED_SETTINGS_H_
 
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
 
 namespace postbox {
 
 struct Settings {
   // Where Pub/Sub is and who we are there.
-  char* endpoint;       // see worker/pubsub/endpoint.h
+  char* endpoint;       // see proto/rules/endpoint.h
   char* project_id;     // completes short topic ids; may be empty
   char* quota_project;  // may be empty
 
@@ -48,13 +48,10 @@ struct Settings {
 
 enum ApplyOnError : int { kApplyReject, kApplyRaise };
 
-// The values in this process. Defined in settings.cc for postbox.so, and in worker/publisher for
-// postbox_worker.so.
+// The values in this process. UseSettings() says where they are, once, before anybody asks.
 const Settings& settings();
-
-// postbox.so only: defines all settings and reserves the prefix. For _PG_init, once in a process.
-void DefineSettings();
+void UseSettings(const Settings* values);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_SETTINGS_H_
+#endif  // POSTBOX_EXTENSION_SHARED_SETTINGS_H_

@@ -1,4 +1,4 @@
-#include "extension/shared_state.h"
+#include "extension/shared/shared_state.h"
 
 #include <csignal>
 

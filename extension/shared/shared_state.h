@@ -22,10 +22,10 @@
 //  - A token is random and never used again: a lease under a token that no attached slot has is a
 //    lease whose owner is gone.
 //  - While a database is held, no worker attaches to it.
-#ifndef POSTBOX_EXTENSION_SHARED_STATE_H_
-#define POSTBOX_EXTENSION_SHARED_STATE_H_
+#ifndef POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_
+#define POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_
 
-#include "extension/postgres.h"
+#include "extension/base/postgres.h"
 
 extern "C" {
 #include <storage/condition_variable.h>
@@ -155,4 +155,4 @@ std::vector<std::string> LiveLockTokens(Oid database);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_SHARED_STATE_H_
+#endif  // POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_

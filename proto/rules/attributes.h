@@ -10,8 +10,8 @@
 // A caller's attribute with a standard name never replaces the standard one; outbox_emit refuses
 // it, the builder drops it.
 
-#ifndef POSTBOX_WORKER_PUBSUB_ATTRIBUTES_H_
-#define POSTBOX_WORKER_PUBSUB_ATTRIBUTES_H_
+#ifndef POSTBOX_PROTO_RULES_ATTRIBUTES_H_
+#define POSTBOX_PROTO_RULES_ATTRIBUTES_H_
 
 #include <array>
 #include <cstddef>
@@ -285,4 +285,4 @@ class StandardAttributes {
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_ATTRIBUTES_H_
+#endif  // POSTBOX_PROTO_RULES_ATTRIBUTES_H_

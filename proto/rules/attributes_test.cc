@@ -1,4 +1,4 @@
-#include "worker/pubsub/attributes.h"
+#include "proto/rules/attributes.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 // next_retry_at of a row, and for nacks. Jitter takes the delay into [1/2, 1] of its value, so that
 // what failed together does not come back together.
 
-#ifndef POSTBOX_WORKER_PUBSUB_BACKOFF_H_
-#define POSTBOX_WORKER_PUBSUB_BACKOFF_H_
+#ifndef POSTBOX_PROTO_RULES_BACKOFF_H_
+#define POSTBOX_PROTO_RULES_BACKOFF_H_
 
 #include <algorithm>
 #include <atomic>
@@ -74,4 +74,4 @@ class Backoff {
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_BACKOFF_H_
+#endif  // POSTBOX_PROTO_RULES_BACKOFF_H_

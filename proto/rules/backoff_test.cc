@@ -1,10 +1,10 @@
-#include "worker/pubsub/backoff.h"
+#include "proto/rules/backoff.h"
 
 #include <gtest/gtest.h>
 
 #include <climits>
 
-#include "worker/pubsub/error_class.h"
+#include "proto/rules/error_class.h"
 
 namespace postbox::pubsub {
 namespace {

@@ -10,8 +10,8 @@
 // Order within a key holds only while publishing to one region, so a locational endpoint
 // (us-east1-pubsub.googleapis.com:443) is the usual value where order matters across regions.
 
-#ifndef POSTBOX_WORKER_PUBSUB_ENDPOINT_H_
-#define POSTBOX_WORKER_PUBSUB_ENDPOINT_H_
+#ifndef POSTBOX_PROTO_RULES_ENDPOINT_H_
+#define POSTBOX_PROTO_RULES_ENDPOINT_H_
 
 #include <cstddef>
 #include <string>
@@ -119,4 +119,4 @@ inline bool ParseEndpoint(std::string_view setting, const char* emulator_host, E
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_ENDPOINT_H_
+#endif  // POSTBOX_PROTO_RULES_ENDPOINT_H_

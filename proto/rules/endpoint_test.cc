@@ -1,4 +1,4 @@
-#include "worker/pubsub/endpoint.h"
+#include "proto/rules/endpoint.h"
 
 #include <gtest/gtest.h>
 

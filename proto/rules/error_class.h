@@ -16,8 +16,8 @@
 //   stream    reconnect on everything that passes, OK (end of stream) included; stop on what a
 //             person must mend
 
-#ifndef POSTBOX_WORKER_PUBSUB_ERROR_CLASS_H_
-#define POSTBOX_WORKER_PUBSUB_ERROR_CLASS_H_
+#ifndef POSTBOX_PROTO_RULES_ERROR_CLASS_H_
+#define POSTBOX_PROTO_RULES_ERROR_CLASS_H_
 
 #include <string>
 #include <string_view>
@@ -129,4 +129,4 @@ constexpr bool RetryUnary(int code) {
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_ERROR_CLASS_H_
+#endif  // POSTBOX_PROTO_RULES_ERROR_CLASS_H_

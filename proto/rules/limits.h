@@ -7,8 +7,8 @@
 // Sources: "quotas" = cloud.google.com/pubsub/quotas, resource limits; "api" = comments of
 // google/pubsub/v1/pubsub.proto; "clients" = what Google's own high-level clients do.
 
-#ifndef POSTBOX_WORKER_PUBSUB_LIMITS_H_
-#define POSTBOX_WORKER_PUBSUB_LIMITS_H_
+#ifndef POSTBOX_PROTO_RULES_LIMITS_H_
+#define POSTBOX_PROTO_RULES_LIMITS_H_
 
 #include <cstddef>
 
@@ -72,4 +72,4 @@ inline constexpr int kMaxReceiveBytes = 20 * 1024 * 1024;
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_LIMITS_H_
+#endif  // POSTBOX_PROTO_RULES_LIMITS_H_

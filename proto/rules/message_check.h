@@ -6,17 +6,17 @@
 // in another way (a plain INSERT, an adopted table) is rejected alone instead of failing the
 // request it would have been part of.
 
-#ifndef POSTBOX_WORKER_PUBSUB_MESSAGE_CHECK_H_
-#define POSTBOX_WORKER_PUBSUB_MESSAGE_CHECK_H_
+#ifndef POSTBOX_PROTO_RULES_MESSAGE_CHECK_H_
+#define POSTBOX_PROTO_RULES_MESSAGE_CHECK_H_
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "worker/pubsub/limits.h"
-#include "worker/pubsub/utf8.h"
-#include "worker/pubsub/wire_size.h"
+#include "proto/rules/limits.h"
+#include "proto/rules/utf8.h"
+#include "proto/rules/wire_size.h"
 
 namespace postbox::pubsub {
 
@@ -159,4 +159,4 @@ std::optional<MessageProblem> CheckMessage(std::string_view data, const Attribut
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_MESSAGE_CHECK_H_
+#endif  // POSTBOX_PROTO_RULES_MESSAGE_CHECK_H_

@@ -1,10 +1,10 @@
-#include "worker/pubsub/message_check.h"
+#include "proto/rules/message_check.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "worker/pubsub/attributes.h"
+#include "proto/rules/attributes.h"
 
 namespace postbox::pubsub {
 namespace {

@@ -9,14 +9,14 @@
 // Every check returns the empty string if all is well, else one lower-case sentence that names the
 // rule.
 
-#ifndef POSTBOX_WORKER_PUBSUB_RESOURCE_NAME_H_
-#define POSTBOX_WORKER_PUBSUB_RESOURCE_NAME_H_
+#ifndef POSTBOX_PROTO_RULES_RESOURCE_NAME_H_
+#define POSTBOX_PROTO_RULES_RESOURCE_NAME_H_
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "worker/pubsub/limits.h"
+#include "proto/rules/limits.h"
 
 namespace postbox::pubsub {
 
@@ -185,4 +185,4 @@ inline std::string CheckSubscriptionConvention(std::string_view name) {
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_RESOURCE_NAME_H_
+#endif  // POSTBOX_PROTO_RULES_RESOURCE_NAME_H_

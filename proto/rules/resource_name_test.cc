@@ -1,4 +1,4 @@
-#include "worker/pubsub/resource_name.h"
+#include "proto/rules/resource_name.h"
 
 #include <gtest/gtest.h>
 

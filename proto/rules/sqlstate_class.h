@@ -7,9 +7,9 @@
 //   permanent   everything else: data (22), constraint (23), syntax, rights and names in a handler
 //               (42), raised by a handler (P0001), ... A right that the projections and handlers
 //               themselves need is not among these: the inbox then fails without events, too
-//               (extension/rights.h).
-#ifndef POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_
-#define POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_
+//               (extension/inbox/rights.h).
+#ifndef POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
+#define POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
 
 #include <string_view>
 
@@ -30,4 +30,4 @@ constexpr bool IsConflictSqlstate(std::string_view sqlstate) {
 
 }  // namespace postbox::puller
 
-#endif  // POSTBOX_WORKER_PULLER_SQLSTATE_CLASS_H_
+#endif  // POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_

@@ -1,4 +1,4 @@
-#include "worker/puller/sqlstate_class.h"
+#include "proto/rules/sqlstate_class.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 // answers INTERNAL or INVALID_ARGUMENT to a whole request otherwise, so it is checked before a
 // message enters one. Message data is `bytes` and is not checked.
 
-#ifndef POSTBOX_WORKER_PUBSUB_UTF8_H_
-#define POSTBOX_WORKER_PUBSUB_UTF8_H_
+#ifndef POSTBOX_PROTO_RULES_UTF8_H_
+#define POSTBOX_PROTO_RULES_UTF8_H_
 
 #include <cstddef>
 #include <string_view>
@@ -57,4 +57,4 @@ constexpr bool IsValidUtf8(std::string_view text) { return FirstInvalidUtf8(text
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_UTF8_H_
+#endif  // POSTBOX_PROTO_RULES_UTF8_H_

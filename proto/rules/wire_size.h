@@ -9,8 +9,8 @@
 // varint, then the bytes. Empty strings are left out, except inside a map entry, where key and
 // value are always written.
 
-#ifndef POSTBOX_WORKER_PUBSUB_WIRE_SIZE_H_
-#define POSTBOX_WORKER_PUBSUB_WIRE_SIZE_H_
+#ifndef POSTBOX_PROTO_RULES_WIRE_SIZE_H_
+#define POSTBOX_PROTO_RULES_WIRE_SIZE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -68,4 +68,4 @@ constexpr std::size_t EmptyRequestSize(std::size_t topic_length) {
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_WIRE_SIZE_H_
+#endif  // POSTBOX_PROTO_RULES_WIRE_SIZE_H_

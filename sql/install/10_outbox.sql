@@ -80,7 +80,7 @@ END
 $$;
 COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an outbox; an error if it is none';
 
--- Columns of an adopted table have names and types of their own. In C++ the same stands in extension/outbox_columns.h.
+-- Columns of an adopted table have names and types of their own. In C++ the same stands in extension/shared/outbox_columns.h.
 CREATE FUNCTION postbox.outbox_column(registered postbox.outbox, standard text, alias text DEFAULT '') RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp

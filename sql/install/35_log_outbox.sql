@@ -1,7 +1,7 @@
 -- The log outbox: an append-only table in partitions by time, read with a cursor that is a snapshot.
 --
 -- Its rows are never updated. txid comes before seq, because the transaction id must be assigned before the sequence
--- number is taken: a worker relies on it (worker/publisher/log_position_logic.h).
+-- number is taken: a worker relies on it (worker/publisher/log/log_position_logic.h).
 --
 -- Partitions are ranges of the time inside the UUIDv7 of the event, so the id is unique across all of them and retention
 -- drops whole partitions. Ids of another kind go into the default partition, which is purged in small batches.

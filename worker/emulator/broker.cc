@@ -60,7 +60,7 @@ void Broker::Finish(Feed* feed, WakeList* wakes) {
   for (const DeadLetter& letter : feed->state.TakeDeadLetters()) {
     const auto topic = topics_.find(letter.topic);
     if (topic == topics_.end()) continue;
-    Deliver(topic->second, {MakeMessage(letter.message)}, wakes);
+    Deliver(topic->second, {MakeStoredMessage(letter.message)}, wakes);
   }
   for (const auto& [id, listener] : feed->streams) {
     if (feed->state.HasWork(id)) wakes->push_back(listener);
@@ -71,16 +71,16 @@ void Broker::Finish(Feed* feed, WakeList* wakes) {
   }
 }
 
-void Broker::Deliver(const Topic& topic, const std::vector<std::shared_ptr<Message>>& messages,
-                     WakeList* wakes) {
+void Broker::Deliver(const Topic& topic,
+                     const std::vector<std::shared_ptr<StoredMessage>>& messages, WakeList* wakes) {
   const absl::Time now = clock_();
-  for (const std::shared_ptr<Message>& message : messages) {
+  for (const std::shared_ptr<StoredMessage>& message : messages) {
     ++last_sequence_;
     Stamp(last_sequence_, MessageId(last_sequence_), now, message.get());
   }
   published_ += static_cast<int64_t>(messages.size());
   for (const auto& [name, feed] : topic.feeds) {
-    for (const std::shared_ptr<Message>& message : messages) feed->state.Add(message);
+    for (const std::shared_ptr<StoredMessage>& message : messages) feed->state.Add(message);
     Finish(feed.get(), wakes);
   }
   for (auto& [name, snapshot] : snapshots_) {
@@ -123,10 +123,10 @@ void Broker::WakeAll() {
 
 absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& request) {
   if (auto s = CheckPublish(request); !s.ok()) return s;
-  std::vector<std::shared_ptr<Message>> messages;
+  std::vector<std::shared_ptr<StoredMessage>> messages;
   messages.reserve(static_cast<size_t>(request.messages_size()));
   for (const pb::PubsubMessage& message : request.messages()) {
-    messages.push_back(MakeMessage(message));
+    messages.push_back(MakeStoredMessage(message));
   }
   WakeList wakes;
   {

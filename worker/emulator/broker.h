@@ -137,7 +137,7 @@ class Broker {
     google::pubsub::v1::Snapshot proto;
     absl::Time expires;
     // What was unacked when it was taken, and everything that was published since.
-    std::vector<MessagePtr> unacked;
+    std::vector<StoredMessagePtr> unacked;
   };
   struct Topic {
     google::pubsub::v1::Topic proto;
@@ -147,7 +147,7 @@ class Broker {
 
   absl::StatusOr<std::shared_ptr<Feed>> FindFeed(const std::string& name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Deliver(const Topic& topic, const std::vector<std::shared_ptr<Message>>& messages,
+  void Deliver(const Topic& topic, const std::vector<std::shared_ptr<StoredMessage>>& messages,
                WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // To be called after everything that was done to a subscription: passes dead letters on and
   // finds out who is to be woken.

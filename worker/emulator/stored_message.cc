@@ -1,31 +1,32 @@
-#include "worker/emulator/message.h"
+#include "worker/emulator/stored_message.h"
 
 namespace postbox::emulator {
 
 namespace pb = google::pubsub::v1;
 
-pb::PubsubMessage Message::Parse() const {
+pb::PubsubMessage StoredMessage::Parse() const {
   pb::PubsubMessage proto;
   proto.ParseFromString(wire);
   return proto;
 }
 
-std::shared_ptr<Message> MakeMessage(const pb::PubsubMessage& proto) {
+std::shared_ptr<StoredMessage> MakeStoredMessage(const pb::PubsubMessage& proto) {
   if (!proto.message_id().empty() || proto.has_publish_time()) {
     pb::PubsubMessage plain = proto;
     plain.clear_message_id();
     plain.clear_publish_time();
-    return MakeMessage(plain);
+    return MakeStoredMessage(plain);
   }
   constexpr size_t kStampBytes = 48;
-  auto message = std::make_shared<Message>();
+  auto message = std::make_shared<StoredMessage>();
   message->wire.reserve(proto.ByteSizeLong() + kStampBytes);
   proto.AppendToString(&message->wire);
   message->ordering_key = proto.ordering_key();
   return message;
 }
 
-void Stamp(uint64_t sequence, const std::string& message_id, absl::Time now, Message* message) {
+void Stamp(uint64_t sequence, const std::string& message_id, absl::Time now,
+           StoredMessage* message) {
   message->sequence = sequence;
   message->published = now;
   // Serialized messages that follow each other are read as one that has the fields of both.

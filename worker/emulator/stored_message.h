@@ -1,8 +1,8 @@
 // A message that a topic has taken. It never changes afterwards and is shared by the topic's
 // subscriptions and snapshots. It is kept as it goes over the wire: a message is received once and
 // delivered often, and building its attributes each time would be most of the emulator's work.
-#ifndef POSTBOX_WORKER_EMULATOR_MESSAGE_H_
-#define POSTBOX_WORKER_EMULATOR_MESSAGE_H_
+#ifndef POSTBOX_WORKER_EMULATOR_STORED_MESSAGE_H_
+#define POSTBOX_WORKER_EMULATOR_STORED_MESSAGE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace postbox::emulator {
 
-struct Message {
+struct StoredMessage {
   std::string wire;  // a serialized PubsubMessage; with message_id and publish_time once stamped
   std::string ordering_key;
   uint64_t sequence = 0;  // the order in which the server took messages
@@ -23,16 +23,17 @@ struct Message {
   size_t bytes() const { return wire.size(); }
   google::pubsub::v1::PubsubMessage Parse() const;
 };
-using MessagePtr = std::shared_ptr<const Message>;
+using StoredMessagePtr = std::shared_ptr<const StoredMessage>;
 
 // `proto` without a message_id and publish_time that its publisher may have set.
-std::shared_ptr<Message> MakeMessage(const google::pubsub::v1::PubsubMessage& proto);
+std::shared_ptr<StoredMessage> MakeStoredMessage(const google::pubsub::v1::PubsubMessage& proto);
 
 // Gives the message its place and time, once.
-void Stamp(uint64_t sequence, const std::string& message_id, absl::Time now, Message* message);
+void Stamp(uint64_t sequence, const std::string& message_id, absl::Time now,
+           StoredMessage* message);
 
 void SetTimestamp(absl::Time time, google::protobuf::Timestamp* timestamp);
 
 }  // namespace postbox::emulator
 
-#endif  // POSTBOX_WORKER_EMULATOR_MESSAGE_H_
+#endif  // POSTBOX_WORKER_EMULATOR_STORED_MESSAGE_H_

@@ -14,7 +14,7 @@ namespace {
 namespace pb = google::pubsub::v1;
 
 // The attributes by which a consumer of a dead-letter topic learns where a message comes from.
-pb::PubsubMessage MakeDeadLetter(const Message& message, absl::string_view subscription,
+pb::PubsubMessage MakeDeadLetter(const StoredMessage& message, absl::string_view subscription,
                                  int attempts) {
   pb::PubsubMessage copy = message.Parse();
   const std::vector<absl::string_view> parts = absl::StrSplit(subscription, '/');
@@ -55,7 +55,7 @@ Subscription::Subscription(pb::Subscription config, uint64_t incarnation, bool d
 
 // ---- delivery ----
 
-void Subscription::Add(MessagePtr message) {
+void Subscription::Add(StoredMessagePtr message) {
   const uint64_t sequence = message->sequence;
   auto entry = std::make_unique<Entry>();
   entry->message = std::move(message);

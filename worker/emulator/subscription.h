@@ -42,7 +42,7 @@
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/ack_id.h"
-#include "worker/emulator/message.h"
+#include "worker/emulator/stored_message.h"
 
 namespace postbox::emulator {
 
@@ -53,7 +53,7 @@ struct FlowControl {
 };
 
 struct Delivery {
-  MessagePtr message;
+  StoredMessagePtr message;
   AckId ack_id;
   int delivery_attempt = 0;  // 0 without a dead-letter policy
 };
@@ -98,7 +98,7 @@ class Subscription {
   void TopicDeleted() { config_.set_topic("_deleted-topic_"); }
 
   // A message that the topic took after this subscription was made; sequences go up.
-  void Add(MessagePtr message);
+  void Add(StoredMessagePtr message);
 
   StreamId OpenStream(FlowControl flow_control, absl::Duration ack_deadline);
   void SetStreamDeadline(StreamId id, absl::Duration ack_deadline);
@@ -130,8 +130,8 @@ class Subscription {
   // unacked.
   void Seek(absl::Time time);
   // Exactly the messages of `unacked` (by sequence) become unacked.
-  void Seek(const std::vector<MessagePtr>& unacked);
-  std::vector<MessagePtr> Unacked() const;
+  void Seek(const std::vector<StoredMessagePtr>& unacked);
+  std::vector<StoredMessagePtr> Unacked() const;
 
   // Messages that used up their attempts since the last call. They are gone from here.
   std::vector<DeadLetter> TakeDeadLetters() { return std::exchange(dead_letters_, {}); }
@@ -144,7 +144,7 @@ class Subscription {
   enum class State { kWaiting, kResting, kLeased, kAcked };
   struct Key;
   struct Entry {
-    MessagePtr message;
+    StoredMessagePtr message;
     State state = State::kWaiting;
     Key* key = nullptr;
     uint64_t lease = 0;  // of the last delivery

@@ -185,9 +185,9 @@ void Subscription::Seek(absl::Time time) {
   Rebuild([time](const Entry& entry) { return entry.message->published < time; });
 }
 
-void Subscription::Seek(const std::vector<MessagePtr>& unacked) {
+void Subscription::Seek(const std::vector<StoredMessagePtr>& unacked) {
   absl::flat_hash_set<uint64_t> wanted;
-  for (const MessagePtr& message : unacked) {
+  for (const StoredMessagePtr& message : unacked) {
     wanted.insert(message->sequence);
     std::unique_ptr<Entry>& entry = entries_[message->sequence];
     if (entry != nullptr) continue;
@@ -227,8 +227,8 @@ void Subscription::Rebuild(const std::function<bool(const Entry&)>& acked) {
   }
 }
 
-std::vector<MessagePtr> Subscription::Unacked() const {
-  std::vector<MessagePtr> unacked;
+std::vector<StoredMessagePtr> Subscription::Unacked() const {
+  std::vector<StoredMessagePtr> unacked;
   for (const auto& [sequence, entry] : entries_) {
     if (entry->state != State::kAcked) unacked.push_back(entry->message);
   }

@@ -118,7 +118,7 @@ class Simulation {
     google::pubsub::v1::PubsubMessage proto;
     proto.set_data("x");
     if (Roll(4) != 0) proto.set_ordering_key("k" + std::to_string(Roll(3)));
-    auto message = MakeMessage(proto);
+    auto message = MakeStoredMessage(proto);
     Stamp(++last_sequence_, "id", now_, message.get());
     position_[message->sequence] = published_[message->ordering_key]++;
     sub_->Add(message);

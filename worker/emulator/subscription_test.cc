@@ -34,11 +34,11 @@ class SubscriptionTest : public ::testing::Test {
     return *sub_;
   }
 
-  MessagePtr Make(const std::string& data, const std::string& key = "") {
+  StoredMessagePtr Make(const std::string& data, const std::string& key = "") {
     pb::PubsubMessage proto;
     proto.set_data(data);
     proto.set_ordering_key(key);
-    auto message = MakeMessage(proto);
+    auto message = MakeStoredMessage(proto);
     Stamp(++sequence_, "id", now_, message.get());
     return message;
   }

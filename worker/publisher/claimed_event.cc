@@ -1,5 +1,5 @@
-// See event.h.
-#include "worker/publisher/event.h"
+// See claimed_event.h.
+#include "worker/publisher/claimed_event.h"
 
 namespace postbox::publisher {
 
@@ -10,7 +10,7 @@ constexpr std::size_t kMostSpare = 20'000;
 constexpr std::size_t kMostRoom = 4096;
 
 // Never destroyed: events are given back until the process is gone.
-std::vector<Event*>& spare = *new std::vector<Event*>;
+std::vector<ClaimedEvent*>& spare = *new std::vector<ClaimedEvent*>;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ EventPointer NewEvent() {
   if (spare.empty()) {
     // Room beforehand: giving an event back must not fail.
     spare.reserve(kMostSpare);
-    return EventPointer(new Event);
+    return EventPointer(new ClaimedEvent);
   }
   EventPointer event(spare.back());
   spare.pop_back();
@@ -26,7 +26,7 @@ EventPointer NewEvent() {
   constexpr std::size_t kAhead = 4;
   if (spare.size() >= kAhead) {
     const auto* next = reinterpret_cast<const char*>(spare[spare.size() - kAhead]);
-    for (std::size_t at = 0; at < sizeof(Event); at += 64) __builtin_prefetch(next + at, 1);
+    for (std::size_t at = 0; at < sizeof(ClaimedEvent); at += 64) __builtin_prefetch(next + at, 1);
     __builtin_prefetch(spare.back()->encoded.data(), 1);
   }
   for (std::string* text : {&event->encoded, &event->ordering_key, &event->key, &event->id}) {
@@ -42,7 +42,7 @@ EventPointer NewEvent() {
 }
 
 // Only what must not wait: the next use sets all the rest.
-void RecycleEvent::operator()(Event* event) const noexcept {
+void RecycleEvent::operator()(ClaimedEvent* event) const noexcept {
   if (spare.size() >= kMostSpare) {
     delete event;
     return;

@@ -1,7 +1,7 @@
 // An event from its claim to its settlement: the source makes it, the Publisher carries it and says
 // what became of it, the source settles it.
-#ifndef POSTBOX_WORKER_PUBLISHER_EVENT_H_
-#define POSTBOX_WORKER_PUBLISHER_EVENT_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_CLAIMED_EVENT_H_
+#define POSTBOX_WORKER_PUBLISHER_CLAIMED_EVENT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "worker/pubsub/message.h"
+#include "worker/pubsub/outgoing_message.h"
 
 namespace postbox::publisher {
 
-struct Event : pubsub::Message {
+struct ClaimedEvent : pubsub::OutgoingMessage {
   std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
   std::int64_t seq = 0;      // of a log outbox
   int attempts = 0;          // failed ones, before this one
@@ -34,13 +34,13 @@ struct Event : pubsub::Message {
 // for the next one: taking memory apart and together again would cost as much as encoding the
 // message. One thread.
 struct RecycleEvent {
-  void operator()(Event* event) const noexcept;
+  void operator()(ClaimedEvent* event) const noexcept;
 };
-using EventPointer = std::unique_ptr<Event, RecycleEvent>;
+using EventPointer = std::unique_ptr<ClaimedEvent, RecycleEvent>;
 using Events = std::vector<EventPointer>;
 
 EventPointer NewEvent();
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_EVENT_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_CLAIMED_EVENT_H_

@@ -1,14 +1,14 @@
-#include "worker/publisher/event.h"
+#include "worker/publisher/claimed_event.h"
 
 #include <gtest/gtest.h>
 
 namespace postbox::publisher {
 namespace {
 
-TEST(Event, OneThatIsUsedAgainCarriesNothingOfTheLastOne) {
+TEST(ClaimedEvent, OneThatIsUsedAgainCarriesNothingOfTheLastOne) {
   const auto owner = std::make_shared<int>(1);
   EventPointer event = NewEvent();
-  const Event* const address = event.get();
+  const ClaimedEvent* const address = event.get();
   event->topic = "projects/p/topics/t";
   event->ordering_key = "key";
   event->encoded = std::string(100, 'e');
@@ -40,7 +40,7 @@ TEST(Event, OneThatIsUsedAgainCarriesNothingOfTheLastOne) {
   EXPECT_EQ(event->owner, nullptr);
 }
 
-TEST(Event, TheRoomOfALargeMessageIsGivenBack) {
+TEST(ClaimedEvent, TheRoomOfALargeMessageIsGivenBack) {
   EventPointer event = NewEvent();
   event->encoded = std::string(1'000'000, 'e');
   event.reset();

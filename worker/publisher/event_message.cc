@@ -1,5 +1,5 @@
-// See message.h.
-#include "worker/publisher/message.h"
+// See event_message.h.
+#include "worker/publisher/event_message.h"
 
 #include "worker/pubsub/message_wire.h"
 
@@ -123,7 +123,7 @@ EventView ViewEvent(const EventRow& row) {
 }
 
 void FillMessage(const EventView& event, std::string_view topic, const Ordering& ordering,
-                 pubsub::Message* message) {
+                 pubsub::OutgoingMessage* message) {
   const pubsub::StandardAttributes standard({.event_id = event.id,
                                              .event_type = event.event_type,
                                              .aggregate_id = event.aggregate_id,

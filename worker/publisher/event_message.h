@@ -3,12 +3,12 @@
 // In two steps, because the first calls Postgres and the second makes C++ objects: ViewEvent()
 // finds a row's columns, as UTF-8 in the memory of the transaction; FillMessage() encodes them
 // straight into wire format.
-#ifndef POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
-#define POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_EVENT_MESSAGE_H_
+#define POSTBOX_WORKER_PUBLISHER_EVENT_MESSAGE_H_
 
-#include "extension/guard.h"
-#include "worker/pubsub/attributes.h"
-#include "worker/pubsub/message.h"
+#include "extension/base/guard.h"
+#include "proto/rules/attributes.h"
+#include "worker/pubsub/outgoing_message.h"
 
 namespace postbox::publisher {
 
@@ -63,8 +63,8 @@ class Ordering {
 // Fills in what is sent of an event. `topic` is a full name, which must outlive the message. The
 // payload goes out as it is; an attribute with the name of a standard one is left out.
 void FillMessage(const EventView& event, std::string_view topic, const Ordering& ordering,
-                 pubsub::Message* message);
+                 pubsub::OutgoingMessage* message);
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_MESSAGE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_EVENT_MESSAGE_H_

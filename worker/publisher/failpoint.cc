@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 #include "worker/publisher/registration.h"
 
 extern "C" {

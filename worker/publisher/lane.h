@@ -10,9 +10,9 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_H_
 
-#include "extension/guard.h"
-#include "worker/publisher/log_position_logic.h"
-#include "worker/publisher/statement.h"
+#include "extension/base/guard.h"
+#include "extension/base/statement.h"
+#include "worker/publisher/log/log_position_logic.h"
 
 namespace postbox::publisher {
 

@@ -1,9 +1,11 @@
 // See maintenance.h.
 #include "worker/publisher/maintenance.h"
 
-#include "extension/spi.h"
+#include "extension/base/act_as.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
+#include "extension/base/statement.h"
 #include "worker/publisher/registration.h"
-#include "worker/publisher/statement.h"
 #include "worker/publisher/transaction.h"
 
 namespace postbox::publisher {
@@ -41,10 +43,7 @@ void Maintenance::Begin() {
         {});
     const uint64 rows = statement.Run({});
     for (uint64 row = 0; row < rows; ++row) {
-      bool null = false;
-      tables.push_back(
-          {static_cast<Oid>(Int64Column(row, 1)),
-           DatumGetBool(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 2, &null))});
+      tables.push_back({static_cast<Oid>(Int64Column(row, 1)), BoolColumn(row, 2)});
     }
   });
   left_ = std::move(tables);

@@ -6,7 +6,7 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_MAINTENANCE_H_
 #define POSTBOX_WORKER_PUBLISHER_MAINTENANCE_H_
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 namespace postbox::publisher {
 

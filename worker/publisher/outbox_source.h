@@ -21,7 +21,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "worker/publisher/event.h"
+#include "worker/publisher/claimed_event.h"
 
 namespace postbox::publisher {
 

@@ -1,8 +1,8 @@
 // See publication.h.
 #include "worker/publisher/publication.h"
 
-#include "extension/settings.h"
-#include "worker/publisher/statement.h"
+#include "extension/base/statement.h"
+#include "extension/shared/settings.h"
 
 namespace postbox::publisher {
 
@@ -13,26 +13,6 @@ uint64 RunOnce(const char* sql, std::initializer_list<Oid> types,
                std::initializer_list<Datum> values) {
   Statement statement(sql, std::vector<Oid>(types));
   return statement.Run(values);
-}
-
-std::vector<std::string> TextArrayColumn(uint64 row, int column) {
-  std::vector<std::string> texts;
-  if (IsNull(row, column)) return texts;
-  bool null = false;
-  const Datum value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &null);
-  Datum* elements = nullptr;
-  bool* nulls = nullptr;
-  int count = 0;
-  Pg([&] {
-    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements,
-                      &nulls, &count);
-  });
-  for (int i = 0; i < count; ++i) {
-    if (nulls[i]) continue;
-    const text* element = Pg([&] { return DatumGetTextPP(elements[i]); });
-    texts.emplace_back(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element));
-  }
-  return texts;
 }
 
 TimestampTz TimeColumn(uint64 row, int column) { return Int64Column(row, column); }
@@ -70,9 +50,7 @@ std::vector<Publication> LoadPublications() {
     publication.max_attempts = Int32Column(row, 7);
     publication.backoff = {std::chrono::milliseconds(Int64Column(row, 8)), 2.0,
                            std::chrono::milliseconds(Int64Column(row, 9))};
-    bool null = false;
-    publication.parked_blocks =
-        DatumGetBool(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 10, &null));
+    publication.parked_blocks = BoolColumn(row, 10);
     publication.lanes = Int32Column(row, 11);
     publication.parked = static_cast<Oid>(Int64Column(row, 12));
     publication.sequence = static_cast<Oid>(Int64Column(row, 13));

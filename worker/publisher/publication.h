@@ -8,8 +8,8 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_
 #define POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_
 
-#include "extension/guard.h"
-#include "worker/pubsub/backoff.h"
+#include "extension/base/guard.h"
+#include "proto/rules/backoff.h"
 
 namespace postbox::publisher {
 

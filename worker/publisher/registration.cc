@@ -1,21 +1,12 @@
 #include "worker/publisher/registration.h"
 
-#include "extension/exports.h"
+#include "extension/shared/exports.h"
 
 extern "C" {
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
 #include <storage/lmgr.h>
 }
-
-namespace postbox {
-
-const Settings& settings() {
-  const Exports* exports = *ExportsVariable();
-  return *exports->settings;
-}
-
-}  // namespace postbox
 
 namespace postbox::publisher {
 namespace {
@@ -26,13 +17,14 @@ uint64 epoch_of_look = 0;
 
 WorkerSlot* Slot() { return &shared_state()->workers[self.slot]; }
 
-void CheckRelease() {
+void FindSettings() {
   const Exports* exports = *ExportsVariable();
   if (exports == nullptr || exports->settings_size != sizeof(Settings)) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the running server has loaded another release of postbox"),
                     errhint("Restart the server to finish the upgrade.")));
   }
+  UseSettings(exports->settings);
 }
 
 // Runs after the process has left the proc array, so that a database without an attached slot has
@@ -59,7 +51,7 @@ void SetExitReason(ExitReason reason) {
 }  // namespace
 
 void Register(Datum slot_number) {
-  CheckRelease();
+  FindSettings();
   AttachSharedState();
   SharedState* state = shared_state();
   self.slot = DatumGetInt32(slot_number);

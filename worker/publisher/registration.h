@@ -29,9 +29,9 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
 #define POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
 
-#include "extension/postgres.h"
-#include "extension/settings.h"
-#include "extension/shared_state.h"
+#include "extension/base/postgres.h"
+#include "extension/shared/settings.h"
+#include "extension/shared/shared_state.h"
 
 namespace postbox::publisher {
 

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 
 namespace postbox::publisher {
 

@@ -6,7 +6,7 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
 #define POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
 #include "worker/publisher/registration.h"
 
 namespace postbox::publisher {

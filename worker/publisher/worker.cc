@@ -4,13 +4,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "proto/rules/resource_name.h"
 #include "worker/publisher/failpoint.h"
-#include "worker/publisher/log_outbox.h"
+#include "worker/publisher/log/log_outbox.h"
 #include "worker/publisher/registration.h"
-#include "worker/publisher/table_outbox.h"
+#include "worker/publisher/table/table_outbox.h"
 #include "worker/publisher/terminate.h"
 #include "worker/publisher/transaction.h"
-#include "worker/pubsub/resource_name.h"
 
 extern "C" {
 #include <postmaster/interrupt.h>
@@ -250,17 +250,17 @@ bool Worker::EnsurePublisher() {
 bool Worker::CollectResults() {
   bool progress = false;
   if (publisher_ != nullptr) {
-    const std::vector<pubsub::Message*> results = publisher_->TakeResults();
+    const std::vector<pubsub::OutgoingMessage*> results = publisher_->TakeResults();
     if (!results.empty()) Failpoint("after_publish_before_mark");
     for (std::size_t i = 0; i < results.size(); ++i) {
       // The other thread has just written them.
       constexpr std::size_t kAhead = 8;
       if (i + kAhead < results.size()) {
-        const auto* next = static_cast<const Event*>(results[i + kAhead]);
+        const auto* next = static_cast<const ClaimedEvent*>(results[i + kAhead]);
         __builtin_prefetch(next);
         __builtin_prefetch(&next->handle);
       }
-      AddResult(TakeInFlight(static_cast<const Event*>(results[i])));
+      AddResult(TakeInFlight(static_cast<const ClaimedEvent*>(results[i])));
     }
     progress = !results.empty();
   }
@@ -280,7 +280,7 @@ void Worker::AddInFlight(EventPointer event) {
   in_flight_[place] = std::move(event);
 }
 
-EventPointer Worker::TakeInFlight(const Event* event) {
+EventPointer Worker::TakeInFlight(const ClaimedEvent* event) {
   free_places_.push_back(event->place);
   return std::move(in_flight_[event->place]);
 }
@@ -303,7 +303,7 @@ void Worker::SettleLanes() {
   }
 }
 
-bool Worker::StoreResults(const LanePointer& lane, const Event* broken, bool published,
+bool Worker::StoreResults(const LanePointer& lane, const ClaimedEvent* broken, bool published,
                           TimestampTz* rest_until) {
   try {
     InTransaction("postbox: storing the results of publishing", [&] {
@@ -334,7 +334,7 @@ bool Worker::StoreResults(const LanePointer& lane, const Event* broken, bool pub
 
 void Worker::SettleLane(const LanePointer& lane) {
   using pubsub::PublishStatus;
-  const Event* broken = nullptr;
+  const ClaimedEvent* broken = nullptr;
   bool published = false;
   std::size_t bytes = 0;
   for (const EventPointer& event : lane->unsettled) {

@@ -18,8 +18,8 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_WORKER_H_
 #define POSTBOX_WORKER_PUBLISHER_WORKER_H_
 
-#include "extension/guard.h"
-#include "extension/settings.h"
+#include "extension/base/guard.h"
+#include "extension/shared/settings.h"
 #include "worker/publisher/maintenance.h"
 #include "worker/publisher/outbox_source.h"
 #include "worker/publisher/publication.h"
@@ -83,7 +83,7 @@ class Worker {
   void SettleLane(const LanePointer& lane);
   // The transaction of SettleLane(); false if it failed. `broken`: a result that says that the
   // topic is, or nullptr.
-  bool StoreResults(const LanePointer& lane, const Event* broken, bool published,
+  bool StoreResults(const LanePointer& lane, const ClaimedEvent* broken, bool published,
                     TimestampTz* rest_until);
 
   bool ClaimLanes();
@@ -91,7 +91,7 @@ class Worker {
   bool Room(int batch_size, ClaimLimits* limits) const;
   void HandOver();
   void AddInFlight(EventPointer event);
-  EventPointer TakeInFlight(const Event* event);
+  EventPointer TakeInFlight(const ClaimedEvent* event);
   // The result of an event: its lane is to settle it.
   void AddResult(EventPointer event);
 
@@ -115,7 +115,7 @@ class Worker {
   // Events that the Publisher has, or is about to get, by their place; free places hold nothing.
   std::vector<EventPointer> in_flight_;
   std::vector<std::size_t> free_places_;
-  std::vector<pubsub::Message*> hand_over_;  // claimed; from handed_over_ on not yet taken
+  std::vector<pubsub::OutgoingMessage*> hand_over_;  // claimed; from handed_over_ on not yet taken
   std::size_t handed_over_ = 0;
   std::size_t bytes_in_flight_ = 0;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first

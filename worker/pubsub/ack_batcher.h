@@ -24,7 +24,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "worker/pubsub/limits.h"
+#include "proto/rules/limits.h"
 
 namespace postbox::pubsub {
 

@@ -4,7 +4,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "worker/pubsub/error_class.h"
+#include "proto/rules/error_class.h"
 
 namespace postbox::pubsub {
 

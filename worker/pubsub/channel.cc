@@ -3,7 +3,7 @@
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
-#include "worker/pubsub/limits.h"
+#include "proto/rules/limits.h"
 
 namespace postbox::pubsub {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "proto/rules/endpoint.h"
 #include "worker/pubsub/credentials.h"
-#include "worker/pubsub/endpoint.h"
 
 namespace postbox::pubsub {
 

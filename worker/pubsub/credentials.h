@@ -17,7 +17,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/pubsub/endpoint.h"
+#include "proto/rules/endpoint.h"
 
 namespace postbox::pubsub {
 

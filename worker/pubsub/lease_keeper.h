@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/pubsub/limits.h"
+#include "proto/rules/limits.h"
 
 namespace postbox::pubsub {
 

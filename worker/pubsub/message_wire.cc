@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "worker/pubsub/wire_size.h"
+#include "proto/rules/wire_size.h"
 
 namespace postbox::pubsub {
 

@@ -19,7 +19,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/pubsub/attributes.h"
+#include "proto/rules/attributes.h"
 
 namespace postbox::pubsub {
 
@@ -30,7 +30,7 @@ std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out);
 // a PubsubMessage in wire format. Returns the end.
 std::uint8_t* WriteMessage(std::string_view encoded, std::uint8_t* out);
 
-// A whole PubsubMessage, for Message::encoded. Names of attributes are distinct. What `encoded` has
+// A whole PubsubMessage, for OutgoingMessage::encoded. Names of attributes are distinct. What `encoded` has
 // room for already is used again.
 void EncodeMessage(std::string_view data, std::span<const AttributeView> attributes,
                    std::string_view ordering_key, std::string* encoded);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "google/pubsub/v1/pubsub.pb.h"
-#include "worker/pubsub/message.h"
-#include "worker/pubsub/wire_size.h"
+#include "proto/rules/wire_size.h"
+#include "worker/pubsub/outgoing_message.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -121,10 +121,10 @@ TEST(MessageWire, MessageIdsAreCountedAndAnAnswerThatCannotBeReadIsToldApart) {
   EXPECT_EQ(CountMessageIds("<html>"), std::nullopt);
 }
 
-TEST(Message, WhatPubSubWouldRefuseIsToldInTheError) {
-  EXPECT_EQ(MakeMessage("projects/p/topics/t", "key", "data", {{"a", "b"}}).error, "");
+TEST(OutgoingMessage, WhatPubSubWouldRefuseIsToldInTheError) {
+  EXPECT_EQ(MakeOutgoingMessage("projects/p/topics/t", "key", "data", {{"a", "b"}}).error, "");
   EXPECT_EQ(
-      MakeMessage("projects/p/topics/t", "", "", {}).error,
+      MakeOutgoingMessage("projects/p/topics/t", "", "", {}).error,
       "INVALID_ARGUMENT: message has neither data nor attributes: Pub/Sub needs non-empty data or "
       "at least one attribute.");
 }

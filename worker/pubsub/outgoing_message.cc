@@ -1,14 +1,14 @@
-#include "worker/pubsub/message.h"
+#include "worker/pubsub/outgoing_message.h"
 
-#include "worker/pubsub/error_class.h"
-#include "worker/pubsub/message_check.h"
+#include "proto/rules/error_class.h"
+#include "proto/rules/message_check.h"
 #include "worker/pubsub/message_wire.h"
 
 namespace postbox::pubsub {
 
-Message MakeMessage(std::string_view topic, std::string ordering_key, std::string_view data,
-                    const Attributes& attributes) {
-  Message message;
+OutgoingMessage MakeOutgoingMessage(std::string_view topic, std::string ordering_key,
+                                    std::string_view data, const Attributes& attributes) {
+  OutgoingMessage message;
   message.topic = topic;
   const std::vector<AttributeView> views(attributes.begin(), attributes.end());
   EncodeMessage(data, views, ordering_key, &message.encoded);

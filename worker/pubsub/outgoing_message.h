@@ -5,15 +5,15 @@
 // memory that one thread takes and another gives back. The caller may derive from it to have his
 // own data at hand when the result comes.
 
-#ifndef POSTBOX_WORKER_PUBSUB_MESSAGE_H_
-#define POSTBOX_WORKER_PUBSUB_MESSAGE_H_
+#ifndef POSTBOX_WORKER_PUBSUB_OUTGOING_MESSAGE_H_
+#define POSTBOX_WORKER_PUBSUB_OUTGOING_MESSAGE_H_
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+
+#include "proto/rules/attributes.h"
 
 namespace postbox::pubsub {
 
@@ -29,7 +29,7 @@ enum class PublishStatus : std::uint8_t {
 };
 
 // Two cache lines. What is looked at again after a message has waited stands in the first.
-struct alignas(64) Message {
+struct alignas(64) OutgoingMessage {
   // The PubsubMessage in wire format, ordering key included. Nobody changes it, nor topic and key, from
   // Publisher::Publish() until TakeResults() returns the message.
   std::string encoded;
@@ -47,13 +47,11 @@ struct alignas(64) Message {
   std::string error;  // '<CODE>: text', empty if published
 };
 
-using Attributes = std::vector<std::pair<std::string, std::string>>;  // distinct keys
-
-// Encodes a message and checks it against the limits of Pub/Sub: if it breaks one, it is kRejected.
+// Encodes a message, whose attributes have distinct keys, and checks it against the limits of Pub/Sub: if it breaks one, it is kRejected.
 // `topic` must outlive the message.
-Message MakeMessage(std::string_view topic, std::string ordering_key, std::string_view data,
-                    const Attributes& attributes);
+OutgoingMessage MakeOutgoingMessage(std::string_view topic, std::string ordering_key,
+                                    std::string_view data, const Attributes& attributes);
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_WORKER_PUBSUB_MESSAGE_H_
+#endif  // POSTBOX_WORKER_PUBSUB_OUTGOING_MESSAGE_H_

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/pubsub/error_class.h"
-#include "worker/pubsub/limits.h"
-#include "worker/pubsub/wire_size.h"
+#include "proto/rules/error_class.h"
+#include "proto/rules/limits.h"
+#include "proto/rules/wire_size.h"
 
 namespace postbox::pubsub {
 
@@ -37,8 +37,8 @@ class PublishScheduler::Queue {
   int channel = 0;  // of a key
   int max_busy = 1;
 
-  std::vector<Batch> again;       // cut or put back: goes before `waiting`, the last one first
-  std::vector<Message*> waiting;  // from `begin` on
+  std::vector<Batch> again;  // cut or put back: goes before `waiting`, the last one first
+  std::vector<OutgoingMessage*> waiting;  // from `begin` on
   std::size_t begin = 0;
   int busy = 0;                 // requests in flight or waiting for their next attempt
   bool ready = false;           // is in ready_
@@ -49,8 +49,8 @@ class PublishScheduler::Queue {
   bool keyed() const { return !key.empty(); }
   bool Waits() const { return begin < waiting.size(); }
   bool CanSend() const { return busy < max_busy && (!again.empty() || Waits()); }
-  Message* PopFront() {
-    Message* message = waiting[begin];
+  OutgoingMessage* PopFront() {
+    OutgoingMessage* message = waiting[begin];
     DropFront(1);
     return message;
   }
@@ -89,7 +89,7 @@ PublishScheduler::Topic* PublishScheduler::FindTopic(std::string_view name) {
   return last_topic_;
 }
 
-PublishScheduler::Queue* PublishScheduler::FindQueue(const Message& message) {
+PublishScheduler::Queue* PublishScheduler::FindQueue(const OutgoingMessage& message) {
   Topic* topic = FindTopic(message.topic);
   const auto at = topic->queues.find(message.ordering_key);
   if (at != topic->queues.end()) return at->second.get();
@@ -118,7 +118,7 @@ void PublishScheduler::MarkReady(Queue* queue) {
   ready_.push_back(queue);
 }
 
-void PublishScheduler::Add(Message* message) {
+void PublishScheduler::Add(OutgoingMessage* message) {
   Queue* queue = FindQueue(*message);
   ++queue->outstanding;
   if (queue->failed) {
@@ -161,7 +161,7 @@ bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   while (batch->messages.size() < most) {
     const std::size_t at = queue->begin + batch->messages.size();
     if (at + kPrefetch < queue->waiting.size()) __builtin_prefetch(queue->waiting[at + kPrefetch]);
-    Message* next = queue->waiting[at];
+    OutgoingMessage* next = queue->waiting[at];
     if (next->status == PublishStatus::kRejected) break;
     const std::size_t size = MessageSizeInRequest(next->encoded.size());
     if (!batch->messages.empty() && batch->size + size > kMaxRequestBytes) break;
@@ -172,7 +172,7 @@ bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   queue->DropFront(batch->messages.size());
   if (!batch->messages.empty()) return true;
   if (!queue->Waits()) return false;
-  Message* broken = queue->PopFront();
+  OutgoingMessage* broken = queue->PopFront();
   const std::string error = broken->error;
   Deliver(queue, broken, PublishStatus::kRejected, error);
   StopKey(queue, PublishStatus::kBehind, error);
@@ -269,7 +269,7 @@ void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
   halves[1].messages.assign(middle, batch.messages.end());
   for (Batch& half : halves) {
     half.size = EmptyRequestSize(queue->topic->name.size());
-    for (const Message* message : half.messages) {
+    for (const OutgoingMessage* message : half.messages) {
       half.size += MessageSizeInRequest(message->encoded.size());
     }
   }
@@ -279,7 +279,7 @@ void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
 
 void PublishScheduler::Fail(Queue* queue, const Batch& batch, PublishStatus status,
                             const std::string& error) {
-  for (Message* message : batch.messages) Deliver(queue, message, status, error);
+  for (OutgoingMessage* message : batch.messages) Deliver(queue, message, status, error);
   if (!queue->keyed()) return;
   queue->failed = true;
   if (queue->cancelling) {
@@ -300,7 +300,7 @@ void PublishScheduler::StopKey(Queue* queue, PublishStatus status, const std::st
     queue->failed = true;
   }
   for (auto batch = queue->again.rbegin(); batch != queue->again.rend(); ++batch) {
-    for (Message* message : batch->messages) Deliver(queue, message, status, text);
+    for (OutgoingMessage* message : batch->messages) Deliver(queue, message, status, text);
   }
   while (queue->Waits()) Deliver(queue, queue->PopFront(), status, text);
   queue->cancelling = false;
@@ -332,7 +332,7 @@ std::string PublishScheduler::GaveUp(const Batch& batch) const {
          Seconds(options_.publish_timeout) + ")";
 }
 
-void PublishScheduler::Deliver(Queue* queue, Message* message, PublishStatus status,
+void PublishScheduler::Deliver(Queue* queue, OutgoingMessage* message, PublishStatus status,
                                const std::string& error) {
   message->status = status;
   message->error = error;

@@ -42,8 +42,8 @@
 #include <string_view>
 #include <vector>
 
-#include "worker/pubsub/backoff.h"
-#include "worker/pubsub/message.h"
+#include "proto/rules/backoff.h"
+#include "worker/pubsub/outgoing_message.h"
 
 namespace postbox::pubsub {
 
@@ -69,7 +69,7 @@ class PublishScheduler {
     std::uint64_t id;
     int channel;
     const std::string& topic;
-    const std::vector<Message*>& messages;
+    const std::vector<OutgoingMessage*>& messages;
     std::size_t size;  // of the encoded request, bytes
     std::chrono::milliseconds timeout;
   };
@@ -93,7 +93,7 @@ class PublishScheduler {
     // The answer to this request is not worth waiting for any more.
     virtual void Abort(std::uint64_t request_id) = 0;
     // A message is done: status and error are set. Taken() is due when the caller has it.
-    virtual void Deliver(Message* message, Queue* queue) = 0;
+    virtual void Deliver(OutgoingMessage* message, Queue* queue) = 0;
   };
 
   PublishScheduler(Options options, Host* host);
@@ -103,7 +103,7 @@ class PublishScheduler {
   PublishScheduler& operator=(const PublishScheduler&) = delete;
 
   // Takes messages in; nothing is sent before Pump(), so that what comes together goes together.
-  void Add(Message* message);
+  void Add(OutgoingMessage* message);
   void Pump();
 
   // Requests that have not been answered.
@@ -124,7 +124,7 @@ class PublishScheduler {
  private:
   struct Topic;
   struct Batch {
-    std::vector<Message*> messages;
+    std::vector<OutgoingMessage*> messages;
     std::size_t size = 0;  // of the encoded request
     int attempts = 0;      // failed so far
     std::string last_error;
@@ -138,7 +138,7 @@ class PublishScheduler {
   };
 
   Topic* FindTopic(std::string_view name);
-  Queue* FindQueue(const Message& message);
+  Queue* FindQueue(const OutgoingMessage& message);
   void MaybeErase(Queue* queue);
   void MarkReady(Queue* queue);
   void SendNext(Queue* queue);
@@ -149,7 +149,8 @@ class PublishScheduler {
   void Bisect(Queue* queue, const Batch& batch);
   void Fail(Queue* queue, const Batch& batch, PublishStatus status, const std::string& error);
   void StopKey(Queue* queue, PublishStatus status, const std::string& error);
-  void Deliver(Queue* queue, Message* message, PublishStatus status, const std::string& error);
+  void Deliver(Queue* queue, OutgoingMessage* message, PublishStatus status,
+               const std::string& error);
   std::string GaveUp(const Batch& batch) const;
 
   const Options options_;

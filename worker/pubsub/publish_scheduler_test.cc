@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "worker/pubsub/error_class.h"
-#include "worker/pubsub/limits.h"
-#include "worker/pubsub/wire_size.h"
+#include "proto/rules/error_class.h"
+#include "proto/rules/limits.h"
+#include "proto/rules/wire_size.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -34,7 +34,7 @@ struct Sent {
   milliseconds timeout;
 };
 
-struct Tagged : Message {
+struct Tagged : OutgoingMessage {
   std::uint64_t tag = 0;
 };
 
@@ -56,7 +56,7 @@ class World : public PublishScheduler::Host {
     Sent copy{request.id, request.channel, request.topic,  request.messages.front()->ordering_key,
               {},         request.size,    request.timeout};
     std::size_t size = EmptyRequestSize(request.topic.size());
-    for (const Message* message : request.messages) {
+    for (const OutgoingMessage* message : request.messages) {
       copy.tags.push_back(static_cast<const Tagged*>(message)->tag);
       size += MessageSizeInRequest(message->encoded.size());
       EXPECT_EQ(message->ordering_key, copy.key) << "a request has one ordering key";
@@ -69,16 +69,16 @@ class World : public PublishScheduler::Host {
     sent.push_back(std::move(copy));
   }
   void Abort(std::uint64_t request_id) override { aborted.insert(request_id); }
-  void Deliver(Message* message, PublishScheduler::Queue* queue) override {
+  void Deliver(OutgoingMessage* message, PublishScheduler::Queue* queue) override {
     done.push_back({static_cast<const Tagged*>(message), queue});
   }
 
   void Add(std::uint64_t tag, const std::string& key, const std::string& data = "data",
            std::string_view topic = kTopic) {
-    AddMessage(tag, MakeMessage(topic, key, data, {}));
+    AddMessage(tag, MakeOutgoingMessage(topic, key, data, {}));
   }
   void AddInvalid(std::uint64_t tag, const std::string& key) {
-    AddMessage(tag, MakeMessage(kTopic, key, "data", {{"bytes", "\xFF"}}));
+    AddMessage(tag, MakeOutgoingMessage(kTopic, key, "data", {{"bytes", "\xFF"}}));
   }
 
   // Takes the oldest unanswered request out of the list.
@@ -118,7 +118,7 @@ class World : public PublishScheduler::Host {
   }
 
  private:
-  void AddMessage(std::uint64_t tag, Message&& message) {
+  void AddMessage(std::uint64_t tag, OutgoingMessage&& message) {
     messages_.push_back({std::move(message), tag});
     messages_.back().deadline = now + options_.publish_timeout;
     scheduler.Add(&messages_.back());

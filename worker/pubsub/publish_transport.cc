@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "worker/pubsub/error_class.h"
+#include "proto/rules/error_class.h"
 #include "worker/pubsub/message_wire.h"
 
 namespace postbox::pubsub {
@@ -23,7 +23,7 @@ grpc::ByteBuffer Encode(const PublishScheduler::Request& request) {
   auto* const begin =
       const_cast<std::uint8_t*>(slice.begin());  // ours alone until the buffer takes it
   std::uint8_t* out = WriteTopic(request.topic, begin);
-  for (const Message* message : request.messages) out = WriteMessage(message->encoded, out);
+  for (const OutgoingMessage* message : request.messages) out = WriteMessage(message->encoded, out);
   return grpc::ByteBuffer(&slice, 1);
 }
 

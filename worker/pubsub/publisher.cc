@@ -16,12 +16,12 @@
 #include <utility>
 #include <variant>
 
+#include "proto/rules/wire_size.h"
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/credentials.h"
 #include "worker/pubsub/event_loop.h"
 #include "worker/pubsub/publish_scheduler.h"
 #include "worker/pubsub/publish_transport.h"
-#include "worker/pubsub/wire_size.h"
 
 namespace postbox::pubsub {
 
@@ -34,7 +34,7 @@ struct ResultsOf {
   Queue* queue;
   std::size_t count;
 };
-using Messages = std::vector<Message*>;
+using Messages = std::vector<OutgoingMessage*>;
 using TakenResults = std::vector<ResultsOf>;
 using Command = std::variant<Messages, TakenResults>;
 
@@ -59,7 +59,7 @@ struct Shared {
   }
 };
 
-std::size_t SizeInRequest(const Message& message) {
+std::size_t SizeInRequest(const OutgoingMessage& message) {
   return MessageSizeInRequest(message.encoded.size());
 }
 
@@ -68,7 +68,8 @@ void Prefetch(const Messages& messages, std::size_t from) {
   constexpr std::size_t kLine = 64;
   if (from >= messages.size()) return;
   const char* const begin = reinterpret_cast<const char*>(messages[from]);
-  for (std::size_t at = 0; at < sizeof(Message); at += kLine) __builtin_prefetch(begin + at);
+  for (std::size_t at = 0; at < sizeof(OutgoingMessage); at += kLine)
+    __builtin_prefetch(begin + at);
 }
 constexpr std::size_t kPrefetch = 8;  // messages ahead
 
@@ -140,7 +141,7 @@ class Core : public PublishScheduler::Host {
   double Random() override { return JitterRandom(); }
   void Send(const PublishScheduler::Request& request) override { transport_.Send(request); }
   void Abort(std::uint64_t request_id) override { transport_.Abort(request_id); }
-  void Deliver(Message* message, Queue* queue) override {
+  void Deliver(OutgoingMessage* message, Queue* queue) override {
     results_.push_back(message);
     result_bytes_ += SizeInRequest(*message);
     if (queues_.empty() || queues_.back().queue != queue) queues_.push_back({queue, 0});
@@ -235,7 +236,7 @@ class Publisher::Impl {
     return core_ != nullptr;
   }
 
-  std::size_t Publish(std::span<Message* const> messages) {
+  std::size_t Publish(std::span<OutgoingMessage* const> messages) {
     std::size_t outstanding = 0;
     std::size_t bytes = 0;
     {
@@ -247,7 +248,7 @@ class Publisher::Impl {
     std::size_t taken_bytes = 0;
     std::size_t taken = 0;
     const auto deadline = std::chrono::steady_clock::now() + options_.publish_timeout;
-    for (Message* message : messages) {
+    for (OutgoingMessage* message : messages) {
       const std::size_t size = SizeInRequest(*message);
       const std::size_t before = outstanding + taken;
       if (before > 0 && (before >= options_.max_outstanding_messages ||
@@ -264,7 +265,7 @@ class Publisher::Impl {
     return taken;
   }
 
-  std::vector<Message*> TakeResults() {
+  std::vector<OutgoingMessage*> TakeResults() {
     Messages results;
     const std::lock_guard<std::mutex> lock(shared_->mutex);
     shared_->notify_due = false;
@@ -315,10 +316,10 @@ std::unique_ptr<Publisher> Publisher::Create(PublisherOptions options, std::stri
   return std::unique_ptr<Publisher>(new Publisher(std::move(impl)));
 }
 
-std::size_t Publisher::Publish(std::span<Message* const> messages) {
+std::size_t Publisher::Publish(std::span<OutgoingMessage* const> messages) {
   return impl_->Publish(messages);
 }
-std::vector<Message*> Publisher::TakeResults() { return impl_->TakeResults(); }
+std::vector<OutgoingMessage*> Publisher::TakeResults() { return impl_->TakeResults(); }
 std::size_t Publisher::outstanding() const { return impl_->outstanding(); }
 void Publisher::Cancel() { impl_->Cancel(); }
 

@@ -35,8 +35,8 @@
 #include <string>
 #include <vector>
 
-#include "worker/pubsub/endpoint.h"
-#include "worker/pubsub/message.h"
+#include "proto/rules/endpoint.h"
+#include "worker/pubsub/outgoing_message.h"
 
 namespace postbox::pubsub {
 
@@ -70,12 +70,12 @@ class Publisher {
   // At least one when nothing is outstanding, so a message larger than the budget goes through
   // alone. Those must stay where they are until TakeResults() returns them or the publisher is
   // gone.
-  std::size_t Publish(std::span<Message* const> messages);
-  bool Publish(Message* message) { return Publish(std::span(&message, 1)) == 1; }
+  std::size_t Publish(std::span<OutgoingMessage* const> messages);
+  bool Publish(OutgoingMessage* message) { return Publish(std::span(&message, 1)) == 1; }
 
   // The messages whose results are there now, in the order they came about; for one key that is the
   // order of handing over.
-  std::vector<Message*> TakeResults();
+  std::vector<OutgoingMessage*> TakeResults();
 
   // Messages taken by Publish() that TakeResults() has not returned yet.
   std::size_t outstanding() const;

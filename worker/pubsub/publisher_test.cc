@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
-#include "worker/pubsub/error_class.h"
+#include "proto/rules/error_class.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -98,7 +98,7 @@ class Service final : public google::pubsub::v1::Publisher::Service {
   std::set<std::string> peers_;
 };
 
-struct Tagged : Message {
+struct Tagged : OutgoingMessage {
   std::uint64_t tag = 0;
 };
 
@@ -141,7 +141,8 @@ class PublisherTest : public testing::Test {
   void Start() { Start(Options()); }
 
   Tagged* Make(std::uint64_t tag, const std::string& key, const std::string& data = "data") {
-    messages_.push_back({MakeMessage(kTopic, key, data, {{"event_id", std::to_string(tag)}}), tag});
+    messages_.push_back(
+        {MakeOutgoingMessage(kTopic, key, data, {{"event_id", std::to_string(tag)}}), tag});
     return &messages_.back();
   }
   void Publish(std::uint64_t tag, const std::string& key, const std::string& data = "data") {
@@ -159,7 +160,7 @@ class PublisherTest : public testing::Test {
       }
       eventfd_t value = 0;
       eventfd_read(notify_fd_, &value);
-      for (const Message* message : publisher_->TakeResults()) {
+      for (const OutgoingMessage* message : publisher_->TakeResults()) {
         results.push_back(*static_cast<const Tagged*>(message));
       }
     }
@@ -450,13 +451,13 @@ void PublishAndLookAtThreads() {
   auto publisher = Publisher::Create(options, &error);
   if (publisher == nullptr) _exit(13);
   int published = 0;
-  std::deque<Message> messages;
+  std::deque<OutgoingMessage> messages;
   for (std::uint64_t tag = 1; tag <= 200; ++tag) {
-    messages.push_back(MakeMessage(kTopic, std::to_string(tag % 20), "data", {}));
+    messages.push_back(MakeOutgoingMessage(kTopic, std::to_string(tag % 20), "data", {}));
     if (!publisher->Publish(&messages.back())) _exit(14);
   }
   while (publisher->outstanding() > 0) {
-    for (const Message* message : publisher->TakeResults())
+    for (const OutgoingMessage* message : publisher->TakeResults())
       published += message->status == PublishStatus::kPublished;
     usleep(1000);
   }

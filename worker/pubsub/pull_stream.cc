@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/rules/error_class.h"
 #include "worker/pubsub/channel.h"
-#include "worker/pubsub/error_class.h"
 
 namespace postbox::pubsub {
 

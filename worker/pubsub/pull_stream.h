@@ -25,7 +25,7 @@
 #include <string>
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
-#include "worker/pubsub/backoff.h"
+#include "proto/rules/backoff.h"
 #include "worker/pubsub/event_loop.h"
 
 namespace postbox::pubsub {

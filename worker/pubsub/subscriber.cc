@@ -11,16 +11,16 @@
 #include <utility>
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "proto/rules/backoff.h"
+#include "proto/rules/error_class.h"
+#include "proto/rules/limits.h"
 #include "worker/pubsub/ack_batcher.h"
 #include "worker/pubsub/ack_results.h"
-#include "worker/pubsub/backoff.h"
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/credentials.h"
-#include "worker/pubsub/error_class.h"
 #include "worker/pubsub/event_loop.h"
 #include "worker/pubsub/key_gate.h"
 #include "worker/pubsub/lease_keeper.h"
-#include "worker/pubsub/limits.h"
 #include "worker/pubsub/pull_stream.h"
 
 namespace postbox::pubsub {

@@ -31,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/pubsub/endpoint.h"
+#include "proto/rules/endpoint.h"
 
 namespace postbox::pubsub {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "proto/rules/sqlstate_class.h"
 #include "worker/puller/log.h"
-#include "worker/puller/sqlstate_class.h"
 
 namespace postbox::puller {
 namespace {

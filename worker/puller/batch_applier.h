@@ -24,7 +24,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "worker/pubsub/backoff.h"
+#include "proto/rules/backoff.h"
 #include "worker/puller/inbox.h"
 #include "worker/puller/key_queue.h"
 

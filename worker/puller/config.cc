@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "worker/pubsub/resource_name.h"
+#include "proto/rules/resource_name.h"
 
 namespace postbox::puller {
 namespace {

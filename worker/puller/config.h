@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/pubsub/endpoint.h"
+#include "proto/rules/endpoint.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/database.h"
 #include "worker/puller/pull.h"

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "worker/pubsub/limits.h"
-#include "worker/pubsub/utf8.h"
+#include "proto/rules/limits.h"
+#include "proto/rules/utf8.h"
 
 namespace postbox::puller {
 namespace {
@@ -26,9 +26,9 @@ std::string AttributeValue(std::string text) {
 
 }  // namespace
 
-pubsub::Message DeadLetterMessage(const Delivery& delivery, std::string_view topic,
-                                  const std::string& subscription, const std::string& sqlstate,
-                                  const std::string& error) {
+pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_view topic,
+                                          const std::string& subscription,
+                                          const std::string& sqlstate, const std::string& error) {
   pubsub::Attributes attributes;
   for (const auto& attribute : delivery.message.attributes) {
     if (attribute.first.starts_with(pubsub::kReservedPrefix)) continue;
@@ -42,8 +42,8 @@ pubsub::Message DeadLetterMessage(const Delivery& delivery, std::string_view top
   attributes.emplace_back("postbox_error_sqlstate", sqlstate);
   attributes.emplace_back("postbox_error_message", AttributeValue(error));
   attributes.emplace_back("postbox_original_subscription", AttributeValue(subscription));
-  return pubsub::MakeMessage(topic, delivery.message.ordering_key, delivery.event.payload,
-                             attributes);
+  return pubsub::MakeOutgoingMessage(topic, delivery.message.ordering_key, delivery.event.payload,
+                                     attributes);
 }
 
 DeadLetterTopic::~DeadLetterTopic() {
@@ -69,7 +69,8 @@ bool DeadLetterTopic::Publish(const Delivery& delivery, const std::string& sqlst
     publisher_ = pubsub::Publisher::Create(std::move(options), error);
     if (!publisher_) return false;
   }
-  pubsub::Message letter = DeadLetterMessage(delivery, topic_, subscription_, sqlstate, message);
+  pubsub::OutgoingMessage letter =
+      DeadLetterMessage(delivery, topic_, subscription_, sqlstate, message);
   if (!publisher_->Publish(&letter)) {
     *error = "the message was not taken";
     return false;

@@ -17,9 +17,9 @@
 namespace postbox::puller {
 
 // The message to publish. `topic` and `subscription` are full names; `topic` must outlive it.
-pubsub::Message DeadLetterMessage(const Delivery& delivery, std::string_view topic,
-                                  const std::string& subscription, const std::string& sqlstate,
-                                  const std::string& error);
+pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_view topic,
+                                          const std::string& subscription,
+                                          const std::string& sqlstate, const std::string& error);
 
 class DeadLetterTopic {
  public:

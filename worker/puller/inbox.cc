@@ -43,25 +43,27 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   };
   std::vector<Parameter> parameters;
   parameters.push_back(Parameter::Text(std::to_string(inbox)));
-  parameters.push_back(column(kTextOid, [](const Event& e, size_t) { return View(e.event_id); }));
-  parameters.push_back(column(kTextOid, [](const Event& e, size_t) { return View(e.event_type); }));
   parameters.push_back(
-      column(kTextOid, [](const Event& e, size_t) { return View(e.aggregate_type); }));
+      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
   parameters.push_back(
-      column(kTextOid, [](const Event& e, size_t) { return View(e.aggregate_id); }));
+      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
   parameters.push_back(
-      column(kTextOid, [&](const Event& e, size_t i) -> std::optional<std::string_view> {
+      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
+  parameters.push_back(
+      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
+  parameters.push_back(
+      column(kTextOid, [&](const ReceivedEvent& e, size_t i) -> std::optional<std::string_view> {
         if (!e.version) return std::nullopt;
         return versions[i];
       }));
-  parameters.push_back(column(kByteaOid, [](const Event& e, size_t) {
+  parameters.push_back(column(kByteaOid, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.payload);
   }));
-  parameters.push_back(column(kTextOid, [](const Event& e, size_t) {
+  parameters.push_back(column(kTextOid, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.attributes);
   }));
   parameters.push_back(
-      column(kTextOid, [](const Event& e, size_t) { return View(e.occurred_at); }));
+      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.occurred_at); }));
   return parameters;
 }
 

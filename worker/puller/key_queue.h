@@ -20,13 +20,13 @@
 #include <vector>
 
 #include "worker/pubsub/subscriber.h"
-#include "worker/puller/event.h"
+#include "worker/puller/received_event.h"
 
 namespace postbox::puller {
 
 struct Delivery {
   pubsub::ReceivedMessage message;  // without its data: that is the event's payload
-  Event event;
+  ReceivedEvent event;
 
   size_t bytes() const { return event.payload.size() + event.attributes.size(); }
   // Messages with the same lane are applied one after the other.

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "worker/pubsub/attributes.h"
-#include "worker/puller/event.h"
+#include "proto/rules/attributes.h"
 #include "worker/puller/key_queue.h"
+#include "worker/puller/received_event.h"
 
 namespace postbox::puller {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "worker/pubsub/backoff.h"
+#include "proto/rules/backoff.h"
 #include "worker/puller/config.h"
 #include "worker/puller/database.h"
 #include "worker/puller/log.h"

@@ -1,11 +1,11 @@
-#include "worker/puller/event.h"
+#include "worker/puller/received_event.h"
 
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
-#include "worker/pubsub/attributes.h"
+#include "proto/rules/attributes.h"
 
 namespace postbox::puller {
 namespace {
@@ -60,7 +60,7 @@ std::optional<std::string> Member(const json& body, std::initializer_list<const 
 
 // What an outside client wrote into the body instead of the attributes. Values of another form than
 // expected mean something else there and are left alone.
-void FillFromBody(Event* event) {
+void FillFromBody(ReceivedEvent* event) {
   size_t begin = event->payload.find_first_not_of(" \t\r\n");
   if (begin == std::string::npos || event->payload[begin] != '{') return;
   json body = json::parse(event->payload, nullptr, /*allow_exceptions=*/false);
@@ -84,8 +84,8 @@ void FillFromBody(Event* event) {
 
 }  // namespace
 
-Event ParseEvent(pubsub::ReceivedMessage* message) {
-  Event event;
+ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message) {
+  ReceivedEvent event;
   event.payload = std::move(message->data);
   message->data.clear();
   const pubsub::Attributes& attributes = message->attributes;

@@ -7,8 +7,8 @@
 //
 // Poison is what can never be applied as it is: no event id, a standard attribute that is
 // malformed, or a NUL character in a text (the server has no such text).
-#ifndef POSTBOX_WORKER_PULLER_EVENT_H_
-#define POSTBOX_WORKER_PULLER_EVENT_H_
+#ifndef POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
+#define POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,7 @@
 namespace postbox::puller {
 
 // The fields of postbox.event; those that are nullopt are NULL.
-struct Event {
+struct ReceivedEvent {
   std::optional<std::string> event_id;
   std::optional<std::string> event_type;
   std::optional<std::string> aggregate_type;
@@ -34,11 +34,11 @@ struct Event {
 
 // Moves the payload out of `message`. Always gives an event that can be stored in
 // postbox.dead_letter, poisoned or not.
-Event ParseEvent(pubsub::ReceivedMessage* message);
+ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message);
 
 // The trace id of a message for the log: attribute trace_id, or that of a traceparent; or empty.
 std::string TraceId(const pubsub::ReceivedMessage& message);
 
 }  // namespace postbox::puller
 
-#endif  // POSTBOX_WORKER_PULLER_EVENT_H_
+#endif  // POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_

@@ -1,4 +1,4 @@
-#include "worker/puller/event.h"
+#include "worker/puller/received_event.h"
 
 #include <gtest/gtest.h>
 
@@ -17,17 +17,18 @@ pubsub::ReceivedMessage Message(std::string data,
   return message;
 }
 
-Event Parse(pubsub::ReceivedMessage message) { return ParseEvent(&message); }
+ReceivedEvent Parse(pubsub::ReceivedMessage message) { return ParseEvent(&message); }
 
 TEST(EventTest, TheStandardAttributesBecomeTheFieldsAndTheOthersStay) {
-  Event event = Parse(Message("\x08\x01 not json", {{"event_id", "e1"},
-                                                    {"event_type", "video.created"},
-                                                    {"aggregate_id", "v1"},
-                                                    {"aggregate_type", "video"},
-                                                    {"version", "7"},
-                                                    {"occurred_at", "2025-10-24T12:30:00.5+02:00"},
-                                                    {"schema_version", "v1"},
-                                                    {"correlation_id", "c"}}));
+  ReceivedEvent event =
+      Parse(Message("\x08\x01 not json", {{"event_id", "e1"},
+                                          {"event_type", "video.created"},
+                                          {"aggregate_id", "v1"},
+                                          {"aggregate_type", "video"},
+                                          {"version", "7"},
+                                          {"occurred_at", "2025-10-24T12:30:00.5+02:00"},
+                                          {"schema_version", "v1"},
+                                          {"correlation_id", "c"}}));
   EXPECT_EQ(event.poison, "");
   EXPECT_EQ(event.event_id, "e1");
   EXPECT_EQ(event.event_type, "video.created");
@@ -43,7 +44,7 @@ TEST(EventTest, TheStandardAttributesBecomeTheFieldsAndTheOthersStay) {
 TEST(EventTest, AnOutsideClientsJsonBodyGivesWhatTheAttributesLack) {
   const std::string body = R"({"eventId":"evt_2a87","eventType":"USER_REGISTERED","userId":"usr_1",
       "points":100,"timestamp":"2023-10-27T10:00:00Z"})";
-  Event event = Parse(Message(body));
+  ReceivedEvent event = Parse(Message(body));
   EXPECT_EQ(event.poison, "");
   EXPECT_EQ(event.event_id, "evt_2a87");
   EXPECT_EQ(event.event_type, "USER_REGISTERED");
@@ -55,20 +56,20 @@ TEST(EventTest, AnOutsideClientsJsonBodyGivesWhatTheAttributesLack) {
 }
 
 TEST(EventTest, AttributesWinOverTheBody) {
-  Event event = Parse(Message(R"({"event_id":"body","event_type":"body","version":3})",
-                              {{"event_id", "attribute"}, {"version", "9"}}));
+  ReceivedEvent event = Parse(Message(R"({"event_id":"body","event_type":"body","version":3})",
+                                      {{"event_id", "attribute"}, {"version", "9"}}));
   EXPECT_EQ(event.event_id, "attribute");
   EXPECT_EQ(event.event_type, "body");
   EXPECT_EQ(event.version, 9);
 }
 
 TEST(EventTest, SnakeCaseInTheBodyWinsOverCamelCase) {
-  Event event = Parse(Message(R"({"eventId":"camel","event_id":"snake"})"));
+  ReceivedEvent event = Parse(Message(R"({"eventId":"camel","event_id":"snake"})"));
   EXPECT_EQ(event.event_id, "snake");
 }
 
 TEST(EventTest, MembersOfAnotherMeaningAreLeftAlone) {
-  Event event = Parse(
+  ReceivedEvent event = Parse(
       Message(R"({"eventId":17,"version":"1.0","timestamp":1698400800,"aggregateId":{"a":1}})"));
   EXPECT_EQ(event.poison, "");
   EXPECT_EQ(event.event_id, "17");
@@ -80,7 +81,7 @@ TEST(EventTest, MembersOfAnotherMeaningAreLeftAlone) {
 TEST(EventTest, AMessageWithoutAnEventIdIsPoison) {
   for (const char* body : {"", "plain text", "{\"eventId\": ", "[1]", "{}", "{\"eventId\":\"\"}",
                            "{\"eventId\":\"\xff\"}"}) {
-    Event event = Parse(Message(body, {{"event_type", "t"}}));
+    ReceivedEvent event = Parse(Message(body, {{"event_type", "t"}}));
     EXPECT_NE(event.poison, "") << body;
     EXPECT_EQ(event.payload, body);
     EXPECT_EQ(event.event_type, "t");
@@ -95,7 +96,7 @@ TEST(EventTest, MalformedStandardAttributesArePoison) {
 }
 
 TEST(EventTest, NulCharactersArePoisonAndDoNotReachTheServer) {
-  Event event = Parse(Message("", {{"event_id", "e"}, {"note", std::string("a\0b", 3)}}));
+  ReceivedEvent event = Parse(Message("", {{"event_id", "e"}, {"note", std::string("a\0b", 3)}}));
   EXPECT_NE(event.poison, "");
   EXPECT_EQ(json::parse(event.attributes)["note"], "a\uFFFDb");
   event = Parse(Message(R"({"eventId":"e","eventType":"a\u0000b"})"));

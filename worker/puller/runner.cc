@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "worker/pubsub/backoff.h"
+#include "proto/rules/backoff.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 

@@ -9,15 +9,15 @@
 // an event never overtakes an earlier one of its key, and no order has to be kept per key here.
 //
 // Single-threaded, no Postgres.
-#ifndef POSTBOX_WORKER_PUBLISHER_LANE_PROGRESS_LOGIC_H_
-#define POSTBOX_WORKER_PUBLISHER_LANE_PROGRESS_LOGIC_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_LOG_LANE_PROGRESS_LOGIC_H_
+#define POSTBOX_WORKER_PUBLISHER_LOG_LANE_PROGRESS_LOGIC_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
-#include "worker/publisher/log_position_logic.h"
+#include "worker/publisher/log/log_position_logic.h"
 
 namespace postbox::publisher {
 
@@ -86,4 +86,4 @@ class LaneProgress {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_LANE_PROGRESS_LOGIC_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_LOG_LANE_PROGRESS_LOGIC_H_

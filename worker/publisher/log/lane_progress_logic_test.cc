@@ -1,4 +1,4 @@
-#include "worker/publisher/lane_progress_logic.h"
+#include "worker/publisher/log/lane_progress_logic.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,10 @@
 // See log_outbox.h.
-#include "worker/publisher/log_outbox.h"
+#include "worker/publisher/log/log_outbox.h"
 
-#include "extension/spi.h"
-#include "worker/publisher/log_outbox_sql.h"
+#include "extension/base/act_as.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
+#include "worker/publisher/log/log_outbox_sql.h"
 #include "worker/publisher/registration.h"
 
 extern "C" {
@@ -446,7 +448,7 @@ double LogOutbox::BackoffSeconds(int attempts, bool may_fail) const {
   return std::chrono::duration<double>(delay).count();
 }
 
-void LogOutbox::Park(const Event& event) {
+void LogOutbox::Park(const ClaimedEvent& event) {
   const bool rejected = event.status == pubsub::PublishStatus::kRejected;
   const double delay = BackoffSeconds(1, rejected);
   const uint64 parked = statements_->park.Run(
@@ -463,7 +465,7 @@ void LogOutbox::Park(const Event& event) {
   });
 }
 
-void LogOutbox::SettleParked(const Event& event, std::vector<std::string>* published) {
+void LogOutbox::SettleParked(const ClaimedEvent& event, std::vector<std::string>* published) {
   using pubsub::PublishStatus;
   if (event.status == PublishStatus::kPublished) {
     published->push_back(event.id);
@@ -499,7 +501,7 @@ bool LogOutbox::SettleInMemory(const Events& events) {
 
 // Something of the lane was published after the event had been handed over: what happened to it is
 // no outage.
-bool LogOutbox::OthersWentThrough(const Event& event) const {
+bool LogOutbox::OthersWentThrough(const ClaimedEvent& event) const {
   return published_at_ > event.deadline - std::chrono::seconds(PublishTimeout());
 }
 
@@ -512,11 +514,11 @@ void LogOutbox::Settle(const Events& events) {
       })) {
     published_at_ = steady_clock::now();
   }
-  const Event* outage = nullptr;
+  const ClaimedEvent* outage = nullptr;
   {
     const ActAs owner(owner_role);
     std::vector<std::string> unparked;
-    std::vector<const Event*> behind;
+    std::vector<const ClaimedEvent*> behind;
     for (const EventPointer& event : events) {
       if (event->handle == 0) {
         parked_in_flight_.erase(event->key);
@@ -541,7 +543,7 @@ void LogOutbox::Settle(const Events& events) {
       }
     }
     std::vector<std::int64_t> park_behind;
-    for (const Event* event : behind) {
+    for (const ClaimedEvent* event : behind) {
       if (Paused(event->key)) {
         park_behind.push_back(event->seq);
         progress_->Settle(event->handle);

@@ -18,16 +18,16 @@
 //    them with postbox.redrive and postbox.discard.
 //  - What is in memory is ahead of the database only by what Checkpoint() has yet to write. When a
 //    transaction fails, Forget() drops all of it and the lane begins at its stored position again.
-#ifndef POSTBOX_WORKER_PUBLISHER_LOG_OUTBOX_H_
-#define POSTBOX_WORKER_PUBLISHER_LOG_OUTBOX_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
+#define POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
 
-#include "extension/guard.h"
+#include "extension/base/guard.h"
+#include "extension/base/statement.h"
+#include "worker/publisher/event_message.h"
 #include "worker/publisher/lane.h"
-#include "worker/publisher/lane_progress_logic.h"
-#include "worker/publisher/message.h"
+#include "worker/publisher/log/lane_progress_logic.h"
 #include "worker/publisher/outbox_source.h"
 #include "worker/publisher/publication.h"
-#include "worker/publisher/statement.h"
 
 namespace postbox::publisher {
 
@@ -74,9 +74,9 @@ class LogOutbox : public OutboxSource {
   bool Paused(const std::string& key) const;
   void LoadParkedKeys();
 
-  void SettleParked(const Event& event, std::vector<std::string>* published);
-  void Park(const Event& event);
-  bool OthersWentThrough(const Event& event) const;
+  void SettleParked(const ClaimedEvent& event, std::vector<std::string>* published);
+  void Park(const ClaimedEvent& event);
+  bool OthersWentThrough(const ClaimedEvent& event) const;
   double BackoffSeconds(int attempts, bool may_fail) const;
 
   const Publication publication_;
@@ -109,4 +109,4 @@ class LogOutbox : public OutboxSource {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_LOG_OUTBOX_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_

@@ -1,7 +1,7 @@
 // See log_outbox_sql.h.
-#include "worker/publisher/log_outbox_sql.h"
+#include "worker/publisher/log/log_outbox_sql.h"
 
-#include "worker/publisher/fill_logic.h"
+#include "worker/publisher/fill.h"
 
 namespace postbox::publisher {
 

@@ -2,8 +2,8 @@
 //
 // The reads of the log run under one snapshot that log_outbox.cc has pushed, and each goes through
 // one index whatever the statistics say: (seq), or (txid, seq).
-#ifndef POSTBOX_WORKER_PUBLISHER_LOG_OUTBOX_SQL_H_
-#define POSTBOX_WORKER_PUBLISHER_LOG_OUTBOX_SQL_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_SQL_H_
+#define POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_SQL_H_
 
 #include <string>
 
@@ -52,4 +52,4 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_LOG_OUTBOX_SQL_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_SQL_H_

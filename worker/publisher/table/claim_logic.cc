@@ -1,5 +1,5 @@
 // See claim_logic.h.
-#include "worker/publisher/claim_logic.h"
+#include "worker/publisher/table/claim_logic.h"
 
 namespace postbox::publisher {
 

@@ -18,8 +18,8 @@
 // row that could have been claimed; none can appear. What the lock must decide is whether the row
 // itself, and those before it in this claim, are still free: a row that could not be locked takes
 // itself and all later rows of its key out of the claim (Locked()).
-#ifndef POSTBOX_WORKER_PUBLISHER_CLAIM_LOGIC_H_
-#define POSTBOX_WORKER_PUBLISHER_CLAIM_LOGIC_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_LOGIC_H_
+#define POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_LOGIC_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -92,4 +92,4 @@ class ClaimSelection {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_CLAIM_LOGIC_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_LOGIC_H_

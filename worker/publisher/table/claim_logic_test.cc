@@ -1,4 +1,4 @@
-#include "worker/publisher/claim_logic.h"
+#include "worker/publisher/table/claim_logic.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,11 @@
 // See table_outbox.h.
-#include "worker/publisher/table_outbox.h"
+#include "worker/publisher/table/table_outbox.h"
 
-#include "extension/spi.h"
+#include "extension/base/act_as.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
 #include "worker/publisher/registration.h"
-#include "worker/publisher/table_outbox_sql.h"
+#include "worker/publisher/table/table_outbox_sql.h"
 
 extern "C" {
 #include <access/relation.h>
@@ -280,11 +282,11 @@ void TableOutbox::Settle(const Events& events) {
   if (!OidIsValid(owner)) return;
   const ActAs rights(owner);
 
-  std::vector<const Event*> published;
-  std::vector<const Event*> behind;
+  std::vector<const ClaimedEvent*> published;
+  std::vector<const ClaimedEvent*> behind;
   std::vector<std::string> released;
-  std::vector<const Event*> retried;
-  std::vector<const Event*> failed;
+  std::vector<const ClaimedEvent*> retried;
+  std::vector<const ClaimedEvent*> failed;
   std::unordered_set<std::string> parked_keys;
   for (const EventPointer& event : events) {
     const PublishStatus status = event->status;
@@ -302,7 +304,7 @@ void TableOutbox::Settle(const Events& events) {
   // Behind a row that is parked in this very transaction, nothing can have got it through yet.
   // Behind anything else: the next claim looks again.
   std::vector<std::string> parked_behind;
-  for (const Event* event : behind) {
+  for (const ClaimedEvent* event : behind) {
     const bool park =
         publication_.parked_blocks && ordering_.ordered() && parked_keys.contains(event->key);
     (park ? parked_behind : released).push_back(event->id);
@@ -314,10 +316,10 @@ void TableOutbox::Settle(const Events& events) {
   LogParked(failed, true);
 }
 
-void TableOutbox::Confirm(const std::vector<const Event*>& published) {
+void TableOutbox::Confirm(const std::vector<const ClaimedEvent*>& published) {
   std::vector<std::string> ids;
   std::set<std::string> was_parked;
-  for (const Event* event : published) {
+  for (const ClaimedEvent* event : published) {
     ids.push_back(event->id);
     if (event->attempts > 0) was_parked.insert(event->key);
   }
@@ -326,7 +328,7 @@ void TableOutbox::Confirm(const std::vector<const Event*>& published) {
   statements_->unpark_behind.Run({TextArrayValue({was_parked.begin(), was_parked.end()})});
 }
 
-bool TableOutbox::ParkFailed(const Event& event, bool* failed) {
+bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
   const int attempts = event.attempts + 1;
   *failed =
       event.status == pubsub::PublishStatus::kRejected && attempts >= publication_.max_attempts;
@@ -340,10 +342,10 @@ bool TableOutbox::ParkFailed(const Event& event, bool* failed) {
                                 Pg([&] { return Float8GetDatum(delay); })}) > 0;
 }
 
-void TableOutbox::LogParked(const std::vector<const Event*>& parked, bool failed) {
+void TableOutbox::LogParked(const std::vector<const ClaimedEvent*>& parked, bool failed) {
   if (parked.empty()) return;
   // One line for all: in an outage there are thousands, and the rows have the rest.
-  const Event& first = *parked.front();
+  const ClaimedEvent& first = *parked.front();
   Pg([&] {
     ereport(
         failed ? WARNING : LOG,

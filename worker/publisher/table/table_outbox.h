@@ -1,5 +1,5 @@
-// The table outbox as a source of events: the state machine of sql/10_outbox.sql and
-// sql/30_publication.sql, seen from the worker.
+// The table outbox as a source of events: the state machine of sql/install/10_outbox.sql and
+// sql/install/30_publication.sql, seen from the worker.
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
 //      ^  ^               |  \--not its fault (behind, topic broken, worker leaves)--> PENDING
@@ -16,15 +16,15 @@
 // all that were parked behind it.
 //
 // Everything happens with the rights of the table's owner.
-#ifndef POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_H_
-#define POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_H_
+#define POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_H_
 
-#include "extension/guard.h"
-#include "worker/publisher/claim_logic.h"
-#include "worker/publisher/message.h"
+#include "extension/base/guard.h"
+#include "extension/base/statement.h"
+#include "worker/publisher/event_message.h"
 #include "worker/publisher/outbox_source.h"
 #include "worker/publisher/publication.h"
-#include "worker/publisher/statement.h"
+#include "worker/publisher/table/claim_logic.h"
 
 namespace postbox::publisher {
 
@@ -61,10 +61,10 @@ class TableOutbox : public OutboxSource {
   bool Park(const std::vector<std::string>& keys, const std::vector<ItemPointerData>& rows);
   Events Lease(const std::vector<ItemPointerData>& chosen);
 
-  void Confirm(const std::vector<const Event*>& published);
+  void Confirm(const std::vector<const ClaimedEvent*>& published);
   // Returns whether the row was still ours; `failed`: its attempts are used up.
-  bool ParkFailed(const Event& event, bool* failed);
-  void LogParked(const std::vector<const Event*>& parked, bool failed);
+  bool ParkFailed(const ClaimedEvent& event, bool* failed);
+  void LogParked(const std::vector<const ClaimedEvent*>& parked, bool failed);
   void Update(Statement* statement, const std::vector<std::string>& ids);
 
   const Publication publication_;
@@ -78,4 +78,4 @@ class TableOutbox : public OutboxSource {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_H_

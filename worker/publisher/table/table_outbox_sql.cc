@@ -1,9 +1,9 @@
 // See table_outbox_sql.h.
-#include "worker/publisher/table_outbox_sql.h"
+#include "worker/publisher/table/table_outbox_sql.h"
 
 #include <string_view>
 
-#include "worker/publisher/fill_logic.h"
+#include "worker/publisher/fill.h"
 
 namespace postbox::publisher {
 

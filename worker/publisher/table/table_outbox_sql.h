@@ -5,13 +5,13 @@
 // the one index that fits. (worker.cc switches sequential and bitmap scans, sorts and hash joins
 // off for its session.)
 //
-// The states of a row and the indexes are described in sql/10_outbox.sql.
-#ifndef POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_SQL_H_
-#define POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_SQL_H_
+// The states of a row and the indexes are described in sql/install/10_outbox.sql.
+#ifndef POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_SQL_H_
+#define POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_SQL_H_
 
 #include <string>
 
-#include "extension/outbox_columns.h"
+#include "extension/shared/outbox_columns.h"
 
 namespace postbox::publisher {
 
@@ -66,4 +66,4 @@ TableOutboxSql MakeTableOutboxSql(const std::string& relation, const OutboxColum
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_TABLE_OUTBOX_SQL_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_SQL_H_

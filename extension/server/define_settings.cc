@@ -1,15 +1,16 @@
-// See settings.h. The table below is the only place that knows the name, range, default, unit and
-// description of a setting.
+// See define_settings.h. The tables below are the only place that knows the name, range, default,
+// unit and description of a setting.
 //
 // Contexts: what decides where credentials go (endpoint, project) is for the administrator; what
 // describes an event (default_outbox, the context attributes) is for every session.
-#include "extension/settings.h"
+#include "extension/server/define_settings.h"
 
-#include "extension/guard.h"
-#include "worker/pubsub/endpoint.h"
-#include "worker/pubsub/limits.h"
-#include "worker/pubsub/resource_name.h"
-#include "worker/pubsub/utf8.h"
+#include "extension/base/guard.h"
+#include "extension/shared/settings.h"
+#include "proto/rules/endpoint.h"
+#include "proto/rules/limits.h"
+#include "proto/rules/resource_name.h"
+#include "proto/rules/utf8.h"
 
 namespace postbox {
 namespace {
@@ -181,9 +182,8 @@ const config_enum_entry kApplyOnError[] = {
 
 }  // namespace
 
-const Settings& settings() { return values; }
-
 void DefineSettings() {
+  UseSettings(&values);
   for (const StringSetting& setting : kStrings) {
     DefineCustomStringVariable(setting.name, setting.description, setting.details, setting.value,
                                "", setting.context, setting.flags, setting.check, nullptr, nullptr);

@@ -1,0 +1,42 @@
+// Who SQL runs as, and where it looks for names: guards that hold for the life of an object.
+#ifndef POSTBOX_EXTENSION_BASE_ACT_AS_H_
+#define POSTBOX_EXTENSION_BASE_ACT_AS_H_
+
+#include "extension/base/guard.h"
+
+namespace postbox {
+
+// Becomes `role` for its lifetime, in a security-restricted operation: code of that role's objects
+// (triggers, defaults) cannot get out of it. kTrusted leaves the restriction out, for a role that
+// could become the current one anyway: deferred constraints and temporary tables work then.
+enum class Trust { kRestricted, kTrusted };
+class ActAs {
+ public:
+  explicit ActAs(Oid role, Trust trust = Trust::kRestricted);
+  ~ActAs();
+  ActAs(const ActAs&) = delete;
+  ActAs& operator=(const ActAs&) = delete;
+
+ private:
+  Oid saved_role_ = InvalidOid;
+  int saved_context_ = 0;
+};
+
+// search_path = pg_catalog, pg_temp (or another one) for its lifetime. Whoever acts as somebody
+// else needs it too, or that somebody's functions would look for names where the caller wants them
+// to.
+class FixedSearchPath {
+ public:
+  explicit FixedSearchPath(const char* path = "pg_catalog, pg_temp");
+  ~FixedSearchPath();
+  FixedSearchPath(const FixedSearchPath&) = delete;
+  FixedSearchPath& operator=(const FixedSearchPath&) = delete;
+
+ private:
+  int nest_level_;
+  int exceptions_;
+};
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_BASE_ACT_AS_H_

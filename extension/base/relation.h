@@ -1,0 +1,29 @@
+// Looking up relations: their names for SQL text, their owners, and those of schema postbox.
+#ifndef POSTBOX_EXTENSION_BASE_RELATION_H_
+#define POSTBOX_EXTENSION_BASE_RELATION_H_
+
+#include "extension/base/guard.h"
+
+namespace postbox {
+
+// An identifier, and a qualified name, for SQL text.
+std::string Quoted(std::string_view identifier);
+std::string Quoted(std::string_view schema, std::string_view name);
+
+// The quoted qualified name of a relation; empty if there is none with that OID.
+std::string RelationName(Oid relation);
+
+// The owner of a relation. Throws undefined_table if there is none with that OID.
+Oid RelationOwner(Oid relation);
+
+// A relation of schema postbox. Throws undefined_table if the extension is not there.
+Oid PostboxRelation(const char* name);
+
+// Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the
+// end of the transaction, acting as the owner of the registry: what refers to it comes and goes
+// under this lock. Needs SPI. Throws undefined_table if it has just been dropped.
+void LockRegistration(const char* registry, Oid relation);
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_BASE_RELATION_H_

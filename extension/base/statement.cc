@@ -1,0 +1,65 @@
+#include "extension/base/statement.h"
+
+extern "C" {
+#include <utils/plancache.h>
+#include <utils/resowner.h>
+}
+
+namespace postbox {
+
+Statement::~Statement() {
+  if (plan_ != nullptr) SPI_freeplan(plan_);
+}
+
+Statement::Statement(Statement&& other) noexcept { *this = std::move(other); }
+
+Statement& Statement::operator=(Statement&& other) noexcept {
+  std::swap(sql_, other.sql_);
+  std::swap(types_, other.types_);
+  std::swap(cursor_options_, other.cursor_options_);
+  std::swap(plan_, other.plan_);
+  return *this;
+}
+
+bool Statement::RunForInt64(const Datum* values, const char* nulls, int64* value) {
+  const bool row = Run(values, nulls) > 0;
+  if (row) *value = Int64Column(0, 1);
+  FreeRows();
+  return row;
+}
+
+// Inside Pg().
+void Statement::Prepare() {
+  SPIPlanPtr plan = SPI_prepare_cursor(sql_.c_str(), static_cast<int>(types_.size()), types_.data(),
+                                       cursor_options_);
+  if (plan == nullptr) elog(ERROR, "could not prepare: %s", SPI_result_code_string(SPI_result));
+  SPI_keepplan(plan);
+  plan_ = plan;
+}
+
+bool Statement::IsPlanned() const {
+  return plan_ != nullptr && Pg([&] { return SPI_plan_is_valid(plan_); });
+}
+
+SPIPlanPtr Statement::Plan() {
+  Pg([&] {
+    if (plan_ == nullptr) {
+      Prepare();
+    } else if (!SPI_plan_is_valid(plan_)) {
+      CachedPlan* made = SPI_plan_get_cached_plan(plan_);
+      if (made != nullptr) ReleaseCachedPlan(made, CurrentResourceOwner);
+    }
+  });
+  return plan_;
+}
+
+uint64 Statement::Execute(const Datum* values, const char* nulls, bool read_only) {
+  return Pg([&]() -> uint64 {
+    if (plan_ == nullptr) Prepare();
+    const int result = SPI_execute_plan(plan_, const_cast<Datum*>(values), nulls, read_only, 0);
+    if (result < 0) elog(ERROR, "could not execute: %s", SPI_result_code_string(result));
+    return SPI_processed;
+  });
+}
+
+}  // namespace postbox
