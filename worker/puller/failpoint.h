@@ -1,6 +1,7 @@
-// Crashes on request, for tests: POSTBOX_FAILPOINT="after_commit_before_ack=kill,..." ends the
-// process with SIGKILL where a failpoint of that name is passed. Names: before_apply,
-// after_commit_before_ack, after_ack.
+// Failpoints of the puller, for tests. The environment variable POSTBOX_FAILPOINT lists them as
+// proto/rules/failpoint_list.h says, for instance after_commit_before_ack=kill. The names are
+// before_apply, after_commit_before_ack and after_ack. The only action here is kill: the process
+// ends itself with SIGKILL. The other actions are ignored.
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_
 
@@ -9,15 +10,16 @@
 #include <string>
 #include <string_view>
 
+#include "proto/rules/failpoint_list.h"
+
 namespace postbox::puller {
 
 inline void Failpoint(std::string_view name) {
-  static const std::string setting = [] {
+  static const std::string list = [] {
     const char* value = std::getenv("POSTBOX_FAILPOINT");
-    return value == nullptr ? std::string() : "," + std::string(value) + ",";
+    return std::string(value == nullptr ? "" : value);
   }();
-  if (setting.empty()) return;
-  if (setting.find("," + std::string(name) + "=kill,") != std::string::npos) std::raise(SIGKILL);
+  if (pubsub::FindFailpoint(list, name) == "kill") std::raise(SIGKILL);
 }
 
 }  // namespace postbox::puller
