@@ -16,9 +16,9 @@
 #include "extension/base/spi.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
-#include "worker/publisher/log/log_outbox.h"
+#include "worker/publisher/lane_table.h"
+#include "worker/publisher/outbox_source.h"
 #include "worker/publisher/registration.h"
-#include "worker/publisher/table/table_outbox.h"
 #include "worker/publisher/transaction.h"
 
 extern "C" {
@@ -107,34 +107,26 @@ class Measure {
 };
 
 void Drain(const Publication& publication, const std::string& lock_token, Measure* measure) {
-  const bool is_log = publication.kind == "log";
   const std::string topic = "projects/postbox-bench/topics/" + publication.topic;
-  std::vector<std::unique_ptr<OutboxSource>> sources;
-  const auto share = std::make_shared<LaneShare>();
-  for (int slice = 0; slice < (is_log ? publication.lanes : 1); ++slice) {
-    if (is_log) {
-      sources.push_back(std::make_unique<LogOutbox>(publication, slice, share, topic, lock_token));
-    } else {
-      sources.push_back(std::make_unique<TableOutbox>(publication, topic, lock_token));
-    }
-  }
+  const auto batch = static_cast<std::size_t>(publication.is_log() ? settings().read_chunk_size
+                                                                   : settings().claim_batch_size);
   const ClaimLimits limits{
-      .events = static_cast<std::size_t>(is_log ? settings().read_chunk_size
-                                                : settings().claim_batch_size),
-      .bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024};
+      .events = batch, .bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024};
 
-  for (const auto& source : sources) {
-    const auto checkpoint = [&](bool force) {
-      const auto wait = source->CheckpointIn();
-      if (!wait || (!force && wait->count() > 0)) return;
-      InTransaction("postbox bench: storing the position", [&] { source->Checkpoint(force); });
+  for (const auto& source : MakeSources(publication, topic, lock_token)) {
+    const auto maintain = [&](bool leaving) {
+      if (!leaving && source->MaintainIn().count() > 0) return;
+      Transaction transaction("postbox bench: maintaining an outbox");
+      transaction.Run([&] { source->Maintain(leaving, &transaction); });
     };
     for (;;) {
       Pg([] { CHECK_FOR_INTERRUPTS(); });
       ClaimResult claim;
-      InTransaction("postbox bench: claiming events", [&] {
-        ReadLane(publication.name);
-        claim = source->Claim(limits);
+      Transaction claiming("postbox bench: claiming events");
+      claiming.Run([&] {
+        claiming.Begin();
+        ReadSuspension(publication.name);
+        claim = source->Claim(limits, &claiming);
       });
       if (claim.events.empty() && !claim.more) break;
       std::size_t bytes = 0;
@@ -142,19 +134,14 @@ void Drain(const Publication& publication, const std::string& lock_token, Measur
         bytes += event->bytes();
         event->status = pubsub::PublishStatus::kPublished;
       }
-      if (!claim.events.empty() && !source->SettleInMemory(claim.events)) {
-        InTransaction("postbox bench: storing the results", [&] {
-          Pg([] {
-            set_config_option("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION,
-                              GUC_ACTION_LOCAL, true, 0, false);
-          });
-          source->Settle(claim.events);
-        });
+      if (!claim.events.empty()) {
+        Transaction settling("postbox bench: storing the results", Durability::kSoon);
+        settling.Run([&] { source->Settle(claim.events, &settling); });
       }
-      checkpoint(false);
+      maintain(false);
       measure->Add(claim.events.size(), bytes);
     }
-    checkpoint(true);
+    maintain(true);
   }
 }
 
@@ -222,6 +209,7 @@ void postbox_bench_main(Datum /*unused*/) {
   BackgroundWorkerUnblockSignals();
   postbox::AttachSharedState();
   BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
+  FindSettings();
   PinSettings();
   postbox::Guarded([&order] { Run(order); });
   proc_exit(0);

@@ -29,14 +29,11 @@ class Statement {
   uint64 Run(const Datum* values, const char* nulls = nullptr) {
     return Execute(values, nulls, false);
   }
-  uint64 Run(std::initializer_list<Datum> values) {
-    return Execute(values.begin(), nullptr, false);
-  }
+  uint64 Run(std::initializer_list<Datum> values) { return Run(values.begin()); }
 
   // The same for a query, which sees what the active snapshot sees.
-  uint64 RunReadOnly(std::initializer_list<Datum> values) {
-    return Execute(values.begin(), nullptr, true);
-  }
+  uint64 RunReadOnly(const Datum* values) { return Execute(values, nullptr, true); }
+  uint64 RunReadOnly(std::initializer_list<Datum> values) { return RunReadOnly(values.begin()); }
 
   // Runs it, and sets `value` to the bigint in the first column of the first row, 0 if that is
   // NULL. False if there is no row.

@@ -21,6 +21,7 @@ struct BackoffPolicy {
   std::chrono::milliseconds base;
   double factor;
   std::chrono::milliseconds cap;
+  bool operator==(const BackoffPolicy&) const = default;
 };
 
 // Publish: the official clients take 100 ms, x1.3 to x4, up to 60 s. The slowest growth finds a

@@ -41,6 +41,16 @@ using Events = std::vector<EventPointer>;
 
 EventPointer NewEvent();
 
+// Fetches into the cache what will be read of a later event, while event `i` of `results` is looked
+// at: another thread has just written them.
+inline void FetchAhead(const std::vector<pubsub::OutgoingMessage*>& results, std::size_t i) {
+  constexpr std::size_t kAhead = 8;
+  if (i + kAhead >= results.size()) return;
+  const auto* later = static_cast<const ClaimedEvent*>(results[i + kAhead]);
+  __builtin_prefetch(later);
+  __builtin_prefetch(&later->handle);
+}
+
 }  // namespace postbox::publisher
 
 #endif  // POSTBOX_WORKER_PUBLISHER_CLAIMED_EVENT_H_

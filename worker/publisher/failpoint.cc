@@ -4,6 +4,8 @@
 #include <csignal>
 
 #include "extension/base/guard.h"
+#include "extension/shared/settings.h"
+#include "proto/rules/failpoint_list.h"
 #include "worker/publisher/registration.h"
 
 extern "C" {
@@ -12,33 +14,18 @@ extern "C" {
 
 namespace postbox::publisher {
 
-namespace {
-
-std::string_view Action(std::string_view name) {
-  std::string_view list = settings().failpoint;
-  while (!list.empty()) {
-    const std::string_view entry = list.substr(0, list.find(','));
-    list.remove_prefix(std::min(list.size(), entry.size() + 1));
-    const std::size_t equals = entry.find('=');
-    if (entry.substr(0, equals) == name && equals != std::string_view::npos)
-      return entry.substr(equals + 1);
-  }
-  return "";
-}
-
-}  // namespace
-
 void Failpoint(const char* name) {
   if (*settings().failpoint == '\0') return;
-  if (Action(name) == "kill") {
+  const auto action = [&] { return pubsub::FindFailpoint(settings().failpoint, name); };
+  if (action() == "kill") {
     Pg([&] { ereport(LOG, (errmsg("failpoint %s: killed", name))); });
     kill(getpid(), SIGKILL);
   }
-  if (Action(name) == "error") {
+  if (action() == "error") {
     Throw(ERRCODE_INTERNAL_ERROR, std::string("failpoint ") + name + ": error");
   }
   bool told = false;
-  while (Action(name) == "pause" && !StopRequested()) {
+  while (action() == "pause" && !StopRequested()) {
     if (!told) Pg([&] { ereport(LOG, (errmsg("failpoint %s: paused", name))); });
     told = true;
     Pg([] {

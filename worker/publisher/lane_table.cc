@@ -1,5 +1,5 @@
-// See lane.h.
-#include "worker/publisher/lane.h"
+// See lane_table.h.
+#include "worker/publisher/lane_table.h"
 
 #include "worker/publisher/registration.h"
 
@@ -38,7 +38,61 @@ std::string Identifier() { return std::to_string(GetSystemIdentifier()); }
 
 }  // namespace
 
-Lane::Lane(std::string publication, int slice, std::string lock_token)
+Suspension ReadSuspension(const std::string& publication) {
+  // It runs with every claim. It is never destroyed: at exit the server's memory goes without us.
+  static Statement& statement = *new Statement(
+      "SELECT coalesce(l.attempts, 0), CASE WHEN l.next_retry_at > now() THEN l.next_retry_at END "
+      "FROM postbox.publication p LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = "
+      "0 WHERE p.name = $1",
+      {TEXTOID});
+  Suspension state;
+  if (statement.Run({TextValue(publication)}) == 0) return state;
+  state.publication_exists = true;
+  state.attempts = Int32Column(0, 1);
+  state.retry_at = Int64Column(0, 2);
+  return state;
+}
+
+TimestampTz Suspend(const std::string& publication, const std::string& error,
+                    const pubsub::BackoffPolicy& backoff) {
+  Parameters name;
+  name.AddText(publication);
+  Run("INSERT INTO postbox.lane (publication, slice) SELECT name, 0 FROM postbox.publication WHERE "
+      "name = $1 ON CONFLICT DO NOTHING",
+      name);
+  // The row lock makes workers that fail together take turns; the second one then sees that the
+  // publication is suspended.
+  if (Run("SELECT attempts, CASE WHEN next_retry_at > now() THEN next_retry_at END FROM "
+          "postbox.lane WHERE publication = $1 AND slice = 0 FOR UPDATE",
+          name) == 0) {
+    return 0;  // dropped meanwhile
+  }
+  if (const TimestampTz suspended = Int64Column(0, 2); suspended != 0) return suspended;
+  const int attempts = Int32Column(0, 1) + 1;
+  const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
+  const TimestampTz retry_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count());
+  Parameters values;
+  values.AddText(publication).AddInt(attempts);
+  values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);
+  Run("UPDATE postbox.lane SET attempts = $2, next_retry_at = $3, last_error = $4, "
+      "suspended_since = coalesce(suspended_since, now()) WHERE publication = $1 AND slice = 0",
+      values);
+  return retry_at;
+}
+
+void EndSuspension(const std::string& publication) {
+  Parameters name;
+  name.AddText(publication);
+  Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
+      "suspended_since = NULL WHERE publication = $1 AND slice = 0 AND attempts > 0",
+      name);
+}
+
+void RetryAllNow() {
+  Run("UPDATE postbox.lane SET next_retry_at = NULL WHERE next_retry_at IS NOT NULL");
+}
+
+LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
     : publication_(std::move(publication)),
       slice_(slice),
       lock_token_(std::move(lock_token)),
@@ -75,7 +129,7 @@ Lane::Lane(std::string publication, int slice, std::string lock_token)
           {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
            TEXTARRAYOID, TEXTARRAYOID}) {}
 
-bool Lane::RebaseIfForeign(Oid outbox) {
+bool LaneRow::RebaseIfForeign(Oid outbox) {
   if (foreign_.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) == 0) return false;
   rebase_.Run({ObjectIdGetDatum(outbox)});
   const int64 moved = Int64Column(0, 1);
@@ -87,7 +141,7 @@ bool Lane::RebaseIfForeign(Oid outbox) {
   return true;
 }
 
-std::optional<LogPosition> Lane::TryAcquire() {
+std::optional<LogPosition> LaneRow::TryAcquire() {
   const Datum publication = TextValue(publication_);
   const Datum slice = Int32GetDatum(slice_);
   const double timeout = settings().lease_timeout;
@@ -98,7 +152,7 @@ std::optional<LogPosition> Lane::TryAcquire() {
     if (read_.Run({publication, slice, seconds}) == 0) return std::nullopt;
   }
   const std::string token = TextColumn(0, 1);
-  const bool timed_out = Int32Column(0, 2) != 0;
+  const bool timed_out = BoolColumn(0, 2);
   const int64 floor = Int64Column(0, 3);
   const bool begun = !IsNull(0, 4);
   const std::string top = TextColumn(0, 4);
@@ -121,11 +175,11 @@ std::optional<LogPosition> Lane::TryAcquire() {
   return LogPosition(floor, std::move(zones), ToSnapshot(top));
 }
 
-void Lane::Release() {
+void LaneRow::Release() {
   release_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_)});
 }
 
-bool Lane::Checkpoint(const LogPosition& position) {
+bool LaneRow::Checkpoint(const LogPosition& position) {
   std::vector<std::string> uptos;
   std::vector<std::string> snapshots;
   std::vector<std::string> next_xids;

@@ -1,27 +1,66 @@
-// The row of a lane of a log outbox: who has it, and how far it is (postbox.lane).
+// All SQL on postbox.lane. A row stands for one lane of a publication, and tells two things:
 //
-// A lane has one owner at a time: the worker whose lock_token stands in its row and who lives. It
-// keeps the lane until it ends, or has more than its share; another worker takes the lane over when
-// the token no longer lives, or when the row was not written for postbox.lease_timeout. Every
-// checkpoint writes under the condition that the token is still ours, so a worker that has lost its
-// lane stores nothing.
+//  - In the row of slice 0: whether the publication is suspended, until when and why. The state is
+//    shared by all workers. Whoever finds that the publication cannot be published suspends it for
+//    all of them. A lane that is suspended already is not suspended a second time, so several
+//    workers that fail together count as one failure.
+//  - Of a log outbox: which worker has the lane, and how far it is. A lane has one owner at a time:
+//    the worker whose lock_token stands in its row and that is alive. It keeps the lane until it
+//    ends or has more than its share. Another worker takes the lane over when the token's worker is
+//    gone, or when the row was not written for postbox.lease_timeout. Every checkpoint is written
+//    under the condition that the token is still the writer's, so a worker that has lost its lane
+//    stores nothing.
+//
+// The races around the owner of a lane:
+//
+//   A holds the lane, B looks for one.
+//   1. B reads the row FOR UPDATE SKIP LOCKED: a lane that somebody is just looking at, or
+//      checkpointing, is passed over.
+//   2. B reads the token from the row first, and asks for the tokens of living workers afterwards.
+//      A worker that began in between and took this lane would have changed the row, which B has
+//      locked. So a token that is not alive then is the token of a worker that is gone.
+//   3. B writes its own token and commits. If A still lives (its row had timed out), A's next
+//      checkpoint finds another token, writes nothing, and A drops all it knows of the lane. What A
+//      had handed to Pub/Sub by then is sent again by B, from the stored position on: at least once,
+//      with the same event ids.
+//   4. If A dies between publishing and its checkpoint, B begins at the stored position, too.
 //
 // All functions run in a transaction of the caller's, with the rights of the worker itself.
-#ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
-#define POSTBOX_WORKER_PUBLISHER_LANE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_LANE_TABLE_H_
+#define POSTBOX_WORKER_PUBLISHER_LANE_TABLE_H_
 
-#include "extension/base/guard.h"
 #include "extension/base/statement.h"
+#include "proto/rules/backoff.h"
 #include "worker/publisher/log/log_position_logic.h"
 
 namespace postbox::publisher {
 
-class Lane {
- public:
-  Lane(std::string publication, int slice, std::string lock_token);
+struct Suspension {
+  bool publication_exists = false;
+  int attempts = 0;          // failures in a row
+  TimestampTz retry_at = 0;  // 0: not suspended
+};
 
-  // Takes the lane if it is free and returns its position. Not when somebody else has it, or just
-  // looks at it.
+Suspension ReadSuspension(const std::string& publication);
+
+// Suspends a publication, longer with each failure in a row, and keeps `error` for
+// postbox.publication_status. Returns until when. If it is suspended already, nothing changes; if it
+// was dropped, 0.
+TimestampTz Suspend(const std::string& publication, const std::string& error,
+                    const pubsub::BackoffPolicy& backoff);
+
+// The publication works again: its failures are no longer counted.
+void EndSuspension(const std::string& publication);
+// Something was changed that concerns all publications: each may be tried at once.
+void RetryAllNow();
+
+// The row of one lane of a log outbox.
+class LaneRow {
+ public:
+  LaneRow(std::string publication, int slice, std::string lock_token);
+
+  // Takes the lane if it is free and returns its position. Nothing if another worker has it, or is
+  // just looking at it.
   std::optional<LogPosition> TryAcquire();
 
   // Re-bases the outbox if its lanes are from another cluster. Then nothing of it may be read in
@@ -43,4 +82,4 @@ class Lane {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_LANE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_LANE_TABLE_H_

@@ -30,7 +30,7 @@ Worker* worker = nullptr;
 
 // Threads must be gone before exit() destroys what they use; also on FATAL.
 void StopThreads(int /*code*/, Datum /*argument*/) {
-  if (worker != nullptr && !ThreadDied()) worker->StopPublisher();
+  if (worker != nullptr && !ThreadDied()) worker->StopClient();
 }
 
 }  // namespace

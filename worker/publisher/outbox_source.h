@@ -1,27 +1,30 @@
-// Where events come from, as publishing sees it: claim, then settle. Knows nothing of storage; the
-// table outbox is one implementation.
+// Where a worker gets events from and tells what became of them. Two kinds: LogOutbox and
+// TableOutbox. One source belongs to one lane of one publication and to one worker.
 //
-// The protocol, one lane of one publication and one worker:
+//   Claim()     the events are this worker's (a lease) when its transaction has committed; nobody
+//               else publishes them
+//               ... they are published, with no transaction open ...
+//   Settle()    what came of them: confirmed, or released for another try
+//   Maintain()  what is due by the clock: leases, positions, repairs
 //
-//   BEGIN  Claim()   COMMIT     the events are this worker's (a lease), nobody else publishes them
-//          ... published, with no transaction open ...
-//   BEGIN  Settle()  COMMIT     what came of them: confirmed, or released for another try
+// A function begins the transaction if it needs the database, and leaves it to the caller to commit.
+// So what needs no database costs no transaction.
 //
 // Invariants that an implementation keeps:
 //  - The events of a claim that share a key are in the order of the key, and nothing unpublished of
 //    that key lies before them.
-//  - A claim that committed survives the worker: TakeOver(), run by any worker, gives it back.
+//  - A claim that committed survives the worker: Maintain() of any worker gives it back when the
+//    worker is gone, or when the claim is older than postbox.lease_timeout.
 //  - Whatever is settled was claimed by this worker; an event that another worker has taken over
 //    meanwhile is left alone.
-//  - After a transaction that aborted and Forget(), the caller may try again.
+//  - When the transaction of a call failed, the caller calls RollBack() and may then try again.
 #ifndef POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
 #define POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
 
-#include <chrono>
-#include <cstddef>
-#include <optional>
-
+#include "extension/base/guard.h"
 #include "worker/publisher/claimed_event.h"
+#include "worker/publisher/publication.h"
+#include "worker/publisher/transaction.h"
 
 namespace postbox::publisher {
 
@@ -40,27 +43,23 @@ class OutboxSource {
  public:
   virtual ~OutboxSource() = default;
 
-  // All functions are called in a transaction that the caller began and commits.
-  virtual ClaimResult Claim(const ClaimLimits& limits) = 0;
-  virtual void Settle(const Events& events) = 0;
-  // Settles without the database, in no transaction, if that is possible: all were published and
-  // the source stores nothing for each. False: nothing was done, Settle() is needed.
-  virtual bool SettleInMemory(const Events& events) = 0;
-  // Gives back what was claimed by workers that are gone, or too long ago.
-  virtual void TakeOver() = 0;
-  // Mends what a person's or an application's own UPDATE of the outbox may have left; bounded work.
-  virtual void Mend() = 0;
-
-  // Stores how far publishing has come, for a source that does not store it with Settle(): when
-  // CheckpointIn() is over, or what there is when `force`.
-  virtual void Checkpoint(bool force) = 0;
-  // How long until the next Checkpoint(); nothing: there is nothing to store.
-  virtual std::optional<std::chrono::milliseconds> CheckpointIn() const = 0;
+  virtual ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) = 0;
+  virtual void Settle(const Events& events, Transaction* transaction) = 0;
+  // `leaving`: the worker is about to go, so nothing may be left for later.
+  virtual void Maintain(bool leaving, Transaction* transaction) = 0;
+  // How long until Maintain() has something to do.
+  virtual std::chrono::milliseconds MaintainIn() const = 0;
 
   // The transaction of one of the functions above has failed: what it did in memory is not in the
   // database. Called in no transaction.
-  virtual void Forget() = 0;
+  virtual void RollBack() = 0;
 };
+
+// The sources of a publication, one for each lane. `topic` is the full name of the topic,
+// `lock_token` the worker's.
+std::vector<std::unique_ptr<OutboxSource>> MakeSources(const Publication& publication,
+                                                       const std::string& topic,
+                                                       const std::string& lock_token);
 
 }  // namespace postbox::publisher
 

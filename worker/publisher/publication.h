@@ -1,14 +1,8 @@
-// What the workers of a database have to publish: postbox.publication, and in postbox.lane who
-// rests because his topic is broken.
-//
-// All functions run in a transaction that the caller began, with the rights of the worker itself
-// (not of an outbox's owner). postbox.lane is shared by all workers: who finds a topic broken puts
-// the lane to rest for all of them, and a lane that rests already is not put to rest a second time,
-// so that several workers failing together count as one failure.
+// What the workers of a database have to publish: postbox.publication, with what its outbox is.
 #ifndef POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_
 #define POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_
 
-#include "extension/base/guard.h"
+#include "extension/base/statement.h"
 #include "proto/rules/backoff.h"
 
 namespace postbox::publisher {
@@ -28,34 +22,30 @@ struct Publication {
   pubsub::BackoffPolicy backoff{};
   bool parked_blocks = true;  // on_failure = 'park_key'
 
-  bool operator==(const Publication& other) const;
+  bool is_log() const { return kind == "log"; }
+  bool operator==(const Publication&) const = default;
 };
 
-struct LaneState {
-  bool exists = false;         // the publication does
-  int attempts = 0;            // failures in a row
-  TimestampTz rest_until = 0;  // 0: does not rest
-};
-
-// All publications, in the order of their names.
+// All publications, in the order of their names. In a transaction, with the rights of the worker.
 std::vector<Publication> LoadPublications();
 
-LaneState ReadLane(const std::string& publication);
+// A statement over the events that a publication takes: if the publication is filtered, the aggregate
+// types are the parameter behind those given.
+class FilteredStatement {
+ public:
+  FilteredStatement() = default;
+  FilteredStatement(const Publication& publication, std::string sql, std::vector<Oid> types);
 
-// Puts the lane to rest, longer with each failure in a row, and keeps `error` for
-// publication_status. Returns until when; a lane that rests already stays as it is.
-TimestampTz RestLane(const std::string& publication, const std::string& error,
-                     const pubsub::BackoffPolicy& backoff);
+  // As Statement has them.
+  uint64 Run(std::initializer_list<Datum> values);
+  uint64 RunReadOnly(std::initializer_list<Datum> values);
 
-// The topic works again.
-void ClearLane(const std::string& publication);
-// Something was changed that concerns all topics.
-void ClearLanes();
+ private:
+  std::vector<Datum> WithTypes(std::initializer_list<Datum> values) const;
 
-// How long an event is tried, in seconds: postbox.publish_timeout, but an event has its result
-// before its lease ends. Or another worker would send it, too, and what follows of its key might
-// overtake it.
-int PublishTimeout();
+  const Publication* publication_ = nullptr;  // lives as long
+  Statement statement_;
+};
 
 }  // namespace postbox::publisher
 

@@ -1,5 +1,6 @@
 #include "worker/publisher/registration.h"
 
+#include "extension/base/guard.h"
 #include "extension/shared/exports.h"
 
 extern "C" {
@@ -16,16 +17,6 @@ Identity self;
 uint64 epoch_of_look = 0;
 
 WorkerSlot* Slot() { return &shared_state()->workers[self.slot]; }
-
-void FindSettings() {
-  const Exports* exports = *ExportsVariable();
-  if (exports == nullptr || exports->settings_size != sizeof(Settings)) {
-    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                    errmsg("the running server has loaded another release of postbox"),
-                    errhint("Restart the server to finish the upgrade.")));
-  }
-  UseSettings(exports->settings);
-}
 
 // Runs after the process has left the proc array, so that a database without an attached slot has
 // no worker in it, and before it gives up its PGPROC, which the lock needs.
@@ -49,6 +40,16 @@ void SetExitReason(ExitReason reason) {
 }
 
 }  // namespace
+
+void FindSettings() {
+  const Exports* exports = *ExportsVariable();
+  if (exports == nullptr || exports->settings_size != sizeof(Settings)) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("the running server has loaded another release of postbox"),
+                    errhint("Restart the server to finish the upgrade.")));
+  }
+  UseSettings(exports->settings);
+}
 
 void Register(Datum slot_number) {
   FindSettings();
@@ -134,6 +135,12 @@ bool ExtensionExists() {
   const bool exists = OidIsValid(get_extension_oid("postbox", true));
   CommitTransactionCommand();
   return exists;
+}
+
+void LeaveIfExtensionGone() {
+  Pg([] {
+    if (!ExtensionExists()) LeaveWithoutExtension();
+  });
 }
 
 void ShareExtension() {

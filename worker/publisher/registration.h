@@ -43,6 +43,10 @@ struct Identity {
   char lock_token[kLockTokenSize];  // what the worker writes into lock_token
 };
 
+// Makes settings() show the values that postbox.so has. ereports if the running server has loaded
+// another release of it. Register() does it; for a process that is no worker.
+void FindSettings();
+
 // Takes the slot that the launcher reserved and gives it up when the process exits. Does not return
 // when the launcher has changed its mind or the database is held: it leaves, quietly.
 void Register(Datum slot);
@@ -64,6 +68,11 @@ void ShareExtension();
 
 // Whether the extension postbox exists in this database, in a transaction of its own.
 bool ExtensionExists();
+
+// Leaves if the extension does not exist any more: DROP EXTENSION takes the tables away while a
+// worker uses them, which is no error. What was claimed is not given back: a new worker takes the
+// leases over, should there ever be one.
+void LeaveIfExtensionGone();
 
 // Tells that the worker has found its extension and works.
 void Ready();

@@ -1,5 +1,5 @@
-// See maintenance.h.
-#include "worker/publisher/maintenance.h"
+// See retention.h.
+#include "worker/publisher/retention.h"
 
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
@@ -10,7 +10,7 @@
 
 namespace postbox::publisher {
 
-bool Maintenance::Step(TimestampTz now) {
+bool Retention::Step(TimestampTz now) {
   if (left_.empty()) {
     const int64 interval_ms = static_cast<int64>(settings().maintenance_interval) * 1000;
     if (now < TimestampTzPlusMilliseconds(last_round_, interval_ms)) return false;
@@ -32,7 +32,7 @@ bool Maintenance::Step(TimestampTz now) {
   return !left_.empty();
 }
 
-void Maintenance::Begin() {
+void Retention::Begin() {
   std::vector<Table> tables;
   InTransaction("postbox: looking for events to purge", [&] {
     Statement statement(
@@ -49,7 +49,7 @@ void Maintenance::Begin() {
   left_ = std::move(tables);
 }
 
-bool Maintenance::Purge(const Table& table) {
+bool Retention::Purge(const Table& table) {
   int64 purged = 0;
   InTransaction("postbox: purging events", [&] {
     const ActAs owner(RelationOwner(table.relation));

@@ -3,14 +3,14 @@
 //
 // A round begins every postbox.maintenance_interval and visits every outbox and inbox until a batch
 // comes back with nothing to delete. A table that fails is left out until the next round.
-#ifndef POSTBOX_WORKER_PUBLISHER_MAINTENANCE_H_
-#define POSTBOX_WORKER_PUBLISHER_MAINTENANCE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_RETENTION_H_
+#define POSTBOX_WORKER_PUBLISHER_RETENTION_H_
 
 #include "extension/base/guard.h"
 
 namespace postbox::publisher {
 
-class Maintenance {
+class Retention {
  public:
   // Purges one batch of one table if a round is under way or due. Returns whether there is more to
   // do at once. Runs its own transactions; throws nothing of Postgres.
@@ -33,4 +33,4 @@ class Maintenance {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_MAINTENANCE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_RETENTION_H_

@@ -1,44 +1,58 @@
 // A transaction around a lambda.
 //
-// InTransaction() begins, calls, commits. Whatever is thrown in between, a PostgresError or a C++
-// exception, aborts the transaction and goes on to the caller, who may go on working: after the
-// abort nothing of the failed transaction is left. No transaction is open while the worker waits.
+// Whatever is thrown in between, a PostgresError or a C++ exception, aborts the transaction and goes
+// on to the caller, who may go on working: after the abort nothing of the failed transaction is
+// left. No transaction is open while the worker waits.
 #ifndef POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
 #define POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
 
 #include "extension/base/guard.h"
-#include "worker/publisher/registration.h"
 
 namespace postbox::publisher {
 
-// Runs `f` in a transaction with SPI connected. `activity` shows in pg_stat_activity.
+// Whether COMMIT waits until the transaction is on disk.
+enum class Durability { kAtCommit, kSoon };
+
+// A transaction that begins when somebody needs it. `activity` shows in pg_stat_activity and must
+// be a literal.
+class Transaction {
+ public:
+  explicit Transaction(const char* activity, Durability durability = Durability::kAtCommit)
+      : activity_(activity), durability_(durability) {}
+  Transaction(const Transaction&) = delete;
+  Transaction& operator=(const Transaction&) = delete;
+
+  // Begins it, with SPI connected and a snapshot, unless it has begun.
+  void Begin();
+
+  // Runs `f`, then commits what has begun; an exception aborts it.
+  template <class F>
+  void Run(F&& f) {
+    try {
+      f();
+      Commit();
+    } catch (...) {
+      Abort();
+      throw;
+    }
+  }
+
+ private:
+  void Commit();
+  void Abort();
+
+  const char* const activity_;
+  const Durability durability_;
+  bool begun_ = false;
+};
+
+// Runs `f` in a transaction.
 template <class F>
 void InTransaction(const char* activity, F&& f) {
-  Pg([&] {
-    SetCurrentStatementStartTimestamp();
-    pgstat_report_activity(STATE_RUNNING, activity);
-    StartTransactionCommand();
-  });
-  try {
-    Pg([] {
-      ShareExtension();
-      SPI_connect();
-      PushActiveSnapshot(GetTransactionSnapshot());
-    });
+  Transaction transaction(activity);
+  transaction.Run([&] {
+    transaction.Begin();
     f();
-    Pg([] {
-      PopActiveSnapshot();
-      SPI_finish();
-      CommitTransactionCommand();
-    });
-  } catch (...) {
-    Pg([] { AbortCurrentTransaction(); });
-    Pg([] { pgstat_report_activity(STATE_IDLE, nullptr); });
-    throw;
-  }
-  Pg([] {
-    pgstat_report_stat(false);
-    pgstat_report_activity(STATE_IDLE, nullptr);
   });
 }
 

@@ -1,11 +1,11 @@
 // The log outbox as a source of events: one lane of a publication, read with a cursor that is a
 // snapshot (log_position_logic.h). Publishing writes no row per event.
 //
-//   Claim    what failed before, in its order; parked events whose time has come; then what has
-//            become visible since the last read, late rows first
-//   Settle   published: nothing is written. Refused: moved aside into the parked table, and with it
-//            what follows of its key. Unknown: tried again.
-//   Checkpoint  at most every postbox.checkpoint_interval the position goes into the lane's row
+//   Claim     what failed before, in its order; parked events whose time has come; then what has
+//             become visible since the last read, late rows first
+//   Settle    published: nothing is written. Refused: moved aside into the parked table, and with it
+//             what follows of its key (parked_events.h). Unknown: tried again.
+//   Maintain  the position goes into the lane's row, at most every postbox.checkpoint_interval
 //
 // Invariants:
 //  - WAL is flushed up to what a read made visible before an event is handed out: a crash cannot
@@ -13,21 +13,30 @@
 //  - The position never passes an event that is neither published nor in the parked table, in the
 //    same transaction or an earlier one. After a crash at most what was published since the last
 //    checkpoint is sent again, in order.
-//  - A key with a parked event is paused: later events of it go into the parked table too, until it
-//    is empty for that key. Only the lane's owner reads and tries parked events; a person changes
-//    them with postbox.redrive and postbox.discard.
-//  - What is in memory is ahead of the database only by what Checkpoint() has yet to write. When a
-//    transaction fails, Forget() drops all of it and the lane begins at its stored position again.
+//  - What is in memory is ahead of the database only by what the next checkpoint has yet to write.
+//    When a transaction fails, RollBack() drops all of it and the lane begins at its stored position
+//    again.
+//
+// What a crash at each step leaves:
+//
+//                                  on disk                      in memory       after a restart
+//   1. rows read                   old position                 chunk           read again
+//   2. WAL flushed, handed over    old position                 outstanding     read and sent again
+//   3. published, not settled      old position                 outstanding     sent again
+//   4. settled                     old position                 new position    sent again
+//   5. checkpoint committed        new position                 new position    nothing to do
+//
+// Steps 2 to 4 repeat at most what lies between two checkpoints, with the same event ids and in the
+// same order. A refused event is copied into the parked table in the transaction of step 4. If the
+// server stops before step 5, it is read again and found to be there already (ON CONFLICT DO NOTHING);
+// its key is paused from the start, because the keys of the parked table are read with the lane.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
 
-#include "extension/base/guard.h"
-#include "extension/base/statement.h"
-#include "worker/publisher/event_message.h"
-#include "worker/publisher/lane.h"
+#include "worker/publisher/lane_table.h"
 #include "worker/publisher/log/lane_progress_logic.h"
+#include "worker/publisher/log/parked_events.h"
 #include "worker/publisher/outbox_source.h"
-#include "worker/publisher/publication.h"
 
 namespace postbox::publisher {
 
@@ -43,55 +52,63 @@ class LogOutbox : public OutboxSource {
             std::string lock_token);
   ~LogOutbox() override;
 
-  ClaimResult Claim(const ClaimLimits& limits) override;
-  void Settle(const Events& events) override;
-  bool SettleInMemory(const Events& events) override;
-  void TakeOver() override {}
-  void Mend() override;
-  void Checkpoint(bool force) override;
-  std::optional<std::chrono::milliseconds> CheckpointIn() const override;
-  void Forget() override;
+  ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) override;
+  // An event that was published needs no transaction.
+  void Settle(const Events& events, Transaction* transaction) override;
+  void Maintain(bool leaving, Transaction* transaction) override;
+  std::chrono::milliseconds MaintainIn() const override;
+  void RollBack() override;
 
  private:
-  struct Statements;
-  struct LogRow;
+  using Clock = std::chrono::steady_clock;
 
-  // Opens the log, checks that it is there, makes the statements if its name is new. Its owner.
+  // Opens the log, checks that it is there, and makes the statements if its name is new. Returns its
+  // owner.
   Oid Open();
+  void Prepare(const std::string& parked);
+
+  // Takes the lane, or gives it up if the worker has more than its share. False: it is not ours.
   bool Acquire(ClaimResult* result);
   // How many of the publication's lanes each worker should have.
   int Share() const;
-  LogMoment TakeMoment(int64 last_seq) const;
+
+  void ClaimFailed(ClaimResult* result);
+  void ClaimChunk(const ClaimLimits& limits, ClaimResult* result);
+  // Reads what is late, then what is new, under one snapshot.
+  LogMoment ReadChunk(std::size_t limit);
   void ReadLate(const LogMoment& moment, std::size_t limit);
   void ReadFresh(std::size_t limit);
   // Takes the rows of SPI_tuptable into the chunk that is being read.
   void TakeRows(uint64 rows);
-  void ClaimChunk(const ClaimLimits& limits, ClaimResult* result);
-  void ClaimFailed(ClaimResult* result);
-  void ClaimParked(const ClaimLimits& limits, ClaimResult* result);
-  static std::span<const LogRow> ViewRows(uint64 rows);
-  EventPointer MakeEvent(const LogRow& row) const;
-  bool Paused(const std::string& key) const;
-  void LoadParkedKeys();
+  // Ends the chunk where the budget in bytes ends. Returns whether it did.
+  bool CutChunk(std::size_t max_bytes);
 
-  void SettleParked(const ClaimedEvent& event, std::vector<std::string>* published);
-  void Park(const ClaimedEvent& event);
+  static bool AllPublished(const Events& events);
+  void SettlePublished(const Events& events);
+  void SettleUnpublished(const Events& events, const ClaimedEvent** outage);
+  void SettleUnknown(const ClaimedEvent& event, const ClaimedEvent** outage);
   bool OthersWentThrough(const ClaimedEvent& event) const;
-  double BackoffSeconds(int attempts, bool may_fail) const;
+
+  bool PositionMoved() const { return dirty_ && progress_->settled() != stored_; }
+  std::chrono::milliseconds CheckpointIn() const;
+  void Checkpoint();
 
   const Publication publication_;
   const int slice_;
   const std::shared_ptr<LaneShare> share_;
   const std::string topic_;
   const Ordering ordering_;
-  Lane lane_;
-  std::string relation_;
-  std::shared_ptr<Statements> statements_;
+  LaneRow row_;
+  ParkedEvents parked_;
+  std::string relation_;  // the names that the statements were made with
+  Statement last_seq_, late_txids_, again_;
+  FilteredStatement late_, fresh_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
-  LaneProgress::Handle next_handle_ = 1;  // handles of a forgotten progress are never given again
+  LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again
   LogPosition stored_;
-  std::chrono::steady_clock::time_point stored_at_;
+  Clock::time_point stored_at_;
+  Clock::time_point repaired_at_;
   // Events were read since the position was stored. (When none were, the stored one says the same
   // with older transaction ids, and an idle lane writes nothing.)
   bool dirty_ = false;
@@ -100,9 +117,7 @@ class LogOutbox : public OutboxSource {
   Events chunk_;
   std::vector<std::int64_t> chunk_seqs_;
 
-  std::unordered_set<std::string> parked_keys_;         // keys with a row in the parked table
-  std::unordered_set<std::string> parked_in_flight_;    // keys of which parked rows are outstanding
-  std::chrono::steady_clock::time_point published_at_;  // when the last event went through
+  Clock::time_point published_at_;  // when the last event went through
   // How often an event came back unknown while others went through.
   std::unordered_map<LaneProgress::Handle, int> unknown_;
 };

@@ -19,12 +19,10 @@ constexpr std::string_view kEventColumns =
 
 LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
                               int lanes, bool parked_blocks, bool typed) {
-  // A hash that depends on nothing but the bytes of the key and Postgres's own hash function.
-  const std::string in_slice =
-      lanes == 1
-          ? ""
-          : " AND (hashtextextended(aggregate_id COLLATE \"C\", 0) & 9223372036854775807) % " +
-                std::to_string(lanes) + " = " + std::to_string(slice);
+  const std::string in_slice = lanes == 1
+                                   ? ""
+                                   : " AND postbox.lane_slice(aggregate_id, " +
+                                         std::to_string(lanes) + ") = " + std::to_string(slice);
   const std::string mine = in_slice + (typed ? " AND aggregate_type = ANY($5)" : "");
   const std::string head =
       !parked_blocks ? ""

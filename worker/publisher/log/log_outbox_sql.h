@@ -31,7 +31,7 @@ struct LogOutboxSql {
   std::string park;
   // Keys of parked rows of this lane. $1 text: publication.
   std::string parked_keys;
-  // Parked rows that may be tried now: those that are due, or behind a row that is no more, and
+  // Parked rows that may be tried now: those that are due, or behind a row that is gone, and
   // have no earlier parked row of their key. Returns aggregate_id. $1 text: publication; $2 int: at
   // most; $3 text[]: without these keys.
   std::string due_keys;

@@ -14,8 +14,8 @@ void ClaimSelection::Block(const std::string& name, Key* key) {
   if (blocked_.size() < kMaxBlockedKeys) blocked_.push_back(name);
 }
 
-std::vector<Verdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk, bool walk) {
-  std::vector<Verdict> verdicts;
+std::vector<ClaimVerdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk, bool walk) {
+  std::vector<ClaimVerdict> verdicts;
   verdicts.reserve(chunk.size());
   for (const Candidate& candidate : chunk) {
     Key& key = keys_[candidate.key];
@@ -23,10 +23,10 @@ std::vector<Verdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk, 
     const bool follows = !first && candidate.predecessor == key.claimed_last;
     const bool behind_parked =
         !first && (candidate.predecessor_parked || candidate.predecessor == key.parked_last);
-    Verdict verdict = Verdict::kLeave;
+    ClaimVerdict verdict = ClaimVerdict::kLeave;
     if (!key.lost && (first || follows)) {
       if (!full_ && Fits(candidate)) {
-        verdict = Verdict::kClaim;
+        verdict = ClaimVerdict::kClaim;
         key.claimed_last = candidate.seq;
         ++events_;
         bytes_ += candidate.bytes;
@@ -36,7 +36,7 @@ std::vector<Verdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk, 
         full_ = true;
       }
     } else if (!key.lost && behind_parked) {
-      verdict = Verdict::kPark;
+      verdict = ClaimVerdict::kPark;
       key.parked_last = candidate.seq;
     } else if (walk && !full_) {
       Block(candidate.key, &key);
@@ -48,18 +48,18 @@ std::vector<Verdict> ClaimSelection::Judge(const std::vector<Candidate>& chunk, 
 
 void ClaimSelection::Locked(const std::vector<Candidate>& chunk,
                             const std::unordered_set<std::int64_t>& locked,
-                            std::vector<Verdict>* verdicts) {
+                            std::vector<ClaimVerdict>* verdicts) {
   for (std::size_t i = 0; i < chunk.size(); ++i) {
-    Verdict& verdict = (*verdicts)[i];
-    if (verdict == Verdict::kLeave) continue;
+    ClaimVerdict& verdict = (*verdicts)[i];
+    if (verdict == ClaimVerdict::kLeave) continue;
     Key& key = keys_[chunk[i].key];
     if (!key.lost && locked.contains(chunk[i].seq)) continue;
-    if (verdict == Verdict::kClaim) {
+    if (verdict == ClaimVerdict::kClaim) {
       --events_;
       bytes_ -= chunk[i].bytes;
       full_ = false;
     }
-    verdict = Verdict::kLeave;
+    verdict = ClaimVerdict::kLeave;
     key.lost = true;
     Block(chunk[i].key, &key);
   }

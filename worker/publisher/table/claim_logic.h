@@ -8,7 +8,7 @@
 //   - its predecessor is the row of its key that this claim took last.
 // So what a claim takes of a key begins with the key's first unpublished row and has no gap.
 //
-// A row whose predecessor is parked (waits for a retry or for a person) is parked behind it: it
+// A row whose predecessor is parked (waits for its next retry, or for redrive or discard) is parked behind it: it
 // leaves the claim index and costs nothing until the key goes on. Every other row that may not be
 // claimed is left where it is: another worker has the key.
 //
@@ -38,7 +38,7 @@ struct Candidate {
   bool predecessor_parked = false;  // waits with next_retry_at set, under nobody's lease
 };
 
-enum class Verdict {
+enum class ClaimVerdict {
   kClaim,
   kPark,  // behind its parked predecessor
   kLeave,
@@ -54,14 +54,14 @@ class ClaimSelection {
   // of a walk over all rows that wait, so a key that cannot go on in it is over for this claim.
   // Otherwise the chunk is a selection (the retries that are due), and says nothing about other
   // rows of its keys.
-  std::vector<Verdict> Judge(const std::vector<Candidate>& chunk, bool walk);
+  std::vector<ClaimVerdict> Judge(const std::vector<Candidate>& chunk, bool walk);
 
   // After the rows with kClaim and kPark were locked: takes back the verdicts of those that could
   // not be (`locked` holds the seq of those that could) and of what follows them in their key.
   void Locked(const std::vector<Candidate>& chunk, const std::unordered_set<std::int64_t>& locked,
-              std::vector<Verdict>* verdicts);
+              std::vector<ClaimVerdict>* verdicts);
 
-  // The budget is used up: walking on is in vain.
+  // The budget is used up: walking on finds nothing.
   bool full() const { return full_; }
   std::size_t claimed() const { return events_; }
 

@@ -9,9 +9,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr Verdict kClaim = Verdict::kClaim;
-constexpr Verdict kPark = Verdict::kPark;
-constexpr Verdict kLeave = Verdict::kLeave;
+constexpr ClaimVerdict kClaim = ClaimVerdict::kClaim;
+constexpr ClaimVerdict kPark = ClaimVerdict::kPark;
+constexpr ClaimVerdict kLeave = ClaimVerdict::kLeave;
 
 Candidate First(std::int64_t seq, std::string key, std::size_t bytes = 1) {
   return {.seq = seq, .key = std::move(key), .bytes = bytes};
@@ -90,7 +90,7 @@ TEST(ClaimSelection, ARowThatCouldNotBeLockedTakesTheRestOfItsKeyOut) {
   ClaimSelection selection(10, 1000);
   const std::vector<Candidate> chunk = {First(1, "a"), After(2, "a", 1), First(3, "b"),
                                         After(4, "a", 2)};
-  std::vector<Verdict> verdicts = selection.Judge(chunk, true);
+  std::vector<ClaimVerdict> verdicts = selection.Judge(chunk, true);
   selection.Locked(chunk, {1, 3, 4}, &verdicts);
   EXPECT_THAT(verdicts, ElementsAre(kClaim, kLeave, kClaim, kLeave));
   EXPECT_EQ(selection.claimed(), 2U);
@@ -102,7 +102,7 @@ TEST(ClaimSelection, ARowThatCouldNotBeLockedTakesTheRestOfItsKeyOut) {
 TEST(ClaimSelection, BudgetComesBackForRowsThatCouldNotBeLocked) {
   ClaimSelection selection(2, 1000);
   const std::vector<Candidate> chunk = {First(1, "a"), First(2, "b")};
-  std::vector<Verdict> verdicts = selection.Judge(chunk, true);
+  std::vector<ClaimVerdict> verdicts = selection.Judge(chunk, true);
   EXPECT_TRUE(selection.full());
   selection.Locked(chunk, {2}, &verdicts);
   EXPECT_FALSE(selection.full());
@@ -121,7 +121,7 @@ TEST(ClaimSelection, ARetryThatCannotGoYetLeavesItsKeyToTheWalk) {
 TEST(ClaimSelection, ARowThatIsLeftDoesNotTakeBackTheOnesBeforeIt) {
   ClaimSelection selection(10, 1000);
   const std::vector<Candidate> chunk = {First(1, "a"), After(3, "a", 2), First(4, "b")};
-  std::vector<Verdict> verdicts = selection.Judge(chunk, true);
+  std::vector<ClaimVerdict> verdicts = selection.Judge(chunk, true);
   selection.Locked(chunk, {1, 4}, &verdicts);
   EXPECT_THAT(verdicts, ElementsAre(kClaim, kLeave, kClaim));
 }

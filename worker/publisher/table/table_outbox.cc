@@ -15,9 +15,13 @@ namespace postbox::publisher {
 
 namespace {
 
+using std::chrono::milliseconds;
+
 // How many chunks one claim walks over: a step stays short, and the next one goes on where this
 // one stopped.
 constexpr int kMaxChunks = 8;
+// How often leases are looked through, at most.
+constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
 
 // The columns that a lease returns: seq, then those of EventRow, then the attempts.
 constexpr std::array<Oid, 11> kLeaseTypes = {INT8OID,  TEXTOID,        TEXTOID, TEXTOID,
@@ -25,7 +29,7 @@ constexpr std::array<Oid, 11> kLeaseTypes = {INT8OID,  TEXTOID,        TEXTOID, 
                                              JSONBOID, TIMESTAMPTZOID, INT4OID};
 
 // Somebody has altered the table since the statement was made. A value of another type, or null,
-// must not be taken for text; after Forget() the columns are read again.
+// must not be taken for text; after RollBack() the columns are read again.
 [[noreturn]] void ThrowAltered(const std::string& relation) {
   Throw(ERRCODE_DATATYPE_MISMATCH, "columns of outbox " + relation + " have changed",
         "An event has a null, or a column has another type than before.");
@@ -42,9 +46,10 @@ bool HasLeaseTypes() {
 }  // namespace
 
 struct TableOutbox::Statements {
-  Statement waiting, due, lock, heads, hold_parked, park_behind, lease;
+  FilteredStatement waiting, due, heads, repair;
+  Statement lock, hold_parked, park_behind, lease;
   Statement confirm, release, release_behind, park, unpark_behind;
-  Statement lease_owners, take_over_dead, take_over_old, mend;
+  Statement lease_owners, take_over_dead, take_over_old;
 };
 
 struct TableOutbox::Chunk {
@@ -70,21 +75,15 @@ Oid TableOutbox::Open() {
   std::string name = RelationName(publication_.outbox);
   if (statements_ != nullptr && name == relation_) return owner;
 
-  const bool typed = publication_.filtered;
   const TableOutboxSql sql =
       MakeTableOutboxSql(name, ReadOutboxColumns(publication_.outbox), ordering_.ordered(),
-                         publication_.parked_blocks, typed);
-  // A filter by type is the last parameter.
-  const auto with_types = [&](std::vector<Oid> types) {
-    if (typed) types.push_back(TEXTARRAYOID);
-    return types;
-  };
+                         publication_.parked_blocks, publication_.filtered);
   constexpr Oid kTids = TIDARRAYOID;
   auto made = std::make_shared<Statements>();
-  made->waiting = Statement(sql.waiting, with_types({INT8OID, INT4OID, TEXTARRAYOID}));
-  made->due = Statement(sql.due, with_types({INT4OID}));
+  made->waiting = FilteredStatement(publication_, sql.waiting, {INT8OID, INT4OID, TEXTARRAYOID});
+  made->due = FilteredStatement(publication_, sql.due, {INT4OID});
   made->lock = Statement(sql.lock, {kTids});
-  made->heads = Statement(sql.heads, with_types({TEXTARRAYOID}));
+  made->heads = FilteredStatement(publication_, sql.heads, {TEXTARRAYOID});
   made->hold_parked = Statement(sql.hold_parked, {kTids});
   made->park_behind = Statement(sql.park_behind, {kTids});
   made->lease = Statement(sql.lease, {kTids, TEXTOID});
@@ -96,7 +95,7 @@ Oid TableOutbox::Open() {
   made->lease_owners = Statement(sql.lease_owners, {});
   made->take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID});
   made->take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID});
-  made->mend = Statement(sql.mend, with_types({}));
+  made->repair = FilteredStatement(publication_, sql.repair, {});
   statements_ = std::move(made);
   relation_ = std::move(name);
   return owner;
@@ -104,7 +103,8 @@ Oid TableOutbox::Open() {
 
 // Claim.
 
-ClaimResult TableOutbox::Claim(const ClaimLimits& limits) {
+ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transaction) {
+  transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return {};
   const ActAs rights(owner);
@@ -121,11 +121,7 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits) {
   for (int chunks = 0; chunks < kMaxChunks && !selection.full() && !walked_to_end; ++chunks) {
     const Datum blocked = TextArrayValue(selection.blocked_keys());
     const uint64 rows =
-        publication_.filtered
-            ? statements_->waiting.Run({Int64GetDatum(cursor_), Int32GetDatum(chunk_size), blocked,
-                                        TextArrayValue(publication_.aggregate_types)})
-            : statements_->waiting.Run(
-                  {Int64GetDatum(cursor_), Int32GetDatum(chunk_size), blocked});
+        statements_->waiting.Run({Int64GetDatum(cursor_), Int32GetDatum(chunk_size), blocked});
     const Chunk chunk = ReadChunk(rows);
     walked_to_end = rows < static_cast<uint64>(chunk_size);
     if (rows > 0) cursor_ = chunk.candidates.back().seq;
@@ -147,10 +143,7 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits) {
 void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
                               std::vector<ItemPointerData>* chosen, bool* progress) {
   const Datum count = Int32GetDatum(static_cast<int32>(limit));
-  const uint64 rows =
-      publication_.filtered
-          ? statements_->due.Run({count, TextArrayValue(publication_.aggregate_types)})
-          : statements_->due.Run({count});
+  const uint64 rows = statements_->due.Run({count});
   if (rows > 0) TakeChunk(ReadChunk(rows), false, selection, chosen, progress);
 }
 
@@ -179,10 +172,10 @@ TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
 
 void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
                             std::vector<ItemPointerData>* chosen, bool* progress) {
-  std::vector<Verdict> verdicts = selection->Judge(chunk.candidates, walk);
+  std::vector<ClaimVerdict> verdicts = selection->Judge(chunk.candidates, walk);
   std::vector<ItemPointerData> wanted;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    if (verdicts[i] != Verdict::kLeave) wanted.push_back(chunk.tids[i]);
+    if (verdicts[i] != ClaimVerdict::kLeave) wanted.push_back(chunk.tids[i]);
   }
   if (wanted.empty()) return;
 
@@ -201,10 +194,10 @@ void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selec
   std::vector<std::size_t> parked;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const Candidate& candidate = chunk.candidates[i];
-    if (verdicts[i] == Verdict::kClaim) {
+    if (verdicts[i] == ClaimVerdict::kClaim) {
       chosen->push_back(tid_of[candidate.seq]);
       *progress = true;
-    } else if (verdicts[i] == Verdict::kPark) {
+    } else if (verdicts[i] == ClaimVerdict::kPark) {
       behind.push_back(tid_of[candidate.seq]);
       behind_keys.push_back(candidate.key);
     }
@@ -216,10 +209,7 @@ bool TableOutbox::Park(const std::vector<std::string>& keys,
                        const std::vector<ItemPointerData>& rows) {
   const std::set<std::string> distinct(keys.begin(), keys.end());
   const Datum key_array = TextArrayValue({distinct.begin(), distinct.end()});
-  const uint64 heads =
-      publication_.filtered
-          ? statements_->heads.Run({key_array, TextArrayValue(publication_.aggregate_types)})
-          : statements_->heads.Run({key_array});
+  const uint64 heads = statements_->heads.Run({key_array});
   std::vector<ItemPointerData> head_tids;
   for (uint64 row = 0; row < heads; ++row) {
     if (!IsNull(row, 1)) head_tids.push_back(TidColumn(row, 1));
@@ -276,8 +266,9 @@ Events TableOutbox::Lease(const std::vector<ItemPointerData>& chosen) {
 
 // Settle.
 
-void TableOutbox::Settle(const Events& events) {
+void TableOutbox::Settle(const Events& events, Transaction* transaction) {
   using pubsub::PublishStatus;
+  transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return;
   const ActAs rights(owner);
@@ -371,12 +362,36 @@ void TableOutbox::Update(Statement* statement, const std::vector<std::string>& i
   });
 }
 
-// Leases.
+// Leases and repairs.
 
-void TableOutbox::TakeOver() {
+milliseconds TableOutbox::MaintainIn() const {
+  const auto look = std::min(kLookForLeases, milliseconds(settings().lease_timeout * 1000 / 4));
+  const Clock::time_point next = std::min(leases_seen_at_ + look, NextRepair());
+  return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(next - Clock::now()));
+}
+
+TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
+  // One worker is enough.
+  if (identity().ordinal != 0) return Clock::time_point::max();
+  return repaired_at_ + std::chrono::seconds(settings().maintenance_interval);
+}
+
+void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
+  if (leaving) return;
+  const Clock::time_point now = Clock::now();
+  const bool repair = NextRepair() <= now;
+  leases_seen_at_ = now;
+  if (repair) repaired_at_ = now;
+
+  transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return;
   const ActAs rights(owner);
+  TakeOverLeases();
+  if (repair) Repair();
+}
+
+void TableOutbox::TakeOverLeases() {
   // First what stands in the table, then who lives (see LiveLockTokens).
   const std::vector<std::string> tokens = TextColumns(statements_->lease_owners.Run({}), 1);
   uint64 rows = 0;
@@ -402,13 +417,8 @@ void TableOutbox::TakeOver() {
   });
 }
 
-void TableOutbox::Mend() {
-  const Oid owner = Open();
-  if (!OidIsValid(owner)) return;
-  const ActAs rights(owner);
-  const uint64 rows = publication_.filtered
-                          ? statements_->mend.Run({TextArrayValue(publication_.aggregate_types)})
-                          : statements_->mend.Run({});
+void TableOutbox::Repair() {
+  const uint64 rows = statements_->repair.Run({});
   if (rows == 0) return;
   Pg([&] {
     ereport(LOG, (errmsg("publication \"%s\": %llu events waited behind nothing",

@@ -15,6 +15,20 @@
 // held parked by a row lock, in the same transaction; who gets that row through afterwards finds
 // all that were parked behind it.
 //
+// A lease and its races. The lease of a row is lock_token and locked_at.
+//   1. A claims: candidates are read, locked with SKIP LOCKED, judged, and marked with A's token. A
+//      commits. Only then it publishes, with no transaction open.
+//   2. A stops before it has stored the result. The token stays in the row. B reads the tokens that
+//      stand in the table first, and asks which workers live afterwards: a worker that began in
+//      between is alive by then. It takes over exactly the tokens that it read and that do not live
+//      any more, so it never takes a claim that was made after it looked.
+//   3. A lives, but its row is older than postbox.lease_timeout. B takes it over, too. When A comes
+//      back, its UPDATE has its own token in the condition, finds no row, and says so in the log. The
+//      event has been sent twice, under the same event id. postbox.publish_timeout is at most half
+//      of the lease, so in this window A sends nothing any more.
+//   4. A's result is stored without waiting for the disk. If the server crashes before it is there,
+//      the row is still leased, its worker is gone, and the event is sent again.
+//
 // Everything happens with the rights of the table's owner.
 #ifndef POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_H_
 #define POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_H_
@@ -33,23 +47,21 @@ class TableOutbox : public OutboxSource {
   // `topic` is the full name; `lock_token` this worker's.
   TableOutbox(Publication publication, std::string topic, std::string lock_token);
 
-  ClaimResult Claim(const ClaimLimits& limits) override;
-  void Settle(const Events& events) override;
-  void TakeOver() override;
-  void Mend() override;
-  // Settle() stores everything.
-  bool SettleInMemory(const Events&) override { return false; }
-  void Checkpoint(bool) override {}
-  std::optional<std::chrono::milliseconds> CheckpointIn() const override { return std::nullopt; }
-  // What failed may be about an altered table: the statements are made anew.
-  void Forget() override { relation_.clear(); }
+  ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) override;
+  void Settle(const Events& events, Transaction* transaction) override;
+  // Takes over leases of workers that are gone; one worker of the database also repairs.
+  void Maintain(bool leaving, Transaction* transaction) override;
+  std::chrono::milliseconds MaintainIn() const override;
+  // What failed may be about an altered table: the statements are made again.
+  void RollBack() override { relation_.clear(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Statements;
   struct Chunk;
 
   // Locks the table against being dropped or altered for this transaction and returns its owner;
-  // makes the statements anew if it was renamed. InvalidOid if it was dropped: then there is
+  // makes the statements again if it was renamed. InvalidOid if it was dropped: then there is
   // nothing to claim or to settle, and the configuration is about to say so.
   Oid Open();
 
@@ -67,6 +79,13 @@ class TableOutbox : public OutboxSource {
   void LogParked(const std::vector<const ClaimedEvent*>& parked, bool failed);
   void Update(Statement* statement, const std::vector<std::string>& ids);
 
+  // Gives back what workers have leased that are gone, or that took too long.
+  void TakeOverLeases();
+  // Rows that wait behind nothing wait in the queue again: an application's own UPDATE of the table
+  // may have left them so. A limited number.
+  void Repair();
+  Clock::time_point NextRepair() const;
+
   const Publication publication_;
   const std::string topic_;
   const std::string lock_token_;
@@ -74,6 +93,8 @@ class TableOutbox : public OutboxSource {
   std::string relation_;  // quoted and qualified, as the statements have it
   std::shared_ptr<Statements> statements_;
   int64 cursor_ = 0;  // where the walk over the backlog goes on
+  Clock::time_point leases_seen_at_{};
+  Clock::time_point repaired_at_{};
 };
 
 }  // namespace postbox::publisher

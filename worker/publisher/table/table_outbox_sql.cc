@@ -132,7 +132,7 @@ TableOutboxSql MakeTableOutboxSql(const std::string& relation, const OutboxColum
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE lock_token IS NOT NULL "
       "AND locked_at < now() - make_interval(secs => $1) AND lock_token <> $2",
       "");
-  sql.mend = fill(
+  sql.repair = fill(
       "UPDATE {table} SET next_retry_at = NULL WHERE ctid = ANY(ARRAY(SELECT b.ctid FROM {table} b "
       "WHERE b.published_at IS NULL AND b.lock_token IS NULL AND b.next_retry_at = 'infinity' "
       "AND b.publish_attempts = 0 AND (SELECT h.publish_attempts = 0 AND h.lock_token IS NULL "

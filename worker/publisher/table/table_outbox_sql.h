@@ -54,7 +54,7 @@ struct TableOutboxSql {
   // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out.
   std::string take_over_old;
   // Rows parked behind nothing wait again, a limited number. $1 text[]: aggregate types.
-  std::string mend;
+  std::string repair;
 };
 
 // `relation` is the quoted, qualified name. `columns`: see outbox_columns.h; state columns and seq

@@ -1,0 +1,35 @@
+// What the Pub/Sub client of a worker is made of: the settings that another client is needed for
+// when they change.
+#ifndef POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
+#define POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
+
+#include <memory>
+#include <string>
+
+#include "worker/pubsub/publisher.h"
+
+namespace postbox::publisher {
+
+struct ClientConfig {
+  std::string endpoint, project_id, quota_project;
+  int channels = 0;
+  int publish_timeout = 0;  // s, see PublishTimeout()
+  int max_messages = 0;
+  int max_kilobytes = 0;
+
+  static ClientConfig FromSettings();
+  bool operator==(const ClientConfig&) const = default;
+
+  // Null and the reason in `error` if there can be no client: no credentials, no threads.
+  // `notify_fd`: an eventfd that is written to when results wait.
+  std::unique_ptr<pubsub::Publisher> MakeClient(int notify_fd, std::string* error) const;
+};
+
+// How long an event is tried, in seconds: postbox.publish_timeout, but at most half of
+// postbox.lease_timeout. An event must have its result before its lease ends. Else another worker
+// would send it, too, and what follows of its key might overtake it.
+int PublishTimeout();
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_

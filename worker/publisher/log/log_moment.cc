@@ -1,0 +1,72 @@
+#include "worker/publisher/log/log_moment.h"
+
+extern "C" {
+#include <access/xlog_internal.h>
+}
+
+namespace postbox::publisher {
+namespace {
+
+// An array of a type of 64 bits.
+template <class Number>
+Datum ArrayValue(Oid type, const std::vector<Number>& numbers) {
+  static_assert(sizeof(Number) == sizeof(int64));
+  return Pg([&] {
+    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (numbers.size() + 1)));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      elements[i] = Int64GetDatum(static_cast<int64>(numbers[i]));
+    }
+    return PointerGetDatum(construct_array(elements, static_cast<int>(numbers.size()), type,
+                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+  });
+}
+FullXid Widen(TransactionId xid, FullTransactionId next) {
+  uint32 epoch = EpochFromFullTransactionId(next);
+  // It is older than the next one; if its number is greater, it is of the epoch before.
+  if (xid > XidFromFullTransactionId(next)) --epoch;
+  return U64FromFullTransactionId(FullTransactionIdFromEpochAndXid(epoch, xid));
+}
+
+}  // namespace
+
+SnapshotGuard::SnapshotGuard() {
+  Pg([] { PushActiveSnapshot(GetTransactionSnapshot()); });
+}
+
+SnapshotGuard::~SnapshotGuard() {
+  if (std::uncaught_exceptions() == 0) PopActiveSnapshot();
+}
+
+LogMoment TakeMoment(int64 last_seq) {
+  const Snapshot active = GetActiveSnapshot();
+  const FullTransactionId next = ReadNextFullTransactionId();
+  LogMoment moment;
+  moment.hwm = last_seq;
+  moment.next_xid = U64FromFullTransactionId(next);
+  moment.snapshot.xmin = Widen(active->xmin, next);
+  moment.snapshot.xmax = Widen(active->xmax, next);
+  for (uint32 i = 0; i < active->xcnt; ++i) {
+    moment.snapshot.xip.push_back(Widen(active->xip[i], next));
+  }
+  std::sort(moment.snapshot.xip.begin(), moment.snapshot.xip.end());
+  return moment;
+}
+
+void FlushVisibleWal() {
+  Pg([] {
+    XLogRecPtr end = GetXLogInsertRecPtr();
+    // At the start of a page this is behind the header of a page that nobody has begun, up to which
+    // WAL cannot be flushed.
+    if (end % XLOG_BLCKSZ == SizeOfXLogShortPHD || end % wal_segment_size == SizeOfXLogLongPHD) {
+      end -= end % XLOG_BLCKSZ;
+    }
+    XLogFlush(end);
+  });
+}
+
+// An xid8 is its 64 bits.
+Datum XidValue(FullXid xid) { return UInt64GetDatum(xid); }
+Datum XidArrayValue(const std::vector<FullXid>& xids) { return ArrayValue(XID8OID, xids); }
+Datum SeqArrayValue(const std::vector<std::int64_t>& seqs) { return ArrayValue(INT8OID, seqs); }
+
+}  // namespace postbox::publisher
