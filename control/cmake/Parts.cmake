@@ -87,13 +87,13 @@ foreach(module extension publisher_worker other_release_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 endforeach()
 
-# The install script is the ordered parts of sql/install, one after the other.
+# The install script is the ordered parts of sql/install, one after the other. Upgrade scripts lead to it from every
+# release (control/check-upgrade).
 file(GLOB sql_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/install/[0-9]*.sql)
-list(SORT sql_parts)
 set(install_script ${CMAKE_BINARY_DIR}/postbox--${PROJECT_VERSION}.sql)
 add_custom_command(OUTPUT ${install_script}
-  COMMAND ${CMAKE_COMMAND} -E echo "\\echo Use \"CREATE EXTENSION postbox\" to load this file. \\quit" > ${install_script}
-  COMMAND cat ${sql_parts} >> ${install_script}
-  DEPENDS ${sql_parts} VERBATIM)
+  COMMAND ${CMAKE_SOURCE_DIR}/control/install-script > ${install_script}
+  DEPENDS ${sql_parts} ${CMAKE_SOURCE_DIR}/control/install-script VERBATIM)
 add_custom_target(install_script ALL DEPENDS ${install_script})
+file(GLOB upgrade_scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/upgrade/postbox--*--*.sql)
 configure_file(${CMAKE_SOURCE_DIR}/control/postbox.control.in ${CMAKE_BINARY_DIR}/postbox.control @ONLY)

@@ -10,17 +10,17 @@ CREATE TABLE postbox.outbox (
     columns    jsonb       NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; changed by create_outbox, adopt_outbox and drop_outbox only';
+COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; only create_outbox, adopt_outbox and drop_outbox change it';
 COMMENT ON COLUMN postbox.outbox.counter IS 'The table that counts the versions of each aggregate';
-COMMENT ON COLUMN postbox.outbox.parked IS 'Of a log outbox: the table of events that could not be published';
-COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them for ever';
-COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table was there before; drop_outbox leaves it then';
-COMMENT ON COLUMN postbox.outbox.columns IS 'Names of columns that differ from the standard ones: {"aggregate_id": "aggregateid"}';
+COMMENT ON COLUMN postbox.outbox.parked IS 'Log outbox: the table of events that could not be published';
+COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them forever';
+COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table existed before; if so, drop_outbox keeps it';
+COMMENT ON COLUMN postbox.outbox.columns IS 'Standard name -> name in the table, where they differ: {"aggregate_id": "aggregateid"}';
 SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;
 
--- Sessions cache what they know about outboxes, and workers what they know about publications. Whatever changes these
--- tables (a function, a trigger, a restore) tells them when it commits.
+-- Sessions cache outboxes and workers cache publications. This trigger invalidates both caches when a change of the
+-- tables commits, whoever made it: a function, a trigger or a restore.
 CREATE FUNCTION postbox.configuration_changed() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.configuration_changed() IS 'Trigger: tells sessions and workers that the configuration has changed';
@@ -33,13 +33,14 @@ CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'log', retent
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
-    'Creates the event table, its indexes and its version counter; the caller needs CREATE on the schema and becomes the owner';
+    'Creates an outbox: event table, indexes and version counter. The caller needs CREATE on the schema and becomes the owner';
 
 CREATE FUNCTION postbox.adopt_outbox(relation regclass, columns jsonb DEFAULT '{}', retention interval DEFAULT NULL)
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS
-    'Makes an outbox of kind table of a table that exists: finds its columns by their names, common aliases or `columns`, and adds what is missing; for its owner';
+    'Turns an existing table into an outbox of kind table. Finds its columns by name, common alias or `columns` and adds '
+    'those that are missing. For the owner of the table';
 
 CREATE FUNCTION postbox.event_inserted() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -48,9 +49,11 @@ COMMENT ON FUNCTION postbox.event_inserted() IS 'Trigger of adopted tables: wake
 CREATE FUNCTION postbox.drop_outbox(outbox regclass) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.drop_outbox(regclass) IS
-    'Drops an outbox with its events, its version counter and its publications; of an adopted table, everything but the table. For its owner';
+    'Drops an outbox with its events, version counter and publications. An adopted table itself is kept. For the owner of '
+    'the outbox';
 
--- For the functions below: is this an outbox?
+-- The registration of an outbox, for the functions below. Errors: null_value_not_allowed for NULL, undefined_table for a
+-- table that was dropped, wrong_object_type for any other relation.
 CREATE FUNCTION postbox.require_outbox(outbox regclass) RETURNS postbox.outbox
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -78,9 +81,10 @@ BEGIN
     RETURN found_outbox;
 END
 $$;
-COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an outbox; an error if it is none';
+COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an outbox; an error if the relation is not an outbox';
 
--- Columns of an adopted table have names and types of their own. In C++ the same stands in extension/shared/outbox_columns.h.
+-- Columns of an adopted table have names and types of their own. The C++ counterpart is
+-- extension/shared/outbox_columns.h.
 CREATE FUNCTION postbox.outbox_column(registered postbox.outbox, standard text, alias text DEFAULT '') RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -94,7 +98,7 @@ AS $$
     FROM (SELECT coalesce((registered).columns ->> standard, standard)) AS c(name)
     LEFT JOIN pg_attribute a ON a.attrelid = (registered).relation AND a.attname = name AND NOT a.attisdropped
 $$;
-COMMENT ON FUNCTION postbox.outbox_column(postbox.outbox, text, text) IS 'The expression that reads a column of an outbox, by its standard name';
+COMMENT ON FUNCTION postbox.outbox_column(postbox.outbox, text, text) IS 'The SQL expression that reads a column of an outbox, by the standard name of the column';
 
 CREATE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
     LANGUAGE plpgsql
@@ -128,4 +132,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
-    'Deletes up to `batch` published or discarded events that are older than the retention of the outbox; needs DELETE on it. Of a log outbox it drops whole partitions, which is for the owner. Workers do this by themselves';
+    'Deletes up to `batch` published or discarded events that are older than the retention, and returns how many. Needs '
+    'DELETE on the outbox. In a log outbox, drops whole partitions instead, which only the owner may do. Workers call it '
+    'regularly';

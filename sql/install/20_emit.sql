@@ -1,4 +1,4 @@
--- Emitting events. One function, three types of payload: the third is what an untyped literal resolves to.
+-- Emitting events. One function for three types of payload. An untyped literal resolves to text.
 
 CREATE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload jsonb,
@@ -8,7 +8,7 @@ CREATE FUNCTION postbox.outbox_emit(
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_jsonb';
 COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, jsonb, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
-    'Stores an event in the caller''s transaction; it is published after the commit. Needs INSERT on the outbox';
+    'Stores an event in the current transaction, to be published after the commit. Needs INSERT on the outbox';
 
 CREATE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload bytea,
@@ -18,7 +18,7 @@ CREATE FUNCTION postbox.outbox_emit(
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_bytea';
 COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, bytea, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
-    'Stores an event whose payload is bytes, for example Protobuf, in the caller''s transaction';
+    'Stores an event whose payload is bytes, for example Protobuf, in the current transaction';
 
 CREATE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload text,
@@ -28,4 +28,4 @@ CREATE FUNCTION postbox.outbox_emit(
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_text';
 COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
-    'Stores an event whose payload is JSON, given as text, in the caller''s transaction';
+    'Stores an event whose payload is JSON, given as text, in the current transaction';

@@ -1,4 +1,5 @@
--- Publications: an outbox -> a topic. And what a person needs when an event is stuck.
+-- Publications: the events of an outbox go to a topic. Their lanes, their status, and the functions that repair a stuck
+-- event.
 
 CREATE TABLE postbox.publication (
     name            text        PRIMARY KEY,
@@ -14,8 +15,9 @@ CREATE TABLE postbox.publication (
     created_at      timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
-COMMENT ON TABLE postbox.publication IS 'Which events of an outbox go to which topic; changed by create_publication, alter_publication and drop_publication only';
-COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The events that it takes; NULL takes all';
+COMMENT ON TABLE postbox.publication IS 
+    'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
+COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
@@ -38,17 +40,37 @@ CREATE TABLE postbox.lane (
     zone_upto     bigint[],
     zone_snapshot pg_snapshot[],
     zone_next_xid xid8[],
+    suspended_since timestamptz,
     PRIMARY KEY (publication, slice)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE postbox.lane IS 'What a worker claims: a publication, or a slice of its keys. It rests until next_retry_at while its topic is broken';
-COMMENT ON COLUMN postbox.lane.lock_token IS 'The worker that has the lane of a log outbox, see postbox.workers';
+COMMENT ON TABLE postbox.lane IS
+    'A lane of a publication: a hash slice of its keys, its failed attempts and, in a log outbox, its worker and position';
+COMMENT ON COLUMN postbox.lane.slice IS 'The keys of the lane: those of which postbox.lane_slice(aggregate_id, lanes) is this number';
+COMMENT ON COLUMN postbox.lane.attempts IS 'How many attempts in a row have failed';
+COMMENT ON COLUMN postbox.lane.next_retry_at IS 'When the next attempt is due after a failed one; NULL: at once';
+COMMENT ON COLUMN postbox.lane.last_error IS 'Why the last attempt failed; NULL if it succeeded';
+COMMENT ON COLUMN postbox.lane.lock_token IS 'Log outbox: the worker that holds the lane, see postbox.workers';
 COMMENT ON COLUMN postbox.lane.locked_at IS 'When that worker last wrote this row';
 COMMENT ON COLUMN postbox.lane.system_identifier IS 'The cluster whose transaction ids the position is made of';
-COMMENT ON COLUMN postbox.lane.hwm IS 'Rows of the log with a greater seq are unread, but for those that the snapshot sees';
-COMMENT ON COLUMN postbox.lane.snapshot IS 'What had been read when the lane had last caught up';
-COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; in each, what its snapshot sees is read';
+COMMENT ON COLUMN postbox.lane.floor IS 'Every row of the log up to this seq is read';
+COMMENT ON COLUMN postbox.lane.hwm IS 'Every row of the log above this seq is unread, except those that the snapshot sees';
+COMMENT ON COLUMN postbox.lane.snapshot IS 'The rows that were read when the lane last caught up';
+COMMENT ON COLUMN postbox.lane.next_xid IS 'The next transaction id of the cluster, read after that snapshot';
+COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; a zone''s rows are read if its snapshot sees them';
+COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
 GRANT SELECT ON postbox.lane TO PUBLIC;
+
+-- The only definition of a lane's hash; workers use it, too. It depends on nothing but the bytes of the key and Postgres's
+-- own hash function. The planner inlines the function, so it costs no call per row. A function with a SET clause would
+-- not be inlined. This one needs none: its names are bound when it is created, so no search_path changes them. 0 lanes
+-- raise division_by_zero.
+CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((pg_catalog.hashtextextended(aggregate_id COLLATE "C", 0::bigint) & 9223372036854775807) % lanes::bigint)::int;
+COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to lanes - 1, by a hash of the key';
 
 CREATE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
@@ -57,7 +79,7 @@ CREATE FUNCTION postbox.create_publication(
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text) IS
-    'Publishes the events of an outbox to a topic; for the owner of the outbox who was granted EXECUTE';
+    'Publishes the events of an outbox to a topic. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.alter_publication(
     name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
@@ -65,7 +87,8 @@ CREATE FUNCTION postbox.alter_publication(
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text) IS
-    'Changes a publication: NULL leaves a property as it is, aggregate_types => ''{}'' takes all types';
+    'Changes a publication. NULL leaves a property unchanged; aggregate_types => ''{}'' publishes all types. For the owner of '
+    'the outbox; needs EXECUTE, which PUBLIC does not have';
 
 -- Publishing spends the server's Google credentials on a topic of the caller's choice.
 REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text),
@@ -74,24 +97,24 @@ REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text
 CREATE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.drop_publication(text) IS
-    'Ends a publication; its events stay in the outbox. For the owner of the outbox';
+    'Drops a publication; its events stay in the outbox. For the owner of the outbox';
 
 CREATE FUNCTION postbox.check_topic_name(topic text) RETURNS void
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.check_topic_name(text) IS
-    'An error if Pub/Sub would refuse the name, a warning if it does not follow <domain>.<aggregate>.<category>';
+    'Raises an error if Pub/Sub would refuse the name, and a warning if it is not <domain>.<aggregate>.<category>';
 
 CREATE FUNCTION postbox.wake_publishers() RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this database when the transaction commits';
 
--- A row of a `table` outbox that is not published is in one of these states (lock_token is NULL but for INFLIGHT):
+-- A row of a table outbox that is not published is in one of these states. lock_token is NULL except in INFLIGHT.
 --   PENDING   next_retry_at IS NULL
---   INFLIGHT  lock_token IS NOT NULL: a worker has it
+--   INFLIGHT  lock_token IS NOT NULL: a worker has claimed it
 --   RETRY     publish_attempts > 0, next_retry_at finite
 --   FAILED    publish_attempts > 0, next_retry_at = infinity: max_attempts are used up
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
--- and DISCARDED is published_at = -infinity.
+-- A discarded row has published_at = -infinity.
 
 CREATE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql
@@ -125,7 +148,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
-    'Makes parked events (one, or all of the outbox) due now, with all their attempts; returns how many. Needs SELECT and UPDATE on the outbox';
+    'Makes one parked event, or all of the outbox, due now with a fresh count of attempts; returns how many. Needs SELECT '
+    'and UPDATE on the outbox, or on the table of parked events of a log outbox';
 
 CREATE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE plpgsql
@@ -168,7 +192,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
-    'Takes an unpublished event out of the queue for good, so that its key goes on; false if there is no such event. Needs SELECT and UPDATE on the outbox';
+    'Gives up an unpublished event, so that the events of its key behind it are published. False if there is no such event. '
+    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox';
 
 CREATE FUNCTION postbox.list_paused_keys()
     RETURNS TABLE (outbox regclass, aggregate_id text, first_event_id uuid, event_type text, attempts int,
@@ -215,12 +240,33 @@ COMMENT ON FUNCTION postbox.list_paused_keys() IS 'The rows of postbox.paused_ke
 
 CREATE VIEW postbox.paused_keys AS SELECT * FROM postbox.list_paused_keys();
 COMMENT ON VIEW postbox.paused_keys IS
-    'Keys that stand still because their first unpublished event is parked: which event, why, until when, and how many wait behind it. Shows the outboxes that the caller may read';
+    'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
+    'wait behind it. Shows the outboxes that the caller may read';
 GRANT SELECT ON postbox.paused_keys TO PUBLIC;
+
+-- The counterpart of log_backlog for a table outbox. "parked" counts the events that wait behind a parked one, too.
+CREATE FUNCTION postbox.table_backlog(registered postbox.outbox, aggregate_types text[],
+    OUT unpublished bigint, OUT parked bigint, OUT oldest interval)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format($sql$
+        SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
+               date_trunc('milliseconds', clock_timestamp() - min(%2$s))
+        FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
+        $sql$, registered.relation, postbox.outbox_column(registered, 'occurred_at'),
+        postbox.outbox_column(registered, 'aggregate_type'))
+        INTO unpublished, parked, oldest USING aggregate_types;
+END
+$$;
+COMMENT ON FUNCTION postbox.table_backlog(postbox.outbox, text[]) IS
+    'Events of a table outbox that are not published: how many, how many are parked, and the age of the oldest';
 
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
-                   oldest_pending interval, resting_until timestamptz, last_error text, "position" bigint, leases text[])
+                   oldest_pending interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
+                   "position" bigint, leases text[])
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -228,39 +274,30 @@ DECLARE
     types text[];
     registered postbox.outbox;
 BEGIN
-    FOR publication, outbox, topic, types, resting_until, last_error IN
-        SELECT p.name, p.outbox, p.topic, p.aggregate_types, rest.next_retry_at, rest.last_error
+    FOR publication, outbox, topic, types, retry_at, suspended_since, last_error IN
+        SELECT p.name, p.outbox, p.topic, p.aggregate_types, l.next_retry_at, l.suspended_since, l.last_error
         FROM postbox.publication p
-        LEFT JOIN LATERAL (SELECT l.next_retry_at, l.last_error FROM postbox.lane l
+        LEFT JOIN LATERAL (SELECT * FROM postbox.lane l
                            WHERE l.publication = p.name AND l.next_retry_at > clock_timestamp()
-                           ORDER BY l.next_retry_at DESC LIMIT 1) rest ON true
+                           ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
         ORDER BY p.name
     LOOP
-        state := CASE WHEN resting_until IS NULL THEN 'active' ELSE 'resting' END;
-        pending := NULL;
-        parked := NULL;
-        oldest_pending := NULL;
-        "position" := NULL;
-        leases := NULL;
+        state := CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END;
+        SELECT NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
               INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
         END IF;
-        IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
-                       AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
-            NULL;
-        ELSIF registered.parked IS NOT NULL THEN
-            IF has_table_privilege(registered.parked, 'SELECT') THEN
+        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
+                   AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
+            IF registered.parked IS NULL THEN
+                SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest_pending
+                FROM postbox.table_backlog(registered, types) b;
+            ELSIF has_table_privilege(registered.parked, 'SELECT') THEN
                 SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest_pending
                 FROM postbox.log_backlog(outbox, registered.parked, publication) b;
             END IF;
-        ELSE
-            EXECUTE format($sql$
-                SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
-                       date_trunc('milliseconds', clock_timestamp() - min(%2$s))
-                FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
-                $sql$, outbox, postbox.outbox_column(registered, 'occurred_at'), postbox.outbox_column(registered, 'aggregate_type')) INTO pending, parked, oldest_pending USING types;
         END IF;
         RETURN NEXT;
     END LOOP;
@@ -270,5 +307,14 @@ COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.pu
 
 CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS
-    'Each publication: active or resting (its topic is broken: until when and why), how many events are not published yet, how many of those are parked or behind a parked one, and the age of the oldest. Of a log outbox also the seq up to which it is read and the lock tokens of the workers that have its lanes. Counts only where the caller may read the outbox';
+    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox';
+COMMENT ON COLUMN postbox.publication_status.state IS 'active, or suspended after a failed attempt until retry_at';
+COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
+COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';
+COMMENT ON COLUMN postbox.publication_status.oldest_pending IS 'Age of the oldest of them, by occurred_at';
+COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.last_error IS 'Why a suspended publication failed last; NULL if active';
+COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
+COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;

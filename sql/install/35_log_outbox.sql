@@ -1,12 +1,13 @@
--- The log outbox: an append-only table in partitions by time, read with a cursor that is a snapshot.
+-- The log outbox: an append-only table, partitioned by time. A worker reads it with a cursor made of snapshots
+-- (worker/publisher/log/log_position_logic.h).
 --
--- Its rows are never updated. txid comes before seq, because the transaction id must be assigned before the sequence
--- number is taken: a worker relies on it (worker/publisher/log/log_position_logic.h).
+-- Rows are never updated. The column txid comes before seq, so the transaction id is assigned before the sequence number
+-- is taken. The cursor relies on this order.
 --
--- Partitions are ranges of the time inside the UUIDv7 of the event, so the id is unique across all of them and retention
--- drops whole partitions. Ids of another kind go into the default partition, which is purged in small batches.
+-- Partitions are ranges of the time inside the UUIDv7 of the event. So the id is unique across all partitions, and
+-- retention drops whole partitions. Ids of another kind go into the default partition, which is purged in small batches.
 
--- The smallest UUIDv7 of a moment: 48 bits of milliseconds since 1970, then nothing.
+-- The first 48 bits of a UUIDv7 are milliseconds since 1970. All other bits are zero here.
 CREATE FUNCTION postbox.uuid_bound(moment timestamptz) RETURNS uuid
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp
@@ -15,7 +16,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.uuid_bound(timestamptz) IS 'The smallest UUIDv7 of a moment: the bound of a partition';
 
--- The time that one partition spans: a seventh of the retention, from a minute to a day.
+-- A seventh of the retention in whole minutes, but at least a minute and at most a day. NULL counts as 7 days.
 CREATE FUNCTION postbox.partition_span(retention interval) RETURNS interval
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     SET search_path = pg_catalog, pg_temp
@@ -52,10 +53,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
-    'Adds the partitions of a log outbox for now and the next spans of time; for its owner. Workers do this by themselves';
+    'Adds the missing partitions of a log outbox for now and the next `ahead` spans of time; returns how many. For its owner. '
+    'Workers call it regularly';
 
--- Whether everything in a table that is part of a log outbox has been read by every lane that reads the outbox. A lane
--- that has not begun has read nothing.
+-- A lane that has not begun has read nothing.
 CREATE FUNCTION postbox.is_read(outbox regclass, part regclass) RETURNS boolean
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -88,7 +89,7 @@ DECLARE
     part record;
     purged bigint;
 BEGIN
-    -- Who holds a lock that this needs is asked again next time.
+    -- A lock that cannot be had within lock_timeout is left for the next call, here and below.
     BEGIN
         PERFORM postbox.add_partitions(outbox);
     EXCEPTION WHEN lock_not_available THEN
@@ -122,10 +123,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
-    'Retention of a log outbox: adds partitions, drops those that are older than the retention and read by every lane, and purges the default partition. A partition that somebody works in is left for the next time';
+    'postbox.purge_outbox for a log outbox: adds partitions, drops those older than the retention that every lane has read, '
+    'and deletes up to `batch` such rows of the default partition. Skips partitions that are locked';
 
--- After a restore into another cluster the transaction ids of the old one mean nothing. What some lane had not read is
--- appended again, under new transaction ids; what was read stays as it is, below the floor of every lane.
+-- A row that the position does not cover is unread. NULL if the lane does not exist or has not begun.
 CREATE FUNCTION postbox.has_read(lane postbox.lane, txid xid8, seq bigint) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
@@ -136,36 +137,26 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.has_read(postbox.lane, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
-CREATE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
+-- The transaction ids of another cluster mean nothing here. Rows that some lane has not read are appended again, under new
+-- transaction ids. Rows that every lane has read stay where they are, below the floor of every lane.
+--
+-- `seen` is a snapshot from before the append, and `reached` the seq that was taken last before it.
+CREATE FUNCTION postbox.append_unread(outbox regclass, identifier numeric, reached bigint, seen pg_snapshot) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    identifier numeric := (SELECT system_identifier FROM pg_control_system());
-    log_sequence text := pg_get_serial_sequence(outbox::text, 'seq');
-    reached bigint;
-    seen pg_snapshot;
     columns constant text := 'id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
     moved bigint;
 BEGIN
-    PERFORM postbox.require_outbox(outbox);
-    -- Nobody emits meanwhile, and whoever has emitted has ended.
-    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', outbox);
-    IF NOT EXISTS (SELECT FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
-                   WHERE p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL AND l.system_identifier <> identifier) THEN
-        RETURN 0;
-    END IF;
-    reached := coalesce(pg_sequence_last_value(log_sequence::regclass), 0);
-    -- Taken before this transaction has an id, so it does not see what is appended below.
-    seen := pg_current_snapshot();
-    -- What few lanes miss is appended first. Positions follow one another in time, so what a lane misses comes last, and
-    -- the lane begins there; and what a lane has read of a key is its beginning, so the order of a key stays.
+    -- Rows that few lanes miss are appended first. A lane that is behind misses whatever the lanes ahead of it miss, so the rows
+    -- that a lane misses come last, and the lane begins before them. What a lane has read of a key is its first events, so
+    -- the order of a key stays.
     EXECUTE format($sql$
         WITH unread AS (
             DELETE FROM %1$s e WHERE EXISTS (
                 SELECT FROM postbox.publication p
-                LEFT JOIN postbox.lane l ON l.publication = p.name
-                      AND l.slice = (hashtextextended(e.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes
+                LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(e.aggregate_id, p.lanes)
                 WHERE p.outbox = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                   AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
             RETURNING txid, seq, %2$s
@@ -173,8 +164,7 @@ BEGIN
             SELECT u.id, p.name AS publication, l.slice,
                    p.aggregate_types IS NULL OR u.aggregate_type = ANY (p.aggregate_types) AS wanted
             FROM unread u JOIN postbox.publication p ON p.outbox = $1
-            LEFT JOIN postbox.lane l ON l.publication = p.name
-                  AND l.slice = (hashtextextended(u.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes
+            LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(u.aggregate_id, p.lanes)
             WHERE postbox.has_read(l, u.txid, u.seq) IS NOT TRUE
         ), appended AS (
             INSERT INTO %1$s (%2$s)
@@ -197,11 +187,41 @@ BEGIN
     RETURN moved;
 END
 $$;
+COMMENT ON FUNCTION postbox.append_unread(regclass, numeric, bigint, pg_snapshot) IS
+    'The second half of postbox.rebase_outbox: appends the rows and moves the lanes';
+REVOKE EXECUTE ON FUNCTION postbox.append_unread(regclass, numeric, bigint, pg_snapshot) FROM PUBLIC;
+
+-- Locks out emitters and takes the snapshot; then append_unread.
+CREATE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    identifier numeric := (SELECT system_identifier FROM pg_control_system());
+    log_sequence text := pg_get_serial_sequence(outbox::text, 'seq');
+    reached bigint;
+    seen pg_snapshot;
+BEGIN
+    PERFORM postbox.require_outbox(outbox);
+    -- From here on no transaction emits into this outbox, and every one that has emitted into it has ended.
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', outbox);
+    IF NOT EXISTS (SELECT FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
+                   WHERE p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL AND l.system_identifier <> identifier) THEN
+        RETURN 0;
+    END IF;
+    reached := coalesce(pg_sequence_last_value(log_sequence::regclass), 0);
+    -- Taken before this transaction has an id, so it does not see the rows that are appended.
+    seen := pg_current_snapshot();
+    RETURN postbox.append_unread(outbox, identifier, reached, seen);
+END
+$$;
 COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
-    'After a restore into another cluster: appends again what some lane of the outbox had not read, and begins each lane before what it had not read. Returns how many events. Workers do this by themselves';
+    'After a restore into another cluster: appends the events again that some lane has not read, and moves each lane before '
+    'the first of its own. Returns how many events. Workers call it when they need it';
 REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
 
--- What is not published yet: unread rows and parked ones. A worker stores its position every postbox.checkpoint_interval.
+-- Counts up to the stored position of the lanes, which workers write every postbox.checkpoint_interval. So an event that was
+-- just published may still count. `unread` includes the parked events.
 CREATE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
     OUT unread bigint, OUT parked bigint, OUT oldest interval)
     LANGUAGE plpgsql STABLE
@@ -216,8 +236,7 @@ BEGIN
         FROM postbox.publication p
         CROSS JOIN LATERAL (SELECT coalesce(min(l.hwm), 0) AS hwm FROM postbox.lane l WHERE l.publication = p.name) lowest
         JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane l ON l.publication = p.name
-              AND l.slice = (hashtextextended(e.aggregate_id COLLATE "C", 0) & 9223372036854775807) %% p.lanes
+        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(e.aggregate_id, p.lanes)
         WHERE p.name = $1 AND NOT postbox.has_read(l, e.txid, e.seq)
         $sql$, outbox) INTO unread, oldest_unread USING publication;
     EXECUTE format('SELECT count(*), min(occurred_at) FROM %s WHERE publication = $1', parked_table)
@@ -226,7 +245,8 @@ BEGIN
     oldest := date_trunc('milliseconds', clock_timestamp() - least(oldest_unread, oldest_parked));
 END
 $$;
-COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS 'Events of a log outbox that a publication has not published yet, how many of them are parked, and the age of the oldest';
+COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
+    'Events of a log outbox that a publication has not published: how many, how many are parked, and the age of the oldest';
 
 CREATE FUNCTION postbox.redrive_parked(outbox regclass, event_id uuid) RETURNS bigint
     LANGUAGE plpgsql
@@ -244,7 +264,8 @@ BEGIN
     RETURN redriven;
 END
 $$;
-COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS 'postbox.redrive for a log outbox; needs SELECT and UPDATE on its table of parked events';
+COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS 
+    'postbox.redrive for a log outbox. Needs SELECT and UPDATE on its table of parked events';
 
 CREATE FUNCTION postbox.discard_parked(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE plpgsql
@@ -261,4 +282,6 @@ BEGIN
     RETURN discarded > 0;
 END
 $$;
-COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS 'postbox.discard for a log outbox: only a parked event can be discarded; needs SELECT and DELETE on its table of parked events';
+COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS 
+    'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT and DELETE on its table of '
+    'parked events';

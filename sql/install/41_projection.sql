@@ -1,4 +1,4 @@
--- Projections (a table kept up to date from events) and handlers (a function called with the event).
+-- Projections, which are tables kept up to date from events, and handlers, which are functions called with the event.
 
 CREATE TABLE postbox.projection (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -12,12 +12,12 @@ CREATE TABLE postbox.projection (
 );
 CREATE INDEX projection_inbox ON postbox.projection (inbox);
 CREATE INDEX projection_target ON postbox.projection (target);
-COMMENT ON TABLE postbox.projection IS 'tables kept up to date from events; written by postbox.create_projection and postbox.drop_projection';
-COMMENT ON COLUMN postbox.projection.event_types IS 'the types of the events that are written to the target';
-COMMENT ON COLUMN postbox.projection.columns IS 'target column -> where its value comes from; NULL: the JSON field of the column''s name';
-COMMENT ON COLUMN postbox.projection.key IS 'the columns that identify a row; they have a unique index';
-COMMENT ON COLUMN postbox.projection.version_column IS 'holds the version of the last event; an older one changes nothing';
-COMMENT ON COLUMN postbox.projection.delete_types IS 'the types of the events that delete the row';
+COMMENT ON TABLE postbox.projection IS 'Tables kept up to date from events; only create_projection and drop_projection change it';
+COMMENT ON COLUMN postbox.projection.event_types IS 'The event types that are written to the target';
+COMMENT ON COLUMN postbox.projection.columns IS 'Target column -> source of its value; NULL: the JSON field of the column''s name';
+COMMENT ON COLUMN postbox.projection.key IS 'The columns that identify a row; the target has a unique index on them';
+COMMENT ON COLUMN postbox.projection.version_column IS 'The column with the version of the last event; an older event changes nothing';
+COMMENT ON COLUMN postbox.projection.delete_types IS 'The event types that delete the row';
 
 CREATE TABLE postbox.handler (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -26,8 +26,8 @@ CREATE TABLE postbox.handler (
     function text NOT NULL
 );
 CREATE INDEX handler_inbox ON postbox.handler (inbox);
-COMMENT ON TABLE postbox.handler IS 'functions called with events; written by postbox.create_handler and postbox.drop_handler';
-COMMENT ON COLUMN postbox.handler.function IS 'signature, as text so that pg_upgrade can carry it over';
+COMMENT ON TABLE postbox.handler IS 'Functions called with events; only create_handler and drop_handler change it';
+COMMENT ON COLUMN postbox.handler.function IS 'Signature. It is text because pg_upgrade does not support regprocedure columns';
 
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.projection
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
@@ -39,26 +39,27 @@ CREATE FUNCTION postbox.create_projection(inbox regclass, event_types text[], ta
         delete_types text[] DEFAULT '{}') RETURNS void
     AS 'MODULE_PATHNAME', 'create_projection' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_projection(regclass, text[], regclass, jsonb, text[], name, text[]) IS
-    'keeps the target up to date from events of those types: newer versions overwrite, older ones change nothing, delete_types delete';
+    'Keeps a table up to date from events of these types. Newer versions overwrite, older ones change nothing; events of '
+    'delete_types delete the row';
 
 CREATE FUNCTION postbox.drop_projection(id bigint) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_projection' LANGUAGE C;
-COMMENT ON FUNCTION postbox.drop_projection(bigint) IS 'stops a projection; its target stays as it is';
+COMMENT ON FUNCTION postbox.drop_projection(bigint) IS 'Drops a projection; its target keeps its rows';
 
 CREATE FUNCTION postbox.create_handler(inbox regclass, event_types text[], function regprocedure) RETURNS void
     AS 'MODULE_PATHNAME', 'create_handler' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_handler(regclass, text[], regprocedure) IS
-    'calls function(postbox.event), with the rights of the inbox''s owner, once for each event of those types';
+    'Calls function(postbox.event) once for each event of these types, with the rights of the owner of the inbox';
 
 CREATE FUNCTION postbox.drop_handler(id bigint) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_handler' LANGUAGE C;
-COMMENT ON FUNCTION postbox.drop_handler(bigint) IS 'stops calling a handler; the function stays';
+COMMENT ON FUNCTION postbox.drop_handler(bigint) IS 'Drops a handler; its function stays';
 
 CREATE FUNCTION postbox.wait_for_version(target regclass, key text, version bigint,
         timeout interval DEFAULT '5s') RETURNS boolean
     AS 'MODULE_PATHNAME', 'wait_for_version' LANGUAGE C;
 COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS
-    'waits until a projection has that version of the key, or a newer one, or has deleted it; false after the timeout';
+    'Waits until a projection has this version of the key or a newer one, or has deleted the key; false after the timeout';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection_id_seq', '');

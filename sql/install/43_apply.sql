@@ -1,23 +1,22 @@
--- Applying events: what the puller calls, and any consumer of its own in its own transaction.
+-- Applying events. `postbox pull` calls these functions, and a consumer may call them in a transaction of its own.
 --
--- Rights: INSERT on the inbox is the permission to apply. Everything else (inbox row, projections,
--- tombstones, handlers) runs with the rights of the inbox's owner and a fixed search_path, whoever
--- calls: pg_catalog and pg_temp for projections, and the handler's own schema before pg_temp for a
--- handler.
+-- INSERT on the inbox is the permission to apply. Everything else runs with the rights of the owner of the inbox: the
+-- inbox row, projections, tombstones and handlers. The search_path is fixed: pg_catalog, pg_temp for projections, and
+-- the schema of the handler between the two for handlers.
 
 CREATE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event) RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply' LANGUAGE C;
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event) IS
-    'applies one event, once in effect, in the caller''s transaction';
+    'Applies an event in the current transaction. An event that was seen before has no effect';
 
 CREATE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload bytea, attributes jsonb DEFAULT '{}',
         occurred_at timestamptz DEFAULT NULL) RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_fields' LANGUAGE C;
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz) IS
-    'applies one event, once in effect, in the caller''s transaction';
+    'Applies an event in the current transaction. An event that was seen before has no effect';
 
 CREATE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[]) RETURNS postbox.outcome[]
     AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
 COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[]) IS
-    'applies events in their order, each once in effect, in the caller''s transaction; an event that fails costs the others nothing';
+    'Applies events in their order, in the current transaction. Each takes effect once. A failed event does not affect the others';

@@ -1,4 +1,4 @@
--- Subscriptions: what `postbox pull` feeds into an inbox, and how.
+-- Subscriptions: which Pub/Sub subscriptions `postbox pull` reads, and how their events are applied to an inbox.
 
 CREATE TABLE postbox.subscription (
     name text PRIMARY KEY,
@@ -18,15 +18,17 @@ CREATE TABLE postbox.subscription (
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
-COMMENT ON TABLE postbox.subscription IS 'what `postbox pull` feeds into which inbox; written by postbox.create_subscription and postbox.drop_subscription';
-COMMENT ON COLUMN postbox.subscription.subscription IS 'Pub/Sub subscription: an id, completed with the project, or a full name';
-COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'messages pulled and not yet acknowledged, at most';
-COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'bytes pulled and not yet acknowledged, at most';
-COMMENT ON COLUMN postbox.subscription.appliers IS 'connections that apply at the same time; one key is with one of them';
-COMMENT ON COLUMN postbox.subscription.batch_size IS 'events of one transaction, at most';
-COMMENT ON COLUMN postbox.subscription.batch_delay IS 'how long a batch waits to be full';
-COMMENT ON COLUMN postbox.subscription.on_error IS 'what happens to an event that failed max_attempts times: recorded as a dead letter, published to dead_letter_topic, or left to Pub/Sub';
-COMMENT ON COLUMN postbox.subscription.min_backoff IS 'delay before the second attempt; doubles up to max_backoff';
+COMMENT ON TABLE postbox.subscription IS 
+    'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
+COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit of messages pulled and not yet acknowledged';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of bytes pulled and not yet acknowledged';
+COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time. A key is with one of them at a time';
+COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
+COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
+COMMENT ON COLUMN postbox.subscription.on_error IS 
+    'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
+COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
 
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
         max_outstanding_messages int DEFAULT 1000, max_outstanding_bytes bigint DEFAULT 104857600,
@@ -37,12 +39,12 @@ CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscript
     AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
         interval, interval, text, boolean) IS
-    'lets `postbox pull` feed a Pub/Sub subscription into an inbox';
+    'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.drop_subscription(name text) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.drop_subscription(text) IS
-    'stops feeding the inbox; the Pub/Sub subscription itself stays';
+    'Drops a subscription of this database; the Pub/Sub subscription itself stays';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');
 REVOKE ALL ON postbox.subscription FROM PUBLIC;

@@ -1,11 +1,11 @@
--- Who publishes.
+-- The publisher workers.
 
 CREATE FUNCTION postbox.list_workers(
     OUT database_id oid, OUT pid int, OUT ordinal int, OUT state text, OUT lock_token text, OUT started_at timestamptz)
     RETURNS SETOF record
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.list_workers() IS
-    'The publisher workers of the whole server, as postbox.workers shows them; none when postbox is not in shared_preload_libraries';
+    'The rows of postbox.workers; none if postbox is not in shared_preload_libraries';
 REVOKE EXECUTE ON FUNCTION postbox.list_workers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor;
 
@@ -13,5 +13,6 @@ CREATE VIEW postbox.workers AS
     SELECT w.pid, d.datname AS database, w.ordinal, w.state, w.lock_token, w.started_at
     FROM postbox.list_workers() w LEFT JOIN pg_catalog.pg_database d ON d.oid = w.database_id;
 COMMENT ON VIEW postbox.workers IS
-    'The publisher workers of the whole server: process, database, starting or running, and the lock_token that stands in the outbox rows a worker has claimed. For members of pg_monitor';
+    'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
+    'pg_monitor';
 GRANT SELECT ON postbox.workers TO pg_monitor;

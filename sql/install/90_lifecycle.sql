@@ -1,5 +1,5 @@
--- What refers to an outbox, a publication or an inbox goes with it. These are triggers and not foreign keys, because a
--- restore by several processes (pg_restore --jobs) fills the tables of an extension in any order.
+-- Rows that refer to an outbox, a publication or an inbox are deleted with it. Triggers do this instead of foreign keys,
+-- because a parallel restore (pg_restore --jobs) fills the tables of an extension in any order.
 
 CREATE FUNCTION postbox.delete_dependents() RETURNS trigger
     LANGUAGE plpgsql
@@ -20,14 +20,14 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes what refers to the deleted outbox, publication or inbox';
+COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';
 REVOKE EXECUTE ON FUNCTION postbox.delete_dependents() FROM PUBLIC;
 
 CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.inbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 
--- What must follow when a user drops with plain DROP TABLE, DROP SCHEMA or DROP OWNED what Postbox has registered.
+-- A plain DROP TABLE, DROP SCHEMA or DROP OWNED may drop a registered table. Its registration must go with it.
 
 CREATE FUNCTION postbox.forget_dropped() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER

@@ -1,0 +1,403 @@
+\echo Use "ALTER EXTENSION postbox UPDATE TO '0.2.0'" to load this file. \quit
+-- 0.1 to 0.2.0: publications are "suspended" until "retry_at" and say since when; a lane's hash is a function.
+--
+-- Sessions, workers and pullers may go on meanwhile. The script waits for transactions that use postbox.lane. It changes
+-- no table of an outbox or inbox, and keeps every registration, position and right but these:
+--   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
+--     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
+--   - A publication that is suspended now is shown as suspended since the update.
+
+-- Dropped before postbox.lane is locked, which is the order in which a query of the view locks the two.
+DO $$
+DECLARE
+    dependents text;
+BEGIN
+    DROP VIEW postbox.publication_status;
+EXCEPTION WHEN dependent_objects_still_exist THEN
+    GET STACKED DIAGNOSTICS dependents = PG_EXCEPTION_DETAIL;
+    RAISE dependent_objects_still_exist USING
+        MESSAGE = 'cannot update extension postbox to 0.2.0 because other objects depend on view postbox.publication_status',
+        DETAIL = dependents,
+        HINT = 'Drop these objects, update the extension, and create them again. The column resting_until is retry_at now, '
+               'and the state resting is suspended.';
+END
+$$;
+DROP FUNCTION postbox.list_publication_status();
+
+-- The lanes.
+ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
+UPDATE postbox.lane SET suspended_since = now() WHERE attempts > 0;
+COMMENT ON TABLE postbox.lane IS
+    'A lane of a publication: a hash slice of its keys, its failed attempts and, in a log outbox, its worker and position';
+COMMENT ON COLUMN postbox.lane.slice IS 'The keys of the lane: those of which postbox.lane_slice(aggregate_id, lanes) is this number';
+COMMENT ON COLUMN postbox.lane.attempts IS 'How many attempts in a row have failed';
+COMMENT ON COLUMN postbox.lane.next_retry_at IS 'When the next attempt is due after a failed one; NULL: at once';
+COMMENT ON COLUMN postbox.lane.last_error IS 'Why the last attempt failed; NULL if it succeeded';
+COMMENT ON COLUMN postbox.lane.lock_token IS 'Log outbox: the worker that holds the lane, see postbox.workers';
+COMMENT ON COLUMN postbox.lane.floor IS 'Every row of the log up to this seq is read';
+COMMENT ON COLUMN postbox.lane.hwm IS 'Every row of the log above this seq is unread, except those that the snapshot sees';
+COMMENT ON COLUMN postbox.lane.snapshot IS 'The rows that were read when the lane last caught up';
+COMMENT ON COLUMN postbox.lane.next_xid IS 'The next transaction id of the cluster, read after that snapshot';
+COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; a zone''s rows are read if its snapshot sees them';
+COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
+
+CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((pg_catalog.hashtextextended(aggregate_id COLLATE "C", 0::bigint) & 9223372036854775807) % lanes::bigint)::int;
+COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to lanes - 1, by a hash of the key';
+
+-- The status of publications.
+CREATE FUNCTION postbox.table_backlog(registered postbox.outbox, aggregate_types text[],
+    OUT unpublished bigint, OUT parked bigint, OUT oldest interval)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format($sql$
+        SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
+               date_trunc('milliseconds', clock_timestamp() - min(%2$s))
+        FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
+        $sql$, registered.relation, postbox.outbox_column(registered, 'occurred_at'),
+        postbox.outbox_column(registered, 'aggregate_type'))
+        INTO unpublished, parked, oldest USING aggregate_types;
+END
+$$;
+COMMENT ON FUNCTION postbox.table_backlog(postbox.outbox, text[]) IS
+    'Events of a table outbox that are not published: how many, how many are parked, and the age of the oldest';
+
+CREATE FUNCTION postbox.list_publication_status()
+    RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
+                   oldest_pending interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
+                   "position" bigint, leases text[])
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    types text[];
+    registered postbox.outbox;
+BEGIN
+    FOR publication, outbox, topic, types, retry_at, suspended_since, last_error IN
+        SELECT p.name, p.outbox, p.topic, p.aggregate_types, l.next_retry_at, l.suspended_since, l.last_error
+        FROM postbox.publication p
+        LEFT JOIN LATERAL (SELECT * FROM postbox.lane l
+                           WHERE l.publication = p.name AND l.next_retry_at > clock_timestamp()
+                           ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
+        ORDER BY p.name
+    LOOP
+        state := CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END;
+        SELECT NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, "position", leases;
+        SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
+        IF registered.parked IS NOT NULL THEN
+            SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
+              INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
+        END IF;
+        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
+                   AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
+            IF registered.parked IS NULL THEN
+                SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest_pending
+                FROM postbox.table_backlog(registered, types) b;
+            ELSIF has_table_privilege(registered.parked, 'SELECT') THEN
+                SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest_pending
+                FROM postbox.log_backlog(outbox, registered.parked, publication) b;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.publication_status';
+
+CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
+COMMENT ON VIEW postbox.publication_status IS
+    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox';
+COMMENT ON COLUMN postbox.publication_status.state IS 'active, or suspended after a failed attempt until retry_at';
+COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
+COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';
+COMMENT ON COLUMN postbox.publication_status.oldest_pending IS 'Age of the oldest of them, by occurred_at';
+COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.last_error IS 'Why a suspended publication failed last; NULL if active';
+COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
+COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
+GRANT SELECT ON postbox.publication_status TO PUBLIC;
+
+-- The log outbox. rebase_outbox was one function.
+CREATE FUNCTION postbox.append_unread(outbox regclass, identifier numeric, reached bigint, seen pg_snapshot) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    columns constant text := 'id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
+    moved bigint;
+BEGIN
+    -- Rows that few lanes miss are appended first. A lane that is behind misses whatever the lanes ahead of it miss, so the rows
+    -- that a lane misses come last, and the lane begins before them. What a lane has read of a key is its first events, so
+    -- the order of a key stays.
+    EXECUTE format($sql$
+        WITH unread AS (
+            DELETE FROM %1$s e WHERE EXISTS (
+                SELECT FROM postbox.publication p
+                LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(e.aggregate_id, p.lanes)
+                WHERE p.outbox = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                  AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
+            RETURNING txid, seq, %2$s
+        ), missed AS (
+            SELECT u.id, p.name AS publication, l.slice,
+                   p.aggregate_types IS NULL OR u.aggregate_type = ANY (p.aggregate_types) AS wanted
+            FROM unread u JOIN postbox.publication p ON p.outbox = $1
+            LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(u.aggregate_id, p.lanes)
+            WHERE postbox.has_read(l, u.txid, u.seq) IS NOT TRUE
+        ), appended AS (
+            INSERT INTO %1$s (%2$s)
+            SELECT %2$s FROM unread JOIN (SELECT id, count(*) AS lanes FROM missed GROUP BY id) AS m USING (id)
+            ORDER BY lanes, unread.seq RETURNING id, seq
+        ), first AS (
+            SELECT publication, slice, min(seq) - 1 AS floor FROM missed JOIN appended USING (id)
+            WHERE wanted GROUP BY publication, slice
+        ), begun AS (
+            UPDATE postbox.lane l
+               SET system_identifier = $2, floor = coalesce(f.floor, a.upto), hwm = coalesce(f.floor, a.upto),
+                   snapshot = $4, next_xid = pg_snapshot_xmax($4), zone_upto = NULL, zone_snapshot = NULL,
+                   zone_next_xid = NULL, lock_token = NULL
+              FROM postbox.lane own JOIN postbox.publication p ON p.name = own.publication
+                   LEFT JOIN first f ON f.publication = own.publication AND f.slice = own.slice
+                   CROSS JOIN (SELECT coalesce(max(seq), $3) AS upto FROM appended) AS a
+             WHERE l.publication = own.publication AND l.slice = own.slice AND p.outbox = $1 AND own.snapshot IS NOT NULL
+        ) SELECT count(*) FROM appended
+        $sql$, outbox, columns) INTO moved USING outbox, identifier, reached, seen;
+    RETURN moved;
+END
+$$;
+COMMENT ON FUNCTION postbox.append_unread(regclass, numeric, bigint, pg_snapshot) IS
+    'The second half of postbox.rebase_outbox: appends the rows and moves the lanes';
+REVOKE EXECUTE ON FUNCTION postbox.append_unread(regclass, numeric, bigint, pg_snapshot) FROM PUBLIC;
+
+CREATE OR REPLACE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    identifier numeric := (SELECT system_identifier FROM pg_control_system());
+    log_sequence text := pg_get_serial_sequence(outbox::text, 'seq');
+    reached bigint;
+    seen pg_snapshot;
+BEGIN
+    PERFORM postbox.require_outbox(outbox);
+    -- From here on no transaction emits into this outbox, and every one that has emitted into it has ended.
+    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', outbox);
+    IF NOT EXISTS (SELECT FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
+                   WHERE p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL AND l.system_identifier <> identifier) THEN
+        RETURN 0;
+    END IF;
+    reached := coalesce(pg_sequence_last_value(log_sequence::regclass), 0);
+    -- Taken before this transaction has an id, so it does not see the rows that are appended.
+    seen := pg_current_snapshot();
+    RETURN postbox.append_unread(outbox, identifier, reached, seen);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
+    OUT unread bigint, OUT parked bigint, OUT oldest interval)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    oldest_unread timestamptz;
+    oldest_parked timestamptz;
+BEGIN
+    EXECUTE format($sql$
+        SELECT count(*), min(e.occurred_at)
+        FROM postbox.publication p
+        CROSS JOIN LATERAL (SELECT coalesce(min(l.hwm), 0) AS hwm FROM postbox.lane l WHERE l.publication = p.name) lowest
+        JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(e.aggregate_id, p.lanes)
+        WHERE p.name = $1 AND NOT postbox.has_read(l, e.txid, e.seq)
+        $sql$, outbox) INTO unread, oldest_unread USING publication;
+    EXECUTE format('SELECT count(*), min(occurred_at) FROM %s WHERE publication = $1', parked_table)
+        INTO parked, oldest_parked USING publication;
+    unread := unread + parked;
+    oldest := date_trunc('milliseconds', clock_timestamp() - least(oldest_unread, oldest_parked));
+END
+$$;
+
+CREATE OR REPLACE FUNCTION postbox.purge_log_outbox(outbox regclass, batch int) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '200ms'
+AS $$
+DECLARE
+    keep interval := (postbox.require_outbox(outbox)).retention;
+    rest regclass;
+    part record;
+    purged bigint;
+BEGIN
+    -- A lock that cannot be had within lock_timeout is left for the next call, here and below.
+    BEGIN
+        PERFORM postbox.add_partitions(outbox);
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;
+    END;
+    IF keep IS NULL THEN
+        RETURN 0;
+    END IF;
+    FOR part IN
+        SELECT c.oid::regclass AS relation, pg_get_expr(c.relpartbound, c.oid) AS bound
+        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = outbox
+    LOOP
+        IF part.bound = 'DEFAULT' THEN
+            rest := part.relation;
+        ELSIF (regexp_match(part.bound, 'TO \(''([-0-9a-f]+)''\)'))[1]::uuid <= postbox.uuid_bound(now() - keep)
+              AND postbox.is_read(outbox, part.relation) THEN
+            BEGIN
+                EXECUTE format('DROP TABLE %s', part.relation);
+            EXCEPTION WHEN lock_not_available THEN
+                NULL;
+            END;
+        END IF;
+    END LOOP;
+    IF rest IS NULL OR NOT postbox.is_read(outbox, rest) THEN
+        RETURN 0;
+    END IF;
+    EXECUTE format('DELETE FROM %1$s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %1$s WHERE occurred_at < $1 LIMIT $2))', rest)
+        USING now() - keep, batch;
+    GET DIAGNOSTICS purged = ROW_COUNT;
+    RETURN purged;
+END
+$$;
+
+-- Descriptions.
+COMMENT ON TYPE postbox.receipt IS 'The result of outbox_emit, and what wait_for_version needs to wait for this event';
+COMMENT ON TYPE postbox.event IS 'An event as it arrives; the argument of handlers';
+COMMENT ON TYPE postbox.outcome IS
+    'The result of applying an event: applied, duplicate (seen before), stale (older than what is stored), '
+    'ignored (nothing takes its type), rejected (recorded in postbox.dead_letter)';
+COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; only create_outbox, adopt_outbox and drop_outbox change it';
+COMMENT ON COLUMN postbox.outbox.parked IS 'Log outbox: the table of events that could not be published';
+COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them forever';
+COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table existed before; if so, drop_outbox keeps it';
+COMMENT ON COLUMN postbox.outbox.columns IS 'Standard name -> name in the table, where they differ: {"aggregate_id": "aggregateid"}';
+COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
+    'Creates an outbox: event table, indexes and version counter. The caller needs CREATE on the schema and becomes the owner';
+COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS
+    'Turns an existing table into an outbox of kind table. Finds its columns by name, common alias or `columns` and adds '
+    'those that are missing. For the owner of the table';
+COMMENT ON FUNCTION postbox.drop_outbox(regclass) IS
+    'Drops an outbox with its events, version counter and publications. An adopted table itself is kept. For the owner of '
+    'the outbox';
+COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an outbox; an error if the relation is not an outbox';
+COMMENT ON FUNCTION postbox.outbox_column(postbox.outbox, text, text) IS 'The SQL expression that reads a column of an outbox, by the standard name of the column';
+COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
+    'Deletes up to `batch` published or discarded events that are older than the retention, and returns how many. Needs '
+    'DELETE on the outbox. In a log outbox, drops whole partitions instead, which only the owner may do. Workers call it '
+    'regularly';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, jsonb, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
+    'Stores an event in the current transaction, to be published after the commit. Needs INSERT on the outbox';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, bytea, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
+    'Stores an event whose payload is bytes, for example Protobuf, in the current transaction';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
+    'Stores an event whose payload is JSON, given as text, in the current transaction';
+COMMENT ON TABLE postbox.publication IS 
+    'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
+COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text) IS
+    'Publishes the events of an outbox to a topic. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text) IS
+    'Changes a publication. NULL leaves a property unchanged; aggregate_types => ''{}'' publishes all types. For the owner of '
+    'the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.drop_publication(text) IS
+    'Drops a publication; its events stay in the outbox. For the owner of the outbox';
+COMMENT ON FUNCTION postbox.check_topic_name(text) IS
+    'Raises an error if Pub/Sub would refuse the name, and a warning if it is not <domain>.<aggregate>.<category>';
+COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
+    'Makes one parked event, or all of the outbox, due now with a fresh count of attempts; returns how many. Needs SELECT '
+    'and UPDATE on the outbox, or on the table of parked events of a log outbox';
+COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
+    'Gives up an unpublished event, so that the events of its key behind it are published. False if there is no such event. '
+    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox';
+COMMENT ON VIEW postbox.paused_keys IS
+    'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
+    'wait behind it. Shows the outboxes that the caller may read';
+COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
+    'Adds the missing partitions of a log outbox for now and the next `ahead` spans of time; returns how many. For its owner. '
+    'Workers call it regularly';
+COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
+    'postbox.purge_outbox for a log outbox: adds partitions, drops those older than the retention that every lane has read, '
+    'and deletes up to `batch` such rows of the default partition. Skips partitions that are locked';
+COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
+    'After a restore into another cluster: appends the events again that some lane has not read, and moves each lane before '
+    'the first of its own. Returns how many events. Workers call it when they need it';
+COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
+    'Events of a log outbox that a publication has not published: how many, how many are parked, and the age of the oldest';
+COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS 
+    'postbox.redrive for a log outbox. Needs SELECT and UPDATE on its table of parked events';
+COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS 
+    'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT and DELETE on its table of '
+    'parked events';
+COMMENT ON TABLE postbox.inbox IS 'The inboxes of this database; only create_inbox and drop_inbox change it';
+COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event seen';
+COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of versions at which keys of the projections were deleted';
+COMMENT ON COLUMN postbox.inbox.retention IS 'How long an event id is remembered. Must be longer than Pub/Sub may deliver the event again';
+COMMENT ON FUNCTION postbox.create_inbox(text, interval) IS
+    'Creates an inbox, owned by the caller. Event ids are remembered for the retention';
+COMMENT ON FUNCTION postbox.drop_inbox(regclass) IS
+    'Drops an inbox with its subscriptions, projections, handlers and dead letters. Projected tables stay';
+COMMENT ON FUNCTION postbox.purge_inbox(regclass, int) IS
+    'Deletes up to `batch` events and tombstones that are older than the retention; returns how many. Workers call it regularly';
+COMMENT ON TABLE postbox.projection IS 'Tables kept up to date from events; only create_projection and drop_projection change it';
+COMMENT ON COLUMN postbox.projection.event_types IS 'The event types that are written to the target';
+COMMENT ON COLUMN postbox.projection.columns IS 'Target column -> source of its value; NULL: the JSON field of the column''s name';
+COMMENT ON COLUMN postbox.projection.key IS 'The columns that identify a row; the target has a unique index on them';
+COMMENT ON COLUMN postbox.projection.version_column IS 'The column with the version of the last event; an older event changes nothing';
+COMMENT ON COLUMN postbox.projection.delete_types IS 'The event types that delete the row';
+COMMENT ON TABLE postbox.handler IS 'Functions called with events; only create_handler and drop_handler change it';
+COMMENT ON COLUMN postbox.handler.function IS 'Signature. It is text because pg_upgrade does not support regprocedure columns';
+COMMENT ON FUNCTION postbox.create_projection(regclass, text[], regclass, jsonb, text[], name, text[]) IS
+    'Keeps a table up to date from events of these types. Newer versions overwrite, older ones change nothing; events of '
+    'delete_types delete the row';
+COMMENT ON FUNCTION postbox.drop_projection(bigint) IS 'Drops a projection; its target keeps its rows';
+COMMENT ON FUNCTION postbox.create_handler(regclass, text[], regprocedure) IS
+    'Calls function(postbox.event) once for each event of these types, with the rights of the owner of the inbox';
+COMMENT ON FUNCTION postbox.drop_handler(bigint) IS 'Drops a handler; its function stays';
+COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS
+    'Waits until a projection has this version of the key or a newer one, or has deleted the key; false after the timeout';
+COMMENT ON TABLE postbox.dead_letter IS 'Events that could not be applied. Apply one again with redrive_dead_letter(id), or DELETE it';
+COMMENT ON COLUMN postbox.dead_letter.event_id IS 'As received; NULL if the message had none';
+COMMENT ON COLUMN postbox.dead_letter.sqlstate IS 'SQLSTATE of the last attempt';
+COMMENT ON COLUMN postbox.dead_letter.error IS 'Error message of the last attempt';
+COMMENT ON COLUMN postbox.dead_letter.failed_at IS 'Time of the last attempt';
+COMMENT ON FUNCTION postbox.owns_inbox(regclass) IS 'Whether the current user has the rights of the owner of the inbox';
+COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters belong to the owner of their inbox';
+COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, text, int) IS
+    'Records an event as rejected, for a consumer that gives it up; duplicate if the inbox has seen it';
+COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
+    'Applies a dead letter again and deletes it. If it fails again, it stays with the new error';
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect';
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect';
+COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[]) IS
+    'Applies events in their order, in the current transaction. Each takes effect once. A failed event does not affect the others';
+COMMENT ON TABLE postbox.subscription IS 
+    'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
+COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit of messages pulled and not yet acknowledged';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of bytes pulled and not yet acknowledged';
+COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time. A key is with one of them at a time';
+COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
+COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
+COMMENT ON COLUMN postbox.subscription.on_error IS 
+    'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
+COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
+COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
+        interval, interval, text, boolean) IS
+    'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.drop_subscription(text) IS
+    'Drops a subscription of this database; the Pub/Sub subscription itself stays';
+COMMENT ON FUNCTION postbox.list_workers() IS
+    'The rows of postbox.workers; none if postbox is not in shared_preload_libraries';
+COMMENT ON VIEW postbox.workers IS
+    'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
+    'pg_monitor';
+COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';
