@@ -1,0 +1,138 @@
+"""The table of the rooms: which folder may include which, and which headers from outside.
+
+A room is a folder and the files directly in it. What is not in this table may not be included: a new folder or a
+new library is entered here first.
+"""
+import functools
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+
+# Headers from outside, by world. A name that ends with `/` stands for what is below it.
+STANDARD = set('''
+    algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes climits
+    clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal cstdarg cstddef cstdint
+    cstdio cstdlib cstring ctime cuchar cwchar cwctype deque exception execution filesystem format forward_list fstream
+    functional future initializer_list iomanip ios iosfwd iostream istream iterator latch limits list locale map memory
+    memory_resource mutex new numbers numeric optional ostream queue random ranges ratio regex scoped_allocator
+    semaphore set shared_mutex source_location span sstream stack stdexcept stop_token streambuf string string_view
+    syncstream system_error thread tuple type_traits typeindex typeinfo unordered_map unordered_set utility valarray
+    variant vector version
+    assert.h ctype.h errno.h fenv.h float.h inttypes.h limits.h locale.h math.h setjmp.h signal.h stdarg.h stdbool.h
+    stddef.h stdint.h stdio.h stdlib.h string.h time.h uchar.h wchar.h wctype.h'''.split())
+SYSTEM = '''
+    arpa/ linux/ net/ netinet/ sys/ dirent.h dlfcn.h execinfo.h fcntl.h getopt.h grp.h ifaddrs.h malloc.h netdb.h
+    poll.h pthread.h pwd.h sched.h spawn.h strings.h syslog.h termios.h ucontext.h unistd.h immintrin.h
+    xmmintrin.h'''.split()
+# Used where no server is installed, too: the answer does not depend on the machine.
+SERVER = '''
+    access/ archive/ backup/ bootstrap/ catalog/ commands/ common/ datatype/ executor/ fe_utils/ foreign/ jit/ lib/
+    libpq/ mb/ nodes/ optimizer/ parser/ partitioning/ pch/ port/ portability/ postmaster/ regex/ replication/ rewrite/
+    snowball/ statistics/ storage/ tcop/ tsearch/ utils/
+    c.h fmgr.h funcapi.h getopt_long.h miscadmin.h pg_config.h pg_config_manual.h pg_config_os.h pg_getopt.h
+    pg_trace.h pgstat.h pgtar.h pgtime.h plpgsql.h port.h postgres.h postgres_ext.h postgres_fe.h
+    rusagestub.h varatt.h windowapi.h'''.split()
+WORLDS = {
+    'libpq': ['libpq-fe.h', 'libpq-events.h'],
+    'server': SERVER,
+    'gRPC': ['grpc/', 'grpcpp/', 'google/protobuf/'],
+    'abseil': ['absl/'],
+    'CLI11': ['CLI/'],
+    'spdlog': ['spdlog/'],
+    'json': ['nlohmann/'],
+    'GoogleTest': ['gtest/', 'gmock/'],
+    'system': SYSTEM,
+}
+# Never in one file, however they get there: Postgres longjmps and redefines what the C++ libraries use.
+NETWORK = ('gRPC', 'abseil')
+
+
+@dataclass(frozen=True)
+class Room:
+    """`includes`: rooms. `worlds`: headers from outside; the standard library is everybody's."""
+    includes: tuple = ()
+    worlds: tuple = ()
+    part_of: str = ''  # a part belongs to another room and never includes a part beside it
+    plain_of: tuple = ()  # rooms of which only headers without gRPC and abseil may be included
+
+
+RULES, PROTO = 'proto/rules', 'proto'
+BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
+PUBLISHER, PUBSUB, PULLER, EMULATOR = 'worker/publisher', 'worker/pubsub', 'worker/puller', 'worker/emulator'
+
+# PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
+ROOMS = {
+    RULES: Room(),
+    BASE: Room((), ('server',)),
+    SHARED: Room((BASE, RULES), ('server',)),
+    SERVER_ROOM: Room((SHARED, BASE, RULES), ('server',)),
+    'extension/outbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
+    'extension/inbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
+    PUBLISHER: Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), plain_of=(PUBSUB,)),
+    f'{PUBLISHER}/log': Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), PUBLISHER, (PUBSUB,)),
+    f'{PUBLISHER}/table': Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), PUBLISHER, (PUBSUB,)),
+    PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
+    PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system')),
+    EMULATOR: Room((PROTO, RULES), ('gRPC', 'abseil', 'system')),
+    'worker/cli': Room((PULLER, EMULATOR, PUBSUB, PROTO, RULES), ('CLI11', 'spdlog', 'json', 'system')),
+}
+# Benchmarks and tests include what they need, in any folder below these. No room includes them.
+WORKSHOPS = ('bench', 'tests')
+ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
+
+# What is linked together, by the rooms that it is made of. proto/rules is compiled into each.
+MODULES = {
+    'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
+    'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBSUB),
+    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, 'worker/cli'),
+}
+
+
+def room_of(path):
+    """The room that a file is in: a key of ROOMS or one of WORKSHOPS; None if it is in none."""
+    folder = os.path.dirname(path)
+    if folder in ROOMS:
+        return folder
+    top = path.split('/')[0]
+    return top if top in WORKSHOPS and '/' in path else None
+
+
+def rules_of(room):
+    return ROOMS.get(room, ANYTHING)
+
+
+def may_include(room, other):
+    """Whether the table lets files of `room` include files of `other`."""
+    rules = rules_of(room)
+    return other in (room, rules.part_of) or other in rules.includes or \
+        (other in ROOMS and ROOMS[other].part_of == room)
+
+
+@functools.lru_cache(maxsize=None)
+def _server_directory():
+    """Where the server's headers are installed on this machine, or ''."""
+    try:
+        return subprocess.run(['pg_config', '--includedir-server'], check=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ''
+
+
+@functools.lru_cache(maxsize=None)
+def world_of(header):
+    """The world of a header that is not in the tree: 'standard', a key of WORLDS, or None if nobody knows it."""
+    header = os.path.normpath(header)
+    if header in STANDARD:
+        return 'standard'
+    for world, names in WORLDS.items():
+        if any(header == name or name.endswith('/') and header.startswith(name) for name in names):
+            return world
+    directory = _server_directory()
+    return 'server' if directory and os.path.isfile(os.path.join(directory, header)) else None
+
+
+def generated_from(header):
+    """The .proto file that a generated header is made of, or None if its name is not that of one."""
+    match = re.fullmatch(r'((?:google|postbox)/.*?)(?:\.grpc)?\.pb\.h', os.path.normpath(header))
+    return f'{PROTO}/{match[1]}.proto' if match else None

@@ -1,0 +1,122 @@
+"""Functions stay under 60 lines, files under 600.
+
+A function's length counts from the first line of its declaration to the line of its last brace. Lambdas count
+as part of the function that they stand in; tables of data are no functions. control/check-exceptions lists what is
+longer, each with its length: an entry may shrink and must go when it is not needed any more.
+"""
+import ast
+import functools
+import re
+
+from . import cpp
+from .tree import Problem, line_of
+
+RULES = {
+    'function': 'a function is too long, or longer than its exception says',
+    'file': 'a file is too long, or longer than its exception says',
+    'stale-exception': 'an exception is not needed any more',
+    'bad-exception': 'a line of the list of exceptions does not say PATH WHAT LENGTH, or says it twice',
+    'unreadable': 'the braces of a file do not match',
+}
+FUNCTION_LIMIT = 60  # lines; a function has fewer
+FILE_LIMIT = 600
+EXCEPTIONS = 'control/check-exceptions'
+WHOLE_FILE = '(file)'
+
+_FILES = ('.cc', '.h', '.py', '.sh', '.sql', '.pl', '.pm', '.js', '.spec', '.proto', '.cmake', 'CMakeLists.txt')
+
+
+def check(tree):
+    allowed, problems = _exceptions(tree)
+    yield from problems
+    used = set()
+    for path, what, line, length in _measured(tree):
+        if length is None:
+            yield Problem(path, 0, 'unreadable', what)
+            continue
+        limit = FILE_LIMIT if what == WHOLE_FILE else FUNCTION_LIMIT
+        if length < limit:
+            continue
+        used.add((path, what))
+        listed = allowed.get((path, what), (0, 0))[1]
+        if length > listed:
+            yield Problem(path, line, 'file' if what == WHOLE_FILE else 'function',
+                          f'{what} has {length} lines, {listed or limit - 1} are allowed')
+    for key in sorted(allowed.keys() - used):
+        yield Problem(EXCEPTIONS, allowed[key][0], 'stale-exception', f'{" ".join(key)} is not too long any more')
+
+
+def _exceptions(tree):
+    """{(path, what): (line, length)} of the list, and what is wrong with it."""
+    allowed, problems = {}, []
+    text = tree.text(EXCEPTIONS) if EXCEPTIONS in tree.known else ''
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith('#'):
+            continue
+        match = re.fullmatch(r'(\S+)\s+(\S.*?)\s+(\d+)', line)
+        if not match or (match[1], match[2]) in allowed:
+            problems.append(Problem(EXCEPTIONS, number, 'bad-exception', f'cannot be used: {line}'))
+        else:
+            allowed[match[1], match[2]] = (number, int(match[3]))
+    return allowed, problems
+
+
+def _measured(tree):
+    """(path, what, line, length) of every file and function; length None: the file cannot be read."""
+    for path in tree.ours():
+        text = tree.text(path)
+        script = text.startswith('#!')
+        if script or path.endswith(_FILES):
+            yield path, WHOLE_FILE, 0, len(text.splitlines())
+        try:
+            for name, first, last in _functions(path, text):
+                yield path, name, first, last - first + 1
+        except (ValueError, SyntaxError) as error:
+            yield path, str(error), 0, None
+
+
+@functools.lru_cache(maxsize=None)
+def _functions(path, text):
+    """(name, first line, last line) of the functions of a file, by its language."""
+    interpreter = text.split('\n', 1)[0] if text.startswith('#!') else ''
+    if path.endswith(cpp.SUFFIXES):
+        return [(block.name, block.line, block.end) for block in cpp.blocks(text)
+                if block.kind in ('function', 'macro')]
+    if path.endswith('.py') or 'python' in interpreter:
+        return [(node.name, node.lineno, node.end_lineno) for node in ast.walk(ast.parse(text))
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    if path.startswith('sql/install/'):
+        return list(sql_functions(text))
+    if path.endswith(('.sh', '.pl', '.pm', '.js')) or re.search(r'sh$|perl|node', interpreter):
+        return list(_script_functions(text))
+    return []
+
+
+def sql_functions(text):
+    """Functions, procedures and DO blocks, from CREATE to the end of the body."""
+    code = re.sub(r'--[^\n]*', lambda match: ' ' * len(match[0]), text)
+    starts = list(re.finditer(r'^[ \t]*(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:FUNCTION|PROCEDURE)\s+([\w.]+)|(DO)\b)', code,
+                              re.M | re.I))
+    for start in starts:
+        opening = re.compile(r'\$\w*\$|;|\bBEGIN\s+ATOMIC\b', re.I).search(code, start.end())
+        if not opening or opening[0] == ';':
+            continue  # a function in C has no body here
+        end = code.find(opening[0], opening.end()) if opening[0][0] == '$' else \
+            code.upper().find('\nEND;', opening.end()) + 1
+        if end <= 0:
+            raise ValueError(f'line {line_of(code, start.start())}: a body has no end')
+        first = line_of(code, start.end())
+        yield start[1] or start[2], first, line_of(code, end)
+
+
+def _script_functions(text):
+    """Functions of shell, Perl and JavaScript that begin and end in the first column."""
+    start = re.compile(r'^(?:(?:async )?function |sub )?(\w+)\s*(?:\([^\n]*\))?\s*\{$')
+    name, first = None, 0
+    for number, line in enumerate(text.splitlines(), 1):
+        match = start.match(line)
+        if match:
+            name, first = match[1], number
+        elif line.startswith('}') and name:
+            yield name, first, number
+            name = None

@@ -1,0 +1,71 @@
+"""The files of the repository, and what a check reports about them."""
+import bisect
+import functools
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+# What others wrote, what a program wrote, and the install scripts of releases, which never change: nothing
+# in them is ours to keep short or to word.
+NOT_OURS = re.compile(r'tests/node/package-lock\.json|proto/google/|(.*/)?postbox--[\d.]+\.sql$')
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """A place that breaks a rule. `line` 0 means the whole file."""
+    path: str
+    line: int
+    rule: str
+    message: str
+
+    def __str__(self):
+        place = f'{self.path}:{self.line}' if self.line else self.path
+        return f'{place}: {self.message} [{self.rule}]'
+
+
+class Tree:
+    """The files that git tracks below `root`, and those that it would track if they were added."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        listed = subprocess.run(['git', 'ls-files', '-z', '-co', '--exclude-standard'], cwd=self.root,
+                                check=True, stdout=subprocess.PIPE).stdout.decode().split('\0')
+        self.files = sorted({name for name in listed if name and (self.root / name).is_file()})
+        self.known = set(self.files)
+        if not self.files:
+            raise SystemExit(f'check: git lists no file in {self.root}')
+
+    def having(self, *suffixes):
+        """The files whose names end with one of `suffixes`. A check of nothing is an error."""
+        found = [name for name in self.files if name.endswith(suffixes)]
+        if not found:
+            raise SystemExit(f'check: {self.root} holds no {" or ".join(suffixes)}')
+        return found
+
+    def ours(self):
+        """The text files that we wrote."""
+        return [name for name in self.files if not NOT_OURS.match(name) and self.text(name) is not None]
+
+    @functools.cached_property
+    def folders(self):
+        """Every folder that holds a file, at any depth."""
+        return {str(parent) for name in self.files for parent in Path(name).parents}
+
+    @functools.lru_cache(maxsize=None)
+    def text(self, name):
+        """What the file says; None if it is not text."""
+        try:
+            return (self.root / name).read_text(encoding='utf-8')
+        except UnicodeDecodeError:
+            return None
+
+
+@functools.lru_cache(maxsize=None)
+def _newlines(text):
+    return [at for at, character in enumerate(text) if character == '\n']
+
+
+def line_of(text, position):
+    """The number of the line, from 1, that `position` is in."""
+    return bisect.bisect_left(_newlines(text), position) + 1
