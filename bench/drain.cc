@@ -16,10 +16,10 @@
 #include "extension/base/spi.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
-#include "worker/publisher/lane_table.h"
-#include "worker/publisher/outbox_source.h"
-#include "worker/publisher/registration.h"
-#include "worker/publisher/transaction.h"
+#include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/transaction.h"
+#include "worker/publisher/make_sources.h"
 
 extern "C" {
 #include <postmaster/bgworker.h>

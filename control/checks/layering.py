@@ -123,7 +123,6 @@ def _reached(file, graph):
         yield Problem(file.path, 0, 'test-only', f'is not a test but includes {test}')
     if file.room is not None:
         yield from _not_plain(file, graph)
-        yield from _sibling_parts(file, chains, graph)
 
 
 def _chains(start, graph):
@@ -155,15 +154,6 @@ def _not_plain(file, graph):
         chain = _first(_chains(other, graph), graph, (*rooms.NETWORK, 'generated'))
         if chain:
             yield Problem(file.path, line, 'not-plain', f'includes {other}, which is not plain: {chain}')
-
-
-def _sibling_parts(file, chains, graph):
-    whole = rooms.rules_of(file.room).part_of
-    for other, chain in chains.items() if whole else ():
-        room = graph[other].room
-        if room not in (None, file.room) and rooms.rules_of(room).part_of == whole:
-            yield Problem(file.path, 0, 'part', f'{file.room} reaches {room}: {" -> ".join(chain)}')
-            return
 
 
 # Circles -------------------------------------------------------------------------------------------------------------
@@ -204,14 +194,13 @@ def _file_circles(graph):
 
 
 def _room_circles(graph):
-    """A part counts as the room that it belongs to: the two include each other."""
     arrows = collections.defaultdict(set)
     example = {}
     for file in graph.values():
         for other, line in file.files.items():
             if other not in graph or None in (file.room, graph[other].room):
                 continue
-            pair = tuple(rooms.rules_of(room).part_of or room for room in (file.room, graph[other].room))
+            pair = (file.room, graph[other].room)
             if pair[0] != pair[1]:
                 arrows[pair[0]].add(pair[1])
                 example.setdefault(pair, (file.path, line))

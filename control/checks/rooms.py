@@ -53,13 +53,13 @@ class Room:
     """`includes`: rooms. `worlds`: headers from outside; the standard library is everybody's."""
     includes: tuple = ()
     worlds: tuple = ()
-    part_of: str = ''  # a part belongs to another room and never includes a part beside it
     plain_of: tuple = ()  # rooms of which only headers without gRPC and abseil may be included
 
 
 RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
-PUBLISHER, PUBSUB, PULLER, EMULATOR = 'worker/publisher', 'worker/pubsub', 'worker/puller', 'worker/emulator'
+PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
+PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
 
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
@@ -69,9 +69,11 @@ ROOMS = {
     SERVER_ROOM: Room((SHARED, BASE, RULES), ('server',)),
     'extension/outbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
     'extension/inbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
-    PUBLISHER: Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), plain_of=(PUBSUB,)),
-    f'{PUBLISHER}/log': Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), PUBLISHER, (PUBSUB,)),
-    f'{PUBLISHER}/table': Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), PUBLISHER, (PUBSUB,)),
+    PUBLISHER_BASE: Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), (PUBSUB,)),
+    f'{PUBLISHER}/log': Room((PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB), ('server', 'system'), (PUBSUB,)),
+    f'{PUBLISHER}/table': Room((PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB), ('server', 'system'), (PUBSUB,)),
+    PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
+                    ('server', 'system'), (PUBSUB,)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system')),
     EMULATOR: Room((PROTO, RULES), ('gRPC', 'abseil', 'system')),
@@ -84,7 +86,8 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 # What is linked together, by the rooms that it is made of. proto/rules is compiled into each.
 MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
-    'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBSUB),
+    'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
+                          PUBSUB),
     'postbox': (RULES, PUBSUB, PULLER, EMULATOR, 'worker/cli'),
 }
 
@@ -105,8 +108,7 @@ def rules_of(room):
 def may_include(room, other):
     """Whether the table lets files of `room` include files of `other`."""
     rules = rules_of(room)
-    return other in (room, rules.part_of) or other in rules.includes or \
-        (other in ROOMS and ROOMS[other].part_of == room)
+    return other == room or other in rules.includes
 
 
 @functools.lru_cache(maxsize=None)

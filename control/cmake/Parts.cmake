@@ -65,7 +65,7 @@ target_link_libraries(extension PRIVATE extension_base extension_shared)
 
 # postbox_worker.so: only the publisher worker loads it. All of it but the entry is there once, for the
 # benchmarks as well.
-sources(files worker/publisher worker/publisher/log worker/publisher/table)
+sources(files worker/publisher/base worker/publisher/log worker/publisher/table worker/publisher)
 set(worker_entry ${CMAKE_SOURCE_DIR}/worker/publisher/main.cc)
 list(REMOVE_ITEM files ${worker_entry})
 add_library(publisher_core OBJECT ${files})
@@ -77,7 +77,7 @@ target_link_libraries(publisher_worker PRIVATE publisher_core extension_base ext
 # The same worker of a release with another shared memory, for the test of an upgrade while running.
 sources(files extension/shared)
 add_library(other_release_worker MODULE ${files} ${worker_entry}
-            ${CMAKE_SOURCE_DIR}/worker/publisher/registration.cc
+            ${CMAKE_SOURCE_DIR}/worker/publisher/base/registration.cc
             $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
 set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)

@@ -4,7 +4,7 @@
 //    is assigned before the sequence number is taken, for plain INSERT and COPY as well.
 //  - The sequence has CACHE 1: a greater seq was taken later.
 //
-// See worker/publisher/log/log_position_logic.h.
+// See worker/publisher/base/log_position_logic.h.
 #include "extension/outbox/log_outbox.h"
 
 #include "extension/base/relation.h"

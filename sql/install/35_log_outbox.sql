@@ -1,5 +1,5 @@
 -- The log outbox: an append-only table, partitioned by time. A worker reads it with a cursor made of snapshots
--- (worker/publisher/log/log_position_logic.h).
+-- (worker/publisher/base/log_position_logic.h).
 --
 -- Rows are never updated. The column txid comes before seq, so the transaction id is assigned before the sequence number
 -- is taken. The cursor relies on this order.

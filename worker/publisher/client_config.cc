@@ -2,6 +2,7 @@
 
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
+#include "worker/publisher/base/publish_timeout.h"
 
 namespace postbox::publisher {
 
@@ -37,10 +38,6 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
   options.quota_project = quota_project;
   options.notify_fd = notify_fd;
   return pubsub::Publisher::Create(std::move(options), error);
-}
-
-int PublishTimeout() {
-  return std::min(settings().publish_timeout, std::max(1, settings().lease_timeout / 2));
 }
 
 }  // namespace postbox::publisher

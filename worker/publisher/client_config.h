@@ -25,11 +25,6 @@ struct ClientConfig {
   std::unique_ptr<pubsub::Publisher> MakeClient(int notify_fd, std::string* error) const;
 };
 
-// How long an event is tried, in seconds: postbox.publish_timeout, but at most half of
-// postbox.lease_timeout. An event must have its result before its lease ends. Else another worker
-// would send it, too, and what follows of its key might overtake it.
-int PublishTimeout();
-
 }  // namespace postbox::publisher
 
 #endif  // POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_

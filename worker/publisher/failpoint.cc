@@ -6,7 +6,7 @@
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/failpoint_list.h"
-#include "worker/publisher/registration.h"
+#include "worker/publisher/base/registration.h"
 
 extern "C" {
 #include <postmaster/interrupt.h>

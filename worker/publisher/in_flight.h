@@ -14,8 +14,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "worker/publisher/claimed_event.h"
-#include "worker/publisher/outbox_source.h"
+#include "worker/publisher/base/claimed_event.h"
+#include "worker/publisher/base/outbox_source.h"
 #include "worker/pubsub/publisher.h"
 
 namespace postbox::publisher {

@@ -2,9 +2,10 @@
 
 #include "extension/shared/settings.h"
 #include "proto/rules/resource_name.h"
+#include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/registration.h"
 #include "worker/publisher/failpoint.h"
-#include "worker/publisher/lane_table.h"
-#include "worker/publisher/registration.h"
+#include "worker/publisher/make_sources.h"
 
 namespace postbox::publisher {
 namespace {

@@ -15,9 +15,9 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_H_
 
+#include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/base/publication.h"
 #include "worker/publisher/in_flight.h"
-#include "worker/publisher/outbox_source.h"
-#include "worker/publisher/publication.h"
 
 namespace postbox::publisher {
 

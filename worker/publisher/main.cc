@@ -9,7 +9,7 @@
 //  - the postmaster dies: the wait returns, exit 1.
 //  - killed: the postmaster restarts the cluster; the next worker takes over the leases.
 #include "extension/base/guard.h"
-#include "worker/publisher/registration.h"
+#include "worker/publisher/base/registration.h"
 #include "worker/publisher/terminate.h"
 #include "worker/publisher/worker.h"
 

@@ -1,4 +1,4 @@
-#include "worker/publisher/outbox_source.h"
+#include "worker/publisher/make_sources.h"
 
 #include "worker/publisher/log/log_outbox.h"
 #include "worker/publisher/table/table_outbox.h"

@@ -5,8 +5,8 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/statement.h"
-#include "worker/publisher/registration.h"
-#include "worker/publisher/transaction.h"
+#include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/transaction.h"
 
 namespace postbox::publisher {
 

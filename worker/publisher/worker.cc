@@ -6,9 +6,9 @@
 
 #include "extension/shared/settings.h"
 #include "proto/rules/resource_name.h"
+#include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/registration.h"
 #include "worker/publisher/failpoint.h"
-#include "worker/publisher/lane_table.h"
-#include "worker/publisher/registration.h"
 #include "worker/publisher/terminate.h"
 
 extern "C" {

@@ -1,5 +1,5 @@
 // See claimed_event.h.
-#include "worker/publisher/claimed_event.h"
+#include "worker/publisher/base/claimed_event.h"
 
 namespace postbox::publisher {
 

@@ -1,7 +1,7 @@
 // An event from its claim to its settlement: the source makes it, the Publisher carries it and says
 // what became of it, the source settles it.
-#ifndef POSTBOX_WORKER_PUBLISHER_CLAIMED_EVENT_H_
-#define POSTBOX_WORKER_PUBLISHER_CLAIMED_EVENT_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_CLAIMED_EVENT_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_CLAIMED_EVENT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -53,4 +53,4 @@ inline void FetchAhead(const std::vector<pubsub::OutgoingMessage*>& results, std
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_CLAIMED_EVENT_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_CLAIMED_EVENT_H_

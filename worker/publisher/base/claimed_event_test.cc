@@ -1,4 +1,4 @@
-#include "worker/publisher/claimed_event.h"
+#include "worker/publisher/base/claimed_event.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // See event_message.h.
-#include "worker/publisher/event_message.h"
+#include "worker/publisher/base/event_message.h"
 
 #include "worker/pubsub/message_wire.h"
 

@@ -3,8 +3,8 @@
 // In two steps, because the first calls Postgres and the second makes C++ objects: ViewEvent()
 // finds a row's columns, as UTF-8 in the memory of the transaction; FillMessage() encodes them
 // straight into wire format.
-#ifndef POSTBOX_WORKER_PUBLISHER_EVENT_MESSAGE_H_
-#define POSTBOX_WORKER_PUBLISHER_EVENT_MESSAGE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_EVENT_MESSAGE_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_EVENT_MESSAGE_H_
 
 #include "extension/base/guard.h"
 #include "proto/rules/attributes.h"
@@ -67,4 +67,4 @@ void FillMessage(const EventView& event, std::string_view topic, const Ordering&
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_EVENT_MESSAGE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_EVENT_MESSAGE_H_

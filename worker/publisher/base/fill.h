@@ -1,6 +1,6 @@
 // Filling in the templates of SQL text.
-#ifndef POSTBOX_WORKER_PUBLISHER_FILL_H_
-#define POSTBOX_WORKER_PUBLISHER_FILL_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_FILL_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_FILL_H_
 
 #include <initializer_list>
 #include <string>
@@ -30,4 +30,4 @@ inline std::string Fill(
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_FILL_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_FILL_H_

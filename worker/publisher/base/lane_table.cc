@@ -1,7 +1,7 @@
 // See lane_table.h.
-#include "worker/publisher/lane_table.h"
+#include "worker/publisher/base/lane_table.h"
 
-#include "worker/publisher/registration.h"
+#include "worker/publisher/base/registration.h"
 
 namespace postbox::publisher {
 

@@ -26,12 +26,12 @@
 //   4. If A dies between publishing and its checkpoint, B begins at the stored position, too.
 //
 // All functions run in a transaction of the caller's, with the rights of the worker itself.
-#ifndef POSTBOX_WORKER_PUBLISHER_LANE_TABLE_H_
-#define POSTBOX_WORKER_PUBLISHER_LANE_TABLE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_LANE_TABLE_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_LANE_TABLE_H_
 
 #include "extension/base/statement.h"
 #include "proto/rules/backoff.h"
-#include "worker/publisher/log/log_position_logic.h"
+#include "worker/publisher/base/log_position_logic.h"
 
 namespace postbox::publisher {
 
@@ -82,4 +82,4 @@ class LaneRow {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_LANE_TABLE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_LANE_TABLE_H_

@@ -1,4 +1,4 @@
-#include "worker/publisher/log/log_position_logic.h"
+#include "worker/publisher/base/log_position_logic.h"
 
 #include <algorithm>
 #include <charconv>

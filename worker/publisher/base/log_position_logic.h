@@ -24,8 +24,8 @@
 // before.)
 //
 // Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it.
-#ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_POSITION_LOGIC_H_
-#define POSTBOX_WORKER_PUBLISHER_LOG_LOG_POSITION_LOGIC_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_LOG_POSITION_LOGIC_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_LOG_POSITION_LOGIC_H_
 
 #include <cstdint>
 #include <optional>
@@ -111,4 +111,4 @@ class LogPosition {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_LOG_LOG_POSITION_LOGIC_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_LOG_POSITION_LOGIC_H_

@@ -18,13 +18,13 @@
 //  - Whatever is settled was claimed by this worker; an event that another worker has taken over
 //    meanwhile is left alone.
 //  - When the transaction of a call failed, the caller calls RollBack() and may then try again.
-#ifndef POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
-#define POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_OUTBOX_SOURCE_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_OUTBOX_SOURCE_H_
 
 #include "extension/base/guard.h"
-#include "worker/publisher/claimed_event.h"
-#include "worker/publisher/publication.h"
-#include "worker/publisher/transaction.h"
+#include "worker/publisher/base/claimed_event.h"
+#include "worker/publisher/base/publication.h"
+#include "worker/publisher/base/transaction.h"
 
 namespace postbox::publisher {
 
@@ -55,12 +55,6 @@ class OutboxSource {
   virtual void RollBack() = 0;
 };
 
-// The sources of a publication, one for each lane. `topic` is the full name of the topic,
-// `lock_token` the worker's.
-std::vector<std::unique_ptr<OutboxSource>> MakeSources(const Publication& publication,
-                                                       const std::string& topic,
-                                                       const std::string& lock_token);
-
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_OUTBOX_SOURCE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_OUTBOX_SOURCE_H_

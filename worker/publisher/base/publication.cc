@@ -1,5 +1,5 @@
 // See publication.h.
-#include "worker/publisher/publication.h"
+#include "worker/publisher/base/publication.h"
 
 #include "extension/base/spi.h"
 

@@ -1,6 +1,6 @@
 // What the workers of a database have to publish: postbox.publication, with what its outbox is.
-#ifndef POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_
-#define POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_PUBLICATION_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_PUBLICATION_H_
 
 #include "extension/base/statement.h"
 #include "proto/rules/backoff.h"
@@ -49,4 +49,4 @@ class FilteredStatement {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_PUBLICATION_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_PUBLICATION_H_

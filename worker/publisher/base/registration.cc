@@ -1,4 +1,4 @@
-#include "worker/publisher/registration.h"
+#include "worker/publisher/base/registration.h"
 
 #include "extension/base/guard.h"
 #include "extension/shared/exports.h"

@@ -26,8 +26,8 @@
 //
 // The functions here may ereport and belong to the main thread. None is called in a transaction
 // except where it says so.
-#ifndef POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
-#define POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_REGISTRATION_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_REGISTRATION_H_
 
 #include "extension/base/postgres.h"
 #include "extension/shared/settings.h"
@@ -88,4 +88,4 @@ bool StopRequested();
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_REGISTRATION_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_REGISTRATION_H_

@@ -1,6 +1,6 @@
-#include "worker/publisher/transaction.h"
+#include "worker/publisher/base/transaction.h"
 
-#include "worker/publisher/registration.h"
+#include "worker/publisher/base/registration.h"
 
 namespace postbox::publisher {
 

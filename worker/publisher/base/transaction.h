@@ -3,8 +3,8 @@
 // Whatever is thrown in between, a PostgresError or a C++ exception, aborts the transaction and goes
 // on to the caller, who may go on working: after the abort nothing of the failed transaction is
 // left. No transaction is open while the worker waits.
-#ifndef POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
-#define POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_TRANSACTION_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_TRANSACTION_H_
 
 #include "extension/base/guard.h"
 
@@ -58,4 +58,4 @@ void InTransaction(const char* activity, F&& f) {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_TRANSACTION_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_TRANSACTION_H_

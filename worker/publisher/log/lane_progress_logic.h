@@ -17,7 +17,7 @@
 #include <deque>
 #include <vector>
 
-#include "worker/publisher/log/log_position_logic.h"
+#include "worker/publisher/base/log_position_logic.h"
 
 namespace postbox::publisher {
 

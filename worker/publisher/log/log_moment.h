@@ -6,7 +6,7 @@
 #define POSTBOX_WORKER_PUBLISHER_LOG_LOG_MOMENT_H_
 
 #include "extension/base/guard.h"
-#include "worker/publisher/log/log_position_logic.h"
+#include "worker/publisher/base/log_position_logic.h"
 
 namespace postbox::publisher {
 

@@ -4,7 +4,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
-#include "worker/publisher/client_config.h"
+#include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/log/log_moment.h"
 
 namespace postbox::publisher {

@@ -33,10 +33,10 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
 
-#include "worker/publisher/lane_table.h"
+#include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/log/lane_progress_logic.h"
 #include "worker/publisher/log/parked_events.h"
-#include "worker/publisher/outbox_source.h"
 
 namespace postbox::publisher {
 

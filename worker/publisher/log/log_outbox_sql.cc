@@ -1,7 +1,7 @@
 // See log_outbox_sql.h.
 #include "worker/publisher/log/log_outbox_sql.h"
 
-#include "worker/publisher/fill.h"
+#include "worker/publisher/base/fill.h"
 
 namespace postbox::publisher {
 

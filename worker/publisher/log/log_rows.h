@@ -3,8 +3,8 @@
 #define POSTBOX_WORKER_PUBLISHER_LOG_LOG_ROWS_H_
 
 #include "extension/base/guard.h"
-#include "worker/publisher/claimed_event.h"
-#include "worker/publisher/event_message.h"
+#include "worker/publisher/base/claimed_event.h"
+#include "worker/publisher/base/event_message.h"
 
 namespace postbox::publisher {
 

@@ -16,10 +16,10 @@
 #define POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 
 #include "extension/base/statement.h"
+#include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/base/publication.h"
 #include "worker/publisher/log/log_outbox_sql.h"
 #include "worker/publisher/log/log_rows.h"
-#include "worker/publisher/outbox_source.h"
-#include "worker/publisher/publication.h"
 
 namespace postbox::publisher {
 

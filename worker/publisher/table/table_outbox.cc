@@ -4,7 +4,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
-#include "worker/publisher/registration.h"
+#include "worker/publisher/base/registration.h"
 #include "worker/publisher/table/table_outbox_sql.h"
 
 extern "C" {

@@ -35,9 +35,9 @@
 
 #include "extension/base/guard.h"
 #include "extension/base/statement.h"
-#include "worker/publisher/event_message.h"
-#include "worker/publisher/outbox_source.h"
-#include "worker/publisher/publication.h"
+#include "worker/publisher/base/event_message.h"
+#include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/base/publication.h"
 #include "worker/publisher/table/claim_logic.h"
 
 namespace postbox::publisher {

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "worker/publisher/fill.h"
+#include "worker/publisher/base/fill.h"
 
 namespace postbox::publisher {
 
