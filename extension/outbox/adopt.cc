@@ -22,7 +22,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/version.h"
-#include "extension/outbox/table_outbox.h"
+#include "extension/outbox/table_relations.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/outbox_columns.h"
 

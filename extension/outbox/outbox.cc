@@ -1,4 +1,4 @@
-// Making and dropping outboxes. What a log is made of stands in log_outbox.cc; here is the table.
+// Making and dropping outboxes. What a log is made of stands in log_relations.cc; here is the table.
 //
 // The tables are made and dropped as the caller, with his rights; the registration in
 // postbox.outbox is written as the owner of that table. The rows of an outbox:
@@ -21,9 +21,9 @@
 #include "extension/base/new_relation.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
-#include "extension/outbox/log_outbox.h"
+#include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
-#include "extension/outbox/table_outbox.h"
+#include "extension/outbox/table_relations.h"
 
 extern "C" {
 #include <storage/lmgr.h>

@@ -1,6 +1,6 @@
 // What a table outbox is made of beside its table, for create_outbox and adopt_outbox.
-#ifndef POSTBOX_EXTENSION_OUTBOX_TABLE_OUTBOX_H_
-#define POSTBOX_EXTENSION_OUTBOX_TABLE_OUTBOX_H_
+#ifndef POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
+#define POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 
 #include "extension/base/new_relation.h"
 
@@ -30,4 +30,4 @@ Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& regist
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_OUTBOX_TABLE_OUTBOX_H_
+#endif  // POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_

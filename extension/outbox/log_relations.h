@@ -1,6 +1,6 @@
 // Making the tables of an outbox of kind `log`.
-#ifndef POSTBOX_EXTENSION_OUTBOX_LOG_OUTBOX_H_
-#define POSTBOX_EXTENSION_OUTBOX_LOG_OUTBOX_H_
+#ifndef POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
+#define POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 
 #include "extension/base/new_relation.h"
 
@@ -14,4 +14,4 @@ void CreateLogTables(const NewRelation& relation);
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_OUTBOX_LOG_OUTBOX_H_
+#endif  // POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_

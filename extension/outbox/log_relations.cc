@@ -4,8 +4,8 @@
 //    is assigned before the sequence number is taken, for plain INSERT and COPY as well.
 //  - The sequence has CACHE 1: a greater seq was taken later.
 //
-// See worker/publisher/base/log_position_logic.h.
-#include "extension/outbox/log_outbox.h"
+// See worker/publisher/log/log_position_logic.h.
+#include "extension/outbox/log_relations.h"
 
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
