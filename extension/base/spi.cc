@@ -101,6 +101,10 @@ int64 Int64Column(uint64 row, int column) {
   return null ? 0 : DatumGetInt64(value);
 }
 
+Oid OidColumn(uint64 row, int column) { return DatumGetObjectId(DatumColumn(row, column)); }
+
+char CharColumn(uint64 row, int column) { return DatumGetChar(DatumColumn(row, column)); }
+
 std::string TextColumn(uint64 row, int column) {
   bool null = false;
   const Datum value = DatumColumn(row, column, &null);

@@ -2,6 +2,11 @@
 // out. What runs often is a Statement (statement.h). Names in SQL text are quoted with Quoted()
 // (relation.h) and nothing else.
 //
+// The rows of a statement are those of SPI_tuptable and are read with the ...Column functions, until
+// the next statement replaces them. So a loop over rows runs no other statement: where each row
+// needs one, read all rows into C++ values first. (A loop that is hot may take whole rows apart
+// inside one Pg() instead.)
+//
 // All of it throws PostgresError (guard.h); no ereport gets out.
 #ifndef POSTBOX_EXTENSION_BASE_SPI_H_
 #define POSTBOX_EXTENSION_BASE_SPI_H_
@@ -57,13 +62,15 @@ Datum TextArrayValue(const std::vector<std::string>& texts);
 Datum TidArrayValue(const std::vector<ItemPointerData>& tids);
 
 // A column of a row of SPI_tuptable, rows from 0, columns from 1, valid until the next statement.
-// The type must be the one that the function names (text may be varchar). A NULL is 0, false, an
-// empty text or an invalid ctid.
+// The type must be the one that the function names (text may be varchar; an Oid may be regclass). A
+// NULL is 0, false, an empty text or an invalid ctid.
 Datum DatumColumn(uint64 row, int column, bool* null = nullptr);
 bool IsNull(uint64 row, int column);
 bool BoolColumn(uint64 row, int column);
 int32 Int32Column(uint64 row, int column);
 int64 Int64Column(uint64 row, int column);
+Oid OidColumn(uint64 row, int column);
+char CharColumn(uint64 row, int column);  // of the type "char"
 std::string TextColumn(uint64 row, int column);
 std::vector<std::string> TextArrayColumn(uint64 row,
                                          int column);  // without the elements that are NULL

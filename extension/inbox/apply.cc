@@ -89,15 +89,10 @@ std::vector<bool> InsertMany(Inbox& inbox, const std::vector<InboxEvent>& events
 
   // RETURNING keeps the order.
   std::vector<bool> inserted(count);
-  SPITupleTable* table = SPI_tuptable;
   uint64 row = 0;
   for (size_t i = 0; i < count && row < rows; ++i) {
-    const bool same = Pg([&] {
-      bool null;
-      const Datum id = SPI_getbinval(table->vals[row], table->tupdesc, 1, &null);
-      return std::memcmp(DatumGetUUIDP(id)->data, key(order[i]), UUID_LEN) == 0;
-    });
-    if (!same) continue;
+    const pg_uuid_t* id = DatumGetUUIDP(DatumColumn(row, 1));
+    if (std::memcmp(id->data, key(order[i]), UUID_LEN) != 0) continue;
     inserted[order[i]] = true;
     ++row;
   }

@@ -2,7 +2,7 @@
 //
 // postbox.dead_letter is written as its owner: the inbox's owner sees and deletes rows of his
 // inboxes through row level security, and changes none. The inbox keeps the event as `rejected`, so
-// a redelivery is a duplicate; redriving forgets that row and applies the event like a new one.
+// a redelivery is a duplicate; redriving deletes that row and applies the event like a new one.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
@@ -64,7 +64,7 @@ Oid LockDeadLetter(int64 id) {
   if (Run("SELECT inbox::oid FROM postbox.dead_letter WHERE id = $1 FOR UPDATE", key) == 0) {
     ThrowNoDeadLetter(id);
   }
-  return DatumGetObjectId(DatumColumn(0, 1));
+  return OidColumn(0, 1);
 }
 
 InboxEvent ReadDeadLetter(int64 id) {
@@ -108,7 +108,7 @@ Outcome Redrive(Inbox& inbox, int64 id) {
   try {
     InSubtransaction([&] {
       const Datum key = UUIDPGetDatum(&event.id);
-      inbox.forget_rejected().Run(&key);
+      inbox.delete_rejected().Run(&key);
       outcome = ApplyOne(inbox, &event);
       RemoveDeadLetter(id);
     });

@@ -44,9 +44,9 @@ Oid CreateInbox(const NewRelation& relation, Datum retention) {
   Parameters names;
   names.AddText(relation.Qualified()).AddText(relation.Qualified("_tombstone"));
   Run("SELECT $1::regclass::oid, $2::regclass::oid", names);
-  const Oid table = DatumGetObjectId(DatumColumn(0, 1));
+  const Oid table = OidColumn(0, 1);
   Parameters row;
-  row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, DatumGetObjectId(DatumColumn(0, 2)));
+  row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, OidColumn(0, 2));
   row.Add(INTERVALOID, retention);
   const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
   Run("INSERT INTO postbox.inbox (relation, tombstone, retention) VALUES ($1, $2, $3)", row);
@@ -68,7 +68,7 @@ void DropInbox(Oid relation) {
   {
     const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
     Run("DELETE FROM postbox.inbox WHERE relation = $1 RETURNING tombstone::oid", key);
-    tombstone = DatumGetObjectId(DatumColumn(0, 1));
+    tombstone = OidColumn(0, 1);
   }
   Run("DROP TABLE " + RelationName(relation));
   const std::string tombstone_name = RelationName(tombstone);
@@ -90,7 +90,7 @@ int64 PurgeInbox(Oid relation, int batch) {
   Parameters key;
   key.AddOid(REGCLASSOID, relation);
   Run("SELECT tombstone::oid, now() - retention FROM postbox.inbox WHERE relation = $1", key);
-  const Oid tombstone = DatumGetObjectId(DatumColumn(0, 1));
+  const Oid tombstone = OidColumn(0, 1);
   const Datum before = DatumColumn(0, 2);
   // As the owner, for whoever may act as him: the table's triggers are his.
   const Oid owner = RelationOwner(relation);

@@ -127,8 +127,8 @@ void Inbox::Load() {
           key) == 0) {
     ThrowNoInbox(relation_);
   }
-  tombstone_ = DatumGetObjectId(DatumColumn(0, 1));
-  const Oid index = DatumGetObjectId(DatumColumn(0, 2));
+  tombstone_ = OidColumn(0, 1);
+  const Oid index = OidColumn(0, 2);
   const std::string tombstone_name = RelationName(tombstone_);
   if (tombstone_name.empty() || !OidIsValid(index)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "inbox \"" + name_ + "\" is incomplete",
@@ -147,61 +147,47 @@ void Inbox::Load() {
   const std::string insert = "INSERT INTO " + name_ +
                              " (event_id, event_type, aggregate_type, aggregate_id, version, "
                              "outcome) ";
-  insert_ = std::make_unique<Statement>(
-      insert + "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING",
-      std::vector<Oid>{UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, outcome_type_});
-  insert_many_ = std::make_unique<Statement>(
+  insert_ = Statement(insert + "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING",
+                      {UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, outcome_type_});
+  insert_many_ = Statement(
       insert +
           "SELECT * FROM unnest($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING "
           "RETURNING event_id",
-      std::vector<Oid>{UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID,
-                       outcome_array});
-  set_outcome_ =
-      std::make_unique<Statement>("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
-                                  std::vector<Oid>{UUIDARRAYOID, outcome_type_});
-  forget_rejected_ = std::make_unique<Statement>(
-      "DELETE FROM " + name_ + " WHERE event_id = $1 AND outcome = 'rejected'",
-      std::vector<Oid>{UUIDOID});
+      {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, outcome_array});
+  set_outcome_ = Statement("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
+                           {UUIDARRAYOID, outcome_type_});
+  delete_rejected_ = Statement(
+      "DELETE FROM " + name_ + " WHERE event_id = $1 AND outcome = 'rejected'", {UUIDOID});
 
   LoadProjections();
   LoadHandlers();
 }
 
-namespace {
-
-std::string TextAt(SPITupleTable* table, uint64 row, int column) {
-  const char* text =
-      Pg([&]() -> const char* { return SPI_getvalue(table->vals[row], table->tupdesc, column); });
-  return text == nullptr ? "" : text;
-}
-
-Datum ValueAt(SPITupleTable* table, uint64 row, int column, bool* null) {
-  return Pg([&] { return SPI_getbinval(table->vals[row], table->tupdesc, column, null); });
-}
-
-}  // namespace
-
-void Inbox::LoadProjections() {
+// Read to the end before the first projection is made, which runs statements of its own.
+std::vector<ProjectionConfig> Inbox::ReadProjections() const {
   Parameters key;
   key.AddOid(REGCLASSOID, relation_);
   const uint64 rows = Run(
       "SELECT id, event_types, target::oid, columns::text, key, version_column::text, delete_types "
       "FROM postbox.projection WHERE inbox = $1 ORDER BY id",
       key);
-  SPITupleTable* table = SPI_tuptable;
-  std::set<Oid> deleting;
+  std::vector<ProjectionConfig> configs(rows);
   for (uint64 row = 0; row < rows; ++row) {
-    bool null;
-    ProjectionConfig config;
-    config.id = DatumGetInt64(ValueAt(table, row, 1, &null));
-    config.event_types = TextArray(ValueAt(table, row, 2, &null), "event_types");
-    config.target = DatumGetObjectId(ValueAt(table, row, 3, &null));
-    ValueAt(table, row, 4, &null);
-    if (!null) config.columns = TextAt(table, row, 4);
-    config.key = TextArray(ValueAt(table, row, 5, &null), "key");
-    config.version_column = TextAt(table, row, 6);
-    config.delete_types = TextArray(ValueAt(table, row, 7, &null), "delete_types");
+    ProjectionConfig& config = configs[row];
+    config.id = Int64Column(row, 1);
+    config.event_types = TextArrayColumn(row, 2);
+    config.target = OidColumn(row, 3);
+    if (!IsNull(row, 4)) config.columns = TextColumn(row, 4);
+    config.key = TextArrayColumn(row, 5);
+    config.version_column = TextColumn(row, 6);
+    config.delete_types = TextArrayColumn(row, 7);
+  }
+  return configs;
+}
 
+void Inbox::LoadProjections() {
+  std::set<Oid> deleting;
+  for (const ProjectionConfig& config : ReadProjections()) {
     projections_.push_back(std::make_unique<Projection>(config, context_, tombstones_.get()));
     Projection* projection = projections_.back().get();
     for (const std::string& type : config.delete_types) {
@@ -229,22 +215,19 @@ void Inbox::LoadHandlers() {
           "FROM postbox.handler h LEFT JOIN pg_proc p ON p.oid = to_regprocedure(h.function) "
           "LEFT JOIN pg_namespace n ON n.oid = p.pronamespace WHERE h.inbox = $1 ORDER BY h.id",
           key);
-  SPITupleTable* table = SPI_tuptable;
   const Oid event_type = Pg([] { return PostboxType("event"); });
   for (uint64 row = 0; row < rows; ++row) {
-    bool null;
-    const std::string schema = TextAt(table, row, 4);
+    const std::string schema = TextColumn(row, 4);
     if (schema.empty()) {
-      Throw(ERRCODE_UNDEFINED_FUNCTION, "handler " + TextAt(table, row, 2) + " does not exist",
+      Throw(ERRCODE_UNDEFINED_FUNCTION, "handler " + TextColumn(row, 2) + " does not exist",
             "Inbox " + name_ + " calls it for events.",
             "Create the function again, or remove the handler with postbox.drop_handler(" +
-                TextAt(table, row, 3) + ").");
+                TextColumn(row, 3) + ").");
     }
-    const Oid function = DatumGetObjectId(ValueAt(table, row, 6, &null));
     handlers_.push_back(std::make_unique<Handler>(
-        function, schema + ", pg_temp", "SELECT " + schema + "." + TextAt(table, row, 5) + "($1)",
-        event_type));
-    for (const std::string& type : TextArray(ValueAt(table, row, 1, &null), "event_types")) {
+        OidColumn(row, 6), schema + ", pg_temp",
+        "SELECT " + schema + "." + TextColumn(row, 5) + "($1)", event_type));
+    for (const std::string& type : TextArrayColumn(row, 1)) {
       routes_[type].handlers.push_back(handlers_.back().get());
     }
   }

@@ -66,18 +66,19 @@ class Inbox {
   void CheckRights() const;
 
   // (event_id, event_type, aggregate_type, aggregate_id, version, outcome): no row if it is there.
-  Statement& insert() { return *insert_; }
+  Statement& insert() { return insert_; }
   // The same with arrays; returns event_id of the rows that were not there, in the order given.
-  Statement& insert_many() { return *insert_many_; }
+  Statement& insert_many() { return insert_many_; }
   // (event_id[], outcome)
-  Statement& set_outcome() { return *set_outcome_; }
-  // (event_id): forgets an event that was rejected.
-  Statement& forget_rejected() { return *forget_rejected_; }
+  Statement& set_outcome() { return set_outcome_; }
+  // (event_id): deletes the row of an event that was rejected, so that it can be applied again.
+  Statement& delete_rejected() { return delete_rejected_; }
 
  private:
   friend struct InboxCache;
 
   void Load();
+  std::vector<ProjectionConfig> ReadProjections() const;
   void LoadProjections();
   void LoadHandlers();
   void Lock(LOCKMODE mode) const;
@@ -96,7 +97,7 @@ class Inbox {
   std::vector<std::unique_ptr<Projection>> projections_;
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, Route, std::less<>> routes_;
-  std::unique_ptr<Statement> insert_, insert_many_, set_outcome_, forget_rejected_;
+  Statement insert_, insert_many_, set_outcome_, delete_rejected_;
 };
 
 // Throws that `relation` is no inbox, or does not exist.

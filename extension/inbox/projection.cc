@@ -118,10 +118,9 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
   }
   full_ = &StatementsFor(all_present_);
   const std::string from = target_name_ + " AS stored WHERE " + KeyCondition();
-  delete_older_ =
-      std::make_unique<Statement>("DELETE FROM " + from + " AND " + Older(), Types(key_size_ + 1));
-  delete_any_ = std::make_unique<Statement>("DELETE FROM " + from, Types(key_size_));
-  stored_version_ = std::make_unique<Statement>(
+  delete_older_ = Statement("DELETE FROM " + from + " AND " + Older(), Types(key_size_ + 1));
+  delete_any_ = Statement("DELETE FROM " + from, Types(key_size_));
+  stored_version_ = Statement(
       "SELECT stored." + Quoted(columns_[key_size_].name) + "::pg_catalog.int8 FROM " + from,
       Types(key_size_));
 }
@@ -189,9 +188,9 @@ Projection::Statements& Projection::StatementsFor(const std::string& present) {
     std::erase_if(statements_, [&](const auto& entry) { return &entry.second != full_; });
   }
   Statements& made = statements_[present];
-  made.upsert = std::make_unique<Statement>(UpsertSql(present), Types(columns_.size()));
+  made.upsert = Statement(UpsertSql(present), Types(columns_.size()));
   if (present != all_present_) {
-    made.update = std::make_unique<Statement>(UpdateSql(present), Types(columns_.size()));
+    made.update = Statement(UpdateSql(present), Types(columns_.size()));
   }
   return made;
 }
@@ -298,7 +297,7 @@ void Projection::BindKeyText(std::string_view text) {
 }
 
 bool Projection::FindStored(int64* version) {
-  return stored_version_->RunForInt64(values_.data(), nulls_.data(), version);
+  return stored_version_.RunForInt64(values_.data(), nulls_.data(), version);
 }
 
 bool Projection::IsStored() {
@@ -317,19 +316,19 @@ Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   Statements& statements = all ? *full_ : StatementsFor(present_);
   uint64 changed = 0;
   if (!all) {
-    changed = statements.update->Run(values_.data(), nulls_.data());
+    changed = statements.update.Run(values_.data(), nulls_.data());
     if (changed == 0 && IsStored()) {
       return Outcome::kStale;
     }
   }
-  if (changed == 0) changed = statements.upsert->Run(values_.data(), nulls_.data());
+  if (changed == 0) changed = statements.upsert.Run(values_.data(), nulls_.data());
   if (changed == 0) return Outcome::kStale;
   if (!keeps_tombstones_) return Outcome::kApplied;
 
   const Datum key = KeyText();
   const int64 deleted_at = tombstones_->Find(target_, key);
   if (deleted_at >= event.version()) {
-    delete_any_->Run(values_.data(), nulls_.data());
+    delete_any_.Run(values_.data(), nulls_.data());
     return Outcome::kStale;
   }
   if (deleted_at > 0) tombstones_->Remove(target_, key);
@@ -352,14 +351,14 @@ Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
   Bind(event, payload, key_size_ + 1);
   const Datum key = KeyText();
-  if (delete_older_->Run(values_.data(), nulls_.data()) > 0) {
+  if (delete_older_.Run(values_.data(), nulls_.data()) > 0) {
     tombstones_->Raise(target_, key, event.version());
     return Outcome::kApplied;
   }
   if (IsStored()) return Outcome::kStale;
   if (!tombstones_->Raise(target_, key, event.version())) return Outcome::kStale;
   if (!FindRow()) return Outcome::kApplied;
-  if (delete_older_->Run(values_.data(), nulls_.data()) > 0) return Outcome::kApplied;
+  if (delete_older_.Run(values_.data(), nulls_.data()) > 0) return Outcome::kApplied;
   tombstones_->Remove(target_, key);
   return Outcome::kStale;
 }

@@ -94,8 +94,8 @@ class Projection {
   };
   // The statements for one set of fields that are in the payload.
   struct Statements {
-    std::unique_ptr<Statement> upsert;
-    std::unique_ptr<Statement> update;  // only if fields are absent
+    Statement upsert;
+    Statement update;  // only if fields are absent
   };
 
   void CheckVersion(const InboxEvent& event) const;
@@ -130,9 +130,9 @@ class Projection {
   const std::string all_present_;
   std::unordered_map<std::string, Statements> statements_;
   Statements* full_ = nullptr;  // those for all_present_
-  std::unique_ptr<Statement> delete_older_;
-  std::unique_ptr<Statement> delete_any_;
-  std::unique_ptr<Statement> stored_version_;
+  Statement delete_older_;
+  Statement delete_any_;
+  Statement stored_version_;
 };
 
 }  // namespace postbox

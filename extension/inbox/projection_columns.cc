@@ -170,27 +170,18 @@ std::map<std::string, ColumnSource> ParseMapping(const std::string& columns) {
   parameters.AddText(columns);
   const uint64 rows = Run(kSql, parameters);
   std::map<std::string, ColumnSource> mapping;
-  SPITupleTable* table = SPI_tuptable;
   for (uint64 row = 0; row < rows; ++row) {
-    const auto text = [&](int column) {
-      const char* value = Pg(
-          [&]() -> const char* { return SPI_getvalue(table->vals[row], table->tupdesc, column); });
-      return std::string(value == nullptr ? "" : value);
-    };
-    const std::string column = text(1);
-    const std::string type = text(2);
+    const std::string column = TextColumn(row, 1);
+    const std::string type = TextColumn(row, 2);
     if (type == "string") {
-      const std::string source = text(3);
+      const std::string source = TextColumn(row, 3);
       if (source.empty()) ThrowBadSource(column);
       mapping[column] = source[0] == '$' ? EventSource(std::string_view(source).substr(1), column)
                                          : ColumnSource{std::nullopt, {source}};
       continue;
     }
-    bool null = true;
-    const Datum path =
-        Pg([&] { return SPI_getbinval(table->vals[row], table->tupdesc, 4, &null); });
-    if (null) ThrowBadSource(column);
-    ColumnSource source{std::nullopt, TextArray(path, "path")};
+    if (IsNull(row, 4)) ThrowBadSource(column);
+    ColumnSource source{std::nullopt, TextArray(DatumColumn(row, 4), "path")};
     if (source.path.empty()) ThrowBadSource(column);
     for (const std::string& part : source.path) {
       if (part.empty()) ThrowBadSource(column);

@@ -17,17 +17,6 @@ extern "C" {
 namespace postbox {
 namespace {
 
-Datum TextArrayDatum(const std::vector<std::string>& texts) {
-  std::vector<Datum> elements;
-  for (const std::string& text : texts) {
-    elements.push_back(Pg([&] { return CStringGetTextDatum(text.c_str()); }));
-  }
-  return Pg([&] {
-    return PointerGetDatum(construct_array(elements.data(), static_cast<int>(elements.size()),
-                                           TEXTOID, -1, false, TYPALIGN_INT));
-  });
-}
-
 // Two projections of one row must agree on what the row's key and version are.
 void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
                         const ProjectionColumns& resolved) {
@@ -37,35 +26,26 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
       Run("SELECT inbox::oid, id::text, event_types || delete_types, key, version_column::text "
           "FROM postbox.projection WHERE target = $1 ORDER BY id",
           parameters);
-  SPITupleTable* table = SPI_tuptable;
   std::vector<std::string> types = config.event_types;
   types.insert(types.end(), config.delete_types.begin(), config.delete_types.end());
   std::vector<std::string> key;
   for (size_t i = 0; i < resolved.key_size; ++i) key.push_back(resolved.columns[i].name);
 
   for (uint64 row = 0; row < rows; ++row) {
-    const auto value = [&](int column) {
-      bool null;
-      return Pg([&] { return SPI_getbinval(table->vals[row], table->tupdesc, column, &null); });
-    };
-    const auto text = [&](int column) {
-      return std::string(Pg(
-          [&]() -> const char* { return SPI_getvalue(table->vals[row], table->tupdesc, column); }));
-    };
-    const std::string other = "projection " + text(2);
-    if (DatumGetObjectId(value(1)) != inbox) {
+    const std::string other = "projection " + TextColumn(row, 2);
+    if (OidColumn(row, 1) != inbox) {
       Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "table " + resolved.target_name + " is the target of another inbox's projection",
-            "It is fed by inbox " + RelationName(DatumGetObjectId(value(1))) +
+            "It is fed by inbox " + RelationName(OidColumn(row, 1)) +
                 ". Deleted keys are remembered by the inbox.",
             "Feed both subscriptions into one inbox.");
     }
-    if (TextArray(value(4), "key") != key || text(5) != config.version_column) {
+    if (TextArrayColumn(row, 4) != key || TextColumn(row, 5) != config.version_column) {
       Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "projections of table " + resolved.target_name + " have different keys or versions",
             other + " has another key or version column.");
     }
-    const std::string common = CommonTypes(types, TextArray(value(3), "event_types"));
+    const std::string common = CommonTypes(types, TextArrayColumn(row, 3));
     if (!common.empty()) {
       Throw(ERRCODE_DUPLICATE_OBJECT,
             "events are projected onto table " + resolved.target_name + " already",
@@ -98,11 +78,11 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   std::vector<std::string> key;
   for (size_t i = 0; i < resolved.key_size; ++i) key.push_back(resolved.columns[i].name);
   Parameters row;
-  row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayDatum(config.event_types));
+  row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayValue(config.event_types));
   row.AddOid(REGCLASSOID, config.target);
   columns.isnull ? row.AddNull(JSONBOID) : row.Add(JSONBOID, columns.value);
-  row.Add(TEXTARRAYOID, TextArrayDatum(key)).AddText(config.version_column);
-  row.Add(TEXTARRAYOID, TextArrayDatum(config.delete_types));
+  row.Add(TEXTARRAYOID, TextArrayValue(key)).AddText(config.version_column);
+  row.Add(TEXTARRAYOID, TextArrayValue(config.delete_types));
   const ActAs registrar(RelationOwner(PostboxRelation("projection")));
   Run("INSERT INTO postbox.projection (inbox, event_types, target, columns, key, version_column, "
       "delete_types) VALUES ($1, $2, $3, $4, $5, $6::name, $7)",
@@ -142,7 +122,7 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
   CheckHandler(inbox, function);
   const std::string signature = Signature(function);
   Parameters row;
-  row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayDatum(event_types));
+  row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayValue(event_types));
   row.AddText(signature);
   if (Run("SELECT id::text FROM postbox.handler WHERE inbox = $1 AND event_types && $2 AND "
           "function = $3 ORDER BY id LIMIT 1",
@@ -167,7 +147,7 @@ void Drop(const char* table, int64 id) {
           std::string(table) + " " + std::to_string(id) + " does not exist", "",
           "They are listed in " + name + ".");
   }
-  RequireInboxOwner(DatumGetObjectId(DatumColumn(0, 1)));
+  RequireInboxOwner(OidColumn(0, 1));
   const ActAs registrar(RelationOwner(PostboxRelation(table)));
   Run("DELETE FROM " + name + " WHERE id = $1", key);
 }

@@ -147,7 +147,7 @@ void DropSubscription(const std::string& name) {
     Throw(ERRCODE_UNDEFINED_OBJECT, "subscription \"" + name + "\" does not exist", "",
           "They are listed in postbox.subscription.");
   }
-  RequireInboxOwner(DatumGetObjectId(DatumColumn(0, 1)));
+  RequireInboxOwner(OidColumn(0, 1));
   const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
   Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }

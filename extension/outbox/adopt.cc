@@ -172,11 +172,11 @@ void Adoption::CheckTable() {
           "relation with OID " + std::to_string(relation_) + " does not exist");
   }
   table_ = {PrintedColumn(0, 1), PrintedColumn(0, 2)};
-  const char kind = DatumGetChar(DatumColumn(0, 3));
-  const char persistence = DatumGetChar(DatumColumn(0, 4));
-  const bool partition = DatumGetBool(DatumColumn(0, 5));
-  const bool inherits = DatumGetBool(DatumColumn(0, 6));
-  const bool outbox = DatumGetBool(DatumColumn(0, 7));
+  const char kind = CharColumn(0, 3);
+  const char persistence = CharColumn(0, 4);
+  const bool partition = BoolColumn(0, 5);
+  const bool inherits = BoolColumn(0, 6);
+  const bool outbox = BoolColumn(0, 7);
   name_ = table_.Qualified();
   if (outbox) {
     Throw(ERRCODE_DUPLICATE_OBJECT, "\"" + name_ + "\" is an outbox already", "",
@@ -214,12 +214,7 @@ void Adoption::ReadColumns() {
       " WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped",
       key);
   for (uint64 row = 0; row < rows; ++row) {
-    const auto text = [&](int column) {
-      return Pg([&]() -> const char* {
-        return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
-      });
-    };
-    columns_[text(1)] = {text(2), *text(3) == 't'};
+    columns_[TextColumn(row, 1)] = {TextColumn(row, 2), BoolColumn(row, 3)};
   }
 }
 
@@ -227,7 +222,7 @@ void Adoption::ReadNames(Datum columns) {
   Parameters argument;
   argument.Add(JSONBOID, columns);
   postbox::Run("SELECT jsonb_typeof($1) = 'object'", argument);
-  if (!DatumGetBool(DatumColumn(0, 1))) {
+  if (!BoolColumn(0, 1)) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "columns must be a JSON object", "",
           "For example '{\"aggregate_id\": \"entity_id\"}'.");
   }
@@ -236,13 +231,7 @@ void Adoption::ReadNames(Datum columns) {
       " FROM jsonb_each($1) ORDER BY key",
       argument);
   for (uint64 row = 0; row < rows; ++row) {
-    const auto text = [&](int column) {
-      return Pg([&]() -> const char* {
-        return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
-      });
-    };
-    const std::string key = text(1);
-    const char* column = text(2);
+    const std::string key = TextColumn(row, 1);
     const auto known = std::find_if(EventColumns().begin(), EventColumns().end(),
                                     [&](const Requirement& other) { return other.name == key; });
     if (known == EventColumns().end()) {
@@ -251,11 +240,11 @@ void Adoption::ReadNames(Datum columns) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "an event has no \"" + key + "\"", "",
             "The keys of columns are " + List(all, " and ") + ".");
     }
-    if (column == nullptr) {
+    if (IsNull(row, 2)) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE,
             "the value of \"" + key + "\" in columns must be the name of a column");
     }
-    named_[key] = column;
+    named_[key] = TextColumn(row, 2);
   }
 }
 

@@ -362,7 +362,7 @@ int64 TakeVersion(Outbox* outbox, const EmittedEvent& event) {
   }
   if (!event.version.has_value()) {
     outbox->Run(OutboxStatement::kNextVersion, values.data());
-    return DatumGetInt64(DatumColumn(0, 1));
+    return Int64Column(0, 1);
   }
   if (outbox->facts().is_log) return *event.version;
   values[2] = Int64GetDatum(*event.version);
@@ -396,7 +396,7 @@ std::optional<Receipt> FindEvent(Outbox* outbox, const EmittedEvent& event) {
   pg_uuid_t id = *event.id;
   Datum value = UUIDPGetDatum(&id);
   if (outbox->Run(OutboxStatement::kFindEvent, &value) == 0) return std::nullopt;
-  return Receipt{id, DatumGetInt64(DatumColumn(0, 1))};
+  return Receipt{id, Int64Column(0, 1)};
 }
 
 void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {

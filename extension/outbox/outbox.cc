@@ -109,9 +109,9 @@ Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& regist
   names.AddText(relation.Qualified()).AddText(relation.Qualified("_version"));
   names.AddText(relation.Qualified("_parked"));
   Run("SELECT $1::regclass::oid, $2::regclass::oid, to_regclass($3)::oid", names);
-  const Oid table = DatumGetObjectId(DatumColumn(0, 1));
-  const Oid counter = DatumGetObjectId(DatumColumn(0, 2));
-  const Oid parked = DatumGetObjectId(DatumColumn(0, 3));
+  const Oid table = OidColumn(0, 1);
+  const Oid counter = OidColumn(0, 2);
+  const Oid parked = OidColumn(0, 3);
   ActAs registrar(RelationOwner(PostboxRelation("outbox")));
   Parameters row;
   row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, counter).AddText(registration.kind);

@@ -92,13 +92,13 @@ OutboxFacts ReadFacts(Oid relation) {
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
   if (postbox::Run(sql, parameters) == 0) ThrowNoOutbox(relation, facts.name);
-  facts.counter = DatumGetObjectId(DatumColumn(0, 1));
-  facts.sequence = DatumGetObjectId(DatumColumn(0, 2));
+  facts.counter = OidColumn(0, 1);
+  facts.sequence = OidColumn(0, 2);
   facts.primary_key = PrintedColumn(0, 3);
-  facts.is_log = DatumGetBool(DatumColumn(0, 4));
-  const Oid parked = DatumGetObjectId(DatumColumn(0, 5));
+  facts.is_log = BoolColumn(0, 4);
+  const Oid parked = OidColumn(0, 5);
   if (OidIsValid(parked)) facts.parked_name = RelationName(parked);
-  facts.adopted = DatumGetBool(DatumColumn(0, 6));
+  facts.adopted = BoolColumn(0, 6);
   facts.counter_name = RelationName(facts.counter);
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
@@ -247,7 +247,7 @@ Oid OnlyOutbox() {
           "The outboxes are " + PrintedColumn(0, 2) + ".",
           "Name one with the parameter outbox or the setting postbox.default_outbox.");
   }
-  const Oid relation = DatumGetObjectId(DatumColumn(0, 1));
+  const Oid relation = OidColumn(0, 1);
   if (changes == before) only_outbox = relation;
   return relation;
 }

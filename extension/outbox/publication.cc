@@ -221,7 +221,7 @@ void CreatePublication(const std::string& name, Oid outbox, const std::string& o
   Run("SELECT $4 > $5 FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, "
       "$6::text) p",
       parameters);
-  if (DatumGetBool(DatumColumn(0, 1))) ThrowBackoffs();
+  if (BoolColumn(0, 1)) ThrowBackoffs();
   parameters.AddText(name).AddOid(REGCLASSOID, outbox).AddText(ordering).AddInt(lanes);
   const uint64 created =
       Run("INSERT INTO postbox.publication (topic, aggregate_types, max_attempts, base_backoff, "
@@ -249,7 +249,7 @@ Oid OutboxOfPublication(const std::string& name) {
     Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + name + "\" does not exist", "",
           "The publications of this database are listed in postbox.publication.");
   }
-  const Oid outbox = DatumGetObjectId(DatumColumn(0, 1));
+  const Oid outbox = OidColumn(0, 1);
   FindOutboxForOwner(outbox);
   return outbox;
 }
@@ -263,12 +263,13 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   Parameters parameters;
   AddTo(&parameters, properties);
   parameters.AddText(name);
-  Run("SELECT coalesce($4, base_backoff) > coalesce($5, max_backoff)"
-      " FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, $6::text) p, "
-      "postbox.publication"
-      " WHERE name = $7",
-      parameters);
-  if (SPI_processed > 0 && DatumGetBool(DatumColumn(0, 1))) ThrowBackoffs();
+  const uint64 found =
+      Run("SELECT coalesce($4, base_backoff) > coalesce($5, max_backoff)"
+          " FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, $6::text) p, "
+          "postbox.publication"
+          " WHERE name = $7",
+          parameters);
+  if (found > 0 && BoolColumn(0, 1)) ThrowBackoffs();
   // An empty array takes all types, which is stored as NULL.
   Run("UPDATE postbox.publication SET topic = coalesce($1, topic),"
       " aggregate_types = nullif(coalesce($2, aggregate_types), '{}'), max_attempts = coalesce($3, "

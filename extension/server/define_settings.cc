@@ -8,6 +8,7 @@
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/endpoint.h"
+#include "proto/rules/failpoint_list.h"
 #include "proto/rules/limits.h"
 #include "proto/rules/resource_name.h"
 #include "proto/rules/utf8.h"
@@ -75,18 +76,7 @@ std::string CheckAttributeValue(std::string_view value) {
   return "";
 }
 
-std::string CheckFailpoint(std::string_view value) {
-  while (!value.empty()) {
-    const std::string_view item = value.substr(0, value.find(','));
-    value.remove_prefix(std::min(item.size() + 1, value.size()));
-    const size_t equals = item.find('=');
-    const std::string_view action = equals == std::string_view::npos ? "" : item.substr(equals + 1);
-    if (equals == 0 || (action != "kill" && action != "error" && action != "pause")) {
-      return "The form is name=action,name=action; the actions are kill, error and pause.";
-    }
-  }
-  return "";
-}
+std::string CheckFailpoint(std::string_view value) { return pubsub::CheckFailpointList(value); }
 
 struct StringSetting {
   const char* name;

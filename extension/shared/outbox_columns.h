@@ -126,7 +126,7 @@ inline OutboxColumns ReadOutboxColumns(Oid relation) {
             " WHERE o.relation = $1",
             parameters);
     if (found == 0) continue;
-    *column = {PrintedColumn(0, 1), PrintedColumn(0, 2), DatumGetBool(DatumColumn(0, 3))};
+    *column = {PrintedColumn(0, 1), PrintedColumn(0, 2), BoolColumn(0, 3)};
   }
   return columns;
 }
