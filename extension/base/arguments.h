@@ -26,6 +26,25 @@ inline Oid OidArgument(FunctionCallInfo fcinfo, int number, const char* name) {
   return DatumGetObjectId(Argument(fcinfo, number, name));
 }
 
+// A text[] without NULLs; `name` is the argument's.
+inline std::vector<std::string> TextArrayArgument(Datum array, const char* name) {
+  Datum* values = nullptr;
+  bool* nulls = nullptr;
+  int count = 0;
+  Pg([&] {
+    deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls,
+                      &count);
+  });
+  std::vector<std::string> texts;
+  for (int i = 0; i < count; ++i) {
+    if (nulls[i]) {
+      Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not contain null");
+    }
+    texts.emplace_back(Pg([&]() -> const char* { return TextDatumGetCString(values[i]); }));
+  }
+  return texts;
+}
+
 // An interval in microseconds; a day has 24 hours and a month 30 days, as interval comparison has
 // it.
 inline int64 Microseconds(Datum interval) {

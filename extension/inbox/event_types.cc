@@ -1,6 +1,6 @@
 #include "extension/inbox/event_types.h"
 
-#include "extension/inbox/projection_columns.h"
+#include "extension/base/arguments.h"
 
 namespace postbox {
 
@@ -8,7 +8,7 @@ std::vector<std::string> ReadEventTypes(Datum array, const char* name) {
   if (Pg([&] { return ARR_NDIM(DatumGetArrayTypeP(array)); }) > 1) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, std::string(name) + " must have one dimension");
   }
-  std::vector<std::string> types = TextArray(array, name);
+  std::vector<std::string> types = TextArrayArgument(array, name);
   std::set<std::string> seen;
   for (const std::string& type : types) {
     if (type.empty()) {

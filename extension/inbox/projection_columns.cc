@@ -1,4 +1,5 @@
 #include "extension/inbox/projection_columns.h"
+#include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 
 extern "C" {
@@ -30,7 +31,7 @@ struct UniqueIndex {
 };
 
 struct Target {
-  std::string name;  // for people: not quoted
+  std::string name;  // for messages: not quoted
   std::string qualified_name;
   char kind;
   Oid replica_identity;  // index; InvalidOid if there is none
@@ -181,7 +182,7 @@ std::map<std::string, ColumnSource> ParseMapping(const std::string& columns) {
       continue;
     }
     if (IsNull(row, 4)) ThrowBadSource(column);
-    ColumnSource source{std::nullopt, TextArray(DatumColumn(row, 4), "path")};
+    ColumnSource source{std::nullopt, TextArrayArgument(DatumColumn(row, 4), "path")};
     if (source.path.empty()) ThrowBadSource(column);
     for (const std::string& part : source.path) {
       if (part.empty()) ThrowBadSource(column);
@@ -191,65 +192,71 @@ std::map<std::string, ColumnSource> ParseMapping(const std::string& columns) {
   return mapping;
 }
 
-// The key columns' attributes and the index behind them.
-std::vector<const Attribute*> ResolveKey(const Target& target, const ProjectionConfig& config,
-                                         ProjectionColumns* resolved) {
-  std::vector<const Attribute*> key;
-  const UniqueIndex* found = nullptr;
-  if (config.key.empty()) {
-    for (const UniqueIndex& index : target.indexes) {
-      if (index.primary) found = &index;
-    }
-    if (found == nullptr) {
-      Throw(ERRCODE_INVALID_TABLE_DEFINITION, "relation \"" + target.name + "\" has no primary key",
-            "The key says which row an event belongs to.",
-            "Add a primary key, or name columns with a unique index: key => ARRAY['...'].");
-    }
-    for (const AttrNumber number : found->columns) {
-      for (const Attribute& attribute : target.attributes) {
-        if (attribute.number == number) key.push_back(&attribute);
-      }
-    }
-  } else {
-    std::set<AttrNumber> numbers;
-    for (const std::string& column : config.key) {
-      key.push_back(&target.Need(column, "a key column"));
-      if (!numbers.insert(key.back()->number).second) {
-        Throw(ERRCODE_DUPLICATE_COLUMN, "column \"" + column + "\" appears twice in the key");
-      }
-    }
-    for (const UniqueIndex& index : target.indexes) {
-      if (std::set<AttrNumber>(index.columns.begin(), index.columns.end()) == numbers &&
-          (found == nullptr || index.primary)) {
-        found = &index;
-      }
-    }
-    if (found == nullptr) {
-      Throw(ERRCODE_INVALID_COLUMN_REFERENCE,
-            "relation \"" + target.name + "\" has no unique index on (" + Join(config.key) + ")",
-            "One event must concern one row.",
-            "CREATE UNIQUE INDEX on exactly these columns, without a WHERE clause.");
-    }
+// The key of a projection: its columns and the unique index on them.
+struct Key {
+  std::vector<const Attribute*> columns;
+  const UniqueIndex* index = nullptr;
+
+  bool Has(const Attribute& attribute) const {
+    return std::find(columns.begin(), columns.end(), &attribute) != columns.end();
   }
-  for (const Attribute* attribute : key) {
-    const auto at = std::find(found->columns.begin(), found->columns.end(), attribute->number);
-    const Oid equal = found->equal[static_cast<size_t>(at - found->columns.begin())];
-    HeapTuple tuple = Pg([&] { return SearchSysCache1(OPEROID, ObjectIdGetDatum(equal)); });
-    if (!HeapTupleIsValid(tuple)) Throw(ERRCODE_INTERNAL_ERROR, "operator of an index is gone");
-    auto* form = reinterpret_cast<Form_pg_operator>(GETSTRUCT(tuple));
-    const std::string name = NameStr(form->oprname);
-    const Oid schema = form->oprnamespace;
-    ReleaseSysCache(tuple);
-    const char* schema_name = Pg([&]() -> const char* { return get_namespace_name(schema); });
-    resolved->key_operators.push_back("OPERATOR(" + Quoted(schema_name) + "." + name + ")");
+};
+
+Key PrimaryKey(const Target& target) {
+  Key key;
+  for (const UniqueIndex& index : target.indexes) {
+    if (index.primary) key.index = &index;
   }
-  // With another index as the replica identity, the server compares whole rows (DirtyFind).
-  const bool identifies =
-      !OidIsValid(target.replica_identity) || target.replica_identity == found->index;
-  if (found->primary && target.kind == RELKIND_RELATION && identifies) {
-    resolved->primary_key = found->index;
+  if (key.index == nullptr) {
+    Throw(ERRCODE_INVALID_TABLE_DEFINITION, "relation \"" + target.name + "\" has no primary key",
+          "The key says which row an event belongs to.",
+          "Add a primary key, or name columns with a unique index: key => ARRAY['...'].");
+  }
+  for (const AttrNumber number : key.index->columns) {
+    for (const Attribute& attribute : target.attributes) {
+      if (attribute.number == number) key.columns.push_back(&attribute);
+    }
   }
   return key;
+}
+
+Key NamedKey(const Target& target, const std::vector<std::string>& names) {
+  Key key;
+  std::set<AttrNumber> numbers;
+  for (const std::string& column : names) {
+    key.columns.push_back(&target.Need(column, "a key column"));
+    if (!numbers.insert(key.columns.back()->number).second) {
+      Throw(ERRCODE_DUPLICATE_COLUMN, "column \"" + column + "\" appears twice in the key");
+    }
+  }
+  for (const UniqueIndex& index : target.indexes) {
+    if (std::set<AttrNumber>(index.columns.begin(), index.columns.end()) == numbers &&
+        (key.index == nullptr || index.primary)) {
+      key.index = &index;
+    }
+  }
+  if (key.index == nullptr) {
+    Throw(ERRCODE_INVALID_COLUMN_REFERENCE,
+          "relation \"" + target.name + "\" has no unique index on (" + Join(names) + ")",
+          "One event must concern one row.",
+          "CREATE UNIQUE INDEX on exactly these columns, without a WHERE clause.");
+  }
+  return key;
+}
+
+// The operator of the index that means equal for this column, e.g. OPERATOR(pg_catalog.=).
+std::string EqualOperator(const UniqueIndex& index, const Attribute& attribute) {
+  const auto at = std::find(index.columns.begin(), index.columns.end(), attribute.number);
+  const Oid equal = index.equal[static_cast<size_t>(at - index.columns.begin())];
+  HeapTuple tuple = Pg([&] { return SearchSysCache1(OPEROID, ObjectIdGetDatum(equal)); });
+  if (!HeapTupleIsValid(tuple))
+    Throw(ERRCODE_INTERNAL_ERROR, "operator of an index does not exist");
+  auto* form = reinterpret_cast<Form_pg_operator>(GETSTRUCT(tuple));
+  const std::string name = NameStr(form->oprname);
+  const Oid schema = form->oprnamespace;
+  ReleaseSysCache(tuple);
+  const char* schema_name = Pg([&]() -> const char* { return get_namespace_name(schema); });
+  return "OPERATOR(" + Quoted(schema_name) + "." + name + ")";
 }
 
 bool IsStructured(Oid type) {
@@ -271,102 +278,117 @@ void CheckColumn(const Target& target, const Attribute& attribute, const ColumnS
   }
 }
 
-}  // namespace
-
-std::vector<std::string> TextArray(Datum array, const char* what) {
-  struct Elements {
-    Datum* values;
-    bool* nulls;
-    int count;
-  };
-  const Elements elements = Pg([&] {
-    Elements found{};
-    deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &found.values,
-                      &found.nulls, &found.count);
-    return found;
-  });
-  std::vector<std::string> texts;
-  for (int i = 0; i < elements.count; ++i) {
-    if (elements.nulls[i]) {
-      Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(what) + " may not contain null");
-    }
-    texts.emplace_back(Pg([&] { return TextDatumGetCString(elements.values[i]); }));
+// Which column takes its value from where.
+class SourceMap {
+ public:
+  SourceMap(const Target& target, const ProjectionConfig& config, const Key& key,
+            const Attribute& version)
+      : key_(key), version_(version), by_name_(!config.columns) {
+    if (by_name_) return;
+    mapping_ = ParseMapping(*config.columns);
+    for (const auto& [column, source] : mapping_) target.Need(column, "a column");
   }
-  return texts;
-}
 
-ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
-  const Target target = ReadTarget(config.target);
-  ProjectionColumns resolved;
-  resolved.target_name = target.qualified_name;
+  // Nothing if the projection leaves the column alone.
+  std::optional<ColumnSource> Find(const Attribute& attribute) const {
+    const auto mapped = mapping_.find(attribute.name);
+    if (mapped != mapping_.end()) return mapped->second;
+    if (&attribute == &version_) return ColumnSource{EventField::kVersion, {}};
+    const bool is_key = key_.Has(attribute);
+    if (is_key && key_.columns.size() == 1) return ColumnSource{EventField::kAggregateId, {}};
+    if (is_key || (by_name_ && !attribute.generated)) {
+      return ColumnSource{std::nullopt, {attribute.name}};
+    }
+    return std::nullopt;
+  }
 
-  const std::vector<const Attribute*> key = ResolveKey(target, config, &resolved);
-  const Attribute& version = target.Need(config.version_column, "the version column");
+ private:
+  const Key& key_;
+  const Attribute& version_;
+  const bool by_name_;
+  std::map<std::string, ColumnSource> mapping_;
+};
+
+void CheckKey(const Target& target, const Key& key, const Attribute& version) {
   if (version.type != INT8OID && version.type != INT4OID) {
     Throw(ERRCODE_DATATYPE_MISMATCH,
           "version column \"" + version.name + "\" of relation \"" + target.name +
               "\" is neither bigint nor integer",
           "Versions are whole numbers that go up.");
   }
-  if (std::find(key.begin(), key.end(), &version) != key.end()) {
+  if (key.Has(version)) {
     Throw(ERRCODE_INVALID_COLUMN_REFERENCE,
           "version column \"" + version.name + "\" may not be part of the key");
   }
-  for (const Attribute* attribute : key) {
+  for (const Attribute* attribute : key.columns) {
     if (IsStructured(attribute->type)) {
       Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
             "key column \"" + attribute->name + "\" is of an array or composite type");
     }
   }
+}
 
-  std::map<std::string, ColumnSource> mapping;
-  if (config.columns) {
-    mapping = ParseMapping(*config.columns);
-    for (const auto& [column, source] : mapping) target.Need(column, "a column");
-  }
-  const auto source_of = [&](const Attribute& attribute) -> std::optional<ColumnSource> {
-    const auto mapped = mapping.find(attribute.name);
-    if (mapped != mapping.end()) return mapped->second;
-    if (&attribute == &version) return ColumnSource{EventField::kVersion, {}};
-    const bool is_key = std::find(key.begin(), key.end(), &attribute) != key.end();
-    if (is_key && key.size() == 1) return ColumnSource{EventField::kAggregateId, {}};
-    if (is_key || (!config.columns && !attribute.generated)) {
-      return ColumnSource{std::nullopt, {attribute.name}};
+// Adds the column if it has a source, and says whether it has one.
+bool AddColumn(const Target& target, const SourceMap& sources, const Attribute& attribute,
+               ProjectionColumns* resolved) {
+  std::optional<ColumnSource> source = sources.Find(attribute);
+  if (!source) return false;
+  CheckColumn(target, attribute, *source);
+  resolved->columns.push_back(
+      {attribute.name, attribute.number, attribute.type, *std::move(source)});
+  return true;
+}
+
+// Adds the columns that are neither the key nor the version.
+void AddOtherColumns(const Target& target, const SourceMap& sources, const Key& key,
+                     const Attribute& version, ProjectionColumns* resolved) {
+  std::vector<std::string> missing;
+  for (const Attribute& attribute : target.attributes) {
+    if (&attribute == &version || key.Has(attribute)) continue;
+    if (!AddColumn(target, sources, attribute, resolved) && attribute.not_null &&
+        !attribute.has_default) {
+      missing.push_back("\"" + attribute.name + "\"");
     }
-    return std::nullopt;
-  };
-  const auto add = [&](const Attribute& attribute) {
-    std::optional<ColumnSource> source = source_of(attribute);
-    if (!source) return false;
-    CheckColumn(target, attribute, *source);
-    resolved.columns.push_back(
-        {attribute.name, attribute.number, attribute.type, *std::move(source)});
-    return true;
-  };
+  }
+  if (missing.empty()) return;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+        "columns of relation \"" + target.name + "\" that may not be null are not mapped",
+        "No row could be inserted without " + Join(missing) + ".",
+        "Map them, or give them defaults.");
+}
 
-  for (const Attribute* attribute : key) add(*attribute);
-  resolved.key_size = key.size();
-  add(version);
+}  // namespace
+
+ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
+  const Target target = ReadTarget(config.target);
+  ProjectionColumns resolved;
+  resolved.target_name = target.qualified_name;
+
+  const Key key = config.key.empty() ? PrimaryKey(target) : NamedKey(target, config.key);
+  for (const Attribute* attribute : key.columns) {
+    resolved.key_operators.push_back(EqualOperator(*key.index, *attribute));
+  }
+  // With another index as the replica identity, the server compares whole rows (DirtyFind).
+  const bool identifies =
+      !OidIsValid(target.replica_identity) || target.replica_identity == key.index->index;
+  if (key.index->primary && target.kind == RELKIND_RELATION && identifies) {
+    resolved.primary_key = key.index->index;
+  }
+  const Attribute& version = target.Need(config.version_column, "the version column");
+  CheckKey(target, key, version);
+
+  const SourceMap sources(target, config, key, version);
+  for (const Attribute* attribute : key.columns) {
+    AddColumn(target, sources, *attribute, &resolved);
+  }
+  resolved.key_size = key.columns.size();
+  AddColumn(target, sources, version, &resolved);
   if (resolved.version().source.event_field != EventField::kVersion) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE,
           "version column \"" + version.name + "\" can only take $version", "",
           "Leave it out of columns.");
   }
-  std::vector<std::string> missing;
-  for (const Attribute& attribute : target.attributes) {
-    if (&attribute == &version || std::find(key.begin(), key.end(), &attribute) != key.end()) {
-      continue;
-    }
-    if (!add(attribute) && attribute.not_null && !attribute.has_default) {
-      missing.push_back("\"" + attribute.name + "\"");
-    }
-  }
-  if (!missing.empty()) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-          "columns of relation \"" + target.name + "\" that may not be null are not mapped",
-          "No row could be inserted without " + Join(missing) + ".",
-          "Map them, or give them defaults.");
-  }
+  AddOtherColumns(target, sources, key, version, &resolved);
   return resolved;
 }
 

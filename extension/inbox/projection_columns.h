@@ -59,9 +59,6 @@ struct ProjectionColumns {
 // Needs an open SPI connection. Throws what is wrong.
 ProjectionColumns ResolveColumns(const ProjectionConfig& config);
 
-// A text[] without NULLs; `what` names it in errors.
-std::vector<std::string> TextArray(Datum array, const char* what);
-
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_INBOX_PROJECTION_COLUMNS_H_

@@ -163,7 +163,7 @@ POSTBOX_FUNCTION(create_projection) {
     config.event_types = ReadEventTypes(Argument(fcinfo, 1, "event_types"), "event_types");
     config.target = OidArgument(fcinfo, 2, "target");
     if (HasArgument(fcinfo, 4)) {
-      config.key = TextArray(fcinfo->args[4].value, "key");
+      config.key = TextArrayArgument(fcinfo->args[4].value, "key");
       if (config.key.empty()) {
         Throw(ERRCODE_INVALID_PARAMETER_VALUE, "key may not be empty", "",
               "NULL takes the primary key.");

@@ -8,7 +8,7 @@
 //   schema_version, attributes, occurred_at   with defaults
 //   published_at, publish_attempts,
 //   next_retry_at, lock_token, locked_at,
-//   last_error                                the state of a row (outbox.cc)
+//   last_error                                the state of a row (table_relations.h)
 //   seq         the order of publishing, an identity column. The rows that are there get it in the
 //               order in which they occurred, those of one aggregate in the order of their versions
 //   version     is not added: its place in the outbox (seq) is then the version of an event, which
@@ -22,6 +22,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/version.h"
+#include "extension/outbox/outbox_registration.h"
 #include "extension/outbox/table_relations.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/outbox_columns.h"
@@ -34,11 +35,11 @@ extern "C" {
 namespace postbox {
 namespace {
 
-struct Column {
+struct TableColumn {
   std::string type;
   bool nullable = false;
 };
-using Columns = std::map<std::string, Column>;
+using TableColumns = std::map<std::string, TableColumn>;
 
 // What an outbox has to have: where it is looked for, and what it may be.
 struct Requirement {
@@ -130,7 +131,7 @@ class Adoption {
   const NullableDatum retention_;
   NewRelation table_;
   std::string name_;                          // quoted and qualified
-  Columns columns_;                           // of the table
+  TableColumns columns_;                      // of the table
   std::map<std::string, std::string> named_;  // standard name -> column, as the caller says
   std::map<std::string, std::string> found_;  // standard name -> column
 };
@@ -248,7 +249,7 @@ void Adoption::ReadNames(Datum columns) {
   }
 }
 
-bool Takes(const Requirement& requirement, const Column& column) {
+bool Takes(const Requirement& requirement, const TableColumn& column) {
   return std::find(requirement.types.begin(), requirement.types.end(), column.type) !=
          requirement.types.end();
 }
@@ -280,7 +281,7 @@ std::string Adoption::Find(const Requirement& requirement) const {
 }
 
 void Adoption::CheckColumn(const Requirement& requirement, const std::string& name) const {
-  const Column& column = columns_.at(name);
+  const TableColumn& column = columns_.at(name);
   if (!Takes(requirement, column)) {
     Throw(ERRCODE_DATATYPE_MISMATCH,
           "column \"" + name + "\" of table \"" + name_ + "\" has type " + column.type,

@@ -1,10 +1,3 @@
-// The rows of a log are never updated. What a worker relies on when it reads one:
-//
-//  - txid comes before seq in the row: defaults are evaluated in this order, so the transaction id
-//    is assigned before the sequence number is taken, for plain INSERT and COPY as well.
-//  - The sequence has CACHE 1: a greater seq was taken later.
-//
-// See worker/publisher/log/log_position_logic.h.
 #include "extension/outbox/log_relations.h"
 
 #include "extension/base/relation.h"

@@ -1,4 +1,10 @@
-// Making the tables of an outbox of kind `log`.
+// The DDL of an outbox of kind `log`: an append-only, partitioned table. No row is ever updated.
+//
+// What a worker relies on when it reads a row (worker/publisher/log/log_position_logic.h):
+//
+//  - txid comes before seq in the row: defaults are evaluated in this order, so the transaction id
+//    is assigned before the sequence number is taken, for a plain INSERT and for COPY as well.
+//  - The sequence has CACHE 1: a greater seq was taken later.
 #ifndef POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 #define POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 

@@ -1,4 +1,19 @@
-// What a table outbox is made of beside its table, for create_outbox and adopt_outbox.
+// The DDL of an outbox of kind `table`. Needs SPI and FixedSearchPath; runs as the current user.
+//
+// The state of a row follows from its columns:
+//
+//   PENDING    published_at, lock_token and next_retry_at are NULL
+//   INFLIGHT   lock_token is set: a worker has claimed the row
+//   PUBLISHED  published_at is set
+//   RETRY      publish_attempts > 0, next_retry_at is finite
+//   FAILED     publish_attempts > 0, next_retry_at = infinity: stays until redrive or discard
+//   BEHIND     publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its
+//              key
+//   DISCARDED  published_at = -infinity
+//
+// Each partial index answers one question of the worker: which row comes next (_claim), which is due
+// again (_retry), which is the first of its key (_key), whose lease has run out (_lease), which may
+// be purged (_published).
 #ifndef POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 #define POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 
@@ -6,27 +21,15 @@
 
 namespace postbox {
 
-// Throws unless it is NULL or positive.
-void CheckRetention(const NullableDatum& retention);
+// Creates the table with its indexes. Its version counter comes from CreateVersionCounter.
+void CreateTable(const NewRelation& relation);
 
-// The indexes of the worker, by suffix of their names. `key` is the expression of the aggregate id.
+// The suffixes of the worker's indexes.
 inline constexpr std::array<const char*, 5> kTableIndexSuffixes = {"_claim", "_retry", "_key",
                                                                    "_lease", "_published"};
+
+// Creates these indexes on a table that exists. `key` is the SQL expression of the aggregate id.
 void CreateTableIndexes(const NewRelation& relation, const std::string& key);
-
-// <name>_version, the table that counts the versions of each aggregate.
-void CreateVersionCounter(const NewRelation& relation);
-
-struct OutboxRegistration {
-  std::string kind;
-  NullableDatum retention;
-  bool adopted = false;
-  std::string columns = "{}";  // JSON
-};
-
-// Writes the row of postbox.outbox, as its owner, and returns the OID of the outbox. Whatever
-// belongs to it has been created.
-Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& registration);
 
 }  // namespace postbox
 

@@ -53,11 +53,12 @@ struct Database {
   std::vector<Task> tasks;
 };
 
-// What a worker's slot said when the worker was gone.
-struct Report {
+// What a worker's slot said when the worker had ended.
+struct ExitReport {
   bool attached;  // the worker came up
   ExitReason reason;
-  uint64 extension_epoch;
+  bool epoch_is_current;  // no CREATE or DROP EXTENSION committed since the worker looked
+  bool held;              // a session holds the database
 };
 
 class Launcher {
@@ -70,16 +71,19 @@ class Launcher {
   void StopOrphans();
 
  private:
-  void ReadNews();
+  void TakeChanges();
   void ReadDatabases();
   void CollectExits();
+  void FreeOrphanSlots();
+  static ExitReport TakeReport(Oid oid, const Task& task);
   void TaskEnded(Oid oid, Database& database, Task& task);
+  static void TaskFailed(const Database& database, const ExitReport& report, Task& task);
   void Reconcile();
   int Wanted(Oid oid, const Database& database) const;
   void Stop(Task& task);
   // Returns false if the server has no room for another worker now.
   bool Start(Oid oid, const Database& database, int ordinal, Task& task);
-  void OutOfSlots(const std::string& detail, const char* hint);
+  void PostponeStarts(const std::string& detail, const char* hint);
   milliseconds SleepTime() const;
 
   std::map<Oid, Database> databases_;
@@ -96,6 +100,73 @@ milliseconds Delay(int failures) {
   return pubsub::BackoffDelay(policy, failures, pubsub::JitterRandom());
 }
 
+struct Reservation {
+  int slot;  // -1: none is free
+  uint64 launch;
+};
+
+// kFree -> kStarting: the slot is this start's until its worker has come and gone, or FreeSlot().
+Reservation ReserveSlot(Oid database, int ordinal) {
+  SharedState* state = shared_state();
+  Reservation reservation{-1, 0};
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  for (int i = 0; i < kMaxWorkers && reservation.slot < 0; ++i) {
+    if (state->workers[i].state == SlotState::kFree) reservation.slot = i;
+  }
+  if (reservation.slot >= 0) {
+    WorkerSlot& slot = state->workers[reservation.slot];
+    reservation.launch = state->next_launch++;
+    slot.state = SlotState::kStarting;
+    slot.exit_reason = ExitReason::kFailed;
+    slot.pid = 0;
+    slot.ordinal = ordinal;
+    slot.launch = reservation.launch;
+    slot.token = 0;
+    slot.extension_epoch = 0;
+    slot.started_at = 0;
+    pg_atomic_write_u32(&slot.proc_number, kNobody);
+    pg_atomic_write_u32(&slot.database, database);
+    const uint32 end = static_cast<uint32>(reservation.slot) + 1;
+    if (pg_atomic_read_u32(&state->slots_in_use) < end) {
+      pg_atomic_write_u32(&state->slots_in_use, end);
+    }
+  }
+  LWLockRelease(SharedStateLock());
+  return reservation;
+}
+
+// Under the lock in exclusive mode. No process may be attached to the slot.
+void FreeSlot(WorkerSlot* slot) {
+  slot->state = SlotState::kFree;
+  slot->pid = 0;
+  pg_atomic_write_u32(&slot->database, InvalidOid);
+  pg_atomic_write_u32(&slot->proc_number, kNobody);
+}
+
+// Asks the postmaster for the worker of a reserved slot. nullptr if the server has no room for
+// another background worker.
+BackgroundWorkerHandle* RegisterWorker(Oid database, int ordinal, const Reservation& reservation) {
+  BackgroundWorker worker{};
+  worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+  worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+  worker.bgw_restart_time = BGW_NEVER_RESTART;
+  worker.bgw_notify_pid = MyProcPid;
+  worker.bgw_main_arg = Int32GetDatum(reservation.slot);
+  snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "postbox_worker");
+  snprintf(worker.bgw_function_name, sizeof worker.bgw_function_name, "postbox_publisher_main");
+  snprintf(worker.bgw_name, sizeof worker.bgw_name, "postbox publisher %d for database %u", ordinal,
+           database);
+  snprintf(worker.bgw_type, sizeof worker.bgw_type, "postbox publisher");
+  std::memcpy(worker.bgw_extra, &reservation.launch, sizeof reservation.launch);
+  return Pg([&worker]() -> BackgroundWorkerHandle* {
+    BackgroundWorkerHandle* result = nullptr;
+    MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+    const bool registered = RegisterDynamicBackgroundWorker(&worker, &result);
+    MemoryContextSwitchTo(old);
+    return registered ? result : nullptr;
+  });
+}
+
 void Launcher::StopOrphans() {
   SharedState* state = shared_state();
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
@@ -110,75 +181,79 @@ void Launcher::StopOrphans() {
 }
 
 milliseconds Launcher::Round() {
-  ReadNews();
+  TakeChanges();
   CollectExits();
   if (reread_ || Clock::now() >= next_read_) ReadDatabases();
   Reconcile();
   return SleepTime();
 }
 
-void Launcher::ReadNews() {
+void Launcher::TakeChanges() {
   SharedState* state = shared_state();
-  Oid news[kMaxNews];
+  Oid changed[kMaxExtensionChanges];
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  const int count = state->news_count;
-  std::copy_n(state->news, count, news);
-  const bool overflow = state->news_overflow;
+  const int count = state->extension_change_count;
+  std::copy_n(state->extension_changes, count, changed);
+  const bool overflow = state->extension_changes_overflow;
   reread_ = reread_ || state->databases_changed;
-  state->news_count = 0;
-  state->news_overflow = false;
+  state->extension_change_count = 0;
+  state->extension_changes_overflow = false;
   state->databases_changed = false;
   LWLockRelease(SharedStateLock());
 
   for (auto& [oid, database] : databases_) {
-    const bool told = overflow || std::find(news, news + count, oid) != news + count;
-    if (told && database.extension == Extension::kAbsent) database.extension = Extension::kUnknown;
+    const bool has_changed =
+        overflow || std::find(changed, changed + count, oid) != changed + count;
+    if (has_changed && database.extension == Extension::kAbsent)
+      database.extension = Extension::kUnknown;
   }
 }
 
-// What the scan of pg_database yields: plain, since an error may jump over it.
+// What the scan of pg_database yields: plain data, since an error may jump over it.
 struct DatabaseRow {
   Oid oid;
   NameData name;
 };
+struct DatabaseRows {
+  DatabaseRow* rows;
+  int count;
+};
+
+// The databases in which a worker could run, in a transaction of its own; the rows are allocated in
+// `context`, which outlives it. Call it inside Pg().
+DatabaseRows ScanDatabases(MemoryContext context) {
+  DatabaseRows result{nullptr, 0};
+  int room = 0;
+  StartTransactionCommand();
+  (void)GetTransactionSnapshot();
+  Relation catalog = table_open(DatabaseRelationId, AccessShareLock);
+  TableScanDesc scan = table_beginscan_catalog(catalog, 0, nullptr);
+  HeapTuple tuple;
+  while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection))) {
+    const auto* row = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
+    // -2 marks a database whose DROP was interrupted: no session can connect.
+    if (!row->datallowconn || row->datistemplate || row->datconnlimit == -2) continue;
+    if (result.count == room) {
+      room = room == 0 ? 16 : room * 2;
+      auto* bigger =
+          static_cast<DatabaseRow*>(MemoryContextAlloc(context, room * sizeof(DatabaseRow)));
+      if (result.count > 0) memcpy(bigger, result.rows, result.count * sizeof(DatabaseRow));
+      result.rows = bigger;
+    }
+    result.rows[result.count].oid = row->oid;
+    result.rows[result.count].name = row->datname;
+    ++result.count;
+  }
+  table_endscan(scan);
+  table_close(catalog, AccessShareLock);
+  CommitTransactionCommand();
+  return result;
+}
 
 void Launcher::ReadDatabases() {
-  struct Rows {
-    DatabaseRow* rows;
-    int count;
-  };
-  // In a memory context of its own, which outlives the transaction.
   MemoryContext context =
       Pg([] { return AllocSetContextCreate(TopMemoryContext, "postbox", ALLOCSET_DEFAULT_SIZES); });
-  const Rows found = Pg([context] {
-    Rows result{nullptr, 0};
-    int room = 0;
-    StartTransactionCommand();
-    (void)GetTransactionSnapshot();
-    Relation catalog = table_open(DatabaseRelationId, AccessShareLock);
-    TableScanDesc scan = table_beginscan_catalog(catalog, 0, nullptr);
-    HeapTuple tuple;
-    while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection))) {
-      const auto* row = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
-      // -2 marks a database whose DROP was interrupted: nobody can connect.
-      if (!row->datallowconn || row->datistemplate || row->datconnlimit == -2) continue;
-      if (result.count == room) {
-        room = room == 0 ? 16 : room * 2;
-        auto* bigger =
-            static_cast<DatabaseRow*>(MemoryContextAlloc(context, room * sizeof(DatabaseRow)));
-        if (result.count > 0) memcpy(bigger, result.rows, result.count * sizeof(DatabaseRow));
-        result.rows = bigger;
-      }
-      result.rows[result.count].oid = row->oid;
-      result.rows[result.count].name = row->datname;
-      ++result.count;
-    }
-    table_endscan(scan);
-    table_close(catalog, AccessShareLock);
-    CommitTransactionCommand();
-    return result;
-  });
-
+  const DatabaseRows found = Pg([context] { return ScanDatabases(context); });
   for (auto& [oid, database] : databases_) database.listed = false;
   for (int i = 0; i < found.count; ++i) {
     Database& database = databases_[found.rows[i].oid];
@@ -191,24 +266,7 @@ void Launcher::ReadDatabases() {
 }
 
 void Launcher::CollectExits() {
-  // Slots of an earlier launcher's workers, which nobody here waits for.
-  SharedState* state = shared_state();
-  std::array<bool, kMaxWorkers> ours{};
-  for (auto& [oid, database] : databases_) {
-    for (Task& task : database.tasks) {
-      if (task.slot >= 0) ours[task.slot] = true;
-    }
-  }
-  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  for (int i = 0; i < kMaxWorkers; ++i) {
-    WorkerSlot& slot = state->workers[i];
-    if (!ours[i] && slot.state == SlotState::kExited) {
-      slot.state = SlotState::kFree;
-      pg_atomic_write_u32(&slot.database, InvalidOid);
-    }
-  }
-  LWLockRelease(SharedStateLock());
-
+  FreeOrphanSlots();
   for (auto& [oid, database] : databases_) {
     for (Task& task : database.tasks) {
       if (task.slot < 0) continue;
@@ -220,7 +278,7 @@ void Launcher::CollectExits() {
         TaskEnded(oid, database, task);
       } else if (database.extension != Extension::kPresent) {
         LWLockAcquire(SharedStateLock(), LW_SHARED);
-        const bool running = state->workers[task.slot].state == SlotState::kRunning;
+        const bool running = shared_state()->workers[task.slot].state == SlotState::kRunning;
         LWLockRelease(SharedStateLock());
         if (running) database.extension = Extension::kPresent;
       }
@@ -233,25 +291,44 @@ void Launcher::CollectExits() {
   });
 }
 
-void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
+// Slots of an earlier launcher's workers: this launcher has no task for them.
+void Launcher::FreeOrphanSlots() {
+  SharedState* state = shared_state();
+  std::array<bool, kMaxWorkers> ours{};
+  for (auto& [oid, database] : databases_) {
+    for (Task& task : database.tasks) {
+      if (task.slot >= 0) ours[task.slot] = true;
+    }
+  }
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  for (int i = 0; i < kMaxWorkers; ++i) {
+    WorkerSlot& slot = state->workers[i];
+    if (!ours[i] && slot.state == SlotState::kExited) FreeSlot(&slot);
+  }
+  LWLockRelease(SharedStateLock());
+}
+
+// Reads what the slot says and frees it.
+ExitReport Launcher::TakeReport(Oid oid, const Task& task) {
   SharedState* state = shared_state();
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
   WorkerSlot& slot = state->workers[task.slot];
-  const Report report{slot.token != 0, slot.exit_reason, slot.extension_epoch};
-  slot.state = SlotState::kFree;
-  slot.pid = 0;
-  pg_atomic_write_u32(&slot.database, InvalidOid);
-  pg_atomic_write_u32(&slot.proc_number, kNobody);
+  const ExitReport report{slot.token != 0, slot.exit_reason,
+                          slot.extension_epoch == pg_atomic_read_u64(&state->extension_epoch),
+                          IsHeld(state, oid)};
+  FreeSlot(&slot);
   uint32 end = kMaxWorkers;
   while (end > 0 && state->workers[end - 1].state == SlotState::kFree) --end;
   pg_atomic_write_u32(&state->slots_in_use, end);
-  const uint64 epoch = pg_atomic_read_u64(&state->extension_epoch);
-  const bool held = IsHeld(state, oid);
   LWLockRelease(SharedStateLock());
+  return report;
+}
 
+void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
+  const ExitReport report = TakeReport(oid, task);
   Pg([&task] { pfree(task.handle); });
   const Clock::time_point now = Clock::now();
-  const bool wanted_to_stop = task.stop_requested || held;
+  const bool wanted_to_stop = task.stop_requested || report.held;
   if (now - task.started >= kGoodRun) task.failures = 0;
   task.slot = -1;
   task.handle = nullptr;
@@ -259,27 +336,30 @@ void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
   task.not_before = now;
 
   if (report.reason == ExitReason::kNoExtension) {
-    database.extension = report.extension_epoch == epoch ? Extension::kAbsent : Extension::kUnknown;
+    database.extension = report.epoch_is_current ? Extension::kAbsent : Extension::kUnknown;
     task.failures = 0;
   } else if (wanted_to_stop) {
-    // Nothing to say: it may start again at once, when it is wanted.
+    // Not a failure: it may start again at once, when it is wanted.
   } else if (report.reason == ExitReason::kStopped) {
-    // Somebody else told it to leave: a session that holds the database for a moment, or a person.
+    // Terminated by another session: one that held the database for a moment, or an administrator.
     task.failures = 0;
     task.not_before = now + milliseconds(settings().restart_delay);
   } else {
-    ++task.failures;
-    const milliseconds delay = Delay(task.failures);
-    task.not_before = now + delay;
-    Pg([&database, &report, &task, delay] {
-      ereport(LOG,
-              (errmsg("postbox publisher of database \"%s\" failed, starting it again in %ld ms",
-                      database.name.c_str(), static_cast<long>(delay.count())),
-               errdetail(report.attached ? "It has failed %d times in a row."
-                                         : "It did not come up, %d times in a row.",
-                         task.failures)));
-    });
+    TaskFailed(database, report, task);
   }
+}
+
+void Launcher::TaskFailed(const Database& database, const ExitReport& report, Task& task) {
+  ++task.failures;
+  const milliseconds delay = Delay(task.failures);
+  task.not_before = Clock::now() + delay;
+  Pg([&database, &report, &task, delay] {
+    ereport(LOG, (errmsg("postbox publisher of database \"%s\" failed, starting it again in %ld ms",
+                         database.name.c_str(), static_cast<long>(delay.count())),
+                  errdetail(report.attached ? "It has failed %d times in a row."
+                                            : "It did not come up, %d times in a row.",
+                            task.failures)));
+  });
 }
 
 int Launcher::Wanted(Oid oid, const Database& database) const {
@@ -325,70 +405,25 @@ void Launcher::Stop(Task& task) {
 }
 
 bool Launcher::Start(Oid oid, const Database& database, int ordinal, Task& task) {
-  SharedState* state = shared_state();
-  int slot_number = -1;
-  uint64 launch = 0;
-  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  for (int i = 0; i < kMaxWorkers && slot_number < 0; ++i) {
-    if (state->workers[i].state == SlotState::kFree) slot_number = i;
-  }
-  if (slot_number >= 0) {
-    WorkerSlot& slot = state->workers[slot_number];
-    launch = state->next_launch++;
-    slot.state = SlotState::kStarting;
-    slot.exit_reason = ExitReason::kFailed;
-    slot.pid = 0;
-    slot.ordinal = ordinal;
-    slot.launch = launch;
-    slot.token = 0;
-    slot.extension_epoch = 0;
-    slot.started_at = 0;
-    pg_atomic_write_u32(&slot.proc_number, kNobody);
-    pg_atomic_write_u32(&slot.database, oid);
-    const uint32 end = static_cast<uint32>(slot_number) + 1;
-    if (pg_atomic_read_u32(&state->slots_in_use) < end) {
-      pg_atomic_write_u32(&state->slots_in_use, end);
-    }
-  }
-  LWLockRelease(SharedStateLock());
-  if (slot_number < 0) {
-    OutOfSlots("All " + std::to_string(kMaxWorkers) + " worker slots of postbox are in use.",
-               "Lower postbox.publishers, or spread the databases over several servers.");
+  const Reservation reservation = ReserveSlot(oid, ordinal);
+  if (reservation.slot < 0) {
+    PostponeStarts("All " + std::to_string(kMaxWorkers) + " worker slots of postbox are in use.",
+                   "Lower postbox.publishers, or spread the databases over several servers.");
     return false;
   }
-
-  BackgroundWorker worker{};
-  worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-  worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-  worker.bgw_restart_time = BGW_NEVER_RESTART;
-  worker.bgw_notify_pid = MyProcPid;
-  worker.bgw_main_arg = Int32GetDatum(slot_number);
-  snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "postbox_worker");
-  snprintf(worker.bgw_function_name, sizeof worker.bgw_function_name, "postbox_publisher_main");
-  snprintf(worker.bgw_name, sizeof worker.bgw_name, "postbox publisher %d for database %u", ordinal,
-           oid);
-  snprintf(worker.bgw_type, sizeof worker.bgw_type, "postbox publisher");
-  std::memcpy(worker.bgw_extra, &launch, sizeof launch);
-
-  BackgroundWorkerHandle* handle = Pg([&worker]() -> BackgroundWorkerHandle* {
-    BackgroundWorkerHandle* result = nullptr;
-    MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-    const bool registered = RegisterDynamicBackgroundWorker(&worker, &result);
-    MemoryContextSwitchTo(old);
-    return registered ? result : nullptr;
-  });
+  BackgroundWorkerHandle* handle = RegisterWorker(oid, ordinal, reservation);
   if (handle == nullptr) {
     LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-    state->workers[slot_number].state = SlotState::kFree;
-    pg_atomic_write_u32(&state->workers[slot_number].database, InvalidOid);
+    FreeSlot(&shared_state()->workers[reservation.slot]);
     LWLockRelease(SharedStateLock());
-    OutOfSlots("All background worker slots of the server are in use (max_worker_processes is " +
-                   std::to_string(max_worker_processes) + ").",
-               "Raise max_worker_processes (needs a restart), or lower postbox.publishers.");
+    PostponeStarts(
+        "All background worker slots of the server are in use (max_worker_processes is " +
+            std::to_string(max_worker_processes) + ").",
+        "Raise max_worker_processes (needs a restart), or lower postbox.publishers.");
     return false;
   }
   refusals_ = 0;
-  task.slot = slot_number;
+  task.slot = reservation.slot;
   task.handle = handle;
   task.stop_requested = false;
   task.started = Clock::now();
@@ -399,7 +434,7 @@ bool Launcher::Start(Oid oid, const Database& database, int ordinal, Task& task)
   return true;
 }
 
-void Launcher::OutOfSlots(const std::string& detail, const char* hint) {
+void Launcher::PostponeStarts(const std::string& detail, const char* hint) {
   ++refusals_;
   const milliseconds delay = Delay(refusals_);
   starts_from_ = Clock::now() + delay;

@@ -22,10 +22,10 @@ void Commit(const Requests& wanted) {
     LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
     if (wanted.extension) {
       pg_atomic_fetch_add_u64(&state->extension_epoch, 1);
-      if (state->news_count < kMaxNews) {
-        state->news[state->news_count++] = MyDatabaseId;
+      if (state->extension_change_count < kMaxExtensionChanges) {
+        state->extension_changes[state->extension_change_count++] = MyDatabaseId;
       } else {
-        state->news_overflow = true;
+        state->extension_changes_overflow = true;
       }
     }
     if (wanted.databases) state->databases_changed = true;

@@ -7,7 +7,7 @@ namespace postbox {
 namespace {
 
 // What one row shows, copied out of shared memory at the first call.
-struct Row {
+struct WorkerRow {
   Oid database;
   pid_t pid;
   int32 ordinal;
@@ -16,24 +16,24 @@ struct Row {
   TimestampTz started_at;
 };
 
-struct Rows {
+struct WorkerRows {
   int count;
-  Row rows[kMaxWorkers];
+  WorkerRow rows[kMaxWorkers];
 };
 
-Rows* TakeRows() {
-  auto* result = static_cast<Rows*>(palloc0(sizeof(Rows)));
+WorkerRows* TakeWorkerRows() {
+  auto* result = static_cast<WorkerRows*>(palloc0(sizeof(WorkerRows)));
   SharedState* state = shared_state();
   if (state == nullptr) return result;
   LWLockAcquire(SharedStateLock(), LW_SHARED);
   for (WorkerSlot& slot : state->workers) {
     if (slot.state == SlotState::kFree || slot.state == SlotState::kExited) continue;
-    result->rows[result->count++] = Row{pg_atomic_read_u32(&slot.database),
-                                        slot.pid,
-                                        slot.ordinal,
-                                        slot.state,
-                                        slot.token,
-                                        slot.started_at};
+    result->rows[result->count++] = WorkerRow{pg_atomic_read_u32(&slot.database),
+                                              slot.pid,
+                                              slot.ordinal,
+                                              slot.state,
+                                              slot.token,
+                                              slot.started_at};
   }
   LWLockRelease(SharedStateLock());
   return result;
@@ -43,7 +43,7 @@ const char* StateName(SlotState state) {
   return state == SlotState::kRunning ? "running" : "starting";
 }
 
-Datum Tuple(TupleDesc descriptor, const Row& row) {
+Datum Tuple(TupleDesc descriptor, const WorkerRow& row) {
   const bool attached = row.pid != 0;
   char token[kLockTokenSize];
   FormatLockToken(row.token, token);
@@ -70,11 +70,11 @@ POSTBOX_FUNCTION(list_workers) {
                       errmsg("postbox.list_workers() must be called as a table function")));
     }
     context->tuple_desc = BlessTupleDesc(descriptor);
-    context->user_fctx = TakeRows();
+    context->user_fctx = TakeWorkerRows();
     MemoryContextSwitchTo(old);
   }
   context = SRF_PERCALL_SETUP();
-  const auto* rows = static_cast<Rows*>(context->user_fctx);
+  const auto* rows = static_cast<WorkerRows*>(context->user_fctx);
   if (context->call_cntr >= static_cast<uint64>(rows->count)) SRF_RETURN_DONE(context);
   // The macro counts call_cntr up before it evaluates its argument.
   const Datum tuple = Tuple(context->tuple_desc, rows->rows[context->call_cntr]);

@@ -35,7 +35,7 @@ namespace postbox {
 
 inline constexpr int kMaxWorkers = 128;
 inline constexpr int kMaxHolds = 64;
-inline constexpr int kMaxNews = 32;
+inline constexpr int kMaxExtensionChanges = 32;
 
 // Raise it with every change of SharedState, so that a new postbox_worker.so started under an old
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
@@ -88,9 +88,9 @@ struct SharedState {
 
   // Under the lock: databases in which the extension was created or changed, not yet seen by the
   // launcher; more than fit are "all".
-  Oid news[kMaxNews];
-  int32 news_count;
-  bool news_overflow;
+  Oid extension_changes[kMaxExtensionChanges];
+  int32 extension_change_count;
+  bool extension_changes_overflow;
   // Under the lock: the launcher shall read pg_database again.
   bool databases_changed;
 
