@@ -1,8 +1,9 @@
 // See define_settings.h. The tables below are the only place that knows the name, range, default,
 // unit and description of a setting.
 //
-// Contexts: what decides where credentials go (endpoint, project) is for the administrator; what
-// describes an event (default_outbox, the context attributes) is for every session.
+// Contexts: a setting that decides where credentials go (endpoint, project) is for the
+// administrator; one that describes an event (default_outbox, the context attributes) is for every
+// session.
 #include "extension/server/define_settings.h"
 
 #include "extension/base/guard.h"
@@ -38,7 +39,7 @@ bool CheckHook(char** new_value, void** /*extra*/, GucSource /*source*/) {
   return false;
 }
 
-// An error text of the core is a lower-case phrase; DETAIL is a sentence.
+// A rule of proto/rules returns a lower-case phrase; DETAIL is a sentence.
 std::string Sentence(std::string text) {
   if (text.empty()) return text;
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -98,72 +99,75 @@ struct IntSetting {
 };
 
 const StringSetting kStrings[] = {
-    {"postbox.endpoint", "Where Pub/Sub is.",
+    {"postbox.endpoint", "Sets the address of the Pub/Sub service.",
      "Empty means Google, or PUBSUB_EMULATOR_HOST of the server's environment. http://host:port is "
-     "plain text without "
-     "credentials; https://host:port and host:port are TLS with Google's application default "
-     "credentials.",
+     "plain text without credentials; https://host:port and host:port are TLS with Google's "
+     "application default credentials.",
      &values.endpoint, PGC_SIGHUP, CheckHook<CheckEndpoint>, GUC_SUPERUSER_ONLY},
-    {"postbox.project_id", "The Google Cloud project that completes short topic names.", nullptr,
-     &values.project_id, PGC_SUSET, CheckHook<CheckProject>, 0},
-    {"postbox.quota_project", "The Google Cloud project that is charged for the requests.",
-     "Empty means that of the credentials.", &values.quota_project, PGC_SUSET,
+    {"postbox.project_id", "Sets the Google Cloud project that completes short topic names.",
+     nullptr, &values.project_id, PGC_SUSET, CheckHook<CheckProject>, 0},
+    {"postbox.quota_project", "Sets the Google Cloud project that is charged for the requests.",
+     "Empty means the project of the credentials.", &values.quota_project, PGC_SUSET,
      CheckHook<CheckProject>, 0},
-    {"postbox.failpoint", "For developers of Postbox: name=action,name=action.",
-     "The actions are kill, error and pause.", &values.failpoint, PGC_SIGHUP,
-     CheckHook<CheckFailpoint>, GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY},
-    {"postbox.default_outbox", "The outbox that outbox_emit writes to when none is named.",
-     "Empty means the only outbox that there is.", &values.default_outbox, PGC_USERSET,
+    {"postbox.failpoint", "Sets failpoints, for developers of Postbox.",
+     "The form is name=action,name=action; the actions are kill, error and pause.",
+     &values.failpoint, PGC_SIGHUP, CheckHook<CheckFailpoint>,
+     GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY},
+    {"postbox.default_outbox", "Sets the outbox that outbox_emit writes to when none is named.",
+     "Empty means the only outbox of the database.", &values.default_outbox, PGC_USERSET,
      CheckHook<CheckOutboxName>, 0},
-    {"postbox.correlation_id", "Attribute correlation_id of the events that are emitted.", nullptr,
+    {"postbox.correlation_id", "Sets the attribute correlation_id of emitted events.", nullptr,
      &values.correlation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.causation_id", "Attribute causation_id of the events that are emitted.", nullptr,
+    {"postbox.causation_id", "Sets the attribute causation_id of emitted events.", nullptr,
      &values.causation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.user_id", "Attribute user_id of the events that are emitted.", nullptr,
-     &values.user_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.traceparent",
-     "Attribute traceparent (W3C Trace Context) of the events that are emitted.", nullptr,
-     &values.traceparent, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.source_service", "Attribute source_service of the events that are emitted.", nullptr,
+    {"postbox.user_id", "Sets the attribute user_id of emitted events.", nullptr, &values.user_id,
+     PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.traceparent", "Sets the attribute traceparent (W3C Trace Context) of emitted events.",
+     nullptr, &values.traceparent, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.source_service", "Sets the attribute source_service of emitted events.", nullptr,
      &values.source_service, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.source_version", "Attribute source_version of the events that are emitted.", nullptr,
+    {"postbox.source_version", "Sets the attribute source_version of emitted events.", nullptr,
      &values.source_version, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
 };
 
 const IntSetting kInts[] = {
-    {"postbox.publishers", "Publisher workers for each database that has the extension.",
+    {"postbox.publishers",
+     "Sets the number of publisher workers for each database that has the extension.",
      "0 stops publishing.", &values.publishers, 1, 0, 32, 0},
-    {"postbox.poll_interval", "How often a publisher looks for events that nobody announced.",
-     "Prepared transactions, plain INSERTs and the time before a restart announce nothing.",
-     &values.poll_interval, 1000, 10, 60000, GUC_UNIT_MS},
-    {"postbox.claim_batch_size", "The most events that a publisher claims at once.", nullptr,
+    {"postbox.poll_interval",
+     "Sets the interval at which a publisher looks for events that no commit announced.",
+     "Plain INSERTs and prepared transactions do not announce their events.", &values.poll_interval,
+     1000, 10, 60000, GUC_UNIT_MS},
+    {"postbox.claim_batch_size",
+     "Sets the maximum number of events that a publisher claims at once.", nullptr,
      &values.claim_batch_size, 500, 1, 1000, 0},
-    {"postbox.read_chunk_size", "The most events that a publisher reads from a log outbox at once.",
-     nullptr, &values.read_chunk_size, 2000, 1, 100000, 0},
+    {"postbox.read_chunk_size",
+     "Sets the maximum number of events that a publisher reads from a log outbox at once.", nullptr,
+     &values.read_chunk_size, 2000, 1, 100000, 0},
     {"postbox.checkpoint_interval",
-     "How often a publisher stores how far it has published a log outbox, at most.",
-     "After a crash, what was published since then is sent again.", &values.checkpoint_interval,
-     200, 10, 60000, GUC_UNIT_MS},
+     "Sets the minimum time between two checkpoints of a position in a log outbox.",
+     "After a crash, events published since the last checkpoint are sent again.",
+     &values.checkpoint_interval, 200, 10, 60000, GUC_UNIT_MS},
     {"postbox.lease_timeout",
-     "After this time a claimed event is claimed again, whatever became of its publisher.",
-     "The lease of a publisher that is known to be gone ends at once.", &values.lease_timeout, 300,
-     10, 86400, GUC_UNIT_S},
-    {"postbox.publish_timeout",
-     "How long a publisher tries to send an event before it gives it back.",
-     "Never longer than half of postbox.lease_timeout.", &values.publish_timeout, 60, 1, 600,
-     GUC_UNIT_S},
+     "Sets the time after which a claimed event may be claimed by another publisher.",
+     "The lease of a publisher that is known to have ended ends at once.", &values.lease_timeout,
+     300, 10, 86400, GUC_UNIT_S},
+    {"postbox.publish_timeout", "Sets the time for which a publisher tries to send an event.",
+     "It is never longer than half of postbox.lease_timeout. Then the event is released.",
+     &values.publish_timeout, 60, 1, 600, GUC_UNIT_S},
     {"postbox.max_outstanding_messages",
-     "The most messages that a publisher has on the way at once.", nullptr,
+     "Sets the maximum number of messages that a publisher has in flight.", nullptr,
      &values.max_outstanding_messages, 20000, 1, 1000000, 0},
-    {"postbox.max_outstanding_bytes", "The most bytes that a publisher has on the way at once.",
-     nullptr, &values.max_outstanding_bytes, 65536, 1024, 4 * 1024 * 1024, GUC_UNIT_KB},
-    {"postbox.channels", "Connections of each publisher to Pub/Sub.", nullptr, &values.channels, 2,
-     1, 16, 0},
+    {"postbox.max_outstanding_bytes",
+     "Sets the maximum size of the messages that a publisher has in flight.", nullptr,
+     &values.max_outstanding_bytes, 65536, 1024, 4 * 1024 * 1024, GUC_UNIT_KB},
+    {"postbox.channels", "Sets the number of connections of each publisher to Pub/Sub.", nullptr,
+     &values.channels, 2, 1, 16, 0},
     {"postbox.maintenance_interval",
-     "How often a publisher deletes events that are older than the retention.", nullptr,
+     "Sets the interval at which a publisher deletes events older than the retention.", nullptr,
      &values.maintenance_interval, 60, 1, 86400, GUC_UNIT_S},
-    {"postbox.restart_delay", "The delay before a failed publisher is started again.",
-     "It doubles with every failure, up to 60 s.", &values.restart_delay, 1000, 10, 60000,
+    {"postbox.restart_delay", "Sets the delay before a failed publisher is started again.",
+     "The delay doubles with every failure, up to 60 s.", &values.restart_delay, 1000, 10, 60000,
      GUC_UNIT_MS},
 };
 
@@ -184,8 +188,8 @@ void DefineSettings() {
                             setting.flags, nullptr, nullptr, nullptr);
   }
   DefineCustomEnumVariable(
-      "postbox.apply_on_error", "What an event's own error does when the event is applied.",
-      "reject records the event in postbox.dead_letter and goes on; raise raises the error.",
+      "postbox.apply_on_error", "Sets what happens when an event cannot be applied.",
+      "reject records the event in postbox.dead_letter and continues; raise raises the error.",
       &values.apply_on_error, kApplyReject, kApplyOnError, PGC_USERSET, 0, nullptr, nullptr,
       nullptr);
   ReserveGucPrefix("postbox");

@@ -15,15 +15,15 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// Sessions that want a database for themselves wait this long for workers to leave.
+// A session that holds a database waits this long for its workers to leave.
 constexpr int kLeaveTimeoutMs = 10000;
 
 ProcessUtility_hook_type next_process_utility = nullptr;
 object_access_hook_type next_object_access = nullptr;
 
-// Whether this session holds databases; they are given back when the transaction ends.
+// Whether this session may have written holds; they are removed when the transaction ends.
 bool holding = false;
-// The database whose workers shall start again at commit, since its settings changed.
+// The database whose workers are restarted at commit, since its settings changed.
 Oid restart_at_commit = InvalidOid;
 
 void ReleaseHolds() {
@@ -69,8 +69,8 @@ bool AddHold(Oid database) {
   return added;
 }
 
-// Holds the database `name` until the transaction ends, and waits until its workers have left. Does
-// nothing if the statement will be refused anyhow.
+// Holds the database `name` until the transaction ends, and waits until its workers have left
+// (hooks.h). Does nothing if the server is going to refuse the statement.
 void HoldDatabase(const char* name) {
   if (name == nullptr) return;
   const Oid database = get_database_oid(name, true);
@@ -81,7 +81,7 @@ void HoldDatabase(const char* name) {
   if (wait_event == 0) wait_event = WaitEvent("PostboxWorkersLeave");
   WatchTransactionEnd();
   holding = true;
-  if (!AddHold(database)) return;  // 64 such statements at once: the server's own checks remain
+  if (!AddHold(database)) return;  // no room: the server's own check remains
   StopPublishers(database);
   const TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), kLeaveTimeoutMs);
   ConditionVariable* left = &shared_state()->worker_left;
@@ -110,7 +110,7 @@ void BeforeCreateDatabase(const CreatedbStmt* statement) {
   if (option != nullptr && option->arg != nullptr) HoldDatabase(defGetString(option));
 }
 
-// At commit, workers of the database start again, if the statement is about a setting of ours.
+// If the statement is about a setting of Postbox, the workers of the database restart at commit.
 void BeforeAlterDatabaseSet(const AlterDatabaseSetStmt* statement) {
   const VariableSetStmt* setting = statement->setstmt;
   const bool ours = setting->kind == VAR_RESET_ALL ||
@@ -122,8 +122,8 @@ void BeforeAlterDatabaseSet(const AlterDatabaseSetStmt* statement) {
   restart_at_commit = database;
 }
 
-// Everything is done or asked for before the server does the statement: afterwards its parse tree
-// may be gone (COMMIT PREPARED). What is asked for is forgotten if the statement fails.
+// Everything is done or requested before the server runs the statement: afterwards its parse tree
+// may have been freed (COMMIT PREPARED). If the statement fails, the abort clears the requests.
 void Before(Node* statement) {
   switch (nodeTag(statement)) {
     case T_DropdbStmt:
@@ -176,8 +176,8 @@ static void HookProcessUtility(PlannedStmt* planned, const char* query, bool rea
 
 }  // extern "C"
 
-// The name of extension `id` is "postbox". Sees what this command itself has just written, as the
-// catalog's own functions do not.
+// Whether the name of extension `id` is "postbox". SnapshotSelf sees a row that this command itself
+// has written; get_extension_name() does not.
 bool IsPostbox(Oid id) {
   Relation catalog = table_open(ExtensionRelationId, AccessShareLock);
   ScanKeyData key;

@@ -1,24 +1,43 @@
-// What Postbox does when others change databases and extensions. Installed at preload.
+// What Postbox does when a session changes databases or extensions. Installed at preload.
 //
-// Statements that need a database without sessions: DROP DATABASE x, CREATE DATABASE ... TEMPLATE
-// x, ALTER DATABASE x RENAME, ALTER DATABASE x SET TABLESPACE. Before the server looks for other
-// sessions, the workers of x are asked to leave and waited for (10 s at most; then the statement
-// goes on and the server itself says who is in the way). The database is held until the transaction
-// ends, whichever way: no worker comes back before. Only who owns x gets that far, so nobody can
-// stop the workers of a database that is not his.
+// Holds. DROP DATABASE x, CREATE DATABASE ... TEMPLATE x, ALTER DATABASE x RENAME and ALTER DATABASE x
+// SET TABLESPACE need a database without sessions, and a publisher worker is a session. Rule: the
+// statement first makes sure that no worker can come, then sends away those that are there, then
+// waits for them.
 //
-// CREATE, ALTER and DROP EXTENSION postbox, by whatever statement (DROP SCHEMA ... CASCADE, DROP
-// OWNED, CREATE EXTENSION ... CASCADE): at commit the database's workers and the launcher are told.
-// DROP EXTENSION waits for nobody: workers hold no lock while they wait, and leave when they find
-// their extension gone.
+//  1. It writes a hold (database, own pid) into shared memory, under the lock.
+//  2. It sends SIGTERM to the workers that are attached to x.
+//  3. It waits until none is attached, 10 s at most, and then goes on in any case: if a session is
+//     left, the server itself reports it.
+//  4. At the end of the transaction, commit or abort, it removes its holds and wakes the launcher,
+//     which starts the workers again if the database still exists.
 //
-// ALTER DATABASE x SET postbox.anything: workers of x are restarted at commit, since a session
-// reads its database's settings only when it starts.
+// The races:
+//  - A worker starts between 1 and 2. Attaching takes the same lock: either it attached before the
+//    hold was written, and step 2 sees its pid, or it finds the hold and leaves.
+//  - A worker that was asked to start before 1 comes up after 3. It finds the hold and leaves before
+//    it connects to the database.
+//  - A worker is still connected when step 3 ends. A worker clears its pid only after it has left the
+//    proc array, so a database without attached workers has none in it.
+//  - The session ends without COMMIT or ROLLBACK: its transaction is aborted, which removes the hold.
+//    If the process is killed, the server starts again with new shared memory.
+// Nothing of this is on disk. Only the owner of x gets as far as step 1, so no other user can stop
+// the workers of a database. There is room for 64 holds; without room the statement goes on without
+// one, and the server's own check remains.
 //
-// COMMIT PREPARED: raises what a transaction can raise (extension/server/wakeup.h), except for news of
-// extensions: those would make the launcher probe a database without the extension at each of them.
+// CREATE, ALTER and DROP EXTENSION postbox, by whichever statement (also DROP SCHEMA ... CASCADE,
+// DROP OWNED, CREATE EXTENSION ... CASCADE): at commit the workers of the database and the launcher
+// are told. DROP EXTENSION waits for no worker: workers hold no lock while they sleep, and leave when
+// they find that their extension does not exist.
 //
-// All other statements pay one switch.
+// ALTER DATABASE x SET postbox.anything: the workers of x are restarted at commit, since a session
+// reads the settings of its database only when it starts.
+//
+// COMMIT PREPARED sends every message that a transaction can send (wakeup.h) except those about the
+// extension. They would make the launcher look for the extension in the database at every COMMIT
+// PREPARED.
+//
+// All other statements cost one switch.
 #ifndef POSTBOX_EXTENSION_SERVER_HOOKS_H_
 #define POSTBOX_EXTENSION_SERVER_HOOKS_H_
 

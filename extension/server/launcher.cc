@@ -26,9 +26,9 @@ using std::chrono::seconds;
 
 // The launcher itself, when it fails, is started again after this many seconds.
 constexpr int kLauncherRestartSeconds = 5;
-// pg_database is read again this often even if nobody said that it changed.
+// pg_database is read again this often even without a message that it changed.
 constexpr milliseconds kRescanInterval = seconds(60);
-// A worker that ran this long was well: its next failure counts as the first.
+// If a worker ran this long, its next failure counts as the first.
 constexpr milliseconds kGoodRun = seconds(60);
 constexpr milliseconds kMaxRestartDelay = seconds(60);
 // At most so many databases are probed for the extension at once.
@@ -36,7 +36,7 @@ constexpr int kMaxProbes = 4;
 
 enum class Extension { kUnknown, kPresent, kAbsent };
 
-// A worker that a database shall have.
+// A worker that a database should have, running or not.
 struct Task {
   int slot = -1;  // -1: it is not running
   BackgroundWorkerHandle* handle = nullptr;
@@ -63,11 +63,11 @@ struct ExitReport {
 
 class Launcher {
  public:
-  // One round: learn what changed, stop what is too much, start what is missing. Returns how long
-  // the launcher may sleep.
+  // One round: take the messages, stop workers that are too many, start those that are missing.
+  // Returns how long the launcher may sleep.
   milliseconds Round();
 
-  // Workers of an earlier launcher, of which there is no handle: they are told to leave.
+  // Stops the workers of an earlier launcher, for which this one has no handle.
   void StopOrphans();
 
  private:
@@ -174,7 +174,7 @@ void Launcher::StopOrphans() {
     if (slot.pid != 0) {
       kill(slot.pid, SIGTERM);
     } else if (slot.state == SlotState::kStarting) {
-      slot.state = SlotState::kExited;  // should its worker still come up, it finds itself revoked
+      slot.state = SlotState::kExited;  // its worker, if it still comes up, sees this and leaves
     }
   }
   LWLockRelease(SharedStateLock());
@@ -449,8 +449,8 @@ void Launcher::PostponeStarts(const std::string& detail, const char* hint) {
 milliseconds Launcher::SleepTime() const {
   Clock::time_point wake = next_read_;
   for (const auto& [oid, database] : databases_) {
-    // A database that waits for its probe is due when another probe has ended, which sets the
-    // latch.
+    // A database that waits for its probe gets its turn when another probe has ended, which sets
+    // the latch.
     if (database.extension == Extension::kUnknown && probes_ >= kMaxProbes) continue;
     const size_t wanted = std::min<size_t>(Wanted(oid, database), database.tasks.size());
     for (size_t ordinal = 0; ordinal < wanted; ++ordinal) {
@@ -462,7 +462,7 @@ milliseconds Launcher::SleepTime() const {
   return std::clamp<milliseconds>(left, milliseconds(10), kRescanInterval);
 }
 
-void ForgetLauncher(int /*code*/, Datum /*argument*/) {
+void ClearLauncher(int /*code*/, Datum /*argument*/) {
   pg_atomic_write_u32(&shared_state()->launcher_proc_number, kNobody);
 }
 
@@ -510,11 +510,11 @@ extern "C" void postbox_launcher_main(Datum /*argument*/) {
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
   pqsignal(SIGINT, SIG_IGN);  // there is no query to cancel
   BackgroundWorkerUnblockSignals();
-  before_shmem_exit(ForgetLauncher, 0);
+  before_shmem_exit(ClearLauncher, 0);
   BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
   pgstat_report_appname("postbox launcher");
   pg_atomic_write_u32(&shared_state()->launcher_proc_number, static_cast<uint32>(MyProcIndex()));
   Guarded([] { Run(); });
-  // Exit code 1, so that the postmaster starts a launcher again if this one was ended by hand.
+  // Exit code 1: the postmaster starts the launcher again if an administrator terminated it.
   proc_exit(1);
 }

@@ -1,5 +1,7 @@
 // The launcher: one background worker that keeps postbox.publishers publisher workers running in
 // every database that has the extension. It publishes nothing and is connected to no database.
+// README.md beside this file has its messages, its state changes, and the scenarios with the test of
+// each.
 //
 // What it knows of a database:
 //
@@ -7,30 +9,24 @@
 //      |  ^---CREATE EXTENSION committed---+
 //      +------probe found nothing-----> absent   (no worker runs)
 //                                          ^
-//   present ---worker found it gone--------+
+//   present ---worker found it dropped-----+
 //
 // A probe is the database's first worker: it looks for the extension, and either stays or reports
 // that there is none and leaves. Only a few databases are probed at once, so that a server with
-// hundreds of them does not use up its background worker slots at start. What the launcher knows
-// dies with it; a new launcher probes again.
+// hundreds of them does not use up its background worker slots at start. All of this is in the
+// memory of the launcher; a new launcher probes again.
 //
 // A report "no extension" counts only if no CREATE EXTENSION committed since the worker looked
-// (SharedState::extension_epoch), otherwise the database is probed again.
+// (SharedState::extension_epoch); otherwise the database is probed again.
 //
-// Scenarios, each with a test of that name in tests/tap: CREATE EXTENSION while running; DROP
-// EXTENSION while running; DROP DATABASE is not blocked; CREATE DATABASE ... TEMPLATE is not
-// blocked; worker killed (-9) and cluster recovers; worker ERROR restarts with backoff; SIGHUP
-// changes settings; smart/fast/immediate shutdown; standby does not publish, promotion does;
-// postmaster death; extension present but library not preloaded.
-//
-// How each comes out right:
-//  - The workers are dynamic background workers that the postmaster never restarts by itself. The
-//    launcher starts them again: at once when they were stopped for a held database, after
-//    postbox.restart_delay otherwise, doubled with each failure up to 60 s; a minute of good work
-//    makes the next failure the first one again.
-//  - When a worker crashes, the postmaster ends everybody and makes new shared memory; the launcher
-//    is started again like any background worker and begins from nothing.
-//  - When the launcher itself fails, its workers go on. The next launcher stops those it finds,
+// What makes it robust:
+//  - The postmaster never restarts a publisher worker by itself (BGW_NEVER_RESTART); the launcher
+//    does: at once when the worker was stopped for a held database, otherwise after
+//    postbox.restart_delay, which doubles with each failure up to 60 s. After a minute of
+//    work the next failure counts as the first again.
+//  - When a worker crashes, the postmaster ends all processes and creates new shared memory. The
+//    launcher is started again like any background worker and begins with nothing.
+//  - When the launcher itself fails, its workers go on. The next launcher stops those that it finds,
 //    since it has no handle for them, and starts its own.
 //  - A standby starts no launcher before recovery has ended (BgWorkerStart_RecoveryFinished).
 #ifndef POSTBOX_EXTENSION_SERVER_LAUNCHER_H_

@@ -1,7 +1,7 @@
 // What the server calls when it loads postbox.so: in the postmaster when the library is preloaded,
 // otherwise in each backend that calls one of its functions. Only a preloaded postbox has shared
-// memory, a launcher, workers and hooks; without, everything works except publishing and waking
-// (emit-only mode).
+// memory, a launcher, workers and hooks. Without preloading, everything works except publishing and
+// waking (emit-only mode).
 #include "extension/base/postgres.h"
 #include "extension/server/define_settings.h"
 #include "extension/server/hooks.h"

@@ -3,7 +3,7 @@
 namespace postbox {
 namespace {
 
-// What the current transaction shall do at commit.
+// The flags of the current transaction: what to do at commit.
 struct Requests {
   bool publishers = false;
   bool config = false;

@@ -1,14 +1,31 @@
-// What a session tells the workers when its transaction commits, and how sessions wait for events
-// to be applied. postbox.so only.
+// What a session tells workers, launcher and waiting sessions when its transaction commits, and how a
+// session waits for events to be applied. postbox.so only.
 //
-// The functions named ...AtCommit set a flag of the current transaction; one callback, registered
-// once in the life of the backend at the first use, acts at commit and forgets at abort. They cost
-// a few instructions, may be called any number of times in a transaction, raise no error, and do
-// nothing when the library is not preloaded. A rolled-back savepoint does not take the flag back: a
-// worker then wakes in vain.
+// Rule: a message is sent after the commit is visible, and a receiver looks at the data only after
+// it has received the message (or has prepared its sleep). So a receiver that is woken sees the
+// commit.
 //
-// PREPARE TRANSACTION forgets the flags too: nothing is visible yet. COMMIT PREPARED raises them
-// (extension/server/hooks.cc), since nobody remembers what the transaction did.
+// The functions named ...AtCommit set a flag of the current transaction. One callback, registered
+// when the backend sets its first flag, sends the messages at commit and clears the flags at abort.
+// The functions cost a few instructions, may be called any number of times in a transaction, raise
+// no error, and do nothing when the library is not preloaded. A flag is not per subtransaction:
+// after ROLLBACK TO SAVEPOINT it stays, and a worker wakes up and finds nothing.
+//
+// What can go wrong, and why no event waits longer than postbox.poll_interval:
+//  - The worker reads its outbox just before the commit is visible and sleeps just after the message:
+//    the latch was set in between, so the sleep ends at once. Worker: ResetLatch, read, sleep on the
+//    latch; session: commit, memory barrier, SetLatch.
+//  - The worker starts, and has no slot yet when the session looks for it: it reads its outbox when
+//    it is up.
+//  - The session is killed between its commit and the callback: the message is lost. The server
+//    restarts all processes then (SIGKILL), or the callback has run (SIGTERM waits for it).
+//  - PREPARE TRANSACTION clears the flags, since nothing is visible yet. COMMIT PREPARED may run in
+//    another session, which does not know what the transaction did: it sends every message that one
+//    can send, except those about the extension (hooks.h).
+//  - A plain INSERT into an outbox sets no flag. The worker finds the row when it polls.
+//
+// The flags are in the memory of the backend; the messages are in SharedState. Nothing is on disk:
+// after a crash every worker starts and reads everything.
 #ifndef POSTBOX_EXTENSION_SERVER_WAKEUP_H_
 #define POSTBOX_EXTENSION_SERVER_WAKEUP_H_
 
@@ -17,7 +34,7 @@
 
 namespace postbox {
 
-// An event was emitted (or redriven): wake this database's workers.
+// An event was emitted or redriven: wake this database's workers.
 void RequestPublishersAtCommit();
 
 // Publications or outboxes changed: raise the config generation and wake this database's workers.
@@ -26,7 +43,7 @@ void ConfigChangedAtCommit();
 // CREATE, ALTER or DROP EXTENSION postbox in this database: tell its workers and the launcher.
 void ExtensionChangedAtCommit();
 
-// Databases came, went or changed their name or properties: the launcher reads pg_database again.
+// A database was created, dropped, renamed or altered: the launcher reads pg_database again.
 void DatabasesChangedAtCommit();
 
 // An event was applied: wake the sessions in WaitApplied().
@@ -43,9 +60,9 @@ void NotifyAppliedAtCommit();
 //
 // PrepareToWaitApplied comes before the look, so that no commit is missed between look and sleep.
 // WaitApplied returns after a commit that applied something in any database, after `timeout_ms`, or
-// for no reason; it raises an error when the query is cancelled (call it through Pg()). When the
-// library is not preloaded nobody can wake, and it sleeps for 20 ms at most. An error needs no
-// FinishWaitApplied: aborting the transaction does the same.
+// spuriously. It raises an error when the query is cancelled: call it through Pg(). When the library
+// is not preloaded there is no message, and it sleeps for 20 ms at most. After an error no
+// FinishWaitApplied is needed: the abort of the transaction does the same.
 void PrepareToWaitApplied();
 void WaitApplied(long timeout_ms);
 void FinishWaitApplied();

@@ -1,7 +1,7 @@
 // What postbox.so shows to postbox_worker.so: one struct behind a rendezvous variable of the
 // server. The two modules are loaded with RTLD_LOCAL and hidden symbols, so they cannot link to
-// each other. _PG_init of postbox.so sets the variable; in a worker process postbox.so is always
-// there, because only a preloaded postbox.so starts workers.
+// each other. _PG_init of postbox.so sets the variable. In a worker process postbox.so is always
+// loaded, because only a preloaded postbox.so starts workers.
 #ifndef POSTBOX_EXTENSION_SHARED_EXPORTS_H_
 #define POSTBOX_EXTENSION_SHARED_EXPORTS_H_
 

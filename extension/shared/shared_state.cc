@@ -11,7 +11,7 @@ SharedState* state = nullptr;
 
 void SetLatchOf(uint32 proc_number) {
   if (proc_number != kNobody) {
-    // The latch of a proc array entry is there always; at worst it is somebody else's by now.
+    // The latch of a proc array entry always exists; at worst it belongs to another process by now.
     SetLatch(&ProcAt(static_cast<int>(proc_number))->procLatch);
   }
 }
@@ -68,7 +68,7 @@ void AttachSharedState() {
 
 void WakePublishers(Oid database) {
   if (state == nullptr) return;
-  // What was committed must be visible to whoever reads after this look.
+  // A worker that is woken must see what was committed: the slots are read after that.
   pg_memory_barrier();
   const uint32 end = pg_atomic_read_u32(&state->slots_in_use);
   for (uint32 i = 0; i < end && i < kMaxWorkers; ++i) {

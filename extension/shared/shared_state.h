@@ -1,11 +1,12 @@
-// What the processes of Postbox share: who works for which database, what the launcher has to know,
-// and the counters that workers and waiting sessions watch.
+// What the processes of Postbox share: which worker serves which database, what sessions tell the
+// launcher, and the counters that workers and waiting sessions watch.
+// extension/server/README.md lists every message with its writer, its reader and its lock.
 //
-// The memory is made at server start when postbox is in shared_preload_libraries, otherwise there
-// is none and shared_state() is nullptr. It holds plain data and proc numbers: no pointers, no file
+// The memory is allocated at server start if postbox is in shared_preload_libraries; otherwise there
+// is none, and shared_state() is nullptr. It holds plain data and proc numbers: no pointers, no file
 // descriptors. This file is compiled into both modules; the two find the same memory by its name.
 //
-// A worker slot goes round:
+// The states of a worker slot:
 //
 //   kFree --launcher asks the postmaster--> kStarting --worker attaches--> kAttached
 //     ^                                        |                              |extension found
@@ -13,14 +14,14 @@
 //     +------------launcher has read why--- kExited <---worker exits------ kRunning
 //
 // Invariants:
-//  - A slot changes only under `lock` in exclusive mode. `database` and `proc_number` are atomics,
-//    so that a commit can wake workers without any lock; what it reads may be out of date, and then
-//    a latch is set in vain, which every latch owner must bear.
-//  - A worker's pid stands in its slot only while that process exists: it goes in before the worker
-//    connects to its database and out after the worker has left the proc array. So whoever holds
+//  - A slot changes only under SharedStateLock() in exclusive mode. `database` and `proc_number` are
+//    atomics, so that a commit can wake workers without a lock. What it reads may be out of date;
+//    then it sets a latch that nobody waits for, which every latch owner has to tolerate anyway.
+//  - A worker's pid is in its slot only while that process exists: the worker sets it before it
+//    connects to its database and clears it after it has left the proc array. So a process that has
 //    the lock may signal the pid, and a database without an attached slot has no worker in it.
 //  - A token is random and never used again: a lease under a token that no attached slot has is a
-//    lease whose owner is gone.
+//    lease whose owner has ended.
 //  - While a database is held, no worker attaches to it.
 #ifndef POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_
 #define POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_
@@ -47,7 +48,7 @@ inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
 enum class SlotState : int32 { kFree, kStarting, kAttached, kRunning, kExited };
 
-// Why a worker is gone, as the worker itself wrote it; kFailed unless it came to say more.
+// Why a worker ended, as the worker itself wrote it; kFailed unless it wrote another reason.
 enum class ExitReason : int32 { kFailed, kStopped, kNoExtension };
 
 struct WorkerSlot {
@@ -66,7 +67,7 @@ struct WorkerSlot {
 // `proc_number` of a slot (or of the launcher) without a process.
 inline constexpr uint32 kNobody = PG_UINT32_MAX;
 
-// A session that wants no workers in a database until its transaction ends.
+// A session that keeps a database free of workers until its transaction ends (server/hooks.h).
 struct Hold {
   Oid database;  // InvalidOid: free
   pid_t holder;
@@ -79,24 +80,24 @@ struct SharedState {
   pg_atomic_uint64 config_generation;
   // Goes up with every committed CREATE, ALTER or DROP EXTENSION postbox, in any database.
   pg_atomic_uint64 extension_epoch;
-  // A transaction that applied an event has committed; wait_for_version sleeps here.
+  // Broadcast when a transaction that applied an event has committed; wait_for_version sleeps here.
   ConditionVariable applied;
 
   pg_atomic_uint32 launcher_proc_number;  // kNobody while there is none
-  // A worker has left; who waits for a database to be free sleeps here.
+  // Broadcast when a worker has left; a session that waits for its held database sleeps here.
   ConditionVariable worker_left;
 
-  // Under the lock: databases in which the extension was created or changed, not yet seen by the
-  // launcher; more than fit are "all".
+  // Under the lock: databases in which the extension was created, altered or dropped since the
+  // launcher last looked. If there are more than fit, the overflow flag stands for all databases.
   Oid extension_changes[kMaxExtensionChanges];
   int32 extension_change_count;
   bool extension_changes_overflow;
-  // Under the lock: the launcher shall read pg_database again.
+  // Under the lock: pg_database has changed, and the launcher has to read it again.
   bool databases_changed;
 
   uint64 next_launch;
   Hold holds[kMaxHolds];
-  // No slot from this number on is in use: commits look no further. The launcher keeps it.
+  // No slot from this number on is in use: commits look no further. Only the launcher writes it.
   pg_atomic_uint32 slots_in_use;
   WorkerSlot workers[kMaxWorkers];
 };
@@ -108,12 +109,13 @@ SharedState* shared_state();
 // Whether workers can run at all in this server.
 inline bool Preloaded() { return shared_state() != nullptr; }
 
-// For module.cc: asks for the memory and the lock, then makes or finds them. The second is the
-// shmem_startup_hook's work.
+// For module.cc: requests the memory and the lock; then, in the shmem_startup_hook, creates or finds
+// them.
 void RequestSharedState();
 void CreateOrFindSharedState();
 
-// For postbox_worker.so: finds what postbox.so made. ereports if that is of another layout.
+// For postbox_worker.so: finds what postbox.so created. Raises an error if its layout is another
+// release's.
 void AttachSharedState();
 
 // Guards everything in SharedState that is no atomic. Held for a few dozen instructions, never
@@ -138,8 +140,8 @@ inline void FormatLockToken(uint64 token, char (&text)[kLockTokenSize]) {
 // Whether a session holds `database` free of workers. Under the lock.
 bool IsHeld(const SharedState* state, Oid database);
 
-// Sends SIGTERM to the workers attached to `database`. Takes the lock, raises no error. They come
-// back by themselves unless the database is held or the launcher wants fewer.
+// Sends SIGTERM to the workers attached to `database`. Takes the lock, raises no error. The launcher
+// starts them again unless the database is held or fewer are configured.
 void StopPublishers(Oid database);
 
 // Whether a worker is attached to `database`.
@@ -147,10 +149,10 @@ bool HasPublishers(Oid database);
 
 // The lock tokens of the workers attached to `database`, this process included.
 //
-// To find leases whose owner is gone: read the lock tokens that stand in the table FIRST, ask for
-// the live ones AFTER, and take over the leases of exactly those tokens that were read and do not
-// live (lock_token = ANY($dead)). The other way round, a worker that started in between and has
-// claimed already would look dead.
+// To find leases whose owner has ended: read the lock tokens in the table FIRST, ask for the live
+// ones AFTER, and take over the leases of exactly those tokens that were read and are not live
+// (lock_token = ANY($dead)). In the other order, a worker that started in between and has already
+// claimed would look dead.
 std::vector<std::string> LiveLockTokens(Oid database);
 
 }  // namespace postbox
