@@ -6,9 +6,10 @@
 
 namespace postbox {
 
-// Becomes `role` for its lifetime, in a security-restricted operation: code of that role's objects
-// (triggers, defaults) cannot get out of it. kTrusted leaves the restriction out, for a role that
-// could become the current one anyway: deferred constraints and temporary tables work then.
+// Becomes `role` for its lifetime, in a security-restricted operation: code that belongs to that
+// role's objects (triggers, defaults) cannot get out of it. kTrusted omits the restriction, for a
+// role that could become the current one anyway; deferred constraints and temporary tables then
+// work.
 enum class Trust { kRestricted, kTrusted };
 class ActAs {
  public:
@@ -22,9 +23,9 @@ class ActAs {
   int saved_context_ = 0;
 };
 
-// search_path = pg_catalog, pg_temp (or another one) for its lifetime. Whoever acts as somebody
-// else needs it too, or that somebody's functions would look for names where the caller wants them
-// to.
+// Sets search_path to pg_catalog, pg_temp (or to `path`) for its lifetime. Code that acts as
+// another role needs it too; otherwise functions of that role would look up names where the caller
+// wants.
 class FixedSearchPath {
  public:
   explicit FixedSearchPath(const char* path = "pg_catalog, pg_temp");

@@ -6,7 +6,7 @@
 //    cluster;
 //  - a longjmp over a frame that owns C++ objects skips their destructors (undefined behaviour).
 //
-// So there are two doors, and everything goes through one of them:
+// So there are two functions, and every crossing goes through one of them:
 //  - Guarded(f): at every extern "C" entry. Runs C++; an exception becomes ereport(ERROR) after
 //    every C++ frame is gone.
 //  - Pg(f): around every call of PostgreSQL that can ereport, made from a frame that owns C++
@@ -110,7 +110,7 @@ auto Guarded(F&& f) -> decltype(f()) {
   static_assert(std::is_trivially_destructible_v<std::remove_reference_t<F>>,
                 "the longjmp would skip a destructor");
   guard_internal::PlainError* error = nullptr;
-  // The raise stands outside of the catch block: there, the exception object and all frames of `f`
+  // The raise is outside of the catch block: there, the exception object and all frames of `f`
   // are destroyed.
   if constexpr (std::is_void_v<Result>) {
     try {
@@ -134,7 +134,7 @@ auto Guarded(F&& f) -> decltype(f()) {
 template <class F>
 auto Pg(F&& f) -> decltype(f()) {
   using Result = decltype(f());
-  // The result stands in memory, not in a register that the longjmp could clobber.
+  // The result is in memory, not in a register that the longjmp could clobber.
   if constexpr (std::is_void_v<Result>) {
     auto* function = std::addressof(f);
     guard_internal::CallPostgres(

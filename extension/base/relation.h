@@ -20,8 +20,8 @@ Oid RelationOwner(Oid relation);
 Oid PostboxRelation(const char* name);
 
 // Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the
-// end of the transaction, acting as the owner of the registry: what refers to it comes and goes
-// under this lock. Needs SPI. Throws undefined_table if it has just been dropped.
+// end of the transaction, acting as the owner of the registry: what refers to it is created and
+// dropped under this lock. Needs SPI. Throws undefined_table if it has just been dropped.
 void LockRegistration(const char* registry, Oid relation);
 
 }  // namespace postbox

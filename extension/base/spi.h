@@ -1,10 +1,10 @@
-// Running SQL from C++: the connection, statements that run once, and the values that go in and come
-// out. What runs often is a Statement (statement.h). Names in SQL text are quoted with Quoted()
-// (relation.h) and nothing else.
+// Running SQL from C++: the connection, statements that run once, and the values that go in and
+// come out. What runs often is a Statement (statement.h). Names in SQL text are quoted with
+// Quoted() (relation.h) and nothing else.
 //
-// The rows of a statement are those of SPI_tuptable and are read with the ...Column functions, until
-// the next statement replaces them. So a loop over rows runs no other statement: where each row
-// needs one, read all rows into C++ values first. (A loop that is hot may take whole rows apart
+// The rows of a statement are those of SPI_tuptable and are read with the ...Column functions,
+// until the next statement replaces them. So a loop over rows runs no other statement: where each
+// row needs one, read all rows into C++ values first. (A loop that is hot may take whole rows apart
 // inside one Pg() instead.)
 //
 // All of it throws PostgresError (guard.h); no ereport gets out.
@@ -52,7 +52,7 @@ class Parameters {
 };
 
 // Runs one statement (or, without parameters, several utility commands). Returns the number of
-// rows; they stand in SPI_tuptable.
+// rows; they are in SPI_tuptable.
 uint64 Run(const std::string& sql);
 uint64 Run(const std::string& sql, Parameters& parameters);
 

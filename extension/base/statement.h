@@ -2,8 +2,8 @@
 // event is the exception that goes to the executor by itself: extension/outbox/insert_plan.h.)
 //
 // The plan is kept for the life of the Statement. PostgreSQL plans it again by itself when a
-// relation in it changes, so what is kept here is the text of the statement; whoever caches a
-// Statement must drop it when a NAME in the text may mean something else (a rename).
+// relation in it changes. What is kept here is the text of the statement, so a cache must drop its
+// Statements when a NAME in the text may mean something else (a rename).
 //
 // Run it with the search_path that it was first run with: a change of path costs a new plan.
 #ifndef POSTBOX_EXTENSION_BASE_STATEMENT_H_
@@ -24,7 +24,7 @@ class Statement {
   Statement& operator=(Statement&& other) noexcept;
 
   // Runs it in the SPI connection that is open, with a new snapshot, and returns the number of
-  // rows; they stand in SPI_tuptable until the next statement runs. `values` in the order of the
+  // rows; they are in SPI_tuptable until the next statement runs. `values` in the order of the
   // types, `nulls` as SPI has it, or nullptr.
   uint64 Run(const Datum* values, const char* nulls = nullptr) {
     return Execute(values, nulls, false);
@@ -39,8 +39,9 @@ class Statement {
   // NULL. False if there is no row.
   bool RunForInt64(const Datum* values, const char* nulls, int64* value);
 
-  // Looks up all names and makes the plan, if that is due, as the current user; until the next
-  // invalidation message, running it looks up nothing. Returns what SPI prepared.
+  // Looks up all names and makes the plan, as the current user, unless there is a valid one. Until
+  // the next invalidation message, running it looks up nothing. Returns SPI's plan, which stays
+  // this object's.
   SPIPlanPtr Plan();
   // Whether running it now would look up nothing.
   bool IsPlanned() const;

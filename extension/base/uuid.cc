@@ -12,12 +12,12 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// Random bytes for the ids of this process, each handed out once. Drawing costs more than a whole
-// id otherwise does, so they are drawn by the page.
+// Random bytes for the ids of this process, each handed out once. Drawing them costs more than the
+// rest of an id, so they are drawn 4096 at a time.
 class RandomBytes {
  public:
   void Take(unsigned char* to, size_t count) {
-    // Of a process that was forked meanwhile the two must not hand out the same bytes.
+    // After a fork, parent and child must not hand out the same bytes.
     if (process_ != MyProcPid || bytes_.size() - taken_ < count) Draw();
     std::memcpy(to, bytes_.data() + taken_, count);
     taken_ += count;

@@ -1,8 +1,8 @@
 // The ids of events.
 //
 // A new event gets a UUIDv7 (RFC 9562): time first, so that the index on it grows at one end. Ids
-// made by one backend only ever grow. An event that follows from another one gets a UUIDv5: the
-// same source makes the same id, whoever makes it and however often.
+// made by one backend always grow. An event that follows from another one gets a UUIDv5: the same
+// source makes the same id, in any backend and any number of times.
 #ifndef POSTBOX_EXTENSION_BASE_UUID_H_
 #define POSTBOX_EXTENSION_BASE_UUID_H_
 

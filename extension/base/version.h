@@ -1,6 +1,6 @@
 // Every difference between the PostgreSQL versions that Postbox supports (14 to 18), and nothing
-// else: no other file tests PG_VERSION_NUM (extension/base/postgres.h excepted, for headers that do not
-// exist everywhere).
+// else: no other file tests PG_VERSION_NUM (extension/base/postgres.h excepted, for headers that do
+// not exist everywhere).
 //
 // Included by extension/base/postgres.h; do not include it before PostgreSQL's headers.
 #ifndef POSTBOX_EXTENSION_BASE_VERSION_H_
@@ -112,7 +112,7 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #endif
 
 // Runs a query to its end; 18 knows by itself that it runs once. (A macro, because the executor's
-// headers are not for everybody.)
+// headers are not included here.)
 #if PG_VERSION_NUM >= 180000
 #define POSTBOX_RUN_QUERY(query) ExecutorRun(query, ForwardScanDirection, 0)
 #else

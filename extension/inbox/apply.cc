@@ -39,7 +39,7 @@ constexpr EventField kInboxFields[] = {EventField::kEventType, EventField::kAggr
                                        EventField::kAggregateId, EventField::kVersion};
 
 Outcome Expected(const Inbox& inbox, const InboxEvent& event) {
-  // An event without a type fails later; till then it has a row like one that is applied.
+  // An event without a type fails later; until then it has a row like one that is applied.
   if (event.IsNull(EventField::kEventType)) return Outcome::kApplied;
   return inbox.RouteOf(event.event_type) == nullptr ? Outcome::kIgnored : Outcome::kApplied;
 }
@@ -57,7 +57,7 @@ Datum ArrayOf(Oid type, Datum* values, bool* nulls, size_t count) {
 }
 
 // Inserts all events in one statement, in the order of their keys, so that two sessions with the
-// same events meet in the same order. Says which were not there yet; of two with one key the first.
+// same events lock them in the same order. Returns which were new; of two with one key, the first.
 std::vector<bool> InsertMany(Inbox& inbox, const std::vector<InboxEvent>& events) {
   const size_t count = events.size();
   std::vector<size_t> order(count);
@@ -113,7 +113,7 @@ void SetOutcome(Inbox& inbox, const std::vector<const InboxEvent*>& events, Outc
   inbox.set_outcome().Run(parameters);
 }
 
-// What takes the event does so: the projections, then the handlers.
+// Runs the projections that take the event, then the handlers.
 Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   if (event->IsNull(EventField::kEventType)) {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_type",
@@ -139,7 +139,7 @@ Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   return applied ? Outcome::kApplied : Outcome::kStale;
 }
 
-// Says in the error which event it was, as its context.
+// Adds the event to the context of an error.
 Outcome ApplyEffectsOf(Inbox& inbox, InboxEvent* event) {
   try {
     return ApplyEffects(inbox, event);
@@ -179,7 +179,7 @@ Outcome ApplyOrReject(Inbox& inbox, InboxEvent* event) {
       return outcome;
     } catch (const PostgresError& error) {
       if (!IsToBeRecorded(inbox, error)) throw;
-      // The right that it lacked may have been granted just before it was looked for.
+      // The missing right may have been granted between the error and the check.
       if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE && !again) continue;
       return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
     }
@@ -255,7 +255,7 @@ std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<InboxEvent>& events) 
   }
   MemoryContext scratch = MakeScratch();
   if (events.empty()) {
-    // How a caller learns whether the inbox is at fault for what became of his events.
+    // With no events, a caller learns whether a missing right is the cause of its errors.
     inbox.CheckRights();
     return {};
   }

@@ -1,26 +1,31 @@
 // Applying events to an inbox, in the caller's transaction.
 //
 // One event: INSERT its key into the inbox, ON CONFLICT DO NOTHING (no row: duplicate, and nothing
-// else happens) -> the projections and handlers that take its type -> the outcome stands in the
-// inbox row. The row is written with the outcome that is to be expected and corrected if it came
-// otherwise.
+// else happens) -> the projections and handlers that take its type -> the outcome is in the
+// inbox row. The row is written with the expected outcome, which is corrected if another one comes
+// out.
 //   applied    a projection changed, or a handler was called
 //   stale      every projection has this version or a newer one, and there is no handler
 //   ignored    nothing takes events of this type
-//   rejected   an error of the event itself; nothing of it remains but a row in postbox.dead_letter
+//   rejected   an error of the event itself: its effects are rolled back, and it is recorded in
+//              postbox.dead_letter
 //
 // A batch is applied in one pass inside one subtransaction. If an event fails, that subtransaction
 // is rolled back and the batch is run again, each event in its own: one bad event costs its batch
 // once.
 //
-// Errors. Transient ones (proto/rules/sqlstate_class.h) are raised: the event is not at fault, so
-// the transaction rolls back and nothing is recorded. So are errors in the configuration: those
-// that stop before the first event, and rights that are missing (rights.h). All others belong to
+// Errors. Transient errors (proto/rules/sqlstate_class.h) are raised: the event is not the cause,
+// so the transaction rolls back and nothing is recorded. Errors in the configuration are raised
+// too: those that come before the first event, and missing rights (rights.h). All others belong to
 // the event. With postbox.apply_on_error = 'raise' those are raised as well.
+//
+// Two sessions apply the same event. The second waits at its INSERT into the inbox until the first
+// has ended: if that one commits, the event is a duplicate; if it rolls back, the second applies
+// it. A batch inserts its keys in order, so two batches with the same events do not deadlock there.
 //
 // Rights: INSERT on the inbox is the permission to apply. Everything then runs as the inbox's
 // owner, under a fixed search_path; in a security-restricted operation (no temporary tables, no
-// deferred constraints) if the owner could not become the caller by himself.
+// deferred constraints) unless the owner is a member of the caller's role.
 #ifndef POSTBOX_EXTENSION_INBOX_APPLY_H_
 #define POSTBOX_EXTENSION_INBOX_APPLY_H_
 

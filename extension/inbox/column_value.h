@@ -1,5 +1,5 @@
-// Values for table columns out of events: from a JSON field of the payload, or from a field of the
-// event itself.
+// The values of table columns, taken from an event: from a JSON field of the payload, or from a
+// field of the event itself.
 //
 // A value is made as if its text were read by the column's type, so a projection takes what
 // INSERT ... VALUES ('text') would take, with the same errors. JSON null is NULL. A JSON object or

@@ -1,8 +1,8 @@
 // Dead letters: recording an event that its consumer gives up, and applying it again.
 //
-// postbox.dead_letter is written as its owner: the inbox's owner sees and deletes rows of his
-// inboxes through row level security, and changes none. The inbox keeps the event as `rejected`, so
-// a redelivery is a duplicate; redriving deletes that row and applies the event like a new one.
+// postbox.dead_letter is written as its owner. The owner of an inbox sees and deletes the rows of
+// that inbox through row level security, and changes none. The inbox keeps the event as `rejected`,
+// so a redelivery is a duplicate; redriving deletes that row and applies the event like a new one.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
@@ -12,7 +12,7 @@
 namespace postbox {
 namespace {
 
-// Acts as whoever may write dead letters.
+// Acts as the owner of postbox.dead_letter, who may write it.
 ActAs Registrar() { return ActAs(RelationOwner(PostboxRelation("dead_letter"))); }
 
 constexpr char kFields[] =
@@ -21,7 +21,7 @@ constexpr char kFields[] =
 
 void Record(const Inbox& inbox, const InboxEvent& event, const std::string& sqlstate,
             const std::string& text, int attempts) {
-  // Never destroyed: a process ends without order.
+  // Never destroyed: the server is no longer usable when destructors of static objects run.
   static auto& record =
       *new Statement(std::string("INSERT INTO postbox.dead_letter (") + kFields +
                          ", inbox, sqlstate, error, attempts) "
@@ -55,7 +55,7 @@ Parameters Key(int64 id) {
   return key;
 }
 
-// Locks the dead letter and says whose it is.
+// Locks the dead letter and returns its inbox.
 Oid LockDeadLetter(int64 id) {
   SpiConnection connection;
   FixedSearchPath search_path;

@@ -1,7 +1,7 @@
-// Making, dropping and purging inboxes.
+// postbox.create_inbox, drop_inbox and purge_inbox.
 //
-// The tables are made and dropped as the caller, with his rights; the registration in postbox.inbox
-// is written as the owner of that table.
+// The tables are created and dropped as the caller, with the caller's rights. The row of
+// postbox.inbox is written as the owner of postbox.inbox.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/new_relation.h"
@@ -27,7 +27,7 @@ void CreateTables(const NewRelation& relation) {
       "received_at timestamptz NOT NULL DEFAULT now())");
   Run("CREATE INDEX " + Quoted(relation.name + "_received") + " ON " + table + " (received_at)");
   Run("COMMENT ON TABLE " + table + " IS 'Events seen (postbox inbox)'");
-  // projection.cc knows the order of these columns.
+  // Tombstones::Find (projection.cc) relies on the order of these columns.
   Run("CREATE TABLE " + tombstone +
       " (target regclass, key text, version bigint NOT NULL, "
       "deleted_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (target, key))");
@@ -53,8 +53,8 @@ Oid CreateInbox(const NewRelation& relation, Datum retention) {
   return table;
 }
 
-// Drops the tables; the event trigger of 90_lifecycle.sql would do the rest, but a session may have
-// switched event triggers off.
+// Drops the tables and their registration. The event trigger of 90_lifecycle.sql would delete the
+// registration, but event triggers may be disabled.
 void DropInbox(Oid relation) {
   SpiConnection connection;
   FixedSearchPath search_path;
@@ -92,7 +92,7 @@ int64 PurgeInbox(Oid relation, int batch) {
   Run("SELECT tombstone::oid, now() - retention FROM postbox.inbox WHERE relation = $1", key);
   const Oid tombstone = OidColumn(0, 1);
   const Datum before = DatumColumn(0, 2);
-  // As the owner, for whoever may act as him: the table's triggers are his.
+  // As the owner, for any role that may act as the owner: the table's triggers run with its rights.
   const Oid owner = RelationOwner(relation);
   const bool trusted = Pg([&] { return is_member_of_role(owner, GetUserId()); });
   const ActAs act_as(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
@@ -114,7 +114,7 @@ POSTBOX_FUNCTION(create_inbox) {
     const Datum retention = Argument(fcinfo, 1, "retention");
     if (Microseconds(retention) <= 0) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive",
-            "An event that is delivered again after it was forgotten takes effect again.",
+            "An event that is delivered again after its id was purged takes effect again.",
             "Keep event ids longer than the subscription keeps messages.");
     }
     const NewRelation relation = ParseNewRelation(name, kSuffixLength);

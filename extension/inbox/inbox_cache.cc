@@ -13,13 +13,13 @@ namespace postbox {
 constexpr int kMostLoads = 20;
 
 struct InboxCache {
-  // Never destroyed: invalidation callbacks come until the process is gone.
+  // Never destroyed: invalidation callbacks come until the process ends.
   static std::unordered_map<Oid, std::shared_ptr<Inbox>>& entries() {
     static auto& entries = *new std::unordered_map<Oid, std::shared_ptr<Inbox>>;
     return entries;
   }
 
-  // Callbacks run wherever a lock is taken: they only set marks.
+  // Callbacks run wherever a lock is taken, so they only set marks.
   static void RelationChanged(Datum /*argument*/, Oid relation) {
     for (auto& [key, inbox] : entries()) {
       if (relation == InvalidOid || inbox->Watches(relation)) inbox->valid_ = false;
@@ -75,7 +75,7 @@ Inbox::Inbox(Oid relation) : relation_(relation) {
 
 Inbox::~Inbox() { MemoryContextDelete(context_); }
 
-// While it is being read, everything counts.
+// While it is being read, a change of any relation counts.
 bool Inbox::Watches(Oid relation) const {
   if (loading_ || relation == relation_ || relation == tombstone_) return true;
   if (std::find(std::begin(config_), std::end(config_), relation) != std::end(config_)) return true;

@@ -3,8 +3,9 @@
 //
 // An Inbox is read from the catalogs once and dropped when one of its relations, the configuration
 // tables (their trigger configuration_changed sends the message), a schema or a function changes.
-// Messages are received while locks are taken, so Find() locks everything that the inbox writes to
-// and then looks whether the entry still stands: it does until the end of the transaction.
+// Messages are received while locks are taken. So Find() reads the entry, locks everything that the
+// inbox writes to, and then checks that the entry is still valid; if not, it reads again. After
+// that the entry is right until the end of the transaction.
 //
 // Everything in here runs as the inbox's owner and under FixedSearchPath.
 #ifndef POSTBOX_EXTENSION_INBOX_INBOX_CACHE_H_
@@ -28,7 +29,7 @@ struct Handler {
   Statement call;                 // (postbox.event)
 };
 
-// What takes the events of one type.
+// The projections and handlers that take the events of one type.
 struct Route {
   struct Step {
     Projection* projection;
@@ -43,7 +44,7 @@ class Inbox {
   // The inbox whose table that is, with a lock of `mode` on it, its tombstones and all targets.
   // Throws undefined_table or wrong_object_type if it is none, and what is wrong with a projection
   // or handler that no longer fits. Call it with SPI connected, as the inbox's owner, under
-  // FixedSearchPath. The caller keeps the pointer while he uses it.
+  // FixedSearchPath. The caller keeps the pointer while it uses the object.
   static std::shared_ptr<Inbox> Find(Oid relation, LOCKMODE mode);
 
   explicit Inbox(Oid relation);

@@ -6,7 +6,7 @@
 // Key of an event in an inbox: a uuid. An event id that is the text of a uuid is that uuid (in
 // every form that the type uuid reads: letter case, braces and hyphens do not matter); any other
 // text, for example evt_2a87, is its UUIDv5 in kPostboxNamespace (uuid.h). The same text gives the
-// same key for ever.
+// same key always.
 #ifndef POSTBOX_EXTENSION_INBOX_INBOX_EVENT_H_
 #define POSTBOX_EXTENSION_INBOX_INBOX_EVENT_H_
 

@@ -10,11 +10,12 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// A payload may lack fields in any combination; the statements of so many of them are kept.
+// A payload may lack fields in any combination; the statements of this many combinations are kept.
 constexpr size_t kMostStatements = 64;
 
-// Finds the row whose key columns hold `values`, by a unique index, dirty: waits until whoever is
-// writing such a row is done, and locks it. On true `read` has been called with the row.
+// Finds the row whose key columns hold `values`, by a unique index, with a dirty read: waits until
+// every transaction that is writing such a row has ended, and locks the row. If it returns true,
+// `read` has been called with the row.
 template <class Read>
 bool DirtyFind(Oid relation_oid, Oid index, const AttrNumber* numbers, const Datum* values,
                size_t count, Read&& read) {
@@ -69,7 +70,7 @@ void Tombstones::Remove(Oid target, Datum key) {
 }
 
 int64 Tombstones::Find(Oid target, Datum key) {
-  // The table's columns stand in the order target, key, version (inbox_config.cc).
+  // The table's columns are target, key, version, in this order (inbox.cc).
   const AttrNumber numbers[] = {1, 2};
   const Datum values[] = {ObjectIdGetDatum(target), key};
   int64 version = 0;
@@ -308,7 +309,7 @@ bool Projection::IsStored() {
 Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
   Bind(event, payload, columns_.size());
-  // Before anything else, so that an event that comes too late is not refused for its content.
+  // Before anything else, so that an event that comes too late is not rejected for its content.
   if (keeps_tombstones_ && tombstones_->Find(target_, KeyText()) >= event.version()) {
     return Outcome::kStale;
   }
@@ -335,7 +336,7 @@ Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   return Outcome::kApplied;
 }
 
-// Whether there is a row with the bound key that this transaction's snapshots may not show yet.
+// D4 of projection.h: whether there is a row with the bound key, committed or not.
 bool Projection::FindRow() {
   if (!OidIsValid(primary_key_)) {
     Pg([&] { LockRelationOid(target_, ShareRowExclusiveLock); });

@@ -1,28 +1,49 @@
-// A projection at work: one event onto one row of the target table, if it is newer than the row.
+// Applying one event to one row of a projection's target table, if the event is newer than the row.
 //
 // Upsert. With every mapped field in the payload, one statement:
 //     INSERT ... ON CONFLICT (key) DO UPDATE SET ... WHERE stored.version < incoming.version
 // With only some of them (fields that are absent leave their columns alone), UPDATE first, since
-// the row that INSERT proposes would have to satisfy NOT NULL and CHECK by itself; only if there is
-// no row, INSERT, where the absent columns take their defaults.
+// the row that INSERT proposes would have to satisfy NOT NULL and CHECK by itself. Only if there is
+// no row, INSERT; the absent columns then take their defaults.
 //
-// Delete, and what may never happen afterwards. A deleted key leaves a tombstone (target, key,
-// version) in the inbox's tombstone table, and an event that is not newer than the tombstone must
-// not bring the row back, at any timing of two sessions. Neither session sees the other's
-// uncommitted row, so each writes first and then looks at the other's table with a dirty read that
-// waits:
-//     upsert:  write the row,       then look for a tombstone (newer: take the row out again;
-//                                   older: remove it)
-//     delete:  delete the row; if there was none: write the tombstone, then look for the row
-//              (found: delete again, or, if the row is newer, take the tombstone back)
-// Whoever writes second sees the first. If both write at once, both wait for each other, and the
-// deadlock detector ends one with a transient error. Both write the target first and the tombstones
-// second, so nothing else deadlocks. (An upsert also looks for a tombstone before anything else: an
-// event that comes too late is stale, whatever is wrong with it.) A dirty read of the target needs
-// its primary key index; with another key, or partitions, the delete of an unknown key locks the
-// target against writers instead.
+// Delete, and tombstones. A deleted key leaves a tombstone (target, key, version) in the inbox's
+// tombstone table.
 //
-// Tombstones are kept for targets with a projection that deletes.
+// Rule: an event whose version is not greater than that of the tombstone never brings the row back,
+// at any timing of two sessions. Neither session sees the other's uncommitted rows. So each writes
+// first, and then looks at what the other writes with a dirty read, which sees uncommitted rows and
+// waits for their transactions:
+//
+//     upsert:  U1 write the row
+//              U2 look for a tombstone: none: done; newer or equal: delete the row again, stale;
+//                 older: remove the tombstone
+//     delete:  D1 delete the row if it is older: deleted: write the tombstone, done
+//              D2 a row that is not older is there: stale
+//              D3 no row: write the tombstone, unless one of that version or a newer one is there
+//              D4 look for the row: none: done; older: delete it; newer: take the tombstone back,
+//                 stale
+//
+// The races of an upsert of version 1 and a delete of version 2 of a key that has no row:
+//  - U1 before D4. D4 finds the uncommitted row and waits. If the upsert commits, the delete
+//    deletes the row; the tombstone stays. If it rolls back, there is no row, and the tombstone
+//    stays.
+//  - D3 before U2. U2 finds the uncommitted tombstone and waits. If the delete commits, the upsert
+//    takes its row out again and is stale. If it rolls back, the row stays.
+//  - Both U1 and D3 come before both U2 and D4. Each session waits for the other, and the deadlock
+//    detector ends one of them with a transient error; the event is delivered again.
+// With the versions the other way round (upsert 2, delete 1), D4 finds the newer row and takes the
+// tombstone back, or U2 finds the older tombstone and removes it.
+// All other statements write the target first and the tombstones second, so nothing else deadlocks.
+//
+// An upsert also looks for a tombstone before U1: an event that comes too late is stale, even if
+// its content could not be written.
+//
+// A dirty read of the target needs its primary key index. With another key, or with partitions, D4
+// locks the target against writers (SHARE ROW EXCLUSIVE) instead, and then reads normally.
+//
+// Tombstones are kept for targets with a projection that deletes. They are on disk, in the table
+// <inbox>_tombstone, and are purged after the retention of the inbox; an event older than that may
+// bring its row back. Nothing of the protocol is in memory.
 #ifndef POSTBOX_EXTENSION_INBOX_PROJECTION_H_
 #define POSTBOX_EXTENSION_INBOX_PROJECTION_H_
 
@@ -43,7 +64,7 @@ class Tombstones {
   // The version at which `key` was deleted, 0 if it was not. Waits for a transaction that is about
   // to delete it.
   int64 Find(Oid target, Datum key);
-  // The same, for a reader: what is committed.
+  // The same for a reader: what its snapshot shows.
   int64 FindCommitted(Oid target, Datum key);
 
  private:
@@ -69,7 +90,7 @@ class Projection {
   // The version of the row with the bound key, as the current user may see it. False if there is
   // none.
   bool FindStored(int64* version);
-  // The bound key as it stands in a tombstone.
+  // The bound key as it is in a tombstone.
   Datum KeyText();
 
   int64 id() const { return id_; }

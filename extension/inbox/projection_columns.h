@@ -43,7 +43,7 @@ struct ProjectionColumn {
   ColumnSource source;
 };
 
-// The columns stand in this order: the key, the version column, all others.
+// The columns are in this order: the key, the version column, all others.
 struct ProjectionColumns {
   std::string target_name;  // quoted, qualified
   std::vector<ProjectionColumn> columns;

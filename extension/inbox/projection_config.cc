@@ -1,8 +1,9 @@
 // create_projection, create_handler and their drop functions.
 //
-// Only the owner of an inbox configures it, since everything that it feeds runs with his rights;
-// whether these suffice is checked here, so that it does not come out with the first event. Who
-// configures an inbox locks its row in postbox.inbox, so two do not miss each other's conflicts.
+// Only the owner of an inbox configures it, since its projections and handlers run with the owner's
+// rights. Whether these suffice is checked here, so that the first event does not fail. A
+// transaction that configures an inbox locks its row in postbox.inbox first, so that of two at the
+// same time the second sees the conflict.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"

@@ -41,8 +41,8 @@ void RequireTargetRights(Oid owner, Oid target, const std::string& target_name, 
   if (missing.empty()) return;
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for table " + target_name,
         "Projections run with the rights of the inbox's owner, role \"" + RoleName(owner) +
-            "\", who lacks " + missing + ".",
-        "Grant it to him.");
+            "\", which lacks " + missing + ".",
+        "Grant the missing rights to the role.");
 }
 
 void RequireHandlerRights(Oid owner, Oid function) {
@@ -53,7 +53,7 @@ void RequireHandlerRights(Oid owner, Oid function) {
       Pg([&]() -> const char* { return format_procedure_qualified(function); });
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for function " + signature,
         "Handlers run with the rights of the inbox's owner, role \"" + RoleName(owner) + "\".",
-        "Grant him EXECUTE on the function and USAGE on its schema.");
+        "Grant the role EXECUTE on the function and USAGE on its schema.");
 }
 
 }  // namespace postbox

@@ -1,10 +1,10 @@
-// The rights that what takes events cannot do without. Projections and handlers run as the owner of
-// their inbox, so these are rights of that role.
+// The rights that projections and handlers need. They run as the owner of their inbox, so these are
+// rights of that role.
 //
-// A right that is missing is a fault of the configuration and not of the event that met it. So
-// these throw insufficient_privilege when a projection or handler is made, and again when an event
-// has been refused with that code: the event is not recorded, but comes again until a person has
-// granted the right.
+// A missing right is an error of the configuration and not of the event that met it. So these
+// functions throw insufficient_privilege when a projection or handler is created, and again when an
+// event has failed with that code: the event is not recorded, and is delivered again until the
+// right has been granted.
 #ifndef POSTBOX_EXTENSION_INBOX_RIGHTS_H_
 #define POSTBOX_EXTENSION_INBOX_RIGHTS_H_
 

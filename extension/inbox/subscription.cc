@@ -27,7 +27,7 @@ int64 NumberArgument(FunctionCallInfo fcinfo, int number, bool bigint, const Ran
 struct IntervalRange {
   const char* name;
   int64 least, greatest;  // microseconds
-  const char* text;       // the range, for people
+  const char* text;       // the range, for messages
 };
 
 Datum IntervalArgument(FunctionCallInfo fcinfo, int number, const IntervalRange& range) {

@@ -1,10 +1,31 @@
 // postbox.wait_for_version: reading one's own writes from a projection.
 //
-// It looks, with a new snapshot each time, for the row of the key (as the caller, who needs SELECT
-// on the target) and then for its tombstone, and sleeps until some transaction that applied events
-// has committed. Nothing is missed, because the sleep is prepared before the look (wakeup.h).
-// Without the shared memory of a preloaded library, and on a standby, where nobody commits, it
-// looks again after a short time instead.
+// Rule: prepare the sleep, then look, then sleep. It looks, each time with a new snapshot, for the
+// row of the key (as the caller, who needs SELECT on the target) and then for the key's tombstone
+// (as the owner of the inbox), and sleeps on SharedState::applied, a condition variable that every
+// commit of inbox_apply broadcasts. The row or the tombstone counts if its version is at least the
+// wanted one.
+//
+// The races:
+//  - The commit comes after the look and before the sleep. Preparing the sleep put this backend on
+//    the list of waiters before the look, so the broadcast sets its latch, and the sleep ends at
+//    once.
+//  - The broadcast comes before the commit is visible. It does not: the commit callback runs after
+//    the transaction has left the proc array (server/wakeup.h), so the next snapshot sees it.
+//  - The key is deleted between the two looks, row first and tombstone second. The look at the
+//    tombstone has a later snapshot, which sees it.
+//  - A deleted row comes back between the two looks, with a version that would do. Its commit
+//    broadcasts, and the loop looks again.
+//  - A commit applied something else, or an older version. The loop looks and sleeps again; many
+//    waiters wake up for each commit, which costs two index lookups each.
+//  - The transaction of the event is prepared. Nothing is visible before COMMIT PREPARED, which
+//    broadcasts (server/hooks.h).
+//
+// Without the shared memory of a preloaded library it looks every 20 ms; on a standby, where no
+// session commits, every 50 ms. A transaction with a snapshot of its own (REPEATABLE READ) would
+// never see the row, so that is an error.
+//
+// On disk are the rows and tombstones; the list of waiters is in shared memory only.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"

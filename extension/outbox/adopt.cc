@@ -1,9 +1,9 @@
-// Making an outbox of a table that an application has already, for example one of Debezium's shape.
+// postbox.adopt_outbox: makes an outbox of an existing table, for example one of Debezium's shape.
 //
-// The table keeps its columns and its writers: they go on with plain INSERTs, and outbox_emit may
-// be used beside them. What an event is made of is found under the standard names, under the
-// aliases below, or as the caller says; where that is, stands in postbox.outbox.columns. What is
-// missing is added:
+// The table keeps its columns and its writers: they continue with plain INSERTs, and outbox_emit
+// may be used beside them. The fields of an event are looked for under the standard names, under
+// the aliases below, or where the caller says; postbox.outbox.columns records where they were
+// found. What is missing is added:
 //
 //   schema_version, attributes, occurred_at   with defaults
 //   published_at, publish_attempts,
@@ -12,12 +12,13 @@
 //   seq         the order of publishing, an identity column. The rows that are there get it in the
 //               order in which they occurred, those of one aggregate in the order of their versions
 //   version     is not added: its place in the outbox (seq) is then the version of an event, which
-//               grows within an aggregate and needs nobody to count
+//               grows within an aggregate and needs no counter
 //
 // and so are the worker's indexes, a version counter that begins where the rows are, and a trigger
 // that wakes the workers after INSERTs. A row counts as published if the table had published_at and
-// it is set. All of it happens as the owner of the table, under a lock that keeps everyone else
-// out.
+// it is set. All of it happens as the owner of the table, under an ACCESS EXCLUSIVE lock. The table
+// is checked before the lock, so that a caller without rights does not wait for it or block others,
+// and again after it, since it may have changed meanwhile.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
@@ -41,7 +42,7 @@ struct TableColumn {
 };
 using TableColumns = std::map<std::string, TableColumn>;
 
-// What an outbox has to have: where it is looked for, and what it may be.
+// A column that an outbox must have: where it is looked for, and which types it may have.
 struct Requirement {
   std::string name;
   std::vector<std::string> aliases;
@@ -117,7 +118,7 @@ class Adoption {
   void CheckTable();
   void ReadColumns();
   void ReadNames(Datum columns);
-  // The column that is the requirement's; empty if there is none and it is to be added.
+  // The column that meets the requirement; empty if there is none and it will be added.
   std::string Find(const Requirement& requirement) const;
   void CheckColumn(const Requirement& requirement, const std::string& column) const;
   void CheckUniqueId() const;
@@ -136,7 +137,7 @@ class Adoption {
   std::map<std::string, std::string> found_;  // standard name -> column
 };
 
-// What is wrong with the table, if anything; its relkind says what it is.
+// Why a relation of this relkind cannot be adopted.
 const char* KindOf(char relkind) {
   switch (relkind) {
     case RELKIND_PARTITIONED_TABLE:
@@ -353,7 +354,7 @@ void Adoption::AddColumns() {
     if (!columns_.contains(requirement.name)) add(requirement);
   }
   if (!added.empty()) postbox::Run("ALTER TABLE " + name_ + added);
-  // A lease of another publisher ends by its time; one without a time would never end.
+  // A lease of another publisher ends at its time-out; without locked_at it would never end.
   postbox::Run("UPDATE " + name_ +
                " SET locked_at = now() WHERE lock_token IS NOT NULL AND "
                "locked_at IS NULL");
@@ -363,7 +364,7 @@ void Adoption::AddSeq() {
   if (columns_.contains(kSeq)) return;
   const auto column = [&](const char* name) { return Quoted(found_.at(name)); };
   postbox::Run("ALTER TABLE " + name_ + " ADD COLUMN seq bigint");
-  // Among events of the same time, and where there is no time, the place in the table decides.
+  // Events of the same time, or of none, are ordered by their place in the table.
   std::string at = column("occurred_at");
   std::string version = "0";
   if (found_.at("version") != kSeq) {
@@ -394,7 +395,7 @@ void Adoption::CountVersions() const {
                column("version") + ") FROM " + name_ + " GROUP BY 1, 2");
 }
 
-// Only what differs from the standard names.
+// The columns whose names differ from the standard ones.
 std::string Adoption::Json() const {
   return Pg([&]() -> const char* {
     StringInfoData json;
@@ -422,7 +423,7 @@ Oid Adoption::Run(Datum columns) {
   CheckOwner();
   ReadColumns();
   ReadNames(columns);
-  std::map<std::string, std::string> used{{kSeq, kSeq}};  // column -> what it is
+  std::map<std::string, std::string> used{{kSeq, kSeq}};  // column -> its role
   for (const Requirement& requirement : StateColumns()) used[requirement.name] = requirement.name;
   for (const Requirement& requirement : EventColumns()) {
     const std::string column = Find(requirement);

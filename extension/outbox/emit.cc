@@ -1,21 +1,44 @@
 // postbox.outbox_emit: stores an event in the caller's transaction.
 //
-// As whom: INSERT on the outbox is the permission to emit. The row itself is inserted as the caller
-// and under his search_path, so that his rights on columns, row security and triggers count as for
-// a plain INSERT. What the caller need not have rights on (the version counter, finding an event
-// again) is done as the owner of the outbox, under a fixed search_path.
+// Rights. INSERT on the outbox is the permission to emit. The row is inserted as the caller and
+// under the caller's search_path, so that column privileges, row security and triggers count as for
+// a plain INSERT. What the caller needs no rights on (the version counter, the search for a stored
+// event) is done as the owner of the outbox, under a fixed search_path.
 //
-// In which order: first the counter's row of the aggregate is taken, which makes other emitters of
-// the aggregate wait until this transaction ends, and then the sequence. So within an aggregate
-// seq, version and commit go the same way. An event with source_event_id is looked for again after
-// the row is locked: of two transactions that derive the same event, one stores it.
+// Order. Rule: within an aggregate, seq, version and commit have the same order. So the row of the
+// aggregate in the version counter is locked first, and the sequence number is taken second.
 //
-// What it costs: an event of a log that brings its version is the executor's work for one INSERT
-// and little else. No SPI, no change of search_path, and what is the same for every event is made
+//  1. T1 counts the aggregate's version up (INSERT ... ON CONFLICT DO UPDATE): it now has the lock
+//     on the counter's row, until it ends.
+//  2. T2 emits for the same aggregate. Its statement waits for T1.
+//  3. T1 takes its seq, inserts, and commits. T2 goes on: it sees the version of T1 and takes the
+//     next one, and after that a greater seq.
+//     If T1 rolls back instead, T2 sees the version before T1, and takes the one that T1 had. The
+//     seq of T1 is a gap, which readers tolerate.
+// In the other order, T2 could take its seq before T1 and its version after.
+//
+// A caller that gives a version of its own to a `log` outbox is trusted to have locked its
+// aggregate: the event costs one INSERT, and no counter. A `table` outbox refuses a version that is
+// not greater than the last one.
+//
+// source_event_id makes the event_id, so that an event emitted twice for one source is stored once.
+// Rule: look, lock, look again.
+//
+//  1. T1 and T2 derive the same event, and neither sees the other's row.
+//  2. T1 locks the counter's row of the aggregate; T2 waits for it.
+//  3. T1 stores the event and commits. T2 has the lock, looks again with a new snapshot, finds the
+//     event, and returns it. No version was used.
+//
+// On disk are the event and, unless the log's caller counts, the counter's row: in the tables of
+// the outbox, both written by the caller's transaction. In memory is the flag that wakes the
+// workers at commit (server/wakeup.h).
+//
+// Cost: an event of a log that brings its version is the executor's work for one INSERT and little
+// else. It needs no SPI and no change of search_path, and what is the same for every event is made
 // once in a session.
 //
-// Everything that Pub/Sub would refuse is refused here (proto/rules/message_check.h), on the
-// message as it will be sent.
+// What Pub/Sub would refuse is refused here (proto/rules/message_check.h), on the message as it
+// will be sent.
 #include "extension/base/act_as.h"
 #include "extension/base/guard.h"
 #include "extension/base/spi.h"
@@ -51,7 +74,7 @@ enum Argument {
   kOutbox,
 };
 
-// A text that stays where it is, in the encoding of the database.
+// A text in PostgreSQL's memory, in the encoding of the database.
 struct Text {
   Datum datum;
   std::string_view view;
@@ -87,7 +110,8 @@ Text ToText(Datum datum) {
   return {plain, View(plain)};
 }
 
-// What Pub/Sub takes. In a database whose encoding is not UTF-8 a copy, otherwise the text itself.
+// The text in UTF-8: a copy if the encoding of the database is another one, otherwise the text
+// itself.
 std::string_view ToUtf8(std::string_view text) {
   if (GetDatabaseEncoding() == PG_UTF8) return text;
   const char* converted =
@@ -309,9 +333,8 @@ EmittedEvent ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
   return event;
 }
 
-// Whether the message is so far inside of every limit that there is nothing to look for: short
-// texts that are valid, no attributes but the standard ones, and a payload that leaves half of a
-// request to all else.
+// Whether the message is so far below every limit that it needs no check: short valid texts, no
+// attributes but the standard ones, and a payload of at most half of a request.
 bool IsSurelyWithinLimits(const EmittedEvent& event) {
   constexpr size_t kShort = std::min(pubsub::kMaxOrderingKeyBytes, pubsub::kMaxAttributeValueBytes);
   if (GetDatabaseEncoding() != PG_UTF8 || !event.extra.empty()) return false;
@@ -322,8 +345,8 @@ bool IsSurelyWithinLimits(const EmittedEvent& event) {
   return event.data.size() <= pubsub::kMaxRequestBytes / 2;
 }
 
-// Refuses what Pub/Sub would refuse. Here it stops the transaction that caused it; later it would
-// stop a key.
+// Refuses what Pub/Sub would refuse. Here the transaction that caused it fails; later a key would
+// stop.
 void CheckMessage(const EmittedEvent& event, int64 version) {
   if (IsSurelyWithinLimits(event)) return;
   const std::string id = UuidText(*event.id);
@@ -347,8 +370,8 @@ void CheckMessage(const EmittedEvent& event, int64 version) {
   Throw(sqlstate, problem->what, problem->limit, problem->hint);
 }
 
-// Takes the version of the event, and with it the aggregate: whoever emits for it next waits for
-// this transaction. 0 if the version is going to be the seq.
+// Takes the version of the event, which locks the aggregate: the next transaction that emits for it
+// waits for this one. Returns 0 if the seq is going to be the version.
 int64 TakeVersion(Outbox* outbox, const EmittedEvent& event) {
   std::array<Datum, 3> values = {event.aggregate_type.datum, event.aggregate_id.datum, Datum{0}};
   if (outbox->facts().columns.VersionIsSeq()) {
@@ -378,8 +401,8 @@ int64 TakeVersion(Outbox* outbox, const EmittedEvent& event) {
         "Versions of an aggregate only grow. Leave version out to let the outbox count.");
 }
 
-// The partition of an event is chosen by the time in its id; one of tomorrow would outlive
-// retention.
+// The partition of an event is chosen by the time in its id. An event of tomorrow would be kept
+// longer than the retention.
 void CheckIdIsNotOfTheFuture(const pg_uuid_t& id) {
   if ((id.data[6] >> 4) != 7) return;
   int64 milliseconds = 0;
@@ -429,7 +452,7 @@ void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version)
         "Let the trigger return the row.");
 }
 
-// Whether the caller may emit; the INSERT itself looks again, more closely.
+// Whether the caller may emit. The INSERT itself checks again, by column and by row.
 void CheckInsertPrivilege(const OutboxFacts& facts) {
   Pg([&] {
     if (pg_class_aclcheck(facts.relation, GetUserId(), ACL_INSERT) == ACLCHECK_OK) return;
@@ -441,16 +464,16 @@ void CheckInsertPrivilege(const OutboxFacts& facts) {
 }
 
 // What has to be done as the owner of the outbox before the event is stored. Sets its version (see
-// TakeVersion), or returns the event that is there already.
+// TakeVersion), or returns the event that is already stored.
 std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, int64* version) {
   SpiConnection connection;
   FixedSearchPath search_path;
   ActAs owner(outbox->facts().owner);
   if (event.source_event_id.has_value()) {
-    if (const auto there = FindEvent(outbox, event)) return there;
+    if (const auto stored = FindEvent(outbox, event)) return stored;
     std::array<Datum, 2> aggregate = {event.aggregate_type.datum, event.aggregate_id.datum};
     outbox->Run(OutboxStatement::kLockVersion, aggregate.data());
-    if (const auto there = FindEvent(outbox, event)) return there;
+    if (const auto stored = FindEvent(outbox, event)) return stored;
   }
   *version = TakeVersion(outbox, event);
   return std::nullopt;
@@ -466,15 +489,14 @@ Receipt Emit(FunctionCallInfo fcinfo, const EmittedEvent& event) {
   const OutboxFacts& facts = outbox->facts();
 
   int64 version = event.version.value_or(0);
-  // A log takes the caller's word and costs one INSERT: who counts versions himself has locked his
-  // aggregate.
+  // A caller that counts versions for a log has locked its aggregate: one INSERT is all.
   if (!facts.is_log || version == 0 || event.source_event_id.has_value()) {
-    if (const auto there = Prepare(outbox.get(), event, &version)) return *there;
+    if (const auto stored = Prepare(outbox.get(), event, &version)) return *stored;
   }
   if (version != 0) CheckMessage(event, version);
   if (facts.is_log) CheckIdIsNotOfTheFuture(*event.id);
   const int64 seq = Pg([&] {
-    // Workers rely on it: the transaction has its id before it takes a number of a log.
+    // Workers rely on it: the transaction has its id before it takes a sequence number of a log.
     if (facts.is_log) GetTopTransactionId();
     return nextval_internal(facts.sequence, false);
   });
@@ -508,7 +530,7 @@ void RequirePayload(FunctionCallInfo fcinfo) {
         "An event without content has the payload '{}'.");
 }
 
-// JSON goes out as its text in UTF-8.
+// JSON is sent as its text in UTF-8.
 Datum JsonbToBytes(Datum payload) {
   return Pg([&] {
     Jsonb* jsonb = DatumGetJsonbP(payload);
@@ -555,7 +577,7 @@ POSTBOX_FUNCTION(outbox_emit_text) {
   });
 }
 
-// Whoever put events back into the queue calls it.
+// For SQL functions that put events back into the queue (redrive).
 POSTBOX_FUNCTION(wake_publishers) {
   return postbox::Guarded([&] {
     postbox::RequestPublishersAtCommit();

@@ -5,9 +5,12 @@
 // that of the session, as in a plain INSERT. The executor looks at the rights of the current user
 // each time, and calls the hooks of other extensions.
 //
-// A plan is right until an invalidation message says otherwise. Messages arrive when a lock is
-// taken: so lock the table, then ask IsValid(). Where row security is in it, it is right for one
-// user only and nobody keeps it.
+// A plan is valid until an invalidation message says otherwise. Messages arrive when a lock is
+// taken, so lock the table first, then ask IsValid(). A plan with row security in it is valid for
+// one user only and is not kept.
+//
+// This is the one plan that is not run as a Statement (base/statement.h): it is what makes an event
+// cost no more than a plain INSERT.
 #ifndef POSTBOX_EXTENSION_OUTBOX_INSERT_PLAN_H_
 #define POSTBOX_EXTENSION_OUTBOX_INSERT_PLAN_H_
 
@@ -32,11 +35,11 @@ class InsertPlan {
   // Whether it is one INSERT and nothing else; rules can make more or less of the statement.
   bool IsSingle() const;
 
-  // Whether it may be kept: it is right for every user, and a lock on `relation` is all that it
-  // takes to run it.
+  // Whether it may be kept: it is valid for every user, and running it needs a lock on `relation`
+  // only.
   bool IsForEveryone(Oid relation) const;
 
-  // Whether a plan that is kept is still right.
+  // Whether a plan that is kept is still valid.
   bool IsValid() const;
 
   // Runs a single INSERT with these parameters, none of them NULL, and returns the number of rows.
@@ -45,7 +48,7 @@ class InsertPlan {
 
  private:
   CachedPlanSource* source_;
-  // Holds a reference: whoever runs it keeps it, even if it is planned again meanwhile.
+  // A reference: the plan exists as long as this object, even if it is planned again meanwhile.
   CachedPlan* plan_;
 };
 

@@ -52,9 +52,9 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
   return table;
 }
 
-// Of an adopted table goes what Postbox made beside it. The columns that were added stay: they say
-// what has been published.
-void DropWhatWasAdded(const OutboxFacts& facts) {
+// Drops what adopt_outbox created beside the columns. The columns that it added stay: they say what
+// has been published.
+void ReleaseAdoptedTable(const OutboxFacts& facts) {
   Run("DROP TRIGGER IF EXISTS postbox_wake ON " + facts.name);
   std::string suffixes;
   for (const char* suffix : kTableIndexSuffixes) suffixes += std::string(",") + suffix;
@@ -85,7 +85,7 @@ void DropOutbox(Oid relation) {
     Run("DELETE FROM postbox.outbox WHERE relation = $1", key);
   }
   if (outbox->facts().adopted) {
-    DropWhatWasAdded(outbox->facts());
+    ReleaseAdoptedTable(outbox->facts());
   } else {
     Run("DROP TABLE " + outbox->facts().name);
   }

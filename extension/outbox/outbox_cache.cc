@@ -18,17 +18,17 @@ struct Entry {
   bool stale;
 };
 
-// Never destroyed: invalidation callbacks come until the process is gone.
+// Never destroyed: invalidation callbacks come until the process ends.
 std::unordered_map<Oid, Entry>& entries = *new std::unordered_map<Oid, Entry>;
 
 // postbox.outbox itself, and the only outbox; InvalidOid while not known.
 Oid registry = InvalidOid;
 Oid only_outbox = InvalidOid;
 
-// Messages so far: what was read while it stood still is right.
+// The number of messages so far. What was read while it did not change is right.
 uint64 changes = 0;
 
-// Callbacks run wherever a lock is taken: they only set marks.
+// Callbacks run wherever a lock is taken, so they only set marks.
 void RelationChanged(Datum /*argument*/, Oid relation) {
   ++changes;
   const bool all = relation == InvalidOid || relation == registry;
@@ -103,7 +103,7 @@ OutboxFacts ReadFacts(Oid relation) {
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
           facts.counter_name.empty() ? "Its version counter has been dropped."
-                                     : "Its column seq has no sequence of its own any more.",
+                                     : "Its column seq no longer has a sequence of its own.",
           "Create another outbox with postbox.create_outbox.");
   }
   if (facts.adopted) facts.columns = ReadOutboxColumns(relation);
@@ -147,7 +147,7 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
 
 }  // namespace
 
-Statement& Outbox::Prepared(OutboxStatement which) {
+Statement& Outbox::Planned(OutboxStatement which) {
   Statement& statement = statements_[static_cast<size_t>(which)];
   if (!statement.has_text()) {
     StatementText text = TextOf(which, facts_);
@@ -161,7 +161,7 @@ Statement& Outbox::Prepared(OutboxStatement which) {
 }
 
 uint64 Outbox::Run(OutboxStatement statement, Datum* values) {
-  return Prepared(statement).Run(values);
+  return Planned(statement).Run(values);
 }
 
 std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
@@ -169,13 +169,13 @@ std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
   insert_ = nullptr;
   SpiConnection connection;
   FixedSearchPath search_path;
-  auto plan = std::make_shared<const InsertPlan>(Prepared(OutboxStatement::kInsert).Plan());
+  auto plan = std::make_shared<const InsertPlan>(Planned(OutboxStatement::kInsert).Plan());
   if (plan->IsForEveryone(facts_.relation)) insert_ = plan;
   return plan;
 }
 
 uint64 Outbox::Insert(Datum* values) {
-  // A pointer of its own: a trigger that emits may make this object let go of the plan.
+  // A pointer of its own: a trigger that emits may make this object drop the plan.
   const std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
   if (plan->IsSingle()) return plan->Run(values);
   SpiConnection connection;
@@ -254,8 +254,8 @@ Oid OnlyOutbox() {
 
 }  // namespace postbox
 
-// The trigger of the tables that hold the configuration of outboxes and publications: other
-// sessions hear of the change by an invalidation message about the table, workers by the
+// The trigger of the tables that hold the configuration of outboxes and publications. Other
+// sessions learn of the change by an invalidation message about the table, workers by the config
 // generation.
 POSTBOX_FUNCTION(configuration_changed) {
   return postbox::Guarded([&] {

@@ -3,9 +3,15 @@
 //
 // An entry is looked up in postbox.outbox once, and again after an invalidation message about the
 // table, its counter, its sequence, any schema, or postbox.outbox itself (its trigger
-// configuration_changed sends that one). Messages arrive when a lock is taken: so lock the outbox
-// first (RowExclusiveLock), then ask here, and what is answered holds until the end of the
-// transaction.
+// configuration_changed sends that one). Rule: lock the outbox first (RowExclusiveLock), then ask
+// here; the answer is right until the end of the transaction.
+//
+//  1. Another session alters the outbox and commits while this one waits for the lock. The lock is
+//     granted; taking it receives the invalidation message, and the entry is marked stale.
+//  2. The other session alters it while the entry is being read from the catalogs. The message
+//     count (`changes`) has moved meanwhile, so the new entry is stored as stale and is read again
+//     next time. The caller has the lock, so what it uses of the entry cannot have changed.
+//  3. After the lock no other session can alter the outbox until this transaction ends.
 //
 // Statements are prepared as the owner of the outbox, with the fixed search_path, because looking
 // up names asks for USAGE on the schema and emitters need not have that, and because a function of
@@ -32,14 +38,13 @@ enum class OutboxStatement {
   kLastVersion,
   // (id) -> version
   kFindEvent,
-  // id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes,
-  // occurred_at
+  // id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+  // attributes, occurred_at
   kInsert,
 };
 inline constexpr size_t kOutboxStatements = 6;
 
-// What is read from the catalogs; two reads that agree mean that the prepared statements are still
-// right.
+// What is read from the catalogs. If two reads are equal, the prepared statements are still right.
 struct OutboxFacts {
   Oid relation;
   Oid owner;
@@ -68,30 +73,29 @@ class Outbox {
   // Returns the number of rows.
   uint64 Run(OutboxStatement statement, Datum* values);
 
-  // Runs kInsert as the current user and under his search_path, as a plain INSERT of his would run.
+  // Runs kInsert as the current user and under the search_path of the session, like a plain INSERT.
   // Call it without FixedSearchPath, with the outbox locked. Returns the number of rows.
   uint64 Insert(Datum* values);
 
  private:
-  // The statement with a plan that is right, so that running it looks up no names.
-  Statement& Prepared(OutboxStatement which);
+  // The statement with a valid plan, so that running it looks up no names.
+  Statement& Planned(OutboxStatement which);
 
   // The plan of kInsert for the current user.
   std::shared_ptr<const InsertPlan> PlanOfInsert();
 
   OutboxFacts facts_;
   std::array<Statement, kOutboxStatements> statements_;
-  // Kept while it is right for every user.
+  // Kept only if it is valid for every user.
   std::shared_ptr<const InsertPlan> insert_;
 };
 
 // The outbox whose table that is. Throws undefined_table if the table is gone, wrong_object_type if
-// it is no outbox. The caller keeps the pointer while he uses it: a trigger that he fires may make
-// the cache let go of it.
+// it is no outbox. The caller keeps the pointer while it uses the object: a trigger that it fires
+// may make the cache drop its own.
 std::shared_ptr<Outbox> FindOutbox(Oid relation);
 
-// The same for who wants to change the outbox: throws insufficient_privilege unless the current
-// user owns it.
+// The same, for changing the outbox: throws insufficient_privilege unless the current user owns it.
 std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 
 // The outbox that the setting postbox.default_outbox names, with the search_path of the session (so

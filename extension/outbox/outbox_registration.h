@@ -1,5 +1,5 @@
-// What every outbox has, however it was made: a version counter and a row of postbox.outbox. Used by
-// create_outbox and adopt_outbox.
+// What every outbox has, however it was made: a version counter and a row of postbox.outbox. Used
+// by create_outbox and adopt_outbox.
 #ifndef POSTBOX_EXTENSION_OUTBOX_OUTBOX_REGISTRATION_H_
 #define POSTBOX_EXTENSION_OUTBOX_OUTBOX_REGISTRATION_H_
 
@@ -10,8 +10,8 @@ namespace postbox {
 // Throws invalid_parameter_value unless the interval is NULL or positive.
 void CheckRetention(const NullableDatum& retention);
 
-// Creates <name>_version, the table that counts the versions of each aggregate, as the current user.
-// Needs SPI and FixedSearchPath.
+// Creates <name>_version, the table that counts the versions of each aggregate, as the current
+// user. Needs SPI and FixedSearchPath.
 void CreateVersionCounter(const NewRelation& relation);
 
 struct OutboxRegistration {

@@ -2,10 +2,10 @@
 //
 // Any number of publications read a log, each with lanes and positions of its own.
 //
-// postbox.publication and postbox.lane are written as their owner, after it was checked that the
-// caller owns the outbox. The events of a table outbox carry one published_at each, so two
-// publications of it may not take the same type of aggregate; that holds under concurrency because
-// both lock the outbox's row in postbox.outbox first.
+// postbox.publication and postbox.lane are written as their owner, after a check that the caller
+// owns the outbox. An event of a table outbox has one published_at, so two publications of such an
+// outbox may not take the same type of aggregate. This holds under concurrency: both transactions
+// lock the outbox's row in postbox.outbox first, so the second sees the publication of the first.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
@@ -19,7 +19,7 @@
 namespace postbox {
 namespace {
 
-// What create_publication sets and alter_publication may change; nothing means "as it is".
+// What create_publication sets and alter_publication may change; nullopt leaves it as it is.
 struct Properties {
   std::optional<std::string> topic;
   std::optional<Datum> aggregate_types;  // text[]; empty for all types
@@ -161,7 +161,7 @@ void WarnOfWhatIsMissing(const std::string& topic) {
   }
 }
 
-// After the publication was written: is what it says possible together with the others?
+// Throws if the publication, which has been written, overlaps with another one of its outbox.
 void CheckAgainstOthers(const std::string& name, Oid outbox) {
   Parameters parameters;
   parameters.AddText(name).AddOid(REGCLASSOID, outbox);
@@ -236,12 +236,12 @@ void CreatePublication(const std::string& name, Oid outbox, const std::string& o
   if (!is_log) CheckAgainstOthers(name, outbox);
   Parameters lane;
   lane.AddText(name).AddInt(lanes);
-  // A worker that was just about to let the lane of a dropped publication rest may have left a row.
+  // A worker that was just suspending the lane of a dropped publication may have left a row.
   Run("DELETE FROM postbox.lane WHERE publication = $1 AND $2 > 0", lane);
   Run("INSERT INTO postbox.lane (publication, slice) SELECT $1, generate_series(0, $2 - 1)", lane);
 }
 
-// The outbox of a publication that the caller may change. Leaves the error to say why he may not.
+// The outbox of a publication. Throws unless the caller may change it.
 Oid OutboxOfPublication(const std::string& name) {
   Parameters key;
   key.AddText(name);
@@ -279,7 +279,7 @@ void AlterPublication(const std::string& name, const Properties& properties) {
       parameters);
   if (!FindOutbox(outbox)->facts().is_log) CheckAgainstOthers(name, outbox);
   if (properties.topic.has_value()) {
-    // Another topic: what was wrong with the old one is no reason to rest.
+    // Another topic: an error of the old one is no reason to stay suspended.
     Parameters key;
     key.AddText(name);
     Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL WHERE "

@@ -11,9 +11,9 @@
 //              key
 //   DISCARDED  published_at = -infinity
 //
-// Each partial index answers one question of the worker: which row comes next (_claim), which is due
-// again (_retry), which is the first of its key (_key), whose lease has run out (_lease), which may
-// be purged (_published).
+// Each partial index answers one question of the worker: which row comes next (_claim), which is
+// due again (_retry), which is the first of its key (_key), whose lease has run out (_lease), which
+// may be purged (_published).
 #ifndef POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 #define POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 

@@ -1,4 +1,4 @@
-// Every setting (GUC) of Postbox: names, ranges, defaults and descriptions stand in the tables of
+// Every setting (GUC) of Postbox: names, ranges, defaults and descriptions are in the tables of
 // define_settings.cc and nowhere else.
 #ifndef POSTBOX_EXTENSION_SERVER_DEFINE_SETTINGS_H_
 #define POSTBOX_EXTENSION_SERVER_DEFINE_SETTINGS_H_

@@ -1,7 +1,7 @@
 // The launcher: one background worker that keeps postbox.publishers publisher workers running in
 // every database that has the extension. It publishes nothing and is connected to no database.
-// README.md beside this file has its messages, its state changes, and the scenarios with the test of
-// each.
+// README.md beside this file has its messages, its state changes, and the scenarios with the test
+// of each.
 //
 // What it knows of a database:
 //
@@ -26,8 +26,8 @@
 //    work the next failure counts as the first again.
 //  - When a worker crashes, the postmaster ends all processes and creates new shared memory. The
 //    launcher is started again like any background worker and begins with nothing.
-//  - When the launcher itself fails, its workers go on. The next launcher stops those that it finds,
-//    since it has no handle for them, and starts its own.
+//  - When the launcher itself fails, its workers go on. The next launcher stops those that it
+//    finds, since it has no handle for them, and starts its own.
 //  - A standby starts no launcher before recovery has ended (BgWorkerStart_RecoveryFinished).
 #ifndef POSTBOX_EXTENSION_SERVER_LAUNCHER_H_
 #define POSTBOX_EXTENSION_SERVER_LAUNCHER_H_

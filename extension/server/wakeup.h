@@ -1,5 +1,5 @@
-// What a session tells workers, launcher and waiting sessions when its transaction commits, and how a
-// session waits for events to be applied. postbox.so only.
+// What a session tells workers, launcher and waiting sessions when its transaction commits, and how
+// a session waits for events to be applied. postbox.so only.
 //
 // Rule: a message is sent after the commit is visible, and a receiver looks at the data only after
 // it has received the message (or has prepared its sleep). So a receiver that is woken sees the
@@ -12,9 +12,9 @@
 // after ROLLBACK TO SAVEPOINT it stays, and a worker wakes up and finds nothing.
 //
 // What can go wrong, and why no event waits longer than postbox.poll_interval:
-//  - The worker reads its outbox just before the commit is visible and sleeps just after the message:
-//    the latch was set in between, so the sleep ends at once. Worker: ResetLatch, read, sleep on the
-//    latch; session: commit, memory barrier, SetLatch.
+//  - The worker reads its outbox just before the commit is visible and sleeps just after the
+//    message: the latch was set in between, so the sleep ends at once. Worker: ResetLatch, read,
+//    sleep on the latch; session: commit, memory barrier, SetLatch.
 //  - The worker starts, and has no slot yet when the session looks for it: it reads its outbox when
 //    it is up.
 //  - The session is killed between its commit and the callback: the message is lost. The server
@@ -60,8 +60,8 @@ void NotifyAppliedAtCommit();
 //
 // PrepareToWaitApplied comes before the look, so that no commit is missed between look and sleep.
 // WaitApplied returns after a commit that applied something in any database, after `timeout_ms`, or
-// spuriously. It raises an error when the query is cancelled: call it through Pg(). When the library
-// is not preloaded there is no message, and it sleeps for 20 ms at most. After an error no
+// spuriously. It raises an error when the query is cancelled: call it through Pg(). When the
+// library is not preloaded there is no message, and it sleeps for 20 ms at most. After an error no
 // FinishWaitApplied is needed: the abort of the transaction does the same.
 void PrepareToWaitApplied();
 void WaitApplied(long timeout_ms);

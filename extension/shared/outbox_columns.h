@@ -1,9 +1,9 @@
 // What the columns of a table outbox are called, and how they are read and written.
 //
-// A table that create_outbox made has the standard names and types, and then every expression below
-// is the bare name of its column. An adopted table may call them otherwise (postbox.outbox.columns
-// has the names) and have other types (the catalogs have those). The columns that hold a row's
-// state, and seq, have their standard names everywhere.
+// A table that create_outbox made has the standard names and types; every expression below is then
+// the bare name of its column. An adopted table may have other names (they are in
+// postbox.outbox.columns) and other types (they are in the catalogs). The columns with the state of
+// a row, and seq, have their standard names everywhere.
 #ifndef POSTBOX_EXTENSION_SHARED_OUTBOX_COLUMNS_H_
 #define POSTBOX_EXTENSION_SHARED_OUTBOX_COLUMNS_H_
 
@@ -33,7 +33,7 @@ struct OutboxColumns {
 
   bool operator==(const OutboxColumns&) const = default;
 
-  // Of a table without versions: the place of an event in the outbox is its version.
+  // In a table without versions, the place of an event in the outbox is its version.
   bool VersionIsSeq() const { return version.name == "seq"; }
 
   // Expressions of the standard type. `of` is the alias of the table with its dot, or nothing. That
@@ -49,7 +49,7 @@ struct OutboxColumns {
     const std::string column = of + schema_version.name;
     return Or(schema_version, schema_version.IsText() ? column : column + "::text", "'v1'");
   }
-  // JSON and text go out as UTF-8.
+  // JSON and text are sent as UTF-8.
   std::string Payload(const std::string& of = "") const {
     const std::string column = of + payload.name;
     return Or(payload,
@@ -64,7 +64,7 @@ struct OutboxColumns {
     const std::string column = of + attributes.name;
     return Or(attributes, attributes.type == "jsonb" ? column : column + "::jsonb", "'{}'::jsonb");
   }
-  // A time without zone is taken for one of UTC.
+  // A time without zone is taken as UTC.
   std::string OccurredAt(const std::string& of = "") const {
     const std::string column = of + occurred_at.name;
     return Or(occurred_at, HasZone() ? column : "(" + column + " AT TIME ZONE 'UTC')", "now()");
@@ -101,8 +101,8 @@ struct OutboxColumns {
   }
 };
 
-// The columns of a registered table outbox as they are now. A column that is gone keeps its
-// standard name. Needs SPI; looks up nothing by name but postbox.outbox and the catalogs.
+// The columns of a registered table outbox as they are now. A column that does not exist keeps its
+// standard name. Needs SPI; looks up by name only postbox.outbox and the catalogs.
 inline OutboxColumns ReadOutboxColumns(Oid relation) {
   OutboxColumns columns;
   const std::array<std::pair<const char*, OutboxColumn*>, 9> standard = {{

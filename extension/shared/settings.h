@@ -1,7 +1,7 @@
 // The values of the settings (GUCs) of Postbox in this process. Their names, ranges and meanings
-// stand in extension/server/define_settings.cc.
+// are in extension/server/define_settings.cc.
 //
-// postbox.so owns the variables; postbox_worker.so sees them through extension/shared/exports.h.
+// postbox.so owns the variables; postbox_worker.so reads them through extension/shared/exports.h.
 // Strings are never null.
 #ifndef POSTBOX_EXTENSION_SHARED_SETTINGS_H_
 #define POSTBOX_EXTENSION_SHARED_SETTINGS_H_
@@ -11,7 +11,7 @@
 namespace postbox {
 
 struct Settings {
-  // Where Pub/Sub is and who we are there.
+  // The Pub/Sub service, and as which project it is used.
   char* endpoint;       // see proto/rules/endpoint.h
   char* project_id;     // completes short topic ids; may be empty
   char* quota_project;  // may be empty
@@ -48,7 +48,8 @@ struct Settings {
 
 enum ApplyOnError : int { kApplyReject, kApplyRaise };
 
-// The values in this process. UseSettings() says where they are, once, before anybody asks.
+// The values in this process. UseSettings() sets the address, once, before the first call of
+// settings().
 const Settings& settings();
 void UseSettings(const Settings* values);
 

@@ -2,9 +2,10 @@
 // launcher, and the counters that workers and waiting sessions watch.
 // extension/server/README.md lists every message with its writer, its reader and its lock.
 //
-// The memory is allocated at server start if postbox is in shared_preload_libraries; otherwise there
-// is none, and shared_state() is nullptr. It holds plain data and proc numbers: no pointers, no file
-// descriptors. This file is compiled into both modules; the two find the same memory by its name.
+// The memory is allocated at server start if postbox is in shared_preload_libraries; otherwise
+// there is none, and shared_state() is nullptr. It holds plain data and proc numbers: no pointers,
+// no file descriptors. This file is compiled into both modules; the two find the same memory by its
+// name.
 //
 // The states of a worker slot:
 //
@@ -14,9 +15,10 @@
 //     +------------launcher has read why--- kExited <---worker exits------ kRunning
 //
 // Invariants:
-//  - A slot changes only under SharedStateLock() in exclusive mode. `database` and `proc_number` are
-//    atomics, so that a commit can wake workers without a lock. What it reads may be out of date;
-//    then it sets a latch that nobody waits for, which every latch owner has to tolerate anyway.
+//  - A slot changes only under SharedStateLock() in exclusive mode. `database` and `proc_number`
+//    are atomics, so that a commit can wake workers without a lock. What it reads may be out of
+//    date; then it sets a latch that nobody waits for, which every latch owner has to tolerate
+//    anyway.
 //  - A worker's pid is in its slot only while that process exists: the worker sets it before it
 //    connects to its database and clears it after it has left the proc array. So a process that has
 //    the lock may signal the pid, and a database without an attached slot has no worker in it.
@@ -109,8 +111,8 @@ SharedState* shared_state();
 // Whether workers can run at all in this server.
 inline bool Preloaded() { return shared_state() != nullptr; }
 
-// For module.cc: requests the memory and the lock; then, in the shmem_startup_hook, creates or finds
-// them.
+// For module.cc: requests the memory and the lock; then, in the shmem_startup_hook, creates or
+// finds them.
 void RequestSharedState();
 void CreateOrFindSharedState();
 
@@ -140,8 +142,8 @@ inline void FormatLockToken(uint64 token, char (&text)[kLockTokenSize]) {
 // Whether a session holds `database` free of workers. Under the lock.
 bool IsHeld(const SharedState* state, Oid database);
 
-// Sends SIGTERM to the workers attached to `database`. Takes the lock, raises no error. The launcher
-// starts them again unless the database is held or fewer are configured.
+// Sends SIGTERM to the workers attached to `database`. Takes the lock, raises no error. The
+// launcher starts them again unless the database is held or fewer are configured.
 void StopPublishers(Oid database);
 
 // Whether a worker is attached to `database`.
