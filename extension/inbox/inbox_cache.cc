@@ -133,7 +133,7 @@ void Inbox::Load() {
   if (tombstone_name.empty() || !OidIsValid(index)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "inbox \"" + name_ + "\" is incomplete",
           tombstone_name.empty() ? "Its table of tombstones has been dropped."
-                                 : "Its table of tombstones has no primary key any more.",
+                                 : "Its table of tombstones no longer has a primary key.",
           "Make another inbox with postbox.create_inbox.");
   }
   tombstones_ = std::make_unique<Tombstones>(tombstone_, index, tombstone_name);
