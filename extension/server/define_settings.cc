@@ -77,8 +77,6 @@ std::string CheckAttributeValue(std::string_view value) {
   return "";
 }
 
-std::string CheckFailpoint(std::string_view value) { return pubsub::CheckFailpointList(value); }
-
 struct StringSetting {
   const char* name;
   const char* description;
@@ -111,7 +109,7 @@ const StringSetting kStrings[] = {
      CheckHook<CheckProject>, 0},
     {"postbox.failpoint", "Sets failpoints, for developers of Postbox.",
      "The form is name=action,name=action; the actions are kill, error and pause.",
-     &values.failpoint, PGC_SIGHUP, CheckHook<CheckFailpoint>,
+     &values.failpoint, PGC_SIGHUP, CheckHook<pubsub::CheckFailpointList>,
      GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY},
     {"postbox.default_outbox", "Sets the outbox that outbox_emit writes to when none is named.",
      "Empty means the only outbox of the database.", &values.default_outbox, PGC_USERSET,
