@@ -228,7 +228,7 @@ bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {
 }
 
 bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error) {
-  if (!Rejects() || puller::IsTransientSqlstate(error.SqlState())) return false;
+  if (!Rejects() || IsTransientSqlstate(error.SqlState())) return false;
   if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE) inbox.CheckRights();
   return true;
 }

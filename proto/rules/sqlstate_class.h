@@ -13,7 +13,7 @@
 
 #include <string_view>
 
-namespace postbox::puller {
+namespace postbox {
 
 constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
   if (sqlstate.size() != 5) return true;
@@ -28,6 +28,6 @@ constexpr bool IsConflictSqlstate(std::string_view sqlstate) {
   return sqlstate.size() == 5 && sqlstate.substr(0, 2) == "40";
 }
 
-}  // namespace postbox::puller
+}  // namespace postbox
 
 #endif  // POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace postbox::puller {
+namespace postbox {
 namespace {
 
 TEST(SqlstateClassTest, WhatThePeerOrTheServerCausedIsTransient) {
@@ -27,4 +27,4 @@ TEST(SqlstateClassTest, DeadlocksAndSerializationFailuresAreConflicts) {
 }
 
 }  // namespace
-}  // namespace postbox::puller
+}  // namespace postbox

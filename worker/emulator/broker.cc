@@ -16,7 +16,7 @@ namespace pb = google::pubsub::v1;
 
 namespace {
 
-AckFailures FailuresOf(const AckResult& result) {
+AckFailures FailuresOf(const AckOutcome& result) {
   AckFailures failures;
   for (const std::string& id : result.stale) failures.emplace_back(id, kInvalidAckId);
   for (const std::string& id : result.unordered) failures.emplace_back(id, kUnorderedAckId);
@@ -147,13 +147,13 @@ int64_t Broker::messages_published() {
   return published_;
 }
 
-absl::StatusOr<std::vector<Delivery>> Broker::Pull(const pb::PullRequest& request,
+absl::StatusOr<std::vector<LeasedMessage>> Broker::Pull(const pb::PullRequest& request,
                                                    const std::shared_ptr<Listener>& waiter) {
   if (auto s = CheckPull(request); !s.ok()) return s;
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
   return With(*feed, [&](Subscription* state, absl::Time now) {
-    std::vector<Delivery> deliveries = state->Pull(request.max_messages(), now);
+    std::vector<LeasedMessage> deliveries = state->Pull(request.max_messages(), now);
     if (deliveries.empty() && waiter != nullptr) (*feed)->pulls.push_back(waiter);
     return deliveries;
   });
@@ -224,20 +224,20 @@ absl::StatusOr<Broker::StreamBatch> Broker::TakeFromStream(const StreamHandle& s
   return batch;
 }
 
-void Broker::GiveBack(const StreamHandle& stream, const std::vector<Delivery>& deliveries) {
+void Broker::GiveBack(const StreamHandle& stream, const std::vector<LeasedMessage>& deliveries) {
   With(stream.feed, [&](Subscription* state, absl::Time) {
     state->GiveBack(deliveries);
     return true;
   });
 }
 
-AckResult Broker::AcknowledgeOnStream(const StreamHandle& stream,
+AckOutcome Broker::AcknowledgeOnStream(const StreamHandle& stream,
                                       const std::vector<std::string>& ids) {
   return With(stream.feed,
               [&](Subscription* state, absl::Time) { return state->Acknowledge(ids); });
 }
 
-AckResult Broker::ModifyOnStream(const StreamHandle& stream,
+AckOutcome Broker::ModifyOnStream(const StreamHandle& stream,
                                  const std::vector<std::pair<std::string, int>>& changes) {
   return With(stream.feed, [&](Subscription* state, absl::Time now) {
     return state->ModifyAckDeadline(changes, now);

@@ -60,7 +60,7 @@ class Broker {
     Subscription::StreamId id = 0;
   };
   struct StreamBatch {
-    std::vector<Delivery> deliveries;
+    std::vector<LeasedMessage> deliveries;
     bool exactly_once = false;
     bool ordered = false;
   };
@@ -97,7 +97,7 @@ class Broker {
 
   // ---- messages ----
   // What there is now, perhaps nothing; then `waiter` is woken once when that has changed.
-  absl::StatusOr<std::vector<Delivery>> Pull(const google::pubsub::v1::PullRequest& request,
+  absl::StatusOr<std::vector<LeasedMessage>> Pull(const google::pubsub::v1::PullRequest& request,
                                              const std::shared_ptr<Listener>& waiter);
   absl::Status Acknowledge(const google::pubsub::v1::AcknowledgeRequest& request);
   absl::Status ModifyAckDeadline(const google::pubsub::v1::ModifyAckDeadlineRequest& request);
@@ -110,9 +110,9 @@ class Broker {
   void SetStreamDeadline(const StreamHandle& stream, int seconds);
   // NOT_FOUND when the subscription is gone.
   absl::StatusOr<StreamBatch> TakeFromStream(const StreamHandle& stream);
-  void GiveBack(const StreamHandle& stream, const std::vector<Delivery>& deliveries);
-  AckResult AcknowledgeOnStream(const StreamHandle& stream, const std::vector<std::string>& ids);
-  AckResult ModifyOnStream(const StreamHandle& stream,
+  void GiveBack(const StreamHandle& stream, const std::vector<LeasedMessage>& deliveries);
+  AckOutcome AcknowledgeOnStream(const StreamHandle& stream, const std::vector<std::string>& ids);
+  AckOutcome ModifyOnStream(const StreamHandle& stream,
                            const std::vector<std::pair<std::string, int>>& changes);
 
   // ---- seek and snapshots ----

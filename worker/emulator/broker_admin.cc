@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/broker_internal.h"
-#include "worker/emulator/limits.h"
+#include "worker/emulator/service_limits.h"
 #include "worker/emulator/validation.h"
 
 namespace postbox::emulator {

@@ -47,25 +47,25 @@ class BrokerTest : public ::testing::Test {
     EXPECT_TRUE(response.ok()) << response.status();
     return {response->message_ids().begin(), response->message_ids().end()};
   }
-  std::vector<Delivery> Pull(const std::string& subscription = kSub,
+  std::vector<LeasedMessage> Pull(const std::string& subscription = kSub,
                              const std::shared_ptr<Listener>& waiter = nullptr) {
     pb::PullRequest request;
     request.set_subscription(subscription);
     request.set_max_messages(100);
     const auto deliveries = broker_.Pull(request, waiter);
     EXPECT_TRUE(deliveries.ok()) << deliveries.status();
-    return deliveries.value_or(std::vector<Delivery>());
+    return deliveries.value_or(std::vector<LeasedMessage>());
   }
-  absl::Status Ack(const std::vector<Delivery>& deliveries) {
+  absl::Status Ack(const std::vector<LeasedMessage>& deliveries) {
     pb::AcknowledgeRequest request;
     request.set_subscription(kSub);
-    for (const Delivery& delivery : deliveries) request.add_ack_ids(FormatAckId(delivery.ack_id));
+    for (const LeasedMessage& delivery : deliveries) request.add_ack_ids(FormatAckId(delivery.ack_id));
     return broker_.Acknowledge(request);
   }
-  absl::Status Nack(const std::vector<Delivery>& deliveries) {
+  absl::Status Nack(const std::vector<LeasedMessage>& deliveries) {
     pb::ModifyAckDeadlineRequest request;
     request.set_subscription(kSub);
-    for (const Delivery& delivery : deliveries) request.add_ack_ids(FormatAckId(delivery.ack_id));
+    for (const LeasedMessage& delivery : deliveries) request.add_ack_ids(FormatAckId(delivery.ack_id));
     return broker_.ModifyAckDeadline(request);
   }
   Broker::StreamHandle Open(const std::shared_ptr<Listener>& listener, int64_t most = 0) {
@@ -75,9 +75,9 @@ class BrokerTest : public ::testing::Test {
     request.set_max_outstanding_messages(most);
     return broker_.OpenStream(request, listener).value();
   }
-  static std::vector<std::string> Data(const std::vector<Delivery>& deliveries) {
+  static std::vector<std::string> Data(const std::vector<LeasedMessage>& deliveries) {
     std::vector<std::string> data;
-    for (const Delivery& delivery : deliveries) data.push_back(delivery.message->Parse().data());
+    for (const LeasedMessage& delivery : deliveries) data.push_back(delivery.message->Parse().data());
     return data;
   }
 

@@ -21,9 +21,9 @@ absl::Status Respond(absl::StatusOr<Result> result, Result* response) {
 }
 
 template <class Response>
-void AddDeliveries(const std::vector<Delivery>& deliveries, Response* response) {
+void AddDeliveries(const std::vector<LeasedMessage>& deliveries, Response* response) {
   response->mutable_received_messages()->Reserve(static_cast<int>(deliveries.size()));
-  for (const Delivery& delivery : deliveries) {
+  for (const LeasedMessage& delivery : deliveries) {
     google::pubsub::v1::ReceivedMessage* received = response->add_received_messages();
     received->set_ack_id(FormatAckId(delivery.ack_id));
     received->set_delivery_attempt(delivery.delivery_attempt);

@@ -2,8 +2,8 @@
 //
 // They are written down here a second time on purpose: the emulator is the peer that checks the
 // client, and a wrong number shared by both sides would never be seen.
-#ifndef POSTBOX_WORKER_EMULATOR_LIMITS_H_
-#define POSTBOX_WORKER_EMULATOR_LIMITS_H_
+#ifndef POSTBOX_WORKER_EMULATOR_SERVICE_LIMITS_H_
+#define POSTBOX_WORKER_EMULATOR_SERVICE_LIMITS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -56,4 +56,4 @@ inline constexpr size_t kMaxResponseBytes = 1'000'000;
 
 }  // namespace postbox::emulator
 
-#endif  // POSTBOX_WORKER_EMULATOR_LIMITS_H_
+#endif  // POSTBOX_WORKER_EMULATOR_SERVICE_LIMITS_H_

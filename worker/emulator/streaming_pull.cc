@@ -47,7 +47,7 @@ class StreamingPullReactor final
   void Acknowledge();
   void Pump();
   // Ends the call, once; later calls do nothing. `unsent` goes back to the subscription.
-  void Conclude(const absl::Status& status, const std::vector<Delivery>& unsent = {});
+  void Conclude(const absl::Status& status, const std::vector<LeasedMessage>& unsent = {});
   bool Stalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Broker* const broker_;
@@ -149,7 +149,7 @@ void StreamingPullReactor::Acknowledge() {
     broker_->SetStreamDeadline(*handle, request_.stream_ack_deadline_seconds());
   }
   if (!request_.ack_ids().empty()) {
-    const AckResult result = broker_->AcknowledgeOnStream(
+    const AckOutcome result = broker_->AcknowledgeOnStream(
         *handle, std::vector<std::string>(request_.ack_ids().begin(), request_.ack_ids().end()));
     absl::MutexLock lock(&mu_);
     auto* confirmation = confirmations_.mutable_acknowledge_confirmation();
@@ -163,7 +163,7 @@ void StreamingPullReactor::Acknowledge() {
       changes.emplace_back(request_.modify_deadline_ack_ids(i),
                            request_.modify_deadline_seconds(i));
     }
-    const AckResult result = broker_->ModifyOnStream(*handle, changes);
+    const AckOutcome result = broker_->ModifyOnStream(*handle, changes);
     absl::MutexLock lock(&mu_);
     auto* confirmation = confirmations_.mutable_modify_ack_deadline_confirmation();
     for (const auto& id : result.done) confirmation->add_ack_ids(id);
@@ -196,7 +196,7 @@ bool StreamingPullReactor::Stalled() {
 
 void StreamingPullReactor::Pump() {
   absl::Status end;
-  std::vector<Delivery> unsent;
+  std::vector<LeasedMessage> unsent;
   {
     absl::MutexLock lock(&mu_);
     if (concluded_ || !handle_) return;
@@ -208,7 +208,7 @@ void StreamingPullReactor::Pump() {
       const auto matches = [&batch](const Fault& fault) {
         if (!AsksForMessage(fault)) return true;
         return std::any_of(batch->deliveries.begin(), batch->deliveries.end(),
-                           [&fault](const Delivery& delivery) {
+                           [&fault](const LeasedMessage& delivery) {
                              return Matches(fault, delivery.message->Parse());
                            });
       };
@@ -246,7 +246,7 @@ void StreamingPullReactor::Pump() {
 }
 
 void StreamingPullReactor::Conclude(const absl::Status& status,
-                                    const std::vector<Delivery>& unsent) {
+                                    const std::vector<LeasedMessage>& unsent) {
   std::optional<Broker::StreamHandle> handle;
   bool finish = false;
   {

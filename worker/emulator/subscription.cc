@@ -1,4 +1,4 @@
-// Delivery and acknowledgement; the queues are in subscription_queues.cc.
+// LeasedMessage and acknowledgement; the queues are in subscription_queues.cc.
 #include "worker/emulator/subscription.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "worker/emulator/limits.h"
+#include "worker/emulator/service_limits.h"
 
 namespace postbox::emulator {
 namespace {
@@ -149,14 +149,14 @@ bool Subscription::HasWork(StreamId id) const {
   return next.entry != nullptr && StreamBudget(*found->second).Admits(*next.entry);
 }
 
-std::vector<Delivery> Subscription::Take(StreamId id, absl::Time now) {
+std::vector<LeasedMessage> Subscription::Take(StreamId id, absl::Time now) {
   const auto found = streams_.find(id);
   if (found == streams_.end()) return {};
   Stream* stream = found->second.get();
   return TakeWithin(StreamBudget(*stream), id, stream, now + stream->ack_deadline);
 }
 
-std::vector<Delivery> Subscription::Pull(int max_messages, absl::Time now) {
+std::vector<LeasedMessage> Subscription::Pull(int max_messages, absl::Time now) {
   Budget budget;
   budget.messages = std::min(max_messages, kMaxPullMessages);
   budget.response_bytes = static_cast<int64_t>(kMaxResponseBytes);
@@ -165,9 +165,9 @@ std::vector<Delivery> Subscription::Pull(int max_messages, absl::Time now) {
                     now + absl::Seconds(config_.ack_deadline_seconds()));
 }
 
-std::vector<Delivery> Subscription::TakeWithin(Budget budget, StreamId id, Stream* stream,
+std::vector<LeasedMessage> Subscription::TakeWithin(Budget budget, StreamId id, Stream* stream,
                                                absl::Time lease_end) {
-  std::vector<Delivery> deliveries;
+  std::vector<LeasedMessage> deliveries;
   for (;;) {
     const Candidate next = Next(stream);
     if (next.entry == nullptr || !budget.Admits(*next.entry)) return deliveries;
@@ -190,7 +190,7 @@ std::vector<Delivery> Subscription::TakeWithin(Budget budget, StreamId id, Strea
   }
 }
 
-Delivery Subscription::Lease(Entry* entry, StreamId id, Stream* stream, absl::Time lease_end) {
+LeasedMessage Subscription::Lease(Entry* entry, StreamId id, Stream* stream, absl::Time lease_end) {
   entry->state = State::kLeased;
   entry->lease = ++last_lease_;
   entry->until = lease_end;
@@ -217,7 +217,7 @@ void Subscription::EndLease(Entry* entry) {
   if (entry->key != nullptr && --entry->key->leased == 0) entry->key->owner = 0;
 }
 
-void Subscription::GiveBack(const std::vector<Delivery>& deliveries) {
+void Subscription::GiveBack(const std::vector<LeasedMessage>& deliveries) {
   // Backwards, so that each keyed message is the last leased one of its key.
   for (auto delivery = deliveries.rbegin(); delivery != deliveries.rend(); ++delivery) {
     Entry* entry = Current(delivery->ack_id);
@@ -258,8 +258,8 @@ bool Subscription::EarlierUnacked(const Entry& entry) const {
   return false;
 }
 
-AckResult Subscription::Acknowledge(const std::vector<std::string>& ack_ids) {
-  AckResult result;
+AckOutcome Subscription::Acknowledge(const std::vector<std::string>& ack_ids) {
+  AckOutcome result;
   std::vector<std::pair<AckId, const std::string*>> parsed;
   parsed.reserve(ack_ids.size());
   for (const std::string& text : ack_ids) {
@@ -314,9 +314,9 @@ void Subscription::Ack(Entry* entry) {
   }
 }
 
-AckResult Subscription::ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
+AckOutcome Subscription::ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
                                           absl::Time now) {
-  AckResult result;
+  AckOutcome result;
   struct Change {
     AckId id;
     const std::pair<std::string, int>* change;

@@ -52,7 +52,7 @@ struct FlowControl {
   int64_t max_bytes = 0;
 };
 
-struct Delivery {
+struct LeasedMessage {
   StoredMessagePtr message;
   AckId ack_id;
   int delivery_attempt = 0;  // 0 without a dead-letter policy
@@ -65,7 +65,7 @@ struct DeadLetter {
 };
 
 // What became of the ack ids of one request.
-struct AckResult {
+struct AckOutcome {
   std::vector<std::string> done;
   std::vector<std::string> stale;      // exactly-once: not the current lease
   std::vector<std::string> unordered;  // exactly-once and ordered: an earlier message is not acked
@@ -105,20 +105,20 @@ class Subscription {
   // What the stream holds stays leased until its deadline, or is given back at once.
   void CloseStream(StreamId id, bool give_back);
   // Leases what the stream may have now, in order, within the limits of one response.
-  std::vector<Delivery> Take(StreamId id, absl::Time now);
+  std::vector<LeasedMessage> Take(StreamId id, absl::Time now);
   // True if Take(id) would find something.
   bool HasWork(StreamId id) const;
 
   // Leases for a unary Pull. One batch of a key is outstanding at a time.
-  std::vector<Delivery> Pull(int max_messages, absl::Time now);
+  std::vector<LeasedMessage> Pull(int max_messages, absl::Time now);
   bool HasPullWork() const { return !ready_.empty() || !ready_keys_.empty(); }
 
   // Makes deliveries that never left the server undone.
-  void GiveBack(const std::vector<Delivery>& deliveries);
+  void GiveBack(const std::vector<LeasedMessage>& deliveries);
 
-  AckResult Acknowledge(const std::vector<std::string>& ack_ids);
+  AckOutcome Acknowledge(const std::vector<std::string>& ack_ids);
   // seconds == 0 is a nack.
-  AckResult ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
+  AckOutcome ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
                               absl::Time now);
 
   // Ends leases and rests that are over, drops messages older than the retention.
@@ -194,9 +194,9 @@ class Subscription {
   Budget StreamBudget(const Stream& stream) const;
   // What would be delivered next; `stream` is null for a Pull.
   Candidate Next(const Stream* stream) const;
-  std::vector<Delivery> TakeWithin(Budget budget, StreamId id, Stream* stream,
+  std::vector<LeasedMessage> TakeWithin(Budget budget, StreamId id, Stream* stream,
                                    absl::Time lease_end);
-  Delivery Lease(Entry* entry, StreamId id, Stream* stream, absl::Time lease_end);
+  LeasedMessage Lease(Entry* entry, StreamId id, Stream* stream, absl::Time lease_end);
   void EndLease(Entry* entry);
   // The entry whose delivery `id` is; null if that delivery does not count any more.
   Entry* Current(const AckId& id) const;

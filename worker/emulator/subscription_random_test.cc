@@ -53,7 +53,7 @@ class Simulation {
       ASSERT_LT(round, 10'000) << "the subscription does not run empty";
       now_ += absl::Seconds(10);
       sub_->Tick(now_);
-      for (const Delivery& delivery : Record(sub_->Pull(100, now_))) Acknowledge({delivery});
+      for (const LeasedMessage& delivery : Record(sub_->Pull(100, now_))) Acknowledge({delivery});
     }
     EXPECT_EQ(acked_.size(), static_cast<size_t>(last_sequence_));
   }
@@ -124,8 +124,8 @@ class Simulation {
     sub_->Add(message);
   }
 
-  std::vector<Delivery> Record(std::vector<Delivery> deliveries) {
-    for (const Delivery& delivery : deliveries) {
+  std::vector<LeasedMessage> Record(std::vector<LeasedMessage> deliveries) {
+    for (const LeasedMessage& delivery : deliveries) {
       const uint64_t sequence = delivery.message->sequence;
       if (shape_.exactly_once && !shape_.deliver_twice) {
         EXPECT_FALSE(acked_.contains(sequence)) << "acked and delivered again";
@@ -144,7 +144,7 @@ class Simulation {
   // Acks, nacks or prolongs some of what was ever delivered, current or stale.
   void AckSome() {
     std::shuffle(held_.begin(), held_.end(), random_);
-    std::vector<Delivery> some;
+    std::vector<LeasedMessage> some;
     for (int i = Roll(6); i >= 0 && !held_.empty(); --i) {
       some.push_back(held_.back());
       held_.pop_back();
@@ -155,17 +155,17 @@ class Simulation {
       return;
     }
     std::vector<std::pair<std::string, int>> changes;
-    for (const Delivery& delivery : some) {
+    for (const LeasedMessage& delivery : some) {
       changes.emplace_back(FormatAckId(delivery.ack_id), what == 2 ? 0 : 10 + Roll(30));
       held_.push_back(delivery);
     }
     sub_->ModifyAckDeadline(changes, now_);
   }
 
-  void Acknowledge(const std::vector<Delivery>& deliveries) {
+  void Acknowledge(const std::vector<LeasedMessage>& deliveries) {
     std::vector<std::string> ids;
     std::map<std::string, uint64_t> sequences;
-    for (const Delivery& delivery : deliveries) {
+    for (const LeasedMessage& delivery : deliveries) {
       ids.push_back(FormatAckId(delivery.ack_id));
       sequences[ids.back()] = delivery.message->sequence;
     }
@@ -181,7 +181,7 @@ class Simulation {
   std::map<uint64_t, int> position_;      // of a message within its key
   std::map<std::string, int> seen_;
   std::map<Subscription::StreamId, int64_t> streams_;  // with max_outstanding_messages
-  std::vector<Delivery> held_;
+  std::vector<LeasedMessage> held_;
   std::set<uint64_t> acked_;
 };
 

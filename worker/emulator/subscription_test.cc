@@ -49,20 +49,20 @@ class SubscriptionTest : public ::testing::Test {
     sub().Tick(now_);
   }
 
-  static std::vector<std::string> Data(const std::vector<Delivery>& deliveries) {
+  static std::vector<std::string> Data(const std::vector<LeasedMessage>& deliveries) {
     std::vector<std::string> data;
-    for (const Delivery& delivery : deliveries) data.push_back(delivery.message->Parse().data());
+    for (const LeasedMessage& delivery : deliveries) data.push_back(delivery.message->Parse().data());
     return data;
   }
-  static std::string Id(const Delivery& delivery) { return FormatAckId(delivery.ack_id); }
+  static std::string Id(const LeasedMessage& delivery) { return FormatAckId(delivery.ack_id); }
 
-  std::vector<Delivery> Pull(int most = 100) { return sub().Pull(most, now_); }
-  std::vector<Delivery> Take(Subscription::StreamId id) { return sub().Take(id, now_); }
-  AckResult Ack(const Delivery& delivery) { return sub().Acknowledge({Id(delivery)}); }
-  AckResult Modify(const Delivery& delivery, int seconds) {
+  std::vector<LeasedMessage> Pull(int most = 100) { return sub().Pull(most, now_); }
+  std::vector<LeasedMessage> Take(Subscription::StreamId id) { return sub().Take(id, now_); }
+  AckOutcome Ack(const LeasedMessage& delivery) { return sub().Acknowledge({Id(delivery)}); }
+  AckOutcome Modify(const LeasedMessage& delivery, int seconds) {
     return sub().ModifyAckDeadline({{Id(delivery), seconds}}, now_);
   }
-  AckResult Nack(const Delivery& delivery) { return Modify(delivery, 0); }
+  AckOutcome Nack(const LeasedMessage& delivery) { return Modify(delivery, 0); }
 
   pb::Subscription config_;
   bool deliver_twice_ = false;
@@ -222,7 +222,7 @@ TEST_F(SubscriptionTest, WhatNeverLeftTheServerIsGivenBackInOrderAndIsNoAttempt)
   EXPECT_EQ(sub().counters().delivered, 0);
   const auto again = Take(stream);
   ASSERT_THAT(again, SizeIs(3));
-  for (const Delivery& delivery : again) EXPECT_EQ(delivery.delivery_attempt, 1);
+  for (const LeasedMessage& delivery : again) EXPECT_EQ(delivery.delivery_attempt, 1);
   EXPECT_EQ(sub().counters().redelivered, 0);
 }
 
@@ -334,7 +334,7 @@ TEST_F(ExactlyOnceSubscriptionTest, AcksOfAKeyMustComeInOrder) {
   const auto got = Pull();
   EXPECT_THAT(Ack(got[1]).unordered, ElementsAre(Id(got[1])));
   // In one request the order of the ids does not matter.
-  const AckResult both = sub().Acknowledge({Id(got[1]), Id(got[0])});
+  const AckOutcome both = sub().Acknowledge({Id(got[1]), Id(got[0])});
   EXPECT_THAT(both.done, SizeIs(2));
   EXPECT_THAT(Ack(got[2]).done, SizeIs(1));
 }
@@ -417,7 +417,7 @@ TEST_F(DeliverTwiceTest, OrderedMessagesComeOnceMoreAsARunInOrder) {
   EXPECT_THAT(Ack(got[1]).done, SizeIs(1));
   got = Pull();
   ASSERT_THAT(Data(got), ElementsAre("1", "2", "3"));
-  for (const Delivery& delivery : got) EXPECT_THAT(Ack(delivery).done, SizeIs(1));
+  for (const LeasedMessage& delivery : got) EXPECT_THAT(Ack(delivery).done, SizeIs(1));
   got = Pull();
   ASSERT_THAT(Data(got), ElementsAre("3"));
   Ack(got[0]);
@@ -446,7 +446,7 @@ TEST_F(SubscriptionTest, ASeekToATimeReplaysRetainedMessagesAndSkipsOlderOnes) {
   const absl::Time middle = now_;
   Publish("new", "k");
   Publish("plain");
-  for (const Delivery& delivery : Pull()) Ack(delivery);
+  for (const LeasedMessage& delivery : Pull()) Ack(delivery);
   EXPECT_THAT(Pull(), IsEmpty());
   sub().Seek(middle);
   EXPECT_THAT(Data(Pull()), ::testing::UnorderedElementsAre("new", "plain"));

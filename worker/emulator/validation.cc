@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "worker/emulator/limits.h"
+#include "worker/emulator/service_limits.h"
 
 namespace postbox::emulator {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "worker/emulator/limits.h"
+#include "worker/emulator/service_limits.h"
 
 namespace postbox::emulator {
 namespace {

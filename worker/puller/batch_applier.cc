@@ -8,7 +8,7 @@
 namespace postbox::puller {
 namespace {
 
-// What a message that cannot be parsed is recorded with: invalid_text_representation.
+// The SQLSTATE with which a poisoned message is recorded: invalid_text_representation.
 constexpr char kPoisonSqlstate[] = "22P02";
 
 }  // namespace
@@ -29,28 +29,29 @@ int AttemptCounter::Increment(const std::string& message_id) {
 
 void AttemptCounter::Forget(const std::string& message_id) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  attempts_.erase(message_id);  // its place in order_ goes in time
+  attempts_.erase(message_id);  // its entry in order_ is removed later, by Increment
 }
 
-std::vector<Verdict> BatchApplier::Apply(const std::vector<Delivery>& batch) {
+std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch) {
   batch_ = &batch;
-  verdicts_.assign(batch.size(), Verdict());
+  dispositions_.assign(batch.size(), Disposition());
   decided_.assign(batch.size(), false);
-  failed_lanes_.clear();
+  first_failures_.clear();
   broken_ = false;
 
-  // Poison first: whether it stands in the way of its key must be known before the rest is applied.
+  // Poisoned events come first: whether one of them blocks its key must be known before the other
+  // events are applied.
   for (size_t i = 0; i < batch.size(); ++i) {
     if (batch[i].event.poison.empty() || Behind(i)) continue;
     GiveUpOrRetry(i, kPoisonSqlstate, batch[i].event.poison, /*poison=*/true);
   }
   ApplyRange(0, batch.size());
-  return std::move(verdicts_);
+  return std::move(dispositions_);
 }
 
 bool BatchApplier::Behind(size_t i) const {
-  auto it = failed_lanes_.find((*batch_)[i].lane());
-  return it != failed_lanes_.end() && it->second < i;
+  auto it = first_failures_.find((*batch_)[i].queue_key());
+  return it != first_failures_.end() && it->second < i;
 }
 
 void BatchApplier::ApplyRange(size_t begin, size_t end) {
@@ -86,8 +87,8 @@ void BatchApplier::ApplyRange(size_t begin, size_t end) {
 
 void BatchApplier::GiveUpOrRetry(size_t i, std::string sqlstate, std::string error, bool poison) {
   if (broken_) return FailTransient({i}, "", "connection lost");
-  // An inbox that is dropped, or lacks a right that a projection needs, makes good events fail:
-  // then the event is not at fault.
+  // A good event fails, too, if the inbox is dropped or a projection lacks a right. In that case the
+  // event is not at fault.
   InboxResult probe = inbox_->Apply({});
   if (!probe.ok) return FailTransient({i}, probe.sqlstate, probe.error);
 
@@ -104,7 +105,7 @@ void BatchApplier::GiveUpOrRetry(size_t i, std::string sqlstate, std::string err
     return;
   }
   if (!poison) {
-    // What it failed of may have been mended just before the inbox was asked.
+    // The cause of the failure may have been repaired just before the probe.
     InboxResult last = inbox_->Apply({&delivery});
     if (last.ok) return Settle(i, std::move(last.outcomes[0]));
     if (IsTransientSqlstate(last.sqlstate)) return FailTransient({i}, last.sqlstate, last.error);
@@ -135,16 +136,16 @@ void BatchApplier::GiveUpOrRetry(size_t i, std::string sqlstate, std::string err
 
 void BatchApplier::Settle(size_t i, std::string outcome) {
   decided_[i] = true;
-  verdicts_[i].kind = Verdict::kSettled;
-  verdicts_[i].outcome = std::move(outcome);
+  dispositions_[i].kind = Disposition::kSettled;
+  dispositions_[i].outcome = std::move(outcome);
   attempts_->Forget((*batch_)[i].message.message_id);
 }
 
 void BatchApplier::Fail(size_t i, std::chrono::milliseconds delay) {
   decided_[i] = true;
-  verdicts_[i].kind = Verdict::kFailed;
-  verdicts_[i].delay = delay;
-  auto [it, is_new] = failed_lanes_.try_emplace((*batch_)[i].lane(), i);
+  dispositions_[i].kind = Disposition::kFailed;
+  dispositions_[i].delay = delay;
+  auto [it, is_new] = first_failures_.try_emplace((*batch_)[i].queue_key(), i);
   if (!is_new && i < it->second) it->second = i;
 }
 

@@ -1,18 +1,22 @@
 // Applies a batch and decides what becomes of each event of it.
 //
-//   - All events in one transaction. If that fails for good, halves of the batch are tried until
-//     the event at fault stands alone: one poison event costs 2 log2(n) transactions, and costs the
-//     others nothing. A deadlock or serialization failure halves the batch too.
+//   - All events are applied in one transaction. If it fails with a permanent error, the halves of
+//     the batch are tried, and so on until the event at fault stands alone. One such event among n
+//     costs about 2 log2(n) transactions; the other events are applied. A deadlock or a
+//     serialization failure halves the batch, too.
 //   - An event that fails alone with a permanent error is nacked with backoff until it has had
-//     max_attempts (counted here; the service's own count is approximate and includes nacks that
-//     were not the event's fault). Then the policy of its subscription decides: `reject` records it
-//     in postbox.dead_letter, `dead_letter_topic` publishes it there with the error as attributes,
-//     `nack` goes on for ever. Poison (event.h) is never applied; the policy decides at once.
-//   - A transient error nacks what it hit, with a backoff that grows until something succeeds. So
-//     does any error of an event while the inbox itself is at fault, as a call without events
-//     tells: it is gone, or a right, a handler or a column is missing.
-//   - Behind an event that is not settled nothing of its key is applied.
-// Everything about the database and the topic is behind interfaces; no threads, no clock.
+//     max_attempts. The attempts are counted here: the service's own count is approximate and
+//     includes nacks that were not the event's fault. Then the policy of the subscription decides.
+//     `reject` records the event in postbox.dead_letter. `dead_letter_topic` publishes it to that
+//     topic with the error as attributes. `nack` keeps nacking it without a limit. A poisoned event
+//     (received_event.h) is never applied; the policy decides at its first attempt.
+//   - A transient error nacks the events of its transaction, with a backoff that grows until some
+//     transaction succeeds. An error of an event is treated as transient while the inbox itself is
+//     at fault: the inbox is dropped, or a right, a handler or a column is missing. A call without
+//     events finds that out.
+//   - Nothing of a key is applied behind an event of the key that is not settled.
+//
+// The database and the dead-letter topic are behind interfaces. No threads and no clock.
 #ifndef POSTBOX_WORKER_PULLER_BATCH_APPLIER_H_
 #define POSTBOX_WORKER_PULLER_BATCH_APPLIER_H_
 
@@ -25,8 +29,8 @@
 #include <vector>
 
 #include "proto/rules/backoff.h"
-#include "worker/puller/inbox.h"
-#include "worker/puller/key_queue.h"
+#include "worker/puller/inbox_client.h"
+#include "worker/puller/key_queues.h"
 
 namespace postbox::puller {
 
@@ -39,8 +43,8 @@ struct ApplyPolicy {
   pubsub::BackoffPolicy backoff{std::chrono::seconds(1), 2.0, std::chrono::seconds(60)};
 };
 
-// How often each message failed for its own fault; shared by the appliers of a subscription.
-// Bounded: the message that was counted first is forgotten first.
+// How often each message failed through its own fault. The appliers of a subscription share it.
+// It holds at most `max_messages` messages: the one that was counted first is dropped first.
 class AttemptCounter {
  public:
   explicit AttemptCounter(size_t max_messages = 100000) : max_messages_(max_messages) {}
@@ -55,24 +59,26 @@ class AttemptCounter {
   std::deque<std::string> order_;
 };
 
-// Publishes an event to the dead-letter topic; false and the reason in `error` if it was not taken.
+// Publishes an event to the dead-letter topic. If that fails, returns false and puts the reason into
+// `error`.
 using DeadLetterPublisher = std::function<bool(const Delivery&, const std::string& sqlstate,
                                                const std::string& message, std::string* error)>;
 
-struct Verdict {
+// What is to become of a delivery after its batch was applied.
+struct Disposition {
   enum Kind {
-    kSettled,  // ack
-    kFailed,   // nack after `delay`
-    kBehind,   // an earlier event of its key failed: nacked with it
+    kSettled,  // acked
+    kFailed,   // nacked after `delay`
+    kBehind,   // nacked with the earlier event of its key that failed
   };
   Kind kind = kBehind;
-  std::string outcome;  // kSettled: the inbox's, or "dead_letter_topic"
+  std::string outcome;  // of kSettled: what the inbox returned, or "dead_letter_topic"
   std::chrono::milliseconds delay{0};
 };
 
 class BatchApplier {
  public:
-  BatchApplier(ApplyPolicy policy, Inbox* inbox, DeadLetterPublisher publish,
+  BatchApplier(ApplyPolicy policy, InboxClient* inbox, DeadLetterPublisher publish,
                AttemptCounter* attempts)
       : policy_(std::move(policy)),
         inbox_(inbox),
@@ -80,8 +86,8 @@ class BatchApplier {
         attempts_(attempts),
         transient_backoff_(policy_.backoff) {}
 
-  // One verdict per delivery. Those of one lane stand in their order in `batch`.
-  std::vector<Verdict> Apply(const std::vector<Delivery>& batch);
+  // Returns one disposition for each delivery. The deliveries of a key are in order in `batch`.
+  std::vector<Disposition> Apply(const std::vector<Delivery>& batch);
 
  private:
   void ApplyRange(size_t begin, size_t end);
@@ -90,21 +96,21 @@ class BatchApplier {
   void Fail(size_t i, std::chrono::milliseconds delay);
   void FailTransient(const std::vector<size_t>& positions, const std::string& sqlstate,
                      const std::string& error);
-  // May this one be applied, or does an earlier one of its lane stand in the way?
+  // True if an earlier delivery of the same key failed, so that this one must not be applied.
   bool Behind(size_t i) const;
 
   const ApplyPolicy policy_;
-  Inbox* const inbox_;
+  InboxClient* const inbox_;
   const DeadLetterPublisher publish_;
   AttemptCounter* const attempts_;
   pubsub::Backoff transient_backoff_;
 
   // Of the batch that is being applied.
   const std::vector<Delivery>* batch_ = nullptr;
-  std::vector<Verdict> verdicts_;
+  std::vector<Disposition> dispositions_;
   std::vector<bool> decided_;
-  std::unordered_map<std::string, size_t> failed_lanes_;  // position of the first failure
-  bool broken_ = false;                                   // the connection is gone
+  std::unordered_map<std::string, size_t> first_failures_;  // by queue key: position in the batch
+  bool broken_ = false;                                     // the connection is gone
 };
 
 }  // namespace postbox::puller

@@ -17,13 +17,13 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// An inbox in which some events fail.
-class FakeInbox : public Inbox {
+// An inbox in which given events fail.
+class FakeInboxClient : public InboxClient {
  public:
   std::map<std::string, std::string> failures;  // event id -> sqlstate
   std::string unusable;                         // sqlstate of every call
   std::string at_fault;                         // sqlstate of a call without events
-  bool mended_when_asked = false;               // by a call without events
+  bool repaired_by_probe = false;               // a call without events clears `failures`
   size_t conflict_above = 1000;                 // larger transactions fail with a deadlock
   std::vector<std::string> applied;             // event ids, in order
   std::vector<std::string> recorded;
@@ -34,7 +34,7 @@ class FakeInbox : public Inbox {
     ++transactions;
     if (!unusable.empty()) return Failure(unusable);
     if (events.empty() && !at_fault.empty()) return Failure(at_fault);
-    if (events.empty() && mended_when_asked) failures.clear();
+    if (events.empty() && repaired_by_probe) failures.clear();
     if (events.size() > conflict_above) return Failure("40P01");
     for (const Delivery* delivery : events) {
       auto it = failures.find(*delivery->event.event_id);
@@ -93,33 +93,34 @@ class BatchApplierTest : public ::testing::Test {
           },
           &attempts_);
     }
-    verdicts_ = applier_->Apply(Batch(texts));
+    dispositions_ = applier_->Apply(Batch(texts));
     std::string kinds;
-    for (const auto& verdict : verdicts_) kinds += "SFB"[verdict.kind];  // settled, failed, behind
+    for (const auto& disposition : dispositions_)
+      kinds += "SFB"[disposition.kind];  // settled, failed, behind
     return kinds;
   }
 
   ApplyPolicy policy_{.subscription = "test"};
-  FakeInbox inbox_;
+  FakeInboxClient inbox_;
   AttemptCounter attempts_;
   std::string publish_error_;
   std::vector<std::string> published_;
   std::unique_ptr<BatchApplier> applier_;
-  std::vector<Verdict> verdicts_;
+  std::vector<Disposition> dispositions_;
 };
 
 TEST_F(BatchApplierTest, ABatchIsOneTransaction) {
   EXPECT_EQ(Apply({"a:k", "b:k", "c"}), "SSS");
   EXPECT_EQ(inbox_.transactions, 1);
-  EXPECT_EQ(verdicts_[0].outcome, "applied");
+  EXPECT_EQ(dispositions_[0].outcome, "applied");
 }
 
 TEST_F(BatchApplierTest, APermanentErrorIsFoundAndOnlyItsKeyWaits) {
   inbox_.failures["c"] = "23505";
   EXPECT_EQ(Apply({"a:k", "b:k", "c:k", "d:l", "e:k", "f:l", "g"}), "SSFSBSS");
   EXPECT_THAT(inbox_.applied, ElementsAre("a", "b", "d", "f", "g"));
-  EXPECT_GE(verdicts_[2].delay, milliseconds(500));
-  EXPECT_LE(verdicts_[2].delay, milliseconds(1000));
+  EXPECT_GE(dispositions_[2].delay, milliseconds(500));
+  EXPECT_LE(dispositions_[2].delay, milliseconds(1000));
 }
 
 TEST_F(BatchApplierTest, OnePoisonEventCostsFewTransactions) {
@@ -130,7 +131,7 @@ TEST_F(BatchApplierTest, OnePoisonEventCostsFewTransactions) {
     batch.back().message.handle = static_cast<uint64_t>(i) + 1;
   }
   Apply({});
-  verdicts_ = applier_->Apply(batch);
+  dispositions_ = applier_->Apply(batch);
   EXPECT_LE(inbox_.transactions, 22);
   EXPECT_THAT(inbox_.applied, SizeIs(499));
 }
@@ -140,9 +141,9 @@ TEST_F(BatchApplierTest, AfterMaxAttemptsAnEventIsRecordedAndItsKeyGoesOn) {
   inbox_.failures["a"] = "22P02";
   EXPECT_EQ(Apply({"a:k", "b:k"}), "FB");
   EXPECT_EQ(Apply({"a:k", "b:k"}), "FB");
-  EXPECT_GE(verdicts_[0].delay, milliseconds(1000));  // the backoff grows
+  EXPECT_GE(dispositions_[0].delay, milliseconds(1000));  // the backoff grows
   EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
-  EXPECT_EQ(verdicts_[0].outcome, "rejected");
+  EXPECT_EQ(dispositions_[0].outcome, "rejected");
   EXPECT_THAT(inbox_.recorded, ElementsAre("a"));
   EXPECT_EQ(inbox_.attempts, 3);
   EXPECT_THAT(inbox_.applied, ElementsAre("b"));
@@ -161,7 +162,7 @@ TEST_F(BatchApplierTest, TheDeadLetterTopicTakesWhatIsGivenUp) {
   EXPECT_EQ(Apply({"a:k", "poison", "b:k"}), "SSS");
   EXPECT_THAT(published_, ElementsAre("poison 22P02", "a 23514"));
   EXPECT_THAT(inbox_.recorded, IsEmpty());
-  EXPECT_EQ(verdicts_[0].outcome, "dead_letter_topic");
+  EXPECT_EQ(dispositions_[0].outcome, "dead_letter_topic");
 }
 
 TEST_F(BatchApplierTest, AnEventThatTheDeadLetterTopicDoesNotTakeIsNotAcked) {
@@ -194,7 +195,8 @@ TEST_F(BatchApplierTest, ATransientErrorNacksAndRecordsNothing) {
 TEST_F(BatchApplierTest, NothingMoreIsTriedOnABrokenConnection) {
   inbox_.failures = {{"a", "23505"}, {"d", "lost"}};
   EXPECT_EQ(Apply({"a", "b", "c", "d", "e", "f"}), "FSSFFF");
-  // All, half, "a" alone, is the inbox all right, its neighbours, the half that breaks.
+  // The whole batch, its first half, "a" alone, the probe, the rest of that half, the half that
+  // breaks.
   EXPECT_EQ(inbox_.transactions, 6);
 }
 
@@ -226,12 +228,12 @@ TEST_F(BatchApplierTest, ARightThatIsMissingHoldsUpWhatNeedsItUntilItIsThere) {
   EXPECT_EQ(attempts_.Increment("message-a"), 1);
 }
 
-TEST_F(BatchApplierTest, NoEventIsGivenUpForWhatHasJustBeenMended) {
+TEST_F(BatchApplierTest, NoEventIsGivenUpForACauseThatHasJustBeenRepaired) {
   policy_.max_attempts = 1;
   inbox_.failures["a"] = "42501";
-  inbox_.mended_when_asked = true;
+  inbox_.repaired_by_probe = true;
   EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
-  EXPECT_EQ(verdicts_[0].outcome, "applied");
+  EXPECT_EQ(dispositions_[0].outcome, "applied");
   EXPECT_THAT(inbox_.recorded, IsEmpty());
   EXPECT_THAT(inbox_.applied, ElementsAre("a", "b"));
 }

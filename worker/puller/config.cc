@@ -9,7 +9,8 @@
 namespace postbox::puller {
 namespace {
 
-// Settings of the extension may be unknown to the session (library not preloaded): NULL then.
+// A session that does not load the library does not know the settings of the extension. Then
+// current_setting returns NULL.
 constexpr char kQuery[] = R"(
     SELECT s.name, s.inbox::oid, s.inbox::text, s.subscription, s.max_outstanding_messages,
            s.max_outstanding_bytes, s.appliers, s.batch_size,
@@ -26,7 +27,7 @@ constexpr char kQuery[] = R"(
 
 std::string Subject(const std::string& name) { return "subscription \"" + name + "\": "; }
 
-// What completes a short name must be there.
+// What is wrong with the project that completes a short name; empty if nothing is.
 std::string CheckComplete(const std::string& project, const std::string& name) {
   if (pubsub::IsFullResourceName(name)) return "";
   const std::string problem = pubsub::CheckProjectId(project);
@@ -98,7 +99,7 @@ std::optional<std::map<std::string, SubscriptionConfig>> LoadConfig(Connection* 
   for (const std::string& name : options.subscriptions) {
     if (must_exist && std::find(found.begin(), found.end(), name) == found.end()) {
       *error = Subject(name) +
-               "there is none of this name in postbox.subscription; create it with "
+               "there is no subscription of this name in postbox.subscription; create it with "
                "postbox.create_subscription()";
       return std::nullopt;
     }

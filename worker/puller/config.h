@@ -1,4 +1,5 @@
-// What the database says is to be pulled: postbox.subscription, completed with its settings.
+// The subscriptions to pull: the rows of postbox.subscription, completed with the settings of the
+// extension.
 #ifndef POSTBOX_WORKER_PULLER_CONFIG_H_
 #define POSTBOX_WORKER_PULLER_CONFIG_H_
 
@@ -34,13 +35,14 @@ struct SubscriptionConfig {
   pubsub::Endpoint endpoint;
   std::string quota_project;
 
-  // A subscription whose configuration differs is taken down and set up again.
+  // A subscription whose configuration has changed is stopped and started again.
   friend bool operator==(const SubscriptionConfig&, const SubscriptionConfig&) = default;
 };
 
-// The enabled subscriptions by name, those that `options` asks for. Nothing, and in `error` what is
-// wrong and what to do about it, if the database cannot be asked, a subscription that is asked for
-// does not exist (if `must_exist`), or the configuration of one makes no sense.
+// The enabled ones among the subscriptions that `options` names, by name. If it names none, all
+// enabled ones. On failure returns nothing, and puts into `error` what is wrong and what to do about
+// it. It fails if the query fails, if a named subscription does not exist and `must_exist` is true,
+// or if the configuration of a subscription is not valid.
 std::optional<std::map<std::string, SubscriptionConfig>> LoadConfig(Connection* connection,
                                                                     const PullOptions& options,
                                                                     bool must_exist,

@@ -20,7 +20,7 @@ void AppendInt32(std::string* out, int64_t value) {
   out->append(bytes, sizeof(bytes));
 }
 
-// One line: libpq breaks its own messages into several.
+// The text as one line: libpq breaks its messages into several.
 std::string OneLine(const char* text) {
   std::string line;
   for (const char* c = text == nullptr ? "" : text; *c != '\0'; ++c) {
@@ -137,8 +137,8 @@ QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& p
 bool Connection::alive() {
   if (PQstatus(connection_) != CONNECTION_OK) return false;
   pollfd socket{PQsocket(connection_), POLLIN, 0};
-  // Nothing is expected between statements but notices and, after a last word, the end. A bounded
-  // number of looks, should somebody talk without pause.
+  // Between statements the server sends only notices, and a last message before it closes the
+  // connection. The loop is bounded in case that notices arrive without a pause.
   for (int looks = 0; looks < 16 && poll(&socket, 1, 0) > 0; ++looks) {
     if (PQconsumeInput(connection_) == 0 || PQstatus(connection_) != CONNECTION_OK) return false;
   }

@@ -1,8 +1,8 @@
 // A connection to the database over libpq.
 //
-// A statement is one transaction. Its result is an error, whatever came before, if the connection
-// breaks before the server said that it is ready again: libpq reports the last result, so "ok"
-// means committed.
+// A statement is one transaction. A result that is ok means that the transaction is committed: libpq
+// reports the last result, and that is an error if the connection breaks before the server is ready
+// for the next statement.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_
 #define POSTBOX_WORKER_PULLER_DATABASE_H_
 
@@ -27,7 +27,8 @@ struct Parameter {
   static Parameter Text(std::string value) { return {std::move(value), false}; }
   static Parameter Text(std::optional<std::string> value) { return {std::move(value), false}; }
   static Parameter Bytes(std::string value) { return {std::move(value), true}; }
-  // An array in binary format; elements that are null become NULL. `values` is used up at once.
+  // An array in binary format. Elements without a value become NULL. `values` need not outlive the
+  // call.
   static Parameter Array(Oid element_type,
                          const std::vector<std::optional<std::string_view>>& values);
 };
@@ -37,8 +38,8 @@ class QueryResult {
   QueryResult(PGresult* result, std::string connection_error);
 
   bool ok() const { return ok_; }
-  const std::string& sqlstate() const { return sqlstate_; }  // empty: the connection broke
-  const std::string& error() const { return error_; }        // primary message, detail
+  const std::string& sqlstate() const { return sqlstate_; }  // empty if the connection broke
+  const std::string& error() const { return error_; }        // primary message and detail
 
   int rows() const { return PQntuples(result_.get()); }
   bool null(int row, int column) const { return PQgetisnull(result_.get(), row, column) != 0; }
@@ -55,7 +56,8 @@ class QueryResult {
 
 class Connection {
  public:
-  // `application_name` is seen in pg_stat_activity. Null and the reason in `error` on failure.
+  // `application_name` is shown in pg_stat_activity. On failure returns null and puts the reason
+  // into `error`.
   static std::unique_ptr<Connection> Open(const std::string& dsn,
                                           const std::string& application_name, std::string* error);
   ~Connection();
@@ -64,9 +66,9 @@ class Connection {
 
   QueryResult Execute(const char* sql, const std::vector<Parameter>& parameters = {});
 
-  // Looks whether the server has closed the connection meanwhile; does not wait.
+  // False if the server has closed the connection. Does not wait.
   bool alive();
-  // Any thread: asks the server to give up the statement that runs.
+  // Asks the server to cancel the statement that runs. May be called on any thread.
   void Cancel();
 
  private:

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::seconds kPublishTimeout{30};
 constexpr size_t kErrorAttributes = 3;
 
-// Cut at a character boundary.
+// The text, cut to the length of an attribute value at a character boundary.
 std::string AttributeValue(std::string text) {
   if (text.size() > pubsub::kMaxAttributeValueBytes) text.resize(pubsub::kMaxAttributeValueBytes);
   text.resize(pubsub::FirstInvalidUtf8(text));
@@ -34,7 +34,7 @@ pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_
     if (attribute.first.starts_with(pubsub::kReservedPrefix)) continue;
     if (attribute.first.starts_with("postbox_error_") ||
         attribute.first == "postbox_original_subscription") {
-      continue;  // of an earlier round
+      continue;  // left by an earlier pass through a dead-letter topic
     }
     if (attributes.size() + kErrorAttributes >= pubsub::kMaxAttributes) break;
     attributes.push_back(attribute);
@@ -72,10 +72,10 @@ bool DeadLetterTopic::Publish(const Delivery& delivery, const std::string& sqlst
   pubsub::OutgoingMessage letter =
       DeadLetterMessage(delivery, topic_, subscription_, sqlstate, message);
   if (!publisher_->Publish(&letter)) {
-    *error = "the message was not taken";
+    *error = "the publisher did not take the message";
     return false;
   }
-  // There is a result within publish_timeout; twice that means that the publisher is stuck.
+  // The result comes within publish_timeout. After twice that time the publisher is stuck.
   const auto give_up = std::chrono::steady_clock::now() + 2 * kPublishTimeout;
   while (std::chrono::steady_clock::now() < give_up) {
     if (!publisher_->TakeResults().empty()) {

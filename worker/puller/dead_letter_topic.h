@@ -1,9 +1,10 @@
-// Publishes events that are given up to a dead-letter topic.
+// Publishes events that cannot be applied to a dead-letter topic.
 //
-// The message is the original one (data, attributes, ordering key) with three attributes more:
-// postbox_error_sqlstate, postbox_error_message (cut to what an attribute may hold) and
-// postbox_original_subscription. What Pub/Sub would refuse is left out: attributes that are
-// reserved for Google (goog...), and what is beyond the number of attributes allowed.
+// The message has the data, the attributes and the ordering key of the original one, and three
+// attributes more: postbox_error_sqlstate, postbox_error_message (cut to the length that Pub/Sub
+// allows) and postbox_original_subscription. Attributes that Pub/Sub would refuse are left out:
+// those whose names are reserved for Google (goog...), and those beyond the number of attributes that
+// a message may have.
 #ifndef POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 #define POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 
@@ -12,7 +13,7 @@
 #include <string>
 
 #include "worker/pubsub/publisher.h"
-#include "worker/puller/key_queue.h"
+#include "worker/puller/key_queues.h"
 
 namespace postbox::puller {
 
@@ -31,7 +32,8 @@ class DeadLetterTopic {
         subscription_(std::move(subscription)) {}
   ~DeadLetterTopic();
 
-  // Waits for the answer, up to a minute. Safe for several threads, which wait for each other: dead
+  // Waits for the answer, at most a minute. On failure returns false and puts the reason into
+  // `error`. May be called on several threads; the calls are made one after the other, because dead
   // letters are rare.
   bool Publish(const Delivery& delivery, const std::string& sqlstate, const std::string& message,
                std::string* error);
@@ -43,7 +45,7 @@ class DeadLetterTopic {
   const std::string subscription_;
   std::mutex mutex_;
   int notify_fd_ = -1;
-  std::unique_ptr<pubsub::Publisher> publisher_;  // made when first needed
+  std::unique_ptr<pubsub::Publisher> publisher_;  // created by the first Publish
 };
 
 }  // namespace postbox::puller

@@ -1,4 +1,4 @@
-#include "worker/puller/inbox.h"
+#include "worker/puller/inbox_client.h"
 
 #include <optional>
 #include <string_view>
@@ -7,7 +7,8 @@
 namespace postbox::puller {
 namespace {
 
-// The fields of postbox.event travel as parallel arrays; the server makes the events of them.
+// The fields of the events are sent as parallel arrays. The server builds postbox.event values of
+// them.
 #define POSTBOX_EVENT_FIELDS                                                            \
   "ROW(e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.version::bigint, " \
   "e.payload, e.attributes::jsonb, e.occurred_at::timestamptz)::postbox.event"
@@ -69,14 +70,14 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
 
 }  // namespace
 
-bool DatabaseInbox::Connect(std::string* error) {
+bool DatabaseInboxClient::Connect(std::string* error) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     connection_.reset();
   }
   auto connection = Connection::Open(dsn_, application_name_, error);
   if (!connection) return false;
-  // The puller decides itself what becomes of an event that fails.
+  // BatchApplier decides what becomes of an event that fails.
   QueryResult set = connection->Execute("SET postbox.apply_on_error = 'raise'");
   if (!set.ok()) {
     *error = set.error();
@@ -87,12 +88,12 @@ bool DatabaseInbox::Connect(std::string* error) {
   return true;
 }
 
-void DatabaseInbox::Cancel() {
+void DatabaseInboxClient::Cancel() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (connection_) connection_->Cancel();
 }
 
-InboxResult DatabaseInbox::Apply(const std::vector<const Delivery*>& events) {
+InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
   QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events));
   InboxResult applied{result.ok(), {}, result.sqlstate(), result.error()};
   if (!result.ok()) return applied;
@@ -105,8 +106,9 @@ InboxResult DatabaseInbox::Apply(const std::vector<const Delivery*>& events) {
   return applied;
 }
 
-InboxResult DatabaseInbox::RecordDeadLetter(const Delivery& delivery, const std::string& sqlstate,
-                                            const std::string& error, int attempts) {
+InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
+                                                  const std::string& sqlstate,
+                                                  const std::string& error, int attempts) {
   std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery});
   parameters.push_back(Parameter::Text(sqlstate));
   parameters.push_back(Parameter::Text(error));

@@ -1,6 +1,6 @@
-// The inbox as the puller sees it: one transaction a call.
-#ifndef POSTBOX_WORKER_PULLER_INBOX_H_
-#define POSTBOX_WORKER_PULLER_INBOX_H_
+// The puller's access to an inbox. Each call is one transaction.
+#ifndef POSTBOX_WORKER_PULLER_INBOX_CLIENT_H_
+#define POSTBOX_WORKER_PULLER_INBOX_CLIENT_H_
 
 #include <memory>
 #include <mutex>
@@ -8,38 +8,39 @@
 #include <vector>
 
 #include "worker/puller/database.h"
-#include "worker/puller/key_queue.h"
+#include "worker/puller/key_queues.h"
 
 namespace postbox::puller {
 
 struct InboxResult {
-  bool ok = false;                    // committed
-  std::vector<std::string> outcomes;  // if ok: one per event
-  std::string sqlstate;               // if not: empty when the connection broke
+  bool ok = false;                    // the transaction is committed
+  std::vector<std::string> outcomes;  // if ok: one for each event
+  std::string sqlstate;               // if not ok; empty if the connection broke
   std::string error;
 };
 
-class Inbox {
+class InboxClient {
  public:
-  virtual ~Inbox() = default;
+  virtual ~InboxClient() = default;
 
-  // Applies the events in order, all or none: an event's own error fails the call. With no events
-  // it only tells whether the inbox can be used at all.
+  // Applies the events in order, all or none: the error of one event fails the call. Without events
+  // the call only tells whether the inbox can be used.
   virtual InboxResult Apply(const std::vector<const Delivery*>& events) = 0;
-  // Records an event that is given up in postbox.dead_letter.
+  // Records an event in postbox.dead_letter.
   virtual InboxResult RecordDeadLetter(const Delivery& delivery, const std::string& sqlstate,
                                        const std::string& error, int attempts) = 0;
 };
 
-// Over a connection that ends when it breaks; Connect makes the next.
-class DatabaseInbox : public Inbox {
+// Over a libpq connection. A connection that broke stays broken until Connect replaces it.
+class DatabaseInboxClient : public InboxClient {
  public:
-  DatabaseInbox(std::string dsn, std::string application_name, Oid inbox)
+  DatabaseInboxClient(std::string dsn, std::string application_name, Oid inbox)
       : dsn_(std::move(dsn)), application_name_(std::move(application_name)), inbox_(inbox) {}
 
+  // On failure returns false and puts the reason into `error`.
   bool Connect(std::string* error);
   bool connected() { return connection_ != nullptr && connection_->alive(); }
-  // Any thread, as long as this lives: gives up the statement that runs, if any.
+  // Cancels the statement that runs, if any. May be called on any thread.
   void Cancel();
 
   InboxResult Apply(const std::vector<const Delivery*>& events) override;
@@ -50,10 +51,10 @@ class DatabaseInbox : public Inbox {
   const std::string dsn_;
   const std::string application_name_;
   const Oid inbox_;
-  std::mutex mutex_;  // of connection_ against Cancel
+  std::mutex mutex_;  // held where connection_ is replaced, and by Cancel
   std::unique_ptr<Connection> connection_;
 };
 
 }  // namespace postbox::puller
 
-#endif  // POSTBOX_WORKER_PULLER_INBOX_H_
+#endif  // POSTBOX_WORKER_PULLER_INBOX_CLIENT_H_

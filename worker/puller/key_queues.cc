@@ -1,103 +1,103 @@
-#include "worker/puller/key_queue.h"
+#include "worker/puller/key_queues.h"
 
 #include <iterator>
 
 namespace postbox::puller {
 
-void KeyQueue::MakeReady(const std::string& name, Lane& lane, TimePoint now) {
-  lane.state = Lane::kReady;
-  ready_messages_ += lane.waiting.size();
-  ready_.emplace_back(now, name);
+void KeyQueues::MakeReady(const std::string& queue_key, KeyQueue& queue, TimePoint now) {
+  queue.state = KeyQueue::kReady;
+  ready_messages_ += queue.waiting.size();
+  ready_.emplace_back(now, queue_key);
 }
 
-void KeyQueue::Push(Delivery delivery, TimePoint now) {
-  std::string name = delivery.lane();
-  auto [it, is_new] = lanes_.try_emplace(name);
-  Lane& lane = it->second;
-  lane.waiting.push_back(std::move(delivery));
+void KeyQueues::Push(Delivery delivery, TimePoint now) {
+  std::string queue_key = delivery.queue_key();
+  auto [it, is_new] = queues_.try_emplace(queue_key);
+  KeyQueue& queue = it->second;
+  queue.waiting.push_back(std::move(delivery));
   if (is_new) {
-    MakeReady(name, lane, now);
-  } else if (lane.state == Lane::kReady) {
+    MakeReady(queue_key, queue, now);
+  } else if (queue.state == KeyQueue::kReady) {
     ++ready_messages_;
   }
 }
 
-std::optional<KeyQueue::TimePoint> KeyQueue::ready_since() const {
+std::optional<KeyQueues::TimePoint> KeyQueues::ready_since() const {
   if (ready_.empty()) return std::nullopt;
   return ready_.front().first;
 }
 
-std::vector<Delivery> KeyQueue::Take(size_t max_messages, size_t max_bytes) {
+std::vector<Delivery> KeyQueues::Take(size_t max_messages, size_t max_bytes) {
   std::vector<Delivery> batch;
   size_t bytes = 0;
   bool full = false;
   while (!full && !ready_.empty()) {
-    Lane& lane = lanes_.at(ready_.front().second);
+    KeyQueue& queue = queues_.at(ready_.front().second);
     size_t taken = 0;
-    while (!lane.waiting.empty()) {
-      Delivery& next = lane.waiting.front();
+    while (!queue.waiting.empty()) {
+      Delivery& next = queue.waiting.front();
       full = batch.size() >= max_messages || (!batch.empty() && bytes + next.bytes() > max_bytes);
       if (full) break;
       bytes += next.bytes();
       batch.push_back(std::move(next));
-      lane.waiting.pop_front();
+      queue.waiting.pop_front();
       ++taken;
     }
-    if (taken == 0) break;  // the lane stays first in line
-    ready_messages_ -= taken + lane.waiting.size();
-    lane.state = Lane::kBusy;
+    if (taken == 0) break;  // the queue stays the first of ready_
+    ready_messages_ -= taken + queue.waiting.size();
+    queue.state = KeyQueue::kBusy;
     ready_.pop_front();
   }
   return batch;
 }
 
-void KeyQueue::Done(const std::string& name, TimePoint now) {
-  auto it = lanes_.find(name);
-  if (it == lanes_.end() || it->second.state != Lane::kBusy) return;
+void KeyQueues::Done(const std::string& queue_key, TimePoint now) {
+  auto it = queues_.find(queue_key);
+  if (it == queues_.end() || it->second.state != KeyQueue::kBusy) return;
   if (it->second.waiting.empty()) {
-    lanes_.erase(it);
+    queues_.erase(it);
   } else {
-    MakeReady(name, it->second, now);
+    MakeReady(queue_key, it->second, now);
   }
 }
 
-void KeyQueue::Fail(const std::string& name, std::vector<Delivery> unsettled, TimePoint nack_at) {
-  auto it = lanes_.find(name);
-  if (it == lanes_.end() || it->second.state != Lane::kBusy) return;
-  Lane& lane = it->second;
-  lane.waiting.insert(lane.waiting.begin(), std::make_move_iterator(unsettled.begin()),
-                      std::make_move_iterator(unsettled.end()));
-  lane.state = Lane::kResting;
-  lane.until = nack_at;
-  resting_.emplace(nack_at, name);
+void KeyQueues::Fail(const std::string& queue_key, std::vector<Delivery> unsettled,
+                     TimePoint retry_at) {
+  auto it = queues_.find(queue_key);
+  if (it == queues_.end() || it->second.state != KeyQueue::kBusy) return;
+  KeyQueue& queue = it->second;
+  queue.waiting.insert(queue.waiting.begin(), std::make_move_iterator(unsettled.begin()),
+                       std::make_move_iterator(unsettled.end()));
+  queue.state = KeyQueue::kSuspended;
+  suspended_.emplace(retry_at, queue_key);
 }
 
-std::vector<uint64_t> KeyQueue::TakeExpired(TimePoint now) {
+std::vector<uint64_t> KeyQueues::TakeSuspended(TimePoint now) {
   std::vector<uint64_t> handles;
-  while (!resting_.empty() && resting_.begin()->first <= now) {
-    auto it = lanes_.find(resting_.begin()->second);
+  while (!suspended_.empty() && suspended_.begin()->first <= now) {
+    auto it = queues_.find(suspended_.begin()->second);
     for (const Delivery& delivery : it->second.waiting) handles.push_back(delivery.message.handle);
-    lanes_.erase(it);
-    resting_.erase(resting_.begin());
+    queues_.erase(it);
+    suspended_.erase(suspended_.begin());
   }
   return handles;
 }
 
-std::optional<KeyQueue::TimePoint> KeyQueue::NextExpiry() const {
-  if (resting_.empty()) return std::nullopt;
-  return resting_.begin()->first;
+std::optional<KeyQueues::TimePoint> KeyQueues::NextRetry() const {
+  if (suspended_.empty()) return std::nullopt;
+  return suspended_.begin()->first;
 }
 
-std::vector<uint64_t> KeyQueue::Drain() {
+std::vector<uint64_t> KeyQueues::Drain() {
   std::vector<uint64_t> handles;
-  for (auto it = lanes_.begin(); it != lanes_.end();) {
+  for (auto it = queues_.begin(); it != queues_.end();) {
     for (const Delivery& delivery : it->second.waiting) handles.push_back(delivery.message.handle);
     it->second.waiting.clear();
-    it = it->second.state == Lane::kBusy ? std::next(it) : lanes_.erase(it);
+    it = it->second.state == KeyQueue::kBusy ? std::next(it) : queues_.erase(it);
   }
   ready_.clear();
   ready_messages_ = 0;
-  resting_.clear();
+  suspended_.clear();
   return handles;
 }
 

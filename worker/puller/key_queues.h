@@ -1,13 +1,15 @@
-// What is in hand and not yet applied: messages in order of arrival, one key at a time.
+// The messages that the puller holds and has not applied yet: a queue for each key.
 //
-//   - Messages of one ordering key leave in the order in which they came, and no message of a key
-//     leaves while earlier ones are being applied: a key is busy from Take to Done or Fail.
-//   - Messages without a key are independent of each other.
-//   - A key whose message failed rests: the failed message and everything of the key behind it stay
-//     here until the time given, and are then handed out by TakeExpired, in order, to be nacked.
-// Pure logic, not thread-safe.
-#ifndef POSTBOX_WORKER_PULLER_KEY_QUEUE_H_
-#define POSTBOX_WORKER_PULLER_KEY_QUEUE_H_
+//   - Messages of one ordering key leave in the order in which they arrived. No message of a key
+//     leaves while earlier ones are being applied: a queue is busy from Take to Done or Fail.
+//   - Messages without a key are independent of each other. Each has a queue of its own.
+//   - A failure suspends the key's queue. The failed message and everything behind it stay in the
+//     queue until retry_at. TakeSuspended then hands them out, in order, to be nacked. The service
+//     delivers them again.
+//
+// Pure logic without a clock. Not thread-safe.
+#ifndef POSTBOX_WORKER_PULLER_KEY_QUEUES_H_
+#define POSTBOX_WORKER_PULLER_KEY_QUEUES_H_
 
 #include <chrono>
 #include <cstdint>
@@ -25,59 +27,66 @@
 namespace postbox::puller {
 
 struct Delivery {
-  pubsub::ReceivedMessage message;  // without its data: that is the event's payload
+  pubsub::ReceivedMessage message;  // its data is moved to the event's payload
   ReceivedEvent event;
 
   size_t bytes() const { return event.payload.size() + event.attributes.size(); }
-  // Messages with the same lane are applied one after the other.
-  std::string lane() const {
+  // The name of its queue. Messages of one queue are applied one after the other. The first letter
+  // keeps an ordering key from being taken for a handle.
+  std::string queue_key() const {
     return message.ordering_key.empty() ? "u" + std::to_string(message.handle)
                                         : "k" + message.ordering_key;
   }
 };
 
-class KeyQueue {
+class KeyQueues {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
   void Push(Delivery delivery, TimePoint now);
 
-  // How many messages Take could hand out, and since when the first of them has been waiting.
+  // The number of messages that Take could hand out, and the time since which the first of their
+  // queues has been ready.
   size_t ready() const { return ready_messages_; }
   std::optional<TimePoint> ready_since() const;
 
-  // At most `max_messages` and, beyond the first message, `max_bytes`. Their lanes are busy then.
+  // At most `max_messages` messages of at most `max_bytes` bytes together; the first message may be
+  // larger. Their queues are busy afterwards.
   std::vector<Delivery> Take(size_t max_messages, size_t max_bytes);
 
-  // All messages taken of this lane are settled.
-  void Done(const std::string& lane, TimePoint now);
-  // The first of `unsettled` failed; the others were taken with it and come after it in the lane.
-  void Fail(const std::string& lane, std::vector<Delivery> unsettled, TimePoint nack_at);
+  // All messages taken from this queue are settled.
+  void Done(const std::string& queue_key, TimePoint now);
+  // The first of `unsettled` failed. The others were taken together with it and come after it in
+  // the queue.
+  void Fail(const std::string& queue_key, std::vector<Delivery> unsettled, TimePoint retry_at);
 
-  // The handles whose time to be nacked has come, each key's in order.
-  std::vector<uint64_t> TakeExpired(TimePoint now);
-  std::optional<TimePoint> NextExpiry() const;
+  // The handles of the messages whose retry_at has come, to be nacked. The messages of a key are in
+  // order.
+  std::vector<uint64_t> TakeSuspended(TimePoint now);
+  // The earliest retry_at of a suspended queue, if there is one.
+  std::optional<TimePoint> NextRetry() const;
 
-  // Everything that is not being applied, to be nacked. In order per key.
+  // The handles of all messages that are not being applied, to be nacked. The messages of a key are
+  // in order.
   std::vector<uint64_t> Drain();
 
-  bool empty() const { return lanes_.empty(); }
+  bool empty() const { return queues_.empty(); }
 
  private:
-  struct Lane {
+  struct KeyQueue {
     std::deque<Delivery> waiting;
-    enum { kReady, kBusy, kResting } state = kReady;
-    TimePoint until{};  // kResting
+    enum { kReady, kBusy, kSuspended } state = kReady;
   };
 
-  void MakeReady(const std::string& name, Lane& lane, TimePoint now);
+  void MakeReady(const std::string& queue_key, KeyQueue& queue, TimePoint now);
 
-  std::unordered_map<std::string, Lane> lanes_;
-  std::deque<std::pair<TimePoint, std::string>> ready_;  // lanes in state kReady, longest first
+  std::unordered_map<std::string, KeyQueue> queues_;
+  // The queues in state kReady and since when; the one that has been ready longest comes first.
+  std::deque<std::pair<TimePoint, std::string>> ready_;
   size_t ready_messages_ = 0;
-  std::set<std::pair<TimePoint, std::string>> resting_;
+  std::set<std::pair<TimePoint, std::string>> suspended_;  // by retry_at
 };
 
 }  // namespace postbox::puller
 
-#endif  // POSTBOX_WORKER_PULLER_KEY_QUEUE_H_
+#endif  // POSTBOX_WORKER_PULLER_KEY_QUEUES_H_

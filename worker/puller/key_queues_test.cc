@@ -1,4 +1,4 @@
-#include "worker/puller/key_queue.h"
+#include "worker/puller/key_queues.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,17 +13,17 @@ using ::testing::UnorderedElementsAre;
 
 constexpr size_t kNoLimit = 1 << 30;
 
-class KeyQueueTest : public ::testing::Test {
+class KeyQueuesTest : public ::testing::Test {
  protected:
   void Push(uint64_t handle, const std::string& key, size_t bytes = 1) {
     Delivery delivery;
     delivery.message.handle = handle;
     delivery.message.ordering_key = key;
     delivery.event.payload.assign(bytes, 'x');
-    queue_.Push(std::move(delivery), now_);
+    queues_.Push(std::move(delivery), now_);
   }
   std::vector<uint64_t> Take(size_t messages = kNoLimit, size_t bytes = kNoLimit) {
-    batch_ = queue_.Take(messages, bytes);
+    batch_ = queues_.Take(messages, bytes);
     std::vector<uint64_t> handles;
     for (const auto& delivery : batch_) handles.push_back(delivery.message.handle);
     return handles;
@@ -34,100 +34,100 @@ class KeyQueueTest : public ::testing::Test {
     return unsettled;
   }
 
-  KeyQueue queue_;
-  KeyQueue::TimePoint now_{std::chrono::hours(1)};
+  KeyQueues queues_;
+  KeyQueues::TimePoint now_{std::chrono::hours(1)};
   std::vector<Delivery> batch_;
 };
 
-TEST_F(KeyQueueTest, AKeyLeavesInOrderAndTogether) {
+TEST_F(KeyQueuesTest, AKeyLeavesInOrderAndTogether) {
   Push(1, "a");
   Push(2, "b");
   Push(3, "a");
-  EXPECT_EQ(queue_.ready(), 3u);
+  EXPECT_EQ(queues_.ready(), 3u);
   EXPECT_THAT(Take(), ElementsAre(1, 3, 2));
-  EXPECT_EQ(queue_.ready(), 0u);
+  EXPECT_EQ(queues_.ready(), 0u);
 }
 
-TEST_F(KeyQueueTest, NothingOfAKeyLeavesWhileEarlierMessagesOfItAreBeingApplied) {
+TEST_F(KeyQueuesTest, NothingOfAKeyLeavesWhileEarlierMessagesOfItAreBeingApplied) {
   Push(1, "a");
   EXPECT_THAT(Take(), ElementsAre(1));
   Push(2, "a");
   Push(3, "b");
   EXPECT_THAT(Take(), ElementsAre(3));
   EXPECT_THAT(Take(), IsEmpty());
-  queue_.Done("ka", now_);
+  queues_.Done("ka", now_);
   EXPECT_THAT(Take(), ElementsAre(2));
-  queue_.Done("ka", now_);
-  queue_.Done("kb", now_);
-  EXPECT_TRUE(queue_.empty());
+  queues_.Done("ka", now_);
+  queues_.Done("kb", now_);
+  EXPECT_TRUE(queues_.empty());
 }
 
-TEST_F(KeyQueueTest, MessagesWithoutAKeyAreIndependent) {
+TEST_F(KeyQueuesTest, MessagesWithoutAKeyAreIndependent) {
   Push(1, "");
   EXPECT_THAT(Take(), ElementsAre(1));
   Push(2, "");
   EXPECT_THAT(Take(), ElementsAre(2));
 }
 
-TEST_F(KeyQueueTest, ABatchKeepsItsLimitsAndTheRestOfAKeyWaitsForIt) {
+TEST_F(KeyQueuesTest, ABatchKeepsItsLimitsAndTheRestOfAKeyWaitsForIt) {
   for (uint64_t i = 1; i <= 5; ++i) Push(i, "a");
   Push(6, "b");
   EXPECT_THAT(Take(3), ElementsAre(1, 2, 3));
   EXPECT_THAT(Take(), ElementsAre(6));
-  queue_.Done("ka", now_);
-  EXPECT_EQ(queue_.ready(), 2u);
+  queues_.Done("ka", now_);
+  EXPECT_EQ(queues_.ready(), 2u);
   EXPECT_THAT(Take(), ElementsAre(4, 5));
 }
 
-TEST_F(KeyQueueTest, ABatchIsBoundedByBytesButNeverEmpty) {
+TEST_F(KeyQueuesTest, ABatchIsBoundedByBytesButNeverEmpty) {
   Push(1, "", 1000);
   Push(2, "", 60);
   Push(3, "", 50);
   EXPECT_THAT(Take(kNoLimit, 100), ElementsAre(1));
   EXPECT_THAT(Take(kNoLimit, 100), ElementsAre(2));
-  EXPECT_EQ(queue_.ready(), 1u);
+  EXPECT_EQ(queues_.ready(), 1u);
   EXPECT_THAT(Take(kNoLimit, 100), ElementsAre(3));
 }
 
-TEST_F(KeyQueueTest, AFailedMessageTakesWhatFollowsOfItsKeyWithItAfterItsRest) {
+TEST_F(KeyQueuesTest, AFailureSuspendsItsKeyAndTakesWhatFollowsOfTheKeyWithIt) {
   for (uint64_t i = 1; i <= 3; ++i) Push(i, "a");
   Push(4, "b");
   EXPECT_THAT(Take(), ElementsAre(1, 2, 3, 4));
-  // 1 is applied, 2 failed, 3 must not overtake it.
-  queue_.Fail("ka", Unsettled({1, 2}), now_ + milliseconds(100));
+  // 1 is applied and 2 has failed. 3 must not overtake 2.
+  queues_.Fail("ka", Unsettled({1, 2}), now_ + milliseconds(100));
   Push(5, "a");
   EXPECT_THAT(Take(), IsEmpty());
-  EXPECT_EQ(*queue_.NextExpiry(), now_ + milliseconds(100));
-  EXPECT_THAT(queue_.TakeExpired(now_ + milliseconds(99)), IsEmpty());
-  EXPECT_THAT(queue_.TakeExpired(now_ + milliseconds(100)), ElementsAre(2, 3, 5));
-  EXPECT_FALSE(queue_.NextExpiry());
+  EXPECT_EQ(*queues_.NextRetry(), now_ + milliseconds(100));
+  EXPECT_THAT(queues_.TakeSuspended(now_ + milliseconds(99)), IsEmpty());
+  EXPECT_THAT(queues_.TakeSuspended(now_ + milliseconds(100)), ElementsAre(2, 3, 5));
+  EXPECT_FALSE(queues_.NextRetry());
   // Redelivered.
   Push(6, "a");
   EXPECT_THAT(Take(), ElementsAre(6));
 }
 
-TEST_F(KeyQueueTest, ReadySinceIsTheTimeOfTheLongestWait) {
-  EXPECT_FALSE(queue_.ready_since());
+TEST_F(KeyQueuesTest, ReadySinceIsTheTimeOfTheLongestWait) {
+  EXPECT_FALSE(queues_.ready_since());
   Push(1, "a");
   auto first = now_;
   now_ += milliseconds(3);
   Push(2, "b");
-  EXPECT_EQ(queue_.ready_since(), first);
+  EXPECT_EQ(queues_.ready_since(), first);
   Take(1);
-  EXPECT_EQ(queue_.ready_since(), now_);
+  EXPECT_EQ(queues_.ready_since(), now_);
 }
 
-TEST_F(KeyQueueTest, DrainHandsOutAllButWhatIsBeingApplied) {
+TEST_F(KeyQueuesTest, DrainHandsOutAllButWhatIsBeingApplied) {
   Push(1, "a");
   Push(2, "b");
   Take();
-  queue_.Fail("kb", Unsettled({1}), now_ + milliseconds(1));
+  queues_.Fail("kb", Unsettled({1}), now_ + milliseconds(1));
   Push(3, "a");
   Push(4, "c");
-  EXPECT_THAT(queue_.Drain(), UnorderedElementsAre(2, 3, 4));
-  EXPECT_FALSE(queue_.empty());
-  queue_.Done("ka", now_);
-  EXPECT_TRUE(queue_.empty());
+  EXPECT_THAT(queues_.Drain(), UnorderedElementsAre(2, 3, 4));
+  EXPECT_FALSE(queues_.empty());
+  queues_.Done("ka", now_);
+  EXPECT_TRUE(queues_.empty());
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "proto/rules/attributes.h"
-#include "worker/puller/key_queue.h"
+#include "worker/puller/key_queues.h"
 #include "worker/puller/received_event.h"
 
 namespace postbox::puller {
@@ -21,7 +21,7 @@ std::string Dump(const Fields& value) {
   return value.dump(-1, ' ', false, Fields::error_handler_t::replace);
 }
 
-// A text is written bare when that is unambiguous.
+// A string without blanks, quotes and the like is written without quotes.
 std::string Plain(const Fields& value) {
   if (!value.is_string()) return Dump(value);
   const auto& text = value.get_ref<const std::string&>();

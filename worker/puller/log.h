@@ -1,8 +1,9 @@
-// Structured log lines on stderr: one JSON object a line, or text with name=value at the end.
+// Structured log lines on standard error: a JSON object per line, or text followed by name=value
+// pairs.
 //
-// Fields of the log (seed 004, 10.2) where they apply: event_id, event_type, aggregate_id,
-// aggregate_type, version, message_id, trace_id, and outcome; always time, level and message.
-// SPDLOG_LEVEL=debug shows a line a batch.
+// Every line has time, level and message. A line about an event also has those of event_id,
+// event_type, aggregate_id, aggregate_type, version, message_id, trace_id and outcome that apply.
+// With SPDLOG_LEVEL=debug there is a line for each batch and one for each event of it.
 #ifndef POSTBOX_WORKER_PULLER_LOG_H_
 #define POSTBOX_WORKER_PULLER_LOG_H_
 
@@ -17,7 +18,7 @@ struct Delivery;
 
 using Fields = nlohmann::ordered_json;  // an object
 
-// Once, before the first line. `json`: JSON lines, else text.
+// Called once, before the first line. Lines are JSON objects if `json` is true, else text.
 void InitLog(bool json);
 
 void LogLine(spdlog::level::level_enum level, std::string_view message, const Fields& fields);
@@ -34,7 +35,7 @@ inline void LogError(std::string_view message, const Fields& fields = Fields::ob
   LogLine(spdlog::level::err, message, fields);
 }
 
-// The fields that tell which event it is about.
+// The fields that identify an event.
 Fields EventFields(std::string_view subscription, const Delivery& delivery);
 
 }  // namespace postbox::puller

@@ -21,12 +21,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kReloadInterval{10};
 constexpr std::chrono::milliseconds kLookInterval{500};
-// How long a database that cannot be reached at the start is tried. Later it is tried for ever.
+// A database that cannot be reached at the start is tried for this long. Later there is no limit.
 constexpr std::chrono::seconds kFirstConnectLimit{30};
-// For a subscription that is taken down because its configuration changed.
+// For a subscription that is stopped because its configuration has changed.
 constexpr std::chrono::seconds kReconfigureGrace{10};
 
-// The signals that steer the process, blocked in every thread and waited for by the main one.
+// The signals that control the process. They are blocked in every thread; the main thread waits for
+// them.
 class Signals {
  public:
   Signals() {
@@ -65,8 +66,9 @@ class Puller {
   }
 
  private:
-  // Nothing: ended by a signal or given up. What the database answers is final; that it cannot be
-  // reached, or goes away in between, is not.
+  // Nothing if a signal ended the wait, or after an error, which is logged. An error that the
+  // database answers is final. A database that cannot be reached, or goes away meanwhile, is tried
+  // again.
   std::optional<std::map<std::string, SubscriptionConfig>> LoadFirst() {
     pubsub::Backoff backoff(pubsub::kReconnectBackoff);
     const auto give_up = Clock::now() + kFirstConnectLimit;
@@ -94,12 +96,12 @@ class Puller {
     }
   }
 
-  // False: it is time to end, because of a signal or because no subscription works any more.
+  // False if the process should end: after a signal, or when no subscription works any more.
   bool WaitForReload() {
     const auto until = Clock::now() + kReloadInterval;
     while (Clock::now() < until) {
       if (AllFailed()) {
-        LogError("no subscription is left that works");
+        LogError("no subscription works any more");
         exit_code_ = 1;
         return false;
       }
@@ -115,7 +117,7 @@ class Puller {
     return true;
   }
 
-  // Nothing: what runs goes on as it is.
+  // Nothing if the configuration cannot be read; then the runners stay as they are.
   std::optional<std::map<std::string, SubscriptionConfig>> Reload() {
     std::string error;
     if (!connection_ || !connection_->alive()) {
@@ -128,7 +130,7 @@ class Puller {
         return configs;
       }
     }
-    // Said once, not every time.
+    // Logged once for each error, not every 10 s.
     if (error != reload_error_) LogWarn("the configuration could not be read", {{"error", error}});
     reload_error_ = error;
     return std::nullopt;
@@ -137,7 +139,7 @@ class Puller {
   void Reconcile(const std::map<std::string, SubscriptionConfig>& configs) {
     for (auto it = runners_.begin(); it != runners_.end();) {
       auto config = configs.find(it->first);
-      // One that failed while others work is tried again: somebody may have mended it.
+      // A subscription that failed is started again: the cause may have been repaired.
       const bool keep = config != configs.end() && config->second == it->second->config() &&
                         !it->second->failed();
       if (!keep) it->second->Finish(Clock::now() + kReconfigureGrace);
@@ -157,8 +159,8 @@ class Puller {
     }
   }
 
-  // One subscription that failed does not end the others; when none is left, a supervisor should
-  // know.
+  // A subscription that failed does not end the others. When all have failed, the process ends, so
+  // that its supervisor notices.
   bool AllFailed() {
     if (runners_.empty()) return start_failed_;
     for (const auto& [name, runner] : runners_) {

@@ -11,14 +11,14 @@ namespace postbox::puller {
 struct PullOptions {
   std::string dsn;                         // libpq connection string or URI
   std::vector<std::string> subscriptions;  // names in postbox.subscription; none: all enabled
-  std::string endpoint;                    // empty: the database's postbox.endpoint
-  std::string project;                     // empty: the database's postbox.project_id
+  std::string endpoint;                    // empty: postbox.endpoint of the database
+  std::string project;                     // empty: postbox.project_id of the database
   int grace_period_seconds = 30;
   std::string log_format = "text";  // or "json"
 };
 
-// Runs until SIGTERM or SIGINT. The exit code: 0 after a clean shutdown, 1 after an error that was
-// logged. SIGHUP has the configuration read again at once; otherwise that happens every 10 s.
+// Runs until SIGTERM or SIGINT. Returns the exit status: 0 after a clean shutdown, 1 after an error,
+// which was logged. The configuration is read again every 10 s, and at once after SIGHUP.
 int RunPull(const PullOptions& options);
 
 }  // namespace postbox::puller

@@ -15,7 +15,8 @@ using pubsub::FindAttribute;
 
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
-// Only names from our own list of attributes and what the caller passes; never throws.
+// The attributes that are not fields of the event, as a JSON object. Bytes that are not valid UTF-8
+// are replaced, so it does not throw.
 std::string ToJson(const pubsub::Attributes& attributes, bool replace_nul) {
   json object = json::object();
   for (auto [name, value] : attributes) {
@@ -45,7 +46,7 @@ std::optional<std::string> NormalTime(std::string_view text) {
   return pubsub::FormatRfc3339(micros);
 }
 
-// The first of these members that is a text (or a number, as its digits) and not empty.
+// The first of these members that is a string that is not empty, or an integer.
 std::optional<std::string> Member(const json& body, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     auto it = body.find(name);
@@ -58,8 +59,8 @@ std::optional<std::string> Member(const json& body, std::initializer_list<const 
   return std::nullopt;
 }
 
-// What an outside client wrote into the body instead of the attributes. Values of another form than
-// expected mean something else there and are left alone.
+// Takes the fields that the attributes do not give from the body. A member of another type than
+// expected has another meaning and is left alone.
 void FillFromBody(ReceivedEvent* event) {
   size_t begin = event->payload.find_first_not_of(" \t\r\n");
   if (begin == std::string::npos || event->payload[begin] != '{') return;

@@ -1,12 +1,13 @@
 // An event as it is applied, made from a received message.
 //
-// The attributes of seed 004 decide (attributes.h has the names). What they lack is taken from the
-// top level of a JSON body, as outside clients write it: event_id or eventId, event_type or
-// eventType, aggregate_type/aggregateType, aggregate_id/aggregateId, version, occurred_at,
-// occurredAt or timestamp. The version and the type may be absent; the event id may not.
+// The fields come from the standard attributes (proto/rules/attributes.h). A field without an
+// attribute is taken from the top level of a JSON body, as clients other than Postbox write it:
+// event_id or eventId, event_type or eventType, aggregate_type or aggregateType, aggregate_id or
+// aggregateId, version, and occurred_at, occurredAt or timestamp. The event id is required; the other
+// fields are not.
 //
-// Poison is what can never be applied as it is: no event id, a standard attribute that is
-// malformed, or a NUL character in a text (the server has no such text).
+// A message is poisoned if it can never be applied as it is: it has no event id, a standard attribute
+// is malformed, or a text has a NUL character, which the server's type text cannot hold.
 #ifndef POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 #define POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 
@@ -26,17 +27,18 @@ struct ReceivedEvent {
   std::optional<std::string> aggregate_id;
   std::optional<int64_t> version;
   std::string payload;
-  std::string attributes;                  // a JSON object: every attribute that is no field above
+  std::string attributes;                  // a JSON object of the attributes that are not fields
   std::optional<std::string> occurred_at;  // RFC 3339, UTC
 
-  std::string poison;  // not empty: why this message cannot be applied
+  std::string poison;  // why the message is poisoned; empty if it is not
 };
 
-// Moves the payload out of `message`. Always gives an event that can be stored in
-// postbox.dead_letter, poisoned or not.
+// Moves the payload out of `message`. The event can be stored in postbox.dead_letter even if it is
+// poisoned.
 ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message);
 
-// The trace id of a message for the log: attribute trace_id, or that of a traceparent; or empty.
+// The trace id of a message, for the log: attribute trace_id, or the id in a traceparent. Empty if the
+// message has neither.
 std::string TraceId(const pubsub::ReceivedMessage& message);
 
 }  // namespace postbox::puller

@@ -13,9 +13,9 @@
 namespace postbox::puller {
 namespace {
 
-// Of one transaction, beyond its first event.
+// The most bytes that one transaction applies; its first event may be larger.
 constexpr size_t kMaxBatchBytes = 16 << 20;
-// For the last acks and nacks.
+// How long the last acks and nacks are waited for.
 constexpr std::chrono::seconds kSettleTimeout{5};
 
 }  // namespace
@@ -39,7 +39,7 @@ bool Runner::Start(std::string* error) {
   callbacks.on_message = [this](pubsub::ReceivedMessage message) { OnMessage(std::move(message)); };
   callbacks.on_settled = [this](uint64_t handle, pubsub::Settlement settlement) {
     if (settlement == pubsub::Settlement::kDone) return Failpoint("after_ack");
-    LogDebug("ack or nack not taken, a redelivery may come",
+    LogDebug("ack or nack not taken, the message may be delivered again",
              {{"subscription", config_.name}, {"handle", handle}});
   };
   callbacks.on_connected = [this](bool exactly_once, bool ordered) {
@@ -59,11 +59,12 @@ bool Runner::Start(std::string* error) {
   };
   subscriber_ = pubsub::Subscriber::Create(std::move(options), std::move(callbacks), error);
   if (!subscriber_) return false;
-  // Now that there is somebody to ack to. What has come already waits in the queue.
+  // The appliers start last, because they ack through subscriber_. Messages that have arrived already
+  // wait in the queues.
   for (int i = 0; i < config_.appliers; ++i) {
     Applier applier;
     applier.inbox =
-        std::make_unique<DatabaseInbox>(dsn_, "postbox pull " + config_.name, config_.inbox);
+        std::make_unique<DatabaseInboxClient>(dsn_, "postbox pull " + config_.name, config_.inbox);
     applier.thread = std::thread([this, inbox = applier.inbox.get()] { ApplierLoop(inbox); });
     appliers_.push_back(std::move(applier));
   }
@@ -86,11 +87,11 @@ void Runner::OnMessage(pubsub::ReceivedMessage message) {
   bool wake = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const size_t before = queue_.ready();
-    queue_.Push(std::move(delivery), Clock::now());
-    const size_t after = queue_.ready();
+    const size_t before = queues_.ready();
+    queues_.Push(std::move(delivery), Clock::now());
+    const size_t after = queues_.ready();
     const auto full = static_cast<size_t>(config_.batch_size);
-    // In between the appliers know when to look.
+    // Between these two events an applier waits for a time that it knows.
     wake = before == 0 || (before < full && after >= full);
   }
   if (wake) changed_.notify_all();
@@ -98,17 +99,17 @@ void Runner::OnMessage(pubsub::ReceivedMessage message) {
 
 Runner::Clock::time_point Runner::NextWork(bool connected, Clock::time_point connect_at) {
   auto next = Clock::now() + std::chrono::minutes(1);
-  if (auto expiry = queue_.NextExpiry()) next = std::min(next, *expiry);
+  if (auto retry_at = queues_.NextRetry()) next = std::min(next, *retry_at);
   if (!connected) {
     next = std::min(next, connect_at);
-  } else if (auto since = queue_.ready_since()) {
-    const bool full = queue_.ready() >= static_cast<size_t>(config_.batch_size);
+  } else if (auto since = queues_.ready_since()) {
+    const bool full = queues_.ready() >= static_cast<size_t>(config_.batch_size);
     next = std::min(next, full ? *since : *since + config_.batch_delay);
   }
   return next;
 }
 
-void Runner::ApplierLoop(DatabaseInbox* inbox) {
+void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
   ApplyPolicy policy;
   policy.subscription = config_.name;
   policy.on_error = config_.on_error;
@@ -127,7 +128,7 @@ void Runner::ApplierLoop(DatabaseInbox* inbox) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_) {
     const auto now = Clock::now();
-    if (auto handles = queue_.TakeExpired(now); !handles.empty()) {
+    if (auto handles = queues_.TakeSuspended(now); !handles.empty()) {
       lock.unlock();
       for (uint64_t handle : handles) subscriber_->Nack(handle);
       lock.lock();
@@ -155,7 +156,7 @@ void Runner::ApplierLoop(DatabaseInbox* inbox) {
       continue;
     }
     std::vector<Delivery> batch =
-        queue_.Take(static_cast<size_t>(config_.batch_size), kMaxBatchBytes);
+        queues_.Take(static_cast<size_t>(config_.batch_size), kMaxBatchBytes);
     ++busy_;
     lock.unlock();
     ApplyBatch(std::move(batch), &applier);
@@ -168,48 +169,56 @@ void Runner::ApplierLoop(DatabaseInbox* inbox) {
 void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier) {
   Failpoint("before_apply");
   const auto begin = Clock::now();
-  const std::vector<Verdict> verdicts = applier->Apply(batch);
+  const std::vector<Disposition> dispositions = applier->Apply(batch);
   Failpoint("after_commit_before_ack");
 
-  std::map<std::string, size_t> outcomes;
-  std::map<std::string, std::vector<size_t>> lanes;
   for (size_t i = 0; i < batch.size(); ++i) {
-    if (verdicts[i].kind == Verdict::kSettled) {
-      subscriber_->Ack(batch[i].message.handle);
-      ++outcomes[verdicts[i].outcome];
-    } else {
-      ++outcomes["failed"];
-    }
-    lanes[batch[i].lane()].push_back(i);
+    if (dispositions[i].kind == Disposition::kSettled) subscriber_->Ack(batch[i].message.handle);
   }
   if (spdlog::should_log(spdlog::level::debug)) {
-    const auto took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
-    LogDebug("batch applied", {{"subscription", config_.name},
-                               {"events", batch.size()},
-                               {"outcomes", outcomes},
-                               {"took_us", took.count()}});
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (verdicts[i].kind != Verdict::kSettled) continue;
-      Fields fields = EventFields(config_.name, batch[i]);
-      fields["outcome"] = verdicts[i].outcome;
-      LogDebug("event applied", fields);
-    }
+    LogApplied(batch, dispositions, Clock::now() - begin);
   }
+  ReturnToQueues(dispositions, &batch);
+}
+
+void Runner::LogApplied(const std::vector<Delivery>& batch,
+                        const std::vector<Disposition>& dispositions, Clock::duration took) const {
+  std::map<std::string, size_t> outcomes;
+  for (const Disposition& disposition : dispositions) {
+    ++outcomes[disposition.kind == Disposition::kSettled ? disposition.outcome : "failed"];
+  }
+  const auto took_us = std::chrono::duration_cast<std::chrono::microseconds>(took);
+  LogDebug("batch applied", {{"subscription", config_.name},
+                             {"events", batch.size()},
+                             {"outcomes", outcomes},
+                             {"took_us", took_us.count()}});
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (dispositions[i].kind != Disposition::kSettled) continue;
+    Fields fields = EventFields(config_.name, batch[i]);
+    fields["outcome"] = dispositions[i].outcome;
+    LogDebug("event applied", fields);
+  }
+}
+
+void Runner::ReturnToQueues(const std::vector<Disposition>& dispositions,
+                            std::vector<Delivery>* batch) {
+  std::map<std::string, std::vector<size_t>> positions_of;  // by queue key
+  for (size_t i = 0; i < batch->size(); ++i) positions_of[(*batch)[i].queue_key()].push_back(i);
 
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto now = Clock::now();
-  for (const auto& [lane, positions] : lanes) {
+  for (const auto& [queue_key, positions] : positions_of) {
     std::vector<Delivery> unsettled;
-    auto nack_at = now;
+    auto retry_at = now;
     for (size_t i : positions) {
-      if (verdicts[i].kind == Verdict::kSettled) continue;
-      if (unsettled.empty()) nack_at = now + verdicts[i].delay;
-      unsettled.push_back(std::move(batch[i]));
+      if (dispositions[i].kind == Disposition::kSettled) continue;
+      if (unsettled.empty()) retry_at = now + dispositions[i].delay;
+      unsettled.push_back(std::move((*batch)[i]));
     }
     if (unsettled.empty()) {
-      queue_.Done(lane, now);
+      queues_.Done(queue_key, now);
     } else {
-      queue_.Fail(lane, std::move(unsettled), nack_at);
+      queues_.Fail(queue_key, std::move(unsettled), retry_at);
     }
   }
 }
@@ -224,13 +233,13 @@ void Runner::Finish(Clock::time_point deadline) {
   StopPulling();
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    // What failed rests and is nacked anyway.
-    changed_.wait_until(lock, deadline, [this] { return busy_ == 0 && queue_.ready() == 0; });
+    // Suspended messages are not waited for; they are to be nacked anyway.
+    changed_.wait_until(lock, deadline, [this] { return busy_ == 0 && queues_.ready() == 0; });
     stopping_ = true;
     changed_.notify_all();
   }
   {
-    // A batch that is cut off is rolled back, and nacked with the rest.
+    // A batch whose statement is cancelled is rolled back, and nacked with the rest.
     std::unique_lock<std::mutex> lock(mutex_);
     while (busy_ > 0) {
       lock.unlock();
@@ -241,7 +250,7 @@ void Runner::Finish(Clock::time_point deadline) {
   }
   for (Applier& applier : appliers_) applier.thread.join();
   if (subscriber_) {
-    for (uint64_t handle : queue_.Drain()) subscriber_->Nack(handle);
+    for (uint64_t handle : queues_.Drain()) subscriber_->Nack(handle);
     subscriber_->Stop(kSettleTimeout);
   }
   LogInfo("subscription stopped", {{"subscription", config_.name}});

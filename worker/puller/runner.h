@@ -1,14 +1,15 @@
 // Pulls one subscription:
 //
-//     Subscriber (its I/O thread) -> KeyQueue -> appliers (a thread and a connection each) -> ack
+//     Subscriber (its I/O thread) -> KeyQueues -> appliers (a thread and a connection each) -> ack
 //
-//   - An applier takes a batch as soon as it is full or its oldest message has waited batch_delay.
+//   - An applier takes a batch when the batch would be full, or when the key queue that has been
+//     ready longest has been ready for batch_delay.
 //   - A message is acked only after the transaction that applied it is committed.
-//   - A failed message rests in the queue until its delay is over, and its key with it; then it and
-//     what follows of its key are nacked, in order.
-//   - An applier whose connection is gone takes nothing until it has another one.
-//   - Shutdown: StopPulling; Finish lets the appliers finish what is in hand until a deadline, then
-//     cancels what still runs and nacks the rest.
+//   - A failure suspends its key until its delay is over. Then the failed message and what follows of
+//     the key are nacked, in order.
+//   - An applier whose connection is gone takes no batch until it is connected again.
+//   - Shutdown: StopPulling, then Finish. Until its deadline, Finish lets the appliers apply what the
+//     puller holds. Then it cancels the statements that still run and nacks the rest.
 #ifndef POSTBOX_WORKER_PULLER_RUNNER_H_
 #define POSTBOX_WORKER_PULLER_RUNNER_H_
 
@@ -24,8 +25,8 @@
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/config.h"
 #include "worker/puller/dead_letter_topic.h"
-#include "worker/puller/inbox.h"
-#include "worker/puller/key_queue.h"
+#include "worker/puller/inbox_client.h"
+#include "worker/puller/key_queues.h"
 
 namespace postbox::puller {
 
@@ -38,26 +39,31 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // False and the reason in `error` if it cannot even begin (credentials, threads).
+  // Returns false and puts the reason into `error` if the credentials cannot be used or no thread can
+  // be started.
   bool Start(std::string* error);
   void StopPulling();
   void Finish(Clock::time_point deadline);
 
   const SubscriptionConfig& config() const { return config_; }
-  // The service refused the subscription for good; it was logged.
+  // True if the service refused the subscription with an error that does not pass. It was logged.
   bool failed();
 
  private:
   struct Applier {
-    std::unique_ptr<DatabaseInbox> inbox;
+    std::unique_ptr<DatabaseInboxClient> inbox;
     std::thread thread;
   };
 
   void OnMessage(pubsub::ReceivedMessage message);
-  void ApplierLoop(DatabaseInbox* inbox);
-  // Until when the caller has to wait; now or earlier: there is something to do.
+  void ApplierLoop(DatabaseInboxClient* inbox);
+  // The time until which an applier has to wait. If it is not in the future, there is work.
   Clock::time_point NextWork(bool connected, Clock::time_point connect_at);
   void ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier);
+  // Tells the queues of a batch what became of its messages. Moves the unsettled ones out of `batch`.
+  void ReturnToQueues(const std::vector<Disposition>& dispositions, std::vector<Delivery>* batch);
+  void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
+                  Clock::duration took) const;
 
   const SubscriptionConfig config_;
   const std::string dsn_;
@@ -68,7 +74,7 @@ class Runner {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  KeyQueue queue_;
+  KeyQueues queues_;
   int busy_ = 0;  // appliers with a batch
   bool stopping_ = false;
   bool failed_ = false;
