@@ -1,10 +1,10 @@
 // Checks a message against every limit of Pub/Sub (limits.h), before it is stored and again before
 // it is sent.
 //
-// Plain header: standard library only. outbox_emit uses it to refuse, in the transaction that
-// writes the event, what Pub/Sub would refuse later; the publisher uses it so that a row which came
-// in another way (a plain INSERT, an adopted table) is rejected alone instead of failing the
-// request it would have been part of.
+// Plain header: standard library only. outbox_emit uses it to refuse an event that Pub/Sub would
+// refuse later, in the transaction that writes the event. The publisher uses it for rows that were
+// written in another way (a plain INSERT, an adopted table), so that such an event is rejected alone
+// and does not fail the request that it would be part of.
 
 #ifndef POSTBOX_PROTO_RULES_MESSAGE_CHECK_H_
 #define POSTBOX_PROTO_RULES_MESSAGE_CHECK_H_
@@ -20,8 +20,8 @@
 
 namespace postbox::pubsub {
 
-// What is wrong with a message. The three texts fit an error report's message, detail and hint:
-// lower case without a full stop, then full sentences.
+// What is wrong with a message. The three texts can be the message, detail and hint of an error
+// report: a lower-case phrase without a full stop, and two sentences.
 struct MessageProblem {
   enum class Kind {
     kInvalidUtf8,       // SQLSTATE 22021 character_not_in_repertoire suits it
@@ -39,8 +39,8 @@ struct MessageProblem {
 
 namespace internal {
 
-// A name as part of an error text: cut to a readable length at a character boundary, without
-// control characters.
+// A name as part of an error text: quoted, cut to 64 bytes at a character boundary, with control
+// characters replaced by spaces.
 inline std::string Quoted(std::string_view name) {
   constexpr std::size_t kShown = 64;
   std::size_t length = FirstInvalidUtf8(name);
@@ -60,20 +60,8 @@ inline std::string Bytes(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " byte" : " bytes");
 }
 
-}  // namespace internal
-
-// Checks one message. `attributes` is a range of pairs of strings with distinct keys: all that the
-// message will carry, the standard ones included (attributes.h). `topic_length` is the length of
-// the full topic name; leave it out where the topic is not known yet. Returns nothing if Pub/Sub
-// would take the message.
-template <class AttributeRange>
-std::optional<MessageProblem> CheckMessage(std::string_view data, const AttributeRange& attributes,
-                                           std::string_view ordering_key,
-                                           std::size_t topic_length = kMaxTopicNameBytes) {
+inline std::optional<MessageProblem> CheckOrderingKey(std::string_view ordering_key) {
   using Kind = MessageProblem::Kind;
-  using internal::Bytes;
-  using internal::Quoted;
-
   if (ordering_key.size() > kMaxOrderingKeyBytes) {
     return MessageProblem{
         Kind::kLimitExceeded, "ordering key is " + Bytes(ordering_key.size()) + " long",
@@ -87,48 +75,68 @@ std::optional<MessageProblem> CheckMessage(std::string_view data, const Attribut
                           "Pub/Sub takes an ordering key only as UTF-8 text.",
                           "Use an aggregate id that is valid UTF-8."};
   }
+  return std::nullopt;
+}
 
+inline std::optional<MessageProblem> CheckAttribute(std::string_view key, std::string_view value) {
+  using Kind = MessageProblem::Kind;
+  if (key.empty()) {
+    return MessageProblem{Kind::kInvalidAttribute, "attribute has an empty name",
+                          "Pub/Sub needs a name for every attribute.",
+                          "Give the attribute a name or leave it out."};
+  }
+  if (key.size() > kMaxAttributeKeyBytes) {
+    return MessageProblem{
+        Kind::kLimitExceeded,
+        "name of attribute " + Quoted(key) + " is " + Bytes(key.size()) + " long",
+        "Pub/Sub allows an attribute name of at most " + Bytes(kMaxAttributeKeyBytes) + ".",
+        "Use a shorter name."};
+  }
+  if (!IsValidUtf8(key)) {
+    return MessageProblem{
+        Kind::kInvalidUtf8, "name of attribute " + Quoted(key) + " is not valid UTF-8",
+        "Pub/Sub takes attributes only as UTF-8 text.", "Use a name that is valid UTF-8."};
+  }
+  if (key.starts_with(kReservedPrefix)) {
+    return MessageProblem{
+        Kind::kInvalidAttribute,
+        "name of attribute " + Quoted(key) + " begins with \"" + kReservedPrefix + "\"",
+        "Pub/Sub reserves attribute names that begin with \"goog\".", "Use another name."};
+  }
+  if (value.size() > kMaxAttributeValueBytes) {
+    return MessageProblem{
+        Kind::kLimitExceeded,
+        "value of attribute " + Quoted(key) + " is " + Bytes(value.size()) + " long",
+        "Pub/Sub allows an attribute value of at most " + Bytes(kMaxAttributeValueBytes) + ".",
+        "Put long values into the payload."};
+  }
+  if (!IsValidUtf8(value)) {
+    return MessageProblem{
+        Kind::kInvalidUtf8, "value of attribute " + Quoted(key) + " is not valid UTF-8",
+        "Pub/Sub takes attributes only as UTF-8 text.",
+        "Put binary values into the payload, or encode them, for example as base64."};
+  }
+  return std::nullopt;
+}
+
+}  // namespace internal
+
+// Checks one message. `attributes` is a range of pairs of strings with distinct keys: all attributes
+// of the message, the standard ones included (attributes.h). `topic_length` is the length of the full
+// topic name; leave it out if the topic is not known yet. Returns nothing if Pub/Sub would take the
+// message.
+template <class AttributeRange>
+std::optional<MessageProblem> CheckMessage(std::string_view data, const AttributeRange& attributes,
+                                           std::string_view ordering_key,
+                                           std::size_t topic_length = kMaxTopicNameBytes) {
+  using Kind = MessageProblem::Kind;
+  using internal::Bytes;
+
+  if (auto problem = internal::CheckOrderingKey(ordering_key)) return problem;
   std::size_t count = 0;
   for (const auto& attribute : attributes) {
-    const std::string_view key = attribute.first;
-    const std::string_view value = attribute.second;
     ++count;
-    if (key.empty()) {
-      return MessageProblem{Kind::kInvalidAttribute, "attribute has an empty name",
-                            "Pub/Sub needs a name for every attribute.",
-                            "Give the attribute a name or leave it out."};
-    }
-    if (key.size() > kMaxAttributeKeyBytes) {
-      return MessageProblem{
-          Kind::kLimitExceeded,
-          "name of attribute " + Quoted(key) + " is " + Bytes(key.size()) + " long",
-          "Pub/Sub allows an attribute name of at most " + Bytes(kMaxAttributeKeyBytes) + ".",
-          "Use a shorter name."};
-    }
-    if (!IsValidUtf8(key)) {
-      return MessageProblem{
-          Kind::kInvalidUtf8, "name of attribute " + Quoted(key) + " is not valid UTF-8",
-          "Pub/Sub takes attributes only as UTF-8 text.", "Use a name that is valid UTF-8."};
-    }
-    if (key.starts_with(kReservedPrefix)) {
-      return MessageProblem{
-          Kind::kInvalidAttribute,
-          "name of attribute " + Quoted(key) + " begins with \"" + kReservedPrefix + "\"",
-          "Pub/Sub reserves attribute names that begin with \"goog\".", "Use another name."};
-    }
-    if (value.size() > kMaxAttributeValueBytes) {
-      return MessageProblem{
-          Kind::kLimitExceeded,
-          "value of attribute " + Quoted(key) + " is " + Bytes(value.size()) + " long",
-          "Pub/Sub allows an attribute value of at most " + Bytes(kMaxAttributeValueBytes) + ".",
-          "Put long values into the payload."};
-    }
-    if (!IsValidUtf8(value)) {
-      return MessageProblem{
-          Kind::kInvalidUtf8, "value of attribute " + Quoted(key) + " is not valid UTF-8",
-          "Pub/Sub takes attributes only as UTF-8 text.",
-          "Put binary values into the payload, or encode them, for example as base64."};
-    }
+    if (auto problem = internal::CheckAttribute(attribute.first, attribute.second)) return problem;
   }
   if (count > kMaxAttributes) {
     return MessageProblem{Kind::kLimitExceeded,

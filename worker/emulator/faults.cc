@@ -30,11 +30,41 @@ bool ParseCode(absl::string_view text, int* code) {
   return absl::SimpleAtoi(text, code) && *code >= 0 && *code <= 16;
 }
 
-// One `key=value` (or a bare `key`) of a rule. False: the value is not what the key takes.
-bool SetField(absl::string_view key, absl::string_view value, Fault* fault, bool* known) {
+// Reads a number of 0 and up.
+template <class Number>
+bool ParseCount(absl::string_view text, Number* number) {
+  return absl::SimpleAtoi(text, number) && *number >= 0;
+}
+
+// Sets a field that takes a number. The result is as for SetField.
+bool SetNumber(absl::string_view key, absl::string_view value, Fault* fault, bool* known) {
   int32_t number = 0;
   int64_t large = 0;
   double fraction = 0;
+  if (key == "code") {
+    if (!ParseCode(value, &number)) return false;
+    fault->set_code(number);
+  } else if (key == "count" || key == "skip" || key == "trailer-bytes") {
+    if (!ParseCount(value, &large)) return false;
+    if (key == "count") fault->set_count(large);
+    if (key == "skip") fault->set_skip(large);
+    if (key == "trailer-bytes") fault->set_trailer_bytes(large);
+  } else if (key == "probability") {
+    if (!absl::SimpleAtod(value, &fraction) || fraction <= 0 || fraction > 1) return false;
+    fault->set_probability(fraction);
+  } else if (key == "latency-ms") {
+    if (!ParseCount(value, &number)) return false;
+    fault->set_latency_ms(number);
+  } else {
+    *known = false;
+    return false;
+  }
+  return true;
+}
+
+// Sets the field of one `key=value` (or a bare `key`) of a rule. Returns false if the value is not
+// valid for the key, and also sets `*known` to false if there is no such key.
+bool SetField(absl::string_view key, absl::string_view value, Fault* fault, bool* known) {
   *known = true;
   if (key == "rpc") {
     fault->set_rpc(std::string(value));
@@ -46,30 +76,8 @@ bool SetField(absl::string_view key, absl::string_view value, Fault* fault, bool
     fault->set_action(action->second);
     return true;
   }
-  if (key == "code") {
-    if (!ParseCode(value, &number)) return false;
-    fault->set_code(number);
-    return true;
-  }
   if (key == "message") {
     fault->set_message(std::string(value));
-    return true;
-  }
-  if (key == "count" || key == "skip" || key == "trailer-bytes") {
-    if (!absl::SimpleAtoi(value, &large) || large < 0) return false;
-    if (key == "count") fault->set_count(large);
-    if (key == "skip") fault->set_skip(large);
-    if (key == "trailer-bytes") fault->set_trailer_bytes(large);
-    return true;
-  }
-  if (key == "probability") {
-    if (!absl::SimpleAtod(value, &fraction) || fraction <= 0 || fraction > 1) return false;
-    fault->set_probability(fraction);
-    return true;
-  }
-  if (key == "latency-ms") {
-    if (!absl::SimpleAtoi(value, &number) || number < 0) return false;
-    fault->set_latency_ms(number);
     return true;
   }
   if (key == "after-effect" || key == "partial") {
@@ -93,8 +101,7 @@ bool SetField(absl::string_view key, absl::string_view value, Fault* fault, bool
     fault->set_error_info(std::string(value));
     return !value.empty();
   }
-  *known = false;
-  return false;
+  return SetNumber(key, value, fault, known);
 }
 
 }  // namespace

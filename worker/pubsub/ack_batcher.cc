@@ -7,7 +7,7 @@
 namespace postbox::pubsub {
 namespace {
 
-// An id on the wire: tag, length (three bytes are enough for 2 MiB), the id.
+// The size of an id on the wire: its tag, its length (three bytes are enough for 2 MiB) and itself.
 size_t WireBytes(const AckEntry& entry) { return entry.ack_id.size() + 4; }
 
 }  // namespace
@@ -48,7 +48,7 @@ AckRequest AckBatcher::Build(int deadline_seconds, Queue& queue, TimePoint now) 
       rest.push_back(std::move(entry));
     } else {
       size_t size = WireBytes(entry);
-      // One id alone always leaves, whatever its size.
+      // A single id always leaves, whatever its size.
       if (bytes + size > kMaxBytes && !request.entries.empty()) break;
       bytes += size;
       queue.bytes -= size;
@@ -80,7 +80,7 @@ std::optional<AckRequest> AckBatcher::Take(TimePoint now) {
   if (queues_.empty()) {
     flush_at_.reset();
   } else if (due) {
-    flush_at_ = now + kDelay;  // what is left waits for its key or its time
+    flush_at_ = now + kDelay;  // the remaining entries wait for their key or their retry
   }
   return std::nullopt;
 }

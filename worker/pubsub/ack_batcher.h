@@ -1,14 +1,16 @@
-// Gathers acks and deadline changes into few, bounded requests.
+// Gathers acks and changes of ack deadlines into few requests of bounded size.
 //
-//   - a request holds at most 1000 ids and 510 KiB (limits.h);
-//   - it leaves when it is full or kDelay after its first entry came in, whichever is first;
-//   - per key (ordered or exactly-once subscriptions): while a request with an ack of a key is in
-//     flight, and while an ack of it waits to be tried again, no later ack of that key leaves. The
-//     service refuses acks of a key that arrive out of order, and requests in flight may overtake
-//     each other.
-// A retried entry keeps its place before everything that came after it.
+//   - A request holds at most 1000 ids and 510 KiB (limits.h).
+//   - A request leaves when it is full, or kDelay after its first entry was added, whichever comes
+//     first.
+//   - On ordered and exactly-once subscriptions the acks of a key are serial: while a request with an
+//     ack of the key is in flight, and while an ack of the key waits for its retry, no later ack of
+//     the key leaves. The service refuses acks of a key that arrive out of order, and one request in
+//     flight may overtake another.
+//   - An entry that is tried again keeps its place before all entries that were added after it.
 //
-// Pure logic: the caller passes the time in, sends what Take returns, reports back with Finished.
+// Pure logic: the caller passes the time, sends the requests that Take returns, and reports each
+// answer with Finished.
 
 #ifndef POSTBOX_WORKER_PUBSUB_ACK_BATCHER_H_
 #define POSTBOX_WORKER_PUBSUB_ACK_BATCHER_H_
@@ -39,8 +41,8 @@ struct AckEntry {
 
 struct AckRequest {
   static constexpr int kAcknowledge = -1;
-  int deadline_seconds =
-      kAcknowledge;  // kAcknowledge, or what ModifyAckDeadline is to set (0: nack)
+  // kAcknowledge, or the deadline that ModifyAckDeadline sets: 0 is a nack.
+  int deadline_seconds = kAcknowledge;
   std::vector<AckEntry> entries;
 
   bool is_ack() const { return deadline_seconds == kAcknowledge; }
@@ -53,8 +55,8 @@ class AckBatcher {
   static constexpr size_t kMaxBytes = kMaxAckIdBytes;
   static constexpr std::chrono::milliseconds kDelay{100};
 
-  // `subscription` travels in every request and counts. A request is full with `full_at` ids,
-  // kMaxIds at most.
+  // `subscription` is part of every request and counts towards its bytes. A request is full when it
+  // has `full_at` ids, at most kMaxIds.
   explicit AckBatcher(std::string_view subscription, size_t full_at = kMaxIds)
       : fixed_bytes_(subscription.size() + 16), full_at_(std::clamp<size_t>(full_at, 1, kMaxIds)) {}
 
@@ -62,17 +64,17 @@ class AckBatcher {
 
   // `deadline_seconds` as in AckRequest.
   void Add(int deadline_seconds, AckEntry entry, TimePoint now);
-  // Entries of a finished request that are to be tried again, each from its not_before on.
+  // Adds entries of a finished request that are to be tried again, each not before its not_before.
   void Retry(int deadline_seconds, std::vector<AckEntry> entries, TimePoint now);
-  // Lets everything leave now instead of after kDelay.
+  // Lets all entries leave now instead of after kDelay.
   void Flush(TimePoint now);
 
-  // The next request that is to leave; call until there is none.
+  // The next request that is to leave. Call it until there is none.
   std::optional<AckRequest> Take(TimePoint now);
-  // The request has its answer. To be called before Retry of its entries.
+  // The request was answered. Must be called before Retry is called with its entries.
   void Finished(const AckRequest& request);
 
-  // When Take has something to say next, at the latest.
+  // The time at which Take should be called again, if entries wait.
   std::optional<TimePoint> NextDue() const;
   bool empty() const { return queues_.empty(); }
 
@@ -87,8 +89,8 @@ class AckBatcher {
   const size_t fixed_bytes_;
   const size_t full_at_;
   bool serial_per_key_ = false;
-  std::map<int, Queue>
-      queues_;  // by deadline_seconds; acks (-1) come first, nacks next; none is empty
+  // By deadline_seconds, so that acks (-1) come first and nacks next. No queue is empty.
+  std::map<int, Queue> queues_;
   std::unordered_set<std::string> keys_in_flight_;
   std::optional<TimePoint> flush_at_;
 };

@@ -95,7 +95,7 @@ TEST_F(AckBatcherTest, NoTwoRequestsInFlightHoldAcksOfOneKey) {
   Ack(2, "b");
   Ack(3, "a");
   batcher_.Flush(now_);
-  EXPECT_THAT(TakeHandles(), ElementsAre(1, 2, 3));  // within one request they are in order
+  EXPECT_THAT(TakeHandles(), ElementsAre(1, 2, 3));  // the ids of one request are in order
   auto first = *last_;
   Ack(4, "a");
   Ack(5, "c");
@@ -129,7 +129,7 @@ TEST_F(AckBatcherTest, LaterAcksOfAKeyWaitForARetryOfAnEarlierOne) {
   EXPECT_EQ(last_->entries[1].attempts, 1);
 }
 
-TEST_F(AckBatcherTest, WithoutOrderRetriesHoldNobodyUp) {
+TEST_F(AckBatcherTest, WithoutOrderARetryDelaysNoOtherAck) {
   Ack(1, "a");
   batcher_.Flush(now_);
   TakeHandles();

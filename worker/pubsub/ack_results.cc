@@ -14,14 +14,14 @@ std::vector<AckResult> AckResults(const grpc::Status& status,
 
   google::rpc::Status details;
   google::rpc::ErrorInfo info;
-  // Details that cannot be read are as good as none.
+  // Details that cannot be parsed count as none.
   if (details.ParseFromString(status.error_details())) {
     for (const auto& any : details.details()) {
       if (any.Is<google::rpc::ErrorInfo>() && any.UnpackTo(&info)) break;
     }
   }
-  // The metadata may hold things that are no results (service, method, ...): only an id of this
-  // request with a value of either kind makes it a map of results.
+  // The metadata may hold other things than results, for example service and method. It is a map of
+  // results only if it maps an id of this request to a value of either kind.
   std::vector<AckResult> results(entries.size(), AckResult::kSuccess);
   bool names_any = false;
   for (size_t i = 0; i < entries.size(); ++i) {

@@ -1,9 +1,9 @@
-// What became of each ack id of an Acknowledge or ModifyAckDeadline request.
+// The result of each ack id of an Acknowledge or ModifyAckDeadline request.
 //
-// Under exactly-once delivery a failed request says so per id, in an ErrorInfo in the status
-// details (trailer grpc-status-details-bin): its metadata maps ack id -> PERMANENT_FAILURE_... or
-// TRANSIENT_FAILURE_...; an id that is missing from a map that names any succeeded. Without such a
-// map the status code speaks for all ids.
+// Under exactly-once delivery a failed request tells the result of each id, in an ErrorInfo in the
+// status details (trailer grpc-status-details-bin). Its metadata maps an ack id to
+// PERMANENT_FAILURE_... or TRANSIENT_FAILURE_.... If the map names any id of the request, an id that
+// it does not name succeeded. Without such a map the status code holds for all ids.
 
 #ifndef POSTBOX_WORKER_PUBSUB_ACK_RESULTS_H_
 #define POSTBOX_WORKER_PUBSUB_ACK_RESULTS_H_
@@ -19,11 +19,11 @@ namespace postbox::pubsub {
 
 enum class AckResult {
   kSuccess,
-  kTransient,  // try again
-  kPermanent,  // the id is worthless; a redelivery under another id is coming
+  kTransient,  // to be tried again
+  kPermanent,  // the id is no longer valid; the message is delivered again under another id
 };
 
-// One result per entry, in order.
+// One result for each entry, in order.
 std::vector<AckResult> AckResults(const grpc::Status& status, const std::vector<AckEntry>& entries);
 
 }  // namespace postbox::pubsub

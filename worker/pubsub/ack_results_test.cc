@@ -42,7 +42,7 @@ TEST(AckResultsTest, IdsMissingFromTheMapSucceeded) {
               ElementsAre(AckResult::kPermanent, AckResult::kSuccess, AckResult::kTransient));
 }
 
-TEST(AckResultsTest, WithoutAMapTheCodeSpeaksForAll) {
+TEST(AckResultsTest, WithoutAMapTheCodeHoldsForAll) {
   EXPECT_THAT(AckResults(grpc::Status(grpc::StatusCode::UNAVAILABLE, ""), Entries()),
               Each(AckResult::kTransient));
   EXPECT_THAT(AckResults(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, ""), Entries()),

@@ -21,22 +21,23 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Crede
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   arguments.SetMaxSendMessageSize(-1);
-  // Retries are ours (per key, in order); gRPC would keep a copy of every request for its own.
+  // Postbox retries requests itself, in the order of each key. For retries of its own gRPC would keep
+  // a copy of every request.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  // A ping every 5 minutes is what the service allows. The time-out matters more: gRPC makes it
-  // TCP_USER_TIMEOUT, so a connection whose peer is gone fails 20 s after a send instead of after
-  // the kernel's quarter of an hour.
+  // The service allows one ping every 5 minutes. The timeout matters more: gRPC uses it as
+  // TCP_USER_TIMEOUT. So a connection whose peer is gone fails 20 s after a send, and not after the
+  // kernel's default of about 15 minutes.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 300'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
-  // gRPC's own pause between attempts to connect grows to 2 minutes; calls fail at once meanwhile,
-  // and a broker that is back would wait for its publishers that long.
+  // By default the delay between two attempts to connect grows to 2 minutes. Calls fail at once
+  // meanwhile, so publishers would notice only then that a broker is back.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                   5'000);  // the time one attempt to connect may take
-  // A plain-text endpoint is an emulator nearby: the proxy of the environment (http_proxy) does not
-  // lead there.
+                   5'000);  // also the time that one attempt to connect may take
+  // A plain-text endpoint is an emulator in the local network. The proxy of the environment
+  // (http_proxy) does not lead there.
   if (endpoint.plaintext) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(endpoint.address, credentials.channel, arguments);
 }

@@ -1,6 +1,6 @@
 // Channels to Pub/Sub, and the headers that every call carries.
 //
-// All of it is for the loop's thread.
+// All functions are for the event loop's thread, because they call gRPC.
 
 #ifndef POSTBOX_WORKER_PUBSUB_CHANNEL_H_
 #define POSTBOX_WORKER_PUBSUB_CHANNEL_H_
@@ -17,17 +17,17 @@
 
 namespace postbox::pubsub {
 
-// Channels with different indexes have connections of their own; gRPC would share one between equal
-// channels. It connects when the first call starts.
+// Channels with different indexes have separate connections; gRPC shares a connection between equal
+// channels. A channel connects when its first call starts.
 std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Credentials& credentials,
                                            int index);
 
-// The value of x-goog-request-params, which says what resource a call is for: `field`=`value`,
-// url-encoded.
+// The value of x-goog-request-params, which names the resource of a call: `field`=`value`, with the
+// value percent-encoded.
 std::string RouteHeader(std::string_view field, std::string_view value);
 
-// x-goog-request-params (`route`, of RouteHeader()), x-goog-user-project (if not empty: who pays),
-// x-goog-api-client.
+// Adds x-goog-request-params (`route`, made by RouteHeader()), x-goog-api-client, and, if
+// `quota_project` is not empty, x-goog-user-project: the project that is charged.
 void AddHeaders(grpc::ClientContext* context, const std::string& route,
                 const std::string& quota_project);
 

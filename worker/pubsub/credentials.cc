@@ -24,7 +24,7 @@ std::string StringMember(const nlohmann::json& object, const char* name) {
   return member != object.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
-// Why the file does not do, or an empty text.
+// Why the file cannot be used; empty if it can.
 std::string ReadCredentialsFile(const std::string& path, CredentialsFile* result) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);

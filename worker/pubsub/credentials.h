@@ -1,12 +1,12 @@
 // Credentials for an endpoint: none for plain text, Google's application default credentials for
 // TLS.
 //
-// Where they come from (the official order): the file named by GOOGLE_APPLICATION_CREDENTIALS;
-// gcloud's ~/.config/gcloud/application_default_credentials.json; the metadata server of Google
-// Cloud. A service account key becomes a self-signed token, without a token exchange.
+// They are looked for in Google's order: the file named by GOOGLE_APPLICATION_CREDENTIALS; gcloud's
+// ~/.config/gcloud/application_default_credentials.json; the metadata server of Google Cloud. With a
+// service account key gRPC signs its tokens itself and needs no token exchange.
 //
-// A file that is named but cannot be used is an error here: gRPC would go on to the next place and
-// work with an identity that nobody meant.
+// If GOOGLE_APPLICATION_CREDENTIALS names a file that cannot be used, that is an error. gRPC would go
+// on to the next place and use an identity that was not intended.
 
 #ifndef POSTBOX_WORKER_PUBSUB_CREDENTIALS_H_
 #define POSTBOX_WORKER_PUBSUB_CREDENTIALS_H_
@@ -26,8 +26,9 @@ struct Credentials {
   std::string quota_project;  // quota_project_id of the credentials file; empty if it names none
 };
 
-// On the loop's thread (it calls gRPC). May take a second or two where the metadata server has to
-// be looked for. On failure: nothing, and in `error` what was looked for and why it does not do.
+// Call it on the event loop's thread, because it calls gRPC. It may take one or two seconds if it has
+// to look for the metadata server. On failure returns nothing, and puts into `error` what was looked
+// for and why it cannot be used.
 std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, std::string* error);
 
 }  // namespace postbox::pubsub

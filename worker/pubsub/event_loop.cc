@@ -14,7 +14,7 @@ namespace postbox::pubsub {
 
 namespace {
 
-// A wait of the queue is at most this long, whatever the timers say.
+// The longest time that one wait for the queue takes, even without a timer.
 constexpr std::chrono::minutes kLongestWait(10);
 
 gpr_timespec DeadlineIn(EventLoop::Clock::duration delay) {
@@ -37,8 +37,8 @@ ScopedSignalBlock::ScopedSignalBlock() : saved_(std::make_unique<Saved>()) {
 ScopedSignalBlock::~ScopedSignalBlock() { pthread_sigmask(SIG_SETMASK, &saved_->mask, nullptr); }
 
 std::unique_ptr<EventLoop> EventLoop::Start(const std::string& name, std::string* error) {
-  // Distributions build abseil with its search for lock cycles, which is meant for debugging and
-  // costs gRPC some percent of every call.
+  // Distributions build abseil with its detection of lock cycles. It is meant for debugging and makes
+  // every gRPC call some percent slower.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   std::unique_ptr<EventLoop> loop(new EventLoop);
   std::mutex mutex;
@@ -52,7 +52,8 @@ std::unique_ptr<EventLoop> EventLoop::Start(const std::string& name, std::string
       {
         const std::lock_guard<std::mutex> lock(mutex);
         ready = true;
-        started.notify_one();  // under the lock: the waiter's frame lives until it is released
+        started
+            .notify_one();  // under the lock, because the waiter's frame lives only until it is released
       }
       self->ThreadMain();
     });
@@ -76,14 +77,14 @@ void EventLoop::Post(Closure closure) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return;
     posted_.push_back(std::move(closure));
-    // The loop looks at posted_ before it waits, so its own thread needs no waking.
+    // The loop looks at posted_ before it waits, so it need not wake itself.
     if (!wake_pending_ && !IsLoopThread()) {
       wake_pending_ = true;
       wake = true;
     }
     if (wake) {
-      // Under the lock, so that the queue cannot be shut down in between; gRPC must not run a
-      // signal handler here, nor start a thread that would.
+      // Under the lock, so that the queue cannot be shut down meanwhile. With signals blocked, so that
+      // neither this call nor a thread that gRPC starts in it runs a signal handler.
       const ScopedSignalBlock block;
       wake_->Set(queue_.get(), gpr_now(GPR_CLOCK_MONOTONIC), nullptr);
     }
@@ -124,7 +125,7 @@ bool EventLoop::Stop(Closure last, Clock::duration limit) {
     stop_deadline_ = Clock::now() + limit;
     last_ = std::move(last);
   }
-  Post([] {});  // wakes it
+  Post([] {});  // wakes the loop
   thread_.join();
   return drained_;
 }
@@ -140,8 +141,8 @@ void EventLoop::RunPosted() {
 
 void EventLoop::RunDueTimers() {
   if (timers_.empty()) return;
-  // A timer that is set by one that runs now waits for the next round, so a delay of zero cannot
-  // starve the queue.
+  // A timer that is set while timers run waits for the next round, so that timers without a delay
+  // cannot starve the queue.
   const TimerId end{Clock::now(), last_timer_};
   while (!timers_.empty() && timers_.begin()->first <= end) {
     Closure closure = std::move(timers_.begin()->second);

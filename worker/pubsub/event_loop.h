@@ -1,22 +1,22 @@
-// The I/O thread: one gRPC completion queue, timers and posted closures, all run serially on one
-// thread.
+// The I/O thread: one gRPC completion queue, timers and posted closures, which run one after the
+// other on one thread.
 //
 // Invariants:
-//   - The thread is started with every signal blocked, and gRPC is initialised on it (the
-//     completion queue is made there), so the threads that gRPC starts inherit the mask. In a
-//     Postgres worker a signal must reach the main thread only.
-//   - Everything given to Post(), After() and Tag() runs on this thread, one at a time, so what
-//     belongs to the loop needs no locks. Nothing of gRPC is to be called on any other thread;
-//     Post() wakes the queue with every signal blocked.
-//   - Shutdown is bounded. Stop() runs the loop until no started operation is left (owners cancel
-//     their calls first) or the limit is over; in the second case the queue is left behind on
-//     purpose, since gRPC aborts the process when a queue with operations is destroyed.
+//   - The thread is started with every signal blocked, and gRPC is initialized on it, because the
+//     completion queue is made there. So the threads that gRPC starts inherit the mask. In a Postgres
+//     worker a signal must reach only the main thread.
+//   - Everything given to Post(), After() and Tag() runs on this thread, one at a time. So what
+//     belongs to the loop needs no locks. Other threads must not call gRPC; the only exception is
+//     Post(), which wakes the queue with every signal blocked.
+//   - Shutdown takes bounded time. Stop() runs the loop until no started operation is left or its
+//     limit is over; the owners of calls cancel them before. If the limit is over, the queue is
+//     leaked on purpose, because gRPC aborts the process when a queue with operations is destroyed.
 //
-// How to use gRPC's async interface with it:
+// Use with gRPC's asynchronous interface:
 //     auto stream = stub->PrepareAsyncStreamingPull(&context, loop->completion_queue());
 //     stream->StartCall(loop->Tag([this](bool ok) { ... }));
-// A tag is used for one operation; its closure runs when the operation is complete, and is freed
-// then.
+// A tag is used for one operation. Its closure runs when the operation is complete, and is freed
+// afterwards.
 
 #ifndef POSTBOX_WORKER_PUBSUB_EVENT_LOOP_H_
 #define POSTBOX_WORKER_PUBSUB_EVENT_LOOP_H_
@@ -58,29 +58,30 @@ class EventLoop {
   using Closure = absl::AnyInvocable<void()>;
   using Completion = absl::AnyInvocable<void(bool ok)>;
 
-  // Names a timer. A default one names none, and to cancel it does nothing.
+  // Identifies a timer. A default-constructed one identifies none; cancelling it has no effect.
   struct TimerId {
     Clock::time_point due;
     std::uint64_t number = 0;
-    // NOLINTNEXTLINE(modernize-use-nullptr): it takes the 0 that <=> is compared with for a pointer
+    // NOLINTNEXTLINE(modernize-use-nullptr): the check takes the 0 compared with <=> for a pointer
     friend auto operator<=>(const TimerId&, const TimerId&) = default;
   };
 
-  // Starts the thread (`name`: at most 15 characters). Null and one sentence in `error` if the
-  // system has no thread left.
+  // Starts the thread; `name` has at most 15 characters. If no thread can be started, returns null
+  // and puts one sentence into `error`.
   static std::unique_ptr<EventLoop> Start(const std::string& name, std::string* error);
-  ~EventLoop();  // Stop(), if that was not called
+  ~EventLoop();  // calls Stop(), if that was not done
 
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Any thread. Runs `closure` on the loop's thread, after all that was posted before. After Stop()
-  // it is dropped.
+  // Any thread. Runs `closure` on the loop's thread, after everything that was posted before. After
+  // Stop() the closure is dropped.
   void Post(Closure closure);
-  // Any thread but the loop's: posts and waits until it has run. Do not use after Stop().
+  // Any thread but the loop's. Posts the closure and waits until it has run. Not to be called after
+  // Stop().
   void Run(Closure closure);
 
-  // The loop's thread only, all of these.
+  // The following are for the loop's thread only.
   TimerId After(Clock::duration delay, Closure closure);
   void Cancel(const TimerId& timer);
   void* Tag(Completion completion);
@@ -89,9 +90,9 @@ class EventLoop {
   bool IsLoopThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
   // Any thread but the loop's, once. Waits until every tag was delivered, runs `last` on the loop's
-  // thread (the place to destroy what belongs to the loop: stubs, channels), and joins the thread.
-  // If tags are still out when `limit` is over, returns false: `last` did not run, and what the
-  // tags' closures use must stay (leak it).
+  // thread, and joins the thread. `last` is where stubs, channels and other objects of the loop are
+  // destroyed. If tags are not delivered when `limit` is over, returns false: `last` did not run, and
+  // what the closures of the tags refer to must be leaked.
   bool Stop(Closure last = nullptr, Clock::duration limit = std::chrono::seconds(5));
 
  private:
@@ -110,14 +111,14 @@ class EventLoop {
 
   std::mutex mutex_;
   std::vector<Closure> posted_;      // guarded by mutex_
-  bool wake_pending_ = false;        // guarded: wake_ is set and was not delivered yet
-  bool closed_ = false;              // guarded: Post() drops, wake_ must not be set any more
+  bool wake_pending_ = false;        // guarded: wake_ is set and is not delivered yet
+  bool closed_ = false;              // guarded: Post() drops closures, wake_ must not be set
   bool stop_requested_ = false;      // guarded
   bool drained_ = false;             // written by the thread before it ends
   Closure last_;                     // guarded
   Clock::time_point stop_deadline_;  // guarded
-  std::unique_ptr<grpc::Alarm>
-      wake_;  // made on the thread; Set() by whoever turned wake_pending_ on
+  // Made on the thread. Set by the caller of Post() that turned wake_pending_ on.
+  std::unique_ptr<grpc::Alarm> wake_;
 };
 
 }  // namespace postbox::pubsub

@@ -1,5 +1,5 @@
-// A Subscriber service for tests, in process: the test decides what each stream sends and how each
-// ack is answered, and sees everything that was asked of it.
+// A Subscriber service for tests, in the same process. The test decides what each stream sends and
+// how each ack is answered, and sees every request.
 
 #ifndef POSTBOX_WORKER_PUBSUB_FAKE_SUBSCRIBER_SERVICE_H_
 #define POSTBOX_WORKER_PUBSUB_FAKE_SUBSCRIBER_SERVICE_H_
@@ -37,7 +37,7 @@ class FakeSubscriberService : public google::pubsub::v1::Subscriber::CallbackSer
     std::vector<std::string> ids;
   };
 
-  // One stream. Everything here is for use under the lock (in WaitFor and Locked).
+  // One stream. Its members are used under the lock, that is, in WaitFor and Locked.
   class Session : public grpc::ServerBidiReactor<StreamingPullRequest, StreamingPullResponse> {
    public:
     explicit Session(FakeSubscriberService* service) : service_(service) { StartRead(&request_); }
@@ -130,12 +130,12 @@ class FakeSubscriberService : public google::pubsub::v1::Subscriber::CallbackSer
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // True as soon as the condition holds; false after a minute and a half without it.
+  // Returns true as soon as the condition holds, and false if it does not hold within 90 seconds.
   bool WaitFor(const std::function<bool()>& condition) {
     Lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(90), condition);
   }
-  // Runs something under the lock and wakes who waits.
+  // Runs `f` under the lock and wakes the callers of WaitFor.
   template <class F>
   auto Locked(F&& f) {
     const Lock lock(mutex_);
@@ -157,7 +157,7 @@ class FakeSubscriberService : public google::pubsub::v1::Subscriber::CallbackSer
     held_.clear();
   }
 
-  // Was this id acked (-1), nacked (0) or its lease extended (1)?
+  // True if this id was acked (kind -1), nacked (0) or its lease was extended (1).
   bool Asked(int kind, const std::string& id) const {
     for (const auto& call : calls) {
       if (std::clamp(call.deadline_seconds, -1, 1) != kind) continue;
@@ -168,7 +168,7 @@ class FakeSubscriberService : public google::pubsub::v1::Subscriber::CallbackSer
     return false;
   }
 
-  // How the service says what became of each ack id.
+  // The status by which the service tells the result of each ack id.
   static grpc::Status AckFailure(const std::map<std::string, std::string>& metadata) {
     google::rpc::ErrorInfo info;
     info.mutable_metadata()->insert(metadata.begin(), metadata.end());

@@ -1,14 +1,15 @@
 // Keeps a key in order across a nack, on a subscription with message ordering.
 //
-// After a nack the service delivers the message again, and after it every later one of its key. But
-// messages of the key that left the service before the nack reached it are still under way here.
-// Handing one of them on would apply a later event before the earlier one. So, from the nack of a
-// message of a key on, every arriving message of that key is turned away (nacked too) until
+// After a nack the service delivers the message again, and after it every later message of its key.
+// But messages of the key that left the service before the nack reached it still arrive here. To hand
+// one of them on would apply a later event before the earlier one. Therefore the nack of a message
+// closes its key: every message of the key that arrives is turned away, that is, nacked, too, until
 //   - the message that was nacked arrives again, or
-//   - a message arrives for the second time since its key was closed: the nacked one is not coming
-//     back (the service dead-lettered it, or somebody sought past it), and nothing is to wait for.
-// Pure logic, lives on the I/O thread. Bounded: the oldest closed key is opened when there are too
-// many.
+//   - a message arrives for the second time since the key was closed. Then the nacked message does
+//     not come back, because the service moved it to a dead-letter topic or a seek skipped it.
+//
+// Pure logic, for the I/O thread. At most `max_closed` keys are closed; one more opens the key that
+// was closed first.
 
 #ifndef POSTBOX_WORKER_PUBSUB_KEY_GATE_H_
 #define POSTBOX_WORKER_PUBSUB_KEY_GATE_H_
@@ -25,9 +26,9 @@ class KeyGate {
  public:
   explicit KeyGate(size_t max_closed = 100000) : max_closed_(max_closed) {}
 
-  // The consumer nacked this message. Of several messages of a key the first nacked one counts.
+  // The consumer nacked this message. If the key is closed already, its first nacked message counts.
   void Close(const std::string& key, const std::string& message_id);
-  // May this message that arrived be handed on? False: nack it.
+  // True if this message, which has just arrived, may be handed on. If not, it must be nacked.
   bool Admit(const std::string& key, const std::string& message_id);
   void Clear();
 
@@ -41,8 +42,8 @@ class KeyGate {
 
   const size_t max_closed_;
   std::unordered_map<std::string, Closed> closed_;
-  std::deque<std::string>
-      order_;  // keys in the order of closing; may name keys that are open again
+  // The keys in the order in which they were closed. Some of them may be open again.
+  std::deque<std::string> order_;
 };
 
 }  // namespace postbox::pubsub

@@ -6,7 +6,7 @@ namespace postbox::pubsub {
 namespace {
 
 constexpr std::chrono::seconds kTogether{1};
-// Old measurements lose half of their weight whenever this many were made.
+// All counts are halved when this many acks were measured, so that old ones lose their weight.
 constexpr uint64_t kHalveAt = 10000;
 
 }  // namespace
@@ -42,7 +42,7 @@ void LeaseKeeper::Remove(uint64_t handle) {
 LeaseKeeper::Seconds LeaseKeeper::Extension() const {
   Seconds percentile = kStreamDeadline;
   if (ack_time_count_ > 0) {
-    // The smallest bucket that at least 99 % of the acks fit in.
+    // The smallest time within which at least 99 % of the acks came.
     uint64_t wanted = (ack_time_count_ * 99 + 99) / 100, seen = 0;
     size_t bucket = 0;
     while (bucket + 1 < ack_times_.size() && (seen += ack_times_[bucket]) < wanted) ++bucket;

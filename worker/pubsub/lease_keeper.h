@@ -1,14 +1,15 @@
 // Which leases must be extended, when, and by how much.
 //
-// Pub/Sub lends a message for an ack deadline; whoever works longer must ask for more time before
-// it is over, or the message is delivered again while it is still worked on. The rules:
-//   - a lease is extended `kMargin` before its deadline, by the 99th percentile of how long
-//     messages took from delivery to their ack, within kMinExtension..kMaxExtension (the API's own
-//     range); under exactly-once delivery by 60 s at least, because there an expired lease makes
-//     the ack fail;
-//   - after kMaxHold a message is given up: it is somebody else's turn, this consumer hangs;
-//   - leases that fall due within a second of each other are extended together.
-// Pure logic: the caller passes the time in. Not thread-safe; lives on the I/O thread.
+// Pub/Sub leases a message until its ack deadline. A consumer that needs longer must extend the lease
+// in time. Otherwise the message is delivered again while it is still being processed. The rules:
+//   - A lease is extended kMargin before its deadline. The extension is the 99th percentile of the
+//     time from delivery to ack, within kMinExtension..kMaxExtension, which is the range of the API.
+//     Under exactly-once delivery it is at least 60 s, because there an expired lease makes the ack
+//     fail.
+//   - After kMaxHold a message is given up: this consumer hangs, and another one should get it.
+//   - Leases that are due within a second of each other are extended together.
+//
+// Pure logic: the caller passes the time. Not thread-safe; for the I/O thread.
 
 #ifndef POSTBOX_WORKER_PUBSUB_LEASE_KEEPER_H_
 #define POSTBOX_WORKER_PUBSUB_LEASE_KEEPER_H_
@@ -31,7 +32,7 @@ class LeaseKeeper {
   using TimePoint = std::chrono::steady_clock::time_point;
   using Seconds = std::chrono::seconds;
 
-  // Deadline that the stream asks for, and the extension until anything has been measured.
+  // The deadline that the stream asks for, and the extension until the first ack was measured.
   static constexpr Seconds kStreamDeadline{60};
   static constexpr Seconds kMargin{5};
   static constexpr Seconds kMinExtension{kMinAckDeadlineSeconds};
@@ -40,24 +41,24 @@ class LeaseKeeper {
   static constexpr std::chrono::minutes kMaxHold{60};
 
   struct Due {
-    std::vector<uint64_t> extend;   // ask for Extension() more
-    std::vector<uint64_t> give_up;  // no longer kept; they will be delivered again
+    std::vector<uint64_t> extend;   // to be extended by Extension()
+    std::vector<uint64_t> give_up;  // no longer extended; they will be delivered again
   };
 
   void set_exactly_once(bool on) { exactly_once_ = on; }
 
-  // A message arrived; its receipt is confirmed with a deadline of Extension() from now on.
+  // A message arrived. Its receipt is confirmed with a deadline of Extension() from now.
   void Add(uint64_t handle, TimePoint now);
-  // The consumer is done with a message after holding it that long: feeds the percentile.
+  // The consumer acked a message that was received at that time. Feeds the percentile.
   void Record(TimePoint received, TimePoint now);
-  // Nothing more to keep: settled, nacked or given up.
+  // The message is settled, nacked or given up.
   void Remove(uint64_t handle);
 
-  // By how much a lease is extended now.
+  // The time by which a lease is extended now.
   Seconds Extension() const;
-  // When TakeDue has something to say next.
+  // The time at which TakeDue should be called next.
   std::optional<TimePoint> NextDue() const;
-  // What is due. Extended leases are assumed to run until now + Extension().
+  // The leases that are due. Those in `extend` are assumed to last until now + Extension().
   Due TakeDue(TimePoint now);
 
   size_t size() const { return leases_.size(); }
@@ -73,7 +74,8 @@ class LeaseKeeper {
   bool exactly_once_ = false;
   std::unordered_map<uint64_t, Lease> leases_;
   std::set<std::pair<TimePoint, uint64_t>> by_due_;
-  // Ack times in whole seconds, rounded up; the last bucket holds everything longer.
+  // Numbers of acks by their time in whole seconds, rounded up. The last bucket holds all longer
+  // times.
   std::array<uint32_t, 601> ack_times_{};
   uint64_t ack_time_count_ = 0;
 };

@@ -1,9 +1,9 @@
-// A message on its way to Pub/Sub, and what became of it.
+// A message that is published to Pub/Sub, and its result.
 //
-// One object all the way. It stays the caller's and where it is: the publisher passes a pointer
-// around and takes nothing apart, so that many small messages with many keys cost no copies and no
-// memory that one thread takes and another gives back. The caller may derive from it to have his
-// own data at hand when the result comes.
+// One object holds both. The caller owns it and does not move it; the publisher passes a pointer to
+// it around. So many small messages with many keys need no copies, and no memory that one thread
+// allocates and another frees. The caller may derive from the class to have its own data at hand when
+// the result comes.
 
 #ifndef POSTBOX_WORKER_PUBSUB_OUTGOING_MESSAGE_H_
 #define POSTBOX_WORKER_PUBSUB_OUTGOING_MESSAGE_H_
@@ -14,31 +14,34 @@
 #include <string_view>
 
 #include "proto/rules/attributes.h"
+#include "worker/pubsub/prefetch.h"
 
 namespace postbox::pubsub {
 
 enum class PublishStatus : std::uint8_t {
   kPublished,    // acknowledged by the broker
-  kRejected,     // this message alone is refused (INVALID_ARGUMENT after bisecting, or over a
-                 // limit): never as it is
+  kRejected,     // this message alone is refused, and will never be taken as it is: it exceeds a
+                 // limit, or a request with it alone ended with INVALID_ARGUMENT
   kBehind,       // not sent: an earlier message of its key failed
-  kTopicBroken,  // NOT_FOUND, PERMISSION_DENIED, UNAUTHENTICATED, FAILED_PRECONDITION: nothing is
-                 // wrong with the message
-  kUnknown,      // publish_timeout is over, or cancelled, or the answer makes no sense: it may or
-                 // may not have been taken
+  kTopicBroken,  // NOT_FOUND, PERMISSION_DENIED, UNAUTHENTICATED, FAILED_PRECONDITION: the
+                 // message is not at fault
+  kUnknown,      // publish_timeout is over, or it was cancelled, or the answer is not valid: the
+                 // broker may or may not have taken the message
 };
 
-// Two cache lines. What is looked at again after a message has waited stands in the first.
-struct alignas(64) OutgoingMessage {
-  // The PubsubMessage in wire format, ordering key included. Nobody changes it, nor topic and key, from
-  // Publisher::Publish() until TakeResults() returns the message.
+// Two cache lines (prefetch.h). The members that are used again after a message has waited stand in
+// the first one.
+struct alignas(kCacheLine) OutgoingMessage {
+  // The PubsubMessage in wire format, ordering key included. It does not change from
+  // Publisher::Publish() until TakeResults() returns the message, and neither do topic and
+  // ordering_key.
   std::string encoded;
 
-  // The result. Beforehand kUnknown, or kRejected if it must not be sent: then its result will be that,
-  // with `error`, when its turn comes.
+  // The result. Before that it is kUnknown, or kRejected if the message must not be sent. In the
+  // second case the result, kRejected and `error`, comes when it is the message's turn.
   PublishStatus status = PublishStatus::kUnknown;
 
-  // Set by the publisher when it takes the message: until then there will be a result.
+  // Set by the publisher when it takes the message. The result comes by then.
   std::chrono::steady_clock::time_point deadline;
 
   std::string_view topic;    // full name, projects/P/topics/T; lives as long
@@ -47,8 +50,8 @@ struct alignas(64) OutgoingMessage {
   std::string error;  // '<CODE>: text', empty if published
 };
 
-// Encodes a message, whose attributes have distinct keys, and checks it against the limits of Pub/Sub: if it breaks one, it is kRejected.
-// `topic` must outlive the message.
+// Encodes a message, whose attributes have distinct names, and checks it against the limits of
+// Pub/Sub. A message that breaks one is kRejected. `topic` must outlive the message.
 OutgoingMessage MakeOutgoingMessage(std::string_view topic, std::string ordering_key,
                                     std::string_view data, const Attributes& attributes);
 

@@ -6,20 +6,19 @@
 #include "proto/rules/error_class.h"
 #include "proto/rules/limits.h"
 #include "proto/rules/wire_size.h"
+#include "worker/pubsub/prefetch.h"
 
 namespace postbox::pubsub {
 
 namespace {
 
-// How often messages that wait for a free request are looked through for passed deadlines.
+// How often the messages that wait for a free request are checked for expired deadlines.
 constexpr std::chrono::seconds kSweepInterval(1);
 
-// An attempt gets a third of the whole time, so that a connection which swallows a request costs
-// one attempt and not the message; but enough for 10 MB on a slow line.
+// An attempt gets a third of publish_timeout, so that a connection on which a request is lost costs
+// one attempt and not the message. But it gets at least this long, which is enough for 10 MB on a slow
+// line.
 constexpr std::chrono::milliseconds kShortestAttemptTimeout = std::chrono::seconds(5);
-
-// Messages have left the caches when their turn comes; so many are fetched ahead.
-constexpr std::size_t kPrefetch = 4;
 
 constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";
 
@@ -37,13 +36,13 @@ class PublishScheduler::Queue {
   int channel = 0;  // of a key
   int max_busy = 1;
 
-  std::vector<Batch> again;  // cut or put back: goes before `waiting`, the last one first
+  std::vector<Batch> again;               // cut or put back: sent before `waiting`, from the back
   std::vector<OutgoingMessage*> waiting;  // from `begin` on
   std::size_t begin = 0;
   int busy = 0;                 // requests in flight or waiting for their next attempt
   bool ready = false;           // is in ready_
-  bool failed = false;          // of a key: all that comes is kBehind
-  bool cancelling = false;      // of a key: what waits is cancelled once its request is answered
+  bool failed = false;          // of a key: all messages that are added are kBehind
+  bool cancelling = false;      // of a key: what waits is cancelled when its request is answered
   std::size_t outstanding = 0;  // added and not taken yet
 
   bool keyed() const { return !key.empty(); }
@@ -56,7 +55,7 @@ class PublishScheduler::Queue {
   }
   void DropFront(std::size_t messages) {
     begin += messages;
-    // Each message is moved once on average, and room is not kept for what has gone.
+    // On average each message is moved once, and at most half of the vector is unused.
     if (begin * 2 < waiting.size()) return;
     waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(begin));
     begin = 0;
@@ -66,7 +65,7 @@ class PublishScheduler::Queue {
 struct PublishScheduler::Topic {
   explicit Topic(std::string_view name) : name(name) {}
   const std::string name;
-  // By key; the views are those of the queues.
+  // By key. The views refer to Queue::key.
   absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
 };
 
@@ -79,7 +78,7 @@ PublishScheduler::PublishScheduler(Options options, Host* host)
 PublishScheduler::~PublishScheduler() = default;
 
 PublishScheduler::Topic* PublishScheduler::FindTopic(std::string_view name) {
-  // Messages of one topic mostly come together.
+  // Most messages have the topic of the message before.
   if (last_topic_ != nullptr && last_topic_->name == name) return last_topic_;
   auto at = topics_.find(name);
   if (at == topics_.end()) {
@@ -147,8 +146,8 @@ void PublishScheduler::Pump() {
   }
 }
 
-// Moves the next request of the queue into `batch`; false if there is none. A message that must not
-// be sent ends a batch and is rejected when it is the first.
+// Moves the messages of the queue's next request into `batch`; false if there is none. A message that
+// must not be sent ends the batch. If it would be the first of the batch, it is rejected.
 bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   if (!queue->again.empty()) {
     *batch = std::move(queue->again.back());
@@ -160,13 +159,13 @@ bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   batch->messages.reserve(most);
   while (batch->messages.size() < most) {
     const std::size_t at = queue->begin + batch->messages.size();
-    if (at + kPrefetch < queue->waiting.size()) __builtin_prefetch(queue->waiting[at + kPrefetch]);
+    PrefetchAhead(queue->waiting, at, kFetchAhead);
     OutgoingMessage* next = queue->waiting[at];
     if (next->status == PublishStatus::kRejected) break;
     const std::size_t size = MessageSizeInRequest(next->encoded.size());
     if (!batch->messages.empty() && batch->size + size > kMaxRequestBytes) break;
     batch->size += size;
-    __builtin_prefetch(next->encoded.data());  // is copied next
+    PrefetchText(next->encoded);  // copied when the request is sent
     batch->messages.push_back(next);
   }
   queue->DropFront(batch->messages.size());
@@ -241,7 +240,7 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
 
 void PublishScheduler::Published(Queue* queue, const Batch& batch) {
   for (std::size_t i = 0; i < batch.messages.size(); ++i) {
-    if (i + kPrefetch < batch.messages.size()) __builtin_prefetch(batch.messages[i + kPrefetch]);
+    PrefetchAhead(batch.messages, i, kFetchAhead);
     batch.messages[i]->status = PublishStatus::kPublished;
     host_->Deliver(batch.messages[i], queue);
   }
@@ -257,7 +256,7 @@ void PublishScheduler::RetryLater(Queue* queue, Batch batch, const Response& res
     Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
     return;
   }
-  ++queue->busy;  // nothing of the key overtakes it
+  ++queue->busy;  // so that no message of the key overtakes it
   delayed_.emplace(next, InFlight{queue, std::move(batch)});
 }
 
@@ -289,12 +288,12 @@ void PublishScheduler::Fail(Queue* queue, const Batch& batch, PublishStatus stat
   }
 }
 
-// Ends all that a key has not sent yet.
+// Gives all messages of a key that are not sent yet this result.
 void PublishScheduler::StopKey(Queue* queue, PublishStatus status, const std::string& error) {
   const std::string text = status == PublishStatus::kBehind
                                ? "an earlier message of its key was not published: " + error
                                : error;
-  // Nothing is behind a cancel that found everything published.
+  // A cancel that finds no message waiting does not stop the key.
   if (queue->keyed() &&
       (!queue->again.empty() || queue->Waits() || status == PublishStatus::kBehind)) {
     queue->failed = true;
@@ -307,7 +306,7 @@ void PublishScheduler::StopKey(Queue* queue, PublishStatus status, const std::st
   queue->again.clear();
 }
 
-// Ends what has passed its deadline without a request of its own to say so.
+// Ends the waiting messages whose deadline is over.
 void PublishScheduler::Expire(Queue* queue, TimePoint now) {
   while (!queue->again.empty() && queue->again.back().deadline() <= now) {
     const Batch batch = std::move(queue->again.back());

@@ -1,30 +1,30 @@
-// Decides what is sent when: the pure logic of the publisher, without gRPC, threads or clocks of
-// its own.
+// Decides which messages are sent when. It is the pure logic of the publisher, without gRPC, threads
+// or a clock.
 //
-// A queue per (topic, ordering key), and one per topic for messages without a key.
-//   - A key has one request in flight. What piles up meanwhile goes into the next one: at most
-//     kMaxRequestMessages and kMaxRequestBytes, counted exactly. A key keeps to one channel; keys
-//     go over the channels in turn.
-//   - A topic's messages without a key go out with several requests in flight.
-//   - Queues that could send but find no free request (requests_per_channel * channels) wait in
-//     line, first come first served, and what they hold grows into larger batches.
+// There is a queue for each (topic, ordering key), and one for each topic's messages without a key.
+//   - A key has one request in flight. The messages that come meanwhile go into the next request, at
+//     most kMaxRequestMessages messages and kMaxRequestBytes bytes, counted exactly. A key always
+//     uses the same channel; the keys are spread over the channels in turn.
+//   - The messages of a topic without a key go out with several requests in flight.
+//   - If requests_per_channel * channels requests are in flight, queues that could send wait for a
+//     free one, first come, first served. Their batches grow meanwhile.
 //
 // A request ends in one of these ways (error_class.h):
-//   OK            every message is published; another number of message ids than of messages is no
-//                 answer to trust: kUnknown
-//   event broken  the request is cut in two, the first half goes first; a message that fails alone
-//                 is kRejected
-//   topic broken  its messages are kTopicBroken
-//   retry         the same request again after a backoff, until the deadline of its first message,
-//                 then kUnknown
-// A message that is kRejected beforehand is not sent: its result comes when its turn does.
+//   OK            Every message is published. If the answer does not have one message id for each
+//                 message, it is not valid, and the messages are kUnknown.
+//   event broken  The request is cut into two halves, which are sent one after the other. A message
+//                 that fails alone is kRejected.
+//   topic broken  Its messages are kTopicBroken.
+//   retry         The same request is sent again after a backoff, until the deadline of its first
+//                 message. Then its messages are kUnknown.
+// A message that is kRejected from the start is not sent. Its result comes when it is its turn.
 //
-// The first message of a key that is not published stops the key: all that is behind it, and all
-// that is added until Taken() was called for every message of the key, is kBehind. Then the queue
-// is forgotten, and with it the failure.
+// The first message of a key that is not published stops the key. All messages of the key behind it,
+// and all that are added until Taken() was called for every message of the key, are kBehind. Then the
+// queue is removed, and the failure with it.
 //
-// Results of one key come out in the order of its messages, and every message has its result at its
-// deadline, about.
+// The results of a key come in the order of its messages. Every message has its result at about its
+// deadline.
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_H_
@@ -53,15 +53,15 @@ class PublishScheduler {
 
   struct Options {
     int channels = 2;
-    // Google's front ends take 100 streams on a connection; more would wait inside gRPC with their
-    // deadline running.
+    // Google's front ends take 100 streams on a connection. More requests would wait inside gRPC
+    // while their deadlines run.
     int requests_per_channel = 100;
     int keyless_requests_per_channel = 4;  // for each topic
     std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
     BackoffPolicy backoff = kPublishBackoff;
   };
 
-  // A (topic, key) with something outstanding. Opaque; lives until Taken() was called for all of
+  // A (topic, key) with outstanding messages. Opaque. It lives until Taken() was called for all of
   // its messages.
   class Queue;
 
@@ -77,22 +77,21 @@ class PublishScheduler {
   struct Response {
     int code = 0;
     std::string message;
-    std::optional<std::size_t> message_ids;  // how many; nothing: the answer cannot be read
+    std::optional<std::size_t> message_ids;  // their number; nothing if it cannot be read
   };
 
-  // What the scheduler needs from outside. None of these may call back into the scheduler before it
-  // has returned.
+  // What the scheduler needs from its user. None of these functions may call the scheduler.
   class Host {
    public:
     virtual ~Host() = default;
     virtual TimePoint Now() = 0;
     virtual double Random() = 0;  // in [0, 1)
-    // Sends the request and calls OnResponse() later, once, in any case. What `request` refers to
-    // may be used only here.
+    // Sends the request. OnResponse() must be called for it later, exactly once. What `request`
+    // refers to is valid only during the call.
     virtual void Send(const Request& request) = 0;
-    // The answer to this request is not worth waiting for any more.
+    // The answer to this request is no longer waited for: end it soon.
     virtual void Abort(std::uint64_t request_id) = 0;
-    // A message is done: status and error are set. Taken() is due when the caller has it.
+    // A message has its result in status and error. Taken() must be called when the caller has it.
     virtual void Deliver(OutgoingMessage* message, Queue* queue) = 0;
   };
 
@@ -102,7 +101,8 @@ class PublishScheduler {
   PublishScheduler(const PublishScheduler&) = delete;
   PublishScheduler& operator=(const PublishScheduler&) = delete;
 
-  // Takes messages in; nothing is sent before Pump(), so that what comes together goes together.
+  // Adds a message. It is sent by Pump() at the earliest, so that messages that are added together can
+  // share a request.
   void Add(OutgoingMessage* message);
   void Pump();
 
@@ -110,15 +110,15 @@ class PublishScheduler {
   std::size_t in_flight() const { return in_flight_.size(); }
 
   void OnResponse(std::uint64_t request_id, Response response);
-  // The caller has so many results of the queue.
+  // The caller has this many more results of the queue.
   void Taken(Queue* queue, std::size_t messages);
 
-  // When OnTime() wants to be called next, if ever.
+  // The time at which OnTime() must be called next, if it must be.
   std::optional<TimePoint> NextWake() const;
   void OnTime();
 
-  // Everything not in flight is kUnknown now; what is in flight is aborted and has its result when
-  // the answer comes.
+  // Messages that are not in flight become kUnknown now. Requests in flight are aborted; their
+  // messages have their results when the answers come.
   void Cancel();
 
  private:
@@ -156,9 +156,9 @@ class PublishScheduler {
   const Options options_;
   const std::chrono::milliseconds attempt_timeout_;
   Host* const host_;
-  std::map<std::string, std::unique_ptr<Topic>, std::less<>> topics_;  // few; never forgotten
+  std::map<std::string, std::unique_ptr<Topic>, std::less<>> topics_;  // few; never removed
   Topic* last_topic_ = nullptr;                                        // of FindTopic()
-  std::deque<Queue*> ready_;  // could send, wait for a free request
+  std::deque<Queue*> ready_;  // could send and wait for a free request
   absl::flat_hash_map<std::uint64_t, InFlight> in_flight_;
   std::multimap<TimePoint, InFlight> delayed_;  // wait for their next attempt
   std::uint64_t last_request_ = 0;

@@ -444,102 +444,135 @@ TEST(PublishScheduler, CancelEndsEverythingAndTheAnswersThatStillComeCount) {
   EXPECT_EQ(world.sent.size(), 5u) << "it stays usable";
 }
 
+// A scheduler under random messages, answers, delays and cancellations, and what must hold meanwhile.
+class RandomRun {
+ public:
+  explicit RandomRun(unsigned seed) : random_(seed) {}
+
+  void Step() {
+    if (Chance(50)) {
+      AddMessage();
+    } else if (Chance(60) && !open_.empty()) {
+      AnswerOne();
+    } else if (Chance(20)) {
+      world_.Advance(milliseconds(random_() % 4000));
+    } else if (Chance(30)) {
+      TakeResults();
+    } else if (Chance(1)) {
+      world_.scheduler.Cancel();
+      NoteFailures();
+      world_.Advance(milliseconds(1));
+    }
+    NoteFailures();
+    CollectSent();
+  }
+
+  // Answers every request until there is nothing left to do.
+  void RunDry() {
+    for (int round = 0; round < 10'000 && (results_.size() < next_tag_ || !open_.empty());
+         ++round) {
+      world_.scheduler.Pump();
+      CollectSent();
+      for (const Sent& request : std::exchange(open_, {})) world_.Ok(request);
+      CollectSent();
+      world_.Advance(milliseconds(500));
+      for (const Done& one : world_.done) ++results_[one.result->tag];
+      world_.Take();
+      failed_at_.clear();
+    }
+  }
+
+  void CheckThatEachMessageHasOneResult() {
+    EXPECT_EQ(results_.size(), next_tag_);
+    for (const auto& [tag, count] : results_) EXPECT_EQ(count, 1) << "message " << tag;
+    EXPECT_FALSE(world_.scheduler.NextWake());
+  }
+
+ private:
+  bool Chance(unsigned percent) { return random_() % 100 < percent; }
+
+  void AddMessage() {
+    constexpr int kKeys = 6;  // key 0 is the empty one
+    const int key = static_cast<int>(random_() % kKeys);
+    const std::string name = key == 0 ? "" : "key-" + std::to_string(key);
+    key_of_[++next_tag_] = name;
+    Chance(3) ? world_.AddInvalid(next_tag_, name) : world_.Add(next_tag_, name);
+    NoteFailures();
+    if (Chance(60)) world_.scheduler.Pump();
+  }
+
+  // A failure in this very answer is noted by what the scheduler delivers, before CollectSent() sees
+  // what it sends next.
+  void AnswerOne() {
+    const std::size_t at = random_() % open_.size();
+    const Sent request = open_[at];
+    open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (Chance(60)) {
+      world_.Ok(request);
+    } else {
+      constexpr int kCodes[] = {kUnavailable, kInvalidArgument, kNotFound, kDeadlineExceeded,
+                                kInvalidArgument};
+      world_.Error(request, kCodes[random_() % 5]);
+    }
+  }
+
+  void TakeResults() {
+    NoteFailures();
+    for (const Done& one : world_.done) {
+      ++results_[one.result->tag];
+      const std::string& key = key_of_[one.result->tag];
+      if (key.empty()) continue;
+      EXPECT_LT(last_published_[key], one.result->tag) << "results of a key are in its order";
+      last_published_[key] = one.result->tag;
+    }
+    world_.Take();
+    // What the caller knows now does not forbid sending any more when nothing of the key is
+    // outstanding. A failed key has no request in flight, so all of it was taken just now.
+    failed_at_.clear();
+  }
+
+  void NoteFailures() {
+    for (const Done& one : world_.done) {
+      const std::string& key = key_of_[one.result->tag];
+      if (!key.empty() && one.result->status != PublishStatus::kPublished)
+        failed_at_.try_emplace(key, one.result->tag);
+    }
+  }
+
+  void CollectSent() {
+    for (Sent& request : world_.sent) {
+      for (const Sent& other : open_) {
+        EXPECT_TRUE(request.key.empty() || request.key != other.key)
+            << "two requests in flight for one key";
+      }
+      EXPECT_FALSE(failed_at_.contains(request.key))
+          << "sent behind a failure that the caller does not know";
+      open_.push_back(std::move(request));
+    }
+    world_.sent.clear();
+    EXPECT_LE(open_.size(), 6u);
+  }
+
+  std::mt19937 random_;
+  World world_{{.channels = 2, .requests_per_channel = 3, .publish_timeout = seconds(20)}};
+  std::uint64_t next_tag_ = 0;
+  std::map<std::uint64_t, std::string> key_of_;
+  std::map<std::uint64_t, int> results_;
+  std::map<std::string, std::uint64_t> last_published_;
+  std::map<std::string, std::uint64_t> failed_at_;  // first failure that the caller does not know
+  std::vector<Sent> open_;
+};
+
 TEST(PublishScheduler, UnderRandomFailuresEveryMessageHasOneResultAndNoKeyIsOutOfOrder) {
   for (unsigned seed = 1; seed <= 30; ++seed) {
-    std::mt19937 random(seed);
-    const auto chance = [&](unsigned percent) { return random() % 100 < percent; };
-    World world({.channels = 2, .requests_per_channel = 3, .publish_timeout = seconds(20)});
-    constexpr int kKeys = 6;  // key 0 is the empty one
-    std::uint64_t next_tag = 0;
-    std::map<std::uint64_t, int> results;
-    std::map<std::string, std::uint64_t> last_published;
-    std::map<std::string, std::uint64_t>
-        failed_at;  // first failure whose results are not all taken
-    std::map<std::uint64_t, std::string> key_of;
-    std::vector<Sent> open;
-
-    const auto collect_sent = [&] {
-      for (Sent& request : world.sent) {
-        for (const Sent& other : open) {
-          EXPECT_TRUE(request.key.empty() || request.key != other.key)
-              << "two requests in flight for one key";
-        }
-        EXPECT_FALSE(failed_at.contains(request.key))
-            << "sent behind a failure that the caller does not know";
-        open.push_back(std::move(request));
-      }
-      world.sent.clear();
-      EXPECT_LE(open.size(), 6u);
-    };
-    const auto note_failures = [&] {
-      for (const Done& one : world.done) {
-        const std::string& key = key_of[one.result->tag];
-        if (!key.empty() && one.result->status != PublishStatus::kPublished)
-          failed_at.try_emplace(key, one.result->tag);
-      }
-    };
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomRun run(seed);
     for (int step = 0; step < 3000; ++step) {
-      if (chance(50)) {
-        const int key = static_cast<int>(random() % kKeys);
-        const std::string name = key == 0 ? "" : "key-" + std::to_string(key);
-        key_of[++next_tag] = name;
-        chance(3) ? world.AddInvalid(next_tag, name) : world.Add(next_tag, name);
-        note_failures();
-        if (chance(60)) world.scheduler.Pump();
-      } else if (chance(60) && !open.empty()) {
-        const std::size_t at = random() % open.size();
-        const Sent request = open[at];
-        open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
-        // A failure of this very answer is noted by what the scheduler delivers, before it sends
-        // anything else.
-        if (chance(60)) {
-          world.Ok(request);
-        } else {
-          constexpr int kCodes[] = {kUnavailable, kInvalidArgument, kNotFound, kDeadlineExceeded,
-                                    kInvalidArgument};
-          world.Error(request, kCodes[random() % 5]);
-        }
-        note_failures();
-      } else if (chance(20)) {
-        world.Advance(milliseconds(random() % 4000));
-        note_failures();
-      } else if (chance(30)) {
-        note_failures();
-        for (const Done& one : world.done) {
-          ++results[one.result->tag];
-          const std::string& key = key_of[one.result->tag];
-          if (key.empty()) continue;
-          EXPECT_LT(last_published[key], one.result->tag) << "results of a key are in its order";
-          last_published[key] = one.result->tag;
-        }
-        world.Take();
-        // What is known to the caller now no longer forbids sending, once nothing of the key is
-        // outstanding: a failed key has no request in flight, so all of it was just taken.
-        failed_at.clear();
-      } else if (chance(1)) {
-        world.scheduler.Cancel();
-        note_failures();
-        world.Advance(milliseconds(1));
-      }
-      note_failures();
-      collect_sent();
-      if (testing::Test::HasFailure()) FAIL() << "seed " << seed << ", step " << step;
+      run.Step();
+      if (testing::Test::HasFailure()) FAIL() << "step " << step;
     }
-    // Let it run dry.
-    for (int round = 0; round < 10'000 && (results.size() < next_tag || !open.empty()); ++round) {
-      world.scheduler.Pump();
-      collect_sent();
-      for (const Sent& request : std::exchange(open, {})) world.Ok(request);
-      collect_sent();
-      world.Advance(milliseconds(500));
-      for (const Done& one : world.done) ++results[one.result->tag];
-      world.Take();
-      failed_at.clear();
-    }
-    EXPECT_EQ(results.size(), next_tag) << "seed " << seed;
-    for (const auto& [tag, count] : results)
-      EXPECT_EQ(count, 1) << "message " << tag << ", seed " << seed;
-    EXPECT_FALSE(world.scheduler.NextWake());
+    run.RunDry();
+    run.CheckThatEachMessageHasOneResult();
   }
 }
 

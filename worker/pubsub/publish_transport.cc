@@ -13,7 +13,7 @@ namespace postbox::pubsub {
 
 namespace {
 
-// The deadlines are looked at this often while there are calls.
+// How often the deadlines are checked while there are calls.
 constexpr std::chrono::milliseconds kWatchInterval(100);
 
 constexpr char kPublishMethod[] = "/google.pubsub.v1.Publisher/Publish";
@@ -21,7 +21,7 @@ constexpr char kPublishMethod[] = "/google.pubsub.v1.Publisher/Publish";
 grpc::ByteBuffer Encode(const PublishScheduler::Request& request) {
   grpc::Slice slice(request.size);
   auto* const begin =
-      const_cast<std::uint8_t*>(slice.begin());  // ours alone until the buffer takes it
+      const_cast<std::uint8_t*>(slice.begin());  // not shared before the buffer takes it
   std::uint8_t* out = WriteTopic(request.topic, begin);
   for (const OutgoingMessage* message : request.messages) out = WriteMessage(message->encoded, out);
   return grpc::ByteBuffer(&slice, 1);

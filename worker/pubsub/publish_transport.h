@@ -1,11 +1,11 @@
-// Sends publish requests over gRPC and hands the answers back. All of it runs on the loop's thread.
+// Sends publish requests over gRPC and passes the answers on. It runs on the loop's thread.
 //
-// A request is encoded straight into the buffer that gRPC sends (message_wire.h), and goes out
-// through a generic stub. Every call has a deadline; Abort() ends one early. The answer comes
-// exactly once, never inside Send() or Abort().
+// A request is encoded directly into the buffer that gRPC sends (message_wire.h), and sent through a
+// generic stub. Every call has a deadline; Abort() ends a call early. The answer comes exactly once,
+// never inside Send() or Abort().
 //
-// Deadlines are kept here, one timer for all calls: a deadline of gRPC's costs both sides a timer
-// and a header for each call. A call is cancelled at most a tenth of a second after its own.
+// The deadlines are kept here, with one timer for all calls. A deadline of gRPC would cost both sides
+// a timer and a header for each call. A call is cancelled at most 0.1 s after its deadline.
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
@@ -43,7 +43,7 @@ class PublishTransport {
   struct Call;
 
   void Finished(std::uint64_t request_id);
-  // Ends the calls that are too late, and comes again while there are calls.
+  // Cancels the calls whose deadline is over, every 0.1 s as long as there are calls.
   void Watch();
 
   EventLoop* const loop_;

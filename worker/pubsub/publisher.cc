@@ -1,12 +1,12 @@
-// Ties the scheduler (what is sent when) to the transport (gRPC) on the loop's thread, and that
-// thread to the caller's.
+// Connects the scheduler (which messages are sent when) with the transport (gRPC) on the loop's
+// thread, and that thread with the caller's thread.
 //
-// Between the threads lie two lists under one mutex. Commands go in, in the caller's order:
-// messages, or "these results were taken". That order decides whether a message comes before or
-// after the caller knew of a failure of its key. Results come out; the eventfd is written when the
-// list stops being empty. While many requests are in flight, answers come close together, and
-// waking the caller for each would cost more than the answer: then it is written a moment later, or
-// as soon as there are enough.
+// The threads share two lists under one mutex. The caller adds commands: messages to publish, or
+// "these results were taken". Their order decides whether a message was handed over before or after
+// the caller knew of a failure of its key. The loop's thread adds results, and writes the eventfd
+// when the list was empty. While many requests are in flight their answers come close together, and
+// to wake the caller for each of them would cost more than the answer. Then the eventfd is written a
+// little later, or as soon as there are enough results.
 
 #include "worker/pubsub/publisher.h"
 
@@ -20,6 +20,7 @@
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/credentials.h"
 #include "worker/pubsub/event_loop.h"
+#include "worker/pubsub/prefetch.h"
 #include "worker/pubsub/publish_scheduler.h"
 #include "worker/pubsub/publish_transport.h"
 
@@ -29,7 +30,7 @@ namespace {
 
 using Queue = PublishScheduler::Queue;
 
-// So many results in a row of one queue.
+// This many consecutive results belong to one queue.
 struct ResultsOf {
   Queue* queue;
   std::size_t count;
@@ -38,23 +39,22 @@ using Messages = std::vector<OutgoingMessage*>;
 using TakenResults = std::vector<ResultsOf>;
 using Command = std::variant<Messages, TakenResults>;
 
-// What both threads share.
+// The data that both threads share.
 struct Shared {
   std::mutex mutex;
   std::vector<Command> commands;
-  bool posted = false;  // the loop is going to carry them out
+  bool posted = false;  // RunCommands() is posted to the loop
   Messages results;
-  TakenResults queues;          // of the results
-  bool notify_due = false;      // there are results that the eventfd has not told of
-  std::size_t outstanding = 0;  // messages given and not taken back
+  TakenResults queues;          // to which the results belong
+  bool notify_due = false;      // there are results for which the eventfd was not written
+  std::size_t outstanding = 0;  // messages handed over whose results were not taken
   std::size_t outstanding_bytes = 0;
   int notify_fd = -1;
 
   // Under the mutex.
   void Notify() {
     notify_due = false;
-    // Only a counter near its 64-bit limit makes it fail, and then the descriptor is readable
-    // anyway.
+    // It fails only if the counter is near its 64-bit limit. Then the descriptor is readable already.
     if (notify_fd >= 0) static_cast<void>(eventfd_write(notify_fd, 1));
   }
 };
@@ -63,27 +63,18 @@ std::size_t SizeInRequest(const OutgoingMessage& message) {
   return MessageSizeInRequest(message.encoded.size());
 }
 
-// The caller's thread has just written the messages: they are not in this one's caches.
-void Prefetch(const Messages& messages, std::size_t from) {
-  constexpr std::size_t kLine = 64;
-  if (from >= messages.size()) return;
-  const char* const begin = reinterpret_cast<const char*>(messages[from]);
-  for (std::size_t at = 0; at < sizeof(OutgoingMessage); at += kLine)
-    __builtin_prefetch(begin + at);
-}
-constexpr std::size_t kPrefetch = 8;  // messages ahead
-
-// The eventfd is written at once while no more requests than this are in flight.
+// The eventfd is written at once if no more requests than this are in flight.
 constexpr std::size_t kFewRequests = 8;
-// Else when the results of this part of the messages wait, or so much later.
+// Otherwise it is written when 1 / kNotifyPart of the outstanding messages have results, or after
+// kNotifyDelay.
 constexpr std::size_t kNotifyPart = 4;
 constexpr std::chrono::milliseconds kNotifyDelay(10);
 
-// What lives on the loop's thread, from its constructor to its destructor.
-class Core : public PublishScheduler::Host {
+// The part of the publisher that lives on the loop's thread, constructor and destructor included.
+class PublisherCore : public PublishScheduler::Host {
  public:
-  Core(EventLoop* loop, Shared* shared, const PublisherOptions& options,
-       const Credentials& credentials)
+  PublisherCore(EventLoop* loop, Shared* shared, const PublisherOptions& options,
+                const Credentials& credentials)
       : loop_(loop),
         shared_(shared),
         transport_(
@@ -96,7 +87,7 @@ class Core : public PublishScheduler::Host {
         scheduler_({.channels = options.channels, .publish_timeout = options.publish_timeout},
                    this) {}
 
-  // Carries out what the caller's thread has asked for since the last time.
+  // Carries out the commands that the caller's thread has added since the last time.
   void RunCommands() {
     std::vector<Command> commands;
     {
@@ -107,13 +98,13 @@ class Core : public PublishScheduler::Host {
     for (const Command& command : commands) {
       if (const auto* messages = std::get_if<Messages>(&command)) {
         for (std::size_t i = 0; i < messages->size(); ++i) {
-          Prefetch(*messages, i + kPrefetch);
+          PrefetchObjectAhead(*messages, i, kFetchFarAhead);
           scheduler_.Add((*messages)[i]);
         }
       } else {
         const auto& taken = std::get<TakenResults>(command);
         for (std::size_t i = 0; i < taken.size(); ++i) {
-          if (i + kPrefetch < taken.size()) __builtin_prefetch(taken[i + kPrefetch].queue);
+          if (i + kFetchFarAhead < taken.size()) PrefetchForRead(taken[i + kFetchFarAhead].queue);
           scheduler_.Taken(taken[i].queue, taken[i].count);
         }
       }
@@ -128,7 +119,7 @@ class Core : public PublishScheduler::Host {
     Settle();
   }
 
-  // Nothing is sent any more; what is in flight ends soon.
+  // Nothing is sent afterwards. The requests in flight end soon.
   void Close() {
     closed_ = true;
     Cancel();
@@ -148,7 +139,8 @@ class Core : public PublishScheduler::Host {
     ++queues_.back().count;
   }
 
-  // After every event: hands the results over, and sets the timer for what the scheduler waits for.
+  // Called after every event. Passes the results to the caller's thread, and sets the timer for
+  // OnTime().
   void Settle() {
     if (!results_.empty()) {
       const std::lock_guard<std::mutex> lock(shared_->mutex);
@@ -218,7 +210,7 @@ class Publisher::Impl {
       loop_->Run([this] { core_->Close(); });
     }
     if (!loop_->Stop([this] { core_.reset(); })) {
-      // A call that does not end even when cancelled still refers to these.
+      // A call that has not ended although it was cancelled still refers to these.
       static_cast<void>(core_.release());
       static_cast<void>(shared_.release());
       static_cast<void>(loop_.release());
@@ -231,7 +223,7 @@ class Publisher::Impl {
     loop_->Run([&] {
       const auto credentials = MakeCredentials(options_.endpoint, error);
       if (credentials)
-        core_ = std::make_unique<Core>(loop_.get(), shared_.get(), options_, *credentials);
+        core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_, *credentials);
     });
     return core_ != nullptr;
   }
@@ -244,7 +236,7 @@ class Publisher::Impl {
       outstanding = shared_->outstanding;
       bytes = shared_->outstanding_bytes;
     }
-    // The other thread only makes the bytes less.
+    // The other thread can only make the bytes less meanwhile.
     std::size_t taken_bytes = 0;
     std::size_t taken = 0;
     const auto deadline = std::chrono::steady_clock::now() + options_.publish_timeout;
@@ -272,7 +264,8 @@ class Publisher::Impl {
     if (shared_->results.empty()) return results;
     results.swap(shared_->results);
     shared_->outstanding -= results.size();
-    // No reason to wake the loop: what is about to be handed over comes after it.
+    // The loop is not woken for it. It is enough that the command comes before the messages that the
+    // caller hands over next.
     shared_->commands.emplace_back(std::move(shared_->queues));
     shared_->queues.clear();
     return results;
@@ -302,7 +295,7 @@ class Publisher::Impl {
 
   const PublisherOptions options_;
   std::unique_ptr<Shared> shared_;
-  std::unique_ptr<Core> core_;  // made and destroyed on the loop's thread
+  std::unique_ptr<PublisherCore> core_;  // made and destroyed on the loop's thread
   std::unique_ptr<EventLoop> loop_;
 };
 

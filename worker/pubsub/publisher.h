@@ -1,29 +1,31 @@
-// Publishes messages to Pub/Sub: ordered per key, batched, retried, with a result for every
-// message.
+// Publishes messages to Pub/Sub: in order per key, in batches, with retries, and with a result for
+// every message.
 //
-// Plain header: standard library only. The caller is one thread that never waits on the network and
-// calls nothing of gRPC: Publish() hands messages over, an eventfd says that results wait,
-// TakeResults() fetches them.
+// Plain header: standard library only. The caller is one thread that never waits for the network and
+// never calls gRPC. Publish() hands messages over, an eventfd tells that there are results, and
+// TakeResults() returns them.
 //
-// What holds:
-//   - Every message that Publish() took has exactly one result, in bounded time: publish_timeout
-//     after it was taken (and the tenth of a second in which that is noticed). A lease longer than
-//     that is never outlived by its message.
-//   - Messages of one (topic, ordering key) are sent in the order they were handed over, one
-//     request in flight; all that piled up meanwhile goes into the next request. Different keys,
-//     and messages without a key, do not wait for each other.
-//   - What a broker or a network may mend is retried inside, with backoff, until publish_timeout.
-//   - A key stops at its first failure. Once a message of a key has kRejected, kTopicBroken or
-//     kUnknown, every other message of that key which has no result yet, and every one handed over
-//     from then on, becomes kBehind without being sent (the messages of one failed request share
-//     its status). The key is clean again as soon as none of its messages is outstanding, that is,
-//     TakeResults() has returned all of them: the caller then knows, and decides what to send next.
-//   - A message has been published at least once if its status is kPublished, may have been with
-//     kUnknown, has not been otherwise (kTopicBroken and kRejected speak of the last attempt: an
-//     earlier one whose answer was lost may have gone through).
+// Guarantees:
+//   - Every message that Publish() took has exactly one result, at most publish_timeout after it was
+//     taken, and 0.1 s more in which that is noticed. So a lease that is longer than that does not
+//     end before its message has a result.
+//   - The messages of a (topic, ordering key) are sent in the order in which they were handed over,
+//     with one request in flight. The messages that come meanwhile go into the next request.
+//     Different keys, and messages without a key, do not wait for each other.
+//   - Errors that may pass are retried with backoff until publish_timeout.
+//   - A key stops at its first failure. When a message of a key has become kRejected, kTopicBroken or
+//     kUnknown, every other message of the key that has no result yet, and every one that is handed
+//     over later, becomes kBehind without being sent. (The messages of one failed request share its
+//     status.) The key can be used again when none of its messages is outstanding, that is, when
+//     TakeResults() has returned all of them. By then the caller knows of the failure and decides
+//     what to send next.
+//   - A message with kPublished was published at least once. A message with kUnknown may have been
+//     published. Any other message was not published by its last attempt; with kTopicBroken and
+//     kRejected an earlier attempt whose answer was lost may have published it.
 //
-// Threads: Create() starts one I/O thread with every signal blocked; gRPC is first called from it,
-// so the threads that gRPC makes inherit the mask. Not safe for use by several threads at once.
+// Threads: Create() starts one I/O thread with every signal blocked. gRPC is first called on that
+// thread, so the threads that gRPC starts inherit the mask. A publisher must not be used by several
+// threads at the same time.
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISHER_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISHER_H_
@@ -43,45 +45,45 @@ namespace postbox::pubsub {
 struct PublisherOptions {
   Endpoint endpoint;
   int channels = 2;  // connections, 1..16
-  // Of messages that Publish() took and TakeResults() has not returned.
+  // The most messages that Publish() took and TakeResults() has not returned.
   std::size_t max_outstanding_messages = 20'000;
-  std::size_t max_outstanding_bytes = 64 << 20;  // of messages without a result, in wire format
+  std::size_t max_outstanding_bytes = 64 << 20;  // of those without a result, in wire format
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
-  std::string quota_project;  // x-goog-user-project; empty: the one in the credentials file, if any
-  // An eventfd, stays the caller's: 1 is written to it when results wait; -1: none.
+  std::string quota_project;  // x-goog-user-project; empty: that of the credentials file, if any
+  // An eventfd that the caller owns, or -1. 1 is written to it when there are results.
   int notify_fd = -1;
 };
 
 class Publisher {
  public:
-  // Starts the thread and makes the channels. Looks for credentials if the endpoint is not plain
-  // text (reads files, may ask the metadata server: a second or two), but does not connect. Returns
-  // null and one sentence in `error` on failure.
+  // Starts the thread and creates the channels. Looks for credentials if the endpoint is not plain
+  // text: it reads files and may ask the metadata server, which takes one or two seconds. It does not
+  // connect. On failure returns null and puts one sentence into `error`.
   static std::unique_ptr<Publisher> Create(PublisherOptions options, std::string* error);
 
-  // Cancels what is in flight and joins the thread; a few seconds at most. Messages without a
-  // result are not touched any more: they may or may not have been published.
+  // Cancels the requests in flight and joins the thread, which takes a few seconds at most. Messages
+  // without a result are not used any more; they may or may not have been published.
   ~Publisher();
 
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
-  // Hands over as many messages from the front as fit the budget, and returns how many those were.
-  // At least one when nothing is outstanding, so a message larger than the budget goes through
-  // alone. Those must stay where they are until TakeResults() returns them or the publisher is
-  // gone.
+  // Takes as many messages from the front as the limits of the options allow, and returns their
+  // number. If nothing is outstanding it takes at least one, so a message larger than the limit is
+  // published alone. The messages must not be moved or freed until TakeResults() returns them or the
+  // publisher is destroyed.
   std::size_t Publish(std::span<OutgoingMessage* const> messages);
   bool Publish(OutgoingMessage* message) { return Publish(std::span(&message, 1)) == 1; }
 
-  // The messages whose results are there now, in the order they came about; for one key that is the
-  // order of handing over.
+  // The messages that have a result now, in the order of the results. For one key that is the order
+  // in which they were handed over.
   std::vector<OutgoingMessage*> TakeResults();
 
-  // Messages taken by Publish() that TakeResults() has not returned yet.
+  // The number of messages that Publish() took and TakeResults() has not returned yet.
   std::size_t outstanding() const;
 
-  // Ends everything handed over so far soon: what is not published by then becomes kUnknown. The
-  // publisher stays usable.
+  // Ends all messages handed over so far soon. Those that are not published by then become kUnknown.
+  // The publisher can be used afterwards.
   void Cancel();
 
  private:

@@ -12,8 +12,8 @@ using google::pubsub::v1::StreamingPullRequest;
 using google::pubsub::v1::StreamingPullResponse;
 using Clock = EventLoop::Clock;
 
-// One call. Tags hold it alive; flags say which operations are under way.
-struct PullStream::Connection {
+// One call. Its tags keep it alive. The flags tell which operations are in progress.
+struct PullStream::Call {
   grpc::ClientContext context;
   std::unique_ptr<
       grpc::ClientAsyncReaderWriterInterface<StreamingPullRequest, StreamingPullResponse>>
@@ -45,88 +45,84 @@ PullStream::PullStream(EventLoop* loop, google::pubsub::v1::Subscriber::StubInte
 void PullStream::Start() { Open(); }
 
 void PullStream::Open() {
-  auto connection = std::make_shared<Connection>();
-  connection_ = connection;
-  AddHeaders(&connection->context,
-             RouteHeader("subscription", options_.first_request.subscription()),
+  auto call = std::make_shared<Call>();
+  call_ = call;
+  AddHeaders(&call->context, RouteHeader("subscription", options_.first_request.subscription()),
              options_.quota_project);
-  connection->stream =
-      stub_->PrepareAsyncStreamingPull(&connection->context, loop_->completion_queue());
-  connection->writing = true;  // nothing else may be started before the call is
-  connection->stream->StartCall(loop_->Tag([this, connection](bool ok) {
-    connection->writing = false;
-    if (!ok) return End(connection);
-    connection->started = true;
-    Write(connection, options_.first_request);
-    Read(connection);
-    SchedulePing(connection);
-    if (closing_) HalfClose(connection);
+  call->stream = stub_->PrepareAsyncStreamingPull(&call->context, loop_->completion_queue());
+  call->writing = true;  // no other operation may be started before StartCall is complete
+  call->stream->StartCall(loop_->Tag([this, call](bool ok) {
+    call->writing = false;
+    if (!ok) return End(call);
+    call->started = true;
+    Write(call, options_.first_request);
+    Read(call);
+    SchedulePing(call);
+    if (closing_) HalfClose(call);
   }));
 }
 
-void PullStream::Read(const std::shared_ptr<Connection>& connection) {
-  if ((paused_ && !closing_) || !connection->started || connection->reading || connection->ended) {
+void PullStream::Read(const std::shared_ptr<Call>& call) {
+  if ((paused_ && !closing_) || !call->started || call->reading || call->ended) {
     return;
   }
-  connection->reading = true;
-  connection->read_started = Clock::now();
-  connection->stream->Read(&connection->response,
-                           loop_->Tag([this, connection](bool ok) { OnRead(connection, ok); }));
+  call->reading = true;
+  call->read_started = Clock::now();
+  call->stream->Read(&call->response, loop_->Tag([this, call](bool ok) { OnRead(call, ok); }));
 }
 
-void PullStream::Write(const std::shared_ptr<Connection>& connection,
-                       const StreamingPullRequest& request) {
-  connection->writing = true;
-  connection->stream->Write(request, loop_->Tag([this, connection](bool) {
-    connection->writing = false;
-    // A write that failed says that the stream is dead; the read will say so too, after what can
-    // still be read. Only it ends the connection: Finish waits for ever while messages are unread.
-    if (connection->ended) return End(connection);
-    if (closing_) HalfClose(connection);
+void PullStream::Write(const std::shared_ptr<Call>& call, const StreamingPullRequest& request) {
+  call->writing = true;
+  call->stream->Write(request, loop_->Tag([this, call](bool) {
+    call->writing = false;
+    // If a write fails, the stream is dead. Then the read fails, too, after everything that can still
+    // be read. Only the read ends the call, because Finish does not complete while messages are
+    // unread.
+    if (call->ended) return End(call);
+    if (closing_) HalfClose(call);
   }));
 }
 
-void PullStream::OnRead(const std::shared_ptr<Connection>& connection, bool ok) {
-  connection->reading = false;
-  if (!ok) return End(connection);
-  const bool first = !connection->answered;
-  connection->answered = true;
+void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
+  call->reading = false;
+  if (!ok) return End(call);
+  const bool first = !call->answered;
+  call->answered = true;
   if (first) backoff_.Reset();
-  if (connection->ping_open && connection->response.received_messages().empty()) {
-    connection->pings_answered = true;
+  if (call->ping_open && call->response.received_messages().empty()) {
+    call->pings_answered = true;
   }
-  connection->ping_open = false;
-  callbacks_.on_response(&connection->response, first);
-  connection->response.Clear();
-  Read(connection);
+  call->ping_open = false;
+  callbacks_.on_response(&call->response, first);
+  call->response.Clear();
+  Read(call);
 }
 
 void PullStream::PauseReading(bool paused) {
   if (paused == paused_) return;
   paused_ = paused;
-  if (!paused_ && connection_) Read(connection_);
+  if (!paused_ && call_) Read(call_);
 }
 
-void PullStream::End(const std::shared_ptr<Connection>& connection) {
-  connection->ended = true;
-  if (connection->writing || connection->finishing) return;
-  connection->finishing = true;
-  connection->stream->Finish(&connection->status,
-                             loop_->Tag([this, connection](bool) { OnFinished(connection); }));
+void PullStream::End(const std::shared_ptr<Call>& call) {
+  call->ended = true;
+  if (call->writing || call->finishing) return;
+  call->finishing = true;
+  call->stream->Finish(&call->status, loop_->Tag([this, call](bool) { OnFinished(call); }));
 }
 
-void PullStream::OnFinished(const std::shared_ptr<Connection>& connection) {
-  loop_->Cancel(connection->ping_timer);
-  loop_->Cancel(connection->check_timer);
-  loop_->Cancel(connection->drain_timer);
-  connection_.reset();
+void PullStream::OnFinished(const std::shared_ptr<Call>& call) {
+  loop_->Cancel(call->ping_timer);
+  loop_->Cancel(call->check_timer);
+  loop_->Cancel(call->drain_timer);
+  call_.reset();
   if (closing_) return;
-  int code = connection->status.error_code();
-  std::string error = connection->timed_out
+  int code = call->status.error_code();
+  std::string error = call->timed_out
                           ? "UNAVAILABLE: the stream did not answer a ping"
                           : StatusText(code, code == kOk ? "the server ended the stream"
-                                                         : connection->status.error_message());
-  if (!connection->timed_out && !ReconnectStream(code)) {
+                                                         : call->status.error_message());
+  if (!call->timed_out && !ReconnectStream(code)) {
     closing_ = true;
     callbacks_.on_fatal(error);
     return;
@@ -139,56 +135,54 @@ void PullStream::Close() {
   if (closing_) return;
   closing_ = true;
   loop_->Cancel(reconnect_timer_);
-  if (!connection_) return;
-  connection_->drain_timer =
-      loop_->After(kDrainTime, [connection = connection_] { connection->context.TryCancel(); });
-  if (connection_->started) HalfClose(connection_);
+  if (!call_) return;
+  call_->drain_timer = loop_->After(kDrainTime, [call = call_] { call->context.TryCancel(); });
+  if (call_->started) HalfClose(call_);
 }
 
 void PullStream::Abort() {
   Close();
-  if (connection_) connection_->context.TryCancel();
+  if (call_) call_->context.TryCancel();
 }
 
-void PullStream::HalfClose(const std::shared_ptr<Connection>& connection) {
-  if (connection->writing || connection->half_closed || connection->ended) return;
-  connection->half_closed = true;
-  connection->writing = true;
-  connection->stream->WritesDone(loop_->Tag([this, connection](bool) {
-    connection->writing = false;
-    if (connection->ended) End(connection);
+void PullStream::HalfClose(const std::shared_ptr<Call>& call) {
+  if (call->writing || call->half_closed || call->ended) return;
+  call->half_closed = true;
+  call->writing = true;
+  call->stream->WritesDone(loop_->Tag([this, call](bool) {
+    call->writing = false;
+    if (call->ended) End(call);
   }));
-  Read(connection);  // up to the end of the stream, paused or not
+  Read(call);  // until the end of the stream, even if reading is paused
 }
 
-void PullStream::SchedulePing(const std::shared_ptr<Connection>& connection) {
-  connection->ping_timer = loop_->After(options_.ping_interval, [this, connection] {
-    if (connection->ended || closing_) return;
-    if (!connection->writing) {
-      // Silence counts from the first ping that was not answered.
-      if (!connection->ping_open) connection->ping_sent = Clock::now();
-      connection->ping_open = true;
-      Write(connection, StreamingPullRequest());
-      if (connection->pings_answered && !connection->checking) {
-        CheckPing(connection, options_.ping_timeout);
+void PullStream::SchedulePing(const std::shared_ptr<Call>& call) {
+  call->ping_timer = loop_->After(options_.ping_interval, [this, call] {
+    if (call->ended || closing_) return;
+    if (!call->writing) {
+      // Silence is measured from the first ping that was not answered.
+      if (!call->ping_open) call->ping_sent = Clock::now();
+      call->ping_open = true;
+      Write(call, StreamingPullRequest());
+      if (call->pings_answered && !call->checking) {
+        CheckPing(call, options_.ping_timeout);
       }
     }
-    SchedulePing(connection);
+    SchedulePing(call);
   });
 }
 
-void PullStream::CheckPing(const std::shared_ptr<Connection>& connection, Clock::duration delay) {
-  connection->checking = true;
-  connection->check_timer = loop_->After(delay, [this, connection] {
-    connection->checking = false;
-    if (connection->ended || !connection->ping_open || !connection->reading) return;
-    // Nothing could arrive while reading was paused.
-    auto silent_at =
-        std::max(connection->ping_sent, connection->read_started) + options_.ping_timeout;
+void PullStream::CheckPing(const std::shared_ptr<Call>& call, Clock::duration delay) {
+  call->checking = true;
+  call->check_timer = loop_->After(delay, [this, call] {
+    call->checking = false;
+    if (call->ended || !call->ping_open || !call->reading) return;
+    // The time in which reading was paused does not count.
+    auto silent_at = std::max(call->ping_sent, call->read_started) + options_.ping_timeout;
     auto now = Clock::now();
-    if (now < silent_at) return CheckPing(connection, silent_at - now);
-    connection->timed_out = true;
-    connection->context.TryCancel();
+    if (now < silent_at) return CheckPing(call, silent_at - now);
+    call->timed_out = true;
+    call->context.TryCancel();
   });
 }
 

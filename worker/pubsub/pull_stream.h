@@ -1,17 +1,18 @@
-// The StreamingPull stream of a subscriber: opens it, keeps it alive, opens it again.
+// The StreamingPull stream of a subscriber: opens it, keeps it alive, and opens it again.
 //
-//     closed --Start/backoff--> opening --> open --ended: code that passes--> backoff
-//                                             \---ended: code that a person must mend--> on_fatal
+//     closed --Start/backoff--> opening --> open --ended with an error that passes--> backoff
+//                                             \---ended with any other error--------> on_fatal
 //
-//   - Every connection begins with the full first request and the same client_id.
-//   - An empty request goes out every ping_interval. A server that answers pings says so with a
-//     response without messages; from the first such answer on, the connection is given up when
-//     nothing at all arrives for ping_timeout after a ping (Google's emulator never answers, so
-//     silence means nothing before). While reading is paused nothing can arrive and nothing is
-//     concluded.
-//   - The backoff begins anew with the first response of a connection.
+// Each time that the stream is opened is a call.
+//   - Every call begins with the full first request and the same client_id.
+//   - An empty request, a ping, is sent every ping_interval. A server that answers pings sends a
+//     response without messages. After the first such answer of a call, the call is ended when nothing
+//     arrives for ping_timeout after a ping. Before that, silence means nothing: Google's emulator
+//     never answers pings. Silence while reading is paused means nothing either, because nothing can
+//     arrive then.
+//   - The first response of a call resets the backoff.
 //
-// The loop's thread only. Must live until the loop has delivered its tags.
+// For the loop's thread only. It must live until the loop has delivered its tags.
 
 #ifndef POSTBOX_WORKER_PUBSUB_PULL_STREAM_H_
 #define POSTBOX_WORKER_PUBSUB_PULL_STREAM_H_
@@ -39,7 +40,7 @@ class PullStream {
     std::chrono::milliseconds ping_timeout;
   };
   struct Callbacks {
-    // May take the response apart. `first`: the first of its connection.
+    // May move parts of the response away. `first`: it is the first response of its call.
     std::function<void(google::pubsub::v1::StreamingPullResponse*, bool first)> on_response;
     std::function<void(const std::string& error)> on_failure;
     std::function<void(const std::string& error)> on_fatal;
@@ -49,31 +50,31 @@ class PullStream {
              Callbacks callbacks);
 
   void Start();
-  // While paused, at most the one response that is being read already still arrives.
+  // While reading is paused, at most the response that is being read already arrives.
   void PauseReading(bool paused);
-  // Ends the stream and opens no other. What the server has sent by then still arrives, as far as
-  // it comes within kDrainTime.
+  // Ends the stream and opens no other. Responses that the server has sent still arrive if they come
+  // within kDrainTime.
   void Close();
-  // Close without that.
+  // Like Close, but ends the stream at once.
   void Abort();
 
   static constexpr std::chrono::seconds kDrainTime{1};
 
  private:
-  struct Connection;
+  struct Call;
 
   void Open();
-  void Read(const std::shared_ptr<Connection>& connection);
-  void Write(const std::shared_ptr<Connection>& connection,
+  void Read(const std::shared_ptr<Call>& call);
+  void Write(const std::shared_ptr<Call>& call,
              const google::pubsub::v1::StreamingPullRequest& request);
-  void OnRead(const std::shared_ptr<Connection>& connection, bool ok);
-  // Nothing more can be read: finishes the call, once no write is under way.
-  void End(const std::shared_ptr<Connection>& connection);
-  void OnFinished(const std::shared_ptr<Connection>& connection);
-  void HalfClose(const std::shared_ptr<Connection>& connection);
+  void OnRead(const std::shared_ptr<Call>& call, bool ok);
+  // Nothing more can be read. Finishes the call as soon as no write is in progress.
+  void End(const std::shared_ptr<Call>& call);
+  void OnFinished(const std::shared_ptr<Call>& call);
+  void HalfClose(const std::shared_ptr<Call>& call);
 
-  void SchedulePing(const std::shared_ptr<Connection>& connection);
-  void CheckPing(const std::shared_ptr<Connection>& connection, EventLoop::Clock::duration delay);
+  void SchedulePing(const std::shared_ptr<Call>& call);
+  void CheckPing(const std::shared_ptr<Call>& call, EventLoop::Clock::duration delay);
 
   EventLoop* const loop_;
   google::pubsub::v1::Subscriber::StubInterface* const stub_;
@@ -82,7 +83,7 @@ class PullStream {
   Backoff backoff_{kReconnectBackoff};
   bool paused_ = false;
   bool closing_ = false;
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<Call> call_;
   EventLoop::TimerId reconnect_timer_;
 };
 

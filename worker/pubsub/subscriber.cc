@@ -30,12 +30,13 @@ using Clock = EventLoop::Clock;
 namespace api = google::pubsub::v1;
 
 constexpr std::chrono::seconds kAckTimeout{60};
-// An answer that comes later than a lease's margin is of no use.
+// An answer after LeaseKeeper::kMargin comes too late for the lease.
 constexpr std::chrono::seconds kModifyTimeout{10};
 constexpr std::chrono::seconds kKeepTryingAcks{600};
 constexpr int kModifyAttempts = 3;
 
-// One per subscriber, kept across reconnects: the service sends an ordering key to one client.
+// Each subscriber has one, which it keeps when the stream is opened again: the service sends the
+// messages of an ordering key to one client.
 std::string NewClientId() {
   std::random_device device;
   std::string id;
@@ -63,15 +64,15 @@ ReceivedMessage Convert(uint64_t handle, api::ReceivedMessage* received) {
   return result;
 }
 
-// All of the subscriber that lives on the loop's thread.
-class Core {
+// The part of the subscriber that lives on the loop's thread.
+class SubscriberCore {
  public:
-  Core(EventLoop* loop, SubscriberOptions options, SubscriberCallbacks callbacks)
+  SubscriberCore(EventLoop* loop, SubscriberOptions options, SubscriberCallbacks callbacks)
       : loop_(loop),
         options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        // The service sends no more than the budget without acks: half of it must not wait for the
-        // clock.
+        // The service stops sending when max_outstanding_messages are not acked. So acks of half of
+        // them do not wait for AckBatcher::kDelay.
         batcher_(options_.subscription,
                  static_cast<size_t>(
                      std::clamp<int64_t>(options_.max_outstanding_messages / 2, 1, kMaxAckIds))) {}
@@ -79,17 +80,17 @@ class Core {
   bool Start(std::string* error);
   void Settle(uint64_t handle, bool ack);
   void StopPulling();
-  // From now on `idle` is called whenever nothing is unsettled.
+  // From now on `idle` is called whenever no message is unsettled.
   void Finish(std::function<void()> idle);
   void CancelAll();
 
  private:
   enum class State {
-    kReceipt,  // exactly-once: waits until its receipt is confirmed
-    kWaiting,  // waits for its turn to be handed on
+    kReceipt,  // exactly-once delivery: waits until its receipt is confirmed
+    kWaiting,  // waits to be handed on
     kInHand,   // with the consumer
-    kAcked,    // its ack is on its way
-    kNacked,   // its nack is on its way
+    kAcked,    // its ack is not settled yet
+    kNacked,   // its nack is not settled yet
   };
   struct Held {
     State state = State::kWaiting;
@@ -118,7 +119,7 @@ class Core {
   void Pump();
   void Send(AckRequest request);
   void OnAnswer(const std::shared_ptr<AckCall>& call);
-  // What an answer means for one entry; true: it is to be tried again.
+  // Handles the result of one entry. True if the entry must be tried again.
   bool Conclude(const AckRequest& request, AckEntry& entry, AckResult result);
   void ExtendLeases();
   void ArmLeaseTimer();
@@ -149,12 +150,12 @@ class Core {
   std::function<void()> idle_;
 };
 
-bool Core::Start(std::string* error) {
+bool SubscriberCore::Start(std::string* error) {
   auto credentials = MakeCredentials(options_.endpoint, error);
   if (!credentials) return false;
   quota_project_ =
       options_.quota_project.empty() ? credentials->quota_project : options_.quota_project;
-  // A channel of its own for acks: they must not wait behind messages that are not read yet.
+  // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
   stream_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, *credentials, 0));
   ack_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, *credentials, 1));
 
@@ -183,7 +184,7 @@ bool Core::Start(std::string* error) {
   return true;
 }
 
-void Core::OnResponse(api::StreamingPullResponse* response, bool first) {
+void SubscriberCore::OnResponse(api::StreamingPullResponse* response, bool first) {
   const auto now = Clock::now();
   if (response->has_subscription_properties()) {
     exactly_once_ = response->subscription_properties().exactly_once_delivery_enabled();
@@ -213,20 +214,21 @@ void Core::OnResponse(api::StreamingPullResponse* response, bool first) {
     leases_.Add(handle, now);
     batcher_.Add(extension, AckEntry{.handle = handle, .ack_id = held.ack_id}, now);
   }
-  // Nobody gets the messages before their receipts are confirmed.
+  // The messages cannot be handed on before their receipts are confirmed.
   if (exactly_once_ || !pulling_) batcher_.Flush(now);
   HandOn();
   ArmLeaseTimer();
 }
 
-bool Core::FitsBudget(int64_t bytes) const {
+bool SubscriberCore::FitsBudget(int64_t bytes) const {
   return in_hand_messages_ == 0 || (in_hand_messages_ < options_.max_outstanding_messages &&
                                     in_hand_bytes_ + bytes <= options_.max_outstanding_bytes);
 }
 
-void Core::HandOn() {
+void SubscriberCore::HandOn() {
   bool full = false;
-  std::unordered_set<std::string> waits;  // keys with an earlier message that cannot go yet
+  std::unordered_set<std::string>
+      waits;  // keys with an earlier message that cannot be handed on yet
   std::deque<uint64_t> rest;
   while (!incoming_.empty()) {
     const uint64_t handle = incoming_.front();
@@ -257,14 +259,14 @@ void Core::HandOn() {
   Pump();
 }
 
-void Core::NackHeld(uint64_t handle, Held& held) {
+void SubscriberCore::NackHeld(uint64_t handle, Held& held) {
   held.state = State::kNacked;
   held.message.reset();
   leases_.Remove(handle);
   batcher_.Add(0, AckEntry{.handle = handle, .ack_id = held.ack_id, .key = held.key}, Clock::now());
 }
 
-void Core::Settle(uint64_t handle, bool ack) {
+void SubscriberCore::Settle(uint64_t handle, bool ack) {
   auto it = messages_.find(handle);
   if (it == messages_.end() || it->second.state != State::kInHand) return;
   Held& held = it->second;
@@ -283,7 +285,7 @@ void Core::Settle(uint64_t handle, bool ack) {
   HandOn();
 }
 
-void Core::Forget(uint64_t handle, Settlement settlement) {
+void SubscriberCore::Forget(uint64_t handle, Settlement settlement) {
   auto it = messages_.find(handle);
   if (it == messages_.end()) return;
   const bool handed_on = it->second.handed_on;
@@ -292,7 +294,7 @@ void Core::Forget(uint64_t handle, Settlement settlement) {
   if (handed_on && callbacks_.on_settled) callbacks_.on_settled(handle, settlement);
 }
 
-void Core::Pump() {
+void SubscriberCore::Pump() {
   const auto now = Clock::now();
   while (auto request = batcher_.Take(now)) Send(std::move(*request));
   loop_->Cancel(batch_timer_);
@@ -303,9 +305,9 @@ void Core::Pump() {
   if (idle_ && messages_.empty() && calls_.empty()) idle_();
 }
 
-void Core::Send(AckRequest request) {
+void SubscriberCore::Send(AckRequest request) {
   if (request.deadline_seconds > 0) {
-    // Leases of what was settled while the request was being gathered.
+    // Drops the leases of messages that were settled while the request was gathered.
     std::erase_if(request.entries, [this](const AckEntry& entry) {
       auto it = messages_.find(entry.handle);
       return it == messages_.end() || it->second.state == State::kNacked ||
@@ -338,7 +340,7 @@ void Core::Send(AckRequest request) {
                        loop_->Tag([this, call](bool) { OnAnswer(call); }));
 }
 
-void Core::OnAnswer(const std::shared_ptr<AckCall>& call) {
+void SubscriberCore::OnAnswer(const std::shared_ptr<AckCall>& call) {
   calls_.erase(call);
   AckRequest& request = call->request;
   batcher_.Finished(request);
@@ -357,7 +359,7 @@ void Core::OnAnswer(const std::shared_ptr<AckCall>& call) {
   HandOn();
 }
 
-bool Core::Conclude(const AckRequest& request, AckEntry& entry, AckResult result) {
+bool SubscriberCore::Conclude(const AckRequest& request, AckEntry& entry, AckResult result) {
   auto it = messages_.find(entry.handle);
   if (it == messages_.end()) return false;
   Held& held = it->second;
@@ -377,18 +379,20 @@ bool Core::Conclude(const AckRequest& request, AckEntry& entry, AckResult result
   } else if (result == AckResult::kSuccess) {
     if (held.state == State::kReceipt) held.state = State::kWaiting;
   } else if (held.state == State::kReceipt) {
-    // Somebody else may have it by now. It is delivered again, and what follows of its key after
-    // it.
+    // Another client may have the message by now. It is delivered again, and after it the messages
+    // that follow it in its key.
     std::erase(incoming_, entry.handle);
     if (ordered_) gate_.Close(held.key, held.message_id);
     Forget(entry.handle, Settlement::kFailed);
   } else if (result == AckResult::kPermanent && exactly_once_) {
-    leases_.Remove(entry.handle);  // lost; the consumer's ack will fail, and the inbox knows better
+    leases_.Remove(
+        entry
+            .handle);  // the lease is lost; the ack will fail, and the inbox recognizes the message
   }
   return false;
 }
 
-void Core::ArmLeaseTimer() {
+void SubscriberCore::ArmLeaseTimer() {
   loop_->Cancel(lease_timer_);
   lease_timer_ = {};
   if (auto due = leases_.NextDue()) {
@@ -396,7 +400,7 @@ void Core::ArmLeaseTimer() {
   }
 }
 
-void Core::ExtendLeases() {
+void SubscriberCore::ExtendLeases() {
   const auto now = Clock::now();
   const int extension = static_cast<int>(leases_.Extension().count());
   LeaseKeeper::Due due = leases_.TakeDue(now);
@@ -404,7 +408,7 @@ void Core::ExtendLeases() {
     batcher_.Add(extension, AckEntry{.handle = handle, .ack_id = messages_.at(handle).ack_id}, now);
   }
   for (uint64_t handle : due.give_up) {
-    // What the consumer holds stays his, without a lease.
+    // A message that the consumer has in hand stays there, without a lease.
     if (messages_.at(handle).handed_on) continue;
     std::erase(incoming_, handle);
     Forget(handle, Settlement::kFailed);
@@ -413,7 +417,7 @@ void Core::ExtendLeases() {
   ArmLeaseTimer();
 }
 
-void Core::StopPulling() {
+void SubscriberCore::StopPulling() {
   if (!pulling_) return;
   pulling_ = false;
   stream_->Close();
@@ -423,7 +427,7 @@ void Core::StopPulling() {
   Pump();
 }
 
-void Core::Finish(std::function<void()> idle) {
+void SubscriberCore::Finish(std::function<void()> idle) {
   StopPulling();
   std::vector<uint64_t> in_hand;
   for (const auto& [handle, held] : messages_) {
@@ -436,7 +440,7 @@ void Core::Finish(std::function<void()> idle) {
   Pump();
 }
 
-void Core::CancelAll() {
+void SubscriberCore::CancelAll() {
   idle_ = nullptr;
   stream_->Abort();
   for (const auto& call : calls_) call->context.TryCancel();
@@ -449,7 +453,7 @@ class SubscriberImpl final : public Subscriber {
   bool Start(SubscriberOptions options, SubscriberCallbacks callbacks, std::string* error) {
     loop_ = EventLoop::Start("postbox pull", error);
     if (!loop_) return false;
-    core_ = std::make_unique<Core>(loop_.get(), std::move(options), std::move(callbacks));
+    core_ = std::make_unique<SubscriberCore>(loop_.get(), std::move(options), std::move(callbacks));
     bool started = false;
     loop_->Run([&] { started = core_->Start(error); });
     if (!started) {
@@ -487,14 +491,14 @@ class SubscriberImpl final : public Subscriber {
       changed.wait_for(lock, timeout, [&] { return idle; });
     }
     loop_->Run([this] { core_->CancelAll(); });
-    // If gRPC still holds operations after the limit, what they refer to must stay.
+    // If gRPC has operations left after the limit, what they refer to must be leaked.
     if (!loop_->Stop([this] { core_.reset(); })) static_cast<void>(core_.release());
     loop_.reset();
   }
 
  private:
   std::unique_ptr<EventLoop> loop_;
-  std::unique_ptr<Core> core_;
+  std::unique_ptr<SubscriberCore> core_;
 };
 
 }  // namespace

@@ -1,24 +1,26 @@
 // Receives the messages of one subscription over StreamingPull.
 //
-// Plain header: standard library only. The subscriber runs on an I/O thread of its own that was
-// started with all signals blocked; callbacks are called on it and must be quick.
+// Plain header: standard library only. The subscriber has an I/O thread of its own, which is started
+// with all signals blocked. The callbacks are called on that thread and must be quick.
 //
-//   - A message is handed on with a handle and is then "in hand" until Ack or Nack. Its lease is
-//     extended meanwhile (lease_keeper.h). Under exactly-once delivery it is handed on only after
-//     its receipt was confirmed, because an unconfirmed one may be delivered to somebody else.
-//   - No more than max_outstanding messages or bytes are in hand (one message always may be): what
-//     arrived beyond that waits here, and nothing more is read from the stream meanwhile.
-//   - Ack and Nack return at once; they travel in batches (ack_batcher.h), are tried again as long
-//     as that makes sense, and on_settled says what came of them. An ack that failed for good is no
-//     loss: the message is delivered again.
-//   - On an ordered subscription a nack closes its key (key_gate.h): what follows of that key here
-//     is nacked too until the nacked message is back. Messages of the key that are in hand are the
-//     consumer's to nack.
-//   - The stream is opened again, with the same client_id, whenever it ends with a code that passes
-//     (error_class.h), with kReconnectBackoff; on_failure tells of each such end. A code that a
-//     person must mend ends the subscriber: on_fatal, once. Acks of what is in hand still work
-//     then.
-//   - A stream that does not answer a ping any more (and did before) is opened again.
+//   - A message is handed on with a handle and is then "in hand" until Ack or Nack. Meanwhile its
+//     lease is extended (lease_keeper.h). Under exactly-once delivery a message is handed on only
+//     after its receipt was confirmed, because an unconfirmed message may be delivered to another
+//     client.
+//   - At most max_outstanding_messages messages and max_outstanding_bytes bytes are in hand, but one
+//     message of any size may always be. Messages that arrive beyond that wait here, and nothing more
+//     is read from the stream meanwhile.
+//   - Ack and Nack return at once. They are sent in batches (ack_batcher.h) and tried again as long as
+//     they can succeed. on_settled tells the result. If an ack fails, no message is lost: it is
+//     delivered again.
+//   - On an ordered subscription a nack closes its key (key_gate.h). Later messages of the key that
+//     wait here or arrive are nacked, too, until the nacked message is back. The consumer must nack
+//     those that it has in hand.
+//   - When the stream ends with an error that passes (error_class.h), on_failure is called, and the
+//     stream is opened again with the same client_id after a delay of kReconnectBackoff. When it ends
+//     with another error, on_fatal is called once, and it is not opened again. Messages in hand can
+//     still be acked then.
+//   - A stream that has answered pings and does not answer any more is opened again.
 #ifndef POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
 #define POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
 
@@ -42,12 +44,12 @@ struct ReceivedMessage {
   std::vector<std::pair<std::string, std::string>> attributes;  // by name, ascending
   std::string ordering_key;
   std::chrono::system_clock::time_point publish_time;
-  int delivery_attempt = 0;  // 0: the subscription has no dead-letter policy
+  int delivery_attempt = 0;  // 0 if the subscription has no dead-letter policy
 };
 
 enum class Settlement {
   kDone,    // the service took the ack or nack
-  kFailed,  // it did not, or does not know the message any more; a redelivery may come
+  kFailed,  // the service did not take it; the message may be delivered again
 };
 
 struct SubscriberOptions {
@@ -56,40 +58,40 @@ struct SubscriberOptions {
   std::string quota_project{};  // empty: none
   int64_t max_outstanding_messages = 1000;
   int64_t max_outstanding_bytes = 100 * 1024 * 1024;
-  // For tests only; the values are the rules of the service.
+  // Changed only by tests. The values are those that the service asks for.
   std::chrono::milliseconds ping_interval = std::chrono::seconds(30);
   std::chrono::milliseconds ping_timeout = std::chrono::seconds(15);
 };
 
-// Any of them may be left empty, except on_message.
+// Each of them except on_message may be empty.
 struct SubscriberCallbacks {
   std::function<void(ReceivedMessage)> on_message;
   std::function<void(uint64_t handle, Settlement)> on_settled;
-  // The stream is open: the first response has come. Once per connection.
+  // The first response of the stream has come. Called each time that the stream is opened.
   std::function<void(bool exactly_once, bool ordered)> on_connected;
-  // The stream ended and will be opened again; '<CODE>: text'.
+  // The stream ended and will be opened again. `error` has the form '<CODE>: text'.
   std::function<void(const std::string& error)> on_failure;
-  // The subscriber gave up; '<CODE>: text'.
+  // The stream ended and will not be opened again. `error` has the form '<CODE>: text'.
   std::function<void(const std::string& error)> on_fatal;
 };
 
 class Subscriber {
  public:
-  // Starts to pull. Null and a sentence in `error` if the channel cannot be made.
+  // Starts to pull. If the channel cannot be created, returns null and puts one sentence into `error`.
   static std::unique_ptr<Subscriber> Create(SubscriberOptions options,
                                             SubscriberCallbacks callbacks, std::string* error);
-  virtual ~Subscriber() = default;  // Stop(0) if Stop was not called
+  virtual ~Subscriber() = default;  // calls Stop(0) if Stop was not called
 
-  // Any thread, until Stop. A handle that is settled already or unknown is ignored.
+  // May be called on any thread until Stop. A handle that is settled or unknown is ignored.
   virtual void Ack(uint64_t handle) = 0;
   virtual void Nack(uint64_t handle) = 0;
 
-  // Closes the stream; when it returns, on_message is not called any more. What waits here for the
-  // consumer is nacked. What is in hand stays in hand.
+  // Closes the stream. on_message is not called after it has returned. Messages that wait to be handed
+  // on are nacked. Messages in hand stay in hand.
   virtual void StopPulling() = 0;
 
-  // StopPulling, nacks what is still in hand, waits up to `timeout` until all acks and nacks are
-  // settled, then ends the I/O thread. No callback is called after it has returned. Not to be
+  // Calls StopPulling, nacks the messages in hand, waits at most `timeout` until all acks and nacks
+  // are settled, and ends the I/O thread. No callback is called after it has returned. It must not be
   // called from a callback.
   virtual void Stop(std::chrono::milliseconds timeout) = 0;
 };
