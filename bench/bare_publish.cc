@@ -1,13 +1,13 @@
-// bare_publish: what a plain loop over gRPC's generated client reaches, as the measure for the
-// worker: messages like those of bench/lib/events.py, in the same groups, with as many requests in
-// flight, and no database.
+// bare_publish: publishes with a plain loop over gRPC's generated client and without a database.
+// The worker is compared with it. It sends messages like those that bench/lib/bed.py makes, in
+// requests of the same size and with as many requests in flight.
 //
 //   bare_publish ADDRESS MESSAGES GROUP IN_FLIGHT CHANNELS [KEYS]
 //
-// GROUP messages a request (it may have a fraction: then requests differ by one), at most IN_FLIGHT
-// requests at once over CHANNELS connections. With KEYS > 0 the messages carry that many ordering
-// keys. With one message in flight it prints for each message when it was sent, in microseconds
-// since 1970; otherwise nothing.
+// A request has GROUP messages. If GROUP has a fraction, requests differ by one message. At most
+// IN_FLIGHT requests are in flight over CHANNELS connections. With KEYS > 0 the messages have that
+// many ordering keys. If IN_FLIGHT and GROUP are 1, it prints the time at which each message was
+// sent, in microseconds since 1970; otherwise nothing.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>

@@ -1,14 +1,14 @@
-// counting_server: a Pub/Sub server that takes every Publish and only counts, for measuring what
-// stands before it. Prints its address when it is ready, then ten lines a second:
+// counting_server: a Pub/Sub server that takes every Publish and only counts, for benchmarks of the
+// publisher. It prints its address when it is ready, and then ten lines a second:
 //
 //   counting_server listening on 127.0.0.1:PORT
 //   <requests> <messages> <first> <last>     (first and last arrival, microseconds since 1970)
 //
-// --record FILE also writes a line per message in the order of arrival, for checking what came:
+// With --record FILE it also writes a line for each message in the order of arrival:
 //   <microseconds since 1970>\t<ordering key>\t<event_id>
 //
-// It reads requests from their wire form and skips what it does not count, and gives every message
-// the same id. SIGTERM prints the last counts and ends it.
+// It reads requests in wire format, skips what it does not count, and gives every message the same
+// id. At SIGTERM it prints the last counts and ends.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -43,7 +43,7 @@ int64_t NowMicros() {
       .count();
 }
 
-// What --record wants of a PubsubMessage.
+// Writes the line of --record for a PubsubMessage.
 void RecordMessage(const std::string& bytes, int64_t now) {
   google::pubsub::v1::PubsubMessage message;
   message.ParseFromString(bytes);

@@ -1,14 +1,14 @@
 // The attributes of a Postbox message: the seven standard ones (in the order below), then the
 // caller's.
 //
-// Plain header: standard library only. One list of names and one builder, used where a message is
-// built (emit, worker) and where it is read (puller).
+// Plain header: standard library only. It has the only list of the names and the only builder. They
+// are used where a message is built (emit, worker) and where it is read (puller).
 //
 //   event_id, event_type, aggregate_id, aggregate_type, version (decimal), occurred_at (RFC 3339,
 //   UTC), schema_version
 //
-// A caller's attribute with a standard name never replaces the standard one; outbox_emit refuses
-// it, the builder drops it.
+// A caller's attribute with a standard name never replaces the standard one: outbox_emit refuses
+// it, and the builder drops it.
 
 #ifndef POSTBOX_PROTO_RULES_ATTRIBUTES_H_
 #define POSTBOX_PROTO_RULES_ATTRIBUTES_H_
@@ -47,7 +47,7 @@ inline constexpr std::string_view kSourceVersion = "source_version";
 inline constexpr std::array<std::string_view, 6> kContextAttributes = {
     kCorrelationId, kCausationId, kUserId, kTraceparent, kSourceService, kSourceVersion};
 
-// Read by the puller for its log lines; emitters may set it instead of traceparent.
+// The puller writes it into its log lines. Emitters may set it instead of traceparent.
 inline constexpr std::string_view kTraceId = "trace_id";
 
 constexpr bool IsStandardAttribute(std::string_view name) {
@@ -59,7 +59,7 @@ constexpr bool IsStandardAttribute(std::string_view name) {
 
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
-// The value of an attribute, or null.
+// The value of an attribute, or null if there is none of this name.
 inline const std::string* FindAttribute(const Attributes& attributes, std::string_view name) {
   for (const auto& [key, value] : attributes) {
     if (key == name) return &value;
@@ -68,7 +68,7 @@ inline const std::string* FindAttribute(const Attributes& attributes, std::strin
 }
 
 // The trace id (32 hex digits) of a W3C traceparent "00-<trace id>-<parent id>-<flags>", or an
-// empty text.
+// empty text if `traceparent` does not have this form.
 constexpr std::string_view TraceIdOf(std::string_view traceparent) {
   constexpr std::size_t kTraceIdBegin = 3;
   constexpr std::size_t kTraceIdLength = 32;
@@ -83,9 +83,9 @@ namespace internal {
 constexpr std::int64_t kMicrosPerSecond = 1'000'000;
 constexpr std::int64_t kSecondsPerDay = 86'400;
 
-// Days since 1970-01-01 of a date of the proleptic Gregorian calendar, and back. The year is taken
-// to begin in March, so that the leap day is its last, and 400-year eras of 146097 days repeat
-// exactly.
+// Days since 1970-01-01 of a date of the proleptic Gregorian calendar, and the reverse. The
+// calculation lets the year begin in March, so that the leap day is its last day, and uses that the
+// calendar repeats every 400 years, which are 146097 days.
 constexpr std::int64_t DaysFromDate(std::int64_t year, int month, int day) {
   year -= month <= 2 ? 1 : 0;
   const std::int64_t era = (year >= 0 ? year : year - 399) / 400;
@@ -123,22 +123,24 @@ constexpr int DaysInMonth(std::int64_t year, int month) {
                                                                    : 31;
 }
 
-// Writes the last `digits` decimal digits of a number that is not negative.
+// Writes the last `digits` decimal digits of a non-negative number.
 constexpr void PutDigits(int value, int digits, char* out) {
   for (int i = digits - 1; i >= 0; --i, value /= 10) out[i] = static_cast<char>('0' + value % 10);
 }
 
 }  // namespace internal
 
-// Microseconds since 1970-01-01 00:00 UTC that RFC 3339 can write: years 0001 to 9999.
+// The range that RFC 3339 can express, years 0001 to 9999, in microseconds since 1970-01-01 00:00
+// UTC.
 inline constexpr std::int64_t kMinRfc3339Micros =
     internal::DaysFromDate(1, 1, 1) * internal::kSecondsPerDay * internal::kMicrosPerSecond;
 inline constexpr std::int64_t kMaxRfc3339Micros =
     internal::DaysFromDate(10'000, 1, 1) * internal::kSecondsPerDay * internal::kMicrosPerSecond -
     1;
 
-// "2025-10-24T10:30:00Z", with 3 or 6 digits of a second only where needed. A time outside of
-// kMinRfc3339Micros..kMaxRfc3339Micros becomes the nearest one inside (outbox_emit refuses those).
+// The form is "2025-10-24T10:30:00Z", with 3 or 6 digits of a fraction of a second if they are
+// needed. A time outside of kMinRfc3339Micros..kMaxRfc3339Micros becomes the nearest time inside.
+// (outbox_emit refuses such times.)
 inline std::string FormatRfc3339(std::int64_t micros) {
   if (micros < kMinRfc3339Micros) micros = kMinRfc3339Micros;
   if (micros > kMaxRfc3339Micros) micros = kMaxRfc3339Micros;
@@ -171,9 +173,9 @@ inline std::string FormatRfc3339(std::int64_t micros) {
   return text;
 }
 
-// Reads an RFC 3339 time with any offset and any number of digits of a second (those below a
-// microsecond are dropped; a leap second is read as the second after). Returns false if the text is
-// no such time.
+// Reads an RFC 3339 time with any offset and any number of digits of a fraction of a second. Digits
+// below a microsecond are dropped. A leap second is read as the second after it. Returns false if
+// the text is not such a time.
 constexpr bool ParseRfc3339(std::string_view text, std::int64_t* micros) {
   std::size_t at = 0;
   const auto number = [&](std::size_t digits, int* value) {
@@ -246,8 +248,9 @@ struct StandardFields {
 
 using AttributeView = std::pair<std::string_view, std::string_view>;
 
-// The standard attributes of an event, in their order. The one place that writes this list: emit
-// checks it, the worker sends it. The views live as long as this and what `fields` points to.
+// The standard attributes of an event, in their order. This is the only place that builds the list:
+// emit checks it, and the worker sends it. The views are valid as long as this object and the texts
+// that `fields` refers to.
 class StandardAttributes {
  public:
   explicit StandardAttributes(const StandardFields& fields)
@@ -265,7 +268,8 @@ class StandardAttributes {
 
   const std::array<AttributeView, kStandardAttributes.size()>& views() const { return views_; }
 
-  // All attributes of the message. `extra` is a range of pairs of strings with distinct keys.
+  // All attributes of the message. `extra`, the caller's attributes, is a range of pairs of strings
+  // with distinct keys.
   template <class AttributeRange>
   std::vector<AttributeView> With(const AttributeRange& extra) const {
     std::vector<AttributeView> all;

@@ -1,8 +1,8 @@
-// The one exponential backoff of Postbox: min(cap, base * factor^(attempt - 1)), with jitter.
+// The exponential backoff of Postbox: min(cap, base * factor^(attempt - 1)), with jitter.
 //
-// Plain header: standard library only. Used for retries of an RPC, for reconnects, for the
-// next_retry_at of a row, and for nacks. Jitter takes the delay into [1/2, 1] of its value, so that
-// what failed together does not come back together.
+// Plain header: standard library only. It is used for retries of an RPC, for reconnects, for the
+// retry time of a row, and for nacks. Jitter multiplies the delay by a random number from 1/2 to 1,
+// so that what failed at the same time is not tried again at the same time.
 
 #ifndef POSTBOX_PROTO_RULES_BACKOFF_H_
 #define POSTBOX_PROTO_RULES_BACKOFF_H_
@@ -24,19 +24,19 @@ struct BackoffPolicy {
   bool operator==(const BackoffPolicy&) const = default;
 };
 
-// Publish: the official clients take 100 ms, x1.3 to x4, up to 60 s. The slowest growth finds a
-// broker that is back soonest.
+// Publish: the official clients begin with 100 ms and multiply by 1.3 to 4, up to 60 s. With the
+// smallest factor a broker that is back is noticed soonest.
 inline constexpr BackoffPolicy kPublishBackoff{std::chrono::milliseconds(100), 1.3,
                                                std::chrono::seconds(60)};
-// Reconnect of a stream: 100 ms x2 to 10 s.
+// Reconnect of a stream or a database connection: 100 ms, doubled up to 10 s.
 inline constexpr BackoffPolicy kReconnectBackoff{std::chrono::milliseconds(100), 2.0,
                                                  std::chrono::seconds(10)};
-// Retry of an exactly-once ack: 1 s x2 to 64 s.
+// Retry of an exactly-once ack: 1 s, doubled up to 64 s.
 inline constexpr BackoffPolicy kAckBackoff{std::chrono::seconds(1), 2.0, std::chrono::seconds(64)};
 
-// The delay before try number attempt + 1; `attempt` counts the failures so far, from 1. `random`
-// is in [0, 1]. Any attempt count is fine: the power may overflow to infinity, which is above the
-// cap.
+// The delay before try number attempt + 1. `attempt` is the number of failures so far, from 1. It
+// may have any value: the power may overflow to infinity, which is above the cap. `random` is in
+// [0, 1].
 inline std::chrono::milliseconds BackoffDelay(const BackoffPolicy& policy, int attempt,
                                               double random) {
   const auto base = static_cast<double>(policy.base.count());
@@ -46,7 +46,8 @@ inline std::chrono::milliseconds BackoffDelay(const BackoffPolicy& policy, int a
   return std::chrono::milliseconds(std::max<std::int64_t>(std::llround(delay), 0));
 }
 
-// A random number in [0, 1) for jitter: no quality needed, no locks, cannot fail.
+// A random number in [0, 1) for jitter. Its quality does not matter. It takes no lock and cannot
+// fail.
 inline double JitterRandom() {
   static std::atomic<std::uint64_t> state{
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count())};
@@ -57,7 +58,7 @@ inline double JitterRandom() {
   return static_cast<double>(x >> 11) * 0x1.0p-53;
 }
 
-// Counts failures in a row and gives the delay after each.
+// Counts consecutive failures and gives the delay after each.
 class Backoff {
  public:
   explicit Backoff(BackoffPolicy policy, std::function<double()> random = JitterRandom)

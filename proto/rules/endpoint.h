@@ -1,14 +1,16 @@
-// Where Pub/Sub is: the setting postbox.endpoint, or PUBSUB_EMULATOR_HOST, or Google.
+// The address of Pub/Sub: the setting postbox.endpoint, or PUBSUB_EMULATOR_HOST, or Google.
 //
-// Plain header: standard library only.
+// Plain header: standard library only. The setting has one of these forms:
 //
-//   ''                          Google (pubsub.googleapis.com:443, TLS), or the emulator of
-//   PUBSUB_EMULATOR_HOST if that is set http://host:port            plain text, no credentials
-//   https://host[:port]         TLS with Google's application default credentials; port 443 if none
-//   is given host:port                   the same as https://host:port
+//   ''                    the emulator at PUBSUB_EMULATOR_HOST if that is set, else Google
+//                         (pubsub.googleapis.com:443, TLS)
+//   http://host:port      plain text without credentials
+//   https://host[:port]   TLS with Google's application default credentials; port 443 by default
+//   host:port             the same as https://host:port
 //
-// Order within a key holds only while publishing to one region, so a locational endpoint
-// (us-east1-pubsub.googleapis.com:443) is the usual value where order matters across regions.
+// Pub/Sub keeps the order of a key only if all its messages are published in one region. Publishers
+// in several regions therefore use a locational endpoint, for example
+// us-east1-pubsub.googleapis.com:443.
 
 #ifndef POSTBOX_PROTO_RULES_ENDPOINT_H_
 #define POSTBOX_PROTO_RULES_ENDPOINT_H_
@@ -30,8 +32,8 @@ struct Endpoint {
 
 namespace internal {
 
-// Fills `address` with host:port. A missing port becomes `default_port`, or is an error if that is
-// empty.
+// Sets `address` to host:port. A missing port becomes `default_port`; if that is empty, it is an
+// error.
 inline bool ParseAddress(std::string_view text, std::string_view default_port, std::string* address,
                          std::string* error) {
   if (!text.empty() && text.back() == '/') text.remove_suffix(1);
@@ -81,8 +83,8 @@ inline bool ParseAddress(std::string_view text, std::string_view default_port, s
 
 }  // namespace internal
 
-// Parses the setting; `emulator_host` is the value of PUBSUB_EMULATOR_HOST or null. On failure
-// returns false and puts one lower-case sentence into `error`.
+// Parses the setting. `emulator_host` is the value of PUBSUB_EMULATOR_HOST or null. On failure
+// returns false and puts one lower-case phrase into `error`.
 inline bool ParseEndpoint(std::string_view setting, const char* emulator_host, Endpoint* endpoint,
                           std::string* error) {
   constexpr std::string_view kPlain = "http://";

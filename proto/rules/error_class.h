@@ -1,20 +1,20 @@
 // What a gRPC status code means for a publish request and for a stream.
 //
-// Plain header: standard library only; the codes are gRPC's numbers, so that code without gRPC can
-// use it too.
+// Plain header: standard library only. The codes are gRPC's numbers, so that code without gRPC can
+// use the header, too.
 //
-//   publish   OK
-//             retry here     the broker or the way to it has a problem that passes: ABORTED,
+//   publish   retry          The broker or the network has a problem that may pass: ABORTED,
 //                            CANCELLED, DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED,
-//                            UNAVAILABLE, UNKNOWN, DATA_LOSS
-//             event broken   this request will never be taken as it is: INVALID_ARGUMENT,
-//                            OUT_OF_RANGE, and INTERNAL when its text says that a string is not
-//                            valid UTF-8 (the official clients know that case)
-//             topic broken   no request to this topic will be taken: NOT_FOUND, PERMISSION_DENIED,
-//                            UNAUTHENTICATED, FAILED_PRECONDITION, and what Publish never answers
-//                            (UNIMPLEMENTED, ALREADY_EXISTS: the peer is no Pub/Sub)
-//   stream    reconnect on everything that passes, OK (end of stream) included; stop on what a
-//             person must mend
+//                            UNAVAILABLE, UNKNOWN, DATA_LOSS.
+//             event broken   The request will never be taken as it is: INVALID_ARGUMENT,
+//                            OUT_OF_RANGE, and INTERNAL if its text says that a string is not valid
+//                            UTF-8 (the official clients treat this case in the same way).
+//             topic broken   No request to this topic will be taken: NOT_FOUND, PERMISSION_DENIED,
+//                            UNAUTHENTICATED, FAILED_PRECONDITION, and two codes that Publish never
+//                            returns, UNIMPLEMENTED and ALREADY_EXISTS: the peer is not Pub/Sub.
+//   stream    A stream is opened again after an error that may pass and after OK, the end of the
+//             stream. It is not opened again after an error that remains until something is
+//             repaired.
 
 #ifndef POSTBOX_PROTO_RULES_ERROR_CLASS_H_
 #define POSTBOX_PROTO_RULES_ERROR_CLASS_H_
@@ -95,7 +95,7 @@ constexpr PublishErrorClass ClassifyPublishError(int code, std::string_view mess
   }
 }
 
-// Should a StreamingPull that ended with this code be opened again?
+// True if a StreamingPull that ended with this code is to be opened again.
 constexpr bool ReconnectStream(int code) {
   switch (code) {
     case kInvalidArgument:
@@ -112,8 +112,8 @@ constexpr bool ReconnectStream(int code) {
   }
 }
 
-// Should a unary call that is safe to repeat (Acknowledge, ModifyAckDeadline) be tried again? The
-// official clients' list for acks without per-id results.
+// True if a call that can be repeated safely (Acknowledge, ModifyAckDeadline) is to be tried again.
+// The list is that of the official clients for acks without a result for each id.
 constexpr bool RetryUnary(int code) {
   switch (code) {
     case kDeadlineExceeded:

@@ -1,9 +1,9 @@
 // The list of failpoints, as the setting postbox.failpoint and the puller's environment variable
 // POSTBOX_FAILPOINT give it: name=action,name=action.
 //
-// A failpoint is a named place in the code where a test can end, break or stop a process. What the
-// actions do, and which names exist, is up to the process that reads the list: an unknown name is
-// not an error.
+// A failpoint is a named place in the code where a test can end, break or stop a process. The
+// process that reads the list decides which names exist and which actions it carries out. An
+// unknown name is not an error.
 //
 //   kill   the process ends itself with SIGKILL
 //   error  an error is raised

@@ -1,11 +1,11 @@
-// The limits of the Pub/Sub API, each with where it comes from.
+// The limits of the Pub/Sub API, each with its source.
 //
-// Plain header: standard library only, included by postbox.so (which refuses at emit what Pub/Sub
-// would refuse later), by the worker, by the puller and by the embedded emulator (which enforces
-// the same numbers).
+// Plain header: standard library only. It is included by postbox.so, which refuses at emit what
+// Pub/Sub would refuse later, by the publisher worker and by the puller. The embedded emulator does
+// not include it: it has the limits that it enforces in a list of its own.
 //
-// Sources: "quotas" = cloud.google.com/pubsub/quotas, resource limits; "api" = comments of
-// google/pubsub/v1/pubsub.proto; "clients" = what Google's own high-level clients do.
+// Sources: "quotas" is cloud.google.com/pubsub/quotas, resource limits. "api" is the comments of
+// Google's google/pubsub/v1/pubsub.proto. "clients" is what Google's high-level clients do.
 
 #ifndef POSTBOX_PROTO_RULES_LIMITS_H_
 #define POSTBOX_PROTO_RULES_LIMITS_H_
@@ -14,8 +14,8 @@
 
 namespace postbox::pubsub {
 
-// Publish (quotas). A request's bytes are those of the encoded PublishRequest: tags, lengths and
-// the topic field count.
+// Publish (quotas). The bytes of a request are those of the encoded PublishRequest, including tags,
+// lengths and the topic field.
 inline constexpr std::size_t kMaxRequestMessages = 1000;
 inline constexpr std::size_t kMaxRequestBytes = 10'000'000;
 
@@ -24,31 +24,32 @@ inline constexpr std::size_t kMaxAttributes = 100;
 inline constexpr std::size_t kMaxAttributeKeyBytes = 256;
 inline constexpr std::size_t kMaxAttributeValueBytes = 1024;
 inline constexpr std::size_t kMaxOrderingKeyBytes = 1024;
-// Attribute keys and resource ids that begin with it belong to Google (api).
+// Attribute keys and resource ids that begin with it are reserved for Google (api).
 inline constexpr char kReservedPrefix[] = "goog";
 
 // Resource ids (api, Topic.name and Subscription.name).
 inline constexpr std::size_t kMinResourceIdLength = 3;
 inline constexpr std::size_t kMaxResourceIdLength = 255;
-// "projects/" + project id (30 characters, more with a domain prefix) + "/topics/" + id: no topic
-// name is longer than this. A message is checked against it where its topic is not known yet.
+// No topic name is longer than this: "projects/", a project id (30 characters, more with a domain
+// prefix), "/topics/" and an id. A message whose topic is not known yet is checked with this
+// length.
 inline constexpr std::size_t kMaxTopicNameBytes = 400;
 
-// Acknowledge and ModifyAckDeadline. The service takes 524,288 bytes a request; 3000 ids failed in
-// practice, so the clients stay below both.
+// Acknowledge and ModifyAckDeadline. The service takes requests of 524,288 bytes. Requests with
+// 3000 ids have failed in practice. The clients stay below both.
 inline constexpr std::size_t kMaxAckRequestBytes = 524'288;
 inline constexpr std::size_t kMaxAckIds = 1000;
 inline constexpr std::size_t kMaxAckIdBytes = 510 * 1024;
 
-// Ack deadlines, seconds (api). A subscription has 10..600; ModifyAckDeadline also takes 0 (a
-// nack).
+// Ack deadlines, seconds (api). That of a subscription is 10..600. ModifyAckDeadline also takes 0,
+// which is a nack.
 inline constexpr int kMinAckDeadlineSeconds = 10;
 inline constexpr int kMaxAckDeadlineSeconds = 600;
 inline constexpr int kDefaultAckDeadlineSeconds = 10;
-// Under exactly-once delivery leases are extended by no less than this (clients).
+// The shortest extension of a lease under exactly-once delivery (clients).
 inline constexpr int kMinExactlyOnceAckDeadlineSeconds = 60;
 
-// Pull.max_messages: the service returns at most this many whatever is asked for (quotas).
+// The most messages that a Pull returns, whatever its max_messages (quotas).
 inline constexpr int kMaxPullMessages = 1000;
 
 // Dead-letter policy (api).
@@ -65,8 +66,8 @@ inline constexpr int kMinRetentionSeconds = 600;
 inline constexpr int kMaxRetentionSeconds = 31 * 24 * 3600;
 inline constexpr int kDefaultRetentionSeconds = 7 * 24 * 3600;
 
-// gRPC channel arguments (clients): error trailers of exactly-once acks and received batches are
-// large.
+// gRPC channel arguments (clients). The error trailers of exactly-once acks and the batches that
+// are received can be large.
 inline constexpr int kMaxMetadataBytes = 4 * 1024 * 1024;
 inline constexpr int kMaxReceiveBytes = 20 * 1024 * 1024;
 

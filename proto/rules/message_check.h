@@ -3,8 +3,8 @@
 //
 // Plain header: standard library only. outbox_emit uses it to refuse an event that Pub/Sub would
 // refuse later, in the transaction that writes the event. The publisher uses it for rows that were
-// written in another way (a plain INSERT, an adopted table), so that such an event is rejected alone
-// and does not fail the request that it would be part of.
+// written in another way (a plain INSERT, an adopted table), so that such an event is rejected
+// alone and does not fail the request that it would be part of.
 
 #ifndef POSTBOX_PROTO_RULES_MESSAGE_CHECK_H_
 #define POSTBOX_PROTO_RULES_MESSAGE_CHECK_H_
@@ -24,7 +24,7 @@ namespace postbox::pubsub {
 // report: a lower-case phrase without a full stop, and two sentences.
 struct MessageProblem {
   enum class Kind {
-    kInvalidUtf8,       // SQLSTATE 22021 character_not_in_repertoire suits it
+    kInvalidUtf8,       // SQLSTATE 22021 character_not_in_repertoire
     kLimitExceeded,     // SQLSTATE 54000 program_limit_exceeded
     kInvalidAttribute,  // SQLSTATE 22023 invalid_parameter_value
     kEmptyMessage,      // SQLSTATE 22023
@@ -121,10 +121,10 @@ inline std::optional<MessageProblem> CheckAttribute(std::string_view key, std::s
 
 }  // namespace internal
 
-// Checks one message. `attributes` is a range of pairs of strings with distinct keys: all attributes
-// of the message, the standard ones included (attributes.h). `topic_length` is the length of the full
-// topic name; leave it out if the topic is not known yet. Returns nothing if Pub/Sub would take the
-// message.
+// Checks one message. `attributes` is a range of pairs of strings with distinct keys: all
+// attributes of the message, the standard ones included (attributes.h). `topic_length` is the
+// length of the full topic name; leave it out if the topic is not known yet. Returns nothing if
+// Pub/Sub would take the message.
 template <class AttributeRange>
 std::optional<MessageProblem> CheckMessage(std::string_view data, const AttributeRange& attributes,
                                            std::string_view ordering_key,

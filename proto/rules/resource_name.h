@@ -1,13 +1,13 @@
-// Names of topics and subscriptions: completion of a short id with a project, Pub/Sub's own rules,
-// the naming convention.
+// Names of topics and subscriptions: the rules of Pub/Sub, the naming convention, and the
+// completion of a short id with a project.
 //
 // Plain header: standard library only. A name is either a short id ("catalog.video.events") or a
-// full resource name ("projects/shop/topics/catalog.video.events"). What Pub/Sub itself refuses is
-// an error; the convention (topic <domain>.<aggregate>.<category>, subscription
-// <topic>.<service>-<role>, dead-letter topic <topic>.dlq) is a warning.
+// full resource name ("projects/shop/topics/catalog.video.events"). A name that Pub/Sub refuses is
+// an error. A name that does not follow the convention gets a warning. The convention is
+// <domain>.<aggregate>.<category> for a topic, <topic>.<service>-<role> for a subscription, and
+// <topic>.dlq for a dead-letter topic.
 //
-// Every check returns the empty string if all is well, else one lower-case sentence that names the
-// rule.
+// Every check returns a lower-case phrase that names the broken rule, or the empty string.
 
 #ifndef POSTBOX_PROTO_RULES_RESOURCE_NAME_H_
 #define POSTBOX_PROTO_RULES_RESOURCE_NAME_H_
@@ -25,7 +25,7 @@ namespace internal {
 constexpr bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// projects/<project>/<collection>/<id>. False if `name` is no full name at all or one of another
+// Splits projects/<project>/<collection>/<id>. False if `name` is not a full name of this
 // collection.
 inline bool SplitFullName(std::string_view name, std::string_view collection,
                           std::string_view* project, std::string_view* id) {
@@ -43,7 +43,8 @@ inline bool SplitFullName(std::string_view name, std::string_view collection,
   return true;
 }
 
-// Lower-case letters, digits and hyphens, beginning with a letter: one part of a conventional name.
+// One part of a conventional name: lower-case letters, digits and hyphens, with a letter first and
+// no hyphen last.
 constexpr bool IsConventionalPart(std::string_view part) {
   if (part.empty() || part.front() < 'a' || part.front() > 'z' || part.back() == '-') return false;
   for (const char c : part) {
@@ -54,7 +55,8 @@ constexpr bool IsConventionalPart(std::string_view part) {
 
 inline std::string_view ShortId(std::string_view name) { return name.substr(name.rfind('/') + 1); }
 
-// Splits at dots; returns the number of parts, or 0 if a part is not conventional.
+// The number of parts between dots, or 0 if a part is not conventional. Sets `*last` to the last
+// part.
 inline std::size_t ConventionalParts(std::string_view id, std::string_view* last) {
   std::size_t parts = 0;
   while (true) {
@@ -71,8 +73,8 @@ inline std::size_t ConventionalParts(std::string_view id, std::string_view* last
 
 inline bool IsFullResourceName(std::string_view name) { return name.starts_with("projects/"); }
 
-// Pub/Sub's rule for the last part of a name. `kind` ("topic" or "subscription") begins the error
-// text.
+// The rule of Pub/Sub for the last part of a name. The error text begins with `kind`, "topic" or
+// "subscription".
 inline std::string CheckResourceId(std::string_view kind, std::string_view id) {
   const std::string subject =
       std::string(kind) + " id \"" + std::string(id.substr(0, kMaxResourceIdLength)) + "\" ";
@@ -94,8 +96,8 @@ inline std::string CheckResourceId(std::string_view kind, std::string_view id) {
   return "";
 }
 
-// A project id or number. Google's rule is stricter (6..30 lower-case characters); emulators take
-// what has this form.
+// The form of a project id or number. Google's rule is stricter (6..30 lower-case characters), but
+// emulators take other ids of this form.
 inline std::string CheckProjectId(std::string_view project) {
   if (project.empty()) return "no project id is given";
   bool good = project.size() <= 100;
@@ -140,7 +142,7 @@ inline std::string FullName(std::string_view project, std::string_view collectio
 
 }  // namespace internal
 
-// A topic or subscription given as an id or in full: does Pub/Sub allow the name?
+// The rules of Pub/Sub for the name of a topic or subscription, which is an id or a full name.
 inline std::string CheckTopicName(std::string_view name) {
   return internal::CheckName("topic", "topics", name);
 }
@@ -148,8 +150,8 @@ inline std::string CheckSubscriptionName(std::string_view name) {
   return internal::CheckName("subscription", "subscriptions", name);
 }
 
-// The full name. A name that is full already stays as it is; a short id needs a project
-// (CheckProjectId).
+// The full name. A full name is returned as it is. A short id is completed with the project, which
+// must have passed CheckProjectId.
 inline std::string TopicName(std::string_view project, std::string_view name) {
   return internal::FullName(project, "topics", name);
 }
@@ -157,7 +159,7 @@ inline std::string SubscriptionName(std::string_view project, std::string_view n
   return internal::FullName(project, "subscriptions", name);
 }
 
-// The convention: three parts in lower case; a dead-letter topic has .dlq as the fourth.
+// The convention is three parts in lower case; a dead-letter topic has dlq as a fourth part.
 inline std::string CheckTopicConvention(std::string_view name) {
   const std::string_view id = internal::ShortId(name);
   std::string_view last;
@@ -168,8 +170,8 @@ inline std::string CheckTopicConvention(std::string_view name) {
          "catalog.video.events";
 }
 
-// The convention: <topic>.<service>-<role>; that of a dead-letter topic is <topic>.dlq-<role> or
-// <topic>.dlq.<service>-<role>.
+// The convention is <topic>.<service>-<role>. For a subscription of a dead-letter topic it is
+// <topic>.dlq-<role> or <topic>.dlq.<service>-<role>.
 inline std::string CheckSubscriptionConvention(std::string_view name) {
   const std::string_view id = internal::ShortId(name);
   std::string_view last;

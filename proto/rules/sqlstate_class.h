@@ -1,12 +1,12 @@
 // What an SQLSTATE means for an event that was being applied.
 //
-//   transient   the event is not at fault: connection (08), rolled back by a conflict (40),
+//   transient   The event is not at fault: connection (08), rolled back by a conflict (40),
 //               resources (53), lock not available (55P03), operator or shutdown (57), system error
-//               (58), and 25006: after a failover the connection may end at a standby. No SQLSTATE
-//               means that the connection broke.
-//   permanent   everything else: data (22), constraint (23), syntax, rights and names in a handler
-//               (42), raised by a handler (P0001), ... A right that the projections and handlers
-//               themselves need is not among these: the inbox then fails without events, too
+//               (58), and read-only transaction (25006), because after a failover the connection
+//               may lead to a standby. An empty SQLSTATE means that the connection broke.
+//   permanent   Everything else, for example data (22), constraint (23), syntax, rights and names in
+//               a handler (42), raised by a handler (P0001). If the projections and handlers lack a
+//               right to the inbox itself, a call without events fails, too
 //               (extension/inbox/rights.h).
 #ifndef POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
 #define POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
@@ -22,8 +22,7 @@ constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
          error_class == "58" || sqlstate == "55P03" || sqlstate == "25006";
 }
 
-// A deadlock or a serialization failure: smaller transactions get through where a large one did
-// not.
+// A deadlock or a serialization failure. Smaller transactions may succeed where a large one failed.
 constexpr bool IsConflictSqlstate(std::string_view sqlstate) {
   return sqlstate.size() == 5 && sqlstate.substr(0, 2) == "40";
 }

@@ -1,8 +1,9 @@
-// Is this text valid UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF)?
+// Checks that a text is valid UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above
+// U+10FFFF).
 //
-// Plain header: standard library only. A proto3 `string` field must be valid UTF-8; a server
-// answers INTERNAL or INVALID_ARGUMENT to a whole request otherwise, so it is checked before a
-// message enters one. Message data is `bytes` and is not checked.
+// Plain header: standard library only. A proto3 `string` field must be valid UTF-8. If it is not, a
+// server refuses the whole request with INTERNAL or INVALID_ARGUMENT. So the texts of a message are
+// checked before it becomes part of a request. Message data is `bytes` and is not checked.
 
 #ifndef POSTBOX_PROTO_RULES_UTF8_H_
 #define POSTBOX_PROTO_RULES_UTF8_H_
@@ -12,8 +13,7 @@
 
 namespace postbox::pubsub {
 
-// The position of the first byte that does not belong to a valid sequence, or text.size() if all is
-// valid.
+// The position of the first byte that is not part of a valid sequence, or text.size() if all are.
 constexpr std::size_t FirstInvalidUtf8(std::string_view text) {
   const std::size_t size = text.size();
   std::size_t i = 0;
@@ -27,7 +27,7 @@ constexpr std::size_t FirstInvalidUtf8(std::string_view text) {
       continue;
     }
     std::size_t length = 0;
-    // The range of the second byte excludes overlong forms, surrogates and what lies above
+    // The range of the second byte excludes overlong forms, surrogates and code points above
     // U+10FFFF.
     unsigned char low = 0x80;
     unsigned char high = 0xBF;

@@ -1,13 +1,13 @@
-// The exact size of a PubsubMessage and of a PublishRequest in protobuf wire format, from their
-// plain parts.
+// The exact size of a PubsubMessage and of a PublishRequest in protobuf wire format, computed from
+// their parts.
 //
-// Plain header: standard library only. Everything that must agree on "how many bytes is that" uses
-// it: the check at emit, the batching of the publisher, and the encoder (message_wire.h), whose
-// test compares it with the generated class.
+// Plain header: standard library only. The check at emit, the batching of the publisher and the
+// encoder (worker/pubsub/message_wire.h) must agree on sizes and use it. The test of the encoder
+// compares it with the generated class.
 //
-// Format: every field used here has a number below 16, so its tag is one byte; then the length as a
-// varint, then the bytes. Empty strings are left out, except inside a map entry, where key and
-// value are always written.
+// The format of a field is its tag, its length as a varint, and its bytes. All fields used here
+// have a number below 16, so their tags are one byte. Empty strings are left out, except in a map
+// entry, where key and value are always written.
 
 #ifndef POSTBOX_PROTO_RULES_WIRE_SIZE_H_
 #define POSTBOX_PROTO_RULES_WIRE_SIZE_H_
@@ -27,7 +27,7 @@ constexpr std::size_t VarintSize(std::uint64_t value) {
   return size;
 }
 
-// A length-delimited field (string, bytes, message) of `length` bytes with its tag and length.
+// A length-delimited field (string, bytes, message) of `length` bytes, with its tag and length.
 constexpr std::size_t FieldSize(std::size_t length) { return 1 + VarintSize(length) + length; }
 
 // The same for a proto3 string or bytes field, which is not written when it is empty.
@@ -57,8 +57,8 @@ constexpr std::size_t MessageSize(std::string_view data, const AttributeRange& a
   return size;
 }
 
-// What a message of `message_size` bytes adds to a PublishRequest, and what a request has without
-// messages.
+// The bytes that a message of `message_size` bytes adds to a PublishRequest, and the size of a
+// request without messages.
 constexpr std::size_t MessageSizeInRequest(std::size_t message_size) {
   return FieldSize(message_size);
 }

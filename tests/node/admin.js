@@ -1,4 +1,4 @@
-// Creates and changes topics and subscriptions, one JSON line of standard input after the other:
+// Creates and changes topics and subscriptions. Each line of standard input is one order in JSON:
 //   {"create_topic": "NAME"}
 //   {"create_subscription": "NAME", "topic": "TOPIC", "options": {...CreateSubscriptionOptions...},
 //    "dead_letter_topic": "TOPIC", "max_delivery_attempts": 5}

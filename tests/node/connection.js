@@ -1,4 +1,4 @@
-// What the three scripts share: the client, and standard input as a sequence of JSON values.
+// Shared by the three scripts: the client, and standard input as a sequence of JSON values.
 //
 // The server is PUBSUB_EMULATOR_HOST (the client library reads it), the project is --project or PUBSUB_PROJECT_ID.
 // Every script reads JSON lines from standard input, writes one JSON line per result to standard output, and ends with a

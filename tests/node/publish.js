@@ -1,8 +1,8 @@
 // Publishes the messages of standard input, one JSON line each:
 //   {"topic": "NAME", "data": "text" | "data_base64": "...", "attributes": {...}, "ordering_key": "KEY", "times": 1}
-// and prints, in the order of the input, {"message_ids": [...]} for each. Messages are handed to the client library without
-// waiting for each other, as a service does; "times": 2 publishes a message twice under the same attributes, right after
-// each other, which is what a publisher does that had no answer and tries again.
+// and prints {"message_ids": [...]} for each, in the order of the input. Messages are passed to the client library without
+// waiting for the result of the one before, as a service does. "times": 2 publishes a message twice with the same attributes,
+// one directly after the other. A publisher that got no answer and tries again does the same.
 'use strict';
 
 const {client, jsonLines, print, run} = require('./connection.js');

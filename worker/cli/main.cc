@@ -1,8 +1,8 @@
-// The executable `postbox`: one subcommand for each thing it can be.
+// The executable `postbox`. Its subcommands are
 //
-//   postbox pull            the companion process: StreamingPull -> inbox_apply -> ack
-//   postbox emulator        an embedded Pub/Sub server for development, demo and tests
-//   postbox emulator-fault  makes a running emulator misbehave, or prints its counters
+//   postbox pull            the companion process: StreamingPull -> inbox_apply_batch -> ack
+//   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
+//   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -32,7 +32,7 @@ CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
                    "PUBSUB_EMULATOR_HOST, else Google");
   pull->add_option("--project", options->project, "Project that completes short names");
   pull->add_option("--grace-period", options->grace_period_seconds,
-                   "Seconds to finish what is in hand after SIGTERM")
+                   "Seconds to apply received messages after SIGTERM")
       ->capture_default_str()
       ->check(CLI::Range(0, 3600));
   pull->add_option("--log-format", options->log_format, "Format of the log on standard error")
@@ -61,7 +61,7 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
   emulator->add_flag("--deliver-twice", options->broker.deliver_twice,
                      "Deliver every message once more after its first acknowledgement");
   emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,
-                     "Redeliver what a stream holds when it ends, not at the ack deadline");
+                     "Redeliver the messages of a stream when it ends, not at the ack deadline");
   emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
       ->type_name(kFaultHelp);
   return emulator;
@@ -97,8 +97,8 @@ int Run(int argc, char** argv) {
 
 }  // namespace
 
-// What goes wrong has been said where it went wrong; what comes as an exception is a defect, or the
-// end of the memory.
+// Errors are reported where they occur. An exception that arrives here is a defect or a lack of
+// memory.
 int main(int argc, char** argv) {
   try {
     return Run(argc, argv);

@@ -1,6 +1,7 @@
-// Ack ids: which delivery of which message of which subscription. Every delivery has its own, so a
-// stale one is told from the current one. They are as long as the real ones (clients must count
-// their bytes) and of fixed form, so that a made-up id is recognised.
+// An ack id identifies a delivery of a message of a subscription. Every delivery has its own, so
+// that a stale id differs from the current one. The ids are as long as those of the service,
+// because clients must count their bytes. Their form is fixed, so that an id that the emulator did
+// not issue is recognized.
 #ifndef POSTBOX_WORKER_EMULATOR_ACK_ID_H_
 #define POSTBOX_WORKER_EMULATOR_ACK_ID_H_
 
@@ -12,7 +13,7 @@
 namespace postbox::emulator {
 
 struct AckId {
-  uint64_t subscription = 0;  // tells a subscription from an earlier one of the same name
+  uint64_t subscription = 0;  // differs from that of an earlier one of the same name
   uint64_t sequence = 0;      // the message
   uint64_t lease = 0;         // the delivery
 };

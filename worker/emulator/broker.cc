@@ -1,4 +1,4 @@
-// Messages: how they come in, and how they go out. Resources are in broker_admin.cc.
+// Publishing, delivery and acknowledgement of messages. Resources are in broker_admin.cc.
 #include "worker/emulator/broker.h"
 
 #include <algorithm>
@@ -148,7 +148,7 @@ int64_t Broker::messages_published() {
 }
 
 absl::StatusOr<std::vector<LeasedMessage>> Broker::Pull(const pb::PullRequest& request,
-                                                   const std::shared_ptr<Listener>& waiter) {
+                                                        const std::shared_ptr<Listener>& waiter) {
   if (auto s = CheckPull(request); !s.ok()) return s;
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
@@ -232,13 +232,13 @@ void Broker::GiveBack(const StreamHandle& stream, const std::vector<LeasedMessag
 }
 
 AckOutcome Broker::AcknowledgeOnStream(const StreamHandle& stream,
-                                      const std::vector<std::string>& ids) {
+                                       const std::vector<std::string>& ids) {
   return With(stream.feed,
               [&](Subscription* state, absl::Time) { return state->Acknowledge(ids); });
 }
 
 AckOutcome Broker::ModifyOnStream(const StreamHandle& stream,
-                                 const std::vector<std::pair<std::string, int>>& changes) {
+                                  const std::vector<std::pair<std::string, int>>& changes) {
   return With(stream.feed, [&](Subscription* state, absl::Time now) {
     return state->ModifyAckDeadline(changes, now);
   });

@@ -1,12 +1,12 @@
-// The emulator's state: topics, subscriptions, snapshots, and everything that is done to them.
-// Free of gRPC; errors are absl::Status with the code that the service would answer with, and
-// google.rpc details as payloads (see status.h).
+// The state of the emulator: topics, subscriptions and snapshots, and all operations on them.
+// Without gRPC. Errors are absl::Status with the code that the service would return, and google.rpc
+// details as payloads (status.h).
 //
-// One mutex guards it all: an operation on a message is a few hundred nanoseconds of pointer work,
-// and messages are built and copied outside of it. It is never held while a Listener is called.
+// One mutex guards everything. An operation on a message takes a few hundred nanoseconds, and
+// messages are built and copied without the mutex. It is not held while a Listener is called.
 //
-// Time passes only when Tick() is called; every Pull, ack and seek first ticks its subscription, so
-// no lease that is over counts.
+// Time passes only when Tick() is called. Every Pull, ack and seek first ticks its subscription, so
+// that a lease that is over does not count.
 #ifndef POSTBOX_WORKER_EMULATOR_BROKER_H_
 #define POSTBOX_WORKER_EMULATOR_BROKER_H_
 
@@ -28,8 +28,8 @@
 
 namespace postbox::emulator {
 
-// Somebody who waits for messages. Wake() comes from any thread, without locks held, and may come
-// for nothing. It must not block.
+// A call that waits for messages. Wake() is called on any thread without locks held, and possibly
+// without a message. It must not block.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -37,9 +37,10 @@ class Listener {
 };
 
 struct BrokerOptions {
-  // Every message comes once more after its first ack.
+  // Every message is delivered once more after its first ack.
   bool deliver_twice = false;
-  // A stream that ends gives back what it holds, instead of holding it until the ack deadline.
+  // A stream that ends gives its messages back at once. Otherwise they stay leased until their
+  // deadlines.
   bool release_on_disconnect = false;
 };
 
@@ -54,7 +55,7 @@ struct SubscriptionStats {
 class Broker {
  public:
   struct Feed;
-  // An open StreamingPull. Close it before it goes away.
+  // An open StreamingPull. It must be closed before the handle is destroyed.
   struct StreamHandle {
     std::shared_ptr<Feed> feed;
     Subscription::StreamId id = 0;
@@ -80,7 +81,7 @@ class Broker {
       const google::pubsub::v1::ListTopicSubscriptionsRequest& request);
   absl::StatusOr<google::pubsub::v1::ListTopicSnapshotsResponse> ListTopicSnapshots(
       const google::pubsub::v1::ListTopicSnapshotsRequest& request);
-  // Its subscriptions stay, with what they hold, and get nothing more.
+  // Its subscriptions stay with their messages and get no more.
   absl::Status DeleteTopic(const std::string& name);
   absl::StatusOr<google::pubsub::v1::PublishResponse> Publish(
       const google::pubsub::v1::PublishRequest& request);
@@ -96,24 +97,25 @@ class Broker {
   absl::Status DeleteSubscription(const std::string& name);
 
   // ---- messages ----
-  // What there is now, perhaps nothing; then `waiter` is woken once when that has changed.
+  // Returns the messages that there are now. If there are none, `waiter` is woken once when that
+  // has changed.
   absl::StatusOr<std::vector<LeasedMessage>> Pull(const google::pubsub::v1::PullRequest& request,
-                                             const std::shared_ptr<Listener>& waiter);
+                                                  const std::shared_ptr<Listener>& waiter);
   absl::Status Acknowledge(const google::pubsub::v1::AcknowledgeRequest& request);
   absl::Status ModifyAckDeadline(const google::pubsub::v1::ModifyAckDeadlineRequest& request);
 
-  // `listener` is woken whenever TakeFromStream may have something to say. `request` is the
-  // stream's first and was checked.
+  // `listener` is woken whenever TakeFromStream may return something. `request` is the first one of
+  // the stream and must be checked.
   absl::StatusOr<StreamHandle> OpenStream(const google::pubsub::v1::StreamingPullRequest& request,
                                           std::shared_ptr<Listener> listener);
   void CloseStream(const StreamHandle& stream);
   void SetStreamDeadline(const StreamHandle& stream, int seconds);
-  // NOT_FOUND when the subscription is gone.
+  // NOT_FOUND if the subscription was deleted.
   absl::StatusOr<StreamBatch> TakeFromStream(const StreamHandle& stream);
   void GiveBack(const StreamHandle& stream, const std::vector<LeasedMessage>& deliveries);
   AckOutcome AcknowledgeOnStream(const StreamHandle& stream, const std::vector<std::string>& ids);
   AckOutcome ModifyOnStream(const StreamHandle& stream,
-                           const std::vector<std::pair<std::string, int>>& changes);
+                            const std::vector<std::pair<std::string, int>>& changes);
 
   // ---- seek and snapshots ----
   absl::Status Seek(const google::pubsub::v1::SeekRequest& request);
@@ -124,9 +126,9 @@ class Broker {
       const google::pubsub::v1::ListSnapshotsRequest& request);
   absl::Status DeleteSnapshot(const std::string& name);
 
-  // Lets the time pass: deadlines, backoffs, retention, snapshots.
+  // Applies the time that has passed to deadlines, backoffs, retention and snapshots.
   void Tick();
-  // Wakes every stream, so that each looks at the faults (or at the shutdown) again.
+  // Wakes every stream, so that it checks the faults and the shutdown again.
   void WakeAll();
 
   std::vector<SubscriptionStats> Stats();
@@ -136,7 +138,7 @@ class Broker {
   struct Snapshot {
     google::pubsub::v1::Snapshot proto;
     absl::Time expires;
-    // What was unacked when it was taken, and everything that was published since.
+    // The messages that were unacked when it was taken, and those that were published since.
     std::vector<StoredMessagePtr> unacked;
   };
   struct Topic {
@@ -149,10 +151,10 @@ class Broker {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Deliver(const Topic& topic, const std::vector<std::shared_ptr<StoredMessage>>& messages,
                WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // To be called after everything that was done to a subscription: passes dead letters on and
-  // finds out who is to be woken.
+  // Must be called after each change of a subscription. Publishes its dead letters and collects the
+  // listeners to wake.
   void Finish(Feed* feed, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Runs `action` on a subscription at the present time and wakes whom it concerns.
+  // Runs `action` on a subscription with the current time, and wakes its listeners.
   template <class Action>
   auto With(const std::shared_ptr<Feed>& feed, Action action) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<std::shared_ptr<Feed>> LookUp(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);

@@ -16,8 +16,9 @@ namespace pb = google::pubsub::v1;
 
 namespace {
 
-// One page of a map by name: `add` is called for each element that `wanted` lets through. Returns
-// the token of the next page: the last name of this one.
+// One page of a map by name. Calls `add` for each element for whose name `wanted` returns true.
+// Returns the token of the next page, which is the last name of this one; empty if there is no next
+// page.
 template <class Map, class Wanted, class Add>
 std::string Page(const Map& map, int page_size, const std::string& token, Wanted wanted, Add add) {
   constexpr int kMaxPage = 1000;
@@ -146,7 +147,7 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscripti
   if (feeds_.contains(config.name())) return AlreadyExists(config.name());
   const auto topic = topics_.find(config.topic());
   if (topic == topics_.end()) return NotFound(config.topic());
-  // Asked by the subscription while mu_ is held.
+  // Called by the subscription while mu_ is held.
   const auto topic_exists = [this](const std::string& name)
                                 ABSL_NO_THREAD_SAFETY_ANALYSIS { return topics_.contains(name); };
   auto feed =

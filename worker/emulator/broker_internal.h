@@ -13,7 +13,7 @@
 
 namespace postbox::emulator {
 
-// A subscription and those who wait for its messages.
+// A subscription and the calls that wait for its messages.
 struct Broker::Feed {
   explicit Feed(google::pubsub::v1::Subscription config, uint64_t incarnation, bool deliver_twice,
                 Subscription::TopicExists topic_exists)

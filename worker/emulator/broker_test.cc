@@ -1,4 +1,4 @@
-// Topics, subscriptions, snapshots and acks through the broker, at a time that the test decides.
+// Topics, subscriptions, snapshots and acks through the broker. The test sets the clock.
 #include "worker/emulator/broker.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ class BrokerTest : public ::testing::Test {
     return {response->message_ids().begin(), response->message_ids().end()};
   }
   std::vector<LeasedMessage> Pull(const std::string& subscription = kSub,
-                             const std::shared_ptr<Listener>& waiter = nullptr) {
+                                  const std::shared_ptr<Listener>& waiter = nullptr) {
     pb::PullRequest request;
     request.set_subscription(subscription);
     request.set_max_messages(100);
@@ -59,13 +59,15 @@ class BrokerTest : public ::testing::Test {
   absl::Status Ack(const std::vector<LeasedMessage>& deliveries) {
     pb::AcknowledgeRequest request;
     request.set_subscription(kSub);
-    for (const LeasedMessage& delivery : deliveries) request.add_ack_ids(FormatAckId(delivery.ack_id));
+    for (const LeasedMessage& delivery : deliveries)
+      request.add_ack_ids(FormatAckId(delivery.ack_id));
     return broker_.Acknowledge(request);
   }
   absl::Status Nack(const std::vector<LeasedMessage>& deliveries) {
     pb::ModifyAckDeadlineRequest request;
     request.set_subscription(kSub);
-    for (const LeasedMessage& delivery : deliveries) request.add_ack_ids(FormatAckId(delivery.ack_id));
+    for (const LeasedMessage& delivery : deliveries)
+      request.add_ack_ids(FormatAckId(delivery.ack_id));
     return broker_.ModifyAckDeadline(request);
   }
   Broker::StreamHandle Open(const std::shared_ptr<Listener>& listener, int64_t most = 0) {
@@ -77,7 +79,8 @@ class BrokerTest : public ::testing::Test {
   }
   static std::vector<std::string> Data(const std::vector<LeasedMessage>& deliveries) {
     std::vector<std::string> data;
-    for (const LeasedMessage& delivery : deliveries) data.push_back(delivery.message->Parse().data());
+    for (const LeasedMessage& delivery : deliveries)
+      data.push_back(delivery.message->Parse().data());
     return data;
   }
 

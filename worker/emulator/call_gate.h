@@ -1,4 +1,4 @@
-// What every RPC passes through: counting, faults, and the translation of errors.
+// Every RPC passes this: it counts calls, applies faults, and converts errors.
 #ifndef POSTBOX_WORKER_EMULATOR_CALL_GATE_H_
 #define POSTBOX_WORKER_EMULATOR_CALL_GATE_H_
 
@@ -18,7 +18,7 @@
 
 namespace postbox::emulator {
 
-// The same code, message and details; the details as google.rpc.Status in the trailers.
+// The same code, message and details. The details are sent as google.rpc.Status in the trailers.
 grpc::Status ToGrpc(const absl::Status& status);
 
 struct CallCounters {
@@ -30,8 +30,7 @@ class CallGate {
  public:
   explicit CallGate(Faults* faults) : faults_(faults) {}
 
-  // Runs a unary call. `matches` says whether a rule that asks for a message finds it in the
-  // request.
+  // Runs a unary call. `matches` tells whether the request has the message that a rule asks for.
   grpc::Status Run(grpc::ServerContext* context, const char* rpc,
                    absl::FunctionRef<bool(const Fault&)> matches,
                    absl::FunctionRef<absl::Status()> action);
@@ -42,14 +41,14 @@ class CallGate {
   void CountError(const char* rpc);
   std::map<std::string, CallCounters> Counters();
 
-  // Ends what waits; nothing waits afterwards.
+  // Ends the calls that wait. No call waits afterwards.
   void Stop() { stopping_ = true; }
   bool stopping() const { return stopping_; }
 
   Faults* faults() { return faults_; }
 
  private:
-  // False if the call was cancelled or the server stops.
+  // Returns false if the call was cancelled or the server stops.
   bool Sleep(grpc::ServerContext* context, absl::Duration duration) const;
 
   Faults* const faults_;

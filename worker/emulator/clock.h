@@ -1,4 +1,4 @@
-// The emulator's idea of the time, so that tests can decide what it is.
+// The clock of the emulator. Tests replace it.
 #ifndef POSTBOX_WORKER_EMULATOR_CLOCK_H_
 #define POSTBOX_WORKER_EMULATOR_CLOCK_H_
 

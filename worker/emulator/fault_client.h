@@ -11,7 +11,7 @@ struct FaultClientOptions {
   std::string endpoint;            // host:port
   std::vector<std::string> specs;  // see ParseFault
   bool clear = false;              // before the specs are added
-  bool stats = false;              // as JSON on standard output, at last
+  bool stats = false;              // printed as JSON after that
 };
 
 // Returns the exit status.

@@ -1,6 +1,5 @@
-// The rules by which the emulator misbehaves (proto/postbox/emulator/v1/faults.proto). Free of
-// gRPC; thread-safe. Where they are applied: call_gate.h for unary calls, streaming_pull.h for
-// streams.
+// The faults that tests inject (proto/postbox/emulator/v1/faults.proto). Without gRPC; thread-safe.
+// They are applied by call_gate.h to unary calls and by streaming_pull.h to streams.
 #ifndef POSTBOX_WORKER_EMULATOR_FAULTS_H_
 #define POSTBOX_WORKER_EMULATOR_FAULTS_H_
 
@@ -25,15 +24,14 @@ namespace postbox::emulator {
 
 using Fault = postbox::emulator::v1::Fault;
 
-// True if the rule asks for nothing in a message, or for what this message has.
+// True if this message has what the rule asks for in a message, if anything.
 bool Matches(const Fault& fault, const google::pubsub::v1::PubsubMessage& message);
 bool AsksForMessage(const Fault& fault);
 
-// The code and message that a fault answers with; `fallback` if it names no code.
+// The status that a fault returns. If it has no code, the code is `fallback`.
 absl::Status FaultStatus(const Fault& fault, absl::StatusCode fallback);
 
-// Reads `key=value,...` as it is given on the command line; `postbox emulator-fault --help` lists
-// the keys.
+// Reads the `key=value,...` of the command line. `postbox emulator-fault --help` lists the keys.
 absl::StatusOr<Fault> ParseFault(absl::string_view spec);
 
 class Faults {
@@ -42,10 +40,11 @@ class Faults {
 
   void Add(const Fault& fault);
   void Clear();
-  // How many times Clear was called: what a stalled stream waits for.
+  // The number of calls of Clear. A stalled stream waits for the next one.
   int64_t clears() const { return clears_.load(); }
 
-  // The first rule for this RPC and one of these actions that `matches` and whose turn it is.
+  // Fires the first rule for this RPC and one of these actions that `matches` and that is not to be
+  // skipped.
   std::optional<Fault> Fire(absl::string_view rpc, std::initializer_list<Fault::Action> actions,
                             absl::FunctionRef<bool(const Fault&)> matches);
 
@@ -59,7 +58,7 @@ class Faults {
     int64_t left;  // < 0: without end
   };
 
-  std::atomic<bool> any_{false};  // lets the usual case, no faults, pass without the lock
+  std::atomic<bool> any_{false};  // false: there are no rules, and the lock is not needed
   std::atomic<int64_t> clears_{0};
   std::atomic<int64_t> fired_{0};
   absl::Mutex mu_;

@@ -6,7 +6,7 @@ grpc::Status FaultsService::AddFault(grpc::ServerContext* /*context*/,
                                      const v1::AddFaultRequest* request,
                                      v1::AddFaultResponse* /*response*/) {
   for (const Fault& fault : request->faults()) gate_->faults()->Add(fault);
-  // An open stream that has nothing to say would not notice.
+  // An open stream that has nothing to send would not notice the change.
   broker_->WakeAll();
   return grpc::Status::OK;
 }

@@ -1,4 +1,4 @@
-// postbox.emulator.v1.Faults: how tests change and watch a running emulator.
+// postbox.emulator.v1.Faults, by which tests inject faults into an emulator and read its counters.
 #ifndef POSTBOX_WORKER_EMULATOR_FAULTS_SERVICE_H_
 #define POSTBOX_WORKER_EMULATOR_FAULTS_SERVICE_H_
 

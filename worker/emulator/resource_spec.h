@@ -1,4 +1,4 @@
-// Topics and subscriptions as they are given on the command line of `postbox emulator`.
+// The topics and subscriptions on the command line of `postbox emulator`.
 #ifndef POSTBOX_WORKER_EMULATOR_RESOURCE_SPEC_H_
 #define POSTBOX_WORKER_EMULATOR_RESOURCE_SPEC_H_
 
@@ -19,7 +19,7 @@ namespace postbox::emulator {
 absl::StatusOr<google::pubsub::v1::Subscription> ParseSubscription(absl::string_view project,
                                                                    absl::string_view spec);
 
-// Creates all of them; topics that only a subscription names, too.
+// Creates all of them, and the topics that only a subscription names.
 absl::Status CreateResources(const std::string& project, const std::vector<std::string>& topics,
                              const std::vector<std::string>& subscriptions, Broker* broker);
 

@@ -1,4 +1,4 @@
-// How the services turn what the broker says into responses.
+// Converts the results of the broker into responses.
 #ifndef POSTBOX_WORKER_EMULATOR_RESPOND_H_
 #define POSTBOX_WORKER_EMULATOR_RESPOND_H_
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMaxReceiveBytes = 20 * 1024 * 1024;
 constexpr int kMaxMetadataBytes = 4 * 1024 * 1024;
-// How exactly deadlines and backoffs are kept.
+// The precision of deadlines and backoffs.
 constexpr absl::Duration kTick = absl::Milliseconds(20);
 constexpr std::chrono::seconds kShutdownGrace{2};
 
@@ -52,9 +52,9 @@ class ServerImpl final : public Server {
     builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
     builder.SetMaxSendMessageSize(-1);
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-    // Two servers on one port would share the calls between them.
+    // Without this, two servers on one port would share the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // Clients' keepalive pings are welcome at any rate.
+    // Clients may send keepalive pings as often as they like.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& host, i
 }
 
 int RunEmulator(const EmulatorOptions& options) {
-  // Before any thread exists, so that all of them leave the signals to sigwait below.
+  // Blocked before any thread is started, so that only the sigwait below receives the signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

@@ -1,4 +1,4 @@
-// The emulator as a gRPC server: services, a thread that lets the time pass, shutdown.
+// The emulator as a gRPC server: its services, the thread that calls Tick, and its shutdown.
 #ifndef POSTBOX_WORKER_EMULATOR_SERVER_H_
 #define POSTBOX_WORKER_EMULATOR_SERVER_H_
 
@@ -18,7 +18,7 @@ class Server {
   // Listens on host:port; port 0 takes a free one.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& host, int port,
                                                        BrokerOptions options);
-  virtual ~Server() = default;  // ends open calls within seconds, joins all threads
+  virtual ~Server() = default;  // ends open calls within seconds and joins all threads
 
   virtual int port() const = 0;
   virtual Broker* broker() = 0;
@@ -35,8 +35,8 @@ struct EmulatorOptions {
   BrokerOptions broker;
 };
 
-// `postbox emulator`: prints one line with its address, serves until SIGTERM or SIGINT. Returns the
-// exit status.
+// `postbox emulator`: prints one line with its address and serves until SIGTERM or SIGINT. Returns
+// the exit status.
 int RunEmulator(const EmulatorOptions& options);
 
 }  // namespace postbox::emulator

@@ -1,4 +1,4 @@
-// The emulator as its clients see it: over a real connection, with the generated stubs.
+// The emulator over a real connection, with the generated stubs.
 #include "worker/emulator/server.h"
 
 #include <gmock/gmock.h>
@@ -124,7 +124,7 @@ class ServerTest : public ::testing::Test {
   std::unique_ptr<v1::Faults::Stub> faults_;
 };
 
-// A StreamingPull as a client has it.
+// The client's side of a StreamingPull.
 class Stream {
  public:
   explicit Stream(pb::Subscriber::Stub* stub, int64_t most = 0, int version = 1) {
@@ -186,7 +186,7 @@ TEST_F(ServerTest, PublishPullAndAckWorkOverTheWire) {
 TEST_F(ServerTest, AWaitingPullGetsWhatIsPublishedMeanwhile) {
   Start("sub=topic");
   std::thread publisher([this] {
-    // Published once the Pull is known to wait; it would not matter if it did not yet.
+    // Published when the Pull probably waits. The test passes even if it does not wait yet.
     while (Stats().rpcs().empty()) std::this_thread::yield();
     EXPECT_TRUE(Publish({"a"}).ok());
   });

@@ -1,7 +1,7 @@
 // The limits that Google documents for Pub/Sub, as the emulator enforces them.
 //
-// They are written down here a second time on purpose: the emulator is the peer that checks the
-// client, and a wrong number shared by both sides would never be seen.
+// This list is separate from proto/rules/limits.h on purpose. The emulator checks the client, and a
+// wrong number that both sides share would never be noticed.
 #ifndef POSTBOX_WORKER_EMULATOR_SERVICE_LIMITS_H_
 #define POSTBOX_WORKER_EMULATOR_SERVICE_LIMITS_H_
 
@@ -10,7 +10,7 @@
 
 namespace postbox::emulator {
 
-// Publish: a request as it is on the wire, the topic's name included.
+// Publish. The bytes are those of the encoded request, including the name of the topic.
 inline constexpr int kMaxPublishMessages = 1000;
 inline constexpr size_t kMaxPublishBytes = 10'000'000;
 inline constexpr size_t kMaxOrderingKeyBytes = 1024;
@@ -18,7 +18,7 @@ inline constexpr size_t kMaxAttributes = 100;
 inline constexpr size_t kMaxAttributeKeyBytes = 256;
 inline constexpr size_t kMaxAttributeValueBytes = 1024;
 
-// Acknowledge, ModifyAckDeadline and requests on a stream, as on the wire.
+// Acknowledge, ModifyAckDeadline and requests on a stream, encoded.
 inline constexpr size_t kMaxAckRequestBytes = 524'288;
 inline constexpr int kMaxModifyAckDeadlineSeconds = 600;
 
@@ -35,7 +35,7 @@ inline constexpr int64_t kDefaultRetentionSeconds = 7LL * 86400;
 // A snapshot lives for 7 days.
 inline constexpr int64_t kSnapshotSeconds = 7LL * 86400;
 
-// Expiration of an unused subscription: a day at least.
+// Expiration of an unused subscription: at least a day.
 inline constexpr int64_t kMinExpirationSeconds = 86400;
 
 // Dead-letter policy.
@@ -50,7 +50,7 @@ inline constexpr int64_t kDefaultMinBackoffSeconds = 10;
 inline constexpr size_t kMinIdCharacters = 3;
 inline constexpr size_t kMaxIdCharacters = 255;
 
-// What one response carries at most, unless a single message is larger.
+// The most that one response carries, unless a single message is larger.
 inline constexpr int kMaxPullMessages = 1000;
 inline constexpr size_t kMaxResponseBytes = 1'000'000;
 

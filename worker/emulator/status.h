@@ -1,5 +1,5 @@
-// Errors: absl::Status inside, with google.rpc details as payloads; grpc::Status outside, with the
-// same details in `grpc-status-details-bin`.
+// Errors. The emulator uses absl::Status with google.rpc details as payloads. Calls return
+// grpc::Status with the same details in `grpc-status-details-bin`.
 #ifndef POSTBOX_WORKER_EMULATOR_STATUS_H_
 #define POSTBOX_WORKER_EMULATOR_STATUS_H_
 
@@ -11,15 +11,15 @@
 
 namespace postbox::emulator {
 
-// What ErrorInfo.metadata says of an ack id.
+// The values of ErrorInfo.metadata for an ack id.
 inline constexpr char kInvalidAckId[] = "PERMANENT_FAILURE_INVALID_ACK_ID";
 inline constexpr char kUnorderedAckId[] = "TRANSIENT_FAILURE_UNORDERED_ACK_ID";
 
-using AckFailures = std::vector<std::pair<std::string, std::string>>;  // (ack id, what)
+using AckFailures = std::vector<std::pair<std::string, std::string>>;  // (ack id, value)
 
 // INVALID_ARGUMENT with an ErrorInfo that names each ack id; OK if there is none.
 absl::Status AckFailureStatus(const AckFailures& failures);
-// The reverse: what the ErrorInfo of `status` says, empty if it has none.
+// The reverse: the failures in the ErrorInfo of `status`; empty if it has none.
 AckFailures GetAckFailures(const absl::Status& status);
 
 }  // namespace postbox::emulator

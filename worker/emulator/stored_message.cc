@@ -29,7 +29,7 @@ void Stamp(uint64_t sequence, const std::string& message_id, absl::Time now,
            StoredMessage* message) {
   message->sequence = sequence;
   message->published = now;
-  // Serialized messages that follow each other are read as one that has the fields of both.
+  // The concatenation of two serialized messages is parsed as one message with the fields of both.
   pb::PubsubMessage stamp;
   stamp.set_message_id(message_id);
   SetTimestamp(now, stamp.mutable_publish_time());

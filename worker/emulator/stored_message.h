@@ -1,6 +1,7 @@
-// A message that a topic has taken. It never changes afterwards and is shared by the topic's
-// subscriptions and snapshots. It is kept as it goes over the wire: a message is received once and
-// delivered often, and building its attributes each time would be most of the emulator's work.
+// A message that a topic has taken. It does not change afterwards, and the subscriptions and
+// snapshots of the topic share it. It is stored in wire format: a message is received once and
+// delivered several times, and to build its attributes each time would be most of the emulator's
+// work.
 #ifndef POSTBOX_WORKER_EMULATOR_STORED_MESSAGE_H_
 #define POSTBOX_WORKER_EMULATOR_STORED_MESSAGE_H_
 
@@ -25,10 +26,10 @@ struct StoredMessage {
 };
 using StoredMessagePtr = std::shared_ptr<const StoredMessage>;
 
-// `proto` without a message_id and publish_time that its publisher may have set.
+// `proto` without the message_id and publish_time that its publisher may have set.
 std::shared_ptr<StoredMessage> MakeStoredMessage(const google::pubsub::v1::PubsubMessage& proto);
 
-// Gives the message its place and time, once.
+// Sets the sequence, id and time of the message. Called once.
 void Stamp(uint64_t sequence, const std::string& message_id, absl::Time now,
            StoredMessage* message);
 

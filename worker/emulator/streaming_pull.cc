@@ -55,7 +55,7 @@ class StreamingPullReactor final
   std::shared_ptr<StreamingPullReactor> self_;  // until OnDone
   pb::StreamingPullRequest request_;            // of the read in flight
   pb::StreamingPullResponse response_;          // of the write in flight
-  bool first_ = true;                           // touched by reads only
+  bool first_ = true;                           // used only by reads
   bool answers_pings_ = false;                  // the same
   grpc::Alarm open_later_;
 
@@ -91,7 +91,8 @@ void StreamingPullReactor::HandleFirst() {
   if (fault->action() == Fault::STATUS) {
     return Conclude(FaultStatus(*fault, absl::StatusCode::kUnavailable));
   }
-  // The alarm is a part of this, and keeps its callback: a reference to itself would never end.
+  // The alarm is a member of this object and keeps its callback. With a shared_ptr in the callback
+  // the object would never be destroyed.
   open_later_.Set(std::chrono::system_clock::now() + std::chrono::milliseconds(fault->latency_ms()),
                   [weak = weak_from_this()](bool) {
                     if (const auto self = weak.lock()) self->Open();
@@ -219,7 +220,7 @@ void StreamingPullReactor::Pump() {
       if (!batch.ok()) {
         end = batch.status();
       } else if (fault && fault->action() == Fault::STALL) {
-        // What was leased is lost on the way, until its deadline.
+        // The leased messages are lost until their deadlines.
         stalled_at_ = gate_->faults()->clears();
         return;
       } else if (fault) {

@@ -1,14 +1,16 @@
 // One StreamingPull call.
 //
-// Reads and writes go on side by side. At most one write is in flight, and messages are leased only
-// when it is free: what is leased is on its way. Everything that may change what the stream has to
-// say (messages, acks, pings, faults, shutdown) ends in Pump(), which looks at all of it.
+// Reads and writes are independent. At most one write is in flight, and messages are leased only
+// when there is none, so that leased messages are sent at once. Every event that may change what
+// the stream has to send (messages, acks, pings, faults, shutdown) calls Pump(), which checks all
+// of them.
 //
-// - The first request opens the stream; the answer to it is an empty response that carries the
-//   subscription's properties, as every response does.
-// - An empty request is a ping. It is answered if the client speaks protocol version 1.
-// - When the client closes its side the stream ends with OK.
-// - Lock order: the stream's mutex before the broker's. The broker wakes streams without locks.
+// - The first request opens the stream. Its answer is an empty response with the properties of the
+//   subscription, which every response has.
+// - An empty request is a ping. It is answered if the client uses protocol version 1.
+// - When the client closes its side, the stream ends with OK.
+// - Lock order: the mutex of the stream before that of the broker. The broker wakes streams without
+//   locks.
 #ifndef POSTBOX_WORKER_EMULATOR_STREAMING_PULL_H_
 #define POSTBOX_WORKER_EMULATOR_STREAMING_PULL_H_
 

@@ -21,7 +21,7 @@ namespace {
 // How long a Pull waits for its first message, if its deadline allows it.
 constexpr absl::Duration kPullWait = absl::Seconds(10);
 
-// A Pull that found nothing, until there is something.
+// A Pull that found no message and waits for one.
 class PullWaiter final : public Listener {
  public:
   void Wake() override {
@@ -38,7 +38,8 @@ class PullWaiter final : public Listener {
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// ACK_ERROR: takes the ack ids that shall fail out of `ids` (every second one, or all).
+// ACK_ERROR: removes the ack ids that are to fail (every second one, or all) from `ids` and returns
+// them.
 std::vector<std::string> TakeFailing(const Fault& fault,
                                      google::protobuf::RepeatedPtrField<std::string>* ids) {
   google::protobuf::RepeatedPtrField<std::string> kept;
@@ -54,8 +55,8 @@ std::vector<std::string> TakeFailing(const Fault& fault,
   return failing;
 }
 
-// Runs an acknowledgement under an ACK_ERROR fault, if there is one: some ids fail with the fault's
-// ErrorInfo without taking effect, the others go on.
+// Runs an acknowledgement, under an ACK_ERROR fault if there is one. Then some ids fail with the
+// ErrorInfo of the fault and without effect; the others are passed on.
 template <class Request, class Action>
 absl::Status AckUnderFaults(Faults* faults, const char* rpc, const Request& request,
                             Action action) {
@@ -143,7 +144,8 @@ grpc::Status SubscriberService::Pull(grpc::ServerContext* context, const pb::Pul
 absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
                                            const pb::PullRequest& request,
                                            pb::PullResponse* response) {
-  // An empty answer comes a little before the caller's deadline, not a DEADLINE_EXCEEDED after it.
+  // The empty answer is sent a little before the caller's deadline, so that the call does not end
+  // with DEADLINE_EXCEEDED.
   const absl::Time end = std::min(absl::Now() + kPullWait,
                                   absl::FromChrono(context->deadline()) - absl::Milliseconds(200));
   const auto over = [&] {

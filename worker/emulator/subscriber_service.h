@@ -1,6 +1,6 @@
-// google.pubsub.v1.Subscriber over a Broker: unary calls on the synchronous API, StreamingPull on
-// the callback API (a synchronous stream could not be ended by the server while it waits for a
-// request).
+// google.pubsub.v1.Subscriber over a Broker. Unary calls use the synchronous API. StreamingPull
+// uses the callback API, because the server cannot end a synchronous stream while it waits for a
+// request.
 #ifndef POSTBOX_WORKER_EMULATOR_SUBSCRIBER_SERVICE_H_
 #define POSTBOX_WORKER_EMULATOR_SUBSCRIBER_SERVICE_H_
 

@@ -1,4 +1,4 @@
-// LeasedMessage and acknowledgement; the queues are in subscription_queues.cc.
+// Delivery and acknowledgement. The queues are in subscription_queues.cc.
 #include "worker/emulator/subscription.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 namespace pb = google::pubsub::v1;
 
-// The attributes by which a consumer of a dead-letter topic learns where a message comes from.
+// Adds the attributes that tell a consumer of a dead-letter topic where a message comes from.
 pb::PubsubMessage MakeDeadLetter(const StoredMessage& message, absl::string_view subscription,
                                  int attempts) {
   pb::PubsubMessage copy = message.Parse();
@@ -160,13 +160,14 @@ std::vector<LeasedMessage> Subscription::Pull(int max_messages, absl::Time now) 
   Budget budget;
   budget.messages = std::min(max_messages, kMaxPullMessages);
   budget.response_bytes = static_cast<int64_t>(kMaxResponseBytes);
-  // An owner of its own, which never asks again: the rest of its keys waits for this batch.
+  // Each Pull is an owner of its own, which does not come again. So the later messages of its keys
+  // wait for this batch.
   return TakeWithin(budget, ++last_stream_, nullptr,
                     now + absl::Seconds(config_.ack_deadline_seconds()));
 }
 
 std::vector<LeasedMessage> Subscription::TakeWithin(Budget budget, StreamId id, Stream* stream,
-                                               absl::Time lease_end) {
+                                                    absl::Time lease_end) {
   std::vector<LeasedMessage> deliveries;
   for (;;) {
     const Candidate next = Next(stream);
@@ -218,7 +219,7 @@ void Subscription::EndLease(Entry* entry) {
 }
 
 void Subscription::GiveBack(const std::vector<LeasedMessage>& deliveries) {
-  // Backwards, so that each keyed message is the last leased one of its key.
+  // In reverse order, so that each message with a key is the last leased one of its key.
   for (auto delivery = deliveries.rbegin(); delivery != deliveries.rend(); ++delivery) {
     Entry* entry = Current(delivery->ack_id);
     if (entry == nullptr || entry->state != State::kLeased) continue;
@@ -243,8 +244,8 @@ Subscription::Entry* Subscription::Current(const AckId& id) const {
   Entry* entry = found->second.get();
   if (entry->lease != id.lease) return nullptr;
   if (entry->state == State::kLeased) return entry;
-  // A late ack is as good as one in time, as long as nobody else has got the message meanwhile;
-  // not where that would break a promise.
+  // A late ack counts like one in time if the message was not delivered again meanwhile. It does
+  // not count where that would break a guarantee.
   const bool late_is_fine =
       entry->state != State::kAcked && entry->key == nullptr && !exactly_once();
   return late_is_fine ? entry : nullptr;
@@ -270,7 +271,7 @@ AckOutcome Subscription::Acknowledge(const std::vector<std::string>& ack_ids) {
       result.stale.push_back(text);
     }
   }
-  // Within a request the order of the ids means nothing.
+  // The order of the ids within a request does not matter.
   std::stable_sort(parsed.begin(), parsed.end(), [](const auto& a, const auto& b) {
     return a.first.sequence < b.first.sequence;
   });
@@ -293,8 +294,8 @@ void Subscription::Ack(Entry* entry) {
   const bool again = deliver_twice_ && !entry->repeated;
   if (entry->state == State::kLeased) {
     EndLease(entry);
-  } else if (entry->state == State::kResting) {
-    rests_.erase({entry->until, entry->message->sequence});
+  } else if (entry->state == State::kSuspended) {
+    suspended_.erase({entry->until, entry->message->sequence});
   } else {
     ready_.erase(entry->ready_at);
   }
@@ -315,7 +316,7 @@ void Subscription::Ack(Entry* entry) {
 }
 
 AckOutcome Subscription::ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
-                                          absl::Time now) {
+                                           absl::Time now) {
   AckOutcome result;
   struct Change {
     AckId id;
@@ -331,7 +332,7 @@ AckOutcome Subscription::ModifyAckDeadline(const std::vector<std::pair<std::stri
       result.stale.push_back(change.first);
     }
   }
-  // The first nack of a key takes the later messages back; they are not nacked themselves then.
+  // The first nack of a key takes the later messages back. Then they are not nacked themselves.
   std::stable_sort(parsed.begin(), parsed.end(),
                    [](const Change& a, const Change& b) { return a.id.sequence < b.id.sequence; });
   for (const auto& [id, change] : parsed) {
@@ -365,7 +366,7 @@ bool Subscription::ToDeadLetter(Entry* entry) {
   if (!config_.has_dead_letter_policy()) return false;
   const pb::DeadLetterPolicy& policy = config_.dead_letter_policy();
   if (entry->failures < policy.max_delivery_attempts()) return false;
-  // Without its topic the message stays here and is delivered on.
+  // Without that topic the message stays here and is delivered again.
   if (!topic_exists_(policy.dead_letter_topic())) return false;
   ++counters_.dead_lettered;
   dead_letters_.push_back({policy.dead_letter_topic(),

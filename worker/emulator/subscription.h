@@ -1,6 +1,6 @@
-// What a subscription knows and decides: which message may be delivered to whom, when a delivery is
-// over, and what comes after it. A plain state machine: no threads, no clock, no gRPC. The caller
-// (Broker) serialises calls and says what time it is.
+// The state of a subscription and its rules: which message may be delivered to which client, when a
+// delivery ends, and what follows then. A state machine without threads, clock and gRPC. The caller
+// (Broker) makes its calls one after the other and passes the time.
 //
 // A message is in one of these states:
 //
@@ -8,20 +8,24 @@
 //      ^                      |
 //      |                      +-- nack (deadline 0) or expired deadline
 //      |                      v
-//      +---- after backoff -- resting (only with a retry policy)
+//      +---- at retry_at -- suspended (only with a retry policy)
 //
 // Invariants:
-// - Every delivery is a new lease with a new ack id. An ack id of an older lease changes nothing.
-// - Ordering (enable_message_ordering, message with a key): the messages of a key stand in one
-//   queue with a cursor. What is before the cursor is leased or acked, what is behind it waits. All
-//   leased messages of a key belong to one stream or to one Pull.
-// - Redelivery of an ordered message moves the cursor back to it: all later messages of the key
-//   are taken back, acked ones too, and come again behind it in order. Their ack ids are void.
-// - Exactly-once: an ack counts only while its lease is the current one, and, with ordering, only
-//   when all earlier messages of the key are acked; so nothing acked is ever delivered again.
-// - delivery_attempt is 1 + the message's own nacks and expiries, not those it suffers by cascade.
-// - With `deliver_twice` an ack of the first delivery is taken as "deliver it once more"; ordered
-//   messages come again as a run, when nothing of their key is leased.
+// - Every delivery is a new lease with a new ack id. An ack id of an older lease has no effect.
+// - Ordering (enable_message_ordering, message with a key): the messages of a key are in one queue
+//   with a cursor. Those before the cursor are leased or acked; those behind it wait. All leased
+//   messages of a key belong to one stream or to one Pull.
+// - Redelivery of an ordered message moves the cursor back to it. All later messages of the key,
+//   even acked ones, are taken back and delivered again after it, in order. Their old ack ids have
+//   no effect.
+// - Exactly-once delivery: an ack counts only while its lease is the current one and, with
+//   ordering, only if all earlier messages of the key are acked. So an acked message is never
+//   delivered again.
+// - delivery_attempt is 1 + the number of the message's own nacks and expiries. It does not count
+//   that the message was taken back with an earlier one of its key.
+// - With `deliver_twice` the ack of the first delivery means that the message is delivered once
+//   more. The ordered messages of a key are delivered again together, when none of the key is
+//   leased.
 #ifndef POSTBOX_WORKER_EMULATOR_SUBSCRIPTION_H_
 #define POSTBOX_WORKER_EMULATOR_SUBSCRIPTION_H_
 
@@ -46,7 +50,7 @@
 
 namespace postbox::emulator {
 
-// What a stream is willing to hold unacknowledged. 0 and below: no limit.
+// The most that a stream holds unacknowledged. 0 and below mean no limit.
 struct FlowControl {
   int64_t max_messages = 0;
   int64_t max_bytes = 0;
@@ -58,13 +62,13 @@ struct LeasedMessage {
   int delivery_attempt = 0;  // 0 without a dead-letter policy
 };
 
-// A message that used up its delivery attempts, ready to be published to `topic`.
+// A message that has used up its delivery attempts and is to be published to `topic`.
 struct DeadLetter {
   std::string topic;
   google::pubsub::v1::PubsubMessage message;
 };
 
-// What became of the ack ids of one request.
+// The results of the ack ids of one request.
 struct AckOutcome {
   std::vector<std::string> done;
   std::vector<std::string> stale;      // exactly-once: not the current lease
@@ -85,86 +89,85 @@ class Subscription {
   using StreamId = uint64_t;
   using TopicExists = std::function<bool(const std::string& topic)>;
 
-  // `incarnation` tells ack ids of this subscription from those of an earlier one of its name.
-  // `config` was checked, and its defaults filled in, before.
+  // `incarnation` distinguishes the ack ids of this subscription from those of an earlier one of
+  // the same name. `config` must be checked, and its defaults must be set.
   Subscription(google::pubsub::v1::Subscription config, uint64_t incarnation, bool deliver_twice,
                TopicExists topic_exists);
   Subscription(const Subscription&) = delete;
   Subscription& operator=(const Subscription&) = delete;
 
   const google::pubsub::v1::Subscription& config() const { return config_; }
-  // Name, topic and ordering must stay what they were.
+  // Name, topic and ordering must not change.
   void Configure(google::pubsub::v1::Subscription config) { config_ = std::move(config); }
   void TopicDeleted() { config_.set_topic("_deleted-topic_"); }
 
-  // A message that the topic took after this subscription was made; sequences go up.
+  // Adds a message that the topic took after this subscription was created. Sequences must ascend.
   void Add(StoredMessagePtr message);
 
   StreamId OpenStream(FlowControl flow_control, absl::Duration ack_deadline);
   void SetStreamDeadline(StreamId id, absl::Duration ack_deadline);
-  // What the stream holds stays leased until its deadline, or is given back at once.
+  // The messages of the stream stay leased until their deadlines, or are given back at once.
   void CloseStream(StreamId id, bool give_back);
-  // Leases what the stream may have now, in order, within the limits of one response.
+  // Leases the messages that the stream may have now, in order, within the limits of one response.
   std::vector<LeasedMessage> Take(StreamId id, absl::Time now);
   // True if Take(id) would find something.
   bool HasWork(StreamId id) const;
 
-  // Leases for a unary Pull. One batch of a key is outstanding at a time.
+  // Leases messages for a unary Pull. At most one batch of a key is outstanding.
   std::vector<LeasedMessage> Pull(int max_messages, absl::Time now);
   bool HasPullWork() const { return !ready_.empty() || !ready_keys_.empty(); }
 
-  // Makes deliveries that never left the server undone.
+  // Undoes deliveries that were not sent.
   void GiveBack(const std::vector<LeasedMessage>& deliveries);
 
   AckOutcome Acknowledge(const std::vector<std::string>& ack_ids);
   // seconds == 0 is a nack.
   AckOutcome ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
-                              absl::Time now);
+                               absl::Time now);
 
-  // Ends leases and rests that are over, drops messages older than the retention.
+  // Ends the leases and suspensions that are over, and drops messages older than the retention.
   void Tick(absl::Time now);
-  // When Tick has something to do; InfiniteFuture if never.
+  // The time at which Tick must be called next; InfiniteFuture if it need not be.
   absl::Time next_tick() const;
 
-  // Everything published before `time` becomes acked, everything else (that is still there)
-  // unacked.
+  // Messages published before `time` become acked. All others that are still stored become unacked.
   void Seek(absl::Time time);
-  // Exactly the messages of `unacked` (by sequence) become unacked.
+  // The messages in `unacked` (by sequence) become unacked, all others acked.
   void Seek(const std::vector<StoredMessagePtr>& unacked);
   std::vector<StoredMessagePtr> Unacked() const;
 
-  // Messages that used up their attempts since the last call. They are gone from here.
+  // Removes and returns the messages that have used up their attempts since the last call.
   std::vector<DeadLetter> TakeDeadLetters() { return std::exchange(dead_letters_, {}); }
 
-  size_t backlog() const { return unacked_ - leases_.size(); }  // waiting or resting
+  size_t backlog() const { return unacked_ - leases_.size(); }  // waiting or suspended
   size_t leased() const { return leases_.size(); }
   const SubscriptionCounters& counters() const { return counters_; }
 
  private:
-  enum class State { kWaiting, kResting, kLeased, kAcked };
+  enum class State { kWaiting, kSuspended, kLeased, kAcked };
   struct Key;
   struct Entry {
     StoredMessagePtr message;
     State state = State::kWaiting;
     Key* key = nullptr;
     uint64_t lease = 0;  // of the last delivery
-    absl::Time until;    // end of the lease or rest
+    absl::Time until;    // end of the lease, or retry_at
     StreamId stream = 0;
-    int failures = 0;  // own nacks and expiries
+    int failures = 0;  // its own nacks and expiries
     int deliveries = 0;
-    bool repeated = false;                 // deliver_twice: the second round has begun
+    bool repeated = false;                 // deliver_twice: it is being delivered again
     std::list<Entry*>::iterator ready_at;  // while waiting without a key
   };
   using KeyList = std::list<Key*>;
   struct Key {
     std::string name;
-    std::deque<Entry*> entries;  // by sequence; the front one is not acked (unless to be repeated)
+    std::deque<Entry*> entries;  // by sequence; the first is not acked, or is to be repeated
     size_t cursor = 0;           // the first entry that waits
     size_t leased = 0;
     size_t to_repeat = 0;  // deliver_twice: acked once, to be delivered again
     StreamId owner = 0;    // while leased > 0
-    absl::Time rest_until = absl::InfinitePast();
-    KeyList* list = nullptr;  // where it is queued for delivery
+    absl::Time retry_at = absl::InfinitePast();
+    KeyList* list = nullptr;  // the list in which it waits for delivery
     KeyList::iterator at;
   };
   struct Stream {
@@ -174,13 +177,13 @@ class Subscription {
     int64_t bytes = 0;
     KeyList ready_keys;  // keys whose leased messages belong to this stream
   };
-  // How much more one Take may lease. What is too large for the limits goes alone.
+  // How much more one Take may lease. A message that exceeds the limits is delivered alone.
   struct Budget {
     int64_t messages = 0;
     int64_t flow_bytes = std::numeric_limits<int64_t>::max();
     int64_t response_bytes = 0;
-    bool stream_empty = true;    // the stream holds nothing
-    bool response_empty = true;  // nothing was taken yet
+    bool stream_empty = true;    // the stream holds no message
+    bool response_empty = true;  // no message was taken yet
     bool Admits(const Entry& entry) const;
     void Spend(const Entry& entry);
   };
@@ -192,32 +195,33 @@ class Subscription {
   bool ordered() const { return config_.enable_message_ordering(); }
   bool exactly_once() const { return config_.enable_exactly_once_delivery(); }
   Budget StreamBudget(const Stream& stream) const;
-  // What would be delivered next; `stream` is null for a Pull.
+  // The message to be delivered next. `stream` is null for a Pull.
   Candidate Next(const Stream* stream) const;
   std::vector<LeasedMessage> TakeWithin(Budget budget, StreamId id, Stream* stream,
-                                   absl::Time lease_end);
+                                        absl::Time lease_end);
   LeasedMessage Lease(Entry* entry, StreamId id, Stream* stream, absl::Time lease_end);
   void EndLease(Entry* entry);
-  // The entry whose delivery `id` is; null if that delivery does not count any more.
+  // The entry of which `id` is the current delivery; null if there is none.
   Entry* Current(const AckId& id) const;
   bool EarlierUnacked(const Entry& entry) const;
   void Ack(Entry* entry);
   void Fail(Entry* entry, absl::Time now);
   bool ToDeadLetter(Entry* entry);
   absl::Duration Backoff(const Entry& entry) const;
-  // Makes a message that was leased wait; of a keyed one, all later ones of its key, too.
-  // InfinitePast: no rest.
-  void Wait(Entry* entry, absl::Time rest_until);
+  // Makes a message that was leased wait until retry_at; of a message with a key, all later ones of
+  // the key, too. InfinitePast means that it can be delivered again at once.
+  void Wait(Entry* entry, absl::Time retry_at);
   void Enqueue(Entry* entry);
   static size_t IndexOf(const Entry& entry);
-  // After any change of a key: drops what is done with, begins its second round, and puts it into
-  // the list from which it may be delivered now (or into none). Ends an empty key.
+  // Called after any change of a key. Drops messages that are done, begins their second delivery if
+  // it is due, and puts the key into the list from which it may be delivered now, if there is one.
+  // Removes an empty key.
   void Settle(Key* key);
   static void Unplace(Key* key);
-  void SetRest(Key* key, absl::Time until);
-  // Takes the entry out of every queue and forgets it.
+  void Suspend(Key* key, absl::Time until);
+  // Removes the entry from all queues.
   void Drop(Entry* entry);
-  // Sets every entry to acked or waiting, and builds the queues again.
+  // Makes every entry acked or waiting, and builds the queues again.
   void Rebuild(const std::function<bool(const Entry&)>& acked);
   absl::Time RetentionEnd() const;
 
@@ -231,13 +235,13 @@ class Subscription {
   KeyList ready_keys_;  // keys with waiting messages and none leased
   absl::flat_hash_map<std::string, std::unique_ptr<Key>> keys_;
   absl::flat_hash_map<StreamId, std::unique_ptr<Stream>> streams_;
-  absl::btree_set<std::pair<absl::Time, uint64_t>> leases_;  // (end, sequence)
-  absl::btree_set<std::pair<absl::Time, uint64_t>> rests_;   // of messages without a key
-  std::map<std::pair<absl::Time, std::string>, Key*> key_rests_;
+  absl::btree_set<std::pair<absl::Time, uint64_t>> leases_;     // (end, sequence)
+  absl::btree_set<std::pair<absl::Time, uint64_t>> suspended_;  // of messages without a key
+  std::map<std::pair<absl::Time, std::string>, Key*> suspended_keys_;
   size_t unacked_ = 0;  // entries that are not acked
   uint64_t last_lease_ = 0;
   StreamId last_stream_ = 0;
-  bool keys_first_ = true;  // keyed and other messages take turns
+  bool keys_first_ = true;  // messages with and without a key take turns
   std::vector<DeadLetter> dead_letters_;
   SubscriptionCounters counters_;
 };

@@ -1,5 +1,5 @@
-// The queues of a subscription: who waits where, what time does to them, and how a seek builds them
-// anew. The states and invariants are in subscription.h.
+// The queues of a subscription: what waits in which queue, how they change with the time, and how a
+// seek builds them again. The states and invariants are in subscription.h.
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
@@ -14,14 +14,14 @@ absl::Duration ToDuration(const google::protobuf::Duration& duration) {
 
 }  // namespace
 
-void Subscription::Wait(Entry* entry, absl::Time rest_until) {
+void Subscription::Wait(Entry* entry, absl::Time retry_at) {
   if (entry->key == nullptr) {
-    if (rest_until == absl::InfinitePast()) {
+    if (retry_at == absl::InfinitePast()) {
       entry->ready_at = ready_.insert(ready_.end(), entry);
     } else {
-      entry->state = State::kResting;
-      entry->until = rest_until;
-      rests_.emplace(rest_until, entry->message->sequence);
+      entry->state = State::kSuspended;
+      entry->until = retry_at;
+      suspended_.emplace(retry_at, entry->message->sequence);
     }
     return;
   }
@@ -39,7 +39,7 @@ void Subscription::Wait(Entry* entry, absl::Time rest_until) {
     later->lease = 0;
   }
   key->cursor = first;
-  SetRest(key, rest_until);
+  Suspend(key, retry_at);
   Settle(key);
 }
 
@@ -51,10 +51,10 @@ size_t Subscription::IndexOf(const Entry& entry) {
   return static_cast<size_t>(found - entries.begin());
 }
 
-void Subscription::SetRest(Key* key, absl::Time until) {
-  if (key->rest_until != absl::InfinitePast()) key_rests_.erase({key->rest_until, key->name});
-  key->rest_until = until;
-  if (until != absl::InfinitePast()) key_rests_.emplace(std::pair(until, key->name), key);
+void Subscription::Suspend(Key* key, absl::Time until) {
+  if (key->retry_at != absl::InfinitePast()) suspended_keys_.erase({key->retry_at, key->name});
+  key->retry_at = until;
+  if (until != absl::InfinitePast()) suspended_keys_.emplace(std::pair(until, key->name), key);
 }
 
 void Subscription::Unplace(Key* key) {
@@ -65,7 +65,7 @@ void Subscription::Unplace(Key* key) {
 
 void Subscription::Settle(Key* key) {
   if (key->to_repeat > 0 && key->leased == 0) {
-    // Everything before the cursor was acked for the first time: the second round.
+    // All messages before the cursor were acked for the first time. Their second delivery begins.
     for (size_t i = 0; i < key->cursor; ++i) {
       Entry* entry = key->entries[i];
       if (entry->state == State::kAcked) ++unacked_;
@@ -85,12 +85,12 @@ void Subscription::Settle(Key* key) {
   }
   if (key->entries.empty()) {
     Unplace(key);
-    SetRest(key, absl::InfinitePast());
+    Suspend(key, absl::InfinitePast());
     keys_.erase(std::string(key->name));  // a copy: the argument must outlive the key
     return;
   }
   KeyList* target = nullptr;
-  if (key->cursor < key->entries.size() && key->rest_until == absl::InfinitePast() &&
+  if (key->cursor < key->entries.size() && key->retry_at == absl::InfinitePast() &&
       key->to_repeat == 0) {
     if (key->leased == 0) {
       target = &ready_keys_;
@@ -110,8 +110,8 @@ void Subscription::Drop(Entry* entry) {
   if (entry->state != State::kAcked) --unacked_;
   if (entry->state == State::kLeased) {
     EndLease(entry);
-  } else if (entry->state == State::kResting) {
-    rests_.erase({entry->until, sequence});
+  } else if (entry->state == State::kSuspended) {
+    suspended_.erase({entry->until, sequence});
   } else if (entry->state == State::kWaiting && entry->key == nullptr) {
     ready_.erase(entry->ready_at);
   }
@@ -144,14 +144,14 @@ absl::Time Subscription::RetentionEnd() const {
 absl::Time Subscription::next_tick() const {
   absl::Time next = RetentionEnd();
   if (!leases_.empty()) next = std::min(next, leases_.begin()->first);
-  if (!rests_.empty()) next = std::min(next, rests_.begin()->first);
-  if (!key_rests_.empty()) next = std::min(next, key_rests_.begin()->first.first);
+  if (!suspended_.empty()) next = std::min(next, suspended_.begin()->first);
+  if (!suspended_keys_.empty()) next = std::min(next, suspended_keys_.begin()->first.first);
   return next;
 }
 
 void Subscription::Tick(absl::Time now) {
   while (RetentionEnd() <= now) Drop(entries_.begin()->second.get());
-  // Earlier messages first, so that one expired batch of a key is one redelivery and not many.
+  // Earlier messages first, so that an expired batch of a key causes one redelivery and not many.
   std::vector<uint64_t> expired;
   for (const auto& [end, sequence] : leases_) {
     if (end > now) break;
@@ -166,15 +166,15 @@ void Subscription::Tick(absl::Time now) {
     ++counters_.expired;
     Fail(entry, now);
   }
-  while (!rests_.empty() && rests_.begin()->first <= now) {
-    Entry* entry = entries_.at(rests_.begin()->second).get();
-    rests_.erase(rests_.begin());
+  while (!suspended_.empty() && suspended_.begin()->first <= now) {
+    Entry* entry = entries_.at(suspended_.begin()->second).get();
+    suspended_.erase(suspended_.begin());
     entry->state = State::kWaiting;
     entry->ready_at = ready_.insert(ready_.end(), entry);
   }
-  while (!key_rests_.empty() && key_rests_.begin()->first.first <= now) {
-    Key* key = key_rests_.begin()->second;
-    SetRest(key, absl::InfinitePast());
+  while (!suspended_keys_.empty() && suspended_keys_.begin()->first.first <= now) {
+    Key* key = suspended_keys_.begin()->second;
+    Suspend(key, absl::InfinitePast());
     Settle(key);
   }
 }
@@ -205,8 +205,8 @@ void Subscription::Rebuild(const std::function<bool(const Entry&)>& acked) {
   ready_.clear();
   ready_keys_.clear();
   for (auto& [id, stream] : streams_) stream->ready_keys.clear();
-  rests_.clear();
-  key_rests_.clear();
+  suspended_.clear();
+  suspended_keys_.clear();
   keys_.clear();
   unacked_ = 0;
   for (auto it = entries_.begin(); it != entries_.end();) {

@@ -1,10 +1,10 @@
-// The promises of a subscription under random use: whatever streams, pulls, acks, nacks, deadlines
-// and broken connections do,
-// - nothing is lost: in the end every message is acked;
-// - within a key nothing is skipped: after a message comes its successor, or something earlier;
-// - a stream never holds more than its flow control allows;
-// - under exactly-once an acked message never comes again.
-// The seeds are fixed, so a failure comes again.
+// The guarantees of a subscription under random streams, pulls, acks, nacks, deadlines and broken
+// connections:
+// - No message is lost: in the end every message is acked.
+// - No message of a key is skipped: after a message its successor comes, or an earlier one.
+// - A stream never holds more than its flow control allows.
+// - Under exactly-once delivery an acked message is never delivered again.
+// The random numbers are the same in each run, so a failure can be reproduced.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class Simulation {
 
   void Run(int steps) {
     for (int step = 0; step < steps && !::testing::Test::HasFailure(); ++step) Step();
-    // At last somebody well-behaved acks all.
+    // At the end one consumer acks all messages.
     for (int round = 0; sub_->backlog() + sub_->leased() > 0; ++round) {
       ASSERT_LT(round, 10'000) << "the subscription does not run empty";
       now_ += absl::Seconds(10);
@@ -132,7 +132,7 @@ class Simulation {
       }
       const std::string& key = delivery.message->ordering_key;
       if (shape_.ordered && !key.empty()) {
-        // `seen_` is the position that may come next at the latest.
+        // `seen_` is the last position that may come next.
         EXPECT_LE(position_[sequence], seen_[key]) << "skipped within key " << key;
         seen_[key] = position_[sequence] + 1;
       }
@@ -141,7 +141,7 @@ class Simulation {
     return deliveries;
   }
 
-  // Acks, nacks or prolongs some of what was ever delivered, current or stale.
+  // Acks, nacks or extends some of the deliveries so far, current or stale.
   void AckSome() {
     std::shuffle(held_.begin(), held_.end(), random_);
     std::vector<LeasedMessage> some;

@@ -1,4 +1,4 @@
-// The delivery state machine, at a time that the test decides.
+// The state machine of deliveries. The test sets the clock.
 #include "worker/emulator/subscription.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,8 @@ class SubscriptionTest : public ::testing::Test {
 
   static std::vector<std::string> Data(const std::vector<LeasedMessage>& deliveries) {
     std::vector<std::string> data;
-    for (const LeasedMessage& delivery : deliveries) data.push_back(delivery.message->Parse().data());
+    for (const LeasedMessage& delivery : deliveries)
+      data.push_back(delivery.message->Parse().data());
     return data;
   }
   static std::string Id(const LeasedMessage& delivery) { return FormatAckId(delivery.ack_id); }
@@ -105,7 +106,7 @@ TEST_F(SubscriptionTest, ALateAckCountsUntilTheMessageIsDeliveredAgain) {
   Ack(first[0]);
   const auto second = Pull();
   ASSERT_THAT(Data(second), ElementsAre("b"));
-  Ack(first[1]);  // of the delivery before the present one
+  Ack(first[1]);  // of the delivery before the current one
   EXPECT_EQ(sub().leased(), 1u);
 }
 
@@ -266,7 +267,7 @@ TEST_F(OrderedSubscriptionTest, ANackRedeliversTheMessageAndAllLaterOnesOfItsKey
   Ack(first[2]);   // acked, and yet redelivered with the earlier one
   Nack(first[1]);  // "1" stays leased
   EXPECT_THAT(Data(Take(stream)), ElementsAre("2", "3", "4"));
-  Ack(first[3]);  // void: of the delivery that was taken back
+  Ack(first[3]);  // has no effect: of the delivery that was taken back
   Ack(first[0]);
   EXPECT_EQ(sub().leased(), 3u);
 }
@@ -291,7 +292,7 @@ TEST_F(OrderedSubscriptionTest, NacksOfAWholeBatchInOneRequestAreOneRedelivery) 
   EXPECT_THAT(Data(Pull()), ElementsAre("1", "2", "3"));
 }
 
-TEST_F(OrderedSubscriptionTest, ARestingMessageHoldsBackItsKeyAndNoOther) {
+TEST_F(OrderedSubscriptionTest, ASuspendedMessageHoldsBackItsKeyAndNoOther) {
   config_.mutable_retry_policy()->mutable_minimum_backoff()->set_seconds(10);
   config_.mutable_retry_policy()->mutable_maximum_backoff()->set_seconds(10);
   Publish("1", "k");

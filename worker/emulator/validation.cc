@@ -68,7 +68,7 @@ absl::Status CheckMessage(const pb::PubsubMessage& message) {
     if (key.size() > kMaxAttributeKeyBytes) {
       return Invalid("attribute key has ", key.size(), " bytes, at most ", kMaxAttributeKeyBytes);
     }
-    // Google's own clients add googclient_ attributes; nobody else may use the prefix.
+    // Only googclient_ is allowed, because Google's own clients add such attributes.
     if (absl::StartsWith(key, "goog") && !absl::StartsWith(key, "googclient_")) {
       return Invalid("attribute key \"", key, "\" starts with \"goog\", which is reserved");
     }
@@ -220,7 +220,7 @@ absl::Status CheckSubscription(const pb::Subscription& subscription) {
   if (!subscription.push_config().push_endpoint().empty()) {
     return absl::UnimplementedError("push delivery is not supported by this emulator");
   }
-  // Accepting a filter and not applying it would hide mistakes until production.
+  // A filter that is accepted and not applied would hide mistakes until production.
   if (!subscription.filter().empty()) {
     return absl::UnimplementedError("filters are not supported by this emulator");
   }

@@ -1,6 +1,6 @@
-// What the service refuses before it looks at any state: names, sizes, ranges. Every function
-// returns OK or INVALID_ARGUMENT (UNIMPLEMENTED for what the emulator does not do), with a message
-// that names the limit.
+// The checks of names, sizes and ranges that do not depend on any state. Every function returns OK
+// or INVALID_ARGUMENT with a message that names the limit. For features that the emulator does not
+// have it returns UNIMPLEMENTED.
 #ifndef POSTBOX_WORKER_EMULATOR_VALIDATION_H_
 #define POSTBOX_WORKER_EMULATOR_VALIDATION_H_
 
@@ -19,7 +19,7 @@ absl::Status CheckPublish(const google::pubsub::v1::PublishRequest& request);
 
 absl::Status CheckTopic(const google::pubsub::v1::Topic& topic);
 
-// Checks a subscription as a whole, after defaults were filled in by SetDefaults.
+// Checks a whole subscription, after SetDefaults has set its defaults.
 absl::Status CheckSubscription(const google::pubsub::v1::Subscription& subscription);
 void SetDefaults(google::pubsub::v1::Subscription* subscription);
 

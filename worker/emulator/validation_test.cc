@@ -1,4 +1,4 @@
-// Every limit of the service: at the limit OK, one beyond refused by name.
+// Every limit of the service: a value at the limit is OK, one beyond is refused with a message.
 #include "worker/emulator/validation.h"
 
 #include <gmock/gmock.h>

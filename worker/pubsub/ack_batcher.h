@@ -3,10 +3,10 @@
 //   - A request holds at most 1000 ids and 510 KiB (limits.h).
 //   - A request leaves when it is full, or kDelay after its first entry was added, whichever comes
 //     first.
-//   - On ordered and exactly-once subscriptions the acks of a key are serial: while a request with an
-//     ack of the key is in flight, and while an ack of the key waits for its retry, no later ack of
-//     the key leaves. The service refuses acks of a key that arrive out of order, and one request in
-//     flight may overtake another.
+//   - On ordered and exactly-once subscriptions the acks of a key are serial: while a request with
+//     an ack of the key is in flight, and while an ack of the key waits for its retry, no later ack
+//     of the key leaves. The service refuses acks of a key that arrive out of order, and one
+//     request in flight may overtake another.
 //   - An entry that is tried again keeps its place before all entries that were added after it.
 //
 // Pure logic: the caller passes the time, sends the requests that Take returns, and reports each

@@ -2,8 +2,8 @@
 //
 // Under exactly-once delivery a failed request tells the result of each id, in an ErrorInfo in the
 // status details (trailer grpc-status-details-bin). Its metadata maps an ack id to
-// PERMANENT_FAILURE_... or TRANSIENT_FAILURE_.... If the map names any id of the request, an id that
-// it does not name succeeded. Without such a map the status code holds for all ids.
+// PERMANENT_FAILURE_... or TRANSIENT_FAILURE_.... If the map names any id of the request, an id
+// that it does not name succeeded. Without such a map the status code holds for all ids.
 
 #ifndef POSTBOX_WORKER_PUBSUB_ACK_RESULTS_H_
 #define POSTBOX_WORKER_PUBSUB_ACK_RESULTS_H_

@@ -37,8 +37,8 @@ ScopedSignalBlock::ScopedSignalBlock() : saved_(std::make_unique<Saved>()) {
 ScopedSignalBlock::~ScopedSignalBlock() { pthread_sigmask(SIG_SETMASK, &saved_->mask, nullptr); }
 
 std::unique_ptr<EventLoop> EventLoop::Start(const std::string& name, std::string* error) {
-  // Distributions build abseil with its detection of lock cycles. It is meant for debugging and makes
-  // every gRPC call some percent slower.
+  // Distributions build abseil with its detection of lock cycles. It is meant for debugging and
+  // makes every gRPC call some percent slower.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   std::unique_ptr<EventLoop> loop(new EventLoop);
   std::mutex mutex;
@@ -52,8 +52,8 @@ std::unique_ptr<EventLoop> EventLoop::Start(const std::string& name, std::string
       {
         const std::lock_guard<std::mutex> lock(mutex);
         ready = true;
-        started
-            .notify_one();  // under the lock, because the waiter's frame lives only until it is released
+        // Under the lock, because the waiter's frame lives only until it is released.
+        started.notify_one();
       }
       self->ThreadMain();
     });
@@ -83,8 +83,8 @@ void EventLoop::Post(Closure closure) {
       wake = true;
     }
     if (wake) {
-      // Under the lock, so that the queue cannot be shut down meanwhile. With signals blocked, so that
-      // neither this call nor a thread that gRPC starts in it runs a signal handler.
+      // Under the lock, so that the queue cannot be shut down meanwhile. With signals blocked, so
+      // that neither this call nor a thread that gRPC starts in it runs a signal handler.
       const ScopedSignalBlock block;
       wake_->Set(queue_.get(), gpr_now(GPR_CLOCK_MONOTONIC), nullptr);
     }

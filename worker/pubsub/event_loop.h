@@ -3,8 +3,8 @@
 //
 // Invariants:
 //   - The thread is started with every signal blocked, and gRPC is initialized on it, because the
-//     completion queue is made there. So the threads that gRPC starts inherit the mask. In a Postgres
-//     worker a signal must reach only the main thread.
+//     completion queue is made there. So the threads that gRPC starts inherit the mask. In a
+//     Postgres worker a signal must reach only the main thread.
 //   - Everything given to Post(), After() and Tag() runs on this thread, one at a time. So what
 //     belongs to the loop needs no locks. Other threads must not call gRPC; the only exception is
 //     Post(), which wakes the queue with every signal blocked.
@@ -91,8 +91,8 @@ class EventLoop {
 
   // Any thread but the loop's, once. Waits until every tag was delivered, runs `last` on the loop's
   // thread, and joins the thread. `last` is where stubs, channels and other objects of the loop are
-  // destroyed. If tags are not delivered when `limit` is over, returns false: `last` did not run, and
-  // what the closures of the tags refer to must be leaked.
+  // destroyed. If tags are not delivered when `limit` is over, returns false: `last` did not run,
+  // and what the closures of the tags refer to must be leaked.
   bool Stop(Closure last = nullptr, Clock::duration limit = std::chrono::seconds(5));
 
  private:

@@ -1,11 +1,12 @@
 // Which leases must be extended, when, and by how much.
 //
-// Pub/Sub leases a message until its ack deadline. A consumer that needs longer must extend the lease
-// in time. Otherwise the message is delivered again while it is still being processed. The rules:
+// Pub/Sub leases a message until its ack deadline. A consumer that needs longer must extend the
+// lease in time. Otherwise the message is delivered again while it is still being processed. The
+// rules:
 //   - A lease is extended kMargin before its deadline. The extension is the 99th percentile of the
-//     time from delivery to ack, within kMinExtension..kMaxExtension, which is the range of the API.
-//     Under exactly-once delivery it is at least 60 s, because there an expired lease makes the ack
-//     fail.
+//     time from delivery to ack, within kMinExtension..kMaxExtension, which is the range of the
+//     API. Under exactly-once delivery it is at least 60 s, because there an expired lease makes
+//     the ack fail.
 //   - After kMaxHold a message is given up: this consumer hangs, and another one should get it.
 //   - Leases that are due within a second of each other are extended together.
 //

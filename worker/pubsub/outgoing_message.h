@@ -2,8 +2,8 @@
 //
 // One object holds both. The caller owns it and does not move it; the publisher passes a pointer to
 // it around. So many small messages with many keys need no copies, and no memory that one thread
-// allocates and another frees. The caller may derive from the class to have its own data at hand when
-// the result comes.
+// allocates and another frees. The caller may derive from the class to have its own data at hand
+// when the result comes.
 
 #ifndef POSTBOX_WORKER_PUBSUB_OUTGOING_MESSAGE_H_
 #define POSTBOX_WORKER_PUBSUB_OUTGOING_MESSAGE_H_

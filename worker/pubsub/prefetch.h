@@ -1,14 +1,15 @@
 // Prefetching: asks the processor to load memory into its caches before it is used.
 //
-// Plain header: standard library only. A message waits between the steps of its way: in the queue of
-// its key, for its answer, for the other thread. Thousands of others pass meanwhile, and push it out
-// of the caches. The loops that come back to messages therefore fetch those that are a few places
-// ahead. A prefetch is only a hint: it never fails, whatever the address, and never changes a result.
+// Plain header: standard library only. A message waits between the steps of its way: in the queue
+// of its key, for its answer, for the other thread. Thousands of others pass meanwhile, and push it
+// out of the caches. The loops that come back to messages therefore fetch those that are a few
+// places ahead. A prefetch is only a hint: it never fails, whatever the address, and never changes
+// a result.
 //
-// This header and worker/publisher/claimed_event.* are the only places that know of cache lines. What
-// they gain is measured by `bench/run publish`, case "each its own key", which has the most queues
-// and the smallest requests, and by `bench/run drain` for events that are used again. Change the
-// distances below only together with these figures.
+// This header and worker/publisher/claimed_event.* are the only places that know of cache lines.
+// What they gain is measured by `bench/run publish`, case "each its own key", which has the most
+// queues and the smallest requests, and by `bench/run drain` for events that are used again. Change
+// the distances below only together with these figures.
 #ifndef POSTBOX_WORKER_PUBSUB_PREFETCH_H_
 #define POSTBOX_WORKER_PUBSUB_PREFETCH_H_
 
@@ -45,8 +46,8 @@ void PrefetchObjectForWrite(const T* object) {
 inline void PrefetchText(const std::string& text) { PrefetchForRead(text.data()); }
 inline void PrefetchTextForWrite(const std::string& text) { PrefetchForWrite(text.data()); }
 
-// For a loop over pointers that is at position `at`: the first cache line of the object, or the whole
-// object, that is `distance` places ahead. Nothing near the end of the vector.
+// For a loop over pointers that is at position `at`: the first cache line of the object, or the
+// whole object, that is `distance` places ahead. Nothing near the end of the vector.
 template <class T>
 void PrefetchAhead(const std::vector<T*>& objects, std::size_t at, std::size_t distance) {
   if (at + distance < objects.size()) PrefetchForRead(objects[at + distance]);

@@ -16,8 +16,8 @@ namespace {
 constexpr std::chrono::seconds kSweepInterval(1);
 
 // An attempt gets a third of publish_timeout, so that a connection on which a request is lost costs
-// one attempt and not the message. But it gets at least this long, which is enough for 10 MB on a slow
-// line.
+// one attempt and not the message. But it gets at least this long, which is enough for 10 MB on a
+// slow line.
 constexpr std::chrono::milliseconds kShortestAttemptTimeout = std::chrono::seconds(5);
 
 constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";
@@ -146,8 +146,8 @@ void PublishScheduler::Pump() {
   }
 }
 
-// Moves the messages of the queue's next request into `batch`; false if there is none. A message that
-// must not be sent ends the batch. If it would be the first of the batch, it is rejected.
+// Moves the messages of the queue's next request into `batch`; false if there is none. A message
+// that must not be sent ends the batch. If it would be the first of the batch, it is rejected.
 bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   if (!queue->again.empty()) {
     *batch = std::move(queue->again.back());

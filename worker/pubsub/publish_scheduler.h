@@ -1,10 +1,10 @@
-// Decides which messages are sent when. It is the pure logic of the publisher, without gRPC, threads
-// or a clock.
+// Decides which messages are sent when. It is the pure logic of the publisher, without gRPC,
+// threads or a clock.
 //
 // There is a queue for each (topic, ordering key), and one for each topic's messages without a key.
-//   - A key has one request in flight. The messages that come meanwhile go into the next request, at
-//     most kMaxRequestMessages messages and kMaxRequestBytes bytes, counted exactly. A key always
-//     uses the same channel; the keys are spread over the channels in turn.
+//   - A key has one request in flight. The messages that come meanwhile go into the next request,
+//     at most kMaxRequestMessages messages and kMaxRequestBytes bytes, counted exactly. A key
+//     always uses the same channel; the keys are spread over the channels in turn.
 //   - The messages of a topic without a key go out with several requests in flight.
 //   - If requests_per_channel * channels requests are in flight, queues that could send wait for a
 //     free one, first come, first served. Their batches grow meanwhile.
@@ -19,9 +19,9 @@
 //                 message. Then its messages are kUnknown.
 // A message that is kRejected from the start is not sent. Its result comes when it is its turn.
 //
-// The first message of a key that is not published stops the key. All messages of the key behind it,
-// and all that are added until Taken() was called for every message of the key, are kBehind. Then the
-// queue is removed, and the failure with it.
+// The first message of a key that is not published stops the key. All messages of the key behind
+// it, and all that are added until Taken() was called for every message of the key, are kBehind.
+// Then the queue is removed, and the failure with it.
 //
 // The results of a key come in the order of its messages. Every message has its result at about its
 // deadline.
@@ -101,8 +101,8 @@ class PublishScheduler {
   PublishScheduler(const PublishScheduler&) = delete;
   PublishScheduler& operator=(const PublishScheduler&) = delete;
 
-  // Adds a message. It is sent by Pump() at the earliest, so that messages that are added together can
-  // share a request.
+  // Adds a message. It is sent by Pump() at the earliest, so that messages that are added together
+  // can share a request.
   void Add(OutgoingMessage* message);
   void Pump();
 

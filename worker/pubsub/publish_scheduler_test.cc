@@ -444,7 +444,8 @@ TEST(PublishScheduler, CancelEndsEverythingAndTheAnswersThatStillComeCount) {
   EXPECT_EQ(world.sent.size(), 5u) << "it stays usable";
 }
 
-// A scheduler under random messages, answers, delays and cancellations, and what must hold meanwhile.
+// A scheduler under random messages, answers, delays and cancellations, and what must hold
+// meanwhile.
 class RandomRun {
  public:
   explicit RandomRun(unsigned seed) : random_(seed) {}
@@ -501,8 +502,8 @@ class RandomRun {
     if (Chance(60)) world_.scheduler.Pump();
   }
 
-  // A failure in this very answer is noted by what the scheduler delivers, before CollectSent() sees
-  // what it sends next.
+  // A failure in this very answer is noted by what the scheduler delivers, before CollectSent()
+  // sees what it sends next.
   void AnswerOne() {
     const std::size_t at = random_() % open_.size();
     const Sent request = open_[at];

@@ -1,11 +1,11 @@
 // Sends publish requests over gRPC and passes the answers on. It runs on the loop's thread.
 //
-// A request is encoded directly into the buffer that gRPC sends (message_wire.h), and sent through a
-// generic stub. Every call has a deadline; Abort() ends a call early. The answer comes exactly once,
-// never inside Send() or Abort().
+// A request is encoded directly into the buffer that gRPC sends (message_wire.h), and sent through
+// a generic stub. Every call has a deadline; Abort() ends a call early. The answer comes exactly
+// once, never inside Send() or Abort().
 //
-// The deadlines are kept here, with one timer for all calls. A deadline of gRPC would cost both sides
-// a timer and a header for each call. A call is cancelled at most 0.1 s after its deadline.
+// The deadlines are kept here, with one timer for all calls. A deadline of gRPC would cost both
+// sides a timer and a header for each call. A call is cancelled at most 0.1 s after its deadline.
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_TRANSPORT_H_

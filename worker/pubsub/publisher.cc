@@ -5,8 +5,8 @@
 // "these results were taken". Their order decides whether a message was handed over before or after
 // the caller knew of a failure of its key. The loop's thread adds results, and writes the eventfd
 // when the list was empty. While many requests are in flight their answers come close together, and
-// to wake the caller for each of them would cost more than the answer. Then the eventfd is written a
-// little later, or as soon as there are enough results.
+// to wake the caller for each of them would cost more than the answer. Then the eventfd is written
+// a little later, or as soon as there are enough results.
 
 #include "worker/pubsub/publisher.h"
 
@@ -54,7 +54,8 @@ struct Shared {
   // Under the mutex.
   void Notify() {
     notify_due = false;
-    // It fails only if the counter is near its 64-bit limit. Then the descriptor is readable already.
+    // It fails only if the counter is near its 64-bit limit. Then the descriptor is readable
+    // already.
     if (notify_fd >= 0) static_cast<void>(eventfd_write(notify_fd, 1));
   }
 };
@@ -264,8 +265,8 @@ class Publisher::Impl {
     if (shared_->results.empty()) return results;
     results.swap(shared_->results);
     shared_->outstanding -= results.size();
-    // The loop is not woken for it. It is enough that the command comes before the messages that the
-    // caller hands over next.
+    // The loop is not woken for it. It is enough that the command comes before the messages that
+    // the caller hands over next.
     shared_->commands.emplace_back(std::move(shared_->queues));
     shared_->queues.clear();
     return results;

@@ -1,24 +1,24 @@
 // Publishes messages to Pub/Sub: in order per key, in batches, with retries, and with a result for
 // every message.
 //
-// Plain header: standard library only. The caller is one thread that never waits for the network and
-// never calls gRPC. Publish() hands messages over, an eventfd tells that there are results, and
+// Plain header: standard library only. The caller is one thread that never waits for the network
+// and never calls gRPC. Publish() hands messages over, an eventfd tells that there are results, and
 // TakeResults() returns them.
 //
 // Guarantees:
-//   - Every message that Publish() took has exactly one result, at most publish_timeout after it was
-//     taken, and 0.1 s more in which that is noticed. So a lease that is longer than that does not
-//     end before its message has a result.
+//   - Every message that Publish() took has exactly one result, at most publish_timeout after it
+//     was taken, and 0.1 s more in which that is noticed. So a lease that is longer than that does
+//     not end before its message has a result.
 //   - The messages of a (topic, ordering key) are sent in the order in which they were handed over,
 //     with one request in flight. The messages that come meanwhile go into the next request.
 //     Different keys, and messages without a key, do not wait for each other.
 //   - Errors that may pass are retried with backoff until publish_timeout.
-//   - A key stops at its first failure. When a message of a key has become kRejected, kTopicBroken or
-//     kUnknown, every other message of the key that has no result yet, and every one that is handed
-//     over later, becomes kBehind without being sent. (The messages of one failed request share its
-//     status.) The key can be used again when none of its messages is outstanding, that is, when
-//     TakeResults() has returned all of them. By then the caller knows of the failure and decides
-//     what to send next.
+//   - A key stops at its first failure. When a message of a key has become kRejected, kTopicBroken
+//     or kUnknown, every other message of the key that has no result yet, and every one that is
+//     handed over later, becomes kBehind without being sent. (The messages of one failed request
+//     share its status.) The key can be used again when none of its messages is outstanding, that
+//     is, when TakeResults() has returned all of them. By then the caller knows of the failure and
+//     decides what to send next.
 //   - A message with kPublished was published at least once. A message with kUnknown may have been
 //     published. Any other message was not published by its last attempt; with kTopicBroken and
 //     kRejected an earlier attempt whose answer was lost may have published it.
@@ -57,12 +57,12 @@ struct PublisherOptions {
 class Publisher {
  public:
   // Starts the thread and creates the channels. Looks for credentials if the endpoint is not plain
-  // text: it reads files and may ask the metadata server, which takes one or two seconds. It does not
-  // connect. On failure returns null and puts one sentence into `error`.
+  // text: it reads files and may ask the metadata server, which takes one or two seconds. It does
+  // not connect. On failure returns null and puts one sentence into `error`.
   static std::unique_ptr<Publisher> Create(PublisherOptions options, std::string* error);
 
-  // Cancels the requests in flight and joins the thread, which takes a few seconds at most. Messages
-  // without a result are not used any more; they may or may not have been published.
+  // Cancels the requests in flight and joins the thread, which takes a few seconds at most.
+  // Messages without a result are not used any more; they may or may not have been published.
   ~Publisher();
 
   Publisher(const Publisher&) = delete;
@@ -70,8 +70,8 @@ class Publisher {
 
   // Takes as many messages from the front as the limits of the options allow, and returns their
   // number. If nothing is outstanding it takes at least one, so a message larger than the limit is
-  // published alone. The messages must not be moved or freed until TakeResults() returns them or the
-  // publisher is destroyed.
+  // published alone. The messages must not be moved or freed until TakeResults() returns them or
+  // the publisher is destroyed.
   std::size_t Publish(std::span<OutgoingMessage* const> messages);
   bool Publish(OutgoingMessage* message) { return Publish(std::span(&message, 1)) == 1; }
 
@@ -82,8 +82,8 @@ class Publisher {
   // The number of messages that Publish() took and TakeResults() has not returned yet.
   std::size_t outstanding() const;
 
-  // Ends all messages handed over so far soon. Those that are not published by then become kUnknown.
-  // The publisher can be used afterwards.
+  // Ends all messages handed over so far soon. Those that are not published by then become
+  // kUnknown. The publisher can be used afterwards.
   void Cancel();
 
  private:

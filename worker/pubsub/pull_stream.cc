@@ -75,9 +75,9 @@ void PullStream::Write(const std::shared_ptr<Call>& call, const StreamingPullReq
   call->writing = true;
   call->stream->Write(request, loop_->Tag([this, call](bool) {
     call->writing = false;
-    // If a write fails, the stream is dead. Then the read fails, too, after everything that can still
-    // be read. Only the read ends the call, because Finish does not complete while messages are
-    // unread.
+    // If a write fails, the stream is dead. Then the read fails, too, after everything that can
+    // still be read. Only the read ends the call, because Finish does not complete while messages
+    // are unread.
     if (call->ended) return End(call);
     if (closing_) HalfClose(call);
   }));

@@ -6,10 +6,10 @@
 // Each time that the stream is opened is a call.
 //   - Every call begins with the full first request and the same client_id.
 //   - An empty request, a ping, is sent every ping_interval. A server that answers pings sends a
-//     response without messages. After the first such answer of a call, the call is ended when nothing
-//     arrives for ping_timeout after a ping. Before that, silence means nothing: Google's emulator
-//     never answers pings. Silence while reading is paused means nothing either, because nothing can
-//     arrive then.
+//     response without messages. After the first such answer of a call, the call is ended when
+//     nothing arrives for ping_timeout after a ping. Before that, silence means nothing: Google's
+//     emulator never answers pings. Silence while reading is paused means nothing either, because
+//     nothing can arrive then.
 //   - The first response of a call resets the backoff.
 //
 // For the loop's thread only. It must live until the loop has delivered its tags.
@@ -52,8 +52,8 @@ class PullStream {
   void Start();
   // While reading is paused, at most the response that is being read already arrives.
   void PauseReading(bool paused);
-  // Ends the stream and opens no other. Responses that the server has sent still arrive if they come
-  // within kDrainTime.
+  // Ends the stream and opens no other. Responses that the server has sent still arrive if they
+  // come within kDrainTime.
   void Close();
   // Like Close, but ends the stream at once.
   void Abort();

@@ -1,25 +1,25 @@
 // Receives the messages of one subscription over StreamingPull.
 //
-// Plain header: standard library only. The subscriber has an I/O thread of its own, which is started
-// with all signals blocked. The callbacks are called on that thread and must be quick.
+// Plain header: standard library only. The subscriber has an I/O thread of its own, which is
+// started with all signals blocked. The callbacks are called on that thread and must be quick.
 //
 //   - A message is handed on with a handle and is then "in hand" until Ack or Nack. Meanwhile its
 //     lease is extended (lease_keeper.h). Under exactly-once delivery a message is handed on only
 //     after its receipt was confirmed, because an unconfirmed message may be delivered to another
 //     client.
-//   - At most max_outstanding_messages messages and max_outstanding_bytes bytes are in hand, but one
-//     message of any size may always be. Messages that arrive beyond that wait here, and nothing more
-//     is read from the stream meanwhile.
-//   - Ack and Nack return at once. They are sent in batches (ack_batcher.h) and tried again as long as
-//     they can succeed. on_settled tells the result. If an ack fails, no message is lost: it is
+//   - At most max_outstanding_messages messages and max_outstanding_bytes bytes are in hand, but
+//     one message of any size may always be. Messages that arrive beyond that wait here, and
+//     nothing more is read from the stream meanwhile.
+//   - Ack and Nack return at once. They are sent in batches (ack_batcher.h) and tried again as long
+//     as they can succeed. on_settled tells the result. If an ack fails, no message is lost: it is
 //     delivered again.
 //   - On an ordered subscription a nack closes its key (key_gate.h). Later messages of the key that
 //     wait here or arrive are nacked, too, until the nacked message is back. The consumer must nack
 //     those that it has in hand.
 //   - When the stream ends with an error that passes (error_class.h), on_failure is called, and the
-//     stream is opened again with the same client_id after a delay of kReconnectBackoff. When it ends
-//     with another error, on_fatal is called once, and it is not opened again. Messages in hand can
-//     still be acked then.
+//     stream is opened again with the same client_id after a delay of kReconnectBackoff. When it
+//     ends with another error, on_fatal is called once, and it is not opened again. Messages in
+//     hand can still be acked then.
 //   - A stream that has answered pings and does not answer any more is opened again.
 #ifndef POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
 #define POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
@@ -77,7 +77,8 @@ struct SubscriberCallbacks {
 
 class Subscriber {
  public:
-  // Starts to pull. If the channel cannot be created, returns null and puts one sentence into `error`.
+  // Starts to pull. If the channel cannot be created, returns null and puts one sentence into
+  // `error`.
   static std::unique_ptr<Subscriber> Create(SubscriberOptions options,
                                             SubscriberCallbacks callbacks, std::string* error);
   virtual ~Subscriber() = default;  // calls Stop(0) if Stop was not called
@@ -86,13 +87,13 @@ class Subscriber {
   virtual void Ack(uint64_t handle) = 0;
   virtual void Nack(uint64_t handle) = 0;
 
-  // Closes the stream. on_message is not called after it has returned. Messages that wait to be handed
-  // on are nacked. Messages in hand stay in hand.
+  // Closes the stream. on_message is not called after it has returned. Messages that wait to be
+  // handed on are nacked. Messages in hand stay in hand.
   virtual void StopPulling() = 0;
 
   // Calls StopPulling, nacks the messages in hand, waits at most `timeout` until all acks and nacks
-  // are settled, and ends the I/O thread. No callback is called after it has returned. It must not be
-  // called from a callback.
+  // are settled, and ends the I/O thread. No callback is called after it has returned. It must not
+  // be called from a callback.
   virtual void Stop(std::chrono::milliseconds timeout) = 0;
 };
 

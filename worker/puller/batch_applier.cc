@@ -87,8 +87,8 @@ void BatchApplier::ApplyRange(size_t begin, size_t end) {
 
 void BatchApplier::GiveUpOrRetry(size_t i, std::string sqlstate, std::string error, bool poison) {
   if (broken_) return FailTransient({i}, "", "connection lost");
-  // A good event fails, too, if the inbox is dropped or a projection lacks a right. In that case the
-  // event is not at fault.
+  // A good event fails, too, if the inbox is dropped or a projection lacks a right. In that case
+  // the event is not at fault.
   InboxResult probe = inbox_->Apply({});
   if (!probe.ok) return FailTransient({i}, probe.sqlstate, probe.error);
 

@@ -59,8 +59,8 @@ class AttemptCounter {
   std::deque<std::string> order_;
 };
 
-// Publishes an event to the dead-letter topic. If that fails, returns false and puts the reason into
-// `error`.
+// Publishes an event to the dead-letter topic. If that fails, returns false and puts the reason
+// into `error`.
 using DeadLetterPublisher = std::function<bool(const Delivery&, const std::string& sqlstate,
                                                const std::string& message, std::string* error)>;
 

@@ -58,7 +58,8 @@ SubscriptionConfig ReadSettings(const QueryResult& result, int row) {
   return config;
 }
 
-// Completes the names and the endpoint of a row. Returns what is wrong with them; empty if nothing is.
+// Completes the names and the endpoint of a row. Returns what is wrong with them; empty if nothing
+// is.
 std::string CompleteNames(const QueryResult& result, int row, const PullOptions& options,
                           SubscriptionConfig* config) {
   const std::string project = options.project.empty() ? result.text(row, 15) : options.project;

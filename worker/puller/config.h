@@ -40,9 +40,9 @@ struct SubscriptionConfig {
 };
 
 // The enabled ones among the subscriptions that `options` names, by name. If it names none, all
-// enabled ones. On failure returns nothing, and puts into `error` what is wrong and what to do about
-// it. It fails if the query fails, if a named subscription does not exist and `must_exist` is true,
-// or if the configuration of a subscription is not valid.
+// enabled ones. On failure returns nothing, and puts into `error` what is wrong and what to do
+// about it. It fails if the query fails, if a named subscription does not exist and `must_exist` is
+// true, or if the configuration of a subscription is not valid.
 std::optional<std::map<std::string, SubscriptionConfig>> LoadConfig(Connection* connection,
                                                                     const PullOptions& options,
                                                                     bool must_exist,

@@ -1,8 +1,8 @@
 // A connection to the database over libpq.
 //
-// A statement is one transaction. A result that is ok means that the transaction is committed: libpq
-// reports the last result, and that is an error if the connection breaks before the server is ready
-// for the next statement.
+// A statement is one transaction. A result that is ok means that the transaction is committed:
+// libpq reports the last result, and that is an error if the connection breaks before the server is
+// ready for the next statement.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_
 #define POSTBOX_WORKER_PULLER_DATABASE_H_
 

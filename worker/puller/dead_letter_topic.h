@@ -3,8 +3,8 @@
 // The message has the data, the attributes and the ordering key of the original one, and three
 // attributes more: postbox_error_sqlstate, postbox_error_message (cut to the length that Pub/Sub
 // allows) and postbox_original_subscription. Attributes that Pub/Sub would refuse are left out:
-// those whose names are reserved for Google (goog...), and those beyond the number of attributes that
-// a message may have.
+// those whose names are reserved for Google (goog...), and those beyond the number of attributes
+// that a message may have.
 #ifndef POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 #define POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 

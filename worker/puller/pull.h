@@ -17,8 +17,8 @@ struct PullOptions {
   std::string log_format = "text";  // or "json"
 };
 
-// Runs until SIGTERM or SIGINT. Returns the exit status: 0 after a clean shutdown, 1 after an error,
-// which was logged. The configuration is read again every 10 s, and at once after SIGHUP.
+// Runs until SIGTERM or SIGINT. Returns the exit status: 0 after a clean shutdown, 1 after an
+// error, which was logged. The configuration is read again every 10 s, and at once after SIGHUP.
 int RunPull(const PullOptions& options);
 
 }  // namespace postbox::puller

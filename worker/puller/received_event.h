@@ -3,11 +3,11 @@
 // The fields come from the standard attributes (proto/rules/attributes.h). A field without an
 // attribute is taken from the top level of a JSON body, as clients other than Postbox write it:
 // event_id or eventId, event_type or eventType, aggregate_type or aggregateType, aggregate_id or
-// aggregateId, version, and occurred_at, occurredAt or timestamp. The event id is required; the other
-// fields are not.
+// aggregateId, version, and occurred_at, occurredAt or timestamp. The event id is required; the
+// other fields are not.
 //
-// A message is poisoned if it can never be applied as it is: it has no event id, a standard attribute
-// is malformed, or a text has a NUL character, which the server's type text cannot hold.
+// A message is poisoned if it can never be applied as it is: it has no event id, a standard
+// attribute is malformed, or a text has a NUL character, which the server's type text cannot hold.
 #ifndef POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 #define POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 
@@ -37,8 +37,8 @@ struct ReceivedEvent {
 // poisoned.
 ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message);
 
-// The trace id of a message, for the log: attribute trace_id, or the id in a traceparent. Empty if the
-// message has neither.
+// The trace id of a message, for the log: attribute trace_id, or the id in a traceparent. Empty if
+// the message has neither.
 std::string TraceId(const pubsub::ReceivedMessage& message);
 
 }  // namespace postbox::puller

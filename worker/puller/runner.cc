@@ -59,8 +59,8 @@ bool Runner::Start(std::string* error) {
   };
   subscriber_ = pubsub::Subscriber::Create(std::move(options), std::move(callbacks), error);
   if (!subscriber_) return false;
-  // The appliers start last, because they ack through subscriber_. Messages that have arrived already
-  // wait in the queues.
+  // The appliers start last, because they ack through subscriber_. Messages that have arrived
+  // already wait in the queues.
   for (int i = 0; i < config_.appliers; ++i) {
     Applier applier;
     applier.inbox =

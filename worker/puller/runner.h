@@ -5,11 +5,11 @@
 //   - An applier takes a batch when the batch would be full, or when the key queue that has been
 //     ready longest has been ready for batch_delay.
 //   - A message is acked only after the transaction that applied it is committed.
-//   - A failure suspends its key until its delay is over. Then the failed message and what follows of
-//     the key are nacked, in order.
+//   - A failure suspends its key until its delay is over. Then the failed message and what follows
+//     of the key are nacked, in order.
 //   - An applier whose connection is gone takes no batch until it is connected again.
-//   - Shutdown: StopPulling, then Finish. Until its deadline, Finish lets the appliers apply what the
-//     puller holds. Then it cancels the statements that still run and nacks the rest.
+//   - Shutdown: StopPulling, then Finish. Until its deadline, Finish lets the appliers apply what
+//     the puller holds. Then it cancels the statements that still run and nacks the rest.
 #ifndef POSTBOX_WORKER_PULLER_RUNNER_H_
 #define POSTBOX_WORKER_PULLER_RUNNER_H_
 
@@ -39,8 +39,8 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Returns false and puts the reason into `error` if the credentials cannot be used or no thread can
-  // be started.
+  // Returns false and puts the reason into `error` if the credentials cannot be used or no thread
+  // can be started.
   bool Start(std::string* error);
   void StopPulling();
   void Finish(Clock::time_point deadline);
@@ -60,7 +60,8 @@ class Runner {
   // The time until which an applier has to wait. If it is not in the future, there is work.
   Clock::time_point NextWork(bool connected, Clock::time_point connect_at);
   void ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier);
-  // Tells the queues of a batch what became of its messages. Moves the unsettled ones out of `batch`.
+  // Tells the queues of a batch what became of its messages. Moves the unsettled ones out of
+  // `batch`.
   void ReturnToQueues(const std::vector<Disposition>& dispositions, std::vector<Delivery>* batch);
   void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                   Clock::duration took) const;
