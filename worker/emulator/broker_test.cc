@@ -209,7 +209,7 @@ TEST_F(BrokerTest, WithoutExactlyOnceStaleAcksAreFineButMadeUpOnesAreNot) {
   EXPECT_TRUE(absl::IsInvalidArgument(broker_.Acknowledge(request)));
 }
 
-TEST_F(BrokerTest, AnAckAfterTheDeadlineIsStaleEvenIfNobodyTickedYet) {
+TEST_F(BrokerTest, AnAckAfterTheDeadlineIsStaleEvenBeforeTheNextTick) {
   Create("sub=topic,exactly-once,ack-deadline=10");
   Publish({"a"});
   const auto got = Pull();

@@ -128,7 +128,7 @@ TEST_F(SubscriptionTest, ANackWithoutRetryPolicyRedeliversAtOnce) {
   EXPECT_EQ(sub().counters().nacked, 1);
 }
 
-TEST_F(SubscriptionTest, TheRetryPolicyDoublesTheRestUpToItsMaximum) {
+TEST_F(SubscriptionTest, TheRetryPolicyDoublesTheDelayUpToItsMaximum) {
   config_.mutable_retry_policy()->mutable_minimum_backoff()->set_seconds(10);
   config_.mutable_retry_policy()->mutable_maximum_backoff()->set_seconds(25);
   Publish("a");

@@ -76,7 +76,7 @@ TEST_F(EventLoopTest, TimersRunInTheOrderOfTheirTimesAndNotBefore) {
   EXPECT_GE(EventLoop::Clock::now() - begin, milliseconds(60));
 }
 
-TEST_F(EventLoopTest, ATimerThatSetsItselfAgainAtOnceStarvesNobody) {
+TEST_F(EventLoopTest, ATimerThatSetsItselfAgainAtOnceStarvesNothingElse) {
   std::atomic<bool> go_on = true;
   std::function<void()> again = [&] {
     if (go_on) loop_->After(milliseconds(0), [&] { again(); });
@@ -84,7 +84,7 @@ TEST_F(EventLoopTest, ATimerThatSetsItselfAgainAtOnceStarvesNobody) {
   loop_->Post([&] { again(); });
   for (int i = 0; i < 100; ++i) loop_->Run([] {});
   go_on = false;
-  EXPECT_TRUE(loop_->Stop());  // the last timer refers to what ends with this frame
+  EXPECT_TRUE(loop_->Stop());  // the last timer refers to variables of this frame
 }
 
 TEST_F(EventLoopTest, StopRunsWhatWasPostedAndThenTheLastClosure) {
@@ -114,11 +114,11 @@ TEST_F(EventLoopTest, StopWaitsForOperationsThatAreStillOut) {
 }
 
 TEST_F(EventLoopTest, StopIsBoundedWhenAnOperationDoesNotEnd) {
-  // The alarm and its tag are left behind on purpose: that is what this case means.
+  // The alarm and its tag are leaked on purpose, as this case requires.
   auto* const alarm = new grpc::Alarm;
   loop_->Run([&] {
     alarm->Set(loop_->completion_queue(), std::chrono::system_clock::now() + std::chrono::hours(1),
-               loop_->Tag([](bool) { ADD_FAILURE() << "nobody may run this any more"; }));
+               loop_->Tag([](bool) { ADD_FAILURE() << "must not run any more"; }));
   });
   bool last_ran = false;
   EXPECT_FALSE(loop_->Stop([&] { last_ran = true; }, milliseconds(50)));

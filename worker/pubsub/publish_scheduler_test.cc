@@ -43,8 +43,7 @@ struct Done {
   PublishScheduler::Queue* queue;
 };
 
-// The world of a scheduler: a clock moved by hand, requests that are answered when the test says
-// so.
+// The host of a scheduler, with a clock that the test moves and requests that the test answers.
 class World : public PublishScheduler::Host {
  public:
   explicit World(PublishScheduler::Options options = {})
@@ -93,7 +92,7 @@ class World : public PublishScheduler::Host {
   void Error(const Sent& request, int code, const std::string& text = "no") {
     scheduler.OnResponse(request.id, {code, text, std::nullopt});
   }
-  // Moves the clock on, stopping wherever the scheduler wants to be called.
+  // Moves the clock forward, and calls the scheduler at each time that it asks for.
   void Advance(milliseconds duration) {
     const auto end = now + duration;
     while (const auto wake = scheduler.NextWake()) {
@@ -103,7 +102,7 @@ class World : public PublishScheduler::Host {
     }
     now = end;
   }
-  // The results so far as "tag:status", taken.
+  // Takes the results so far and returns them as "tag:status".
   std::string Take() {
     static constexpr const char* kNames[] = {"published", "rejected", "behind", "broken",
                                              "unknown"};

@@ -39,7 +39,7 @@ using std::chrono::seconds;
 
 constexpr char kTopic[] = "projects/p/topics/catalog.video.events";
 
-// A Pub/Sub that does what the test says and keeps what it was sent.
+// A Pub/Sub server that answers as the test decides and keeps the requests.
 class Service final : public google::pubsub::v1::Publisher::Service {
  public:
   // Called for every request; the default takes it. May be replaced before the first request only.
@@ -235,7 +235,7 @@ TEST_F(PublisherTest, ALargeMessageGoesThroughAloneAndTheBudgetHoldsTheNextOneBa
   EXPECT_EQ(service_.accepted()[0].data().size(), 9'000'000u);
 }
 
-TEST_F(PublisherTest, FailuresThatPassAreRetriedInside) {
+TEST_F(PublisherTest, FailuresThatPassAreRetriedByThePublisher) {
   std::atomic<int> failures = 0;
   service_.behaviour = [&](grpc::ServerContext*, const PublishRequest& request,
                            PublishResponse* response) {
@@ -272,7 +272,7 @@ TEST_F(PublisherTest, ALostResponseMakesADuplicateAndNoLoss) {
 
 TEST_F(PublisherTest, ABrokerThatComesBackIsFoundWithinThePublishTimeout) {
   StopServer();
-  // Something that takes a connection and breaks it: when that has happened, an attempt has failed.
+  // A listener that accepts a connection and closes it. When it has done so, an attempt has failed.
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   const int on = 1;
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -297,7 +297,7 @@ TEST_F(PublisherTest, AStalledBrokerCostsThePublishTimeoutAndNoMore) {
                            PublishResponse* response) {
     if (request.messages(0).ordering_key() != "stalled") return service_.Accept(request, response);
     while (!context->IsCancelled()) std::this_thread::sleep_for(milliseconds(5));
-    return grpc::Status(grpc::CANCELLED, "nobody waits");
+    return grpc::Status(grpc::CANCELLED, "no longer waited for");
   };
   PublisherOptions options = Options();
   options.publish_timeout = milliseconds(300);
@@ -307,8 +307,8 @@ TEST_F(PublisherTest, AStalledBrokerCostsThePublishTimeoutAndNoMore) {
   EXPECT_EQ(results[0].status, PublishStatus::kUnknown);
   EXPECT_EQ(results[0].error.substr(0, 17), "DEADLINE_EXCEEDED") << results[0].error;
   Publish(2, "other");
-  // Loaded machines need longer than 300 ms for anything at times; then this one is unknown too,
-  // and is sent again.
+  // A loaded machine sometimes needs longer than 300 ms. Then this message is unknown, too, and is
+  // sent again.
   for (int attempt = 0; attempt < 100; ++attempt) {
     results = Results(1);
     if (results[0].status == PublishStatus::kPublished) break;
@@ -335,7 +335,7 @@ TEST_F(PublisherTest, ABrokenEventIsFoundAndItsKeyStopsWhileOthersGoOn) {
     if (result.tag > 13 && result.tag <= 20) expected = PublishStatus::kBehind;
     EXPECT_EQ(result.status, expected) << result.tag << " " << result.error;
   }
-  // The caller knows now; the key is clean.
+  // Now the caller knows of the failure, and the key can be used again.
   Publish(14, "a");
   EXPECT_EQ(Results(1)[0].status, PublishStatus::kPublished);
 }
@@ -424,8 +424,7 @@ std::vector<std::uint64_t> BlockedInOtherThreads() {
   return masks;
 }
 
-// Runs in a process of its own, in which nothing has used gRPC before. The broker is a third
-// process.
+// Runs in a process of its own that has not used gRPC before. The broker is a third process.
 void PublishAndLookAtThreads() {
   int pipe_fds[2];
   if (pipe(pipe_fds) != 0) _exit(10);
@@ -480,7 +479,7 @@ void PublishAndLookAtThreads() {
 
 TEST(PublisherSignalMaskDeathTest, EveryThreadThatGrpcMakesHasItsSignalsBlocked) {
   testing::FLAGS_gtest_death_test_style =
-      "threadsafe";  // starts the program anew: a process without gRPC so far
+      "threadsafe";  // starts the program again, as a process without gRPC
   EXPECT_EXIT(PublishAndLookAtThreads(), testing::ExitedWithCode(0), "with open signals 0");
 }
 

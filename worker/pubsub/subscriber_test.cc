@@ -94,7 +94,7 @@ class SubscriberTest : public ::testing::Test {
   int connected_ = 0;
   std::vector<std::string> failures_;
   std::vector<std::string> fatal_;
-  std::unique_ptr<Subscriber> subscriber_;  // ends before what its callbacks use
+  std::unique_ptr<Subscriber> subscriber_;  // destroyed before the objects that its callbacks use
 };
 
 TEST_F(SubscriberTest, TheFirstRequestSaysWhatTheServiceWantsToKnow) {
@@ -161,7 +161,7 @@ TEST_F(SubscriberTest, AStreamThatEndsIsOpenedAgainWithTheSameClientId) {
   EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
 }
 
-TEST_F(SubscriberTest, ACodeThatAPersonMustMendEndsTheSubscriber) {
+TEST_F(SubscriberTest, ACodeThatDoesNotPassEndsTheSubscriber) {
   Start();
   Send(0, Response({"m1"}));
   ASSERT_TRUE(WaitForMessages(1));
@@ -181,7 +181,7 @@ TEST_F(SubscriberTest, AStreamThatStopsAnsweringPingsIsOpenedAgain) {
   service_.answer_pings = true;
   Start({.ping_interval = std::chrono::milliseconds(20),
          .ping_timeout = std::chrono::milliseconds(500)});
-  // On a machine that is slow enough the stream is given up before; that is as good.
+  // On a very slow machine the stream is given up earlier, which is correct, too.
   ASSERT_TRUE(service_.WaitFor(
       [&] { return service_.sessions.size() > 1 || service_.sessions[0]->pings >= 3; }));
   service_.Locked([&] { service_.sessions[0]->answer_pings = false; });
@@ -194,7 +194,7 @@ TEST_F(SubscriberTest, AStreamThatStopsAnsweringPingsIsOpenedAgain) {
 TEST_F(SubscriberTest, AServerThatNeverAnsweredAPingIsNotGivenUp) {
   Start({.ping_interval = std::chrono::milliseconds(5),
          .ping_timeout = std::chrono::milliseconds(10)});
-  // A message in answer to a ping is no answer to a ping.
+  // A response with a message does not count as the answer to a ping.
   Send(0, Response({"m1"}));
   ASSERT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings >= 50; }));
   EXPECT_EQ(service_.sessions.size(), 1u);
@@ -255,13 +255,13 @@ TEST_F(SubscriberTest, NoMoreThanTheBudgetIsInHand) {
   Send(0, Response({"m1", "m2", "m3", "m4"}));
   Send(0, Response({"m5"}));
   ASSERT_TRUE(WaitForMessages(2));
-  // The receipts of all four were sent, so the others have been seen and kept back.
+  // The receipts of all four were sent, so the others have arrived and are held back.
   ASSERT_TRUE(WaitUntilAsked(kExtend, "ack-m4"));
   EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2"));
   subscriber_->Ack(Handle(0));
   ASSERT_TRUE(WaitForMessages(3));
   EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2", "m3"));
-  // What was kept back is not lost when the budget is free again.
+  // The messages that were held back are not lost when the budget is free again.
   for (size_t i = 1; i < 5; ++i) {
     ASSERT_TRUE(WaitForMessages(i + 1));
     subscriber_->Ack(Handle(i));
@@ -285,7 +285,7 @@ TEST_F(SubscriberTest, AfterANackOnAnOrderedSubscriptionTheKeyWaitsForTheRedeliv
   subscriber_->Nack(Handle(0));
   subscriber_->Nack(Handle(1));
   ASSERT_TRUE(WaitUntilAsked(kNack, "ack-m2"));
-  Send(0, Response({"m3:k", "other:l"}, false, true));  // m3 was under way
+  Send(0, Response({"m3:k", "other:l"}, false, true));  // m3 was sent before the nack
   ASSERT_TRUE(WaitUntilAsked(kNack, "ack-m3"));
   Send(0, Response({"m1':k", "m2':k", "m3':k"}, false, true));
   ASSERT_TRUE(WaitForMessages(6));

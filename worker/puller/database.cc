@@ -93,8 +93,8 @@ int64_t QueryResult::integer(int row, int column) const {
 std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
                                              const std::string& application_name,
                                              std::string* error) {
-  // What stands before dbname is a default that the connection string may change. A server that is
-  // gone without a word is noticed by the time-outs.
+  // The values before dbname are defaults that the connection string may change. The timeouts
+  // detect a server that is gone without closing the connection.
   const char* const keywords[] = {"fallback_application_name",
                                   "connect_timeout",
                                   "tcp_user_timeout",
