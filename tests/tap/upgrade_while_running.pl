@@ -1,5 +1,5 @@
-# Upgrade while running (design.md, section 7): ALTER EXTENSION UPDATE under sessions and workers that work, and
-# new files under a running server. In an installation of its own, since other tests use the stage.
+# Upgrade while running: ALTER EXTENSION UPDATE under sessions and workers that work, and new files under a running
+# server. It has an installation of its own, since other tests use the stage.
 use strict;
 use warnings;
 
@@ -10,17 +10,13 @@ use Postbox::Test;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $installation = PostgreSQL::Test::Utils::tempdir() . '/installation';
-my ($stage, $path) = `pg_config --bindir` =~ m{^(.*)(/usr/lib/.*)/bin$} or BAIL_OUT('this is no stage');
-mkdir $installation;
-system_or_bail('cp', '-a', "$stage/usr", $installation);
-my ($original) = `pg_config --pkglibdir` =~ m{^\Q$stage\E(.*)$};
-my $library = $installation . $original;
-$original .= '/postbox_worker.so';
-my $scripts = `pg_config --sharedir` =~ s{^\Q$stage\E(.*)\n}{$installation$1/extension}r;
+my $installation = own_installation();
+my $library = $installation->{library};
+my $original = "$installation->{original}/postbox_worker.so";
+my ($version) = slurp_file("$installation->{scripts}/postbox.control") =~ /^default_version = '(.*)'$/m;
 
 # What a release may do to the tables and functions that sessions and workers use all the time.
-append_to_file("$scripts/postbox--0.1--upgraded.sql", q{
+append_to_file("$installation->{scripts}/postbox--$version--upgraded.sql", q{
 	ALTER TABLE postbox.outbox ADD COLUMN note text;
 	ALTER TABLE postbox.publication ADD COLUMN note text NOT NULL DEFAULT '';
 	ALTER TABLE postbox.lane ADD COLUMN note text;
@@ -35,7 +31,7 @@ append_to_file("$scripts/postbox--0.1--upgraded.sql", q{
 });
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
-my $node = new_node('main', emulator => $emulator, install_path => "$installation$path", settings => { 'postbox.publishers' => 2 });
+my $node = new_node('main', emulator => $emulator, install_path => $installation->{path}, settings => { 'postbox.publishers' => 2 });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql(
@@ -113,7 +109,7 @@ subtest 'a worker of another release does not start, and sessions go on' => sub 
 };
 
 subtest 'workers come when their file fits again' => sub {
-	replace_worker("$stage$original");
+	replace_worker($original);
 	wait_workers($node, 'postgres', 2);
 	wait_followed('what has waited is published');
 };
@@ -125,7 +121,7 @@ subtest 'a file that is missing for a moment is waited for' => sub {
 	wait_for(sub { log_since($node, $position) =~ /could not (?:access|load).*postbox_worker/ }, 'the log says what is missing');
 	$session->query_safe(emits(10, 'last'));
 	$emitted += 20;
-	replace_worker("$stage$original");
+	replace_worker($original);
 	wait_followed('events are published when it is back');
 };
 

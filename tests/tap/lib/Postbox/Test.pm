@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	wait_workers worker_pids launcher_pid wait_until wait_for log_since log_position);
+	own_installation wait_workers worker_pids launcher_pid wait_until wait_for log_since log_position);
 
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
@@ -55,6 +55,20 @@ sub emulator_fault
 	my ($stdout, $stderr) = run_command([ $ENV{POSTBOX}, 'emulator-fault', '--endpoint', $emulator->{address}, @what ]);
 	is($stderr, '', "emulator-fault @what");
 	return $stdout;
+}
+
+# Copies the stage for a test that changes files of the installation. Returns { path => for new_node, library => folder of
+# the modules, scripts => folder of the extension's scripts, original => that of the modules in
+# the stage }.
+sub own_installation
+{
+	my $root = PostgreSQL::Test::Utils::tempdir() . '/installation';
+	my ($stage, $path) = `pg_config --bindir` =~ m{^(.*)(/usr/lib/.*)/bin$} or BAIL_OUT('this is no stage');
+	mkdir $root;
+	system_or_bail('cp', '-a', "$stage/usr", $root);
+	my ($library) = `pg_config --pkglibdir` =~ m{^\Q$stage\E(.*)$};
+	my ($share) = `pg_config --sharedir` =~ m{^\Q$stage\E(.*)$};
+	return { path => "$root$path", library => "$root$library", scripts => "$root$share/extension", original => "$stage$library" };
 }
 
 # new_node($name, emulator => $emulator, preload => 0|1, settings => { name => value }, install_path => of a
