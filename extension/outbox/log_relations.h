@@ -1,6 +1,6 @@
 // The DDL of an outbox of kind `log`: an append-only, partitioned table. No row is ever updated.
 //
-// What a worker relies on when it reads a row (worker/publisher/log/log_position_logic.h):
+// What a worker relies on when it reads a row (worker/publisher/base/log_position_logic.h):
 //
 //  - txid comes before seq in the row: defaults are evaluated in this order, so the transaction id
 //    is assigned before the sequence number is taken, for a plain INSERT and for COPY as well.

@@ -128,7 +128,7 @@ my $time = q{to_char(occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')
 is(seen($uuid_key, $time), join("\n", map { "2025-01-0$_ 00:00:00.000000" } 1 .. 4), 'a time without zone is one of UTC');
 like(seen('bytes', $time), qr/^2025-01-02 00:00:00\.123456\n/, 'a time with a zone is what it is');
 
-# An event that Pub/Sub refuses stops its key, and a person lets it go on.
+# An event that Pub/Sub refuses stops its key until it is redriven or discarded.
 emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=poison:yes,count=1000');
 $node->safe_psql('postgres', q{
 	SELECT postbox.alter_publication('changes', base_backoff => '10ms', max_backoff => '10ms', max_attempts => 2);

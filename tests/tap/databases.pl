@@ -1,4 +1,4 @@
-# DROP DATABASE is not blocked; CREATE DATABASE ... TEMPLATE is not blocked (design.md, section 7); and
+# DROP DATABASE is not blocked; CREATE DATABASE ... TEMPLATE is not blocked; and
 # what else is done to whole databases.
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# CREATE EXTENSION while running; DROP EXTENSION while running (design.md, section 7).
+# CREATE EXTENSION while running; DROP EXTENSION while running.
 use strict;
 use warnings;
 

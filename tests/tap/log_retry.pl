@@ -98,14 +98,14 @@ subtest 'an outage parks nothing, and what it held up follows in order' => sub {
 	emulator_fault($emulator, '--clear');
 	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
 	emit_to('e', 'one', 'two');
-	wait_until($node, 'postgres', q{SELECT state = 'resting' AND last_error LIKE 'UNAVAILABLE%' FROM postbox.publication_status}, 'the publication rests and says why');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE 'UNAVAILABLE%' FROM postbox.publication_status}, 'the publication is suspended and says why');
 	emit_to('e', 'three');
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM app.outbox_parked WHERE aggregate_id = 'e'}), '0', 'nothing is parked');
 	emulator_fault($emulator, '--clear');
 	wait_arrived('e', '1 2 3', 'all came, in order');
 };
 
-subtest 'an event that alone gets no answer is parked in the end, and the publication never rests for it' => sub {
+subtest 'an event that alone gets no answer is parked in the end, and the publication is never suspended for it' => sub {
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', on_failure => 'park_key')});
 	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE,attribute=event_type:video.poison');
 	emit_to('g', 'poison', 'one');
@@ -122,10 +122,10 @@ subtest 'an event that alone gets no answer is parked in the end, and the public
 	wait_arrived('g', '1 2', 'all came in the end, in order');
 };
 
-subtest 'a missing topic lets the publication rest until it is there' => sub {
+subtest 'a missing topic suspends the publication until it is there' => sub {
 	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND');
 	emit_to('f', 'one', 'two');
-	wait_until($node, 'postgres', q{SELECT state = 'resting' AND last_error LIKE 'NOT_FOUND%' FROM postbox.publication_status}, 'the publication rests and says why');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE 'NOT_FOUND%' FROM postbox.publication_status}, 'the publication is suspended and says why');
 	emulator_fault($emulator, '--clear');
 	wait_arrived('f', '1 2', 'all came, in order');
 };

@@ -112,7 +112,7 @@ emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_typ
 $node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', 'poisoned', 'video.$_', '{}'::jsonb)") for 'poison', 'created';
 wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.paused_keys WHERE aggregate_id = 'poisoned' AND next_retry_at = 'infinity' AND waiting = 1}, 'an event is parked, and one behind it');
 wait_until($node, 'postgres', q{SELECT pending = 2 FROM postbox.publication_status WHERE publication = 'videos'}, 'the rest of the publication is published');
-wait_until($node, 'postgres', q{SELECT pending = 23 AND state = 'resting' FROM postbox.publication_status WHERE publication = 'audit'}, 'the other one rests');
+wait_until($node, 'postgres', q{SELECT pending = 23 AND state = 'suspended' FROM postbox.publication_status WHERE publication = 'audit'}, 'the other one is suspended');
 set_publishers(0);
 $held->query_safe('COMMIT');
 $held->quit;
@@ -124,7 +124,7 @@ stop_puller($puller);
 my $configuration = q{
 	SELECT relation::oid, relation, kind, counter, parked, retention FROM postbox.outbox ORDER BY 1;
 	SELECT * FROM postbox.publication ORDER BY name;
-	SELECT publication, state, pending, parked, resting_until, last_error, "position" FROM postbox.publication_status ORDER BY 1;
+	SELECT publication, state, pending, parked, retry_at, suspended_since, last_error, "position" FROM postbox.publication_status ORDER BY 1;
 	SELECT outbox, aggregate_id, first_event_id, attempts, next_retry_at, last_error, waiting FROM postbox.paused_keys;
 	SELECT relation::oid, relation, tombstone FROM postbox.inbox ORDER BY 1;
 	SELECT * FROM postbox.subscription ORDER BY name;
@@ -193,8 +193,8 @@ subtest 'a key that was paused goes on when its event is redriven' => sub {
 	is(messages_published($emulator), $published + 14 + 5 + 2, 'the two are sent');
 };
 
-subtest 'a publication that rested goes on where it was' => sub {
-	is($node->safe_psql('postgres', q{SELECT state, pending FROM postbox.publication_status WHERE publication = 'audit'}), 'resting|37', 'it still rests');
+subtest 'a publication that was suspended goes on where it was' => sub {
+	is($node->safe_psql('postgres', q{SELECT state, pending FROM postbox.publication_status WHERE publication = 'audit'}), 'suspended|37', 'it still is');
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('audit', topic => 'catalog.video.audit')});
 	wait_until($node, 'postgres', q{SELECT pending = 0 AND state = 'active' FROM postbox.publication_status WHERE publication = 'audit'}, 'it is read');
 	wait_seen('video.audit', 'app.outbox');

@@ -1,4 +1,4 @@
-# SIGHUP changes settings (design.md, section 7).
+# SIGHUP changes settings.
 use strict;
 use warnings;
 

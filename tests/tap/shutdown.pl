@@ -1,4 +1,4 @@
-# Smart/fast/immediate shutdown; postmaster death (design.md, section 7).
+# Smart/fast/immediate shutdown; postmaster death.
 use strict;
 use warnings;
 

@@ -1,4 +1,4 @@
-# A standby does not publish, promotion does (design.md, section 7).
+# A standby does not publish, promotion does.
 use strict;
 use warnings;
 

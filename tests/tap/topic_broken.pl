@@ -1,5 +1,5 @@
-# A publication that cannot publish at all rests, with a backoff and a reason that SQL shows; its events
-# are not blamed, other publications go on, and it goes on by itself when it can.
+# A publication that cannot publish at all is suspended, with a backoff and a reason that SQL shows. Its events are not
+# blamed, other publications go on, and it goes on by itself when it can.
 use strict;
 use warnings;
 
@@ -32,12 +32,12 @@ sub wait_all_published
 	wait_until($node, 'postgres', "SELECT count(*) = count(published_at) FROM $outbox", $what);
 }
 
-subtest 'a topic that refuses: the publication rests, its events stay as they are, others go on' => sub {
+subtest 'a topic that refuses: the publication is suspended, its events stay as they are, others go on' => sub {
 	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND,attribute=aggregate_type:outbox');
 	emit_to('app.outbox', 20);
 	wait_until($node, 'postgres', q{SELECT attempts >= 3 FROM postbox.lane WHERE publication = 'videos'}, 'it has been tried several times');
 	like($node->safe_psql('postgres', q{SELECT last_error FROM postbox.lane WHERE publication = 'videos'}), qr/^NOT_FOUND/, 'the reason is kept');
-	wait_until($node, 'postgres', q{SELECT state = 'resting' AND last_error LIKE 'NOT_FOUND%' AND resting_until IS NOT NULL FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view shows it');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE 'NOT_FOUND%' AND retry_at IS NOT NULL FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view shows it');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE published_at IS NOT NULL OR publish_attempts > 0 OR next_retry_at IS NOT NULL'), '0', 'no event is blamed');
 	emit_to('app.other', 20);
 	wait_all_published('app.other', 'the other publication goes on');
@@ -50,10 +50,10 @@ subtest 'it recovers by itself' => sub {
 	is($node->safe_psql('postgres', q{SELECT string_agg(state, ' ') FROM postbox.publication_status}), 'active active', 'both are active');
 };
 
-subtest 'a rest ends when the publication is altered' => sub {
+subtest 'a publication is no longer suspended when it is altered' => sub {
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', topic => 'catalog.video.missing', base_backoff => '1h', max_backoff => '1h')});
 	emit_to('app.outbox', 5);
-	wait_until($node, 'postgres', q{SELECT state = 'resting' FROM postbox.publication_status WHERE publication = 'videos'}, 'a topic that does not exist puts it to rest for long');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' FROM postbox.publication_status WHERE publication = 'videos'}, 'a topic that does not exist suspends it for long');
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', topic => 'catalog.video.events', base_backoff => '100ms', max_backoff => '500ms')});
 	wait_all_published('app.outbox', 'the right topic is used at once');
 };
@@ -63,7 +63,7 @@ subtest 'an outbox that somebody has locked holds up nobody else' => sub {
 	$session->query_safe('BEGIN; LOCK TABLE app.outbox IN ACCESS EXCLUSIVE MODE');
 	my $position = log_position($node);
 	$node->safe_psql('postgres', 'SELECT postbox.wake_publishers()');
-	wait_for(sub { log_since($node, $position) =~ /publication "videos" rests: .*lock timeout/ }, 'the log says that the lock could not be had');
+	wait_for(sub { log_since($node, $position) =~ /publication "videos" is suspended: .*lock timeout/ }, 'the log says that the lock could not be had');
 	emit_to('app.other', 20);
 	wait_all_published('app.other', 'the other publication goes on');
 	$session->query_safe('COMMIT');
@@ -72,15 +72,15 @@ subtest 'an outbox that somebody has locked holds up nobody else' => sub {
 	wait_all_published('app.outbox', 'and this one when the lock is gone');
 };
 
-subtest 'an outbox that was altered so that it cannot be read rests, and recovers' => sub {
+subtest 'an outbox that was altered so that it cannot be read is suspended, and recovers' => sub {
 	$node->safe_psql('postgres', 'ALTER TABLE app.outbox RENAME COLUMN payload TO payload_away');
 	$node->safe_psql('postgres', 'SELECT postbox.wake_publishers()');
-	wait_until($node, 'postgres', q{SELECT state = 'resting' AND last_error LIKE '%payload%' FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view says why');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE '%payload%' FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view says why');
 	emit_to('app.other', 20);
 	wait_all_published('app.other', 'the other publication goes on');
 	$node->safe_psql('postgres', 'ALTER TABLE app.outbox RENAME COLUMN payload_away TO payload');
 	emit_to('app.outbox', 5);
-	wait_all_published('app.outbox', 'it goes on when the table is mended');
+	wait_all_published('app.outbox', 'it goes on when the table is repaired');
 };
 
 subtest 'a renamed outbox goes on' => sub {
@@ -105,7 +105,7 @@ subtest 'an outbox that is dropped while its events are on their way leaves noth
 	$node->reload;
 	emit_to('elsewhere.events', 5);
 	wait_all_published('elsewhere.events', 'the other publication goes on');
-	unlike(log_since($node, $position), qr/publication "other" rests/, 'nobody complains');
+	unlike(log_since($node, $position), qr/publication "other" is suspended/, 'nobody complains');
 };
 
 $node->stop;

@@ -1,4 +1,4 @@
-# Worker killed (-9) and cluster recovers; worker ERROR restarts with backoff (design.md, section 7); and
+# Worker killed (-9) and cluster recovers; worker ERROR restarts with backoff; and
 # other ways for workers and launcher to end.
 use strict;
 use warnings;
@@ -41,7 +41,7 @@ subtest 'a worker that is killed (-9) makes the cluster recover, and publishing 
 	wait_published($node, 'postgres', 15);
 };
 
-subtest 'a worker that is terminated by a person comes back' => sub {
+subtest 'a worker that is terminated with pg_terminate_backend comes back' => sub {
 	wait_workers($node, 'postgres', 1);
 	my ($before) = worker_pids($node, 'postgres');
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($before)");

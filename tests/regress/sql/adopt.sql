@@ -92,7 +92,7 @@ SELECT version FROM postbox.outbox_emit('user', 'no uuid', 'user.created', '{}',
 SELECT version FROM postbox.outbox_emit('user', pg_temp.id(9)::text, 'user.created', '{}', version => 3000000000, outbox => 'shop.changes');
 SELECT number, event_id, entity, entity_id, "Kind", revision, body, headers, created_at, schema_version, seq FROM shop.changes;
 
--- what a person does about stuck events
+-- what is done about stuck events
 SELECT postbox.create_publication('changes', 'shop.changes', 'projects/p/topics/shop.change.events');
 INSERT INTO shop.changes (event_id, entity, entity_id, "Kind", revision, created_at)
 SELECT pg_temp.id(n), 'user', pg_temp.id(9), 'user.changed', n, '2025-01-02' FROM generate_series(2, 4) n;

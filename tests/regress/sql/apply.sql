@@ -76,7 +76,7 @@ SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1',
 SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1', 9, '[]');
 \set SHOW_CONTEXT never
 SELECT count(*) FROM reader.inbox WHERE version IN (0, 9);
-SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1', 9, '{"title": "mended"}');
+SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1', 9, '{"title": "repaired"}');
 SET postbox.apply_on_error = 'ignore';
 RESET postbox.apply_on_error;
 

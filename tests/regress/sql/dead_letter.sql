@@ -43,7 +43,7 @@ SELECT id, attempts FROM postbox.dead_letter;
 -- after the inbox forgot the event
 DELETE FROM reader.inbox WHERE outcome = 'rejected';
 SELECT postbox.redrive_dead_letter(1);
-UPDATE postbox.dead_letter SET payload = '{"title": "mended"}', version = 2 WHERE id = 1;
+UPDATE postbox.dead_letter SET payload = '{"title": "repaired"}', version = 2 WHERE id = 1;
 SELECT postbox.redrive_dead_letter(1);
 SELECT * FROM reader.video;
 SELECT count(*) FROM postbox.dead_letter;

@@ -30,10 +30,18 @@ WHERE c.relnamespace = 'postbox'::regnamespace AND c.relname IN ('outbox', 'publ
 SELECT c.relname FROM pg_extension e CROSS JOIN unnest(e.extconfig) config JOIN pg_class c ON c.oid = config
 WHERE e.extname = 'postbox' AND c.relname IN ('outbox', 'publication', 'lane') ORDER BY 1;
 
--- no function can be led astray by a search_path: SQL functions fix it
+-- no search_path changes what a function does: it is fixed, or the names were bound when the function was created
 SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
-WHERE p.pronamespace = 'postbox'::regnamespace AND l.lanname <> 'c'
+WHERE p.pronamespace = 'postbox'::regnamespace AND l.lanname <> 'c' AND p.prosqlbody IS NULL
   AND NOT EXISTS (SELECT FROM unnest(p.proconfig) c WHERE c LIKE 'search_path=pg_catalog%') ORDER BY 1;
+
+-- a lane's hash is inlined, whatever the search_path is
+CREATE FUNCTION public.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql RETURN 1;
+SET search_path = public, pg_catalog;
+EXPLAIN (VERBOSE, COSTS off) SELECT postbox.lane_slice(relname::text, 3) FROM pg_catalog.pg_class;
+SELECT slice, postbox.lane_slice(slice, 3) FROM unnest('{a,b,c,ä,NULL}'::text[]) AS slice;
+RESET search_path;
+DROP FUNCTION public.hashtextextended(text, bigint);
 
 -- the schema and its settings are not for others
 CREATE EXTENSION postbox SCHEMA public;

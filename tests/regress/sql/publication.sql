@@ -72,7 +72,7 @@ SET postbox.project_id = 'shop-1';
 SELECT postbox.alter_publication('lists', max_attempts => 7);
 SELECT postbox.alter_publication('lists', aggregate_types => ARRAY['list', 'album'], max_backoff => '1 min');
 UPDATE postbox.lane SET attempts = 3, next_retry_at = 'infinity', last_error = 'NOT_FOUND: no such topic' WHERE publication = 'lists';
-SELECT publication, state, resting_until, last_error FROM postbox.publication_status ORDER BY 1;
+SELECT publication, state, retry_at, last_error FROM postbox.publication_status ORDER BY 1;
 SELECT postbox.alter_publication('lists', topic => 'catalog.list.events', on_failure => 'park_key');
 SELECT name, topic, aggregate_types, max_attempts, base_backoff, max_backoff, on_failure FROM postbox.publication ORDER BY name;
 SELECT * FROM postbox.lane ORDER BY publication;
@@ -101,7 +101,7 @@ SELECT version FROM postbox.outbox_emit('video', 'v2', 'video.created', '{}');
 SELECT version FROM postbox.outbox_emit('video', 'v2', 'video.updated', '{}');
 UPDATE catalog.outbox SET published_at = now() WHERE aggregate_id = 'v1';
 UPDATE catalog.outbox SET next_retry_at = 'infinity', publish_attempts = 5 WHERE aggregate_id = 'v2' AND version = 1;
-SELECT publication, outbox, topic, state, pending, parked, oldest_pending < interval '1 hour' AS young, resting_until, last_error
+SELECT publication, outbox, topic, state, pending, parked, oldest_pending < interval '1 hour' AS young, retry_at, last_error
 FROM postbox.publication_status;
 
 -- a publication goes with its outbox

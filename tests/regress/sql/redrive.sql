@@ -1,4 +1,4 @@
--- What a person does about events that are stuck: look, redrive, discard.
+-- What is done about events that are stuck: look, redrive, discard.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 DROP EXTENSION IF EXISTS postbox CASCADE;
