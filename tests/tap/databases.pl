@@ -1,5 +1,5 @@
-# DROP DATABASE is not blocked; CREATE DATABASE ... TEMPLATE is not blocked; and
-# what else is done to whole databases.
+# DROP DATABASE is not blocked; CREATE DATABASE ... TEMPLATE is not blocked; and what else is done to whole
+# databases.
 use strict;
 use warnings;
 

@@ -1,5 +1,4 @@
-# Extension present but library not preloaded: emit works, events wait, a WARNING says so once (design.md,
-# section 7).
+# Extension present but library not preloaded: emit works, events wait, a WARNING says so once.
 use strict;
 use warnings;
 
