@@ -282,8 +282,8 @@ void AlterPublication(const std::string& name, const Properties& properties) {
     // Another topic: an error of the old one is no reason to stay suspended.
     Parameters key;
     key.AddText(name);
-    Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL WHERE "
-        "publication = $1",
+    Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
+        "suspended_since = NULL WHERE publication = $1",
         key);
   }
 }

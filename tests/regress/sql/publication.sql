@@ -71,8 +71,9 @@ SET postbox.project_id = 'shop-1';
 -- changing: NULL leaves as it is
 SELECT postbox.alter_publication('lists', max_attempts => 7);
 SELECT postbox.alter_publication('lists', aggregate_types => ARRAY['list', 'album'], max_backoff => '1 min');
-UPDATE postbox.lane SET attempts = 3, next_retry_at = 'infinity', last_error = 'NOT_FOUND: no such topic' WHERE publication = 'lists';
-SELECT publication, state, retry_at, last_error FROM postbox.publication_status ORDER BY 1;
+UPDATE postbox.lane SET attempts = 3, next_retry_at = 'infinity', last_error = 'NOT_FOUND: no such topic',
+    suspended_since = '-infinity' WHERE publication = 'lists';
+SELECT publication, state, retry_at, suspended_since, last_error FROM postbox.publication_status ORDER BY 1;
 SELECT postbox.alter_publication('lists', topic => 'catalog.list.events', on_failure => 'park_key');
 SELECT name, topic, aggregate_types, max_attempts, base_backoff, max_backoff, on_failure FROM postbox.publication ORDER BY name;
 SELECT * FROM postbox.lane ORDER BY publication;
