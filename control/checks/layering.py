@@ -14,7 +14,6 @@ RULES = {
     'world': 'a room includes a header from outside that it may not',
     'mixed': 'a file sees both the server and gRPC, protobuf or abseil',
     'not-plain': 'a header of a room with gRPC is included where only its plain headers may be',
-    'part': 'a part of a room reaches the part beside it',
     'test-only': 'what is not a test includes GoogleTest',
     'file-circle': 'files include each other in a circle',
     'room-circle': 'rooms include each other in a circle',

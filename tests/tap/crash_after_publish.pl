@@ -1,4 +1,4 @@
-# Seed 003, drill 2: the broker has taken the events, and the worker is killed before it could mark them.
+# The broker has taken the events, and the worker is killed before it could mark them.
 # They are published again (at least once), and applied once.
 use strict;
 use warnings;

@@ -6,7 +6,7 @@
 // places ahead. A prefetch is only a hint: it never fails, whatever the address, and never changes
 // a result.
 //
-// This header and worker/publisher/claimed_event.* are the only places that know of cache lines.
+// This header and worker/publisher/base/claimed_event.h are the only places that know of cache lines.
 // What they gain is measured by `bench/run publish`, case "each its own key", which has the most
 // queues and the smallest requests, and by `bench/run drain` for events that are used again. Change
 // the distances below only together with these figures.

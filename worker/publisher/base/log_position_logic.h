@@ -1,4 +1,4 @@
-// How far a lane has read an append-only outbox: a cursor made of snapshots (docs/design.md).
+// How far a lane has read an append-only outbox: a cursor made of snapshots (docs/architecture.md).
 //
 // Rows carry (txid, seq), the transaction id assigned before the sequence number was taken. Rows
 // become visible in the order of commits, which is neither the order of txid nor that of seq, so

@@ -153,71 +153,97 @@ TEST(LogPosition, NeverLooksAtRowsUpToItsFloor) {
 // Writers hold a lock on their key from the first emit to the end of the transaction, as emitters
 // of one aggregate do; the reader takes hwm, snapshot and next_xid with things happening in
 // between.
+// A random history of up to eight transactions at a time, each of which locks the keys that it emits
+// for, and a reader.
+class RandomReading {
+ public:
+  explicit RandomReading(unsigned seed) : seed_(seed), random_(seed), limit_(1 + random_() % 7) {}
+
+  bool Chance(int percent) { return static_cast<int>(random_() % 100) < percent; }
+
+  // One transaction begins, emits or ends.
+  void Happen() {
+    int action = static_cast<int>(random_() % 100);
+    if (action < 20 && locks_.size() < 8) {
+      locks_[history_.Begin()];
+    } else if (action < 75 && !locks_.empty()) {
+      Emit();
+    } else if (!locks_.empty()) {
+      // The oldest one lives long.
+      auto it = std::next(locks_.begin(), Chance(95) ? random_() % locks_.size() : 0);
+      if (it == locks_.begin() && Chance(70)) return;
+      for (int key : it->second) locked_.erase(key);
+      Chance(80) ? history_.Commit(it->first) : history_.Abort(it->first);
+      locks_.erase(it);
+    }
+  }
+
+  // Reads a chunk, with things happening between its three reads unless `quiet`. Returns whether it
+  // was full.
+  bool Read(bool quiet) {
+    LogMoment moment;
+    moment.hwm = history_.last_seq();
+    for (unsigned i = quiet ? 0 : random_() % 5; i > 0; --i) Happen();
+    moment.snapshot = history_.Snapshot();
+    for (unsigned i = quiet ? 0 : random_() % 5; i > 0; --i) Happen();
+    moment.next_xid = history_.next_xid();
+    auto chunk = ReadChunk(history_, moment, limit_, &position_);
+    for (const Row& row : chunk) {
+      ++taken_[row.seq];
+      EXPECT_GT(row.seq, last_of_key_[row.key]) << "seed " << seed_;
+      last_of_key_[row.key] = row.seq;
+      EXPECT_TRUE(position_.HasRead(row.txid, row.seq)) << "seed " << seed_;
+    }
+    return chunk.size() == limit_;
+  }
+
+  void CommitAll() {
+    while (!locks_.empty()) {
+      history_.Commit(locks_.begin()->first);
+      locks_.erase(locks_.begin());
+      if (Chance(30)) Read(true);
+    }
+  }
+
+  void ExpectEachCommittedRowTakenOnce() {
+    for (const Row& row : history_.rows()) {
+      ASSERT_EQ(taken_[row.seq], history_.committed(row.txid) ? 1 : 0)
+          << "seed " << seed_ << " seq " << row.seq;
+    }
+  }
+
+ private:
+  void Emit() {
+    auto it = std::next(locks_.begin(), random_() % locks_.size());
+    int key = static_cast<int>(random_() % 6);
+    if (!it->second.contains(key) && locked_.contains(key)) return;
+    locked_.insert(key);
+    it->second.insert(key);
+    history_.Emit(it->first, key);
+  }
+
+  const unsigned seed_;
+  std::mt19937 random_;
+  const size_t limit_;
+  History history_;
+  std::map<FullXid, std::set<int>> locks_;
+  std::set<int> locked_;
+  std::map<int64_t, int> taken_;
+  std::map<int, int64_t> last_of_key_;
+  LogPosition position_;
+};
+
 TEST(LogPosition, TakesEveryCommittedRowOnceAndInOrderOfItsKeyInAnyHistory) {
   for (unsigned seed = 0; seed < 300; ++seed) {
-    std::mt19937 random(seed);
-    auto chance = [&](int percent) { return static_cast<int>(random() % 100) < percent; };
-    History history;
-    std::map<FullXid, std::set<int>> locks;
-    std::set<int> locked;
-    std::map<int64_t, int> taken;
-    std::map<int, int64_t> last_of_key;
-    LogPosition position;
-    const size_t limit = 1 + random() % 7;
-
-    auto happen = [&] {
-      int action = static_cast<int>(random() % 100);
-      if (action < 20 && locks.size() < 8) {
-        locks[history.Begin()];
-      } else if (action < 75 && !locks.empty()) {
-        auto it = std::next(locks.begin(), random() % locks.size());
-        int key = static_cast<int>(random() % 6);
-        if (it->second.contains(key) || !locked.contains(key)) {
-          locked.insert(key);
-          it->second.insert(key);
-          history.Emit(it->first, key);
-        }
-      } else if (!locks.empty()) {
-        // The oldest one lives long.
-        auto it = std::next(locks.begin(), chance(95) ? random() % locks.size() : 0);
-        if (it == locks.begin() && chance(70)) return;
-        for (int key : it->second) locked.erase(key);
-        chance(80) ? history.Commit(it->first) : history.Abort(it->first);
-        locks.erase(it);
-      }
-    };
-    auto read = [&](bool quiet) {
-      LogMoment moment;
-      moment.hwm = history.last_seq();
-      for (unsigned i = quiet ? 0 : random() % 5; i > 0; --i) happen();
-      moment.snapshot = history.Snapshot();
-      for (unsigned i = quiet ? 0 : random() % 5; i > 0; --i) happen();
-      moment.next_xid = history.next_xid();
-      auto chunk = ReadChunk(history, moment, limit, &position);
-      for (const Row& row : chunk) {
-        ++taken[row.seq];
-        EXPECT_GT(row.seq, last_of_key[row.key]) << "seed " << seed;
-        last_of_key[row.key] = row.seq;
-        EXPECT_TRUE(position.HasRead(row.txid, row.seq)) << "seed " << seed;
-      }
-      return chunk.size() == limit;
-    };
-
+    RandomReading reading(seed);
     for (int step = 0; step < 400; ++step) {
-      happen();
-      if (chance(15)) read(false);
+      reading.Happen();
+      if (reading.Chance(15)) reading.Read(false);
     }
-    while (!locks.empty()) {
-      history.Commit(locks.begin()->first);
-      locks.erase(locks.begin());
-      if (chance(30)) read(true);
+    reading.CommitAll();
+    while (reading.Read(true)) {
     }
-    while (read(true)) {
-    }
-    for (const Row& row : history.rows()) {
-      ASSERT_EQ(taken[row.seq], history.committed(row.txid) ? 1 : 0)
-          << "seed " << seed << " seq " << row.seq;
-    }
+    reading.ExpectEachCommittedRowTakenOnce();
   }
 }
 

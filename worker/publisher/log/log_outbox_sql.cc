@@ -1,6 +1,8 @@
 // See log_outbox_sql.h.
 #include "worker/publisher/log/log_outbox_sql.h"
 
+#include <functional>
+
 #include "worker/publisher/base/fill.h"
 
 namespace postbox::publisher {
@@ -14,6 +16,52 @@ constexpr std::string_view kColumns =
 constexpr std::string_view kEventColumns =
     "id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, "
     "occurred_at";
+
+using Filler = std::function<std::string(std::string_view)>;
+
+void FillReads(const Filler& fill, LogOutboxSql* sql) {
+  // Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
+  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events.
+  // The function reads under the lock.
+  sql->last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
+  sql->late_txids = fill(
+      "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4");
+  sql->late = fill(
+      "SELECT {columns} FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
+      "(SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3{mine} "
+      "ORDER BY txid, seq LIMIT $4) AS late) AS late ORDER BY seq LIMIT $4");
+  sql->fresh = fill(
+      "SELECT {columns} FROM {log} WHERE seq > $1 AND (txid >= $2 OR txid = ANY($3)){mine} "
+      "ORDER BY seq LIMIT $4");
+  sql->again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1)");
+}
+
+void FillParking(const Filler& fill, LogOutboxSql* sql) {
+  sql->park_behind = fill(
+      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, next_retry_at) "
+      "SELECT $1, seq, {event}, 0, 'infinity' FROM {log} WHERE seq = ANY($2) "
+      "ON CONFLICT (publication, id) DO NOTHING");
+  sql->park = fill(
+      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
+      "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
+      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
+  sql->parked_keys =
+      fill("SELECT DISTINCT aggregate_id FROM {parked} WHERE publication = $1{slice}");
+  sql->due_keys = fill(
+      "SELECT DISTINCT aggregate_id FROM (SELECT p.aggregate_id FROM {parked} p "
+      "WHERE p.publication = $1{slice} AND (p.next_retry_at <= now() OR p.publish_attempts = 0) "
+      "AND p.aggregate_id <> ALL($3){head} ORDER BY p.seq LIMIT $2) AS due");
+  sql->parked_rows = fill(
+      "SELECT {columns}, publish_attempts, next_retry_at <= now() FROM {parked} "
+      "WHERE publication = $1 AND aggregate_id = ANY($2) ORDER BY seq LIMIT $3");
+  sql->unpark = fill(
+      "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
+  sql->park_again = fill(
+      "UPDATE {parked} SET publish_attempts = publish_attempts + 1, last_error = $3, "
+      "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
+      "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");
+}
 
 }  // namespace
 
@@ -40,47 +88,9 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"mine", mine},
                        {"head", head}});
   };
-
   LogOutboxSql sql;
-  // Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
-  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events.
-  // The function reads under the lock.
-  sql.last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
-  sql.late_txids = fill(
-      "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4");
-  sql.late = fill(
-      "SELECT {columns} FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
-      "(SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3{mine} "
-      "ORDER BY txid, seq LIMIT $4) AS late) AS late ORDER BY seq LIMIT $4");
-  sql.fresh = fill(
-      "SELECT {columns} FROM {log} WHERE seq > $1 AND (txid >= $2 OR txid = ANY($3)){mine} "
-      "ORDER BY seq LIMIT $4");
-  sql.again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1)");
-
-  sql.park_behind = fill(
-      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, next_retry_at) "
-      "SELECT $1, seq, {event}, 0, 'infinity' FROM {log} WHERE seq = ANY($2) "
-      "ON CONFLICT (publication, id) DO NOTHING");
-  sql.park = fill(
-      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
-      "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
-      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
-  sql.parked_keys =
-      fill("SELECT DISTINCT aggregate_id FROM {parked} WHERE publication = $1{slice}");
-  sql.due_keys = fill(
-      "SELECT DISTINCT aggregate_id FROM (SELECT p.aggregate_id FROM {parked} p "
-      "WHERE p.publication = $1{slice} AND (p.next_retry_at <= now() OR p.publish_attempts = 0) "
-      "AND p.aggregate_id <> ALL($3){head} ORDER BY p.seq LIMIT $2) AS due");
-  sql.parked_rows = fill(
-      "SELECT {columns}, publish_attempts, next_retry_at <= now() FROM {parked} "
-      "WHERE publication = $1 AND aggregate_id = ANY($2) ORDER BY seq LIMIT $3");
-  sql.unpark = fill(
-      "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
-  sql.park_again = fill(
-      "UPDATE {parked} SET publish_attempts = publish_attempts + 1, last_error = $3, "
-      "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");
+  FillReads(fill, &sql);
+  FillParking(fill, &sql);
   return sql;
 }
 
