@@ -52,8 +52,8 @@ COMMENT ON FUNCTION postbox.drop_outbox(regclass) IS
     'Drops an outbox with its events, version counter and publications. An adopted table itself is kept. For the owner of '
     'the outbox';
 
--- The registration of an outbox, for the functions below. Errors: null_value_not_allowed for NULL, undefined_table for a
--- table that was dropped, wrong_object_type for any other relation.
+-- The registration of an outbox, for the functions below. Errors: null_value_not_allowed for NULL, undefined_table for
+-- a table that was dropped, wrong_object_type for any other relation.
 CREATE FUNCTION postbox.require_outbox(outbox regclass) RETURNS postbox.outbox
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp

@@ -63,10 +63,10 @@ COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row 
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
 GRANT SELECT ON postbox.lane TO PUBLIC;
 
--- The only definition of a lane's hash; workers use it, too. It depends on nothing but the bytes of the key and Postgres's
--- own hash function. The planner inlines the function, so it costs no call per row. A function with a SET clause would
--- not be inlined. This one needs none: its names are bound when it is created, so no search_path changes them. 0 lanes
--- raise division_by_zero.
+-- The only definition of a lane's hash; workers use it, too. It depends on nothing but the bytes of the key and
+-- Postgres's own hash function. The planner inlines the function, so it costs no call per row. A function with a SET
+-- clause would not be inlined. This one needs none: its names are bound when it is created, so no search_path changes
+-- them. 0 lanes raise division_by_zero.
 CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((pg_catalog.hashtextextended(aggregate_id COLLATE "C", 0::bigint) & 9223372036854775807) % lanes::bigint)::int;

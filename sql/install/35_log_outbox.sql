@@ -1,11 +1,12 @@
 -- The log outbox: an append-only table, partitioned by time. A worker reads it with a cursor made of snapshots
 -- (worker/publisher/base/log_position_logic.h).
 --
--- Rows are never updated. The column txid comes before seq, so the transaction id is assigned before the sequence number
--- is taken. The cursor relies on this order.
+-- Rows are never updated. The column txid comes before seq, so the transaction id is assigned before the sequence
+-- number is taken. The cursor relies on this order.
 --
 -- Partitions are ranges of the time inside the UUIDv7 of the event. So the id is unique across all partitions, and
--- retention drops whole partitions. Ids of another kind go into the default partition, which is purged in small batches.
+-- retention drops whole partitions. Ids of another kind go into the default partition, which is purged in small
+-- batches.
 
 -- The first 48 bits of a UUIDv7 are milliseconds since 1970. All other bits are zero here.
 CREATE FUNCTION postbox.uuid_bound(moment timestamptz) RETURNS uuid
@@ -126,7 +127,7 @@ COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
     'postbox.purge_outbox for a log outbox: adds partitions, drops those older than the retention that every lane has read, '
     'and deletes up to `batch` such rows of the default partition. Skips partitions that are locked';
 
--- A row that the position does not cover is unread. NULL if the lane does not exist or has not begun.
+-- A lane that does not exist or has not begun has read nothing.
 CREATE FUNCTION postbox.has_read(lane postbox.lane, txid xid8, seq bigint) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
@@ -137,8 +138,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.has_read(postbox.lane, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
--- The transaction ids of another cluster mean nothing here. Rows that some lane has not read are appended again, under new
--- transaction ids. Rows that every lane has read stay where they are, below the floor of every lane.
+-- The transaction ids of another cluster mean nothing here. Rows that some lane has not read are appended again, under
+-- new transaction ids. Rows that every lane has read stay where they are, below the floor of every lane.
 --
 -- `seen` is a snapshot from before the append, and `reached` the seq that was taken last before it.
 CREATE FUNCTION postbox.append_unread(outbox regclass, identifier numeric, reached bigint, seen pg_snapshot) RETURNS bigint
@@ -149,9 +150,9 @@ DECLARE
     columns constant text := 'id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
     moved bigint;
 BEGIN
-    -- Rows that few lanes miss are appended first. A lane that is behind misses whatever the lanes ahead of it miss, so the rows
-    -- that a lane misses come last, and the lane begins before them. What a lane has read of a key is its first events, so
-    -- the order of a key stays.
+    -- Rows that few lanes miss are appended first. A lane that is behind misses whatever the lanes ahead of it miss, so
+    -- the rows that a lane misses come last, and the lane begins before them. What a lane has read of a key is its first
+    -- events, so the order of a key stays.
     EXECUTE format($sql$
         WITH unread AS (
             DELETE FROM %1$s e WHERE EXISTS (
@@ -220,8 +221,8 @@ COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
     'the first of its own. Returns how many events. Workers call it when they need it';
 REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
 
--- Counts up to the stored position of the lanes, which workers write every postbox.checkpoint_interval. So an event that was
--- just published may still count. `unread` includes the parked events.
+-- What is unread is judged by the stored positions of the lanes, which workers write every postbox.checkpoint_interval.
+-- So an event that was just published may still count. `unread` includes the parked events.
 CREATE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
     OUT unread bigint, OUT parked bigint, OUT oldest interval)
     LANGUAGE plpgsql STABLE

@@ -1,8 +1,8 @@
 -- Inboxes: a consumer's own table of the events it has seen.
 --
 -- An inbox is two ordinary tables of the consumer. <name> has a row for each event: the deduplication key and the
--- outcome. <name>_tombstone has the version at which a key was deleted. The role that creates the inbox owns both. Events
--- are applied with the rights of that owner (43_apply.sql).
+-- outcome. <name>_tombstone has the version at which a key was deleted. The role that creates the inbox owns both.
+-- Events are applied with the rights of that owner (43_apply.sql).
 
 CREATE TABLE postbox.inbox (
     relation regclass PRIMARY KEY,

@@ -1,5 +1,5 @@
--- Rows that refer to an outbox, a publication or an inbox are deleted with it. Triggers do this instead of foreign keys,
--- because a parallel restore (pg_restore --jobs) fills the tables of an extension in any order.
+-- Rows that refer to an outbox, a publication or an inbox are deleted with it. Triggers do this instead of foreign
+-- keys, because a parallel restore (pg_restore --jobs) fills the tables of an extension in any order.
 
 CREATE FUNCTION postbox.delete_dependents() RETURNS trigger
     LANGUAGE plpgsql

@@ -132,9 +132,9 @@ DECLARE
     columns constant text := 'id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
     moved bigint;
 BEGIN
-    -- Rows that few lanes miss are appended first. A lane that is behind misses whatever the lanes ahead of it miss, so the rows
-    -- that a lane misses come last, and the lane begins before them. What a lane has read of a key is its first events, so
-    -- the order of a key stays.
+    -- Rows that few lanes miss are appended first. A lane that is behind misses whatever the lanes ahead of it miss, so
+    -- the rows that a lane misses come last, and the lane begins before them. What a lane has read of a key is its first
+    -- events, so the order of a key stays.
     EXECUTE format($sql$
         WITH unread AS (
             DELETE FROM %1$s e WHERE EXISTS (

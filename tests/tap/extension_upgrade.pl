@@ -42,11 +42,11 @@ sub catalog
 	return \%count;
 }
 
-# The rows of one catalog that are not as often in another one.
+# The rows of one catalog that are not as often in another one, a line each.
 sub only_in
 {
 	my ($one, $other) = @_;
-	return [ grep { $one->{$_} != ($other->{$_} // 0) } sort keys %$one ];
+	return join("\n", grep { $one->{$_} != ($other->{$_} // 0) } sort keys %$one);
 }
 
 # A database as an application of that release may have left it. No worker runs: what workers write is written by hand.
@@ -125,8 +125,8 @@ sub updates
 	$node->safe_psql($database, 'ALTER EXTENSION postbox UPDATE');
 	my ($fresh, $updated) = (catalog('fresh'), catalog($database));
 	cmp_ok(scalar(keys %$fresh), '>', 500, 'the catalog is described');
-	is_deeply(only_in($fresh, $updated), [], 'nothing of a new installation is missing');
-	is_deeply(only_in($updated, $fresh), [], 'there is nothing that a new installation does not have');
+	is(only_in($fresh, $updated), '', 'nothing of a new installation is missing');
+	is(only_in($updated, $fresh), '', 'there is nothing that a new installation does not have');
 	is_deeply([ grep { /^\["undescribed"/ } keys %$fresh ], [], 'every member of the extension is described');
 
 	is($node->safe_psql($database, "$rows SELECT * FROM app.before b WHERE NOT EXISTS (SELECT FROM pg_temp.rows() r WHERE r.relation = b.relation AND r.content @> b.content)
