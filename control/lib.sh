@@ -35,6 +35,7 @@ free_port() {
 
 # run_sql_tests KIND RUNNER SUFFIX [NAME...]: runs tests/KIND with a runner of pg_regress's family in a
 # private cluster. No publishers run there: these tests are about SQL, and rows stay as sessions left them.
+# What tests/support builds can be loaded there by its name.
 # POSTBOX_ACCEPT=1 stores what came out as what is expected, to be read before it is committed.
 run_sql_tests() {
   local kind=$1 runner=$2 folder=$3 suffix=$4 bin work names status=0 file
@@ -46,7 +47,8 @@ run_sql_tests() {
   cp -r "$POSTBOX_ROOT/tests/$kind" "$work/$kind"
   mkdir -p "$work/$kind/expected"
   [ "$(id -u)" != 0 ] || chown -R postgres "$work/$kind"
-  "$POSTBOX_ROOT/control/cluster" start "$work/cluster" postbox.publishers=0
+  "$POSTBOX_ROOT/control/cluster" start "$work/cluster" postbox.publishers=0 \
+    dynamic_library_path="\$libdir:$POSTBOX_BUILD_DIR/tests"
 
   names=("$@")
   if [ $# = 0 ]; then

@@ -11,6 +11,17 @@ set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")  # what control/test --gdb and --valgrind build
+
+# Values of -fsanitize=. They are for the unit tests: a module with AddressSanitizer in it cannot be
+# loaded into a server that was built without. gRPC, protobuf and abseil are the distribution's, so
+# nothing in them is checked; control/sanitizers holds what has to be suppressed for that reason.
+set(POSTBOX_SANITIZE "" CACHE STRING "Sanitizers to build with, for example address,undefined or thread")
+if(POSTBOX_SANITIZE)
+  add_compile_options(-fsanitize=${POSTBOX_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${POSTBOX_SANITIZE})
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g -DNDEBUG")
+endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)

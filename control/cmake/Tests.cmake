@@ -1,6 +1,18 @@
 # Every test under one ctest. Whole-system tests need the stage (target `stage`).
+#
+# The same names go into tests.list in the build directory, for control/test NAME, one test a line:
+#   unit TARGET FILE      a file with TEST(Suite, Name): the tests are unit.Suite.Name of this target
+#   system NAME TARGET... what must be built before this test is run
 enable_testing()
+find_package(GTest REQUIRED)
 include(GoogleTest)
+set(test_list)
+
+# What the tests of the server load beside Postbox. None of it is installed.
+add_library(postbox_test MODULE ${CMAKE_SOURCE_DIR}/tests/support/postbox_test.cc)
+set_target_properties(postbox_test PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(postbox_test PRIVATE publisher_core extension_base extension_shared)
+target_link_options(postbox_test PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
 # The tests of rooms, which stand beside what they test.
 function(unit_test name)
@@ -9,7 +21,12 @@ function(unit_test name)
   add_executable(${name} ${files} ${test_WITH})
   target_link_libraries(${name} PRIVATE postbox_warnings GTest::gtest GTest::gmock GTest::gtest_main ${test_LINK})
   gtest_discover_tests(${name} TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120 LABELS unit)
+  add_dependencies(unit_tests ${name})
+  list(TRANSFORM files PREPEND "unit ${name} ")
+  list(APPEND test_list ${files})
+  set(test_list ${test_list} PARENT_SCOPE)
 endfunction()
+add_custom_target(unit_tests)
 unit_test(rules_test ROOMS proto/rules)
 unit_test(pubsub_test ROOMS worker/pubsub LINK postbox_pubsub)
 unit_test(emulator_test ROOMS worker/emulator LINK postbox_emulator)
@@ -19,11 +36,14 @@ file(GLOB_RECURSE logic CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/worker/publisher/*
 unit_test(publisher_test ROOMS worker/publisher/base worker/publisher/log worker/publisher/table
           WITH ${logic} ${CMAKE_SOURCE_DIR}/worker/publisher/base/claimed_event.cc LINK postbox_pubsub)
 
+set(system_test_needs stage other_release_worker postbox_test)
 function(system_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "POSTBOX_BUILD_DIR=${CMAKE_BINARY_DIR};POSTBOX_BUILT=1"
     SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS system)
+  string(JOIN " " line system ${name} ${system_test_needs})
+  set(test_list ${test_list} ${line} PARENT_SCOPE)
 endfunction()
 foreach(name layering names sizes references tables modules)
   system_test(checks.${name} ${CMAKE_SOURCE_DIR}/control/check ${name})
@@ -48,6 +68,10 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/proto/run)
   system_test(proto.official_definitions ${CMAKE_SOURCE_DIR}/tests/proto/run)
 endif()
 # Each benchmark for seconds: that its figures come, not how good they are.
+set(system_test_needs stage postbox_bench counting_server bare_publish)
 foreach(name drain backlog wal held-transaction publish latency emit torture)
   system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
 endforeach()
+
+string(REPLACE ";" "\n" test_list "${test_list}")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${test_list}\n" @ONLY)

@@ -19,6 +19,8 @@ class Transaction {
  public:
   explicit Transaction(const char* activity, Durability durability = Durability::kAtCommit)
       : activity_(activity), durability_(durability) {}
+  // The transaction that the caller has begun and will end by itself, with SPI connected.
+  static Transaction OfCaller() { return Transaction(true); }
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
@@ -38,6 +40,8 @@ class Transaction {
   }
 
  private:
+  explicit Transaction(bool begun)
+      : activity_(nullptr), durability_(Durability::kAtCommit), begun_(begun) {}
   void Commit();
   void Abort();
 
