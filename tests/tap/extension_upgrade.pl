@@ -177,5 +177,22 @@ $node->reload;
 subtest "from $_: events are published and applied" => sub { delivers($_) }
   for @released;
 
+subtest 'a worker that meets an extension that is not updated yet says so once, and publishes after the update' => sub {
+	my ($version) = @released;
+	my $position = log_position($node);
+	$node->safe_psql('postgres', 'CREATE DATABASE late');
+	$node->safe_psql('late', qq{CREATE EXTENSION postbox VERSION '$version'; CREATE SCHEMA app; SELECT postbox.create_outbox('app.outbox');
+		SELECT postbox.create_publication('late', 'app.outbox', '@{[ topic($version) ]}');
+		SELECT postbox.outbox_emit('video', 'late', 'video.created', '{}'::jsonb)});
+	my $notice = qr/could not read the publications: extension postbox is of version \Q$version\E, the server has loaded version \Q$present\E/;
+	wait_for(sub { log_since($node, $position) =~ $notice }, 'the log says it');
+	like(log_since($node, $position), qr/HINT:  Run ALTER EXTENSION postbox UPDATE in this database\./, 'and what to do');
+	$node->safe_psql('late', q{SELECT postbox.outbox_emit('video', 'late', 'video.created', '{}'::jsonb)});
+	$node->safe_psql('late', 'ALTER EXTENSION postbox UPDATE');
+	wait_until($node, 'late', 'SELECT pending = 0 FROM postbox.publication_status', 'events are published after the update');
+	my @notices = log_since($node, $position) =~ /$notice/g;
+	is(scalar(@notices), 1, 'it was said once');
+};
+
 $node->stop;
 done_testing();

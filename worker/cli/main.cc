@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr char kVersion[] = "postbox 0.1";
+constexpr char kVersion[] = "postbox " POSTBOX_VERSION;
 constexpr char kFaultHelp[] =
     "rpc=NAME,code=CODE,count=N[,skip=N][,probability=P][,latency-ms=N][,after-effect]"
     "[,ordering-key=KEY][,attribute=KEY:VALUE][,message=TEXT]"

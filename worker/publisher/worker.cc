@@ -133,12 +133,11 @@ void Worker::LoadLanes() {
     });
   } catch (const PostgresError& error) {
     LeaveIfExtensionGone();
-    Pg([&] {
-      ereport(WARNING, (errmsg("could not read the publications: %s", error.message.c_str())));
-    });
+    LogLoadError(error);
     next_load_ = After(now_, 1000);
     return;
   }
+  load_error_.clear();
   retry_all_ = false;
   generation_ = generation;
   std::vector<LanePointer> lanes;
@@ -155,6 +154,16 @@ void Worker::LoadLanes() {
   }
   // Events of the old lanes that are still out hold their lane until they are settled.
   lanes_ = std::move(lanes);
+}
+
+void Worker::LogLoadError(const PostgresError& error) {
+  if (error.message == load_error_) return;
+  load_error_ = error.message;
+  Pg([&] {
+    ereport(WARNING, (errmsg("could not read the publications: %s", error.message.c_str()),
+                      error.detail.empty() ? 0 : errdetail_internal("%s", error.detail.c_str()),
+                      error.hint.empty() ? 0 : errhint("%s", error.hint.c_str())));
+  });
 }
 
 bool Worker::EnsureClient() {

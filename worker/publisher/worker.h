@@ -49,6 +49,7 @@ class Worker {
 
   void FollowSettings();
   void LoadLanes();
+  void LogLoadError(const PostgresError& error);
   bool EnsureClient();
 
   bool ClaimLanes();
@@ -77,6 +78,7 @@ class Worker {
   TimestampTz now_ = 0;                // as of the current step
   TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;
+  std::string load_error_;  // the last one, to be logged once
 };
 
 }  // namespace postbox::publisher

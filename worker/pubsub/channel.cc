@@ -9,7 +9,7 @@ namespace postbox::pubsub {
 
 namespace {
 
-constexpr char kUserAgent[] = "postbox/0.1";
+constexpr char kUserAgent[] = "postbox/" POSTBOX_VERSION;
 
 }  // namespace
 

@@ -27,6 +27,8 @@ struct Publication {
 };
 
 // All publications, in the order of their names. In a transaction, with the rights of the worker.
+// Throws object_not_in_prerequisite_state if the SQL objects of the extension are older than this
+// library: after new files were installed, and before ALTER EXTENSION postbox UPDATE.
 std::vector<Publication> LoadPublications();
 
 // A statement over the events that a publication takes: if the publication is filtered, the aggregate
