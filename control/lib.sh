@@ -69,6 +69,28 @@ run_sql_tests() {
   return $status
 }
 
+# run_quietly LOG STATUS COMMAND...: runs COMMAND with its output in the file LOG. Every 5 seconds it says
+# what `STATUS LOG` prints and how long it has taken. If COMMAND fails, it prints the end of LOG.
+run_quietly() {
+  local log=$1 status=$2 begun=$SECONDS said=$SECONDS pid result=0
+  shift 2
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  # shellcheck disable=SC2064 # the process of now
+  trap "kill $pid 2>/dev/null || true; wait $pid || true; exit 130" INT TERM HUP
+  while kill -0 "$pid" 2>/dev/null; do
+    if ((SECONDS - said >= 5)); then
+      said=$SECONDS
+      say "$("$status" "$log"), $((SECONDS - begun)) s"
+    fi
+    sleep 0.1
+  done
+  wait "$pid" || result=$?
+  trap - INT TERM HUP
+  [ $result -eq 0 ] || tail -n 100 "$log" >&2
+  return $result
+}
+
 say() { printf '== %s\n' "$*" >&2; }
 die() {
   printf '%s: %s\n' "$(basename "$0")" "$*" >&2
