@@ -7,15 +7,16 @@
 //       LANGUAGE C AS 'postbox_test', 'postbox_test_pin_settings';
 //   CREATE FUNCTION claim(publication text, lock_token text, at_most int) RETURNS text[]
 //       LANGUAGE C AS 'postbox_test', 'postbox_test_claim';
-//   CREATE FUNCTION settle(publication text, lock_token text, ids text[], result text) RETURNS void
-//       LANGUAGE C AS 'postbox_test', 'postbox_test_settle';
+//   CREATE FUNCTION settle(publication text, lock_token text, ids text[], result text, error text)
+//       RETURNS void LANGUAGE C AS 'postbox_test', 'postbox_test_settle';
 //
 //   pin_settings  sets in this session what the worker sets in its own. Call it once, first.
 //   claim         OutboxSource::Claim in the transaction of the caller, as the worker that writes
 //                 this lock token; returns the ids of the claimed events, in their order.
 //   settle        OutboxSource::Settle in the transaction of the caller for events that this session
 //                 has claimed, as if Pub/Sub had answered `result`: 'published', 'rejected', 'behind',
-//                 'topic broken' or 'unknown'; or 'leaving': the worker leaves before an answer.
+//                 'topic broken' or 'unknown', for all but the first with this error; or 'leaving':
+//                 the worker leaves before an answer.
 //
 // A transaction that holds a single call of claim or settle is what the worker runs; the test may
 // keep it open, or roll it back.
@@ -81,7 +82,7 @@ std::vector<std::string> Claim(const std::string& publication, const std::string
   return ids;
 }
 
-void SetResult(const std::string& result, ClaimedEvent* event) {
+void SetResult(const std::string& result, const std::string& error, ClaimedEvent* event) {
   using pubsub::PublishStatus;
   static constexpr std::pair<std::string_view, PublishStatus> kResults[] = {
       {"published", PublishStatus::kPublished},
@@ -94,14 +95,15 @@ void SetResult(const std::string& result, ClaimedEvent* event) {
   for (const auto& [name, status] : kResults) {
     if (name != result) continue;
     event->status = status;
-    if (status != PublishStatus::kPublished) event->error = "TEST: " + result;
+    if (status != PublishStatus::kPublished) event->error = error;
     return;
   }
   Throw(ERRCODE_INVALID_PARAMETER_VALUE, "there is no such result: " + result);
 }
 
 void Settle(const std::string& publication, const std::string& lock_token,
-            const std::vector<std::string>& ids, const std::string& result) {
+            const std::vector<std::string>& ids, const std::string& result,
+            const std::string& error) {
   const SpiConnection spi;
   const auto source = OpenSource(publication, lock_token);
   Events events;
@@ -110,7 +112,7 @@ void Settle(const std::string& publication, const std::string& lock_token,
     if (found == Claimed().end()) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "this session has not claimed event " + id);
     }
-    SetResult(result, found->second.get());
+    SetResult(result, error, found->second.get());
     events.push_back(std::move(found->second));
     Claimed().erase(found);
   }
@@ -160,7 +162,8 @@ Datum postbox_test_settle(PG_FUNCTION_ARGS) {
     postbox::publisher::Settle(postbox::TextArgument(fcinfo, 0, "publication"),
                                postbox::TextArgument(fcinfo, 1, "lock_token"),
                                postbox::publisher::TextsArgument(fcinfo, 2, "ids"),
-                               postbox::TextArgument(fcinfo, 3, "result"));
+                               postbox::TextArgument(fcinfo, 3, "result"),
+                               postbox::TextArgument(fcinfo, 4, "error"));
   });
   PG_RETURN_VOID();
 }

@@ -1,4 +1,4 @@
--- What is done about events that are stuck: look, redrive, discard.
+-- What to do about events that are stuck: look, redrive, discard.
 SET client_min_messages = warning;
 \set SHOW_CONTEXT never
 DROP EXTENSION IF EXISTS postbox CASCADE;
@@ -6,7 +6,13 @@ CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
 SELECT postbox.create_outbox('catalog.outbox', 'table');
 
--- id N is event number N; the state is what a worker would have left
+-- id N is event number N; the worker's own code brings it into its state (tests/support/postbox_test.cc)
+SET postbox.project_id = 'shop';
+SELECT postbox.create_publication('videos', 'catalog.outbox', 'catalog.video.events', base_backoff => '1 ms', max_backoff => '1 ms');
+CREATE FUNCTION pg_temp.claim(publication text, lock_token text, at_most int) RETURNS text[]
+    LANGUAGE C AS 'postbox_test', 'postbox_test_claim';
+CREATE FUNCTION pg_temp.settle(publication text, lock_token text, ids text[], result text, error text) RETURNS void
+    LANGUAGE C AS 'postbox_test', 'postbox_test_settle';
 CREATE FUNCTION pg_temp.id(n int) RETURNS uuid LANGUAGE sql AS $$ SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid $$;
 CREATE FUNCTION pg_temp.state() RETURNS TABLE (event int, key text, state text, attempts int, last_error text) LANGUAGE sql AS $$
     SELECT right(id::text, 4)::int, aggregate_id,
@@ -20,12 +26,20 @@ BEGIN
     DELETE FROM catalog.outbox;
     PERFORM postbox.outbox_emit('video', key, 'video.changed', '{}', event_id => pg_temp.id(n))
     FROM (VALUES (1, 'a'), (2, 'a'), (3, 'a'), (4, 'b'), (5, 'b'), (6, 'c'), (7, 'd'), (8, 'e'), (9, 'e')) e (n, key);
+    COMMIT;
     -- a: failed, two behind it. b: to be tried again, one behind. c: pending. d: with a worker. e: done, then pending.
-    UPDATE catalog.outbox SET publish_attempts = 5, next_retry_at = 'infinity', last_error = 'INVALID_ARGUMENT: no' WHERE id = pg_temp.id(1);
-    UPDATE catalog.outbox SET next_retry_at = 'infinity' WHERE id IN (pg_temp.id(2), pg_temp.id(3), pg_temp.id(5));
-    UPDATE catalog.outbox SET publish_attempts = 1, next_retry_at = '2100-01-01 00:00:00+00', last_error = 'UNAVAILABLE: later' WHERE id = pg_temp.id(4);
-    UPDATE catalog.outbox SET lock_token = 'postbox-0', locked_at = now() WHERE id = pg_temp.id(7);
-    UPDATE catalog.outbox SET published_at = now() WHERE id = pg_temp.id(8);
+    FOR attempt IN 1..5 LOOP
+        PERFORM set_config('client_min_messages', 'error', true);
+        PERFORM pg_temp.settle('videos', 'postbox-0', pg_temp.claim('videos', 'postbox-0', 1), 'rejected', 'INVALID_ARGUMENT: no');
+        PERFORM pg_sleep(0.01);
+        COMMIT;
+    END LOOP;
+    PERFORM pg_temp.settle('videos', 'postbox-0', pg_temp.claim('videos', 'postbox-0', 1), 'unknown', 'UNAVAILABLE: later');
+    UPDATE catalog.outbox SET next_retry_at = '2100-01-01 00:00:00+00' WHERE id = pg_temp.id(4);  -- a time to be compared
+    COMMIT;
+    PERFORM pg_temp.claim('videos', 'postbox-0', 4);
+    PERFORM pg_temp.settle('videos', 'postbox-0', ARRAY[pg_temp.id(8)::text], 'published', '');
+    PERFORM pg_temp.settle('videos', 'postbox-0', ARRAY[pg_temp.id(6), pg_temp.id(9)]::text[], 'leaving', '');
 END $$;
 CALL pg_temp.setup();
 SELECT * FROM pg_temp.state();
