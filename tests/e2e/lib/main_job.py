@@ -211,7 +211,7 @@ def percentile(ordered, part):
 
 
 def points_messages(users, events, times):
-    """The messages of seed 001, and the points that they add up to for each user."""
+    """The messages, and the points that they add up to for each user."""
     dice = random.Random(20231027)
     messages, sums, versions = [], {}, {}
     ids = [f"usr_{uuid.UUID(int=dice.getrandbits(128), version=4)}" for _ in range(users)]
