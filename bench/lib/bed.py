@@ -16,25 +16,25 @@ import time
 import harness
 from harness import Failure, say, wait_until
 
-# Whatever prints to standard output from here on, a child as well, goes to standard error.
+# Standard output is for figures only. What this process and its children print there goes to standard error.
 FIGURES = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
 sys.stdout = sys.stderr
 
 PROGRAMS = harness.build_directory() / "bench"
-PATIENCE = 1800  # s, for what takes its time on a slow machine
+PATIENCE = 1800  # s, a time-out that a slow machine does not reach
 DATABASE = "bench"
 TOPIC = "catalog.video.events"
 
 
 class Report:
-    """Prints figures of one bench, and what they are held against."""
+    """Prints figures of one bench, and what they are compared with."""
 
     def __init__(self, bench):
         self.bench = bench
 
     def line(self, case, value, unit, ratio=None, ratio_to=None, target=None):
-        """`target` is text for people ('>= 0.9'); nothing depends on it."""
+        """`target` is only printed ('>= 0.9'); nothing depends on it."""
         digits = 0 if abs(value) >= 1000 else 4
         FIGURES.write(json.dumps({
             "bench": self.bench, "case": case, "value": round(value, digits) if digits else round(value), "unit": unit,
@@ -48,7 +48,7 @@ class Report:
         self.line(case, median(values), unit, median(ratios), ratio_to, target)
 
 
-# A server that writes as a real one does. A smoke run only looks whether the figures come.
+# A server that writes to disk as in production. A smoke run only checks that there are figures.
 MEASURED = {"fsync": "on", "synchronous_commit": "on", "shared_buffers": "512MB", "max_wal_size": "4GB"}
 
 
@@ -125,7 +125,7 @@ class Bed(harness.Testbed):
         columns = "events, measured_events, seconds, chunks, bytes, private_kb, peak_kb"
         pid = self.watch.sql(f"SELECT bench.drain('{publication}', '{mode}')")[0][0]
         with profile(self, pid, f"{mode}-{publication}"):
-            # No session looks on meanwhile: its snapshots would cost something.
+            # No session polls in the meantime: its snapshots would cost something.
             wait_until(f"{mode} of {publication} has ended", lambda: not os.path.exists(f"/proc/{pid}"), PATIENCE)
         rows = self.watch.sql(f"SELECT {columns} FROM bench.result")
         if not rows:
@@ -141,7 +141,7 @@ class Bed(harness.Testbed):
         return int(self.watch.sql("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
 
     def wal_of(self, text):
-        """Bytes of WAL that this writes."""
+        """Bytes of WAL that these statements write."""
         before = self.wal_position()
         self.sql(text)
         return self.wal_position() - before
@@ -150,7 +150,7 @@ class Bed(harness.Testbed):
         return int(self.watch.sql(f"SELECT pending FROM postbox.publication_status WHERE publication = '{publication}'")[0][0])
 
     def pgbench(self, seconds, files, clients, *arguments, may_fail=False):
-        """Runs scripts; returns transactions per second, 0 if it failed and may."""
+        """Runs scripts; returns transactions per second, or 0 if it failed and `may_fail` is set."""
         done = self.cluster.run(
             "pgbench", "-n", "-c", clients, "-j", 2, "-T", seconds, *(part for file in files for part in ("-f", file)),
             *arguments, DATABASE, database=DATABASE, timeout=seconds + PATIENCE)
@@ -226,7 +226,7 @@ class CountingServer:
 
 
 class PeakMemory:
-    """The most private memory (without shared_buffers) of a process, in MiB, looked at ten times a second."""
+    """The most private memory (without shared_buffers) of a process, in MiB, sampled ten times a second."""
 
     def __init__(self, pid):
         self.mebibytes = 0.0

@@ -22,7 +22,7 @@ def drain(report, smoke):
             name = server.outbox(f"app.table_{number}", "table")
             server.load(name, table_events)
             server.settle_down()
-            for _ in range(1 if smoke else 3):  # side by side, since they are quick
+            for _ in range(1 if smoke else 3):  # several, since each of them is short
                 select.append(server.drain(first, "select"))
                 log.append(drain_all(server, "app.log", log_events))
             table.append(drain_all(server, name, table_events))
@@ -107,7 +107,7 @@ def wal(report, smoke):
             say(f"    published at {events / max(counting.seconds, 1e-6):,.0f}/s")
         report.line("drain by the publisher worker", written / events, "bytes/event", target="<= 2")
 
-        # Two tables made alike: what was emitted into the one is inserted into the other, id for id.
+        # Two tables of the same form: what was emitted into one is inserted into the other, with the same ids.
         server.outbox("app.emitted")
         server.outbox("app.inserted")
         server.sql("CHECKPOINT")
@@ -141,7 +141,7 @@ def held_transaction(report, smoke):
         plain, held = [], []
         total = events
         for number in range(1 if smoke else 8):
-            for open_one in (number % 2 == 0, number % 2 == 1):  # each comes first in turn
+            for open_one in (number % 2 == 0, number % 2 == 1):  # each is first in every other round
                 with held_open(server, "app.log") if open_one else contextlib.nullcontext():
                     (held if open_one else plain).append(drain_all(server, "app.log", total)["rate"])
                 total += open_one

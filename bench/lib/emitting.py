@@ -55,7 +55,7 @@ def emit(report, smoke):
 
 
 def statements(outbox):
-    # An id as a service would make it by itself: UUIDv7, growing, one range for each client.
+    # An id as a service would make it: UUIDv7, ascending, one range for each client.
     moment = f"{int(time.time() * 1000):012x}"
     event_id = f"('{moment[:8]}-{moment[8:]}-7000-8' || :client || '-' || :number)::uuid"
     emitted = (f"SELECT postbox.outbox_emit('account', 'a-' || :account, 'account.changed', {PAYLOAD}::jsonb, "

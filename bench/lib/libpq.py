@@ -28,7 +28,7 @@ class Connection:
             raise Failure(self._pq.PQerrorMessage(self._connection).decode())
 
     def run(self, sql):
-        """Runs one statement; its rows are thrown away."""
+        """Runs one statement; its rows are discarded."""
         result = self._pq.PQexec(self._connection, sql.encode())
         status = self._pq.PQresultStatus(result)
         self._pq.PQclear(result)

@@ -1,4 +1,4 @@
-"""bench/run after the build: chooses the bench, keeps standard output for its figures."""
+"""What bench/run runs after the build: one bench, with standard output kept for its figures."""
 
 import argparse
 import pathlib

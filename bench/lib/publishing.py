@@ -14,7 +14,7 @@ MAX_OUTSTANDING = 20_000  # postbox.max_outstanding_messages
 # worker/pubsub/publish_scheduler.h: the most requests at once, with and without ordering keys.
 MAX_REQUESTS = 100 * CHANNELS
 MAX_KEYLESS_REQUESTS = 4 * CHANNELS
-WARM_UP = 10  # events that are not counted for latency: they connect and make plans
+WARM_UP = 10  # events that latency does not count: during these the worker connects and makes plans
 
 # case: (aggregate id of event n, ordering of the publication, number of ordering keys; 0: none; None: one an event)
 CASES = {
@@ -62,7 +62,7 @@ def publish_once(server, outbox, events, ordering):
     publication = server.publication(outbox, ordering=ordering)
     with bed.profile(server, pid, f"publish-{publication}"):
         counting.wait_for(events)
-    # Results on their way are stored first.
+    # The publication is dropped when all results are stored.
     wait_until("all is confirmed", lambda: server.pending(publication) == 0, bed.PATIENCE)
     server.drop_publication(publication)
     counting.stop()
@@ -130,6 +130,6 @@ def commit_one_by_one(server, outbox, record, events):
             if number >= WARM_UP:
                 begun.append(int(moment) / 1000 - sent)
                 ended.append(int(moment) / 1000 - answered)
-            time.sleep(random.uniform(0, 0.01))  # the next one finds the worker asleep
+            time.sleep(random.uniform(0, 0.01))  # so that the next event finds the worker asleep
     session.close()
     return begun, ended

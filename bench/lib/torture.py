@@ -1,5 +1,5 @@
 """Many writers of every kind against a log outbox in three lanes, read in small chunks: without crashes, then with. What
-arrives is held against the table: lost, sent twice, out of order within a key."""
+arrives is compared with the table: events lost, sent twice, out of order within a key."""
 
 import os
 import signal
@@ -63,7 +63,7 @@ def torture(report, smoke):
 
         say(f"torture with crashes: {WRITERS} writers for {seconds} s, workers killed and the server restarted")
         crashes = write_and_crash(server, files, seconds)
-        for (gid,) in server.sql("SELECT gid FROM pg_prepared_xacts"):  # they survive; somebody ends them
+        for (gid,) in server.sql("SELECT gid FROM pg_prepared_xacts"):  # they survive a crash and must be ended
             server.sql(f"COMMIT PREPARED '{gid}'")
         wait_until("all is published after the crashes", lambda: pending(server) == 0, 300)
         crashed = compare(server, record, "crashes")
@@ -91,7 +91,7 @@ def pending(server):
 
 
 class copying:
-    """COPY into the table every half second, while it lasts."""
+    """COPY into the table every half second until the end."""
 
     def __init__(self, server):
         self._server = server
@@ -108,7 +108,7 @@ class copying:
             try:
                 self._server.sql(f"COPY {OUTBOX} (id, aggregate_type, aggregate_id, event_type, version, payload) FROM stdin;\n{rows}\\.\n")
             except Failure:
-                pass  # the server has crashed; what counts is what is in the table in the end
+                pass  # the server has crashed; only what is in the table at the end counts
 
     def __enter__(self):
         self._thread.start()
@@ -119,7 +119,7 @@ class copying:
 
 
 def write_and_crash(server, files, seconds):
-    """Each crash ends all sessions, so the writers begin again after each. Every fourth one is the whole server's."""
+    """Each crash ends all sessions, so the writers begin again after each. Every fourth crash is of the whole server."""
     end = time.monotonic() + seconds
     crashes = 0
     interval = 1 if server.smoke else 4
@@ -127,7 +127,7 @@ def write_and_crash(server, files, seconds):
         while time.monotonic() < end or crashes < 2:
             writers = threading.Thread(target=server.pgbench, args=(3600, files, WRITERS), kwargs={"may_fail": True})
             writers.start()
-            time.sleep(interval)  # writing goes on meanwhile
+            time.sleep(interval)  # while the writers go on
             crashes += 1
             if crashes % 4 == 2:
                 server.cluster.close(server.directory / "cluster")
@@ -140,7 +140,7 @@ def write_and_crash(server, files, seconds):
 
 
 def compare(server, record, phase):
-    """What stands in the table against what has arrived."""
+    """Compares what is in the table with what has arrived."""
     stored = {event: (key, int(seq)) for event, key, seq in server.sql(f"SELECT id, aggregate_id, seq FROM {OUTBOX}")}
     undone = server.number(f"SELECT count(*) FROM {OUTBOX} WHERE event_type = 'video.undone'")
 
@@ -152,7 +152,7 @@ def compare(server, record, phase):
 
     try:
         arrivals = wait_until("all events have come", arrived, 60, 1)
-    except Failure:  # some are lost: say how many
+    except Failure:  # some are lost: the comparison says how many
         arrivals = [line.split("\t")[2] for line in record.read_text().splitlines()]
     last, seen, disorder, ghosts = {}, set(), 0, 0
     for event in arrivals:

@@ -10,8 +10,9 @@ from harness import say
 def demo(emulator):
     names = {"embedded": "Postbox's embedded emulator", "google": "Google's emulator"}
     say(f"starting a private Postgres and {names[emulator]}")
-    # This Postgres writes to disk as a real one does: the latencies are to be real ones.
+    # With fsync, as in production, so that the latencies mean something.
     with harness.Testbed(emulator, main_job.emulator_flags(emulator), settings={"fsync": "on"}) as bed:
+        say("creating topics, subscriptions, and three databases with the extension; starting two pullers")
         main_job.set_up(bed)
         pullers = [bed.puller("catalog_read"), bed.puller("points")]
         events = main_job.run_catalog(bed)

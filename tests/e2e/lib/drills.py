@@ -1,8 +1,8 @@
-"""The world of the six drills: one database that both emits and applies, so that a crash of its server hits both sides,
-and a second subscription on which Google's Node client sees what really was on the topic.
+"""What the six drills share: one database that both emits and applies, so that a crash of its server hits both sides, and
+a second subscription on which Google's Node client sees what was on the topic.
 
-What an event does is made visible in two ways: a projection (account), which shows whether an older version overwrote a
-newer one, and a handler that appends to a journal without any uniqueness, which shows each time that an event took effect.
+The effects of an event are visible in two places. The projection (account) shows whether an older version overwrote a
+newer one. The journal, which a handler appends to and which has no unique key, shows each time that an event took effect.
 """
 
 import collections
@@ -23,7 +23,7 @@ _KILLED = "terminated by signal 9"
 
 @contextlib.contextmanager
 def drill(settings=None):
-    # A dead consumer's messages come again when its stream ends, not only when its leases do: the drills need not wait so long.
+    # Messages of a dead consumer are delivered again when its stream ends, not only when its leases do: this is quicker.
     with harness.Testbed("embedded", ["--release-on-disconnect"], settings) as bed:
         bed.emulator.resources(
             {"create_topic": TOPIC}, {"create_topic": f"{TOPIC}.dlq"},
@@ -103,7 +103,7 @@ class Drill:
                    lambda: self.cluster.log_text().count(_KILLED) > 0)
 
     def hold_worker(self, failpoint):
-        """After a crash the worker comes back and would crash again: now it waits at the failpoint instead."""
+        """The worker that is started after the crash waits at the failpoint instead of crashing again."""
         self.cluster.set(postbox__failpoint=f"{failpoint}=pause")
         wait_until("the server is back and its worker waits at the failpoint",
                    lambda: f"failpoint {failpoint}: paused" in self.cluster.log_text())
@@ -112,13 +112,13 @@ class Drill:
         self.cluster.set(postbox__failpoint="")
 
     def kill_server(self):
-        """SIGKILL for the postmaster; its children notice and end by themselves. Then starts it again."""
+        """Kills the postmaster with SIGKILL; its children notice and exit. Then starts the server again."""
         pid_file = self.cluster.directory / "data/postmaster.pid"
         postmaster = int(pid_file.read_text().splitlines()[0])
         family = [postmaster, *children(postmaster)]
         os.kill(postmaster, signal.SIGKILL)
-        wait_until("the server and all its processes have gone", lambda: not any(alive(pid) for pid in family))
-        # A dead process that nobody has waited for yet would look alive to the new server.
+        wait_until("the server and all its processes have ended", lambda: not any(alive(pid) for pid in family))
+        # A zombie still has its pid, which would look like a running server to the new one.
         for lock in (pid_file, *self.cluster.directory.glob(".s.PGSQL.*.lock")):
             lock.unlink()
         self.cluster.start()

@@ -1,10 +1,10 @@
-"""What the end-to-end tests and the demo stand on: processes, a private Postgres, a Pub/Sub emulator, the puller, and
+"""What the end-to-end tests and the demo share: processes, a private Postgres, a Pub/Sub emulator, the puller, and
 Google's Node client as the outside peer.
 
 Rules that everything here keeps:
-  * every wait polls a condition and has a time-out; nothing waits a fixed time for something to have happened;
-  * every process is started here, is known by its process id, and is ended in Testbed.close(), whatever happened; when
-    this program is killed, the kernel ends its direct children too (setpriv --pdeathsig);
+  * every wait polls a condition and has a time-out; there are no fixed sleeps;
+  * every process is started here, is known by its process id, and is ended in Testbed.close(), also after a failure;
+    when this program is killed, the kernel ends its direct children (setpriv --pdeathsig);
   * all files are in one temporary directory, which is removed; ports are free ones and all on loopback;
   * a failure prints what was expected, what was seen, and the end of every log.
 """
@@ -32,11 +32,11 @@ SKIPPED = 77  # what ctest is told to read as "skipped"
 
 
 class Failure(Exception):
-    """Something was not as it must be. The text says what was expected and what was seen."""
+    """A test has failed. The text says what was expected and what was seen."""
 
 
 class Hopeless(Failure):
-    """What is waited for cannot come any more."""
+    """What is waited for cannot happen any more."""
 
 
 class Skip(Exception):
@@ -67,7 +67,8 @@ def stage_programs():
 
 
 def wait_until(what, condition, timeout=None, interval=0.05):
-    """Polls until condition() is true (and returns its value). A condition may raise Failure to say 'not yet, because'."""
+    """Polls until condition() is true (and returns its value). A condition may raise Failure to say why
+    it does not hold yet; the reason is part of the message when the time is over."""
     deadline = time.monotonic() + (timeout or TIMEOUT)
     seen = None
     while True:
@@ -80,7 +81,7 @@ def wait_until(what, condition, timeout=None, interval=0.05):
         except Failure as reason:
             seen = reason
         if time.monotonic() > deadline:
-            raise Failure(f"waited {timeout or TIMEOUT:.0f} s for this, in vain: {what}\n  last seen: {seen!r}")
+            raise Failure(f"waited {timeout or TIMEOUT:.0f} s without success for: {what}\n  last seen: {seen!r}")
         time.sleep(interval)
 
 
@@ -133,7 +134,7 @@ class Process:
         return status
 
     def stop(self, number=signal.SIGTERM, timeout=60):
-        """Ends it politely; SIGKILL after the time-out, which is a failure. Returns the exit status."""
+        """Ends it with the signal and returns its exit status. After the time-out it is killed, which is a failure."""
         self.kill(number)
         try:
             return self.wait(timeout)
@@ -174,7 +175,7 @@ class Cluster:
 
     @classmethod
     def close(cls, directory):
-        """Stops what runs in this directory, even if the start was interrupted half-way."""
+        """Stops the server of this directory, even if its start was interrupted."""
         cls._control("stop", directory, "immediate")
 
     @property
@@ -222,7 +223,7 @@ class Cluster:
 
 
 class Session:
-    """One psql that stays connected, for what must not pay for a new connection each time."""
+    """One psql that stays connected, where a new connection for each statement would take too long."""
 
     _END = "--end-of-answer--"
 
@@ -252,7 +253,7 @@ class Session:
 
 
 class Emulator:
-    """The Pub/Sub peer: Postbox's own emulator (kind 'embedded') or Google's (kind 'google')."""
+    """The Pub/Sub server: Postbox's own emulator (kind 'embedded') or Google's (kind 'google')."""
 
     def __init__(self, testbed, kind, flags=()):
         self.kind = kind
@@ -286,7 +287,7 @@ class Emulator:
 
     def _start_google(self):
         program = find_google_emulator()
-        for attempt in range(3):  # its port cannot be chosen by the system, so it may be taken meanwhile
+        for attempt in range(3):  # the port is chosen here and may be taken before the emulator binds it
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 port = probe.getsockname()[1]
@@ -308,17 +309,17 @@ class Emulator:
         self._testbed.node("admin.js", [{"create_topic": name}])
 
     def subscription(self, name, topic, **more):
-        """Options are those of the Node client's createSubscription; ordering is on unless said otherwise."""
+        """Options are those of the Node client's createSubscription; ordering is on unless `more` says otherwise."""
         dead_letter = {key: more.pop(key) for key in ("dead_letter_topic", "max_delivery_attempts") if key in more}
         options = {"enableMessageOrdering": True, **more}
         self._testbed.node("admin.js", [{"create_subscription": name, "topic": topic, "options": options, **dead_letter}])
 
     def resources(self, *orders):
-        """Several orders for admin.js in one go: starting Node takes its time."""
+        """Several orders for one run of admin.js, since starting Node is slow."""
         self._testbed.node("admin.js", list(orders))
 
     def fault(self, specification):
-        """Tells the embedded emulator to misbehave; see `postbox emulator-fault --help`."""
+        """Injects a fault into the embedded emulator; see `postbox emulator-fault --help`."""
         self._fault_client(*specification.split())
 
     def stats(self):
@@ -372,7 +373,7 @@ class Puller:
             env={"SPDLOG_LEVEL": "debug" if verbose else "info", **({"POSTBOX_FAILPOINT": failpoint} if failpoint else {})})
 
     def records(self):
-        """The log as a list of dictionaries; lines that are no JSON objects appear under the key 'text'."""
+        """The log as a list of dictionaries; lines that are not JSON objects appear under the key 'text'."""
         found = []
         for line in self.process.text().splitlines():
             try:
@@ -425,7 +426,7 @@ class Receiver:
 
 
 class Testbed:
-    """One test's world. Use it as a context manager. Without an emulator, the settings say where Pub/Sub is."""
+    """The servers and processes of one test; a context manager. Without an emulator, the settings say where Pub/Sub is."""
 
     def __init__(self, emulator=None, emulator_flags=(), settings=None):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="postbox.", dir="/tmp"))
@@ -458,7 +459,7 @@ class Testbed:
         return ["node", ROOT / "tests/node" / script, *arguments]
 
     def node_environment(self):
-        # The Node client of Pub/Sub must find nothing of Google's on this machine.
+        # The Node client must use the emulator, whatever this machine has of Google's.
         return {**self.emulator.environment, "NODE_PATH": str(build_directory() / "node/node_modules")}
 
     def node(self, script, lines, timeout=None):
@@ -482,7 +483,7 @@ class Testbed:
         return session
 
     def close(self, failed=False):
-        for number in (signal.SIGTERM, signal.SIGINT):  # nothing interrupts the cleaning up
+        for number in (signal.SIGTERM, signal.SIGINT):  # cleaning up is not interrupted
             signal.signal(number, signal.SIG_IGN)
         for close in self._closers:
             with contextlib.suppress(Exception):
@@ -517,7 +518,7 @@ def ensure_node():
 
 
 def main(test, *arguments):
-    """Runs a test and ends the program: 0 passed, 1 failed, 77 skipped. SIGTERM and SIGINT clean up, too."""
+    """Runs a test and ends the program: 0 passed, 1 failed, 77 skipped. SIGTERM and SIGINT clean up as well."""
     def interrupted(number, _frame):
         raise Failure(f"interrupted by {signal.Signals(number).name}")
 

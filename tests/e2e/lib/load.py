@@ -1,4 +1,8 @@
-"""Real load: pgbench with 16 clients, each transaction changes a row and emits; some are rolled back, some go back to a savepoint; three publisher workers. Afterwards nothing is lost, nothing is a ghost, and every key is in order."""
+"""Load: pgbench with 16 clients and three publisher workers.
+
+Each transaction changes a row and emits an event; some are rolled back, some roll back to a savepoint. Afterwards nothing
+is lost, no event of a rolled-back transaction was published, and every key is in order.
+"""
 
 import os
 import time
@@ -42,7 +46,7 @@ def set_up(bed, kind):
         CREATE SCHEMA load;
         CREATE TABLE load.account (account_id text PRIMARY KEY, balance bigint NOT NULL, version bigint NOT NULL);
         INSERT INTO load.account SELECT account, 0, 0 FROM generate_series(1, {ACCOUNTS}) AS account;
-        -- what was emitted, written in the same transaction: the truth that the topic is compared with
+        -- what was emitted, written in the same transaction: what the topic is compared with
         CREATE TABLE load.journal (event_id uuid, account_id text, version bigint, fate text);
         SELECT postbox.create_outbox('load.outbox', '{kind}');
         SELECT postbox.create_publication('accounts', 'load.outbox', '{TOPIC}');

@@ -1,8 +1,8 @@
-"""The two use cases of Postbox, run for real. The demo and the test of the main job are both this program text.
+"""The two use cases of Postbox, run for real. The demo and the test of the main job both run this code.
 
 (a) Catalog: a service writes videos and emits video.created, video.updated and video.deleted in the transactions that
-    write; catalog_read.video_projection in another database follows. Some transactions are rolled back: of those nothing
-    may ever be seen.
+    write; catalog_read.video_projection in another database follows. Some transactions are rolled back:
+    nothing of those may ever be seen.
 (b) Points: an outside program (Google's Node client) publishes user events; a handler function adds the points to the
     user's account. Every message is delivered twice and must count once.
 """
@@ -21,12 +21,12 @@ POINTS_SUBSCRIPTION = "user.account.events.points-adder"
 
 
 def emulator_flags(kind):
-    """Every message is to come twice. Google's emulator cannot be told to; there, the publisher does it (run_points)."""
+    """Every message is delivered twice. Google's emulator cannot do that; with it, the client publishes twice (run_points)."""
     return ["--deliver-twice"] if kind == "embedded" else []
 
 
 def set_up(bed):
-    """Topics, subscriptions, and the three databases. What is here in SQL is all that a user has to write."""
+    """Topics, subscriptions, and the three databases. The SQL here is all that a user has to write."""
     bed.emulator.resources(
         {"create_topic": CATALOG_TOPIC}, {"create_topic": POINTS_TOPIC},
         {"create_subscription": CATALOG_SUBSCRIPTION, "topic": CATALOG_TOPIC, "options": {"enableMessageOrdering": True}},
@@ -211,7 +211,7 @@ def percentile(ordered, part):
 
 
 def points_messages(users, events, times):
-    """The messages, and the points that they add up to for each user."""
+    """The messages to publish, and the points that they add up to for each user."""
     dice = random.Random(20231027)
     messages, sums, versions = [], {}, {}
     ids = [f"usr_{uuid.UUID(int=dice.getrandbits(128), version=4)}" for _ in range(users)]
@@ -233,7 +233,7 @@ def points_messages(users, events, times):
 
 def run_points(bed, puller, users=20, events=300):
     """`puller` is the running puller of database points; it is asked how many duplicates it has seen."""
-    by_emulator = bed.emulator.kind == "embedded"  # Google's cannot be told to redeliver
+    by_emulator = bed.emulator.kind == "embedded"  # Google's emulator cannot redeliver
     say(f"(b) points: {events} events for {users} users from Google's Node client, every message "
         + ("delivered twice by the emulator" if by_emulator else "published twice by the client"))
     messages, expected = points_messages(users, events, 1 if by_emulator else 2)
