@@ -5,9 +5,19 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(absl REQUIRED)
-pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
-pkg_check_modules(PROTOBUF REQUIRED IMPORTED_TARGET protobuf)
 pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
+
+# gRPC and protobuf. pkg-config takes more than ten seconds for the hundred modules that grpc++ requires, so
+# gRPC's own CMake files come first, where the distribution has them.
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG QUIET)
+add_library(postbox_grpc INTERFACE)
+if(gRPC_FOUND)
+  target_link_libraries(postbox_grpc INTERFACE gRPC::grpc++ protobuf::libprotobuf)
+else()
+  pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
+  target_link_libraries(postbox_grpc INTERFACE PkgConfig::GRPC protobuf::libprotobuf)
+endif()
 find_program(PROTOC protoc REQUIRED)
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 

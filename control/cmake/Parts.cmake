@@ -35,7 +35,7 @@ foreach(proto ${protos})
 endforeach()
 add_library(postbox_proto STATIC ${proto_sources})
 target_include_directories(postbox_proto SYSTEM PUBLIC ${generated})
-target_link_libraries(postbox_proto PUBLIC PkgConfig::GRPC PkgConfig::PROTOBUF)
+target_link_libraries(postbox_proto PUBLIC postbox_grpc)
 
 # The executable. (proto/rules/ holds headers only: whoever includes them compiles them.)
 function(part name room)
