@@ -55,7 +55,7 @@ Events InFlight::TakeResults(pubsub::Publisher* client) {
   Events events;
   events.reserve(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
-    FetchAhead(results, i);
+    PrefetchResult(results, i);
     const auto* event = static_cast<const ClaimedEvent*>(results[i]);
     free_places_.push_back(event->place);
     events.push_back(std::move(events_[event->place]));

@@ -27,7 +27,7 @@ class Retention {
   bool Purge(const Table& table);
 
   std::vector<Table> left_;
-  // When the last round began. Not when the next is due: the interval may be set anew meanwhile.
+  // When the last round began. Not when the next is due: the interval may be changed meanwhile.
   TimestampTz last_round_ = 0;
 };
 

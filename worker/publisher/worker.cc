@@ -243,7 +243,7 @@ void Worker::WaitForResults(int64 milliseconds) {
     const long left = TimestampDifferenceMilliseconds(now_, deadline);
     if (left <= 0) break;
     if (CollectResults()) continue;
-    // Commits go on setting the latch; nobody looks at it now.
+    // Commits go on setting the latch, which does not matter any more.
     ResetLatch(MyLatch);
     Sleep(std::min(left, 100L));
   }
@@ -265,9 +265,9 @@ void Worker::Drain() {
   client_.reset();
   // Nothing is sent any more, so what has no result can be given back.
   leaving_ = true;
-  Events rest = in_flight_.TakeAll();
-  for (const EventPointer& event : rest) event->status = pubsub::PublishStatus::kBehind;
-  GiveToLanes(std::move(rest));
+  Events left = in_flight_.TakeAll();
+  for (const EventPointer& event : left) event->status = pubsub::PublishStatus::kBehind;
+  GiveToLanes(std::move(left));
   SettleLanes();
   leaving_ = false;
   for (const LanePointer& lane : lanes_) lane->Maintain(now_, true);

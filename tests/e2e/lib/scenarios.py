@@ -35,6 +35,20 @@ def interoperability(emulator):
         node_to_postbox(bed)
 
 
+def check_message(message, row):
+    """Fails unless a message that the Node client has read is the event of this row of the outbox."""
+    attributes = message["attributes"]
+    _, aggregate, event_type, version, payload, aggregate_type, schema_version = row
+    expected = {"event_type": event_type, "aggregate_id": aggregate, "aggregate_type": aggregate_type,
+                "version": version, "schema_version": schema_version}
+    if {name: attributes.get(name) for name in expected} != expected or message["ordering_key"] != aggregate:
+        raise harness.Failure(f"a message is not what was emitted: {message}, {expected}")
+    if base64.b64decode(message["data_base64"]) != base64.b64decode(payload):
+        raise harness.Failure(f"the data of a message is not the payload: {message}, {payload}")
+    if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", attributes["occurred_at"]):
+        raise harness.Failure(f"occurred_at is no RFC 3339 time in UTC: {attributes}")
+
+
 def postbox_to_node(bed):
     say("what Postbox publishes is read by Google's Node client")
     bed.cluster.sql("shop", """
@@ -64,16 +78,7 @@ def postbox_to_node(bed):
         FROM shop.outbox ORDER BY seq""")}
     check("each event came once", sorted(message["attributes"]["event_id"] for message in received), sorted(outbox))
     for message in received:
-        attributes = message["attributes"]
-        _, aggregate, event_type, version, payload, aggregate_type, schema_version = outbox[attributes["event_id"]]
-        expected = {"event_type": event_type, "aggregate_id": aggregate, "aggregate_type": aggregate_type,
-                    "version": version, "schema_version": schema_version}
-        if {name: attributes.get(name) for name in expected} != expected or message["ordering_key"] != aggregate:
-            raise harness.Failure(f"a message is not what was emitted: {message}, {expected}")
-        if base64.b64decode(message["data_base64"]) != base64.b64decode(payload):
-            raise harness.Failure(f"the data of a message is not the payload: {message}, {payload}")
-        if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", attributes["occurred_at"]):
-            raise harness.Failure(f"occurred_at is no RFC 3339 time in UTC: {attributes}")
+        check_message(message, outbox[message["attributes"]["event_id"]])
     check("data, the standard attributes and the ordering key are those of the outbox, in all 51", True)
 
     orders = [message for message in received if message["attributes"]["aggregate_type"] == "order"]

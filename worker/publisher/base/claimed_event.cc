@@ -23,11 +23,9 @@ EventPointer NewEvent() {
   EventPointer event(spare.back());
   spare.pop_back();
   // They have left the caches meanwhile.
-  constexpr std::size_t kAhead = 4;
-  if (spare.size() >= kAhead) {
-    const auto* next = reinterpret_cast<const char*>(spare[spare.size() - kAhead]);
-    for (std::size_t at = 0; at < sizeof(ClaimedEvent); at += 64) __builtin_prefetch(next + at, 1);
-    __builtin_prefetch(spare.back()->encoded.data(), 1);
+  if (spare.size() >= pubsub::kFetchAhead) {
+    pubsub::PrefetchObjectForWrite(spare[spare.size() - pubsub::kFetchAhead]);
+    pubsub::PrefetchTextForWrite(spare.back()->encoded);
   }
   for (std::string* text : {&event->encoded, &event->ordering_key, &event->key, &event->id}) {
     text->clear();
@@ -41,7 +39,7 @@ EventPointer NewEvent() {
   return event;
 }
 
-// Only what must not wait: the next use sets all the rest.
+// Only what cannot wait: the next use sets everything else.
 void RecycleEvent::operator()(ClaimedEvent* event) const noexcept {
   if (spare.size() >= kMostSpare) {
     delete event;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "worker/pubsub/outgoing_message.h"
+#include "worker/pubsub/prefetch.h"
 
 namespace postbox::publisher {
 
@@ -41,14 +42,12 @@ using Events = std::vector<EventPointer>;
 
 EventPointer NewEvent();
 
-// Fetches into the cache what will be read of a later event, while event `i` of `results` is looked
-// at: another thread has just written them.
-inline void FetchAhead(const std::vector<pubsub::OutgoingMessage*>& results, std::size_t i) {
-  constexpr std::size_t kAhead = 8;
-  if (i + kAhead >= results.size()) return;
-  const auto* later = static_cast<const ClaimedEvent*>(results[i + kAhead]);
-  __builtin_prefetch(later);
-  __builtin_prefetch(&later->handle);
+// For a loop over results that is at position `at`: fetches what the loop will read of a later one.
+inline void PrefetchResult(const std::vector<pubsub::OutgoingMessage*>& results, std::size_t at) {
+  if (at + pubsub::kFetchFarAhead >= results.size()) return;
+  const auto* later = static_cast<const ClaimedEvent*>(results[at + pubsub::kFetchFarAhead]);
+  pubsub::PrefetchForRead(later);
+  pubsub::PrefetchForRead(&later->handle);
 }
 
 }  // namespace postbox::publisher

@@ -1,7 +1,7 @@
 // All SQL on postbox.lane. A row stands for one lane of a publication, and tells two things:
 //
 //  - In the row of slice 0: whether the publication is suspended, until when and why. The state is
-//    shared by all workers. Whoever finds that the publication cannot be published suspends it for
+//    shared by all workers. A worker that finds that the publication cannot be published suspends it for
 //    all of them. A lane that is suspended already is not suspended a second time, so several
 //    workers that fail together count as one failure.
 //  - Of a log outbox: which worker has the lane, and how far it is. A lane has one owner at a time:

@@ -1,8 +1,8 @@
 // Where a worker gets events from and tells what became of them. Two kinds: LogOutbox and
 // TableOutbox. One source belongs to one lane of one publication and to one worker.
 //
-//   Claim()     the events are this worker's (a lease) when its transaction has committed; nobody
-//               else publishes them
+//   Claim()     the events are this worker's (a lease) when its transaction has committed; no
+//               other worker publishes them
 //               ... they are published, with no transaction open ...
 //   Settle()    what came of them: confirmed, or released for another try
 //   Maintain()  what is due by the clock: leases, positions, repairs

@@ -14,8 +14,8 @@
 // How to end, and what the postmaster makes of it:
 //  - proc_exit(0) and proc_exit(1) from the main thread are both fine; so is ereport(ERROR) that
 //    reaches the top and ereport(FATAL). The launcher starts the worker again, after
-//    postbox.restart_delay which doubles with each failure; it sees who failed by what stands in
-//    the slot, not by the exit code. Exit code 1 is also written to the log by the postmaster.
+//    postbox.restart_delay which doubles with each failure; it learns why a worker ended from
+//    the slot, not from the exit code. Exit code 1 is also written to the log by the postmaster.
 //  - Anything else (abort, SIGSEGV, _exit() past proc_exit, exit code > 1) is a crash: the
 //    postmaster kills every session and runs recovery.
 //  - proc_exit may run only on the main thread: another thread that cannot go on tells the main
@@ -62,8 +62,8 @@ void PinSettings();
 void Connect();
 
 // Keeps the extension, if it exists, until the transaction ends. DROP EXTENSION locks the extension
-// first and then its tables, in an order of its own: whoever has the extension when he locks some of
-// them cannot get into a deadlock with it. Called in a transaction.
+// first and then its tables, in an order of its own. A transaction that holds the extension when it
+// locks some of them cannot get into a deadlock with that. Called in a transaction.
 void ShareExtension();
 
 // Whether the extension postbox exists in this database, in a transaction of its own.

@@ -1,6 +1,6 @@
 // The moment at which a log is read, and what makes it durable.
 //
-// The order of three reads is what the position of a lane rests on (log_position_logic.h): the last
+// The position of a lane depends on the order of three reads (log_position_logic.h): the last
 // value of the sequence, then the snapshot, then the next transaction id.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_MOMENT_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_LOG_MOMENT_H_

@@ -35,7 +35,7 @@ struct Candidate {
   std::string key;
   std::size_t bytes = 0;
   std::int64_t predecessor = 0;     // its seq; 0: none
-  bool predecessor_parked = false;  // waits with next_retry_at set, under nobody's lease
+  bool predecessor_parked = false;  // waits with next_retry_at set, and is not leased
 };
 
 enum class ClaimVerdict {

@@ -335,7 +335,7 @@ bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
 
 void TableOutbox::LogParked(const std::vector<const ClaimedEvent*>& parked, bool failed) {
   if (parked.empty()) return;
-  // One line for all: in an outage there are thousands, and the rows have the rest.
+  // One line for all: in an outage there are thousands, and the rows tell about each.
   const ClaimedEvent& first = *parked.front();
   Pg([&] {
     ereport(
@@ -353,7 +353,7 @@ void TableOutbox::Update(Statement* statement, const std::vector<std::string>& i
   if (ids.empty()) return;
   const uint64 rows = statement->Run({TextArrayValue(ids), TextValue(lock_token_)});
   if (rows == ids.size()) return;
-  // Published twice at worst: whoever has taken them over sends them again.
+  // Published twice at worst: the worker that has taken them over sends them again.
   Pg([&] {
     ereport(LOG, (errmsg("publication \"%s\": the lease of %zu events was lost before their result "
                          "could be stored",
@@ -392,7 +392,7 @@ void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
 }
 
 void TableOutbox::TakeOverLeases() {
-  // First what stands in the table, then who lives (see LiveLockTokens).
+  // First the tokens in the table, then those of living workers (see LiveLockTokens).
   const std::vector<std::string> tokens = TextColumns(statements_->lease_owners.Run({}), 1);
   uint64 rows = 0;
   if (!tokens.empty()) {

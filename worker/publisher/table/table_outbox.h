@@ -12,7 +12,7 @@
 // never depends on BEHIND: it only keeps rows that cannot go out of the claim index, so that a
 // stuck key with a deep backlog costs nothing. What must not happen is that a row stays BEHIND when
 // nothing is in front of it any more. So a row becomes BEHIND only while its key's first row is
-// held parked by a row lock, in the same transaction; who gets that row through afterwards finds
+// held parked by a row lock, in the same transaction; the worker that gets that row through afterwards finds
 // all that were parked behind it.
 //
 // A lease and its races. The lease of a row is lock_token and locked_at.
