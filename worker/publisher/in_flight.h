@@ -1,13 +1,13 @@
-// The events between their claim and the storing of their results: where they are kept, and how much
-// room is left for more.
+// The events between their claim and the storing of their results: where they are kept, and how
+// much room is left for more.
 //
 //   Add()         a claim has committed: the events are here, and wait to be handed over
 //   HandOver()    the client takes as many as its own budget allows; it has pointers only
 //   TakeResults() the client is done with an event: its lane has it now and stores the result
 //   Settled()     the result is stored: its room is free
 //
-// So the budget, postbox.max_outstanding_messages and _bytes, also counts the results that could not
-// be stored yet.
+// So the budget, postbox.max_outstanding_messages and _bytes, also counts the results that could
+// not be stored yet.
 #ifndef POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 #define POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 

@@ -4,7 +4,8 @@
 // A failure is one of two:
 //  - The topic is broken, or nothing goes through: the results say so. Settle() suspends the
 //    publication in postbox.lane, for all workers and with the publication's own backoff.
-//  - A statement on the outbox failed: a lock that was not to be had, a table that somebody altered.
+//  - A statement on the outbox failed: a lock that was not to be had, a table that somebody
+//  altered.
 //    The publication is suspended in the same way, with a backoff of the worker's own, and the
 //    source is rolled back to what the database knows.
 //

@@ -1,5 +1,5 @@
-// The publisher worker: the loop that lets lanes claim, hands their events to the Pub/Sub client, and
-// gives the results back to the lanes.
+// The publisher worker: the loop that lets lanes claim, hands their events to the Pub/Sub client,
+// and gives the results back to the lanes.
 //
 //   loop: results of the client -> their lanes, which store them
 //         configuration, maintenance
@@ -8,7 +8,8 @@
 //         the postmaster's death
 //
 // Invariants:
-//  - No transaction is open while the worker waits or talks to the client, which never waits for the
+//  - No transaction is open while the worker waits or talks to the client, which never waits for
+//  the
 //    network in this thread.
 //  - An event is handed over only after the claim's commit, and given back or confirmed only after
 //    the client has returned its result (or is gone).
@@ -35,8 +36,8 @@ class Worker {
   // Works until SIGTERM or until the extension is gone, and leaves the process.
   [[noreturn]] void Run();
 
-  // Ends the client's threads; for a process that exits on another way than Run(). Results are lost,
-  // leases stay.
+  // Ends the client's threads; for a process that exits on another way than Run(). Results are
+  // lost, leases stay.
   void StopClient() noexcept { client_.reset(); }
 
  private:

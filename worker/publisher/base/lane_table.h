@@ -1,9 +1,9 @@
 // All SQL on postbox.lane. A row stands for one lane of a publication, and tells two things:
 //
 //  - In the row of slice 0: whether the publication is suspended, until when and why. The state is
-//    shared by all workers. A worker that finds that the publication cannot be published suspends it for
-//    all of them. A lane that is suspended already is not suspended a second time, so several
-//    workers that fail together count as one failure.
+//    shared by all workers. A worker that finds that the publication cannot be published suspends
+//    it for all of them. A lane that is suspended already is not suspended a second time, so
+//    several workers that fail together count as one failure.
 //  - Of a log outbox: which worker has the lane, and how far it is. A lane has one owner at a time:
 //    the worker whose lock_token stands in its row and that is alive. It keeps the lane until it
 //    ends or has more than its share. Another worker takes the lane over when the token's worker is
@@ -21,8 +21,8 @@
 //      locked. So a token that is not alive then is the token of a worker that is gone.
 //   3. B writes its own token and commits. If A still lives (its row had timed out), A's next
 //      checkpoint finds another token, writes nothing, and A drops all it knows of the lane. What A
-//      had handed to Pub/Sub by then is sent again by B, from the stored position on: at least once,
-//      with the same event ids.
+//      had handed to Pub/Sub by then is sent again by B, from the stored position on: at least
+//      once, with the same event ids.
 //   4. If A dies between publishing and its checkpoint, B begins at the stored position, too.
 //
 // All functions run in a transaction of the caller's, with the rights of the worker itself.
@@ -44,8 +44,8 @@ struct Suspension {
 Suspension ReadSuspension(const std::string& publication);
 
 // Suspends a publication, longer with each failure in a row, and keeps `error` for
-// postbox.publication_status. Returns until when. If it is suspended already, nothing changes; if it
-// was dropped, 0.
+// postbox.publication_status. Returns until when. If it is suspended already, nothing changes; if
+// it was dropped, 0.
 TimestampTz Suspend(const std::string& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff);
 

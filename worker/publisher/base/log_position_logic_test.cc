@@ -153,8 +153,8 @@ TEST(LogPosition, NeverLooksAtRowsUpToItsFloor) {
 // Writers hold a lock on their key from the first emit to the end of the transaction, as emitters
 // of one aggregate do; the reader takes hwm, snapshot and next_xid with things happening in
 // between.
-// A random history of up to eight transactions at a time, each of which locks the keys that it emits
-// for, and a reader.
+// A random history of up to eight transactions at a time, each of which locks the keys that it
+// emits for, and a reader.
 class RandomReading {
  public:
   explicit RandomReading(unsigned seed) : seed_(seed), random_(seed), limit_(1 + random_() % 7) {}

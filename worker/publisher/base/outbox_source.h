@@ -7,8 +7,8 @@
 //   Settle()    what came of them: confirmed, or released for another try
 //   Maintain()  what is due by the clock: leases, positions, repairs
 //
-// A function begins the transaction if it needs the database, and leaves it to the caller to commit.
-// So what needs no database costs no transaction.
+// A function begins the transaction if it needs the database, and leaves it to the caller to
+// commit. So what needs no database costs no transaction.
 //
 // Invariants that an implementation keeps:
 //  - The events of a claim that share a key are in the order of the key, and nothing unpublished of

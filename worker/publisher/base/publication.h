@@ -31,8 +31,8 @@ struct Publication {
 // library: after new files were installed, and before ALTER EXTENSION postbox UPDATE.
 std::vector<Publication> LoadPublications();
 
-// A statement over the events that a publication takes: if the publication is filtered, the aggregate
-// types are the parameter behind those given.
+// A statement over the events that a publication takes: if the publication is filtered, the
+// aggregate types are the parameter behind those given.
 class FilteredStatement {
  public:
   FilteredStatement() = default;

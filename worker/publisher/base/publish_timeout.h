@@ -8,9 +8,9 @@
 
 namespace postbox::publisher {
 
-// In seconds: postbox.publish_timeout, but at most half of postbox.lease_timeout. An event must have
-// its result before its lease ends. Else another worker would send it, too, and what follows of its
-// key might overtake it.
+// In seconds: postbox.publish_timeout, but at most half of postbox.lease_timeout. An event must
+// have its result before its lease ends. Else another worker would send it, too, and what follows
+// of its key might overtake it.
 inline int PublishTimeout() {
   return std::min(settings().publish_timeout, std::max(1, settings().lease_timeout / 2));
 }

@@ -1,8 +1,8 @@
 // A transaction around a lambda.
 //
-// Whatever is thrown in between, a PostgresError or a C++ exception, aborts the transaction and goes
-// on to the caller, which may go on working: after the abort nothing of the failed transaction is
-// left. No transaction is open while the worker waits.
+// Whatever is thrown in between, a PostgresError or a C++ exception, aborts the transaction and
+// goes on to the caller, which may go on working: after the abort nothing of the failed transaction
+// is left. No transaction is open while the worker waits.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_TRANSACTION_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_TRANSACTION_H_
 

@@ -55,8 +55,8 @@ LogMoment TakeMoment(int64 last_seq) {
 void FlushVisibleWal() {
   Pg([] {
     XLogRecPtr end = GetXLogInsertRecPtr();
-    // At the start of a page this is behind the header of a page that has not been begun, up to which
-    // WAL cannot be flushed.
+    // At the start of a page this is behind the header of a page that has not been begun, up to
+    // which WAL cannot be flushed.
     if (end % XLOG_BLCKSZ == SizeOfXLogShortPHD || end % wal_segment_size == SizeOfXLogLongPHD) {
       end -= end % XLOG_BLCKSZ;
     }

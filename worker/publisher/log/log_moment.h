@@ -10,8 +10,8 @@
 
 namespace postbox::publisher {
 
-// While it lives, statements that are run read-only see what this snapshot sees. An abort pops it by
-// itself.
+// While it lives, statements that are run read-only see what this snapshot sees. An abort pops it
+// by itself.
 class SnapshotGuard {
  public:
   SnapshotGuard();

@@ -3,7 +3,8 @@
 //
 //   Claim     what failed before, in its order; parked events whose time has come; then what has
 //             become visible since the last read, late rows first
-//   Settle    published: nothing is written. Refused: moved aside into the parked table, and with it
+//   Settle    published: nothing is written. Refused: moved aside into the parked table, and with
+//   it
 //             what follows of its key (parked_events.h). Unknown: tried again.
 //   Maintain  the position goes into the lane's row, at most every postbox.checkpoint_interval
 //
@@ -14,8 +15,8 @@
 //    same transaction or an earlier one. After a crash at most what was published since the last
 //    checkpoint is sent again, in order.
 //  - What is in memory is ahead of the database only by what the next checkpoint has yet to write.
-//    When a transaction fails, RollBack() drops all of it and the lane begins at its stored position
-//    again.
+//    When a transaction fails, RollBack() drops all of it and the lane begins at its stored
+//    position again.
 //
 // What a crash at each step leaves:
 //
@@ -28,8 +29,9 @@
 //
 // Steps 2 to 4 repeat at most what lies between two checkpoints, with the same event ids and in the
 // same order. A refused event is copied into the parked table in the transaction of step 4. If the
-// server stops before step 5, it is read again and found to be there already (ON CONFLICT DO NOTHING);
-// its key is paused from the start, because the keys of the parked table are read with the lane.
+// server stops before step 5, it is read again and found to be there already (ON CONFLICT DO
+// NOTHING); its key is paused from the start, because the keys of the parked table are read with
+// the lane.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_H_
 
@@ -62,8 +64,8 @@ class LogOutbox : public OutboxSource {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Opens the log, checks that it is there, and makes the statements if its name is new. Returns its
-  // owner.
+  // Opens the log, checks that it is there, and makes the statements if its name is new. Returns
+  // its owner.
   Oid Open();
   void Prepare(const std::string& parked);
 

@@ -1,14 +1,14 @@
 // The parked events of one lane of a log outbox: the rows of <outbox>_parked.
 //
-// A key with a parked event is paused (on_failure = 'park_key'): later events of it are moved aside,
-// too, until no row of the key is left. Only the owner of the lane tries parked events. Other sessions
-// change them by postbox.redrive and postbox.discard.
+// A key with a parked event is paused (on_failure = 'park_key'): later events of it are moved
+// aside, too, until no row of the key is left. Only the owner of the lane tries parked events.
+// Other sessions change them by postbox.redrive and postbox.discard.
 //
 //   refused                      Park(): the row is copied with its error, attempts and next retry
-//   an event of a paused key     ParkBehind(): copied with no attempts; it waits for those before it
-//   its time has come            Claim(): the first row of each key, and those that wait behind it
-//   published                    Settle(), Commit(): the row is deleted
-//   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
+//   an event of a paused key     ParkBehind(): copied with no attempts; it waits for those before
+//   it its time has come            Claim(): the first row of each key, and those that wait behind
+//   it published                    Settle(), Commit(): the row is deleted refused again Settle():
+//   one more attempt, later next retry, at last 'infinity'
 //
 // All functions run in a transaction of the lane's, as the owner of the outbox. After a rollback,
 // Reset() and Load().

@@ -8,9 +8,9 @@
 //   - its predecessor is the row of its key that this claim took last.
 // So what a claim takes of a key begins with the key's first unpublished row and has no gap.
 //
-// A row whose predecessor is parked (waits for its next retry, or for redrive or discard) is parked behind it: it
-// leaves the claim index and costs nothing until the key goes on. Every other row that may not be
-// claimed is left where it is: another worker has the key.
+// A row whose predecessor is parked (waits for its next retry, or for redrive or discard) is parked
+// behind it: it leaves the claim index and costs nothing until the key goes on. Every other row
+// that may not be claimed is left where it is: another worker has the key.
 //
 // Why the check may be made before the row is locked: being unpublished ends once and never
 // begins again, and emitters of one key are serialised, so that everything before a visible row is

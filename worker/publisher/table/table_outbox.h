@@ -3,17 +3,17 @@
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
 //      ^  ^               |  \--not its fault (behind, topic broken, worker leaves)--> PENDING
-//      |  |               |---unknown--------> RETRY (attempts + 1, due after the backoff; for ever)
-//      |  |               |---rejected-------> RETRY, and after max_attempts FAILED
-//      |  +--due----------+   (a due RETRY is claimed like PENDING)
+//      |  |               |---unknown--------> RETRY (attempts + 1, due after the backoff; for
+//      ever) |  |               |---rejected-------> RETRY, and after max_attempts FAILED |
+//      +--due----------+   (a due RETRY is claimed like PENDING)
 //      +--BEHIND: parked behind a RETRY or FAILED row of its key, until that one is through
 //
 // What a claim may take, and why that keeps the order of a key, stands in claim_logic.h. The order
 // never depends on BEHIND: it only keeps rows that cannot go out of the claim index, so that a
 // stuck key with a deep backlog costs nothing. What must not happen is that a row stays BEHIND when
 // nothing is in front of it any more. So a row becomes BEHIND only while its key's first row is
-// held parked by a row lock, in the same transaction; the worker that gets that row through afterwards finds
-// all that were parked behind it.
+// held parked by a row lock, in the same transaction; the worker that gets that row through
+// afterwards finds all that were parked behind it.
 //
 // A lease and its races. The lease of a row is lock_token and locked_at.
 //   1. A claims: candidates are read, locked with SKIP LOCKED, judged, and marked with A's token. A
@@ -23,9 +23,9 @@
 //      between is alive by then. It takes over exactly the tokens that it read and that do not live
 //      any more, so it never takes a claim that was made after it looked.
 //   3. A lives, but its row is older than postbox.lease_timeout. B takes it over, too. When A comes
-//      back, its UPDATE has its own token in the condition, finds no row, and says so in the log. The
-//      event has been sent twice, under the same event id. postbox.publish_timeout is at most half
-//      of the lease, so in this window A sends nothing any more.
+//      back, its UPDATE has its own token in the condition, finds no row, and says so in the log.
+//      The event has been sent twice, under the same event id. postbox.publish_timeout is at most
+//      half of the lease, so in this window A sends nothing any more.
 //   4. A's result is stored without waiting for the disk. If the server crashes before it is there,
 //      the row is still leased, its worker is gone, and the event is sent again.
 //
