@@ -70,8 +70,8 @@ set(worker_entry ${CMAKE_SOURCE_DIR}/worker/publisher/main.cc)
 list(REMOVE_ITEM files ${worker_entry})
 add_library(publisher_core OBJECT ${files})
 target_link_libraries(publisher_core PUBLIC postbox_warnings postgres_server postbox_pubsub)
-# What says its own version: the executable, the client's user agent, and the worker to an older extension.
-foreach(part postbox postbox_pubsub publisher_core)
+# What knows its own version: the executable, the client's user agent, and both modules of the server.
+foreach(part postbox postbox_pubsub extension_base)
   target_compile_definitions(${part} PRIVATE POSTBOX_VERSION="${PROJECT_VERSION}")
 endforeach()
 add_library(publisher_worker MODULE ${worker_entry})

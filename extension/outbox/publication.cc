@@ -9,6 +9,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
+#include "extension/base/library_version.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/outbox_cache.h"
@@ -257,6 +258,7 @@ Oid OutboxOfPublication(const std::string& name) {
 void AlterPublication(const std::string& name, const Properties& properties) {
   SpiConnection connection;
   FixedSearchPath search_path;
+  RequireUpdatedExtension();
   const Oid outbox = OutboxOfPublication(name);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
   LockRegistration("outbox", outbox);

@@ -5,21 +5,22 @@
 #ifndef POSTBOX_EXTENSION_SHARED_EXPORTS_H_
 #define POSTBOX_EXTENSION_SHARED_EXPORTS_H_
 
+#include "extension/base/library_version.h"
 #include "extension/base/postgres.h"
 #include "extension/shared/settings.h"
 
 namespace postbox {
 
-inline constexpr char kRendezvousName[] = "postbox";
-
 struct Exports {
-  size_t settings_size;  // sizeof(Settings): a module of another release has another one
+  size_t settings_size;  // sizeof(Settings): another build of the same version may have another one
   const Settings* settings;
 };
 
-// The variable of this process; *variable is nullptr when postbox.so is not loaded.
+// The variable of this process; *variable is nullptr when no postbox.so of this version is loaded.
 inline Exports** ExportsVariable() {
-  return reinterpret_cast<Exports**>(find_rendezvous_variable(kRendezvousName));
+  char name[64];
+  snprintf(name, sizeof name, "postbox %s", LibraryVersion());
+  return reinterpret_cast<Exports**>(find_rendezvous_variable(name));
 }
 
 }  // namespace postbox

@@ -1,11 +1,15 @@
 \echo Use "ALTER EXTENSION postbox UPDATE TO '0.2.0'" to load this file. \quit
 -- 0.1 to 0.2.0: publications are "suspended" until "retry_at" and say since when; a lane's hash is a function.
 --
--- Sessions, workers and pullers may go on meanwhile. The script waits for transactions that use postbox.lane. It changes
--- no table of an outbox or inbox, and keeps every registration, position and right but these:
+-- Sessions and pullers may go on meanwhile. Workers that run the library of 0.2.0 publish nothing in this database until
+-- the update has committed. The script locks postbox.lane. It waits 3 s at most for transactions that use it, since workers
+-- wait behind it, and fails then; it can be run again. It changes no table of an outbox or inbox, and keeps every
+-- registration, position and right but these:
 --   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
 --     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
 --   - A publication that is suspended now is shown as suspended since the update.
+
+SET LOCAL lock_timeout = '3s';
 
 -- Dropped before postbox.lane is locked, which is the order in which a query of the view locks the two.
 DO $$
@@ -25,7 +29,16 @@ $$;
 DROP FUNCTION postbox.list_publication_status();
 
 -- The lanes.
-ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
+DO $$
+BEGIN
+    ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
+EXCEPTION WHEN lock_not_available THEN
+    RAISE lock_not_available USING
+        MESSAGE = 'cannot update extension postbox to 0.2.0 because another transaction uses postbox.lane',
+        DETAIL = 'Workers would wait behind the update as long as that transaction runs.',
+        HINT = 'Try again when it has ended, for example a pg_dump.';
+END
+$$;
 UPDATE postbox.lane SET suspended_since = now() WHERE attempts > 0;
 COMMENT ON TABLE postbox.lane IS
     'A lane of a publication: a hash slice of its keys, its failed attempts and, in a log outbox, its worker and position';

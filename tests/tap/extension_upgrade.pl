@@ -172,6 +172,20 @@ subtest 'what depends on a view that changes is named, and nothing is updated' =
 	is($node->safe_psql('dependent', q{SELECT extversion FROM pg_extension WHERE extname = 'postbox'}), $present, 'without it, it succeeds');
 };
 
+subtest 'an update does not make workers wait behind a transaction that goes on' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE busy');
+	$node->safe_psql('busy', q{CREATE EXTENSION postbox VERSION '0.1'});
+	my $reader = $node->background_psql('busy');
+	$reader->query_safe('BEGIN; SELECT count(*) FROM postbox.lane');
+	my ($status, undef, $error) = $node->psql('busy', q{ALTER EXTENSION postbox UPDATE TO '0.2.0'});
+	isnt($status, 0, 'the update gives up');
+	like($error, qr/ERROR:  cannot update extension postbox to 0\.2\.0 because another transaction uses postbox\.lane\n.*HINT:  Try again when it has ended/s, 'it says what to do');
+	$reader->query_safe('COMMIT');
+	$reader->quit;
+	$node->safe_psql('busy', 'ALTER EXTENSION postbox UPDATE');
+	is($node->safe_psql('busy', 'SHOW lock_timeout'), '0', 'and succeeds when that has ended');
+};
+
 $node->append_conf('postgresql.conf', 'postbox.publishers = 1');
 $node->reload;
 subtest "from $_: events are published and applied" => sub { delivers($_) }
@@ -184,7 +198,7 @@ subtest 'a worker that meets an extension that is not updated yet says so once, 
 	$node->safe_psql('late', qq{CREATE EXTENSION postbox VERSION '$version'; CREATE SCHEMA app; SELECT postbox.create_outbox('app.outbox');
 		SELECT postbox.create_publication('late', 'app.outbox', '@{[ topic($version) ]}');
 		SELECT postbox.outbox_emit('video', 'late', 'video.created', '{}'::jsonb)});
-	my $notice = qr/could not read the publications: extension postbox is of version \Q$version\E, the server has loaded version \Q$present\E/;
+	my $notice = qr/could not read the publications: extension postbox is of version \Q$version\E, the installed library of version \Q$present\E/;
 	wait_for(sub { log_since($node, $position) =~ $notice }, 'the log says it');
 	like(log_since($node, $position), qr/HINT:  Run ALTER EXTENSION postbox UPDATE in this database\./, 'and what to do');
 	$node->safe_psql('late', q{SELECT postbox.outbox_emit('video', 'late', 'video.created', '{}'::jsonb)});

@@ -143,12 +143,12 @@ TimestampTz Lane::NextWork(TimestampTz now) const {
 
 void Lane::RollBack(TimestampTz now, const std::string& error) {
   source_->RollBack();
+  failed_ = true;
   Fail(now, error);
 }
 
 void Lane::Fail(TimestampTz now, const std::string& error) {
   LogOnce(error);
-  failed_ = true;
   wanted_ = true;
   retry_at_ = TimestampTzPlusMilliseconds(now, kErrorBackoff.base.count());
   try {

@@ -4,15 +4,14 @@
 // A failure is one of two:
 //  - The topic is broken, or nothing goes through: the results say so. Settle() suspends the
 //    publication in postbox.lane, for all workers and with the publication's own backoff.
-//  - A statement on the outbox failed: a lock that was not to be had, a table that somebody
-//  altered.
-//    The publication is suspended in the same way, with a backoff of the worker's own, and the
-//    source is rolled back to what the database knows.
+//  - A statement on the outbox failed: a lock could not be had, the table was altered. The
+//    publication is suspended in the same way, with a backoff of the worker's own, and the source
+//    is rolled back to what the database knows.
 //
 // Invariants:
 //  - Results that could not be stored stay here and are tried again; until then the lane claims
 //    nothing. They count towards the budget (in_flight.h).
-//  - An error of one lane concerns that lane and no other.
+//  - An error of one lane concerns its publication and no other.
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_H_
 

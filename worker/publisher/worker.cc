@@ -109,6 +109,7 @@ void Worker::FollowSettings() {
   Pg([] { ProcessConfigFile(PGC_SIGHUP); });
   // The project completes topics, so lanes are made again too.
   reload_ = true;
+  next_load_ = 0;
   next_poll_ = 0;
   if (ClientConfig::FromSettings() == config_) return;
   // What is suspended because of what was wrong before is tried again.
@@ -117,14 +118,13 @@ void Worker::FollowSettings() {
 }
 
 void Worker::LoadLanes() {
-  if (!reload_ && now_ < next_load_) return;
+  if (now_ < next_load_) return;
   // The generation before the configuration: a change in between is seen next time.
   const uint64 generation = ConfigGeneration();
   if (!Pg([] { return ExtensionExists(); })) {
     Drain();
     Pg([] { LeaveWithoutExtension(); });
   }
-  reload_ = false;
   std::vector<Publication> publications;
   try {
     InTransaction("postbox: reading publications", [&] {
@@ -138,6 +138,7 @@ void Worker::LoadLanes() {
     return;
   }
   load_error_.clear();
+  reload_ = false;
   retry_all_ = false;
   generation_ = generation;
   std::vector<LanePointer> lanes;

@@ -1,16 +1,16 @@
 // The publisher worker: the loop that lets lanes claim, hands their events to the Pub/Sub client,
 // and gives the results back to the lanes.
 //
-//   loop: results of the client -> their lanes, which store them
-//         configuration, maintenance
-//         lanes claim -> the client
+//   loop: settings and configuration
+//         results of the client -> their lanes, which store them
+//         lanes do what is due by the clock, then claim -> the client
+//         one worker of the database applies the retention
 //         nothing to do: wait for a commit (latch), a result (eventfd), a time (poll, backoff), or
 //         the postmaster's death
 //
 // Invariants:
-//  - No transaction is open while the worker waits or talks to the client, which never waits for
-//  the
-//    network in this thread.
+//  - No transaction is open while the worker waits or talks to the client. The client never waits
+//    for the network in this thread.
 //  - An event is handed over only after the claim's commit, and given back or confirmed only after
 //    the client has returned its result (or is gone).
 //  - An error in one lane suspends that publication and no other (lane.h). An error outside of a

@@ -75,7 +75,8 @@ TimestampTz Suspend(const std::string& publication, const std::string& error,
   values.AddText(publication).AddInt(attempts);
   values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);
   Run("UPDATE postbox.lane SET attempts = $2, next_retry_at = $3, last_error = $4, "
-      "suspended_since = coalesce(suspended_since, now()) WHERE publication = $1 AND slice = 0",
+      "suspended_since = CASE WHEN attempts = 0 THEN now() ELSE coalesce(suspended_since, now()) "
+      "END WHERE publication = $1 AND slice = 0",
       values);
   return retry_at;
 }

@@ -1,29 +1,10 @@
 // See publication.h.
 #include "worker/publisher/base/publication.h"
 
+#include "extension/base/library_version.h"
 #include "extension/base/spi.h"
 
 namespace postbox::publisher {
-
-namespace {
-
-void RequireUpdatedExtension() {
-  Parameters library;
-  library.AddText(POSTBOX_VERSION);
-  if (Run("SELECT extversion FROM pg_extension WHERE extname = 'postbox' "
-          "AND extversion ~ '^[0-9]+([.][0-9]+)*$' "
-          "AND string_to_array(extversion, '.')::int[] < string_to_array($1, '.')::int[]",
-          library) == 0) {
-    return;
-  }
-  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "extension postbox is of version " + TextColumn(0, 1) +
-            ", the server has loaded version " POSTBOX_VERSION,
-        "Nothing is published until they agree.",
-        "Run ALTER EXTENSION postbox UPDATE in this database.");
-}
-
-}  // namespace
 
 std::vector<Publication> LoadPublications() {
   RequireUpdatedExtension();

@@ -362,9 +362,11 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   if ((leaving && PositionMoved()) || CheckpointIn().count() == 0) {
     transaction->Begin();
     Checkpoint();
+    return;
   }
-  if (leaving || !progress_ || MaintainIn().count() > 0) return;
-  // Another session's UPDATE or DELETE of parked rows may have ended a pause.
+  if (leaving || MaintainIn().count() > 0) return;
+  // In a transaction of its own: a failure here does not take a checkpoint back. Another session's
+  // UPDATE or DELETE of parked rows may have ended a pause.
   transaction->Begin();
   const ActAs owner(Open());
   parked_.Load();

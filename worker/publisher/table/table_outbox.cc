@@ -191,7 +191,6 @@ void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selec
 
   std::vector<ItemPointerData> behind;
   std::vector<std::string> behind_keys;
-  std::vector<std::size_t> parked;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const Candidate& candidate = chunk.candidates[i];
     if (verdicts[i] == ClaimVerdict::kClaim) {
@@ -365,9 +364,13 @@ void TableOutbox::Update(Statement* statement, const std::vector<std::string>& i
 // Leases and repairs.
 
 milliseconds TableOutbox::MaintainIn() const {
-  const auto look = std::min(kLookForLeases, milliseconds(settings().lease_timeout * 1000 / 4));
-  const Clock::time_point next = std::min(leases_seen_at_ + look, NextRepair());
+  const Clock::time_point next = std::min(NextLookForLeases(), NextRepair());
   return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(next - Clock::now()));
+}
+
+TableOutbox::Clock::time_point TableOutbox::NextLookForLeases() const {
+  return leases_seen_at_ +
+         std::min(kLookForLeases, milliseconds(settings().lease_timeout * 1000 / 4));
 }
 
 TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
@@ -379,16 +382,16 @@ TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
 void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (leaving) return;
   const Clock::time_point now = Clock::now();
-  const bool repair = NextRepair() <= now;
-  leases_seen_at_ = now;
-  if (repair) repaired_at_ = now;
+  // One kind of work in a transaction: a failure of the one does not take the other back.
+  const bool leases = NextLookForLeases() <= now;
+  if (!leases && NextRepair() > now) return;
+  (leases ? leases_seen_at_ : repaired_at_) = now;
 
   transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return;
   const ActAs rights(owner);
-  TakeOverLeases();
-  if (repair) Repair();
+  leases ? TakeOverLeases() : Repair();
 }
 
 void TableOutbox::TakeOverLeases() {

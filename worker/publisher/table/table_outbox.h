@@ -84,6 +84,7 @@ class TableOutbox : public OutboxSource {
   // Rows that wait behind nothing wait in the queue again: an application's own UPDATE of the table
   // may have left them so. A limited number.
   void Repair();
+  Clock::time_point NextLookForLeases() const;
   Clock::time_point NextRepair() const;
 
   const Publication publication_;

@@ -1,0 +1,25 @@
+#include "extension/base/library_version.h"
+
+#include "extension/base/spi.h"
+
+namespace postbox {
+
+const char* LibraryVersion() { return POSTBOX_VERSION; }
+
+void RequireUpdatedExtension() {
+  Parameters library;
+  library.AddText(LibraryVersion());
+  if (Run("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'postbox' "
+          "AND extversion ~ '^[0-9]+([.][0-9]+)*$' "
+          "AND string_to_array(extversion, '.')::int[] < string_to_array($1, '.')::int[]",
+          library) == 0) {
+    return;
+  }
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "extension postbox is of version " + TextColumn(0, 1) +
+            ", the installed library of version " + LibraryVersion(),
+        "They have to agree; until then nothing is published.",
+        "Run ALTER EXTENSION postbox UPDATE in this database.");
+}
+
+}  // namespace postbox
