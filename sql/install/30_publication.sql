@@ -15,7 +15,7 @@ CREATE TABLE postbox.publication (
     created_at      timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
-COMMENT ON TABLE postbox.publication IS 
+COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');

@@ -265,7 +265,7 @@ BEGIN
     RETURN redriven;
 END
 $$;
-COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS 
+COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS
     'postbox.redrive for a log outbox. Needs SELECT and UPDATE on its table of parked events';
 
 CREATE FUNCTION postbox.discard_parked(outbox regclass, event_id uuid) RETURNS boolean
@@ -283,6 +283,6 @@ BEGIN
     RETURN discarded > 0;
 END
 $$;
-COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS 
+COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS
     'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT and DELETE on its table of '
     'parked events';

@@ -18,7 +18,7 @@ CREATE TABLE postbox.subscription (
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
-COMMENT ON TABLE postbox.subscription IS 
+COMMENT ON TABLE postbox.subscription IS
     'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit of messages pulled and not yet acknowledged';
@@ -26,7 +26,7 @@ COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of 
 COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time. A key is with one of them at a time';
 COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
 COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
-COMMENT ON COLUMN postbox.subscription.on_error IS 
+COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
 

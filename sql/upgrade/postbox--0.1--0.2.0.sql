@@ -311,7 +311,7 @@ COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, bytea, bigint, text, j
     'Stores an event whose payload is bytes, for example Protobuf, in the current transaction';
 COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
     'Stores an event whose payload is JSON, given as text, in the current transaction';
-COMMENT ON TABLE postbox.publication IS 
+COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
 COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text) IS
@@ -343,9 +343,9 @@ COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
     'the first of its own. Returns how many events. Workers call it when they need it';
 COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
     'Events of a log outbox that a publication has not published: how many, how many are parked, and the age of the oldest';
-COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS 
+COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS
     'postbox.redrive for a log outbox. Needs SELECT and UPDATE on its table of parked events';
-COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS 
+COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS
     'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT and DELETE on its table of '
     'parked events';
 COMMENT ON TABLE postbox.inbox IS 'The inboxes of this database; only create_inbox and drop_inbox change it';
@@ -392,7 +392,7 @@ COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint
     'Applies an event in the current transaction. An event that was seen before has no effect';
 COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[]) IS
     'Applies events in their order, in the current transaction. Each takes effect once. A failed event does not affect the others';
-COMMENT ON TABLE postbox.subscription IS 
+COMMENT ON TABLE postbox.subscription IS
     'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit of messages pulled and not yet acknowledged';
@@ -400,7 +400,7 @@ COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of 
 COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time. A key is with one of them at a time';
 COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
 COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
-COMMENT ON COLUMN postbox.subscription.on_error IS 
+COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
