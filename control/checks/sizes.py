@@ -87,7 +87,9 @@ def _functions(path, text):
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     if path.startswith('sql/install/'):
         return list(sql_functions(text))
-    if path.endswith(('.sh', '.pl', '.pm', '.js')) or re.search(r'sh$|perl|node', interpreter):
+    if path.endswith(('.pl', '.pm')) or 'perl' in interpreter:
+        return list(_perl_functions(text))
+    if path.endswith(('.sh', '.js')) or re.search(r'sh$|node', interpreter):
         return list(_script_functions(text))
     return []
 
@@ -110,8 +112,8 @@ def sql_functions(text):
 
 
 def _script_functions(text):
-    """Functions of shell, Perl and JavaScript that begin and end in the first column."""
-    start = re.compile(r'^(?:(?:async )?function |sub )?(\w+)\s*(?:\([^\n]*\))?\s*\{$')
+    """Functions of shell and JavaScript that begin and end in the first column."""
+    start = re.compile(r'^(?:(?:async )?function )?(\w+)\s*(?:\([^\n]*\))?\s*\{$')
     name, first = None, 0
     for number, line in enumerate(text.splitlines(), 1):
         match = start.match(line)
@@ -120,3 +122,23 @@ def _script_functions(text):
         elif line.startswith('}') and name:
             yield name, first, number
             name = None
+
+
+def _perl_functions(text):
+    """Subs of Perl, named or not, whose brace stands at the end of their line or alone on the next one.
+
+    A sub ends where a line with its indentation begins with a brace. One without a name is called after what stands before it.
+    """
+    code = text.splitlines()
+    start = re.compile(r'(\s*)([^#\s].*?)??\bsub\b[ \t]*(\w*)[ \t]*(?:\([^()]*\))?[ \t]*(\{?)\s*$')
+    for first, line in enumerate(code):
+        match = start.match(line)
+        if not match or not match[4] and not re.match(r'\s*\{\s*$', ''.join(code[first + 1:first + 2])):
+            continue
+        name = match[3] or re.sub(r'[\s=>,(]+$', '', match[2] or '') or 'sub'
+        closing = match[1] + '}'
+        body = first + (1 if match[4] else 2)
+        last = next((number for number in range(body, len(code)) if code[number].startswith(closing)), None)
+        if last is None:
+            raise ValueError(f'line {first + 1}: sub {name} has no end')
+        yield name, first + 1, last + 1
