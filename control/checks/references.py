@@ -2,9 +2,10 @@
 
 A path that begins with a folder of the top (worker/..., docs/...) is looked up wherever it stands. A file's name alone
 (guard.h), or with the last of its folders, is looked up in Markdown and in comments: it has to be
-beside the file that names it, or to be the only one of its name in the tree, or a header from outside.
+beside the file that names it, or to be the only one of its name in the tree, or a header of the server or of a library.
+A header of the standard library is written in <>.
 Wildcards have to match something; of a path with a placeholder (tests/tap/X.pl, sql/install/NN_subject.sql) what comes
-before the placeholder has to exist.
+before the placeholder has to exist. Absolute paths are those that every machine has.
 """
 import fnmatch
 import functools
@@ -20,16 +21,23 @@ RULES = {
     'link': 'a Markdown link leads nowhere',
     'anchor': 'a Markdown link names a heading that its page does not have',
     'section': 'a section is named by its number, which moves',
-    'foreign-document': 'a document is named that is not in the repository',
+    'absolute-path': 'an absolute path is named that other machines do not have',
 }
 
 _SKIPPED = ('tests/regress/expected/', 'tests/isolation/expected/')  # what our messages say, a second time
 _ROOTS = re.compile(r'\$\{?(?:CMAKE_SOURCE_DIR|PROJECT_SOURCE_DIR|POSTBOX_ROOT|root)\}?/|\{ROOT\}/|(?<![\w.])\./')
-_NAMED_FILE = re.compile(r'(?<![\w./$}{~*<-])([A-Za-z0-9][\w-]*(?:[./][\w-]+)*\.(?:cc|h|sql|md|pl|pm|py|proto|cmake|spec|sh))'
+_NAMED_FILE = re.compile(r'(?<![\w./$}{~*<-])((?:\.\.?/)*[A-Za-z0-9][\w-]*(?:[./][\w-]+)*\.'
+                         r'(?:cc|h|sql|md|pl|pm|py|proto|cmake|spec|sh))'
                          r'(?![\w/*-]|\.\w)')
 _SECTION = re.compile(r'\bsections?[\s#/*-]{1,12}\d|\u00a7', re.I)
-_FOREIGN = re.compile(r'\bseeds?[\s-]+0\d+|\bseed documents?\b|\bshared/(?:design|house|seed|issue|note)|\bhouse\.md\b|'
-                      r'(?<![\w.])/work/\w|/var/tmp/w[t]\b', re.I)
+# Not what follows a variable, a URL or a closing bracket, which is no absolute path.
+_ABSOLUTE = re.compile(r"""(?<![\w./:$}{)\]>~*@+-])(?<!\+=)(?<![\w})\]]["'])/[a-z][\w-]*/[\w.$*{}<-][\w./$*{}<>-]*""")
+# What every machine has, or may have; names of the API and of examples.
+_ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|tmp|usr|var/(?:lib|log|run)|path/to|host|topics|subscriptions|snapshots)(?:/|$)|'
+                       r'/var/tmp(?:/postbox\S*)?$')
+# The words that stand for a name or a number, and in the name of an install script for a version.
+_PLACEHOLDER = re.compile(r'[<>{}$]|(?<![A-Za-z0-9])(?:KIND|NAME|X)(?![A-Za-z0-9_])|^NN_|'
+                          r'^postbox--(?:.*--)?(?:A|B|OLD|NEW|NEWEST|NEXT|VERSION)(?:--|\.sql|$)')
 _LINK = re.compile(r'\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\s{0,3}\[[^\]^]+\]:\s*<?(\S+?)>?\s*$', re.M)
 
 
@@ -59,10 +67,11 @@ def check(tree):
 @functools.lru_cache(maxsize=None)
 def _patterns(text):
     """(line, rule, message) of what no file may say."""
-    kinds = (('section', _SECTION, 'name the heading or the file, not its number'),
-             ('foreign-document', _FOREIGN, 'not in the repository'))
-    return [(line_of(text, match.start()), rule, f'{message}: {" ".join(match[0].split())}')
-            for rule, pattern, message in kinds for match in pattern.finditer(text)]
+    sections = [(line_of(text, match.start()), 'section',
+                 f'name the heading or the file, not its number: {" ".join(match[0].split())}')
+                for match in _SECTION.finditer(text)]
+    return sections + [(line_of(text, match.start()), 'absolute-path', f'other machines do not have {match[0]}')
+                       for match in _ABSOLUTE.finditer(text) if not _ANYWHERE.match(match[0])]
 
 
 # Paths from the top --------------------------------------------------------------------------------------------------
@@ -107,7 +116,7 @@ def _exists(tree, path):
 
 def _is_placeholder(component):
     """NAME, X.pl, NN_subject.sql, postbox--A--B.sql, <name>.cc, {name}, $name"""
-    return bool(re.search(r'[<>{}$]|(?<![A-Za-z])[A-Z]+(?![A-Za-z])', component)) and '*' not in component
+    return bool(_PLACEHOLDER.search(component)) and '*' not in component
 
 
 # Files by their name -------------------------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ def _prose(name, text):
 def _unknown(tree, name, said):
     """What is wrong with the file name `said` in the file `name`; '' if nothing is."""
     beside = os.path.normpath(os.path.join(os.path.dirname(name), said))
-    if beside in tree.known or _outside(said):
+    if beside in tree.known or said in tree.known or _outside(said):
         return ''
     if said.split('/')[0] in tree.folders:
         return ''  # a path from the top: looked up already
@@ -156,8 +165,11 @@ def _by_base_name(tree):
 
 
 def _outside(said):
-    """A header of a library, what protoc makes, an install script of a release, or a placeholder."""
-    return rooms.world_of(said) is not None or said.endswith(('.pb.h', '.pb.cc')) or \
+    """A header of a library, what protoc makes, an install script of a release, or a placeholder.
+
+    Not one of the standard library, whose name could be that of a file of ours that is gone.
+    """
+    return said.endswith('.h') and rooms.world_of(said) not in (None, 'standard') or said.endswith(('.pb.h', '.pb.cc')) or \
         re.fullmatch(r'postbox--[\w.-]+\.sql', said) is not None or _is_placeholder(os.path.splitext(said)[0])
 
 

@@ -65,19 +65,19 @@ PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
 ROOMS = {
     RULES: Room(),
     BASE: Room((), ('server',)),
-    SHARED: Room((BASE, RULES), ('server',)),
+    SHARED: Room((BASE,), ('server',)),
     SERVER_ROOM: Room((SHARED, BASE, RULES), ('server',)),
     'extension/outbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
     'extension/inbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
-    PUBLISHER_BASE: Room((BASE, SHARED, RULES, PUBSUB), ('server', 'system'), (PUBSUB,)),
-    f'{PUBLISHER}/log': Room((PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB), ('server', 'system'), (PUBSUB,)),
-    f'{PUBLISHER}/table': Room((PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB), ('server', 'system'), (PUBSUB,)),
+    PUBLISHER_BASE: Room((BASE, SHARED, RULES, PUBSUB), ('server',), (PUBSUB,)),
+    f'{PUBLISHER}/log': Room((PUBLISHER_BASE, BASE, SHARED), ('server',)),
+    f'{PUBLISHER}/table': Room((PUBLISHER_BASE, BASE, SHARED), ('server',)),
     PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
                     ('server', 'system'), (PUBSUB,)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system')),
-    EMULATOR: Room((PROTO, RULES), ('gRPC', 'abseil', 'system')),
-    'worker/cli': Room((PULLER, EMULATOR, PUBSUB, PROTO, RULES), ('CLI11', 'spdlog', 'json', 'system')),
+    EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'system')),
+    'worker/cli': Room((PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
