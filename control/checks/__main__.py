@@ -1,10 +1,11 @@
 """python3 -m checks ROOT CHECK...: runs checks, prints what they find, and fails if they find something."""
 import sys
 
-from . import layering, names, references, sizes, tables
+from . import layering, layout, names, references, sizes, tables
 from .tree import Tree
 
-CHECKS = {'layering': layering, 'names': names, 'sizes': sizes, 'references': references, 'tables': tables}
+CHECKS = {'layering': layering, 'names': names, 'sizes': sizes, 'references': references, 'tables': tables,
+          'format': layout}
 
 
 def main(root, *wanted):

@@ -4,9 +4,9 @@
 //               resources (53), lock not available (55P03), operator or shutdown (57), system error
 //               (58), and read-only transaction (25006), because after a failover the connection
 //               may lead to a standby. An empty SQLSTATE means that the connection broke.
-//   permanent   Everything else, for example data (22), constraint (23), syntax, rights and names in
-//               a handler (42), raised by a handler (P0001). If the projections and handlers lack a
-//               right to the inbox itself, a call without events fails, too
+//   permanent   Everything else, for example data (22), constraint (23), syntax, rights and names
+//               in a handler (42), raised by a handler (P0001). If the projections and handlers
+//               lack a right to the inbox itself, a call without events fails, too
 //               (extension/inbox/rights.h).
 #ifndef POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
 #define POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_

@@ -1,7 +1,8 @@
-// postbox_test.so: what the publisher worker does to a table outbox, as SQL functions, so that tests
-// decide when it does it and what else happens meanwhile. The functions run the worker's own classes
-// and with them its own SQL. Never installed; control/run-isolation and control/run-regress make the
-// server find it in the build directory. No worker may run beside them (postbox.publishers = 0).
+// postbox_test.so: what the publisher worker does to a table outbox, as SQL functions, so that
+// tests decide when it does it and what else happens meanwhile. The functions run the worker's own
+// classes and with them its own SQL. Never installed; control/run-isolation and control/run-regress
+// make the server find it in the build directory. No worker may run beside them
+// (postbox.publishers = 0).
 //
 //   CREATE FUNCTION pin_settings() RETURNS void
 //       LANGUAGE C AS 'postbox_test', 'postbox_test_pin_settings';
@@ -13,10 +14,10 @@
 //   pin_settings  sets in this session what the worker sets in its own. Call it once, first.
 //   claim         OutboxSource::Claim in the transaction of the caller, as the worker that writes
 //                 this lock token; returns the ids of the claimed events, in their order.
-//   settle        OutboxSource::Settle in the transaction of the caller for events that this session
-//                 has claimed, as if Pub/Sub had answered `result`: 'published', 'rejected', 'behind',
-//                 'topic broken' or 'unknown', for all but the first with this error; or 'leaving':
-//                 the worker leaves before an answer.
+//   settle        OutboxSource::Settle in the transaction of the caller for events that this
+//                 session has claimed, as if Pub/Sub had answered `result`: 'published',
+//                 'rejected', 'behind', 'topic broken' or 'unknown', for all but the first with
+//                 this error; or 'leaving': the worker leaves before an answer.
 //
 // A transaction that holds a single call of claim or settle is what the worker runs; the test may
 // keep it open, or roll it back.
@@ -49,8 +50,8 @@ std::unordered_map<std::string, EventPointer>& Claimed() {
   return claimed;
 }
 
-// As the worker's transaction begins (base/transaction.h), and then its source for the publication. A new
-// one for each call, since the test may have dropped and created the outbox in the meantime.
+// As the worker's transaction begins (base/transaction.h), and then its source for the publication.
+// A new one for each call, since the test may have dropped and created the outbox in the meantime.
 std::shared_ptr<OutboxSource> OpenSource(const std::string& name, const std::string& lock_token) {
   Pg([] { FindSettings(); });
   Pg([] { ShareExtension(); });
