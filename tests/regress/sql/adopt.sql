@@ -204,7 +204,7 @@ DROP TABLE shop.events_version;
 -- nothing is left of all this
 \d shop.events
 
--- whose it is: the owner, or who may act for him; what is made belongs to the owner
+-- rights: the owner, or a member of the owner's role; what is made belongs to the owner
 CREATE ROLE regress_postbox_owner;
 CREATE ROLE regress_postbox_other;
 GRANT USAGE ON SCHEMA shop TO regress_postbox_owner, regress_postbox_other;

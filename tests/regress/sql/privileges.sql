@@ -88,8 +88,8 @@ SELECT version FROM postbox.outbox_emit('account', 'u1', 'points.added', '{}');
 RESET ROLE;
 ALTER TABLE catalog.outbox DISABLE ROW LEVEL SECURITY;
 
--- triggers of the outbox run as the emitter and under his search_path, as for a plain INSERT; those of the counter run as its
--- owner and cannot be led astray by a search_path
+-- triggers of the outbox run as the emitter with the search_path of the session, as for a plain INSERT; those of the counter
+-- run as its owner, and a search_path does not change what they call
 CREATE TABLE catalog.seen (who text, what text, path text);
 GRANT INSERT ON catalog.seen TO PUBLIC;
 CREATE FUNCTION catalog.note() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -135,7 +135,7 @@ SELECT publication, state, pending FROM postbox.publication_status;
 SELECT count(*) FROM postbox.paused_keys;
 RESET ROLE;
 
--- the owner drops what is his, in either way
+-- the owner drops its own outboxes, in either way
 SET ROLE regress_postbox_owner;
 SELECT postbox.redrive('catalog.outbox'), postbox.purge_outbox('catalog.outbox');
 SELECT postbox.drop_publication('videos');

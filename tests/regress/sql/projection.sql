@@ -182,7 +182,7 @@ SELECT postbox.create_projection('reader.inbox', '{x}', 'reader.stock');
 SELECT postbox.create_inbox('reader.inbox2');
 SELECT postbox.create_projection('reader.inbox2', '{x}', 'reader.video');
 
--- rights: only the owner of the inbox, and he must be able to write the target
+-- rights: only the owner of the inbox, who must be able to write the target
 CREATE ROLE regress_postbox_owner;
 GRANT USAGE ON SCHEMA reader TO regress_postbox_owner;
 SET ROLE regress_postbox_owner;
