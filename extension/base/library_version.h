@@ -8,7 +8,8 @@ namespace postbox {
 // For example "0.2.0".
 const char* LibraryVersion();
 
-// Throws object_not_in_prerequisite_state if the SQL objects are older than this library. Needs SPI.
+// Throws object_not_in_prerequisite_state if the SQL objects are older than this library. Needs
+// SPI.
 void RequireUpdatedExtension();
 
 }  // namespace postbox
