@@ -10,6 +10,10 @@ namespace postbox {
 // role's objects (triggers, defaults) cannot get out of it. kTrusted omits the restriction, for a
 // role that could become the current one anyway; deferred constraints and temporary tables then
 // work.
+//
+// Settings that the code changes are rolled back at the end. A restricted operation does not forbid
+// SET: a trigger that left its own search_path behind would decide which operators the caller's
+// next statements mean.
 enum class Trust { kRestricted, kTrusted };
 class ActAs {
  public:
@@ -19,6 +23,8 @@ class ActAs {
   ActAs& operator=(const ActAs&) = delete;
 
  private:
+  int nest_level_;
+  int exceptions_;
   Oid saved_role_ = InvalidOid;
   int saved_context_ = 0;
 };

@@ -142,14 +142,24 @@ void CallPostgres(void (*call)(void*), void* argument) {
   MemoryContext context = CurrentMemoryContext;
   ErrorData* volatile error = nullptr;
   volatile bool failed = false;
+  // An exception must not pass PG_END_TRY, or the server's stack of handlers would keep a frame that
+  // is gone: the next ereport would jump into it.
+  std::exception_ptr thrown_inside;
   PG_TRY();
-  { call(argument); }
+  {
+    try {
+      call(argument);
+    } catch (...) {
+      thrown_inside = std::current_exception();
+    }
+  }
   PG_CATCH();
   {
     failed = true;
     error = TakeErrorData(context);
   }
   PG_END_TRY();
+  if (thrown_inside != nullptr) std::rethrow_exception(thrown_inside);
   if (!failed) return;
   if (error == nullptr) throw std::bad_alloc();
   PostgresError thrown(*error);

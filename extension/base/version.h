@@ -75,6 +75,15 @@ inline bool OwnsDatabase(Oid database, Oid role) {
 #endif
 }
 
+// Whether `member` may become `role`. 16 tells apart who has a role's rights and who may become it.
+inline bool MemberCanSetRole(Oid member, Oid role) {
+#if PG_VERSION_NUM >= 160000
+  return member_can_set_role(member, role);
+#else
+  return is_member_of_role(member, role);
+#endif
+}
+
 // The number of this process in the proc array, and the process with a number (17 gave the number a
 // type and a variable of its own).
 inline int MyProcIndex() {

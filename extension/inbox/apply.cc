@@ -211,7 +211,7 @@ ApplySession::ApplySession(Oid relation) {
           "permission denied for inbox \"" + RelationName(relation) + "\"",
           "INSERT on the inbox is the permission to apply events.");
   }
-  const bool trusted = Pg([&] { return is_member_of_role(owner, caller); });
+  const bool trusted = Pg([&] { return MemberCanSetRole(owner, caller); });
   owner_.emplace(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
   inbox_ = Inbox::Find(relation, RowExclusiveLock);
 }

@@ -94,7 +94,7 @@ int64 PurgeInbox(Oid relation, int batch) {
   const Datum before = DatumColumn(0, 2);
   // As the owner, for any role that may act as the owner: the table's triggers run with its rights.
   const Oid owner = RelationOwner(relation);
-  const bool trusted = Pg([&] { return is_member_of_role(owner, GetUserId()); });
+  const bool trusted = Pg([&] { return MemberCanSetRole(owner, GetUserId()); });
   const ActAs act_as(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
   uint64 purged = Purge(RelationName(relation), "received_at", before, batch);
   if (purged < static_cast<uint64>(batch)) {

@@ -138,84 +138,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.has_read(postbox.lane, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
--- The transaction ids of another cluster mean nothing here. Rows that some lane has not read are appended again, under
--- new transaction ids. Rows that every lane has read stay where they are, below the floor of every lane.
---
--- `seen` is a snapshot from before the append, and `reached` the seq that was taken last before it.
-CREATE FUNCTION postbox.append_unread(outbox regclass, identifier numeric, reached bigint, seen pg_snapshot) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    columns constant text := 'id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
-    moved bigint;
-BEGIN
-    -- Rows that few lanes miss are appended first. A lane that is behind misses whatever the lanes ahead of it miss, so
-    -- the rows that a lane misses come last, and the lane begins before them. What a lane has read of a key is its first
-    -- events, so the order of a key stays.
-    EXECUTE format($sql$
-        WITH unread AS (
-            DELETE FROM %1$s e WHERE EXISTS (
-                SELECT FROM postbox.publication p
-                LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(e.aggregate_id, p.lanes)
-                WHERE p.outbox = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-                  AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
-            RETURNING txid, seq, %2$s
-        ), missed AS (
-            SELECT u.id, p.name AS publication, l.slice,
-                   p.aggregate_types IS NULL OR u.aggregate_type = ANY (p.aggregate_types) AS wanted
-            FROM unread u JOIN postbox.publication p ON p.outbox = $1
-            LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(u.aggregate_id, p.lanes)
-            WHERE postbox.has_read(l, u.txid, u.seq) IS NOT TRUE
-        ), appended AS (
-            INSERT INTO %1$s (%2$s)
-            SELECT %2$s FROM unread JOIN (SELECT id, count(*) AS lanes FROM missed GROUP BY id) AS m USING (id)
-            ORDER BY lanes, unread.seq RETURNING id, seq
-        ), first AS (
-            SELECT publication, slice, min(seq) - 1 AS floor FROM missed JOIN appended USING (id)
-            WHERE wanted GROUP BY publication, slice
-        ), begun AS (
-            UPDATE postbox.lane l
-               SET system_identifier = $2, floor = coalesce(f.floor, a.upto), hwm = coalesce(f.floor, a.upto),
-                   snapshot = $4, next_xid = pg_snapshot_xmax($4), zone_upto = NULL, zone_snapshot = NULL,
-                   zone_next_xid = NULL, lock_token = NULL
-              FROM postbox.lane own JOIN postbox.publication p ON p.name = own.publication
-                   LEFT JOIN first f ON f.publication = own.publication AND f.slice = own.slice
-                   CROSS JOIN (SELECT coalesce(max(seq), $3) AS upto FROM appended) AS a
-             WHERE l.publication = own.publication AND l.slice = own.slice AND p.outbox = $1 AND own.snapshot IS NOT NULL
-        ) SELECT count(*) FROM appended
-        $sql$, outbox, columns) INTO moved USING outbox, identifier, reached, seen;
-    RETURN moved;
-END
-$$;
-COMMENT ON FUNCTION postbox.append_unread(regclass, numeric, bigint, pg_snapshot) IS
-    'The second half of postbox.rebase_outbox: appends the rows and moves the lanes';
-REVOKE EXECUTE ON FUNCTION postbox.append_unread(regclass, numeric, bigint, pg_snapshot) FROM PUBLIC;
-
--- Locks out emitters and takes the snapshot; then append_unread.
 CREATE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    identifier numeric := (SELECT system_identifier FROM pg_control_system());
-    log_sequence text := pg_get_serial_sequence(outbox::text, 'seq');
-    reached bigint;
-    seen pg_snapshot;
-BEGIN
-    PERFORM postbox.require_outbox(outbox);
-    -- From here on no transaction emits into this outbox, and every one that has emitted into it has ended.
-    EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', outbox);
-    IF NOT EXISTS (SELECT FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
-                   WHERE p.outbox = rebase_outbox.outbox AND l.snapshot IS NOT NULL AND l.system_identifier <> identifier) THEN
-        RETURN 0;
-    END IF;
-    reached := coalesce(pg_sequence_last_value(log_sequence::regclass), 0);
-    -- Taken before this transaction has an id, so it does not see the rows that are appended.
-    seen := pg_current_snapshot();
-    RETURN postbox.append_unread(outbox, identifier, reached, seen);
-END
-$$;
+    LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
     'After a restore into another cluster: appends the events again that some lane has not read, and moves each lane before '
     'the first of its own. Returns how many events. Workers call it when they need it';
