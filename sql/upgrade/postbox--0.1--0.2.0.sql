@@ -10,6 +10,38 @@
 --   - A publication that is suspended now is shown as suspended since the update.
 
 SET LOCAL lock_timeout = '3s';
+-- The schema postbox belongs to Postbox alone. Who owns it, may create in it, or owns an object in it could put functions
+-- beside those of Postbox that a superuser's statement would call.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+DO $$
+DECLARE
+    problem text;
+BEGIN
+    SELECT coalesce(
+        (SELECT format('Its owner %I is not a superuser.', r.rolname)
+         FROM pg_roles r WHERE r.oid = n.nspowner AND NOT r.rolsuper),
+        (SELECT format('%s may create objects in it.', string_agg(coalesce(quote_ident(r.rolname), 'PUBLIC'), ', ' ORDER BY r.rolname))
+         FROM aclexplode(n.nspacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+         WHERE a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner AND r.rolsuper IS NOT TRUE HAVING count(*) > 0),
+        (SELECT format('It contains %s, which no superuser owns.', string_agg(o.name, ', ' ORDER BY o.name))
+         FROM (SELECT pg_describe_object(d.classid, d.objid, d.objsubid)
+               FROM pg_depend d
+               JOIN pg_shdepend s ON s.classid = d.classid AND s.objid = d.objid AND s.objsubid = d.objsubid AND s.deptype = 'o'
+                AND s.dbid = (SELECT b.oid FROM pg_database b WHERE b.datname = current_database())
+               JOIN pg_roles r ON s.refclassid = 'pg_authid'::regclass AND r.oid = s.refobjid AND NOT r.rolsuper
+               WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid
+               LIMIT 10) AS o(name) HAVING count(*) > 0))
+    INTO problem FROM pg_namespace n WHERE n.nspname = 'postbox';
+    IF problem IS NOT NULL THEN
+        RAISE object_not_in_prerequisite_state USING
+            MESSAGE = 'schema "postbox" is not safe for extension postbox',
+            DETAIL = problem,
+            HINT = 'Look for what its owner or others have put into it. Then drop these objects, revoke CREATE on the schema, '
+                   'and give it to a superuser with ALTER SCHEMA postbox OWNER TO.';
+    END IF;
+END
+$$;
 
 -- Dropped before postbox.lane is locked, which is the order in which a query of the view locks the two.
 DO $$
