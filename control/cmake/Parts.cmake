@@ -85,7 +85,7 @@ add_library(other_release_worker MODULE ${files} ${worker_entry}
             $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
 set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
-target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=2)
+target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=1)
 target_link_libraries(other_release_worker PRIVATE postbox_pubsub extension_base)
 foreach(module extension publisher_worker other_release_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)

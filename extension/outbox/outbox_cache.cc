@@ -265,7 +265,10 @@ POSTBOX_FUNCTION(configuration_changed) {
     }
     const auto* trigger = reinterpret_cast<const TriggerData*>(fcinfo->context);
     postbox::Pg([&] { CacheInvalidateRelcache(trigger->tg_relation); });
-    postbox::ConfigChangedAtCommit();
+    if (postbox::Pg(
+            [&] { return postbox::FindConfigRelations().Has(trigger->tg_relation->rd_id); })) {
+      postbox::ConfigChangedAtCommit();
+    }
     return PointerGetDatum(nullptr);
   });
 }

@@ -21,6 +21,11 @@ constexpr int kLeaveTimeoutMs = 10000;
 ProcessUtility_hook_type next_process_utility = nullptr;
 object_access_hook_type next_object_access = nullptr;
 
+// The configuration tables of this database while COMMIT PREPARED runs, and whether a message about
+// one of them has come since it began.
+ConfigRelations prepared_config;
+bool prepared_config_changed = false;
+
 // Whether this session may have written holds; they are removed when the transaction ends.
 bool holding = false;
 // The database whose workers are restarted at commit, since its settings changed.
@@ -122,8 +127,34 @@ void BeforeAlterDatabaseSet(const AlterDatabaseSetStmt* statement) {
   restart_at_commit = database;
 }
 
-// Everything is done or requested before the server runs the statement: afterwards its parse tree
-// may have been freed (COMMIT PREPARED). If the statement fails, the abort clears the requests.
+void RelationInvalidated(Datum /*argument*/, Oid relation) {
+  if (!OidIsValid(relation) || prepared_config.Has(relation)) prepared_config_changed = true;
+}
+
+// See hooks.h. After an error the next COMMIT PREPARED starts with a clear mark.
+void BeforeCommitPrepared() {
+  static bool registered = false;
+  if (!registered) {
+    CacheRegisterRelcacheCallback(RelationInvalidated, Datum{0});
+    registered = true;
+  }
+  prepared_config = FindConfigRelations();
+  prepared_config_changed = false;
+}
+
+void AfterCommitPrepared() {
+  AcceptInvalidationMessages();
+  if (prepared_config_changed) ConfigChangedAtCommit();
+  prepared_config = {};
+}
+
+bool IsCommitPrepared(const Node* statement) {
+  return IsA(statement, TransactionStmt) &&
+         reinterpret_cast<const TransactionStmt*>(statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+}
+
+// What is done or requested before the server runs the statement. If the statement fails, the abort
+// clears the requests.
 void Before(Node* statement) {
   switch (nodeTag(statement)) {
     case T_DropdbStmt:
@@ -151,10 +182,10 @@ void Before(Node* statement) {
       BeforeAlterDatabaseSet(reinterpret_cast<AlterDatabaseSetStmt*>(statement));
       break;
     case T_TransactionStmt:
-      if (reinterpret_cast<TransactionStmt*>(statement)->kind == TRANS_STMT_COMMIT_PREPARED) {
+      if (IsCommitPrepared(statement)) {
         RequestPublishersAtCommit();
-        ConfigChangedAtCommit();
         NotifyAppliedAtCommit();
+        BeforeCommitPrepared();
       }
       break;
     default:
@@ -168,10 +199,13 @@ static void HookProcessUtility(PlannedStmt* planned, const char* query, bool rea
                                ProcessUtilityContext context, ParamListInfo parameters,
                                QueryEnvironment* environment, DestReceiver* destination,
                                QueryCompletion* completion) {
+  // Asked before: afterwards the parse tree may have been freed.
+  const bool commit_prepared = IsCommitPrepared(planned->utilityStmt);
   Before(planned->utilityStmt);
   const ProcessUtility_hook_type next =
       next_process_utility != nullptr ? next_process_utility : standard_ProcessUtility;
   next(planned, query, read_only_tree, context, parameters, environment, destination, completion);
+  if (commit_prepared) AfterCommitPrepared();
 }
 
 }  // extern "C"

@@ -15,9 +15,7 @@ struct Requests {
 // Runs after the commit is visible and with interrupts held: it must not raise an error.
 void Commit(const Requests& wanted) {
   SharedState* state = shared_state();
-  if (wanted.config || wanted.extension) {
-    pg_atomic_fetch_add_u64(&state->config_generation, 1);
-  }
+  if (wanted.config || wanted.extension) RaiseConfigGeneration();
   if (wanted.extension || wanted.databases) {
     LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
     if (wanted.extension) {
@@ -64,6 +62,13 @@ void Request(bool Requests::*what) {
 }
 
 }  // namespace
+
+ConfigRelations FindConfigRelations() {
+  const Oid schema = get_namespace_oid("postbox", true);
+  if (!OidIsValid(schema)) return {};
+  return {.outbox = get_relname_relid("outbox", schema),
+          .publication = get_relname_relid("publication", schema)};
+}
 
 void RequestPublishersAtCommit() { Request(&Requests::publishers); }
 void ConfigChangedAtCommit() { Request(&Requests::config); }

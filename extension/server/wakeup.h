@@ -20,8 +20,9 @@
 //  - The session is killed between its commit and the callback: the message is lost. The server
 //    restarts all processes then (SIGKILL), or the callback has run (SIGTERM waits for it).
 //  - PREPARE TRANSACTION clears the flags, since nothing is visible yet. COMMIT PREPARED may run in
-//    another session, which does not know what the transaction did: it sends every message that one
-//    can send, except those about the extension (hooks.h).
+//    another session, which does not know what the transaction did: it wakes the workers of the
+//    database and the sessions that wait, and says that the configuration changed if the server
+//    says so (hooks.h).
 //  - A plain INSERT into an outbox sets no flag. The worker finds the row when it polls.
 //
 // The flags are in the memory of the backend; the messages are in SharedState. Nothing is on disk:
@@ -37,8 +38,19 @@ namespace postbox {
 // An event was emitted or redriven: wake this database's workers.
 void RequestPublishersAtCommit();
 
-// Publications or outboxes changed: raise the config generation and wake this database's workers.
+// Publications or outboxes changed: raise the config generation of this database and wake its
+// workers.
 void ConfigChangedAtCommit();
+
+// The tables that workers read their configuration from; InvalidOid where there is none.
+struct ConfigRelations {
+  Oid outbox = InvalidOid;
+  Oid publication = InvalidOid;
+
+  bool Has(Oid relation) const { return relation == outbox || relation == publication; }
+};
+// By the catalogs of this database. Call it in a transaction, through Pg().
+ConfigRelations FindConfigRelations();
 
 // CREATE, ALTER or DROP EXTENSION postbox in this database: tell its workers and the launcher.
 void ExtensionChangedAtCommit();

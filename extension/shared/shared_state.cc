@@ -16,6 +16,10 @@ void SetLatchOf(uint32 proc_number) {
   }
 }
 
+pg_atomic_uint64* GenerationOfDatabase() {
+  return &state->config_generations[MyDatabaseId % kConfigGenerations];
+}
+
 }  // namespace
 
 SharedState* shared_state() { return state; }
@@ -40,7 +44,9 @@ void CreateOrFindSharedState() {
   if (!found) {
     std::memset(static_cast<void*>(memory), 0, sizeof(SharedState));
     memory->layout = kSharedStateLayout;
-    pg_atomic_init_u64(&memory->config_generation, 1);
+    for (pg_atomic_uint64& generation : memory->config_generations) {
+      pg_atomic_init_u64(&generation, 1);
+    }
     pg_atomic_init_u64(&memory->extension_epoch, 1);
     ConditionVariableInit(&memory->applied);
     pg_atomic_init_u32(&memory->launcher_proc_number, kNobody);
@@ -85,7 +91,11 @@ void WakeLauncher() {
 }
 
 uint64 ConfigGeneration() {
-  return state == nullptr ? 0 : pg_atomic_read_u64(&state->config_generation);
+  return state == nullptr ? 0 : pg_atomic_read_u64(GenerationOfDatabase());
+}
+
+void RaiseConfigGeneration() {
+  if (state != nullptr) pg_atomic_fetch_add_u64(GenerationOfDatabase(), 1);
 }
 
 bool IsHeld(const SharedState* state, Oid database) {

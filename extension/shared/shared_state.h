@@ -39,12 +39,13 @@ namespace postbox {
 inline constexpr int kMaxWorkers = 128;
 inline constexpr int kMaxHolds = 64;
 inline constexpr int kMaxExtensionChanges = 32;
+inline constexpr int kConfigGenerations = 128;
 
 // Raise it with every change of SharedState, so that a new postbox_worker.so started under an old
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 1
+#define POSTBOX_SHARED_STATE_LAYOUT 2
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
@@ -78,8 +79,10 @@ struct Hold {
 struct SharedState {
   uint32 layout;  // kSharedStateLayout
 
-  // Goes up with every committed change of publications or outboxes, in any database.
-  pg_atomic_uint64 config_generation;
+  // Goes up with every committed change of publications or outboxes in a database. Databases whose
+  // OIDs have the same remainder share one: then workers of the other one read their configuration
+  // once too often.
+  pg_atomic_uint64 config_generations[kConfigGenerations];
   // Goes up with every committed CREATE, ALTER or DROP EXTENSION postbox, in any database.
   pg_atomic_uint64 extension_epoch;
   // Broadcast when a transaction that applied an event has committed; wait_for_version sleeps here.
@@ -129,9 +132,12 @@ LWLock* SharedStateLock();
 void WakePublishers(Oid database);
 void WakeLauncher();
 
-// See SharedState::config_generation. A worker keeps the value that it read BEFORE it read the
-// configuration, and reads the configuration again when this differs. 0 when not preloaded.
+// See SharedState::config_generations; that of the database of this process. A worker keeps the
+// value that it read BEFORE it read the configuration, and reads the configuration again when this
+// differs. 0 when not preloaded.
 uint64 ConfigGeneration();
+// Raises it. Takes no lock, raises no error.
+void RaiseConfigGeneration();
 
 // How a token is written into lock_token: `postbox-` and 16 hexadecimal digits.
 inline constexpr size_t kLockTokenSize = sizeof("postbox-0123456789abcdef");

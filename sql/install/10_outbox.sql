@@ -20,13 +20,16 @@ SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;
 
 -- Sessions cache outboxes and workers cache publications. This trigger invalidates both caches when a change of the
--- tables commits, whoever made it: a function, a trigger or a restore.
+-- tables commits, whoever made it: a function, a trigger or a restore. It is for each row, since a statement that finds no
+-- row changes nothing: every DROP of any object looks here for what it has to forget.
 CREATE FUNCTION postbox.configuration_changed() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.configuration_changed() IS 'Trigger: tells sessions and workers that the configuration has changed';
 REVOKE EXECUTE ON FUNCTION postbox.configuration_changed() FROM PUBLIC;
 
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.outbox
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.outbox
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.outbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 
 CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'log', retention interval DEFAULT '7 days')

@@ -21,7 +21,9 @@ COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types wh
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.publication
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.publication
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.publication
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 
 CREATE TABLE postbox.lane (

@@ -15,7 +15,9 @@ COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each e
 COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of versions at which keys of the projections were deleted';
 COMMENT ON COLUMN postbox.inbox.retention IS 'How long an event id is remembered. Must be longer than Pub/Sub may deliver the event again';
 
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.inbox
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.inbox
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.inbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 
 CREATE FUNCTION postbox.create_inbox(name text, retention interval DEFAULT '14 days') RETURNS regclass

@@ -29,9 +29,13 @@ CREATE INDEX handler_inbox ON postbox.handler (inbox);
 COMMENT ON TABLE postbox.handler IS 'Functions called with events; only create_handler and drop_handler change it';
 COMMENT ON COLUMN postbox.handler.function IS 'Signature. It is text because pg_upgrade does not support regprocedure columns';
 
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.projection
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.projection
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.projection
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON postbox.handler
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.handler
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.handler
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 
 CREATE FUNCTION postbox.create_projection(inbox regclass, event_types text[], target regclass,

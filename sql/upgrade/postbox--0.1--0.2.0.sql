@@ -60,6 +60,29 @@ END
 $$;
 DROP FUNCTION postbox.list_publication_status();
 
+-- The triggers that tell of changes are for each row now: a statement that finds no row changes nothing. Each DROP of any
+-- object ran such statements, and made every session and worker read the configuration again. Readers go on meanwhile.
+CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.outbox
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.outbox
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.publication
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.publication
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.inbox
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.inbox
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.projection
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.projection
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.handler
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.handler
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+
 -- The lanes.
 DO $$
 BEGIN

@@ -137,6 +137,7 @@ void Worker::LoadLanes() {
     next_load_ = After(now_, 1000);
     return;
   }
+  Pg([] { elog(DEBUG1, "postbox: the publications were read"); });
   load_error_.clear();
   reload_ = false;
   retry_all_ = false;
