@@ -41,6 +41,16 @@ inline void ReserveGucPrefix(const char* prefix) {
 #endif
 }
 
+// Memory for what a check hook of a setting passes on in `extra`; the server frees it. nullptr if
+// there is none. (16 has a memory context for settings.)
+inline void* AllocateSettingExtra(size_t size) {
+#if PG_VERSION_NUM >= 160000
+  return guc_malloc(LOG, size);
+#else
+  return std::malloc(size);
+#endif
+}
+
 // Access rights on a schema and a function, and ownership of relations and databases: 16 replaced a
 // function per catalog by one.
 inline AclResult SchemaAclCheck(Oid schema, Oid role, AclMode mode) {

@@ -2,6 +2,7 @@
 
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
+#include "extension/server/define_settings.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/settings.h"
 
@@ -21,9 +22,12 @@ struct Entry {
 // Never destroyed: invalidation callbacks come until the process ends.
 std::unordered_map<Oid, Entry>& entries = *new std::unordered_map<Oid, Entry>;
 
-// postbox.outbox itself, and the only outbox; InvalidOid while not known.
+// postbox.outbox itself; InvalidOid while not known.
 Oid registry = InvalidOid;
-Oid only_outbox = InvalidOid;
+
+// The only outbox of each role that has asked, and the outboxes among which it was found.
+std::unordered_map<Oid, Oid>& only_outboxes = *new std::unordered_map<Oid, Oid>;
+std::unordered_set<Oid>& registered = *new std::unordered_set<Oid>;
 
 // The number of messages so far. What was read while it did not change is right.
 uint64 changes = 0;
@@ -32,10 +36,9 @@ uint64 changes = 0;
 void RelationChanged(Datum /*argument*/, Oid relation) {
   ++changes;
   const bool all = relation == InvalidOid || relation == registry;
-  if (all) {
-    registry = InvalidOid;
-    only_outbox = InvalidOid;
-  }
+  if (all) registry = InvalidOid;
+  // A GRANT sends a message about its table.
+  if (all || registered.contains(relation)) only_outboxes.clear();
   for (auto& [key, entry] : entries) {
     const OutboxFacts& facts = entry.outbox->facts();
     if (all || relation == key || relation == facts.counter || relation == facts.sequence)
@@ -47,12 +50,19 @@ void SchemaChanged(Datum /*argument*/, int /*cache*/, uint32 /*hash*/) {
   RelationChanged(Datum{0}, InvalidOid);
 }
 
+void RolesChanged(Datum /*argument*/, int /*cache*/, uint32 /*hash*/) {
+  ++changes;
+  only_outboxes.clear();
+}
+
 void WatchInvalidations() {
   static bool watching = false;
   if (watching) return;
   Pg([] {
     CacheRegisterRelcacheCallback(RelationChanged, Datum{0});
     CacheRegisterSyscacheCallback(NAMESPACEOID, SchemaChanged, Datum{0});
+    CacheRegisterSyscacheCallback(AUTHOID, RolesChanged, Datum{0});
+    CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, RolesChanged, Datum{0});
   });
   watching = true;
 }
@@ -216,7 +226,7 @@ std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation) {
 
 Oid DefaultOutbox() {
   const char* setting = settings().default_outbox;
-  if (*setting == '\0') return InvalidOid;
+  if (*setting == '\0' || !DefaultOutboxCounts()) return InvalidOid;
   const Oid relation = Pg([&] {
     List* names = textToQualifiedNameList(cstring_to_text(setting));
     return RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true);
@@ -229,34 +239,69 @@ Oid DefaultOutbox() {
   return relation;
 }
 
+namespace {
+
+[[noreturn]] void ThrowNotOne(uint64 count, bool none_permitted, const std::string& names) {
+  if (count == 0) {
+    Throw(ERRCODE_UNDEFINED_TABLE, "there is no outbox in this database", "",
+          "Create one with postbox.create_outbox.");
+  }
+  if (none_permitted) {
+    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for all outboxes of this database",
+          "The outboxes are " + names + ".", "To emit, a role needs INSERT on the outbox.");
+  }
+  std::string hint = "Name one with the parameter outbox or the setting postbox.default_outbox.";
+  if (!DefaultOutboxCounts()) {
+    hint +=
+        " What the caller has set does not count in a function that runs as another user; "
+        "set it in a SET clause of the function, or for the database.";
+  }
+  Throw(ERRCODE_AMBIGUOUS_PARAMETER, "there is more than one outbox in this database",
+        "The outboxes that the current user may insert into are " + names + ".", hint);
+}
+
+}  // namespace
+
 Oid OnlyOutbox() {
-  if (OidIsValid(only_outbox)) return only_outbox;
+  const Oid role = GetUserId();
+  if (const auto found = only_outboxes.find(role); found != only_outboxes.end()) {
+    return found->second;
+  }
   WatchInvalidations();
   SpiConnection connection;
   FixedSearchPath search_path;
   const uint64 before = changes;
   registry = PostboxRelation("outbox");
   const uint64 count = postbox::Run(
-      "SELECT o.relation::oid, string_agg(o.relation::text, ', ') OVER () FROM postbox.outbox o");
-  if (count == 0) {
-    Throw(ERRCODE_UNDEFINED_TABLE, "there is no outbox in this database", "",
-          "Create one with postbox.create_outbox.");
-  }
-  if (count > 1) {
-    Throw(ERRCODE_AMBIGUOUS_PARAMETER, "there is more than one outbox in this database",
-          "The outboxes are " + PrintedColumn(0, 2) + ".",
-          "Name one with the parameter outbox or the setting postbox.default_outbox.");
+      "SELECT o.relation::oid, count(*) FILTER (WHERE own) OVER (),"
+      " count(*) FILTER (WHERE may_insert) OVER (),"
+      " string_agg(o.relation::text, ', ') FILTER (WHERE may_insert) OVER (),"
+      " string_agg(o.relation::text, ', ') OVER ()"
+      " FROM postbox.outbox o LEFT JOIN pg_class c ON c.oid = o.relation"
+      " CROSS JOIN LATERAL (SELECT"
+      " coalesce(has_any_column_privilege(c.oid, 'INSERT'), false)) AS p(may_insert)"
+      " CROSS JOIN LATERAL (SELECT may_insert AND pg_get_userbyid(c.relowner) = current_user) AS "
+      "r(own)"
+      " ORDER BY own DESC, may_insert DESC");
+  const bool one_own = count > 0 && Int64Column(0, 2) == 1;
+  const int64 permitted = count > 0 ? Int64Column(0, 3) : 0;
+  // A sole outbox without the right says itself what is missing.
+  if (!one_own && permitted != 1 && count != 1) {
+    ThrowNotOne(count, permitted == 0, count == 0 ? "" : PrintedColumn(0, permitted == 0 ? 5 : 4));
   }
   const Oid relation = OidColumn(0, 1);
-  if (changes == before) only_outbox = relation;
+  if (changes != before) return relation;
+  if (only_outboxes.empty()) registered.clear();
+  for (uint64 row = 0; row < count; ++row) registered.insert(OidColumn(row, 1));
+  only_outboxes[role] = relation;
   return relation;
 }
 
 }  // namespace postbox
 
-// The trigger of the tables that hold the configuration of outboxes and publications. Other
-// sessions learn of the change by an invalidation message about the table, workers by the config
-// generation.
+// The trigger of the tables that hold configuration. Other sessions learn of the change by an
+// invalidation message about the table, workers by the config generation. Workers keep publications
+// and their outboxes only.
 POSTBOX_FUNCTION(configuration_changed) {
   return postbox::Guarded([&] {
     if (!CALLED_AS_TRIGGER(fcinfo)) {

@@ -99,10 +99,13 @@ std::shared_ptr<Outbox> FindOutbox(Oid relation);
 std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 
 // The outbox that the setting postbox.default_outbox names, with the search_path of the session (so
-// not under FixedSearchPath); InvalidOid if the setting is empty.
+// not under FixedSearchPath); InvalidOid if the setting is empty or does not count for the current
+// user (define_settings.h).
 Oid DefaultOutbox();
 
-// The only outbox of this database; an error if there is none, or more than one.
+// The only outbox that the current user owns, else the only one that it may insert into: an outbox
+// which somebody else has created is not in the way, not even with a GRANT. An error if there is none,
+// or more than one.
 Oid OnlyOutbox();
 
 }  // namespace postbox

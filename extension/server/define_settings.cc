@@ -69,6 +69,32 @@ std::string CheckOutboxName(std::string_view value) {
   return count == 1 || count == 2 ? "" : "The form is table or schema.table.";
 }
 
+// Who has set a value, and how.
+struct SettingOrigin {
+  Oid role;
+  GucSource source;
+};
+
+// That of the present value of postbox.default_outbox.
+SettingOrigin default_outbox_origin = {InvalidOid, PGC_S_DEFAULT};
+
+// The server keeps `extra` with each value, also with those that are restored later.
+bool CheckDefaultOutbox(char** new_value, void** extra, GucSource source) {
+  if (!CheckHook<CheckOutboxName>(new_value, extra, source)) return false;
+  auto* origin = static_cast<SettingOrigin*>(AllocateSettingExtra(sizeof(SettingOrigin)));
+  if (origin == nullptr) return false;
+  int context = 0;
+  // No assertion, unlike GetUserId(): there is no user yet when a process starts.
+  GetUserIdAndSecContext(&origin->role, &context);
+  origin->source = source;
+  *extra = origin;
+  return true;
+}
+
+void AssignDefaultOutbox(const char* /*new_value*/, void* extra) {
+  if (extra != nullptr) default_outbox_origin = *static_cast<SettingOrigin*>(extra);
+}
+
 std::string CheckAttributeValue(std::string_view value) {
   if (value.size() > pubsub::kMaxAttributeValueBytes) {
     return "It becomes an attribute of events, and Pub/Sub allows an attribute value of at most " +
@@ -85,6 +111,7 @@ struct StringSetting {
   GucContext context;
   GucStringCheckHook check;
   int flags;
+  GucStringAssignHook assign = nullptr;
 };
 
 struct IntSetting {
@@ -112,8 +139,10 @@ const StringSetting kStrings[] = {
      &values.failpoint, PGC_SIGHUP, CheckHook<pubsub::CheckFailpointList>,
      GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY},
     {"postbox.default_outbox", "Sets the outbox that outbox_emit writes to when none is named.",
-     "Empty means the only outbox of the database.", &values.default_outbox, PGC_USERSET,
-     CheckHook<CheckOutboxName>, 0},
+     "Empty means the only outbox that the current user owns, else the only one that it may insert "
+     "into. In a function that runs as another user than its caller, a value that the caller has "
+     "set does not count.",
+     &values.default_outbox, PGC_USERSET, CheckDefaultOutbox, 0, AssignDefaultOutbox},
     {"postbox.correlation_id", "Sets the attribute correlation_id of emitted events.", nullptr,
      &values.correlation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
     {"postbox.causation_id", "Sets the attribute causation_id of emitted events.", nullptr,
@@ -178,7 +207,8 @@ void DefineSettings() {
   UseSettings(&values);
   for (const StringSetting& setting : kStrings) {
     DefineCustomStringVariable(setting.name, setting.description, setting.details, setting.value,
-                               "", setting.context, setting.flags, setting.check, nullptr, nullptr);
+                               "", setting.context, setting.flags, setting.check, setting.assign,
+                               nullptr);
   }
   for (const IntSetting& setting : kInts) {
     DefineCustomIntVariable(setting.name, setting.description, setting.details, setting.value,
@@ -191,6 +221,12 @@ void DefineSettings() {
       &values.apply_on_error, kApplyReject, kApplyOnError, PGC_USERSET, 0, nullptr, nullptr,
       nullptr);
   ReserveGucPrefix("postbox");
+}
+
+bool DefaultOutboxCounts() {
+  // PGC_S_DATABASE and what is before it is set by the owner of the database or a superuser.
+  return !InLocalUserIdChange() || default_outbox_origin.source <= PGC_S_DATABASE ||
+         default_outbox_origin.role == GetUserId();
 }
 
 }  // namespace postbox
