@@ -1,7 +1,7 @@
 #include "worker/puller/config.h"
 
-#include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "proto/rules/resource_name.h"
@@ -14,13 +14,19 @@ namespace {
 constexpr char kQuery[] = R"(
     SELECT s.name, s.inbox::oid, s.inbox::text, s.subscription, s.max_outstanding_messages,
            s.max_outstanding_bytes, s.appliers, s.batch_size,
-           (extract(epoch FROM s.batch_delay) * 1000)::bigint, s.on_error, s.max_attempts,
-           (extract(epoch FROM s.min_backoff) * 1000)::bigint,
-           (extract(epoch FROM s.max_backoff) * 1000)::bigint,
+           CASE WHEN isfinite(s.batch_delay)
+                THEN (extract(epoch FROM s.batch_delay) * 1000)::bigint ELSE -1 END,
+           s.on_error, s.max_attempts,
+           CASE WHEN isfinite(s.min_backoff)
+                THEN (extract(epoch FROM s.min_backoff) * 1000)::bigint ELSE -1 END,
+           CASE WHEN isfinite(s.max_backoff)
+                THEN (extract(epoch FROM s.max_backoff) * 1000)::bigint ELSE -1 END,
            coalesce(s.dead_letter_topic, ''), s.enabled,
            coalesce(current_setting('postbox.project_id', true), ''),
            coalesce(current_setting('postbox.endpoint', true), ''),
-           coalesce(current_setting('postbox.quota_project', true), '')
+           coalesce(current_setting('postbox.quota_project', true), ''),
+           EXISTS (SELECT FROM postbox.inbox i JOIN pg_catalog.pg_class c ON c.oid = i.relation
+                   WHERE i.relation = s.inbox)
       FROM postbox.subscription s
      WHERE $1::text[] = '{}' OR s.name = ANY($1::text[])
      ORDER BY s.name)";
@@ -35,27 +41,63 @@ std::string CheckComplete(const std::string& project, const std::string& name) {
   return problem + "; pass --project, set postbox.project_id, or write the name as projects/...";
 }
 
-// The columns of a row that are taken as they are, within the range of their types.
-SubscriptionConfig ReadSettings(const QueryResult& result, int row) {
-  SubscriptionConfig config;
-  config.name = result.text(row, 0);
-  config.inbox = static_cast<Oid>(result.integer(row, 1));
-  config.inbox_name = result.text(row, 2);
-  config.max_outstanding_messages = std::max<int64_t>(result.integer(row, 4), 1);
-  config.max_outstanding_bytes = std::max<int64_t>(result.integer(row, 5), 1);
-  config.appliers = static_cast<int>(std::clamp<int64_t>(result.integer(row, 6), 1, 64));
-  config.batch_size = std::max<int64_t>(result.integer(row, 7), 1);
-  config.batch_delay = std::chrono::milliseconds(std::max<int64_t>(result.integer(row, 8), 0));
-  const std::string on_error = result.text(row, 9);
-  config.on_error = on_error == "dead_letter_topic" ? OnError::kDeadLetterTopic
-                    : on_error == "nack"            ? OnError::kNack
-                                                    : OnError::kReject;
-  config.max_attempts = static_cast<int>(std::max<int64_t>(result.integer(row, 10), 1));
-  config.min_backoff = std::chrono::milliseconds(std::max<int64_t>(result.integer(row, 11), 1));
-  config.max_backoff =
-      std::max(config.min_backoff, std::chrono::milliseconds(result.integer(row, 12)));
-  config.quota_project = result.text(row, 17);
-  return config;
+// The ranges that create_subscription accepts. A row that was restored or edited may be outside.
+struct Range {
+  int column;
+  const char* name;
+  int64_t least, greatest;  // times in milliseconds
+};
+constexpr int64_t kLongestBackoff = 10 * 60 * 1000;
+constexpr Range kRanges[] = {
+    {4, "max_outstanding_messages", 1, 1000000},
+    {5, "max_outstanding_bytes", 1, int64_t{1} << 40},
+    {6, "appliers", 1, 64},
+    {7, "batch_size", 1, 10000},
+    {8, "batch_delay in milliseconds", 0, 10 * 1000},
+    {10, "max_attempts", 1, 1000},
+    {11, "min_backoff in milliseconds", 1, kLongestBackoff},
+    {12, "max_backoff in milliseconds", 1, kLongestBackoff},
+};
+
+std::optional<OnError> ParseOnError(const std::string& text) {
+  if (text == "reject") return OnError::kReject;
+  if (text == "dead_letter_topic") return OnError::kDeadLetterTopic;
+  if (text == "nack") return OnError::kNack;
+  return std::nullopt;
+}
+
+// Reads the columns of a row that need no completion. Returns what is wrong with them; empty if
+// nothing is.
+std::string ReadSettings(const QueryResult& result, int row, SubscriptionConfig* config) {
+  if (result.text(row, 18) != "t") {
+    return "its inbox " + result.text(row, 2) + " does not exist; drop the subscription, and " +
+           "create it again for another inbox";
+  }
+  for (const Range& range : kRanges) {
+    const int64_t value = result.integer(row, range.column);
+    if (value >= range.least && value <= range.greatest) continue;
+    return std::string(range.name) + " must be between " + std::to_string(range.least) + " and " +
+           std::to_string(range.greatest) + ", not " + std::to_string(value);
+  }
+  const std::optional<OnError> on_error = ParseOnError(result.text(row, 9));
+  if (!on_error) {
+    return "unknown on_error \"" + result.text(row, 9) +
+           "\"; it is reject, dead_letter_topic or nack";
+  }
+  config->inbox = static_cast<Oid>(result.integer(row, 1));
+  config->inbox_name = result.text(row, 2);
+  config->max_outstanding_messages = result.integer(row, 4);
+  config->max_outstanding_bytes = result.integer(row, 5);
+  config->appliers = static_cast<int>(result.integer(row, 6));
+  config->batch_size = result.integer(row, 7);
+  config->batch_delay = std::chrono::milliseconds(result.integer(row, 8));
+  config->on_error = *on_error;
+  config->max_attempts = static_cast<int>(result.integer(row, 10));
+  config->min_backoff = std::chrono::milliseconds(result.integer(row, 11));
+  config->max_backoff = std::chrono::milliseconds(result.integer(row, 12));
+  if (config->max_backoff < config->min_backoff) return "max_backoff is less than min_backoff";
+  config->quota_project = result.text(row, 17);
+  return "";
 }
 
 // Completes the names and the endpoint of a row. Returns what is wrong with them; empty if nothing
@@ -81,10 +123,8 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
 
 }  // namespace
 
-std::optional<std::map<std::string, SubscriptionConfig>> LoadConfig(Connection* connection,
-                                                                    const PullOptions& options,
-                                                                    bool must_exist,
-                                                                    std::string* error) {
+std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOptions& options,
+                                        bool must_exist, std::string* error) {
   std::vector<std::optional<std::string_view>> names(options.subscriptions.begin(),
                                                      options.subscriptions.end());
   QueryResult result = connection->Execute(kQuery, {Parameter::Array(kTextOid, names)});
@@ -96,28 +136,30 @@ std::optional<std::map<std::string, SubscriptionConfig>> LoadConfig(Connection* 
     return std::nullopt;
   }
 
-  std::map<std::string, SubscriptionConfig> configs;
-  std::vector<std::string> found;
+  Subscriptions subscriptions;
+  std::set<std::string> found;
   for (int row = 0; row < result.rows(); ++row) {
-    found.push_back(result.text(row, 0));
+    SubscriptionConfig config;
+    config.name = result.text(row, 0);
+    found.insert(config.name);
     if (result.text(row, 14) != "t") continue;  // not enabled
-    SubscriptionConfig config = ReadSettings(result, row);
-    const std::string problem = CompleteNames(result, row, options, &config);
-    if (!problem.empty()) {
-      *error = Subject(config.name) + problem;
-      return std::nullopt;
+    std::string problem = ReadSettings(result, row, &config);
+    if (problem.empty()) problem = CompleteNames(result, row, options, &config);
+    if (problem.empty()) {
+      subscriptions.good.emplace(config.name, std::move(config));
+    } else {
+      subscriptions.wrong.emplace(config.name, std::move(problem));
     }
-    configs.emplace(config.name, std::move(config));
   }
   for (const std::string& name : options.subscriptions) {
-    if (must_exist && std::find(found.begin(), found.end(), name) == found.end()) {
+    if (must_exist && !found.contains(name)) {
       *error = Subject(name) +
                "it does not exist in postbox.subscription; create it with "
                "postbox.create_subscription()";
       return std::nullopt;
     }
   }
-  return configs;
+  return subscriptions;
 }
 
 }  // namespace postbox::puller

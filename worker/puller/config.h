@@ -39,14 +39,18 @@ struct SubscriptionConfig {
   friend bool operator==(const SubscriptionConfig&, const SubscriptionConfig&) = default;
 };
 
-// The enabled ones among the subscriptions that `options` names, by name. If it names none, all
-// enabled ones. On failure returns nothing, and puts into `error` what is wrong and what to do
-// about it. It fails if the query fails, if a named subscription does not exist and `must_exist` is
-// true, or if the configuration of a subscription is not valid.
-std::optional<std::map<std::string, SubscriptionConfig>> LoadConfig(Connection* connection,
-                                                                    const PullOptions& options,
-                                                                    bool must_exist,
-                                                                    std::string* error);
+// The enabled ones among the subscriptions that the options name; if they name none, all enabled
+// ones. By name.
+struct Subscriptions {
+  std::map<std::string, SubscriptionConfig> good;
+  // What is wrong with the row, and what to do about it. One wrong row stops no other subscription.
+  std::map<std::string, std::string> wrong;
+};
+
+// On failure returns nothing, and puts into `error` what is wrong and what to do about it. It fails
+// if the query fails, or if a named subscription does not exist and `must_exist` is true.
+std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOptions& options,
+                                        bool must_exist, std::string* error);
 
 }  // namespace postbox::puller
 

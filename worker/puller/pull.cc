@@ -56,7 +56,7 @@ class Puller {
   int Run() {
     auto configs = LoadFirst();
     if (!configs) return exit_code_;
-    if (configs->empty())
+    if (configs->good.empty() && configs->wrong.empty())
       LogWarn("no enabled subscription yet; create one with postbox.create_subscription()");
     do {
       if (configs) Reconcile(*configs);
@@ -69,7 +69,7 @@ class Puller {
   // Nothing if a signal ended the wait, or after an error, which is logged. An error that the
   // database answers is final. A database that cannot be reached, or goes away meanwhile, is tried
   // again.
-  std::optional<std::map<std::string, SubscriptionConfig>> LoadFirst() {
+  std::optional<Subscriptions> LoadFirst() {
     pubsub::Backoff backoff(pubsub::kReconnectBackoff);
     const auto give_up = Clock::now() + kFirstConnectLimit;
     while (true) {
@@ -118,7 +118,7 @@ class Puller {
   }
 
   // Nothing if the configuration cannot be read; then the runners stay as they are.
-  std::optional<std::map<std::string, SubscriptionConfig>> Reload() {
+  std::optional<Subscriptions> Reload() {
     std::string error;
     if (!connection_ || !connection_->alive()) {
       connection_.reset();
@@ -136,7 +136,8 @@ class Puller {
     return std::nullopt;
   }
 
-  void Reconcile(const std::map<std::string, SubscriptionConfig>& configs) {
+  void Reconcile(const Subscriptions& subscriptions) {
+    const std::map<std::string, SubscriptionConfig>& configs = subscriptions.good;
     for (auto it = runners_.begin(); it != runners_.end();) {
       auto config = configs.find(it->first);
       // A subscription that failed is started again: the cause may have been repaired.
@@ -145,7 +146,7 @@ class Puller {
       if (!keep) it->second->Finish(Clock::now() + kReconfigureGrace);
       it = keep ? std::next(it) : runners_.erase(it);
     }
-    start_failed_ = false;
+    std::map<std::string, std::string> failures = subscriptions.wrong;
     for (const auto& [name, config] : configs) {
       if (runners_.contains(name)) continue;
       auto runner = std::make_unique<Runner>(config, options_.dsn);
@@ -153,16 +154,22 @@ class Puller {
       if (runner->Start(&error)) {
         runners_.emplace(name, std::move(runner));
       } else {
-        LogError("subscription could not be started", {{"subscription", name}, {"error", error}});
-        start_failed_ = true;
+        failures.emplace(name, error);
       }
     }
+    // Logged once for each change, not every 10 s.
+    for (const auto& [name, error] : failures) {
+      const auto known = start_failures_.find(name);
+      if (known != start_failures_.end() && known->second == error) continue;
+      LogError("subscription could not be started", {{"subscription", name}, {"error", error}});
+    }
+    start_failures_ = std::move(failures);
   }
 
   // A subscription that failed does not end the others. When all have failed, the process ends, so
   // that its supervisor notices.
   bool AllFailed() {
-    if (runners_.empty()) return start_failed_;
+    if (runners_.empty()) return !start_failures_.empty();
     for (const auto& [name, runner] : runners_) {
       if (!runner->failed()) return false;
     }
@@ -181,7 +188,7 @@ class Puller {
   std::unique_ptr<Connection> connection_;
   std::map<std::string, std::unique_ptr<Runner>> runners_;
   std::string reload_error_;
-  bool start_failed_ = false;
+  std::map<std::string, std::string> start_failures_;  // name -> what is wrong
   int exit_code_ = 0;
 };
 
