@@ -46,15 +46,14 @@ struct InboxCache {
       std::shared_ptr<Inbox>& entry = entries()[relation];
       if (entry == nullptr || !entry->valid_) entry = std::make_shared<Inbox>(relation);
       const std::shared_ptr<Inbox> inbox = entry;
-      if (inbox->loading_) {
-        try {
-          inbox->Load();
-        } catch (...) {
-          entries().erase(relation);
-          throw;
-        }
+      try {
+        if (inbox->loading_) inbox->Load();
+        inbox->Lock(mode);
+      } catch (...) {
+        // Also if only a lock was not to be had: what is loaded a second time takes events twice.
+        if (inbox->loading_) entries().erase(relation);
+        throw;
       }
-      inbox->Lock(mode);
       if (inbox->valid_ || loads == kMostLoads) {
         inbox->loading_ = false;
         return inbox;
