@@ -156,6 +156,23 @@ std::string PrintedColumn(uint64 row, int column) {
   return text == nullptr ? "" : text;
 }
 
+void RequireColumnType(int column, Oid type) {
+  const Oid found = SPI_tuptable == nullptr
+                        ? InvalidOid
+                        : Pg([&] { return SPI_gettypeid(SPI_tuptable->tupdesc, column); });
+  if (found == type) return;
+  const auto name = [](Oid oid) {
+    return std::string(Pg([&]() -> const char* { return format_type_be(oid); }));
+  };
+  const char* column_name = SPI_tuptable == nullptr ? nullptr : Pg([&]() -> const char* {
+    return SPI_fname(SPI_tuptable->tupdesc, column);
+  });
+  Throw(ERRCODE_DATATYPE_MISMATCH,
+        "column \"" + std::string(column_name == nullptr ? "?" : column_name) + "\" is of type " +
+            (OidIsValid(found) ? name(found) : "unknown") + ", not " + name(type),
+        "The type of the column has been changed.", "Change it back with ALTER TABLE.");
+}
+
 void FreeRows() {
   Pg([] {
     SPI_freetuptable(SPI_tuptable);

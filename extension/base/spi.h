@@ -80,6 +80,11 @@ std::vector<std::string> TextColumns(uint64 rows, int column);
 // A value of any type as its output function writes it.
 std::string PrintedColumn(uint64 row, int column);
 
+// Throws datatype_mismatch unless the column of the rows of SPI_tuptable is of that type. To be
+// called once a statement, before a value out of a user's table is taken for one of a type: its
+// owner may have altered it.
+void RequireColumnType(int column, Oid type);
+
 // Gives back the rows of the last statement before the SPI connection ends, where there are many of
 // them.
 void FreeRows();

@@ -23,7 +23,10 @@ Statement& Statement::operator=(Statement&& other) noexcept {
 
 bool Statement::RunForInt64(const Datum* values, const char* nulls, int64* value) {
   const bool row = Run(values, nulls) > 0;
-  if (row) *value = Int64Column(0, 1);
+  if (row) {
+    RequireColumnType(1, INT8OID);
+    *value = Int64Column(0, 1);
+  }
   FreeRows();
   return row;
 }

@@ -36,7 +36,7 @@ class Statement {
   uint64 RunReadOnly(std::initializer_list<Datum> values) { return RunReadOnly(values.begin()); }
 
   // Runs it, and sets `value` to the bigint in the first column of the first row, 0 if that is
-  // NULL. False if there is no row.
+  // NULL. False if there is no row. Throws datatype_mismatch if the column is no bigint.
   bool RunForInt64(const Datum* values, const char* nulls, int64* value);
 
   // Looks up all names and makes the plan, as the current user, unless there is a valid one. Until

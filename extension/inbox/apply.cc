@@ -86,18 +86,26 @@ std::vector<bool> InsertMany(Inbox& inbox, const std::vector<InboxEvent>& events
     }
   });
   const uint64 rows = inbox.insert_many().Run(parameters);
+  // The owner of the inbox may have changed its columns, and given it triggers that change values.
+  if (rows > 0) RequireColumnType(1, UUIDOID);
 
   // RETURNING keeps the order.
   std::vector<bool> inserted(count);
   uint64 row = 0;
   for (size_t i = 0; i < count && row < rows; ++i) {
-    const pg_uuid_t* id = DatumGetUUIDP(DatumColumn(row, 1));
+    bool null = false;
+    const pg_uuid_t* id = DatumGetUUIDP(DatumColumn(row, 1, &null));
+    if (null) break;
     if (std::memcmp(id->data, key(order[i]), UUID_LEN) != 0) continue;
     inserted[order[i]] = true;
     ++row;
   }
   FreeRows();
-  if (row != rows) Throw(ERRCODE_INTERNAL_ERROR, "rows of the inbox came back in another order");
+  if (row != rows) {
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+          "inbox \"" + inbox.name() + "\" did not store the ids of the events",
+          "A trigger on its table has changed event_id.", "Drop the trigger.");
+  }
   return inserted;
 }
 
@@ -151,33 +159,34 @@ Outcome ApplyEffectsOf(Inbox& inbox, InboxEvent* event) {
   }
 }
 
-std::vector<Outcome> ApplyInOnePass(Inbox& inbox, std::vector<InboxEvent>& events,
+std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEvent>& events,
                                     MemoryContext scratch) {
   std::vector<bool> inserted;
   {
     ScratchMemory memory(scratch);
-    inserted = InsertMany(inbox, events);
+    inserted = InsertMany(session.inbox(), events);
   }
   std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
   std::vector<const InboxEvent*> stale;
   for (size_t i = 0; i < events.size(); ++i) {
     if (!inserted[i]) continue;
     ScratchMemory memory(scratch);
-    outcomes[i] = ApplyEffectsOf(inbox, &events[i]);
+    outcomes[i] = ApplyEffectsOf(session.inbox(), &events[i]);
     if (outcomes[i] == Outcome::kStale) stale.push_back(&events[i]);
   }
   ScratchMemory memory(scratch);
-  SetOutcome(inbox, stale, Outcome::kStale);
+  SetOutcome(session.inbox(), stale, Outcome::kStale);
   return outcomes;
 }
 
-Outcome ApplyOrReject(Inbox& inbox, InboxEvent* event) {
+Outcome ApplyOrReject(ApplySession& session, InboxEvent* event) {
   Outcome outcome = Outcome::kApplied;
   for (bool again = false;; again = true) {
     try {
-      InSubtransaction([&] { outcome = ApplyOne(inbox, event); });
+      InSubtransaction([&] { outcome = ApplyOne(session.inbox(), event); });
       return outcome;
     } catch (const PostgresError& error) {
+      Inbox& inbox = session.inbox();
       if (!IsToBeRecorded(inbox, error)) throw;
       // The missing right may have been granted between the error and the check.
       if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE && !again) continue;
@@ -186,12 +195,12 @@ Outcome ApplyOrReject(Inbox& inbox, InboxEvent* event) {
   }
 }
 
-std::vector<Outcome> ApplyOneByOne(Inbox& inbox, std::vector<InboxEvent>& events,
+std::vector<Outcome> ApplyOneByOne(ApplySession& session, std::vector<InboxEvent>& events,
                                    MemoryContext scratch) {
   std::vector<Outcome> outcomes;
   for (InboxEvent& event : events) {
     ScratchMemory memory(scratch);
-    outcomes.push_back(ApplyOrReject(inbox, &event));
+    outcomes.push_back(ApplyOrReject(session, &event));
   }
   return outcomes;
 }
@@ -200,7 +209,9 @@ bool Rejects() { return settings().apply_on_error == kApplyReject; }
 
 }  // namespace
 
-ApplySession::ApplySession(Oid relation) {
+ApplySession::ApplySession(Oid relation) : relation_(relation) {
+  // A trigger or a handler may apply events, and so on.
+  Pg([] { check_stack_depth(); });
   const Oid caller = GetUserId();
   if (RelationName(relation).empty()) ThrowNoInbox(relation);
   const Oid owner = RelationOwner(relation);
@@ -214,6 +225,11 @@ ApplySession::ApplySession(Oid relation) {
   const bool trusted = Pg([&] { return MemberCanSetRole(owner, caller); });
   owner_.emplace(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
   inbox_ = Inbox::Find(relation, RowExclusiveLock);
+}
+
+Inbox& ApplySession::inbox() {
+  if (!inbox_->valid()) inbox_ = Inbox::Find(relation_, RowExclusiveLock);
+  return *inbox_;
 }
 
 bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {
@@ -245,7 +261,7 @@ Outcome ApplyOne(Inbox& inbox, InboxEvent* event) {
   return outcome;
 }
 
-std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<InboxEvent>& events) {
+std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events) {
   for (const InboxEvent& event : events) {
     if (event.IsNull(EventField::kEventId) || event.event_id.empty()) {
       Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_id",
@@ -256,30 +272,30 @@ std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<InboxEvent>& events) 
   MemoryContext scratch = MakeScratch();
   if (events.empty()) {
     // With no events, a caller learns whether a missing right is the cause of its errors.
-    inbox.CheckRights();
+    session.inbox().CheckRights();
     return {};
   }
   if (events.size() == 1) {
-    if (Rejects()) return ApplyOneByOne(inbox, events, scratch);
-    return {ApplyOne(inbox, &events[0])};
+    if (Rejects()) return ApplyOneByOne(session, events, scratch);
+    return {ApplyOne(session.inbox(), &events[0])};
   }
-  if (!Rejects()) return ApplyInOnePass(inbox, events, scratch);
+  if (!Rejects()) return ApplyInOnePass(session, events, scratch);
 
   std::vector<Outcome> outcomes;
   try {
-    InSubtransaction([&] { outcomes = ApplyInOnePass(inbox, events, scratch); });
+    InSubtransaction([&] { outcomes = ApplyInOnePass(session, events, scratch); });
     return outcomes;
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(inbox, error)) throw;
+    if (!IsToBeRecorded(session.inbox(), error)) throw;
   }
-  return ApplyOneByOne(inbox, events, scratch);
+  return ApplyOneByOne(session, events, scratch);
 }
 
 namespace {
 
-Outcome ResultOfOne(Inbox& inbox, InboxEvent event) {
+Datum ResultOfOne(ApplySession& session, InboxEvent event) {
   std::vector<InboxEvent> events{event};
-  return ApplyEvents(inbox, events)[0];
+  return session.outcome(ApplyEvents(session, events)[0]);
 }
 
 }  // namespace
@@ -292,7 +308,7 @@ POSTBOX_FUNCTION(inbox_apply) {
     const Datum composite = Argument(fcinfo, 1, "event");
     ApplySession session(relation);
     const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
-    return session.inbox().outcome(ResultOfOne(session.inbox(), event));
+    return ResultOfOne(session, event);
   });
 }
 
@@ -307,7 +323,7 @@ POSTBOX_FUNCTION(inbox_apply_fields) {
       event.nulls[i] = fcinfo->args[i + 1].isnull;
     }
     Pg([&] { FinishEvent(&event); });
-    return session.inbox().outcome(ResultOfOne(session.inbox(), event));
+    return ResultOfOne(session, event);
   });
 }
 
@@ -343,10 +359,10 @@ POSTBOX_FUNCTION(inbox_apply_batch) {
         }
         events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
       }
-      for (const Outcome outcome : ApplyEvents(session.inbox(), events)) {
-        results.push_back(session.inbox().outcome(outcome));
+      for (const Outcome outcome : ApplyEvents(session, events)) {
+        results.push_back(session.outcome(outcome));
       }
-      outcome_type = session.inbox().outcome_type();
+      outcome_type = session.outcome_type();
     }
     return Pg([&] {
       return PointerGetDatum(construct_array(results.data(), static_cast<int>(results.size()),

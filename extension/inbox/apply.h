@@ -40,9 +40,14 @@ class ApplySession {
   // Throws insufficient_privilege unless the current user may INSERT into the inbox.
   explicit ApplySession(Oid relation);
 
-  Inbox& inbox() { return *inbox_; }
+  // What holds now. A call may replace it, so between two events only: a reference is not kept over
+  // another call.
+  Inbox& inbox();
+  Datum outcome(Outcome outcome) const { return inbox_->outcome(outcome); }
+  Oid outcome_type() const { return inbox_->outcome_type(); }
 
  private:
+  const Oid relation_;
   SpiConnection connection_;
   FixedSearchPath search_path_;
   std::optional<ActAs> owner_;
@@ -51,7 +56,7 @@ class ApplySession {
 
 // Each event needs an event_id: one without is an error of the call. Bounded memory: what an event
 // needs is freed when it is done.
-std::vector<Outcome> ApplyEvents(Inbox& inbox, std::vector<InboxEvent>& events);
+std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events);
 
 // Only the inbox row. False if it is there already.
 bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome);

@@ -62,14 +62,18 @@ char* PayloadText(const InboxEvent& event) {
 
 }  // namespace
 
+bool IsStructured(Oid type) {
+  const Oid base = getBaseType(type);
+  const bool json = base == JSONBOID || base == JSONOID;
+  return OidIsValid(get_element_type(base)) || type_is_rowtype(base) || (json && base != type);
+}
+
 ColumnInput MakeColumnInput(Oid type, MemoryContext context) {
   ColumnInput input{};
   input.type = type;
   const Oid base = getBaseType(type);
   input.domain = base != type;
-  const bool json = base == JSONBOID || base == JSONOID;
-  input.structured =
-      OidIsValid(get_element_type(base)) || type_is_rowtype(base) || (json && input.domain);
+  input.structured = IsStructured(type);
   input.kind = ColumnInput::Kind::kOther;
   if (!input.domain) {
     if (type == TEXTOID || type == VARCHAROID) input.kind = ColumnInput::Kind::kText;

@@ -31,6 +31,9 @@ struct ColumnInput {
   Oid parameter_type() const { return structured ? JSONBOID : type; }
 };
 
+// Whether values of the type are made from JSON in SQL.
+bool IsStructured(Oid type);
+
 ColumnInput MakeColumnInput(Oid type, MemoryContext context);
 
 // The payload of one event as JSON, parsed when first asked for.

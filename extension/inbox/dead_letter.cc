@@ -144,7 +144,7 @@ POSTBOX_FUNCTION(record_dead_letter) {
     if (attempts < 1) Throw(ERRCODE_INVALID_PARAMETER_VALUE, "attempts must be at least 1");
     ApplySession session(relation);
     const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
-    return session.inbox().outcome(RejectEvent(session.inbox(), event, sqlstate, error, attempts));
+    return session.outcome(RejectEvent(session.inbox(), event, sqlstate, error, attempts));
   });
 }
 
@@ -153,6 +153,6 @@ POSTBOX_FUNCTION(redrive_dead_letter) {
   return Guarded([&] {
     const int64 id = DatumGetInt64(Argument(fcinfo, 0, "id"));
     ApplySession session(LockDeadLetter(id));
-    return session.inbox().outcome(Redrive(session.inbox(), id));
+    return session.outcome(Redrive(session.inbox(), id));
   });
 }

@@ -1,6 +1,7 @@
 #include "extension/inbox/inbox_cache.h"
 
 #include "extension/base/relation.h"
+#include "extension/inbox/inbox_tables.h"
 #include "extension/inbox/rights.h"
 
 extern "C" {
@@ -121,21 +122,12 @@ void Inbox::Load() {
 
   Parameters key;
   key.AddOid(REGCLASSOID, relation_);
-  if (Run("SELECT i.tombstone::oid, (SELECT x.indexrelid FROM pg_index x WHERE x.indrelid = "
-          "i.tombstone AND x.indisprimary) FROM postbox.inbox i WHERE i.relation = $1",
-          key) == 0) {
+  if (Run("SELECT i.tombstone::oid FROM postbox.inbox i WHERE i.relation = $1", key) == 0) {
     ThrowNoInbox(relation_);
   }
   tombstone_ = OidColumn(0, 1);
-  const Oid index = OidColumn(0, 2);
-  const std::string tombstone_name = RelationName(tombstone_);
-  if (tombstone_name.empty() || !OidIsValid(index)) {
-    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "inbox \"" + name_ + "\" is incomplete",
-          tombstone_name.empty() ? "Its table of tombstones has been dropped."
-                                 : "Its table of tombstones no longer has a primary key.",
-          "Make another inbox with postbox.create_inbox.");
-  }
-  tombstones_ = std::make_unique<Tombstones>(tombstone_, index, tombstone_name);
+  CheckInboxTable(relation_, name_);
+  tombstones_ = std::make_unique<Tombstones>(ResolveTombstones(tombstone_, name_));
 
   Oid outcome_array = InvalidOid;
   Pg([&] {

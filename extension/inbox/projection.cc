@@ -13,31 +13,85 @@ namespace {
 // A payload may lack fields in any combination; the statements of this many combinations are kept.
 constexpr size_t kMostStatements = 64;
 
-// Finds the row whose key columns hold `values`, by a unique index, with a dirty read: waits until
-// every transaction that is writing such a row has ended, and locks the row. If it returns true,
-// `read` has been called with the row.
+struct SearchColumn {
+  AttrNumber number;
+  Oid type;
+  Datum value;
+};
+
+// Inside Pg().
+void RequireType(Relation relation, AttrNumber number, Oid type) {
+  TupleDesc descriptor = RelationGetDescr(relation);
+  if (number <= descriptor->natts) {
+    Form_pg_attribute attribute = TupleDescAttr(descriptor, number - 1);
+    if (!attribute->attisdropped && attribute->atttypid == type) return;
+  }
+  ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+                  errmsg("columns of table \"%s\" have changed while events were applied",
+                         RelationGetRelationName(relation)),
+                  errdetail("A trigger or a handler has altered the table.")));
+}
+
+// Inside Pg().
+Relation OpenSearched(Oid relation_oid, Oid index, std::span<const SearchColumn> columns) {
+  Relation relation = try_relation_open(relation_oid, RowExclusiveLock);
+  if (relation == nullptr || get_rel_relkind(index) == '\0') {
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                    errmsg("a table or its primary key was dropped while events were applied"),
+                    errdetail("A trigger or a handler has done it.")));
+  }
+  for (const SearchColumn& column : columns) RequireType(relation, column.number, column.type);
+  return relation;
+}
+
+// Finds the row whose key columns hold the values of `columns`, by a unique index, with a dirty
+// read: waits until every transaction that is writing such a row has ended, and locks the row. If it
+// returns true, `read` has been called with the relation and the row.
+//
+// Nothing converts here. So the types are compared with those of the relation as it is now: code of
+// its owner may have run in this transaction since the columns were resolved.
 template <class Read>
-bool DirtyFind(Oid relation_oid, Oid index, const AttrNumber* numbers, const Datum* values,
-               size_t count, Read&& read) {
+bool DirtyFind(Oid relation_oid, Oid index, std::span<const SearchColumn> columns, Read&& read) {
   return Pg([&] {
-    Relation relation = table_open(relation_oid, RowExclusiveLock);
+    Relation relation = OpenSearched(relation_oid, index, columns);
     TupleTableSlot* search = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
     TupleTableSlot* found = table_slot_create(relation, nullptr);
     ExecClearTuple(search);
     std::memset(search->tts_isnull, true, RelationGetDescr(relation)->natts * sizeof(bool));
-    for (size_t i = 0; i < count; ++i) {
-      search->tts_values[numbers[i] - 1] = values[i];
-      search->tts_isnull[numbers[i] - 1] = false;
+    for (const SearchColumn& column : columns) {
+      search->tts_values[column.number - 1] = column.value;
+      search->tts_isnull[column.number - 1] = false;
     }
     ExecStoreVirtualTuple(search);
     const bool there =
         RelationFindReplTupleByIndex(relation, index, LockTupleExclusive, search, found);
-    if (there) read(found);
+    if (there) read(relation, found);
     ExecDropSingleTupleTableSlot(found);
     ExecDropSingleTupleTableSlot(search);
     table_close(relation, NoLock);
     return there;
   });
+}
+
+// Counts the calls that are reading values.
+class Nested {
+ public:
+  explicit Nested(int* depth) : depth_(depth) { ++*depth_; }
+  ~Nested() { --*depth_; }
+  Nested(const Nested&) = delete;
+  Nested& operator=(const Nested&) = delete;
+
+ private:
+  int* const depth_;
+};
+
+// An input function keeps state between its calls, for a domain the one in which its constraints
+// run. A call within such a call gets its own, in the current memory context.
+ColumnInput WithoutState(const ColumnInput& input) {
+  ColumnInput own = input;
+  own.function.fn_extra = nullptr;
+  own.function.fn_mcxt = CurrentMemoryContext;
+  return own;
 }
 
 std::string TypeName(Oid type) {
@@ -47,16 +101,16 @@ std::string TypeName(Oid type) {
 
 }  // namespace
 
-Tombstones::Tombstones(Oid relation, Oid index, const std::string& name)
-    : relation_(relation),
-      index_(index),
-      raise_("INSERT INTO " + name +
+Tombstones::Tombstones(TombstoneTable table)
+    : table_(std::move(table)),
+      raise_("INSERT INTO " + table_.name +
                  " AS stored (target, key, version) VALUES ($1, $2, $3) "
                  "ON CONFLICT (target, key) DO UPDATE SET version = EXCLUDED.version, deleted_at = "
                  "pg_catalog.now() WHERE stored.version OPERATOR(pg_catalog.<) EXCLUDED.version",
              {REGCLASSOID, TEXTOID, INT8OID}),
-      remove_("DELETE FROM " + name + " WHERE target = $1 AND key = $2", {REGCLASSOID, TEXTOID}),
-      find_("SELECT version FROM " + name + " WHERE target = $1 AND key = $2",
+      remove_("DELETE FROM " + table_.name + " WHERE target = $1 AND key = $2",
+              {REGCLASSOID, TEXTOID}),
+      find_("SELECT version FROM " + table_.name + " WHERE target = $1 AND key = $2",
             {REGCLASSOID, TEXTOID}) {}
 
 bool Tombstones::Raise(Oid target, Datum key, int64 version) {
@@ -70,13 +124,13 @@ void Tombstones::Remove(Oid target, Datum key) {
 }
 
 int64 Tombstones::Find(Oid target, Datum key) {
-  // The table's columns are target, key, version, in this order (inbox.cc).
-  const AttrNumber numbers[] = {1, 2};
-  const Datum values[] = {ObjectIdGetDatum(target), key};
+  const SearchColumn columns[] = {{table_.target, REGCLASSOID, ObjectIdGetDatum(target)},
+                                  {table_.key, TEXTOID, key}};
   int64 version = 0;
-  DirtyFind(relation_, index_, numbers, values, 2, [&](TupleTableSlot* row) {
+  DirtyFind(table_.relation, table_.index, columns, [&](Relation relation, TupleTableSlot* row) {
+    RequireType(relation, table_.version, INT8OID);
     bool null;
-    const Datum value = slot_getattr(row, 3, &null);
+    const Datum value = slot_getattr(row, table_.version, &null);
     if (!null) version = DatumGetInt64(value);
   });
   return version;
@@ -103,11 +157,10 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
       key_operators_(std::move(resolved.key_operators)),
       primary_key_(resolved.primary_key),
       tombstones_(tombstones),
-      values_(resolved.columns.size()),
-      nulls_(resolved.columns.size(), ' '),
       all_present_(resolved.columns.size(), '1') {
   for (ProjectionColumn& column : resolved.columns) {
-    Column made{std::move(column.name), column.number, std::move(column.source), {}, {}};
+    Column made{
+        std::move(column.name), column.number, std::move(column.source), column.type, {}, {}};
     Pg([&] {
       made.input = MakeColumnInput(column.type, context);
       Oid output;
@@ -117,7 +170,7 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
     });
     columns_.push_back(std::move(made));
   }
-  full_ = &StatementsFor(all_present_);
+  full_ = StatementsFor(all_present_);
   const std::string from = target_name_ + " AS stored WHERE " + KeyCondition();
   delete_older_ = Statement("DELETE FROM " + from + " AND " + Older(), Types(key_size_ + 1));
   delete_any_ = Statement("DELETE FROM " + from, Types(key_size_));
@@ -182,17 +235,19 @@ std::string Projection::UpdateSql(const std::string& present) const {
          " AND " + Older();
 }
 
-Projection::Statements& Projection::StatementsFor(const std::string& present) {
+std::shared_ptr<Projection::Statements> Projection::StatementsFor(const std::string& present) {
   const auto found = statements_.find(present);
   if (found != statements_.end()) return found->second;
   if (statements_.size() >= kMostStatements) {
-    std::erase_if(statements_, [&](const auto& entry) { return &entry.second != full_; });
+    std::erase_if(statements_, [&](const auto& entry) { return entry.second != full_; });
   }
-  Statements& made = statements_[present];
-  made.upsert = Statement(UpsertSql(present), Types(columns_.size()));
+  auto made = std::make_shared<Statements>();
+  made->upsert = Statement(UpsertSql(present), Types(columns_.size()));
   if (present != all_present_) {
-    made.update = Statement(UpdateSql(present), Types(columns_.size()));
+    made->update = Statement(UpdateSql(present), Types(columns_.size()));
   }
+  // Only when it is complete: an empty statement writes nothing and raises no error.
+  statements_.emplace(present, made);
   return made;
 }
 
@@ -208,30 +263,38 @@ void Projection::CheckVersion(const InboxEvent& event) const {
   }
 }
 
-void Projection::BindColumn(size_t i, const InboxEvent& event, PayloadJson* payload) {
+void Projection::BindColumn(size_t i, const InboxEvent& event, PayloadJson* payload,
+                            BoundValues* bound) {
   Column& column = columns_[i];
+  ColumnInput* input = &column.input;
+  ColumnInput own;
+  if (binding_ > 1) {
+    own = WithoutState(column.input);
+    input = &own;
+  }
   bool null = true;
   bool present = true;
   Pg([&] {
     if (column.source.event_field) {
-      values_[i] =
-          ColumnFromEvent(&column.input, *column.source.event_field, event, payload, &null);
+      bound->values[i] = ColumnFromEvent(input, *column.source.event_field, event, payload, &null);
       return;
     }
     JsonbValue value;
     present = payload->Find(column.source.path, &value);
-    if (present) values_[i] = ColumnFromJson(&column.input, &value, &null);
+    if (present) bound->values[i] = ColumnFromJson(input, &value, &null);
   });
-  nulls_[i] = null ? 'n' : ' ';
-  present_[i] = present ? '1' : '0';
+  bound->nulls[i] = null ? 'n' : ' ';
+  bound->present[i] = present ? '1' : '0';
 }
 
-// Sets values_, nulls_ and present_ of the first `count` columns.
-void Projection::Bind(const InboxEvent& event, PayloadJson* payload, size_t count) {
-  present_ = all_present_;
+// The values of the first `count` columns.
+BoundValues Projection::Bind(const InboxEvent& event, PayloadJson* payload, size_t count) {
+  const Nested nested(&binding_);
+  BoundValues bound(columns_.size());
+  bound.present = all_present_;
   for (size_t i = 0; i < count; ++i) {
     try {
-      BindColumn(i, event, payload);
+      BindColumn(i, event, payload, &bound);
     } catch (PostgresError& error) {
       if (error.detail.empty()) {
         error.detail =
@@ -239,7 +302,7 @@ void Projection::Bind(const InboxEvent& event, PayloadJson* payload, size_t coun
       }
       throw;
     }
-    if (i < key_size_ && nulls_[i] == 'n') {
+    if (i < key_size_ && bound.nulls[i] == 'n') {
       Throw(
           ERRCODE_NOT_NULL_VIOLATION,
           "event has no value for key column \"" + columns_[i].name + "\" of " + target_name_,
@@ -249,31 +312,35 @@ void Projection::Bind(const InboxEvent& event, PayloadJson* payload, size_t coun
                     "\", or null there.");
     }
   }
+  return bound;
 }
 
-Datum Projection::KeyText() {
+Datum Projection::KeyText(const BoundValues& key) {
   return Pg([&]() -> Datum {
     if (key_size_ == 1) {
-      if (columns_[0].input.kind == ColumnInput::Kind::kText) return values_[0];
-      return CStringGetTextDatum(OutputFunctionCall(&columns_[0].output, values_[0]));
+      if (columns_[0].input.kind == ColumnInput::Kind::kText) return key.values[0];
+      return CStringGetTextDatum(OutputFunctionCall(&columns_[0].output, key.values[0]));
     }
     StringInfoData text;
     initStringInfo(&text);
     for (size_t i = 0; i < key_size_; ++i) {
       appendStringInfoString(&text, i == 0 ? "[" : ", ");
-      escape_json(&text, OutputFunctionCall(&columns_[i].output, values_[i]));
+      escape_json(&text, OutputFunctionCall(&columns_[i].output, key.values[i]));
     }
     appendStringInfoChar(&text, ']');
     return PointerGetDatum(cstring_to_text_with_len(text.data, text.len));
   });
 }
 
-void Projection::BindKeyText(std::string_view text) {
+BoundValues Projection::BindKeyText(std::string_view text) {
+  const Nested nested(&binding_);
+  BoundValues key(columns_.size());
   const std::string copy(text);
   Pg([&] {
     bool null = false;
     if (key_size_ == 1) {
-      values_[0] = ColumnFromText(&columns_[0].input, pstrdup(copy.c_str()), &null);
+      ColumnInput input = WithoutState(columns_[0].input);
+      key.values[0] = ColumnFromText(&input, pstrdup(copy.c_str()), &null);
       return;
     }
     Jsonb* parts = nullptr;
@@ -288,78 +355,84 @@ void Projection::BindKeyText(std::string_view text) {
     }
     for (size_t i = 0; i < key_size_; ++i) {
       JsonbValue* value = getIthJsonbValueFromContainer(&parts->root, static_cast<uint32>(i));
-      values_[i] = ColumnFromJson(&columns_[i].input, value, &null);
+      ColumnInput input = WithoutState(columns_[i].input);
+      key.values[i] = ColumnFromJson(&input, value, &null);
       if (null) {
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key may not be null")));
       }
     }
   });
-  std::fill(nulls_.begin(), nulls_.begin() + static_cast<ptrdiff_t>(key_size_), ' ');
+  return key;
 }
 
-bool Projection::FindStored(int64* version) {
-  return stored_version_.RunForInt64(values_.data(), nulls_.data(), version);
+bool Projection::FindStored(const BoundValues& key, int64* version) {
+  return stored_version_.RunForInt64(key.values.data(), key.nulls.data(), version);
 }
 
-bool Projection::IsStored() {
+bool Projection::IsStored(const BoundValues& key) {
   int64 version = 0;
-  return FindStored(&version);
+  return FindStored(key, &version);
 }
 
 Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
-  Bind(event, payload, columns_.size());
+  const BoundValues bound = Bind(event, payload, columns_.size());
+  const Datum* values = bound.values.data();
+  const char* nulls = bound.nulls.data();
   // Before anything else, so that an event that comes too late is not rejected for its content.
-  if (keeps_tombstones_ && tombstones_->Find(target_, KeyText()) >= event.version()) {
+  if (keeps_tombstones_ && tombstones_->Find(target_, KeyText(bound)) >= event.version()) {
     return Outcome::kStale;
   }
-  const bool all = present_ == all_present_;
-  Statements& statements = all ? *full_ : StatementsFor(present_);
+  const bool all = bound.present == all_present_;
+  const std::shared_ptr<Statements> statements = all ? full_ : StatementsFor(bound.present);
   uint64 changed = 0;
   if (!all) {
-    changed = statements.update.Run(values_.data(), nulls_.data());
-    if (changed == 0 && IsStored()) {
+    changed = statements->update.Run(values, nulls);
+    if (changed == 0 && IsStored(bound)) {
       return Outcome::kStale;
     }
   }
-  if (changed == 0) changed = statements.upsert.Run(values_.data(), nulls_.data());
+  if (changed == 0) changed = statements->upsert.Run(values, nulls);
   if (changed == 0) return Outcome::kStale;
   if (!keeps_tombstones_) return Outcome::kApplied;
 
-  const Datum key = KeyText();
+  const Datum key = KeyText(bound);
   const int64 deleted_at = tombstones_->Find(target_, key);
   if (deleted_at >= event.version()) {
-    delete_any_.Run(values_.data(), nulls_.data());
+    delete_any_.Run(values, nulls);
     return Outcome::kStale;
   }
   if (deleted_at > 0) tombstones_->Remove(target_, key);
   return Outcome::kApplied;
 }
 
-// D4 of projection.h: whether there is a row with the bound key, committed or not.
-bool Projection::FindRow() {
+// D4 of projection.h: whether there is a row with the key, committed or not.
+bool Projection::FindRow(const BoundValues& key) {
   if (!OidIsValid(primary_key_)) {
     Pg([&] { LockRelationOid(target_, ShareRowExclusiveLock); });
-    return IsStored();
+    return IsStored(key);
   }
-  std::vector<AttrNumber> numbers;
-  for (size_t i = 0; i < key_size_; ++i) numbers.push_back(columns_[i].number);
-  return DirtyFind(target_, primary_key_, numbers.data(), values_.data(), key_size_,
-                   [](TupleTableSlot*) {});
+  std::vector<SearchColumn> columns;
+  for (size_t i = 0; i < key_size_; ++i) {
+    columns.push_back({columns_[i].number, columns_[i].type, key.values[i]});
+  }
+  return DirtyFind(target_, primary_key_, columns, [](Relation, TupleTableSlot*) {});
 }
 
 Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
-  Bind(event, payload, key_size_ + 1);
-  const Datum key = KeyText();
-  if (delete_older_.Run(values_.data(), nulls_.data()) > 0) {
+  const BoundValues bound = Bind(event, payload, key_size_ + 1);
+  const Datum* values = bound.values.data();
+  const char* nulls = bound.nulls.data();
+  const Datum key = KeyText(bound);
+  if (delete_older_.Run(values, nulls) > 0) {
     tombstones_->Raise(target_, key, event.version());
     return Outcome::kApplied;
   }
-  if (IsStored()) return Outcome::kStale;
+  if (IsStored(bound)) return Outcome::kStale;
   if (!tombstones_->Raise(target_, key, event.version())) return Outcome::kStale;
-  if (!FindRow()) return Outcome::kApplied;
-  if (delete_older_.Run(values_.data(), nulls_.data()) > 0) return Outcome::kApplied;
+  if (!FindRow(bound)) return Outcome::kApplied;
+  if (delete_older_.Run(values, nulls) > 0) return Outcome::kApplied;
   tombstones_->Remove(target_, key);
   return Outcome::kStale;
 }

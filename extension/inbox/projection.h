@@ -49,6 +49,7 @@
 
 #include "extension/base/statement.h"
 #include "extension/inbox/column_value.h"
+#include "extension/inbox/inbox_tables.h"
 #include "extension/inbox/projection_columns.h"
 
 namespace postbox {
@@ -56,7 +57,7 @@ namespace postbox {
 // The tombstone table of an inbox.
 class Tombstones {
  public:
-  Tombstones(Oid relation, Oid index, const std::string& name);
+  explicit Tombstones(TombstoneTable table);
 
   // Notes that `key` was deleted at `version`. False if it was already, at that version or later.
   bool Raise(Oid target, Datum key, int64 version);
@@ -68,11 +69,21 @@ class Tombstones {
   int64 FindCommitted(Oid target, Datum key);
 
  private:
-  const Oid relation_;
-  const Oid index_;
+  const TombstoneTable table_;
   Statement raise_;
   Statement remove_;
   Statement find_;
+};
+
+// The values of one event, in the order of a projection's columns. They are palloc'd, in the
+// context that was current. Each call has its own: a trigger on the target may apply another event
+// to the same projection in between.
+struct BoundValues {
+  explicit BoundValues(size_t count) : values(count), nulls(count, ' ') {}
+
+  std::vector<Datum> values;
+  std::vector<char> nulls;  // as SPI has it
+  std::string present;      // '1' or '0' for each column
 };
 
 class Projection {
@@ -86,12 +97,11 @@ class Projection {
   Outcome Delete(const InboxEvent& event, PayloadJson* payload);
 
   // Reads a key from its text: that of the only key column, or a JSON array of several.
-  void BindKeyText(std::string_view text);
-  // The version of the row with the bound key, as the current user may see it. False if there is
-  // none.
-  bool FindStored(int64* version);
-  // The bound key as it is in a tombstone.
-  Datum KeyText();
+  BoundValues BindKeyText(std::string_view text);
+  // The version of the row with that key, as the current user may see it. False if there is none.
+  bool FindStored(const BoundValues& key, int64* version);
+  // The key as it is in a tombstone.
+  Datum KeyText(const BoundValues& key);
 
   int64 id() const { return id_; }
   Oid target() const { return target_; }
@@ -110,6 +120,7 @@ class Projection {
     std::string name;
     AttrNumber number;
     ColumnSource source;
+    Oid type;
     ColumnInput input;
     FmgrInfo output;  // of key columns
   };
@@ -120,17 +131,17 @@ class Projection {
   };
 
   void CheckVersion(const InboxEvent& event) const;
-  void Bind(const InboxEvent& event, PayloadJson* payload, size_t count);
-  void BindColumn(size_t column, const InboxEvent& event, PayloadJson* payload);
-  Statements& StatementsFor(const std::string& present);
+  BoundValues Bind(const InboxEvent& event, PayloadJson* payload, size_t count);
+  void BindColumn(size_t column, const InboxEvent& event, PayloadJson* payload, BoundValues* bound);
+  std::shared_ptr<Statements> StatementsFor(const std::string& present);
   std::string UpsertSql(const std::string& present) const;
   std::string UpdateSql(const std::string& present) const;
   std::string Value(size_t column) const;
   std::string KeyCondition() const;
   std::string Older() const;
   std::vector<Oid> Types(size_t count) const;
-  bool IsStored();
-  bool FindRow();
+  bool IsStored(const BoundValues& key);
+  bool FindRow(const BoundValues& key);
 
   const int64 id_;
   const Oid target_;
@@ -143,14 +154,13 @@ class Projection {
   bool keeps_tombstones_ = false;
   Tombstones* const tombstones_;
 
-  // The values of one event, in the order of columns_.
-  std::vector<Datum> values_;
-  std::vector<char> nulls_;
-  std::string present_;  // '1' or '0' for each column
+  // How many calls are reading values: more than one if a constraint of a domain applies events.
+  int binding_ = 0;
 
   const std::string all_present_;
-  std::unordered_map<std::string, Statements> statements_;
-  Statements* full_ = nullptr;  // those for all_present_
+  // Whoever runs one of them keeps it: a call within it may remove it here.
+  std::unordered_map<std::string, std::shared_ptr<Statements>> statements_;
+  std::shared_ptr<Statements> full_;  // those for all_present_
   Statement delete_older_;
   Statement delete_any_;
   Statement stored_version_;

@@ -1,6 +1,7 @@
 #include "extension/inbox/projection_columns.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
+#include "extension/inbox/column_value.h"
 
 extern "C" {
 #include <access/relation.h>
@@ -259,22 +260,15 @@ std::string EqualOperator(const UniqueIndex& index, const Attribute& attribute) 
   return "OPERATOR(" + Quoted(schema_name) + "." + name + ")";
 }
 
-bool IsStructured(Oid type) {
-  return Pg([&] {
-    const Oid base = getBaseType(type);
-    return OidIsValid(get_element_type(base)) || type_is_rowtype(base);
-  });
-}
-
 void CheckColumn(const Target& target, const Attribute& attribute, const ColumnSource& source) {
   if (attribute.generated) {
     Throw(ERRCODE_GENERATED_ALWAYS, "column \"" + attribute.name + "\" of relation \"" +
                                         target.name + "\" is generated and cannot be mapped");
   }
-  if (source.event_field && IsStructured(attribute.type)) {
+  if (source.event_field && Pg([&] { return IsStructured(attribute.type); })) {
     Throw(ERRCODE_DATATYPE_MISMATCH,
           "column \"" + attribute.name + "\" cannot take $" + EventFieldName(*source.event_field),
-          "The column is of an array or composite type.");
+          "The column is of an array or composite type, or of a domain over json or jsonb.");
   }
 }
 
@@ -321,9 +315,10 @@ void CheckKey(const Target& target, const Key& key, const Attribute& version) {
           "version column \"" + version.name + "\" may not be part of the key");
   }
   for (const Attribute* attribute : key.columns) {
-    if (IsStructured(attribute->type)) {
+    if (Pg([&] { return IsStructured(attribute->type); })) {
       Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
-            "key column \"" + attribute->name + "\" is of an array or composite type");
+            "key column \"" + attribute->name +
+                "\" is of an array or composite type, or of a domain over JSON");
     }
   }
 }

@@ -79,12 +79,13 @@ std::shared_ptr<Inbox> OpenInbox(Oid relation, Oid owner) {
   return Inbox::Find(relation, AccessShareLock);
 }
 
-bool IsThere(Inbox& inbox, Projection& projection, Oid owner, int64 version) {
+bool IsThere(Inbox& inbox, Projection& projection, const BoundValues& key, Oid owner,
+             int64 version) {
   int64 stored = 0;
-  if (projection.FindStored(&stored) && stored >= version) return true;
+  if (projection.FindStored(key, &stored) && stored >= version) return true;
   if (!projection.keeps_tombstones()) return false;
   const ActAs act_as(owner);
-  return inbox.tombstones().FindCommitted(projection.target(), projection.KeyText()) >= version;
+  return inbox.tombstones().FindCommitted(projection.target(), projection.KeyText(key)) >= version;
 }
 
 bool Wait(const Wanted& wanted) {
@@ -98,12 +99,12 @@ bool Wait(const Wanted& wanted) {
   if (projection == nullptr) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the projection has just been dropped");
   }
-  projection->BindKeyText(wanted.key);
-  if (IsThere(*inbox, *projection, owner, wanted.version)) return true;
+  const BoundValues key = projection->BindKeyText(wanted.key);
+  if (IsThere(*inbox, *projection, key, owner, wanted.version)) return true;
 
   PrepareToWaitApplied();
   bool there = false;
-  while (!(there = IsThere(*inbox, *projection, owner, wanted.version))) {
+  while (!(there = IsThere(*inbox, *projection, key, owner, wanted.version))) {
     const TimestampTz now = GetCurrentTimestamp();
     if (now >= wanted.deadline) break;
     const long left = TimestampDifferenceMilliseconds(now, wanted.deadline) + 1;
