@@ -202,7 +202,8 @@ void Inbox::LoadHandlers() {
   key.AddOid(REGCLASSOID, relation_);
   const uint64 rows =
       Run("SELECT h.event_types, h.function, h.id::text, quote_ident(n.nspname), "
-          "quote_ident(p.proname), p.oid "
+          "quote_ident(p.proname), p.oid, p.prorettype = 'void'::regtype AND NOT p.proretset AND "
+          "p.prokind = 'f' "
           "FROM postbox.handler h LEFT JOIN pg_proc p ON p.oid = to_regprocedure(h.function) "
           "LEFT JOIN pg_namespace n ON n.oid = p.pronamespace WHERE h.inbox = $1 ORDER BY h.id",
           key);
@@ -213,6 +214,15 @@ void Inbox::LoadHandlers() {
       Throw(ERRCODE_UNDEFINED_FUNCTION, "handler " + TextColumn(row, 2) + " does not exist",
             "Inbox " + name_ + " calls it for events.",
             "Create the function again, or remove the handler with postbox.drop_handler(" +
+                TextColumn(row, 3) + ").");
+    }
+    // create_handler has seen to it, but the function may have been dropped and made again. The rows
+    // of one that returns a set would all be kept in memory.
+    if (!BoolColumn(row, 7)) {
+      Throw(ERRCODE_INVALID_FUNCTION_DEFINITION,
+            "handler " + TextColumn(row, 2) + " no longer returns void",
+            "Inbox " + name_ + " calls it for events.",
+            "Create the function as it was, or remove the handler with postbox.drop_handler(" +
                 TextColumn(row, 3) + ").");
     }
     handlers_.push_back(std::make_unique<Handler>(

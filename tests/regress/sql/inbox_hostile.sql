@@ -184,6 +184,16 @@ SET postbox.apply_on_error = 'raise';
 SELECT event_id, sqlstate, error FROM postbox.dead_letter ORDER BY id;
 SELECT count(*) FROM reader.wide WHERE id >= 1000;
 
+-- a handler is made again as a function whose rows would fill the memory
+CREATE FUNCTION reader.fill(event postbox.event) RETURNS void LANGUAGE sql AS 'SELECT';
+SELECT postbox.create_handler('reader.inbox', '{fill}', 'reader.fill(postbox.event)');
+SELECT reader.apply('f1', 'fill', 'a', 1);
+DROP FUNCTION reader.fill(postbox.event);
+CREATE FUNCTION reader.fill(event postbox.event) RETURNS SETOF text LANGUAGE sql AS $$ SELECT repeat('x', 100) FROM generate_series(1, 1000) $$;
+SELECT reader.apply('f2', 'fill', 'a', 1);
+DROP FUNCTION reader.fill(postbox.event);
+SELECT postbox.drop_handler(id) FROM postbox.handler WHERE function LIKE 'reader.fill%';
+
 -- what a rolled back subtransaction configured is forgotten
 BEGIN;
 SAVEPOINT s;
