@@ -97,9 +97,10 @@ int64 PurgeInbox(Oid relation, int batch) {
   const bool trusted = Pg([&] { return MemberCanSetRole(owner, GetUserId()); });
   const ActAs act_as(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
   uint64 purged = Purge(RelationName(relation), "received_at", before, batch);
-  if (purged < static_cast<uint64>(batch)) {
-    purged +=
-        Purge(RelationName(tombstone), "deleted_at", before, batch - static_cast<int>(purged));
+  // The owner may have dropped the tombstones. The ids are purged all the same.
+  const std::string tombstone_name = RelationName(tombstone);
+  if (purged < static_cast<uint64>(batch) && !tombstone_name.empty()) {
+    purged += Purge(tombstone_name, "deleted_at", before, batch - static_cast<int>(purged));
   }
   return static_cast<int64>(purged);
 }

@@ -204,5 +204,10 @@ ROLLBACK TO s;
 SELECT reader.apply('s1', 'short', 'a', 1);
 COMMIT;
 
+-- an inbox without its tombstones is still purged
+UPDATE postbox.inbox SET retention = '1 microsecond' WHERE relation = 'reader.inbox'::regclass;
+DROP TABLE reader.inbox_tombstone;
+SELECT postbox.purge_inbox('reader.inbox') > 0 AS purged, postbox.purge_inbox('reader.inbox') AS again;
+
 DROP SCHEMA reader CASCADE;
 DROP EXTENSION postbox CASCADE;
