@@ -10,6 +10,7 @@
 --   - A publication that is suspended now is shown as suspended since the update.
 
 SET LOCAL lock_timeout = '3s';
+
 -- The schema postbox belongs to Postbox alone. Who owns it, may create in it, or owns an object in it could put functions
 -- beside those of Postbox that a superuser's statement would call.
 SET LOCAL search_path = pg_catalog, pg_temp;
