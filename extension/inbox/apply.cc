@@ -3,6 +3,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
+#include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/sqlstate_class.h"
@@ -209,14 +210,15 @@ bool Rejects() { return settings().apply_on_error == kApplyReject; }
 
 }  // namespace
 
-ApplySession::ApplySession(Oid relation) : relation_(relation) {
+ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) {
   // A trigger or a handler may apply events, and so on.
   Pg([] { check_stack_depth(); });
   const Oid caller = GetUserId();
   if (RelationName(relation).empty()) ThrowNoInbox(relation);
   const Oid owner = RelationOwner(relation);
   const bool allowed =
-      Pg([&] { return pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK; });
+      Pg([&] { return pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK; }) ||
+      (callers == Callers::kAppliersAndOperators && IsOperator(caller));
   if (!allowed) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
           "permission denied for inbox \"" + RelationName(relation) + "\"",

@@ -37,8 +37,10 @@ namespace postbox {
 // Connected to SPI, acting as the owner of an inbox, for its lifetime.
 class ApplySession {
  public:
-  // Throws insufficient_privilege unless the current user may INSERT into the inbox.
-  explicit ApplySession(Oid relation);
+  // Throws insufficient_privilege unless the current user may INSERT into the inbox, or is one of
+  // the operators (operator_role.h) where these may call.
+  enum class Callers { kAppliers, kAppliersAndOperators };
+  explicit ApplySession(Oid relation, Callers callers = Callers::kAppliers);
 
   // What holds now. A call may replace it, so between two events only: a reference is not kept over
   // another call.

@@ -1,7 +1,7 @@
 // Dead letters: recording an event that its consumer gives up, and applying it again.
 //
-// postbox.dead_letter is written as its owner. The owner of an inbox sees and deletes the rows of
-// that inbox through row level security, and changes none. The inbox keeps the event as `rejected`,
+// postbox.dead_letter is written as its owner. The owner of an inbox, and operators, see and delete
+// the rows of that inbox through row level security, and changes none. The inbox keeps the event as `rejected`,
 // so a redelivery is a duplicate; redriving deletes that row and applies the event like a new one.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
@@ -152,7 +152,7 @@ POSTBOX_FUNCTION(redrive_dead_letter) {
   using namespace postbox;
   return Guarded([&] {
     const int64 id = DatumGetInt64(Argument(fcinfo, 0, "id"));
-    ApplySession session(LockDeadLetter(id));
+    ApplySession session(LockDeadLetter(id), ApplySession::Callers::kAppliersAndOperators);
     return session.outcome(Redrive(session.inbox(), id));
   });
 }

@@ -118,7 +118,7 @@ COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this d
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
 -- A discarded row has published_at = -infinity.
 
-CREATE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -149,11 +149,15 @@ BEGIN
     RETURN redriven;
 END
 $$;
+COMMENT ON FUNCTION postbox.redrive_events(regclass, uuid) IS 'postbox.redrive with the rights of the current user';
+
+CREATE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RETURNS bigint
+    LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
     'Makes one parked event, or all of the outbox, due now with a fresh count of attempts; returns how many. Needs SELECT '
-    'and UPDATE on the outbox, or on the table of parked events of a log outbox';
+    'and UPDATE on the outbox, or on the table of parked events of a log outbox; members of postbox_operator act as its owner';
 
-CREATE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
+CREATE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -193,9 +197,61 @@ BEGIN
     RETURN true;
 END
 $$;
+COMMENT ON FUNCTION postbox.discard_event(regclass, uuid) IS 'postbox.discard with the rights of the current user';
+
+CREATE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
+    LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
     'Gives up an unpublished event, so that the events of its key behind it are published. False if there is no such event. '
-    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox';
+    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox; members of '
+    'postbox_operator act as its owner';
+
+-- What belongs to a user is read by functions of this kind: outbox_paused_keys runs as the owner of the outbox, and
+-- show_paused_keys calls it so, in a security-restricted operation. A look at the status never runs code of an outbox's
+-- owner with the rights of the one who looks.
+CREATE FUNCTION postbox.outbox_paused_keys(outbox regclass)
+    RETURNS TABLE (aggregate_id text, first_event_id uuid, event_type text, attempts int,
+                   next_retry_at timestamptz, last_error text, waiting bigint)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+BEGIN
+    IF registered.parked IS NOT NULL THEN
+        RETURN QUERY EXECUTE format($sql$
+            SELECT e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
+                   (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
+                    AND later.aggregate_id = e.aggregate_id AND later.seq > e.seq)
+            FROM %1$s e
+            WHERE NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
+                              AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
+            ORDER BY e.seq
+            $sql$, registered.parked);
+        RETURN;
+    END IF;
+    RETURN QUERY EXECUTE format($sql$
+        SELECT %2$s, %3$s, %4$s, e.publish_attempts, e.next_retry_at, e.last_error,
+               (SELECT count(*) FROM %1$s later
+                WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
+        FROM %1$s e
+        WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL AND e.publish_attempts > 0
+          AND NOT EXISTS (SELECT FROM %1$s earlier
+                          WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
+        ORDER BY e.seq
+        $sql$, registered.relation, postbox.outbox_column(registered, 'aggregate_id', 'e.'),
+        postbox.outbox_column(registered, 'id', 'e.'), postbox.outbox_column(registered, 'event_type', 'e.'),
+        postbox.outbox_column(registered, 'aggregate_id', 'later.'), postbox.outbox_column(registered, 'aggregate_id', 'earlier.'));
+END
+$$;
+COMMENT ON FUNCTION postbox.outbox_paused_keys(regclass) IS 'The paused keys of one outbox, read with the rights of the current user';
+
+CREATE FUNCTION postbox.show_paused_keys(outbox regclass)
+    RETURNS TABLE (aggregate_id text, first_event_id uuid, event_type text, attempts int,
+                   next_retry_at timestamptz, last_error text, waiting bigint)
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.show_paused_keys(regclass) IS
+    'postbox.outbox_paused_keys, run as the owner of the outbox; no rows if the caller may not see its events';
 
 CREATE FUNCTION postbox.list_paused_keys()
     RETURNS TABLE (outbox regclass, aggregate_id text, first_event_id uuid, event_type text, attempts int,
@@ -204,37 +260,10 @@ CREATE FUNCTION postbox.list_paused_keys()
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    registered postbox.outbox;
+    registered regclass;
 BEGIN
-    FOR registered IN
-        SELECT o.* FROM postbox.outbox o JOIN pg_class c ON c.oid = coalesce(o.parked, o.relation)
-        WHERE has_table_privilege(c.oid, 'SELECT') AND has_schema_privilege(c.relnamespace, 'USAGE') ORDER BY o.relation
-    LOOP
-        IF registered.parked IS NOT NULL THEN
-            RETURN QUERY EXECUTE format($sql$
-                SELECT $1, e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
-                       (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
-                        AND later.aggregate_id = e.aggregate_id AND later.seq > e.seq)
-                FROM %1$s e
-                WHERE NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
-                                  AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
-                ORDER BY e.seq
-                $sql$, registered.parked) USING registered.relation;
-            CONTINUE;
-        END IF;
-        RETURN QUERY EXECUTE format($sql$
-            SELECT $1, %2$s, %3$s, %4$s, e.publish_attempts, e.next_retry_at, e.last_error,
-                   (SELECT count(*) FROM %1$s later
-                    WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
-            FROM %1$s e
-            WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL AND e.publish_attempts > 0
-              AND NOT EXISTS (SELECT FROM %1$s earlier
-                              WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
-            ORDER BY e.seq
-            $sql$, registered.relation, postbox.outbox_column(registered, 'aggregate_id', 'e.'),
-            postbox.outbox_column(registered, 'id', 'e.'), postbox.outbox_column(registered, 'event_type', 'e.'),
-            postbox.outbox_column(registered, 'aggregate_id', 'later.'), postbox.outbox_column(registered, 'aggregate_id', 'earlier.'))
-            USING registered.relation;
+    FOR registered IN SELECT o.relation FROM postbox.outbox o ORDER BY o.relation LOOP
+        RETURN QUERY SELECT registered, k.* FROM postbox.show_paused_keys(registered) k;
     END LOOP;
 END
 $$;
@@ -243,7 +272,7 @@ COMMENT ON FUNCTION postbox.list_paused_keys() IS 'The rows of postbox.paused_ke
 CREATE VIEW postbox.paused_keys AS SELECT * FROM postbox.list_paused_keys();
 COMMENT ON VIEW postbox.paused_keys IS
     'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
-    'wait behind it. Shows the outboxes that the caller may read';
+    'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
 GRANT SELECT ON postbox.paused_keys TO PUBLIC;
 
 -- The counterpart of log_backlog for a table outbox. "parked" counts the events that wait behind a parked one, too.
@@ -265,6 +294,33 @@ $$;
 COMMENT ON FUNCTION postbox.table_backlog(postbox.outbox, text[]) IS
     'Events of a table outbox that are not published: how many, how many are parked, and the age of the oldest';
 
+CREATE FUNCTION postbox.publication_backlog(publication text, OUT pending bigint, OUT parked bigint, OUT oldest interval)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    types text[];
+    registered postbox.outbox;
+BEGIN
+    SELECT p.aggregate_types INTO types FROM postbox.publication p WHERE p.name = publication;
+    SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox
+    WHERE p.name = publication;
+    IF registered.parked IS NULL THEN
+        SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest FROM postbox.table_backlog(registered, types) b;
+    ELSE
+        SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest
+        FROM postbox.log_backlog(registered.relation, registered.parked, publication) b;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.publication_backlog(text) IS 'The backlog of a publication, counted with the rights of the current user';
+
+CREATE FUNCTION postbox.show_backlog(publication text)
+    RETURNS TABLE (pending bigint, parked bigint, oldest interval)
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.show_backlog(text) IS
+    'postbox.publication_backlog, run as the owner of the outbox; no rows if the caller may not see its events';
+
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
                    oldest_pending interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
@@ -273,11 +329,10 @@ CREATE FUNCTION postbox.list_publication_status()
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    types text[];
     registered postbox.outbox;
 BEGIN
-    FOR publication, outbox, topic, types, retry_at, suspended_since, last_error IN
-        SELECT p.name, p.outbox, p.topic, p.aggregate_types, l.next_retry_at, l.suspended_since, l.last_error
+    FOR publication, outbox, topic, retry_at, suspended_since, last_error IN
+        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since, l.last_error
         FROM postbox.publication p
         LEFT JOIN LATERAL (SELECT * FROM postbox.lane l
                            WHERE l.publication = p.name AND l.next_retry_at > clock_timestamp()
@@ -291,16 +346,8 @@ BEGIN
             SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
               INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
         END IF;
-        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
-                   AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
-            IF registered.parked IS NULL THEN
-                SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest_pending
-                FROM postbox.table_backlog(registered, types) b;
-            ELSIF has_table_privilege(registered.parked, 'SELECT') THEN
-                SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest_pending
-                FROM postbox.log_backlog(outbox, registered.parked, publication) b;
-            END IF;
-        END IF;
+        SELECT b.pending, b.parked, b.oldest INTO pending, parked, oldest_pending
+        FROM postbox.show_backlog(publication) b;
         RETURN NEXT;
     END LOOP;
 END
@@ -309,7 +356,8 @@ COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.pu
 
 CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS
-    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox';
+    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox; '
+    'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS 'active, or suspended after a failed attempt until retry_at';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
 COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';

@@ -1,6 +1,7 @@
 -- Dead letters: events that could not be applied. They are kept with their payload until they are redriven or deleted.
 --
--- A role sees and may delete the dead letters of an inbox if it has the rights of the owner of the inbox.
+-- A role sees and may delete the dead letters of an inbox if it has the rights of the owner of the inbox, or those
+-- of postbox_operator.
 
 CREATE TABLE postbox.dead_letter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -31,8 +32,8 @@ CREATE FUNCTION postbox.owns_inbox(inbox regclass) RETURNS boolean
 COMMENT ON FUNCTION postbox.owns_inbox(regclass) IS 'Whether the current user has the rights of the owner of the inbox';
 
 ALTER TABLE postbox.dead_letter ENABLE ROW LEVEL SECURITY;
-CREATE POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox));
-COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters belong to the owner of their inbox';
+CREATE POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
+COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters are for the owner of their inbox, and for operators';
 
 CREATE FUNCTION postbox.record_dead_letter(inbox regclass, event postbox.event, sqlstate text, error text,
         attempts int DEFAULT 1) RETURNS postbox.outcome
@@ -43,7 +44,8 @@ COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, te
 CREATE FUNCTION postbox.redrive_dead_letter(id bigint) RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'redrive_dead_letter' LANGUAGE C;
 COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
-    'Applies a dead letter again and deletes it. If it fails again, it stays with the new error';
+    'Applies a dead letter again and deletes it. If it fails again, it stays with the new error. Needs INSERT on the inbox, '
+    'or postbox_operator';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.dead_letter_id_seq', '');

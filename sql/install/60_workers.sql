@@ -7,12 +7,12 @@ CREATE FUNCTION postbox.list_workers(
 COMMENT ON FUNCTION postbox.list_workers() IS
     'The rows of postbox.workers; none if postbox is not in shared_preload_libraries';
 REVOKE EXECUTE ON FUNCTION postbox.list_workers() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor, postbox_operator;
 
 CREATE VIEW postbox.workers AS
     SELECT w.pid, d.datname AS database, w.ordinal, w.state, w.lock_token, w.started_at
     FROM postbox.list_workers() w LEFT JOIN pg_catalog.pg_database d ON d.oid = w.database_id;
 COMMENT ON VIEW postbox.workers IS
     'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
-    'pg_monitor';
-GRANT SELECT ON postbox.workers TO pg_monitor;
+    'pg_monitor and postbox_operator';
+GRANT SELECT ON postbox.workers TO pg_monitor, postbox_operator;

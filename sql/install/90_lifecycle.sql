@@ -59,6 +59,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes, inboxes and projection targets';
+REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
 CREATE EVENT TRIGGER postbox_forget_dropped ON sql_drop EXECUTE FUNCTION postbox.forget_dropped();
 COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes, inboxes and projection targets';

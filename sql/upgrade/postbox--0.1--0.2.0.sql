@@ -84,6 +84,34 @@ CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.ha
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.handler
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 
+-- The role postbox_operator: sees the status of every outbox and inbox of the databases that have the extension, and may
+-- redrive and discard their events. Granted like pg_monitor. It belongs to the server, so DROP EXTENSION leaves it.
+DO $$
+DECLARE
+    unfit text;
+BEGIN
+    BEGIN
+        CREATE ROLE postbox_operator NOLOGIN;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+        NULL;  -- another database has the extension
+    END;
+    SELECT pg_catalog.concat_ws(', ', CASE WHEN rolcanlogin THEN 'LOGIN' END, CASE WHEN rolsuper THEN 'SUPERUSER' END,
+        CASE WHEN rolcreaterole THEN 'CREATEROLE' END, CASE WHEN rolcreatedb THEN 'CREATEDB' END,
+        CASE WHEN rolreplication THEN 'REPLICATION' END, CASE WHEN rolbypassrls THEN 'BYPASSRLS' END)
+      INTO unfit FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) 'postbox_operator';
+    IF unfit OPERATOR(pg_catalog.<>) '' THEN
+        RAISE object_not_in_prerequisite_state USING
+            MESSAGE = 'role "postbox_operator" exists and is not fit for operators of Postbox',
+            DETAIL = pg_catalog.format('It has %s. Whoever is or becomes this role may redrive and discard events.', unfit),
+            HINT = 'Take these attributes away with ALTER ROLE, or rename the role.';
+    END IF;
+END
+$$;
+
+CREATE FUNCTION postbox.is_operator() RETURNS boolean
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.is_operator() IS 'Whether the current user is a superuser or a member of postbox_operator';
+
 -- The lanes.
 DO $$
 BEGIN
@@ -136,6 +164,33 @@ $$;
 COMMENT ON FUNCTION postbox.table_backlog(postbox.outbox, text[]) IS
     'Events of a table outbox that are not published: how many, how many are parked, and the age of the oldest';
 
+CREATE FUNCTION postbox.publication_backlog(publication text, OUT pending bigint, OUT parked bigint, OUT oldest interval)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    types text[];
+    registered postbox.outbox;
+BEGIN
+    SELECT p.aggregate_types INTO types FROM postbox.publication p WHERE p.name = publication;
+    SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox
+    WHERE p.name = publication;
+    IF registered.parked IS NULL THEN
+        SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest FROM postbox.table_backlog(registered, types) b;
+    ELSE
+        SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest
+        FROM postbox.log_backlog(registered.relation, registered.parked, publication) b;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.publication_backlog(text) IS 'The backlog of a publication, counted with the rights of the current user';
+
+CREATE FUNCTION postbox.show_backlog(publication text)
+    RETURNS TABLE (pending bigint, parked bigint, oldest interval)
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.show_backlog(text) IS
+    'postbox.publication_backlog, run as the owner of the outbox; no rows if the caller may not see its events';
+
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
                    oldest_pending interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
@@ -144,11 +199,10 @@ CREATE FUNCTION postbox.list_publication_status()
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    types text[];
     registered postbox.outbox;
 BEGIN
-    FOR publication, outbox, topic, types, retry_at, suspended_since, last_error IN
-        SELECT p.name, p.outbox, p.topic, p.aggregate_types, l.next_retry_at, l.suspended_since, l.last_error
+    FOR publication, outbox, topic, retry_at, suspended_since, last_error IN
+        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since, l.last_error
         FROM postbox.publication p
         LEFT JOIN LATERAL (SELECT * FROM postbox.lane l
                            WHERE l.publication = p.name AND l.next_retry_at > clock_timestamp()
@@ -162,16 +216,8 @@ BEGIN
             SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
               INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
         END IF;
-        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = outbox AND has_table_privilege(c.oid, 'SELECT')
-                   AND has_schema_privilege(c.relnamespace, 'USAGE')) THEN
-            IF registered.parked IS NULL THEN
-                SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest_pending
-                FROM postbox.table_backlog(registered, types) b;
-            ELSIF has_table_privilege(registered.parked, 'SELECT') THEN
-                SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest_pending
-                FROM postbox.log_backlog(outbox, registered.parked, publication) b;
-            END IF;
-        END IF;
+        SELECT b.pending, b.parked, b.oldest INTO pending, parked, oldest_pending
+        FROM postbox.show_backlog(publication) b;
         RETURN NEXT;
     END LOOP;
 END
@@ -180,7 +226,8 @@ COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.pu
 
 CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS
-    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox';
+    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox; '
+    'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS 'active, or suspended after a failed attempt until retry_at';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
 COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';
@@ -265,6 +312,152 @@ BEGIN
 END
 $$;
 
+-- What operators may do.
+CREATE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    redriven bigint;
+BEGIN
+    IF registered.kind = 'log' THEN
+        RETURN postbox.redrive_parked(outbox, event_id);
+    END IF;
+    -- The events that wait behind one of these go back into the queue with it: the order of a key is that of seq.
+    EXECUTE format($sql$
+        WITH parked AS (
+            UPDATE %1$s SET next_retry_at = NULL, publish_attempts = 0
+            WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL
+              AND publish_attempts > 0 AND ($1 IS NULL OR %2$s = $1)
+            RETURNING %3$s AS key
+        ), behind AS (
+            UPDATE %1$s SET next_retry_at = NULL
+            WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
+              AND publish_attempts = 0 AND %3$s IN (SELECT key FROM parked)
+        )
+        SELECT count(*) FROM parked
+        $sql$, outbox, postbox.outbox_column(registered, 'id'), postbox.outbox_column(registered, 'aggregate_id')) INTO redriven USING event_id;
+    IF redriven > 0 THEN
+        PERFORM postbox.wake_publishers();
+    END IF;
+    RETURN redriven;
+END
+$$;
+COMMENT ON FUNCTION postbox.redrive_events(regclass, uuid) IS 'postbox.redrive with the rights of the current user';
+
+CREATE OR REPLACE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RETURNS bigint
+    LANGUAGE C AS 'MODULE_PATHNAME';
+CREATE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    id_column text := postbox.outbox_column(registered, 'id');
+    key_column text := postbox.outbox_column(registered, 'aggregate_id');
+    key text;
+    holder text;
+BEGIN
+    IF event_id IS NULL THEN
+        RAISE null_value_not_allowed USING
+            MESSAGE = 'event_id may not be null',
+            HINT = 'postbox.paused_keys shows the event that stops a key.';
+    END IF;
+    IF registered.kind = 'log' THEN
+        RETURN postbox.discard_parked(outbox, event_id);
+    END IF;
+    EXECUTE format('SELECT %s, lock_token FROM %s WHERE %s = $1 AND published_at IS NULL FOR UPDATE', key_column, outbox, id_column)
+        INTO key, holder USING event_id;
+    IF key IS NULL THEN
+        RETURN false;
+    END IF;
+    IF holder IS NOT NULL THEN
+        RAISE object_in_use USING
+            MESSAGE = format('event %s is being published', event_id),
+            HINT = 'Try again when the attempt is over.';
+    END IF;
+    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL WHERE %s = $1$sql$, outbox, id_column)
+        USING event_id;
+    EXECUTE format($sql$
+        UPDATE %s SET next_retry_at = NULL
+        WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
+          AND publish_attempts = 0 AND %s = $1
+        $sql$, outbox, key_column) USING key;
+    PERFORM postbox.wake_publishers();
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postbox.discard_event(regclass, uuid) IS 'postbox.discard with the rights of the current user';
+
+CREATE OR REPLACE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
+    LANGUAGE C AS 'MODULE_PATHNAME';
+-- What belongs to a user is read by functions of this kind: outbox_paused_keys runs as the owner of the outbox, and
+-- show_paused_keys calls it so, in a security-restricted operation. A look at the status never runs code of an outbox's
+-- owner with the rights of the one who looks.
+CREATE FUNCTION postbox.outbox_paused_keys(outbox regclass)
+    RETURNS TABLE (aggregate_id text, first_event_id uuid, event_type text, attempts int,
+                   next_retry_at timestamptz, last_error text, waiting bigint)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+BEGIN
+    IF registered.parked IS NOT NULL THEN
+        RETURN QUERY EXECUTE format($sql$
+            SELECT e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
+                   (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
+                    AND later.aggregate_id = e.aggregate_id AND later.seq > e.seq)
+            FROM %1$s e
+            WHERE NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
+                              AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
+            ORDER BY e.seq
+            $sql$, registered.parked);
+        RETURN;
+    END IF;
+    RETURN QUERY EXECUTE format($sql$
+        SELECT %2$s, %3$s, %4$s, e.publish_attempts, e.next_retry_at, e.last_error,
+               (SELECT count(*) FROM %1$s later
+                WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
+        FROM %1$s e
+        WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL AND e.publish_attempts > 0
+          AND NOT EXISTS (SELECT FROM %1$s earlier
+                          WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
+        ORDER BY e.seq
+        $sql$, registered.relation, postbox.outbox_column(registered, 'aggregate_id', 'e.'),
+        postbox.outbox_column(registered, 'id', 'e.'), postbox.outbox_column(registered, 'event_type', 'e.'),
+        postbox.outbox_column(registered, 'aggregate_id', 'later.'), postbox.outbox_column(registered, 'aggregate_id', 'earlier.'));
+END
+$$;
+COMMENT ON FUNCTION postbox.outbox_paused_keys(regclass) IS 'The paused keys of one outbox, read with the rights of the current user';
+
+CREATE FUNCTION postbox.show_paused_keys(outbox regclass)
+    RETURNS TABLE (aggregate_id text, first_event_id uuid, event_type text, attempts int,
+                   next_retry_at timestamptz, last_error text, waiting bigint)
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.show_paused_keys(regclass) IS
+    'postbox.outbox_paused_keys, run as the owner of the outbox; no rows if the caller may not see its events';
+
+CREATE OR REPLACE FUNCTION postbox.list_paused_keys()
+    RETURNS TABLE (outbox regclass, aggregate_id text, first_event_id uuid, event_type text, attempts int,
+                   next_retry_at timestamptz, last_error text, waiting bigint)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered regclass;
+BEGIN
+    FOR registered IN SELECT o.relation FROM postbox.outbox o ORDER BY o.relation LOOP
+        RETURN QUERY SELECT registered, k.* FROM postbox.show_paused_keys(registered) k;
+    END LOOP;
+END
+$$;
+GRANT EXECUTE ON FUNCTION postbox.list_workers() TO postbox_operator;
+GRANT SELECT ON postbox.workers TO postbox_operator;
+ALTER POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
+REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
+
 -- Descriptions.
 COMMENT ON TYPE postbox.receipt IS 'The result of outbox_emit, and what wait_for_version needs to wait for this event';
 COMMENT ON TYPE postbox.event IS 'An event as it arrives; the argument of handlers';
@@ -310,13 +503,14 @@ COMMENT ON FUNCTION postbox.check_topic_name(text) IS
     'Raises an error if Pub/Sub would refuse the name, and a warning if it is not <domain>.<aggregate>.<category>';
 COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
     'Makes one parked event, or all of the outbox, due now with a fresh count of attempts; returns how many. Needs SELECT '
-    'and UPDATE on the outbox, or on the table of parked events of a log outbox';
+    'and UPDATE on the outbox, or on the table of parked events of a log outbox; members of postbox_operator act as its owner';
 COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
     'Gives up an unpublished event, so that the events of its key behind it are published. False if there is no such event. '
-    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox';
+    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox; members of '
+    'postbox_operator act as its owner';
 COMMENT ON VIEW postbox.paused_keys IS
     'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
-    'wait behind it. Shows the outboxes that the caller may read';
+    'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
 COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
     'Adds the missing partitions of a log outbox for now and the next `ahead` spans of time; returns how many. For its owner. '
     'Workers call it regularly';
@@ -366,11 +560,12 @@ COMMENT ON COLUMN postbox.dead_letter.sqlstate IS 'SQLSTATE of the last attempt'
 COMMENT ON COLUMN postbox.dead_letter.error IS 'Error message of the last attempt';
 COMMENT ON COLUMN postbox.dead_letter.failed_at IS 'Time of the last attempt';
 COMMENT ON FUNCTION postbox.owns_inbox(regclass) IS 'Whether the current user has the rights of the owner of the inbox';
-COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters belong to the owner of their inbox';
+COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters are for the owner of their inbox, and for operators';
 COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, text, int) IS
     'Records an event as rejected, for a consumer that gives it up; duplicate if the inbox has seen it';
 COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
-    'Applies a dead letter again and deletes it. If it fails again, it stays with the new error';
+    'Applies a dead letter again and deletes it. If it fails again, it stays with the new error. Needs INSERT on the inbox, '
+    'or postbox_operator';
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event) IS
     'Applies an event in the current transaction. An event that was seen before has no effect';
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz) IS
@@ -397,5 +592,5 @@ COMMENT ON FUNCTION postbox.list_workers() IS
     'The rows of postbox.workers; none if postbox is not in shared_preload_libraries';
 COMMENT ON VIEW postbox.workers IS
     'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
-    'pg_monitor';
+    'pg_monitor and postbox_operator';
 COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';

@@ -1,0 +1,169 @@
+// What a caller asks of an outbox without touching its table: redrive, discard, the backlog and the
+// paused keys.
+//
+// The SQL functions behind these name columns, casts and operators of a table that belongs to a
+// user, and its triggers, policies and types are that user's code. So they run as the owner of the
+// outbox, in a security-restricted operation and under a fixed search_path, whenever the caller did
+// not choose that table or has more rights than its owner:
+//   - postbox.publication_status and postbox.paused_keys look at every outbox that the caller may
+//     read, always as its owner;
+//   - redrive and discard act as the owner for members of postbox_operator and superusers. Everyone
+//     else acts with rights of their own, as an UPDATE of the table would.
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
+#include "extension/server/operator_role.h"
+
+extern "C" {
+#include <catalog/pg_authid.h>
+#include <utils/rls.h>
+}
+
+namespace postbox {
+namespace {
+
+// SPI, under a fixed search_path, as `role`; or as the caller if there is none.
+class Rights {
+ public:
+  explicit Rights(std::optional<Oid> role) {
+    if (!role.has_value()) return;
+    const Oid caller = GetUserId();
+    // An owner who could become the caller needs no restriction.
+    const bool trusted = Pg([&] { return is_member_of_role(*role, caller); });
+    role_.emplace(*role, trusted ? Trust::kTrusted : Trust::kRestricted);
+  }
+
+ private:
+  SpiConnection connection_;
+  FixedSearchPath search_path_;
+  std::optional<ActAs> role_;
+};
+
+bool IsThere(Oid relation) {
+  return OidIsValid(relation) &&
+         Pg([&] { return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)); });
+}
+
+// Whom redrive and discard act as.
+std::optional<Oid> OwnerForOperator(FunctionCallInfo fcinfo) {
+  if (!HasArgument(fcinfo, 0)) return std::nullopt;  // the SQL function says what is wrong
+  const Oid outbox = DatumGetObjectId(fcinfo->args[0].value);
+  if (!IsThere(outbox) || !IsOperator(GetUserId())) return std::nullopt;
+  return RelationOwner(outbox);
+}
+
+Parameters OutboxAndEvent(FunctionCallInfo fcinfo) {
+  Parameters parameters;
+  const auto add = [&](int argument, Oid type) {
+    if (HasArgument(fcinfo, argument)) {
+      parameters.Add(type, fcinfo->args[argument].value);
+    } else {
+      parameters.AddNull(type);
+    }
+  };
+  add(0, REGCLASSOID);
+  add(1, UUIDOID);
+  return parameters;
+}
+
+bool MayRead(Oid relation) {
+  return Pg([&] {
+    const Oid caller = GetUserId();
+    return pg_class_aclcheck(relation, caller, ACL_SELECT) == ACLCHECK_OK &&
+           SchemaAclCheck(get_rel_namespace(relation), caller, ACL_USAGE) == ACLCHECK_OK &&
+           check_enable_rls(relation, InvalidOid, true) != RLS_ENABLED;
+  });
+}
+
+// Whether the caller may be told what is in these tables: with SELECT on each, without row security,
+// or as an operator or monitor.
+bool MaySee(std::initializer_list<Oid> tables) {
+  if (IsOperator(GetUserId())) return true;
+  if (Pg([] { return has_privs_of_role(GetUserId(), ROLE_PG_MONITOR); })) return true;
+  return std::all_of(tables.begin(), tables.end(), MayRead);
+}
+
+// The tables that hold the events of an outbox, as it is registered. What the caller names is only
+// looked up, so that rights on one table never open another.
+struct Tables {
+  Oid outbox = InvalidOid;
+  Oid parked = InvalidOid;  // of a log outbox
+};
+
+Tables FindTables(const char* condition, Parameters parameters) {
+  const SpiConnection connection;
+  const FixedSearchPath search_path;
+  const std::string sql =
+      "SELECT o.relation::oid, coalesce(o.parked, 0)::oid FROM postbox.outbox o WHERE ";
+  if (Run(sql + condition, parameters) == 0) return {};
+  return {OidColumn(0, 1), OidColumn(0, 2)};
+}
+
+// Returns the rows of `sql`, run as the owner of `outbox`.
+void ReturnRows(FunctionCallInfo fcinfo, Oid outbox, const std::string& sql,
+                Parameters parameters) {
+  const Rights owner(RelationOwner(outbox));
+  const uint64 rows = Run(sql, parameters);
+  auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+  Pg([&] {
+    for (uint64 row = 0; row < rows; ++row) {
+      tuplestore_puttuple(result->setResult, SPI_tuptable->vals[row]);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(redrive) {
+  using namespace postbox;
+  return Guarded([&] {
+    Parameters parameters = OutboxAndEvent(fcinfo);
+    const Rights rights(OwnerForOperator(fcinfo));
+    Run("SELECT postbox.redrive_events($1, $2)", parameters);
+    return Int64GetDatum(Int64Column(0, 1));
+  });
+}
+
+POSTBOX_FUNCTION(discard) {
+  using namespace postbox;
+  return Guarded([&] {
+    Parameters parameters = OutboxAndEvent(fcinfo);
+    const Rights rights(OwnerForOperator(fcinfo));
+    Run("SELECT postbox.discard_event($1, $2)", parameters);
+    return BoolGetDatum(BoolColumn(0, 1));
+  });
+}
+
+// Not an error for a table that is gone or may not be seen: the view shows the others.
+POSTBOX_FUNCTION(show_backlog) {
+  using namespace postbox;
+  return Guarded([&] {
+    Pg([&] { InitMaterializedSRF(fcinfo, 0); });
+    Parameters publication;
+    publication.AddText(TextArgument(fcinfo, 0, "publication"));
+    const Tables tables = FindTables(
+        "o.relation = (SELECT outbox FROM postbox.publication WHERE name = $1)", publication);
+    if (!IsThere(tables.outbox)) return Datum{0};
+    if (!MaySee({tables.outbox, IsThere(tables.parked) ? tables.parked : tables.outbox})) {
+      return Datum{0};
+    }
+    ReturnRows(fcinfo, tables.outbox, "SELECT * FROM postbox.publication_backlog($1)", publication);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(show_paused_keys) {
+  using namespace postbox;
+  return Guarded([&] {
+    Pg([&] { InitMaterializedSRF(fcinfo, 0); });
+    Parameters outbox;
+    outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
+    const Tables tables = FindTables("o.relation = $1", outbox);
+    if (!IsThere(tables.outbox)) return Datum{0};
+    if (!MaySee({IsThere(tables.parked) ? tables.parked : tables.outbox})) return Datum{0};
+    ReturnRows(fcinfo, tables.outbox, "SELECT * FROM postbox.outbox_paused_keys($1)", outbox);
+    return Datum{0};
+  });
+}
