@@ -449,7 +449,14 @@ DECLARE
     registered regclass;
 BEGIN
     FOR registered IN SELECT o.relation FROM postbox.outbox o ORDER BY o.relation LOOP
-        RETURN QUERY SELECT registered, k.* FROM postbox.show_paused_keys(registered) k;
+        -- What the owner of one outbox has made of it hides no other.
+        BEGIN
+            RETURN QUERY SELECT registered, k.* FROM postbox.show_paused_keys(registered) k;
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING USING
+                MESSAGE = format('could not read the paused keys of outbox %s', registered),
+                DETAIL = SQLERRM;
+        END;
     END LOOP;
 END
 $$;

@@ -248,6 +248,15 @@ SELECT count(*) FROM postbox.publication_status;
 RESET ROLE;
 SELECT DISTINCT who FROM shop.calls;
 
+RESET search_path;
+-- an outbox that its owner has broken hides no other
+SELECT count(*) AS keys FROM postbox.paused_keys;
+INSERT INTO shop.log_parked (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, publish_attempts, next_retry_at, last_error)
+    VALUES ('log', 1, :'event', 'order', 'parked', 'order.created', 1, 'v1', '{}', '{}', now(), 5, 'infinity', 'INVALID_ARGUMENT');
+ALTER TABLE shop.jobs RENAME last_error TO its_last_error;
+SELECT outbox, aggregate_id FROM postbox.paused_keys;
+ALTER TABLE shop.jobs RENAME its_last_error TO last_error;
+
 -- row security for the caller: there is no telling what it would hide
 ALTER TABLE shop.jobs ENABLE ROW LEVEL SECURITY;
 SET ROLE regress_emitter;
