@@ -1,5 +1,5 @@
-// What a caller asks of an outbox without touching its table: redrive, discard, the backlog and the
-// paused keys.
+// What a caller asks of an outbox without touching its table: redrive, discard, purge, the partitions,
+// the backlog and the paused keys.
 //
 // The SQL functions behind these name columns, casts and operators of a table that belongs to a
 // user, and its triggers, policies and types are that user's code. So they run as the owner of the
@@ -7,8 +7,9 @@
 // not choose that table or has more rights than its owner:
 //   - postbox.publication_status and postbox.paused_keys look at every outbox that the caller may
 //     read, always as its owner;
-//   - redrive and discard act as the owner for members of postbox_operator and superusers. Everyone
-//     else acts with rights of their own, as an UPDATE of the table would.
+//   - the functions act as the owner for those who have the rights of the owner, superusers among
+//     them; redrive and discard also for members of postbox_operator. Everyone else acts with
+//     rights of their own, as an UPDATE or DELETE would.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
@@ -45,25 +46,31 @@ bool IsThere(Oid relation) {
          Pg([&] { return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)); });
 }
 
-// Whom redrive and discard act as.
-std::optional<Oid> OwnerForOperator(FunctionCallInfo fcinfo) {
+// Whom a function acts as whose first argument is an outbox: its owner if the caller has the rights
+// of the owner, as superusers do, or is an operator where these may call.
+enum class Callers { kOwners, kOwnersAndOperators };
+std::optional<Oid> OwnerToActAs(FunctionCallInfo fcinfo, Callers callers) {
   if (!HasArgument(fcinfo, 0)) return std::nullopt;  // the SQL function says what is wrong
   const Oid outbox = DatumGetObjectId(fcinfo->args[0].value);
-  if (!IsThere(outbox) || !IsOperator(GetUserId())) return std::nullopt;
-  return RelationOwner(outbox);
+  if (!IsThere(outbox)) return std::nullopt;
+  const Oid owner = RelationOwner(outbox);
+  const bool owns = Pg([&] { return has_privs_of_role(GetUserId(), owner); });
+  if (!owns && (callers == Callers::kOwners || !IsOperator(GetUserId()))) return std::nullopt;
+  return owner;
 }
 
-Parameters OutboxAndEvent(FunctionCallInfo fcinfo) {
+// An outbox, and another argument of this type.
+Parameters OutboxAnd(Oid type, FunctionCallInfo fcinfo) {
   Parameters parameters;
-  const auto add = [&](int argument, Oid type) {
+  const auto add = [&](int argument, Oid argument_type) {
     if (HasArgument(fcinfo, argument)) {
-      parameters.Add(type, fcinfo->args[argument].value);
+      parameters.Add(argument_type, fcinfo->args[argument].value);
     } else {
-      parameters.AddNull(type);
+      parameters.AddNull(argument_type);
     }
   };
   add(0, REGCLASSOID);
-  add(1, UUIDOID);
+  add(1, type);
   return parameters;
 }
 
@@ -119,8 +126,8 @@ void ReturnRows(FunctionCallInfo fcinfo, Oid outbox, const std::string& sql,
 POSTBOX_FUNCTION(redrive) {
   using namespace postbox;
   return Guarded([&] {
-    Parameters parameters = OutboxAndEvent(fcinfo);
-    const Rights rights(OwnerForOperator(fcinfo));
+    Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
+    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
     Run("SELECT postbox.redrive_events($1, $2)", parameters);
     return Int64GetDatum(Int64Column(0, 1));
   });
@@ -129,10 +136,31 @@ POSTBOX_FUNCTION(redrive) {
 POSTBOX_FUNCTION(discard) {
   using namespace postbox;
   return Guarded([&] {
-    Parameters parameters = OutboxAndEvent(fcinfo);
-    const Rights rights(OwnerForOperator(fcinfo));
+    Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
+    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
     Run("SELECT postbox.discard_event($1, $2)", parameters);
     return BoolGetDatum(BoolColumn(0, 1));
+  });
+}
+
+POSTBOX_FUNCTION(purge_outbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    Parameters parameters = OutboxAnd(INT4OID, fcinfo);
+    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwners));
+    Run("SELECT postbox.purge_events($1, $2)", parameters);
+    return Int64GetDatum(Int64Column(0, 1));
+  });
+}
+
+// So partitions belong to the owner of the outbox, who has to be able to drop them.
+POSTBOX_FUNCTION(add_partitions) {
+  using namespace postbox;
+  return Guarded([&] {
+    Parameters parameters = OutboxAnd(INT4OID, fcinfo);
+    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwners));
+    Run("SELECT postbox.make_partitions($1, $2)", parameters);
+    return Int32GetDatum(Int32Column(0, 1));
   });
 }
 

@@ -103,7 +103,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.outbox_column(postbox.outbox, text, text) IS 'The SQL expression that reads a column of an outbox, by the standard name of the column';
 
-CREATE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
+CREATE FUNCTION postbox.purge_events(outbox regclass, batch int) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -134,6 +134,10 @@ BEGIN
     RETURN purged;
 END
 $$;
+COMMENT ON FUNCTION postbox.purge_events(regclass, int) IS 'postbox.purge_outbox with the rights of the current user';
+
+CREATE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
+    LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
     'Deletes up to `batch` published or discarded events that are older than the retention, and returns how many. Needs '
     'DELETE on the outbox. In a log outbox, drops whole partitions instead, which only the owner may do. Workers call it '

@@ -26,7 +26,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.partition_span(interval) IS 'The time that one partition of a log outbox spans';
 
-CREATE FUNCTION postbox.add_partitions(outbox regclass, ahead int DEFAULT 2) RETURNS int
+CREATE FUNCTION postbox.make_partitions(outbox regclass, ahead int) RETURNS int
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -53,6 +53,10 @@ BEGIN
     RETURN added;
 END
 $$;
+COMMENT ON FUNCTION postbox.make_partitions(regclass, int) IS 'postbox.add_partitions with the rights of the current user';
+
+CREATE FUNCTION postbox.add_partitions(outbox regclass, ahead int DEFAULT 2) RETURNS int
+    LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
     'Adds the missing partitions of a log outbox for now and the next `ahead` spans of time; returns how many. For its owner. '
     'Workers call it regularly';

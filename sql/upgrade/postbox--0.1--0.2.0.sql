@@ -460,6 +460,73 @@ BEGIN
     END LOOP;
 END
 $$;
+CREATE FUNCTION postbox.purge_events(outbox regclass, batch int) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    keep interval := registered.retention;
+    purged bigint;
+BEGIN
+    IF batch IS NULL OR batch < 1 THEN
+        RAISE invalid_parameter_value USING
+            MESSAGE = 'batch must be at least 1',
+            HINT = 'It is the largest number of events that one call deletes.';
+    END IF;
+    IF registered.kind = 'log' THEN
+        RETURN postbox.purge_log_outbox(outbox, batch);
+    END IF;
+    IF keep IS NULL THEN
+        RETURN 0;
+    END IF;
+    -- A discarded event (published_at = -infinity) stays visible for the retention, counted from when it occurred.
+    EXECUTE format($sql$
+        DELETE FROM %1$s WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM %1$s
+            WHERE published_at < $1 AND (published_at <> '-infinity' OR %2$s < $1)
+            ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+        $sql$, outbox, postbox.outbox_column(registered, 'occurred_at')) USING now() - keep, batch;
+    GET DIAGNOSTICS purged = ROW_COUNT;
+    RETURN purged;
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_events(regclass, int) IS 'postbox.purge_outbox with the rights of the current user';
+
+CREATE OR REPLACE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
+    LANGUAGE C AS 'MODULE_PATHNAME';
+CREATE FUNCTION postbox.make_partitions(outbox regclass, ahead int) RETURNS int
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    span interval := postbox.partition_span((postbox.require_outbox(outbox)).retention);
+    seconds float8 := extract(epoch FROM span);
+    first timestamptz := to_timestamp(floor(extract(epoch FROM now()) / seconds) * seconds);
+    schema name;
+    log name;
+    part name;
+    lower timestamptz;
+    added int := 0;
+BEGIN
+    SELECT n.nspname, c.relname INTO schema, log
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
+    FOR i IN 0..ahead LOOP
+        lower := first + i * span;
+        part := log || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
+        CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
+                       schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));
+        added := added + 1;
+    END LOOP;
+    RETURN added;
+END
+$$;
+COMMENT ON FUNCTION postbox.make_partitions(regclass, int) IS 'postbox.add_partitions with the rights of the current user';
+
+CREATE OR REPLACE FUNCTION postbox.add_partitions(outbox regclass, ahead int DEFAULT 2) RETURNS int
+    LANGUAGE C AS 'MODULE_PATHNAME';
+
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO postbox_operator;
 GRANT SELECT ON postbox.workers TO postbox_operator;
 ALTER POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));

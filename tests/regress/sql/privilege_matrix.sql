@@ -220,6 +220,31 @@ SELECT * FROM shop.calls;
 TRUNCATE shop.calls;
 SELECT postbox.redrive('shop.jobs');
 SELECT * FROM shop.calls;
+-- nor does retention run anything of the owner's as who calls it, and partitions belong to the owner, whoever makes them
+CREATE ROLE regress_member IN ROLE regress_owner;
+TRUNCATE shop.calls;
+CREATE TRIGGER note_deleted AFTER DELETE ON shop.jobs FOR EACH STATEMENT EXECUTE FUNCTION shop.note();
+SELECT postbox.purge_outbox('shop.jobs'), postbox.add_partitions('shop.log', 4);
+SET ROLE regress_member;
+SELECT postbox.purge_outbox('shop.jobs'), postbox.add_partitions('shop.log', 5);
+RESET ROLE;
+SELECT * FROM shop.calls;
+SELECT relowner::regrole, count(*) FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'shop.log'::regclass GROUP BY 1;
+-- DELETE on a table outbox is enough to purge it, and adds no partition
+DROP TRIGGER note_deleted ON shop.jobs;
+GRANT SELECT, DELETE, UPDATE ON shop.jobs TO regress_emitter;
+SET ROLE regress_emitter;
+SELECT postbox.purge_outbox('shop.jobs');
+\set VERBOSITY sqlstate
+SELECT postbox.add_partitions('shop.log', 6);
+\set VERBOSITY default
+SELECT postbox.purge_outbox('shop.jobs', 0);
+SELECT postbox.purge_outbox(NULL);
+SELECT postbox.add_partitions('pg_class');
+RESET ROLE;
+REVOKE SELECT, DELETE, UPDATE ON shop.jobs FROM regress_emitter;
+DROP ROLE regress_member;
+
 -- A look at the status runs nothing of an owner's with the rights of the one who looks: here a cast to text.
 CREATE TYPE shop.kind AS (name text);
 ALTER TYPE shop.kind OWNER TO regress_owner;
