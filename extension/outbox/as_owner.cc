@@ -31,7 +31,7 @@ class Rights {
     if (!role.has_value()) return;
     const Oid caller = GetUserId();
     // An owner who could become the caller needs no restriction.
-    const bool trusted = Pg([&] { return is_member_of_role(*role, caller); });
+    const bool trusted = Pg([&] { return MemberCanSetRole(*role, caller); });
     role_.emplace(*role, trusted ? Trust::kTrusted : Trust::kRestricted);
   }
 
