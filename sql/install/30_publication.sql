@@ -291,7 +291,7 @@ AS $$
 BEGIN
     EXECUTE format($sql$
         SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
-               date_trunc('milliseconds', clock_timestamp() - min(%2$s))
+               date_trunc('milliseconds', clock_timestamp() - min(%2$s) FILTER (WHERE isfinite(%2$s)))
         FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
         $sql$, registered.relation, postbox.outbox_column(registered, 'occurred_at'),
         postbox.outbox_column(registered, 'aggregate_type'))
@@ -301,29 +301,94 @@ $$;
 COMMENT ON FUNCTION postbox.table_backlog(postbox.outbox, text[]) IS
     'Events of a table outbox that are not published: how many, how many are parked, and the age of the oldest';
 
-CREATE FUNCTION postbox.publication_backlog(publication text, OUT pending bigint, OUT parked bigint, OUT oldest interval)
+-- From the catalogs only, so it raises no error whatever the owner of the outbox has done. The columns of an event may have
+-- other types in a table outbox.
+CREATE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH event(name, type) AS (
+        VALUES ('aggregate_type', 'text'), ('aggregate_id', 'text'), ('event_type', 'text'), ('version', 'bigint'), ('schema_version', 'text'),
+               ('payload', 'bytea'), ('attributes', 'jsonb'), ('occurred_at', 'timestamp with time zone'), ('id', 'uuid')
+    ), expected(relation, name, type) AS (
+        SELECT (registered).relation, coalesce((registered).columns ->> name, name), CASE WHEN (registered).kind = 'log' THEN type END
+        FROM event WHERE NOT (registered).adopted OR name IN ('id', 'aggregate_type', 'aggregate_id', 'event_type', 'payload')
+        UNION ALL SELECT (registered).relation, 'seq', 'bigint'
+        UNION ALL SELECT (registered).relation, 'txid', 'xid8' WHERE (registered).kind = 'log'
+        UNION ALL SELECT (registered).relation, s.name, s.type FROM (
+            VALUES ('published_at', 'timestamp with time zone'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
+                   ('lock_token', 'text'), ('locked_at', 'timestamp with time zone'), ('last_error', 'text')) AS s(name, type)
+        WHERE (registered).kind = 'table'
+        UNION ALL SELECT (registered).parked, e.name, e.type FROM event e WHERE (registered).parked IS NOT NULL
+        UNION ALL SELECT (registered).parked, s.name, s.type FROM (
+            VALUES ('publication', 'text'), ('seq', 'bigint'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
+                   ('last_error', 'text')) AS s(name, type)
+        WHERE (registered).parked IS NOT NULL
+    ), problem(rank, text) AS (
+        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', r.oid)
+        FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
+        WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
+        UNION ALL
+        SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
+        FROM expected e WHERE NOT EXISTS (
+            SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
+        UNION ALL
+        SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
+        FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
+        WHERE format_type(a.atttypid, NULL) <> e.type AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
+        UNION ALL
+        SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
+        WHERE (registered).kind = 'log' AND NOT EXISTS (
+            SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
+            WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+              AND d.refobjid = (registered).relation AND d.refobjsubid > 0 AND c.relkind = 'S')
+    )
+    SELECT text FROM problem ORDER BY rank, text LIMIT 1
+$$;
+COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
+    'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
+
+-- Counted with the rights of the current user. What the owner of an outbox has made of it is shown with its publication, and
+-- hides no other one: errors become `problem`.
+CREATE FUNCTION postbox.publication_backlog(publication text,
+    OUT pending bigint, OUT parked bigint, OUT oldest interval, OUT problem text)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     types text[];
     registered postbox.outbox;
+    misplaced bigint;
 BEGIN
     SELECT p.aggregate_types INTO types FROM postbox.publication p WHERE p.name = publication;
     SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox
     WHERE p.name = publication;
     IF registered.parked IS NULL THEN
         SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest FROM postbox.table_backlog(registered, types) b;
-    ELSE
-        SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest
-        FROM postbox.log_backlog(registered.relation, registered.parked, publication) b;
+        RETURN;
     END IF;
+    SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest
+    FROM postbox.log_backlog(registered.relation, registered.parked, publication) b;
+    misplaced := postbox.misplaced_rows(registered.relation);
+    IF misplaced > 0 THEN
+        problem := format('%s events have no seq or one that the sequence has not given out, and wait; '
+                          'repair them with UPDATE %s SET txid = DEFAULT, seq = DEFAULT '
+                          'WHERE seq > %s OR seq < 1 OR seq IS NULL', misplaced, registered.relation,
+                          coalesce(pg_sequence_last_value(postbox.log_sequence(registered.relation)), 0));
+    END IF;
+EXCEPTION WHEN OTHERS THEN
+    IF SQLSTATE LIKE '57%' THEN
+        RAISE;
+    END IF;
+    pending := NULL;
+    problem := format('the outbox cannot be read: %s', SQLERRM);
 END
 $$;
-COMMENT ON FUNCTION postbox.publication_backlog(text) IS 'The backlog of a publication, counted with the rights of the current user';
+COMMENT ON FUNCTION postbox.publication_backlog(text) IS
+    'The backlog of a publication, counted with the rights of the current user, and which rows are not read or why none can be';
 
 CREATE FUNCTION postbox.show_backlog(publication text)
-    RETURNS TABLE (pending bigint, parked bigint, oldest interval)
+    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'postbox.publication_backlog, run as the owner of the outbox; no rows if the caller may not see its events';
@@ -337,6 +402,7 @@ CREATE FUNCTION postbox.list_publication_status()
 AS $$
 DECLARE
     registered postbox.outbox;
+    problem text;
 BEGIN
     FOR publication, outbox, topic, retry_at, suspended_since, last_error IN
         SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since, l.last_error
@@ -353,8 +419,19 @@ BEGIN
             SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
               INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
         END IF;
-        SELECT b.pending, b.parked, b.oldest INTO pending, parked, oldest_pending
+        problem := postbox.outbox_problem(registered);
+        IF problem IS NOT NULL THEN
+            state := 'broken';
+            last_error := problem;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        SELECT b.pending, b.parked, b.oldest, b.problem INTO pending, parked, oldest_pending, problem
         FROM postbox.show_backlog(publication) b;
+        last_error := coalesce(last_error, problem);
+        IF problem IS NOT NULL AND pending IS NULL THEN
+            state := 'broken';
+        END IF;
         RETURN NEXT;
     END LOOP;
 END
@@ -365,13 +442,15 @@ CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication
 COMMENT ON VIEW postbox.publication_status IS
     'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox; '
     'postbox_operator and pg_monitor see all of them';
-COMMENT ON COLUMN postbox.publication_status.state IS 'active, or suspended after a failed attempt until retry_at';
+COMMENT ON COLUMN postbox.publication_status.state IS
+    'active; suspended after a failed attempt until retry_at; or broken: the outbox is not what Postbox made, see last_error';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
 COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';
 COMMENT ON COLUMN postbox.publication_status.oldest_pending IS 'Age of the oldest of them, by occurred_at';
 COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
-COMMENT ON COLUMN postbox.publication_status.last_error IS 'Why a suspended publication failed last; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.last_error IS
+    'Why a suspended publication failed last, what is wrong with a broken one and its repair, or what an active one does not publish';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;

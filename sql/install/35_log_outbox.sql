@@ -61,7 +61,7 @@ COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
     'Adds the missing partitions of a log outbox for now and the next `ahead` spans of time; returns how many. For its owner. '
     'Workers call it regularly';
 
--- A lane that has not begun has read nothing.
+-- A lane that has not begun has read nothing. No lane reads a row that has no seq, or one that the sequence never gives out.
 CREATE FUNCTION postbox.is_read(outbox regclass, part regclass) RETURNS boolean
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -69,8 +69,14 @@ AS $$
 DECLARE
     last_txid xid8;
     last_seq bigint;
+    misplaced boolean;
 BEGIN
-    EXECUTE format('SELECT (SELECT txid FROM %1$s ORDER BY txid DESC, seq DESC LIMIT 1), (SELECT max(seq) FROM %1$s)', part)
+    EXECUTE format('SELECT EXISTS (SELECT FROM %1$s WHERE seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE seq < 1)', part)
+        INTO misplaced;
+    IF misplaced THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('SELECT (SELECT txid FROM %1$s WHERE txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1), (SELECT max(seq) FROM %1$s)', part)
         INTO last_txid, last_seq;
     RETURN last_seq IS NULL OR NOT EXISTS (
         SELECT FROM postbox.publication p
@@ -136,7 +142,7 @@ CREATE FUNCTION postbox.has_read(lane postbox.lane, txid xid8, seq bigint) RETUR
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT (lane).snapshot IS NOT NULL AND (seq <= (lane).floor OR pg_visible_in_snapshot(txid, coalesce(
+    SELECT (lane).snapshot IS NOT NULL AND (seq <= (lane).floor OR seq <= (lane).hwm AND pg_visible_in_snapshot(txid, coalesce(
         (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
          WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
 $$;
@@ -161,13 +167,16 @@ DECLARE
     oldest_parked timestamptz;
 BEGIN
     EXECUTE format($sql$
-        SELECT count(*), min(e.occurred_at)
+        SELECT count(*), min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at))
         FROM postbox.publication p
         CROSS JOIN LATERAL (SELECT coalesce(min(l.hwm), 0) AS hwm FROM postbox.lane l WHERE l.publication = p.name) lowest
         JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = postbox.lane_slice(e.aggregate_id, p.lanes)
-        WHERE p.name = $1 AND NOT postbox.has_read(l, e.txid, e.seq)
+        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
         $sql$, outbox) INTO unread, oldest_unread USING publication;
+    -- No lane reads these; see postbox.misplaced_rows.
+    EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE seq < 1) + (SELECT count(*) FROM %1$s WHERE seq IS NULL)', outbox)
+        INTO unread USING unread;
     EXECUTE format('SELECT count(*), min(occurred_at) FROM %s WHERE publication = $1', parked_table)
         INTO parked, oldest_parked USING publication;
     unread := unread + parked;
@@ -176,6 +185,36 @@ END
 $$;
 COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
     'Events of a log outbox that a publication has not published: how many, how many are parked, and the age of the oldest';
+
+-- Whoever may INSERT can write any seq. A row with one that the sequence has not given out is not read before the sequence
+-- comes to it. The sequence is read after the snapshot of the query, so no honest row is above it.
+CREATE FUNCTION postbox.misplaced_rows(outbox regclass) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    misplaced bigint;
+BEGIN
+    EXECUTE format($sql$
+        SELECT (SELECT count(*) FROM %1$s WHERE seq > (SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)))
+             + (SELECT count(*) FROM %1$s WHERE seq < 1) + (SELECT count(*) FROM %1$s WHERE seq IS NULL)
+        $sql$, outbox) INTO misplaced USING outbox;
+    RETURN misplaced;
+END
+$$;
+COMMENT ON FUNCTION postbox.misplaced_rows(regclass) IS
+    'How many rows of a log outbox have no seq, or one that its sequence has not given out';
+
+CREATE FUNCTION postbox.log_sequence(outbox regclass) RETURNS regclass
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.oid::regclass FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
+    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = outbox
+      AND d.refobjsubid > 0 AND c.relkind = 'S' ORDER BY d.refobjsubid, c.oid LIMIT 1
+$$;
+COMMENT ON FUNCTION postbox.log_sequence(regclass) IS
+    'The sequence of a log outbox, whatever the column that owns it is called now; NULL if there is none';
 
 CREATE FUNCTION postbox.redrive_parked(outbox regclass, event_id uuid) RETURNS bigint
     LANGUAGE plpgsql

@@ -16,6 +16,11 @@ constexpr pubsub::BackoffPolicy kErrorBackoff{std::chrono::seconds(1), 2.0,
 // A publication that failed before is tried with few events.
 constexpr std::size_t kProbeEvents = 10;
 
+// For the log and postbox.publication_status: what is wrong, and the repair.
+std::string Reason(const PostgresError& error) {
+  return error.hint.empty() ? error.message : error.message + " (" + error.hint + ")";
+}
+
 }  // namespace
 
 Lane::Lane(Publication publication, std::string topic, std::string trouble,
@@ -51,7 +56,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
       claim = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
-    RollBack(now, error.message);
+    RollBack(now, Reason(error));
     return false;
   }
   failed_ = false;
@@ -109,7 +114,7 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
     });
   } catch (const PostgresError& error) {
     source_->RollBack();
-    LogOnce(error.message);
+    LogOnce(Reason(error));
     ++settle_failures_;
     const auto delay =
         pubsub::BackoffDelay(kErrorBackoff, settle_failures_, pubsub::JitterRandom());
@@ -130,7 +135,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
     Transaction transaction("postbox: maintaining an outbox");
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
   } catch (const PostgresError& error) {
-    RollBack(now, error.message);
+    RollBack(now, Reason(error));
   }
 }
 

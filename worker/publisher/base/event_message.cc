@@ -37,6 +37,7 @@ void ReadAttributes(Datum value, EventView* event) {
   event->attributes = nullptr;
   event->attribute_count = 0;
   Jsonb* object = DatumGetJsonbP(value);
+  if (!JB_ROOT_IS_OBJECT(object)) event->attribute_count = -1;
   if (!JB_ROOT_IS_OBJECT(object) || JB_ROOT_COUNT(object) == 0) return;
   auto* pairs = static_cast<pubsub::AttributeView*>(
       palloc(sizeof(pubsub::AttributeView) * JB_ROOT_COUNT(object)));
@@ -107,9 +108,15 @@ void Ordering::SetKey(std::string_view aggregate_id, std::string* key) const {
   }
 }
 
+std::string_view ViewId(Datum id, bool is_uuid) {
+  return is_uuid ? UuidText(DatumGetUUIDP(id)) : TextToUtf8(id);
+}
+
+std::string_view ViewText(Datum text) { return TextToUtf8(text); }
+
 EventView ViewEvent(const EventRow& row) {
   EventView event;
-  event.id = row.id_is_uuid ? UuidText(DatumGetUUIDP(row.id)) : TextToUtf8(row.id);
+  event.id = ViewId(row.id, row.id_is_uuid);
   event.aggregate_type = TextToUtf8(row.aggregate_type);
   event.aggregate_id = TextToUtf8(row.aggregate_id);
   event.event_type = TextToUtf8(row.event_type);

@@ -37,12 +37,15 @@ struct EventView {
   int64 version;
   int64 occurred_at_micros;  // since 1970
   const pubsub::AttributeView* attributes;
-  int attribute_count;
+  int attribute_count;  // -1: they are not a JSON object
 };
 
 // May ereport: call it inside Pg(). Of the attributes, strings become values as they are, other
 // JSON values as their text, nulls are left out.
 EventView ViewEvent(const EventRow& row);
+// Single columns, likewise inside Pg().
+std::string_view ViewId(Datum id, bool is_uuid);
+std::string_view ViewText(Datum text);
 
 // How the ordering key is made from the aggregate id.
 class Ordering {

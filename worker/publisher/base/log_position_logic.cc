@@ -81,9 +81,9 @@ LogPosition LogPosition::AfterPartial(const LogMoment& moment, int64_t last_seq)
   return LogPosition(floor_, std::move(zones), top_);
 }
 
-LogPosition LogPosition::AfterAll(const LogMoment& moment, std::optional<int64_t> last_seq) const {
+LogPosition LogPosition::AfterAll(const LogMoment& moment) const {
   LogMoment reached = moment;
-  reached.hwm = std::max({moment.hwm, from(), last_seq.value_or(0)});
+  reached.hwm = std::max(moment.hwm, from());
   return At(reached, floor_);
 }
 
@@ -92,7 +92,7 @@ bool LogPosition::HasRead(FullXid txid, int64_t seq) const {
   for (const LogZone& zone : zones_) {
     if (seq <= zone.upto) return zone.seen.Sees(txid);
   }
-  return top_.Sees(txid);
+  return false;
 }
 
 }  // namespace postbox::publisher

@@ -7,14 +7,18 @@
 //   seq in (floor, z1.upto]     read if and only if z1.seen sees the row's transaction
 //   seq in (z1.upto, z2.upto]   read if and only if z2.seen does
 //   ...
-//   seq above the last upto     read if and only if `top` does
+//   seq above the last upto     not read
 //
-// A lane that has caught up has one zone, (hwm, snapshot, next_xid), with `top` equal to its
-// snapshot. More zones exist only while a backlog is read in chunks.
+// A lane that has caught up has one zone, (hwm, snapshot, next_xid). More zones exist only while a
+// backlog is read in chunks. `top` is the snapshot with which the lane last caught up.
 //
 // A chunk is read under a new snapshot T, taken between the sequence's last value (read before it)
 // and the next transaction id (read after it). It takes what T sees and the position does not have,
-// lowest zone first, ordered by seq within each: emitters of one key come one after the other, so
+// lowest zone first, ordered by seq within each, and nothing above the sequence's last value: such a
+// row of a transaction that has just committed is for the next chunk, and one with a seq that the
+// sequence has not given out yet waits until it has.
+//
+// Order: emitters of one key come one after the other, so
 // if a row is seen then all rows of its key with a smaller seq are seen too, and order within a key
 // is kept. Wherever the chunk ends, everything below it is now a zone of T.
 //
@@ -95,8 +99,8 @@ class LogPosition {
 
   // The position after a chunk that was full: `last_seq` is its last row's. It may lie in any zone.
   LogPosition AfterPartial(const LogMoment& moment, int64_t last_seq) const;
-  // The position after a chunk that found everything; `last_seq` is its last row's, if it had one.
-  LogPosition AfterAll(const LogMoment& moment, std::optional<int64_t> last_seq) const;
+  // The position after a chunk that found everything up to the moment's hwm.
+  LogPosition AfterAll(const LogMoment& moment) const;
 
   // Whether a row is read according to this position (for tests and for re-basing).
   bool HasRead(FullXid txid, int64_t seq) const;

@@ -82,14 +82,11 @@ std::vector<Row> ReadChunk(const History& history, const LogMoment& moment, size
         },
         read.after, read.upto);
   }
-  take([&](const Row& row) { return !position->top().Sees(row.txid); }, position->from(),
-       INT64_MAX);
+  take([](const Row&) { return true; }, position->from(), moment.hwm);
   if (chunk.size() == limit) {
     *position = position->AfterPartial(moment, chunk.back().seq);
   } else {
-    std::optional<int64_t> last;
-    for (const Row& row : chunk) last = std::max(last.value_or(0), row.seq);
-    *position = position->AfterAll(moment, last);
+    *position = position->AfterAll(moment);
   }
   return chunk;
 }
@@ -141,6 +138,15 @@ TEST(LogPosition, LooksForNothingLateWhileATransactionStaysOpen) {
   LogMoment moment{history.last_seq(), history.Snapshot(), history.next_xid()};
   ReadChunk(history, moment, 100, &position);
   EXPECT_TRUE(position.LateReads(history.Snapshot()).empty());
+}
+
+TEST(LogPosition, HasReadNothingAboveTheLastValueOfTheSequence) {
+  LogPosition position = LogPosition::At({100, {20, 20, {}}, 20});
+  EXPECT_TRUE(position.HasRead(12, 100));
+  EXPECT_FALSE(position.HasRead(12, 101));
+  position = position.AfterAll({101, {21, 21, {}}, 21});
+  EXPECT_EQ(position.from(), 101);
+  EXPECT_TRUE(position.HasRead(12, 101));
 }
 
 TEST(LogPosition, NeverLooksAtRowsUpToItsFloor) {

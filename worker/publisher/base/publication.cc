@@ -12,8 +12,7 @@ std::vector<Publication> LoadPublications() {
       "SELECT p.name, p.outbox::oid::bigint, o.kind, p.topic, p.aggregate_types, p.ordering, "
       "p.max_attempts, (extract(epoch FROM p.base_backoff) * 1000)::bigint, "
       "(extract(epoch FROM p.max_backoff) * 1000)::bigint, p.on_failure = 'park_key', p.lanes, "
-      "coalesce(o.parked::oid::bigint, 0), CASE WHEN o.kind = 'log' THEN "
-      "pg_get_serial_sequence(o.relation::text, 'seq')::regclass::oid::bigint ELSE 0 END "
+      "coalesce(o.parked::oid::bigint, 0) "
       "FROM postbox.publication p, postbox.outbox o WHERE o.relation = p.outbox ORDER BY p.name");
   std::vector<Publication> publications;
   for (uint64 row = 0; row < rows; ++row) {
@@ -31,10 +30,23 @@ std::vector<Publication> LoadPublications() {
     publication.parked_blocks = BoolColumn(row, 10);
     publication.lanes = Int32Column(row, 11);
     publication.parked = static_cast<Oid>(Int64Column(row, 12));
-    publication.sequence = static_cast<Oid>(Int64Column(row, 13));
     publications.push_back(std::move(publication));
   }
   return publications;
+}
+
+Oid LogSequence(Oid outbox) {
+  Parameters parameters;
+  parameters.AddOid(OIDOID, outbox);
+  const uint64 rows =
+      Run("SELECT c.oid::bigint FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_class c "
+          "ON c.oid OPERATOR(pg_catalog.=) d.objid "
+          "WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass "
+          "AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass "
+          "AND d.refobjid OPERATOR(pg_catalog.=) $1 AND d.refobjsubid OPERATOR(pg_catalog.>) 0 "
+          "AND c.relkind OPERATOR(pg_catalog.=) 'S' ORDER BY d.refobjsubid, c.oid LIMIT 1",
+          parameters);
+  return rows == 0 ? InvalidOid : static_cast<Oid>(Int64Column(0, 1));
 }
 
 FilteredStatement::FilteredStatement(const Publication& publication, std::string sql,

@@ -12,9 +12,8 @@ struct Publication {
   Oid outbox = InvalidOid;
   std::string kind;  // of the outbox: 'log' or 'table'
   int lanes = 1;
-  Oid parked = InvalidOid;    // of a log: its table of parked events
-  Oid sequence = InvalidOid;  // of a log: that of seq
-  std::string topic;          // as given: an id or a full name
+  Oid parked = InvalidOid;  // of a log: its table of parked events
+  std::string topic;        // as given: an id or a full name
   std::vector<std::string> aggregate_types;
   bool filtered = false;  // aggregate_types is not NULL
   std::string ordering;   // 'key', 'bucket:N' or 'none'
@@ -30,6 +29,10 @@ struct Publication {
 // Throws object_not_in_prerequisite_state if the SQL objects of the extension are older than this
 // library: after new files were installed, and before ALTER EXTENSION postbox UPDATE.
 std::vector<Publication> LoadPublications();
+
+// The sequence of seq of a log outbox, whatever the column is called now; InvalidOid if there is
+// none.
+Oid LogSequence(Oid outbox);
 
 // A statement over the events that a publication takes: if the publication is filtered, the
 // aggregate types are the parameter behind those given.

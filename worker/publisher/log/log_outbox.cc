@@ -43,31 +43,36 @@ Oid LogOutbox::Open() {
     relation_close(relation, NoLock);
   });
   const std::string parked = RelationName(publication_.parked);
-  const std::string sequence = RelationName(publication_.sequence);
+  std::string sequence = RelationName(sequence_);
+  if (sequence.empty()) {
+    sequence_ = LogSequence(publication_.outbox);
+    sequence = RelationName(sequence_);
+  }
   if (!OidIsValid(owner) || parked.empty() || sequence.empty()) {
     Throw(ERRCODE_UNDEFINED_TABLE,
           "the outbox of publication \"" + publication_.name + "\" is not complete",
           "Its log, its sequence or its table of parked events does not exist.",
-          "Drop it with postbox.drop_outbox.");
+          sequence.empty() ? "Make its sequence OWNED BY its column seq again."
+                           : "Drop it with postbox.drop_outbox.");
   }
-  std::string names = RelationName(publication_.outbox) + parked + sequence;
-  if (names != relation_) {
+  relation_name_ = RelationName(publication_.outbox);
+  std::string names = relation_name_ + parked + sequence;
+  if (names != prepared_for_) {
     Prepare(parked);
-    relation_ = std::move(names);
+    prepared_for_ = std::move(names);
   }
   return owner;
 }
 
 void LogOutbox::Prepare(const std::string& parked) {
-  const LogOutboxSql sql =
-      MakeLogOutboxSql(RelationName(publication_.outbox), parked, slice_, publication_.lanes,
-                       publication_.parked_blocks, publication_.filtered);
+  const LogOutboxSql sql = MakeLogOutboxSql(relation_name_, parked, slice_, publication_.lanes,
+                                            publication_.parked_blocks, publication_.filtered);
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
   late_txids_ = Statement(sql.late_txids, {XID8OID, XID8OID, INT8OID, INT8OID});
   late_ = FilteredStatement(publication_, sql.late, {XID8ARRAYOID, INT8OID, INT8OID, INT4OID});
-  fresh_ = FilteredStatement(publication_, sql.fresh, {INT8OID, XID8OID, XID8ARRAYOID, INT4OID});
+  fresh_ = FilteredStatement(publication_, sql.fresh, {INT8OID, INT8OID, INT4OID});
   again_ = Statement(sql.again, {INT8ARRAYOID});
-  parked_.Prepare(sql);
+  parked_.Prepare(sql, parked);
 }
 
 int LogOutbox::Share() const {
@@ -142,8 +147,10 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
   seqs.reserve(failed.size());
   for (const auto& event : failed) seqs.push_back(event.seq);
   const uint64 rows = again_.Run({SeqArrayValue(seqs)});
-  std::unordered_map<std::int64_t, const LogRow*> row_of;
-  for (const LogRow& row : ViewLogRows(rows)) row_of[row.seq] = &row;
+  CheckEventColumns(relation_name_);
+  // A seq that somebody has copied has several rows, one for each of its failed events.
+  std::unordered_multimap<std::int64_t, const StoredRow*> row_of;
+  for (const StoredRow& row : ViewRows(rows)) row_of.emplace(row.seq, &row);
 
   std::vector<std::int64_t> behind;
   for (const auto& event : failed) {
@@ -153,6 +160,7 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
       continue;
     }
     EventPointer claimed = MakeEvent(*row->second, topic_, ordering_);
+    row_of.erase(row);
     claimed->handle = event.handle;
     if (parked_.Pauses(claimed->key)) {
       behind.push_back(event.seq);
@@ -172,7 +180,7 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
   std::optional<int64_t> highest;
   for (const int64_t seq : chunk_seqs_) highest = std::max(highest.value_or(seq), seq);
   LogPosition after = full ? progress_->read().AfterPartial(moment, chunk_seqs_.back())
-                           : progress_->read().AfterAll(moment, highest);
+                           : progress_->read().AfterAll(moment);
 
   if (parked_.HasKeys()) {
     std::vector<std::int64_t> behind;
@@ -198,13 +206,26 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
 LogMoment LogOutbox::ReadChunk(std::size_t limit) {
   chunk_.clear();
   chunk_seqs_.clear();
-  last_seq_.Run({ObjectIdGetDatum(publication_.sequence)});
+  last_seq_.Run({ObjectIdGetDatum(sequence_)});
   const int64 last_seq = Int64Column(0, 1);
+  if (last_seq < progress_->read().from()) ThrowSetBack(last_seq);
   const SnapshotGuard snapshot;
   LogMoment moment = TakeMoment(last_seq);
   ReadLate(moment, limit);
-  if (chunk_seqs_.size() < limit) ReadFresh(limit - chunk_seqs_.size());
+  if (chunk_seqs_.size() < limit) ReadFresh(moment, limit - chunk_seqs_.size());
   return moment;
+}
+
+// New events would get a seq up to which everything counts as read.
+void LogOutbox::ThrowSetBack(int64 last_seq) const {
+  const std::string from = std::to_string(progress_->read().from());
+  const std::string sequence = RelationName(sequence_);
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence " + sequence + " stands at " + std::to_string(last_seq) +
+            ", but the log has been read up to " + from,
+        "The sequence was set back, or a row had a seq that the sequence had not given out.",
+        "Run SELECT setval('" + sequence + "', " + from + "), and UPDATE " + relation_name_ +
+            " SET txid = DEFAULT, seq = DEFAULT for the events that were emitted meanwhile.");
 }
 
 bool LogOutbox::CutChunk(std::size_t max_bytes) {
@@ -228,6 +249,7 @@ void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit) {
     if (read.range_end > read.range_begin) {
       const uint64 rows = late_txids_.RunReadOnly(
           {XidValue(read.range_begin), XidValue(read.range_end), after, upto});
+      CheckColumns(relation_name_, {XID8OID});
       for (uint64 row = 0; row < rows; ++row) {
         txids.push_back(static_cast<FullXid>(Int64Column(row, 1)));
       }
@@ -239,16 +261,17 @@ void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit) {
   }
 }
 
-void LogOutbox::ReadFresh(std::size_t limit) {
-  const LogPosition& position = progress_->read();
-  TakeRows(fresh_.RunReadOnly({Int64GetDatum(position.from()), XidValue(position.top().xmax),
-                               XidArrayValue(position.top().xip),
+// No seq above the one that the sequence had given out: whoever may INSERT can write any seq, and
+// what lies between would be taken for read.
+void LogOutbox::ReadFresh(const LogMoment& moment, std::size_t limit) {
+  TakeRows(fresh_.RunReadOnly({Int64GetDatum(progress_->read().from()), Int64GetDatum(moment.hwm),
                                Int32GetDatum(static_cast<int32>(limit))}));
 }
 
 void LogOutbox::TakeRows(uint64 rows) {
+  CheckEventColumns(relation_name_);
   chunk_.reserve(chunk_.size() + rows);
-  for (const LogRow& row : ViewLogRows(rows)) {
+  for (const StoredRow& row : ViewRows(rows)) {
     chunk_.push_back(MakeEvent(row, topic_, ordering_));
     chunk_seqs_.push_back(row.seq);
   }

@@ -79,7 +79,8 @@ class LogOutbox : public OutboxSource {
   // Reads what is late, then what is new, under one snapshot.
   LogMoment ReadChunk(std::size_t limit);
   void ReadLate(const LogMoment& moment, std::size_t limit);
-  void ReadFresh(std::size_t limit);
+  void ReadFresh(const LogMoment& moment, std::size_t limit);
+  [[noreturn]] void ThrowSetBack(int64 last_seq) const;
   // Takes the rows of SPI_tuptable into the chunk that is being read.
   void TakeRows(uint64 rows);
   // Ends the chunk where the budget in bytes ends. Returns whether it did.
@@ -102,7 +103,9 @@ class LogOutbox : public OutboxSource {
   const Ordering ordering_;
   LaneRow row_;
   ParkedEvents parked_;
-  std::string relation_;  // the names that the statements were made with
+  Oid sequence_ = InvalidOid;
+  std::string relation_name_;
+  std::string prepared_for_;  // the names that the statements were made with
   Statement last_seq_, late_txids_, again_;
   FilteredStatement late_, fresh_;
 

@@ -31,8 +31,7 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "(SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3{mine} "
       "ORDER BY txid, seq LIMIT $4) AS late) AS late ORDER BY seq LIMIT $4");
   sql->fresh = fill(
-      "SELECT {columns} FROM {log} WHERE seq > $1 AND (txid >= $2 OR txid = ANY($3)){mine} "
-      "ORDER BY seq LIMIT $4");
+      "SELECT {columns} FROM {log} WHERE seq > $1 AND seq <= $2{mine_new} ORDER BY seq LIMIT $3");
   sql->again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1)");
 }
 
@@ -46,6 +45,25 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
+  // The columns of the table of parked events are NOT NULL. Attributes that are no JSON object mark
+  // the row as one that cannot be an event; they say why.
+  sql->park_unreadable = fill(
+      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
+      "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, "
+      "''), "
+      "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
+      "to_jsonb($4), now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
+      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
+  sql->repair = fill(
+      "UPDATE {parked} p SET aggregate_type = e.aggregate_type, aggregate_id = e.aggregate_id, "
+      "event_type = e.event_type, version = e.version, schema_version = e.schema_version, "
+      "payload = e.payload, attributes = e.attributes, occurred_at = e.occurred_at "
+      "FROM {log} e WHERE p.publication = $1 AND p.id = ANY(ARRAY(SELECT unnest($2)::uuid)) "
+      "AND e.id = p.id AND e.seq = p.seq AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS "
+      "NOT NULL AND e.event_type IS NOT NULL AND e.version > 0 AND e.schema_version IS NOT NULL "
+      "AND e.payload IS NOT NULL AND jsonb_typeof(e.attributes) = 'object' "
+      "AND isfinite(e.occurred_at)");
   sql->parked_keys =
       fill("SELECT DISTINCT aggregate_id FROM {parked} WHERE publication = $1{slice}");
   sql->due_keys = fill(
@@ -58,7 +76,8 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
   sql->unpark = fill(
       "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
   sql->park_again = fill(
-      "UPDATE {parked} SET publish_attempts = publish_attempts + 1, last_error = $3, "
+      "UPDATE {parked} SET publish_attempts = publish_attempts + 1, last_error = CASE WHEN "
+      "jsonb_typeof(attributes) = 'object' THEN $3 ELSE coalesce(last_error, $3) END, "
       "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");
 }
@@ -67,11 +86,14 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
 
 LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
                               int lanes, bool parked_blocks, bool typed) {
+  // A row without a key, which cannot be an event, is in lane 0.
   const std::string in_slice = lanes == 1
                                    ? ""
-                                   : " AND postbox.lane_slice(aggregate_id, " +
-                                         std::to_string(lanes) + ") = " + std::to_string(slice);
-  const std::string mine = in_slice + (typed ? " AND aggregate_type = ANY($5)" : "");
+                                   : " AND coalesce(postbox.lane_slice(aggregate_id, " +
+                                         std::to_string(lanes) + "), 0) = " + std::to_string(slice);
+  const auto typed_by = [&](const char* parameter) {
+    return typed ? in_slice + " AND aggregate_type = ANY(" + parameter + ")" : in_slice;
+  };
   const std::string head =
       !parked_blocks ? ""
                      : Fill(
@@ -85,7 +107,8 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"columns", kColumns},
                        {"event", kEventColumns},
                        {"slice", in_slice},
-                       {"mine", mine},
+                       {"mine", typed_by("$5")},
+                       {"mine_new", typed_by("$4")},
                        {"head", head}});
   };
   LogOutboxSql sql;

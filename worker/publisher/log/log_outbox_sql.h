@@ -18,8 +18,8 @@ struct LogOutboxSql {
   // Rows that appeared late, in the order of seq. $1 xid8[]: their transactions; $2, $3 bigint:
   // after, up to; $4 int: at most; $5 text[]: aggregate types, if filtered.
   std::string late;
-  // New rows, in the order of seq. $1 bigint: after; $2 xid8: of this transaction or a later one,
-  // $3 xid8[]: or of one of these; $4 int: at most; $5 text[]: aggregate types, if filtered.
+  // New rows, in the order of seq. $1, $2 bigint: after, up to; $3 int: at most; $4 text[]:
+  // aggregate types, if filtered.
   std::string fresh;
   // The same columns for rows that are known. $1 bigint[].
   std::string again;
@@ -29,6 +29,10 @@ struct LogOutboxSql {
   // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
   // until the next try, or infinity. Returns the id.
   std::string park;
+  // The same for a row that cannot be an event: with what can be stored of it.
+  std::string park_unreadable;
+  // Copies rows from the log that can be events now. $1 text: publication; $2 text[]: ids.
+  std::string repair;
   // Keys of parked rows of this lane. $1 text: publication.
   std::string parked_keys;
   // Parked rows that may be tried now: those that are due, or behind a row that is gone, and

@@ -4,9 +4,13 @@
 
 namespace postbox::publisher {
 
-void ParkedEvents::Prepare(const LogOutboxSql& sql) {
+void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
+  relation_name_ = relation_name;
   park_behind_ = Statement(sql.park_behind, {TEXTOID, INT8ARRAYOID});
   park_ = Statement(sql.park, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
+  park_unreadable_ =
+      Statement(sql.park_unreadable, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
+  repair_ = Statement(sql.repair, {TEXTOID, TEXTARRAYOID});
   parked_keys_ = Statement(sql.parked_keys, {TEXTOID});
   due_keys_ = Statement(sql.due_keys, {TEXTOID, INT4OID, TEXTARRAYOID});
   parked_rows_ = Statement(sql.parked_rows, {TEXTOID, TEXTARRAYOID, INT4OID});
@@ -16,6 +20,7 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql) {
 
 void ParkedEvents::Load() {
   const uint64 rows = parked_keys_.Run({TextValue(publication_.name)});
+  CheckColumns(relation_name_, {TEXTOID});
   keys_.clear();
   for (uint64 row = 0; row < rows; ++row) keys_.insert(TextColumn(row, 1));
 }
@@ -37,9 +42,11 @@ double ParkedEvents::BackoffSeconds(int attempts, bool may_fail) const {
 void ParkedEvents::Park(const ClaimedEvent& event) {
   const bool rejected = event.status == pubsub::PublishStatus::kRejected;
   const double delay = BackoffSeconds(1, rejected);
+  // It was never encoded.
+  Statement& park = event.encoded.empty() ? park_unreadable_ : park_;
   const uint64 parked =
-      park_.Run({TextValue(publication_.name), Int64GetDatum(event.seq), Int32GetDatum(1),
-                 TextValue(event.error), Pg([&] { return Float8GetDatum(delay); })});
+      park.Run({TextValue(publication_.name), Int64GetDatum(event.seq), Int32GetDatum(1),
+                TextValue(event.error), Pg([&] { return Float8GetDatum(delay); })});
   const std::string id = parked > 0 ? TextColumn(0, 1) : "";
   keys_.insert(event.key);
   Pg([&] {
@@ -61,12 +68,13 @@ void ParkedEvents::Claim(std::size_t limit, Events* events) {
   uint64 rows = due_keys_.Run(
       {publication, count, TextArrayValue({outstanding_keys_.begin(), outstanding_keys_.end()})});
   if (rows == 0) return;
+  CheckColumns(relation_name_, {TEXTOID});
   const std::vector<std::string> keys = TextColumns(rows, 1);
-  rows = parked_rows_.Run({publication, TextArrayValue(keys), count});
+  const std::span<const StoredRow> views = ReadRows(keys, count);
+  rows = views.size();
 
   constexpr int kAttempts = 11;
   constexpr int kDue = 12;
-  const std::span<const LogRow> views = ViewLogRows(rows);
   std::unordered_set<std::string> begun;
   std::unordered_set<std::string> ended;
   for (uint64 row = 0; row < rows; ++row) {
@@ -90,6 +98,26 @@ void ParkedEvents::Claim(std::size_t limit, Events* events) {
     outstanding_keys_.insert(key);
     events->push_back(std::move(event));
   }
+}
+
+std::span<const StoredRow> ParkedEvents::ReadRows(const std::vector<std::string>& keys,
+                                                  Datum count) {
+  const auto read = [&] {
+    const uint64 rows =
+        parked_rows_.Run({TextValue(publication_.name), TextArrayValue(keys), count});
+    CheckEventColumns(relation_name_, {INT4OID, BOOLOID});
+    return ViewRows(rows);
+  };
+  const std::span<const StoredRow> views = read();
+  std::vector<std::string> unreadable;
+  for (const StoredRow& row : views) {
+    if (row.problem != nullptr && !row.event.id.empty()) unreadable.emplace_back(row.event.id);
+  }
+  if (unreadable.empty()) return views;
+  if (repair_.Run({TextValue(publication_.name), TextArrayValue(unreadable)}) > 0) {
+    Pg([] { CommandCounterIncrement(); });
+  }
+  return read();
 }
 
 void ParkedEvents::Settle(const ClaimedEvent& event) {

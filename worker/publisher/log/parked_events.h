@@ -5,10 +5,13 @@
 // Other sessions change them by postbox.redrive and postbox.discard.
 //
 //   refused                      Park(): the row is copied with its error, attempts and next retry
-//   an event of a paused key     ParkBehind(): copied with no attempts; it waits for those before
-//   it its time has come            Claim(): the first row of each key, and those that wait behind
-//   it published                    Settle(), Commit(): the row is deleted refused again Settle():
-//   one more attempt, later next retry, at last 'infinity'
+//   a row that cannot be an      ParkUnreadable(): likewise, with attributes that are no JSON object,
+//   event                        and without its payload. It stays in the log; each try looks there
+//                                whether its owner has repaired it
+//   an event of a paused key     ParkBehind(): copied with no attempts; it waits for those before it
+//   its time has come            Claim(): the first row of each key, and those that wait behind it
+//   published                    Settle(), Commit(): the row is deleted
+//   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
 //
 // All functions run in a transaction of the lane's, as the owner of the outbox. After a rollback,
 // Reset() and Load().
@@ -16,10 +19,10 @@
 #define POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 
 #include "extension/base/statement.h"
+#include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
 #include "worker/publisher/log/log_outbox_sql.h"
-#include "worker/publisher/log/log_rows.h"
 
 namespace postbox::publisher {
 
@@ -29,7 +32,7 @@ class ParkedEvents {
   ParkedEvents(const Publication& publication, const std::string& topic, const Ordering& ordering)
       : publication_(publication), topic_(topic), ordering_(ordering) {}
 
-  void Prepare(const LogOutboxSql& sql);
+  void Prepare(const LogOutboxSql& sql, const std::string& relation_name);
   // Reads which keys have rows.
   void Load();
   // Nothing is known any more, and nothing is outstanding.
@@ -58,7 +61,11 @@ class ParkedEvents {
   const Publication& publication_;
   const std::string& topic_;
   const Ordering& ordering_;
-  Statement park_behind_, park_, parked_keys_, due_keys_, parked_rows_, unpark_, park_again_;
+  std::span<const StoredRow> ReadRows(const std::vector<std::string>& keys, Datum count);
+
+  std::string relation_name_;  // of the table of parked events
+  Statement park_behind_, park_, park_unreadable_, repair_;
+  Statement parked_keys_, due_keys_, parked_rows_, unpark_, park_again_;
   std::unordered_set<std::string> keys_;              // with a row
   std::unordered_set<std::string> outstanding_keys_;  // of which rows are outstanding
   std::vector<std::string> published_;                // ids to be deleted

@@ -4,6 +4,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/base/subtransaction.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/table/table_outbox_sql.h"
 
@@ -23,24 +24,11 @@ constexpr int kMaxChunks = 8;
 // How often leases are looked through, at most.
 constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
 
-// The columns that a lease returns: seq, then those of EventRow, then the attempts.
-constexpr std::array<Oid, 11> kLeaseTypes = {INT8OID,  TEXTOID,        TEXTOID, TEXTOID,
-                                             TEXTOID,  INT8OID,        TEXTOID, BYTEAOID,
-                                             JSONBOID, TIMESTAMPTZOID, INT4OID};
-
-// Somebody has altered the table since the statement was made. A value of another type, or null,
-// must not be taken for text; after RollBack() the columns are read again.
-[[noreturn]] void ThrowAltered(const std::string& relation) {
-  Throw(ERRCODE_DATATYPE_MISMATCH, "columns of outbox " + relation + " have changed",
-        "An event has a null, or a column has another type than before.");
-}
-
-bool HasLeaseTypes() {
-  for (std::size_t i = 0; i < kLeaseTypes.size(); ++i) {
-    const Oid type = SPI_gettypeid(SPI_tuptable->tupdesc, static_cast<int>(i) + 1);
-    if (type != kLeaseTypes[i] && !(type == VARCHAROID && kLeaseTypes[i] == TEXTOID)) return false;
-  }
-  return true;
+// Whether an error can be that of one row: a value that cannot be converted, or damaged data. All
+// others concern the table.
+bool IsOfValue(const PostgresError& error) {
+  const int sqlclass = ERRCODE_TO_CATEGORY(error.sqlstate);
+  return sqlclass == ERRCODE_DATA_EXCEPTION || error.sqlstate == ERRCODE_DATA_CORRUPTED;
 }
 
 }  // namespace
@@ -48,7 +36,7 @@ bool HasLeaseTypes() {
 struct TableOutbox::Statements {
   FilteredStatement waiting, due, heads, repair;
   Statement lock, hold_parked, park_behind, lease;
-  Statement confirm, release, release_behind, park, unpark_behind;
+  Statement confirm, release, release_behind, park, park_seq, park_unreadable, unpark_behind;
   Statement lease_owners, take_over_dead, take_over_old;
 };
 
@@ -91,6 +79,9 @@ Oid TableOutbox::Open() {
   made->release = Statement(sql.release, {TEXTARRAYOID, TEXTOID});
   made->release_behind = Statement(sql.release_behind, {TEXTARRAYOID, TEXTOID});
   made->park = Statement(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID});
+  made->park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID});
+  made->park_unreadable =
+      Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
   made->unpark_behind = Statement(sql.unpark_behind, {TEXTARRAYOID});
   made->lease_owners = Statement(sql.lease_owners, {});
   made->take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID});
@@ -109,7 +100,7 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transacti
   if (!OidIsValid(owner)) return {};
   const ActAs rights(owner);
   ClaimSelection selection(limits.events, limits.bytes);
-  std::vector<ItemPointerData> chosen;
+  std::vector<Chosen> chosen;
   ClaimResult result;
 
   TakeRetries(limits.events, &selection, &chosen, &result.more);
@@ -141,13 +132,14 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transacti
 }
 
 void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
-                              std::vector<ItemPointerData>* chosen, bool* progress) {
+                              std::vector<Chosen>* chosen, bool* progress) {
   const Datum count = Int32GetDatum(static_cast<int32>(limit));
   const uint64 rows = statements_->due.Run({count});
   if (rows > 0) TakeChunk(ReadChunk(rows), false, selection, chosen, progress);
 }
 
 TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
+  CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID, INT4OID, INT8OID});
   Chunk chunk;
   chunk.candidates.reserve(rows);
   chunk.tids.reserve(rows);
@@ -171,7 +163,7 @@ TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
 }
 
 void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
-                            std::vector<ItemPointerData>* chosen, bool* progress) {
+                            std::vector<Chosen>* chosen, bool* progress) {
   std::vector<ClaimVerdict> verdicts = selection->Judge(chunk.candidates, walk);
   std::vector<ItemPointerData> wanted;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
@@ -180,6 +172,7 @@ void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selec
   if (wanted.empty()) return;
 
   const uint64 rows = statements_->lock.Run({TidArrayValue(wanted)});
+  CheckColumns(relation_, {INT8OID, TIDOID});
   // A row may have moved since it was read; what counts is where it is now that it is locked.
   std::unordered_map<int64, ItemPointerData> tid_of;
   std::unordered_set<int64> locked;
@@ -194,7 +187,7 @@ void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selec
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const Candidate& candidate = chunk.candidates[i];
     if (verdicts[i] == ClaimVerdict::kClaim) {
-      chosen->push_back(tid_of[candidate.seq]);
+      chosen->push_back({tid_of[candidate.seq], candidate.seq, candidate.key});
       *progress = true;
     } else if (verdicts[i] == ClaimVerdict::kPark) {
       behind.push_back(tid_of[candidate.seq]);
@@ -214,6 +207,7 @@ bool TableOutbox::Park(const std::vector<std::string>& keys,
     if (!IsNull(row, 1)) head_tids.push_back(TidColumn(row, 1));
   }
   const uint64 held = statements_->hold_parked.Run({TidArrayValue(head_tids)});
+  CheckColumns(relation_, {TEXTOID});
   const std::vector<std::string> held_texts = TextColumns(held, 1);
   const std::unordered_set<std::string> held_keys(held_texts.begin(), held_texts.end());
   std::vector<ItemPointerData> behind;
@@ -225,42 +219,68 @@ bool TableOutbox::Park(const std::vector<std::string>& keys,
   return true;
 }
 
-Events TableOutbox::Lease(const std::vector<ItemPointerData>& chosen) {
+Events TableOutbox::Lease(const std::vector<Chosen>& chosen) {
   Events events;
   if (chosen.empty()) return events;
-  const uint64 rows = statements_->lease.Run({TidArrayValue(chosen), TextValue(lock_token_)});
-  if (!HasLeaseTypes()) ThrowAltered(relation_);
-  std::vector<std::pair<int64, std::size_t>> order;  // seq, row
-  order.reserve(rows);
-  for (uint64 row = 0; row < rows; ++row) order.emplace_back(Int64Column(row, 1), row);
-  std::sort(order.begin(), order.end());
-
-  events.reserve(rows);
-  for (const auto& [seq, row] : order) {
-    const auto column = [&, tuple = SPI_tuptable->vals[row]](int number) {
-      bool null = false;
-      const Datum value = SPI_getbinval(tuple, SPI_tuptable->tupdesc, number, &null);
-      if (null) ThrowAltered(relation_);
-      return value;
-    };
-    EventPointer event = NewEvent();
-    const EventRow columns = {.id = column(2),
-                              .id_is_uuid = false,
-                              .aggregate_type = column(3),
-                              .aggregate_id = column(4),
-                              .event_type = column(5),
-                              .version = DatumGetInt64(column(6)),
-                              .schema_version = column(7),
-                              .payload = column(8),
-                              .attributes = column(9),
-                              .occurred_at = DatumGetTimestampTz(column(10))};
-    FillMessage(Pg([&] { return ViewEvent(columns); }), topic_, ordering_, event.get());
-    event->id = TextColumn(row, 2);
-    event->key = TextColumn(row, 4);
-    event->attempts = Int32Column(row, 11);
-    events.push_back(std::move(event));
+  std::vector<ItemPointerData> tids;
+  for (const Chosen& row : chosen) tids.push_back(row.tid);
+  // An adopted table has columns that are converted: an error may be that of one row.
+  try {
+    InSubtransaction([&] { TakeLeased(tids, &events); });
+  } catch (const PostgresError& error) {
+    if (!IsOfValue(error)) throw;
+    events.clear();
+    LeaseOneByOne(chosen, &events);
   }
+  std::sort(events.begin(), events.end(), [](const EventPointer& one, const EventPointer& other) {
+    return one->seq < other->seq;
+  });
   return events;
+}
+
+void TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Events* events) {
+  const uint64 rows = statements_->lease.Run({TidArrayValue(tids), TextValue(lock_token_)});
+  CheckEventColumns(relation_, {INT4OID});
+  constexpr int kAttempts = 11;
+  events->reserve(events->size() + rows);
+  const std::span<const StoredRow> views = ViewRows(rows);
+  for (uint64 row = 0; row < rows; ++row) {
+    EventPointer event = MakeEvent(views[row], topic_, ordering_);
+    event->id = views[row].event.id;
+    event->attempts = Int32Column(row, kAttempts);
+    events->push_back(std::move(event));
+  }
+}
+
+// Parks the rows that cannot be read, and leaves those behind them where they are.
+void TableOutbox::LeaseOneByOne(const std::vector<Chosen>& chosen, Events* events) {
+  std::vector<Chosen> ordered = chosen;
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Chosen& one, const Chosen& other) { return one.seq < other.seq; });
+  std::unordered_set<std::string> stopped;
+  for (const Chosen& row : ordered) {
+    if (ordering_.ordered() && stopped.contains(row.key)) continue;
+    try {
+      InSubtransaction([&] { TakeLeased({row.tid}, events); });
+    } catch (const PostgresError& error) {
+      if (!IsOfValue(error)) throw;
+      stopped.insert(row.key);
+      ParkUnreadable(row.tid, error.message);
+    }
+  }
+}
+
+void TableOutbox::ParkUnreadable(const ItemPointerData& tid, const std::string& reason) {
+  const std::string problem = "the row cannot be an event: " + reason;
+  const double base = std::chrono::duration<double>(publication_.backoff.base).count();
+  const double cap = std::chrono::duration<double>(publication_.backoff.cap).count();
+  statements_->park_unreadable.Run(
+      {TidArrayValue({tid}), TextValue(problem), Int32GetDatum(publication_.max_attempts),
+       Pg([&] { return Float8GetDatum(base); }), Pg([&] { return Float8GetDatum(cap); })});
+  Pg([&] {
+    ereport(LOG, (errmsg("publication \"%s\": an event of outbox %s is parked: %s",
+                         publication_.name.c_str(), relation_.c_str(), problem.c_str())));
+  });
 }
 
 // Settle.
@@ -328,8 +348,13 @@ bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
         pubsub::BackoffDelay(publication_.backoff, attempts, pubsub::JitterRandom());
     delay = std::chrono::duration<double>(backoff).count();
   }
-  return statements_->park.Run({TextValue(event.id), TextValue(lock_token_), TextValue(event.error),
-                                Pg([&] { return Float8GetDatum(delay); })}) > 0;
+  const Datum seconds = Pg([&] { return Float8GetDatum(delay); });
+  const Datum token = TextValue(lock_token_);
+  const Datum error = TextValue(event.error);
+  if (event.id.empty()) {
+    return statements_->park_seq.Run({Int64GetDatum(event.seq), token, error, seconds}) > 0;
+  }
+  return statements_->park.Run({TextValue(event.id), token, error, seconds}) > 0;
 }
 
 void TableOutbox::LogParked(const std::vector<const ClaimedEvent*>& parked, bool failed) {
@@ -396,7 +421,9 @@ void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
 
 void TableOutbox::TakeOverLeases() {
   // First the tokens in the table, then those of living workers (see LiveLockTokens).
-  const std::vector<std::string> tokens = TextColumns(statements_->lease_owners.Run({}), 1);
+  const uint64 owners = statements_->lease_owners.Run({});
+  CheckColumns(relation_, {TEXTOID});
+  const std::vector<std::string> tokens = TextColumns(owners, 1);
   uint64 rows = 0;
   if (!tokens.empty()) {
     const std::vector<std::string> live = LiveLockTokens(identity().database);

@@ -35,7 +35,7 @@
 
 #include "extension/base/guard.h"
 #include "extension/base/statement.h"
-#include "worker/publisher/base/event_message.h"
+#include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
 #include "worker/publisher/table/claim_logic.h"
@@ -58,6 +58,12 @@ class TableOutbox : public OutboxSource {
  private:
   using Clock = std::chrono::steady_clock;
   struct Statements;
+  // A row that is locked, to be claimed.
+  struct Chosen {
+    ItemPointerData tid;
+    int64 seq;
+    std::string key;
+  };
   struct Chunk;
 
   // Locks the table against being dropped or altered for this transaction and returns its owner;
@@ -65,13 +71,16 @@ class TableOutbox : public OutboxSource {
   // nothing to claim or to settle, and the configuration is about to say so.
   Oid Open();
 
-  void TakeRetries(std::size_t limit, ClaimSelection* selection,
-                   std::vector<ItemPointerData>* chosen, bool* progress);
+  void TakeRetries(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
+                   bool* progress);
   Chunk ReadChunk(uint64 rows) const;
   void TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
-                 std::vector<ItemPointerData>* chosen, bool* progress);
+                 std::vector<Chosen>* chosen, bool* progress);
   bool Park(const std::vector<std::string>& keys, const std::vector<ItemPointerData>& rows);
-  Events Lease(const std::vector<ItemPointerData>& chosen);
+  Events Lease(const std::vector<Chosen>& chosen);
+  void TakeLeased(const std::vector<ItemPointerData>& tids, Events* events);
+  void LeaseOneByOne(const std::vector<Chosen>& chosen, Events* events);
+  void ParkUnreadable(const ItemPointerData& tid, const std::string& reason);
 
   void Confirm(const std::vector<const ClaimedEvent*>& published);
   // Returns whether the row was still ours; `failed`: its attempts are used up.

@@ -130,6 +130,16 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
       "+ 1, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE {id} = $1::uuid AND lock_token = $2 "
       "RETURNING {id}::text");
+  sql->park_seq = templates.Fill(
+      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
+      "+ 1, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
+      "ELSE now() + make_interval(secs => $4) END WHERE seq = $1 AND lock_token = $2 "
+      "RETURNING seq");
+  sql->park_unreadable = templates.Fill(
+      "UPDATE {table} SET publish_attempts = publish_attempts + 1, last_error = $2, "
+      "next_retry_at = CASE WHEN publish_attempts + 1 >= $3 THEN 'infinity' ELSE now() + "
+      "make_interval(secs => least($4 * 2 ^ least(publish_attempts, 60), $5)) END "
+      "WHERE ctid = ANY($1) AND {unleased} RETURNING seq");
   sql->unpark_behind = templates.Fill(
       "UPDATE {table} SET next_retry_at = NULL WHERE {key} = ANY($1) AND {unleased} "
       "AND next_retry_at = 'infinity' AND publish_attempts = 0");

@@ -44,6 +44,11 @@ struct TableOutboxSql {
   // $1 text: id, $2 text: lock token, $3 text: error, $4 float8: seconds until the next try, or
   // infinity.
   std::string park;
+  // The same for a row without an id. $1 bigint: seq.
+  std::string park_seq;
+  // Parks unleased rows that cannot be read. $1 tid[]; $2 text: error; $3 int: max_attempts; $4, $5
+  // float8: base and greatest backoff in seconds.
+  std::string park_unreadable;
   // The rows parked behind an event that has gone through wait again. $1 text[]: keys.
   std::string unpark_behind;
 

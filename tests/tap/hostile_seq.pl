@@ -1,0 +1,81 @@
+# Whoever may INSERT into a log outbox can write any seq. Such a row waits and is shown; it takes no event of others along.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1,
+	'postbox.poll_interval' => '50ms',
+	'postbox.checkpoint_interval' => '20ms',
+});
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+$node->safe_psql('postgres', q{CREATE ROLE emitter; GRANT USAGE ON SCHEMA app TO emitter; GRANT INSERT ON app.outbox TO emitter});
+
+sub insert
+{
+	my ($seq) = @_;
+	$node->safe_psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload) VALUES ($seq, gen_random_uuid(), 'video', 'x', 'video.changed', 1, '{}')");
+	return;
+}
+
+sub others_flow
+{
+	my ($waiting) = @_;
+	my $before = messages_published($emulator);
+	emit($node, 'postgres', 20);
+	wait_for(sub { messages_published($emulator) >= $before + 20 }, 'the events of others flow');
+	wait_until($node, 'postgres', "SELECT pending = $waiting FROM postbox.publication_status", "$waiting events wait");
+	return;
+}
+
+others_flow(0);
+my $start = log_position($node);
+
+subtest 'a row with a seq that the sequence has not given out waits and is shown' => sub {
+	insert('9223372036854775000');
+	others_flow(1);
+	like($node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status'), qr/^1 events have no seq or one that the sequence has not given out.*UPDATE app\.outbox SET txid = DEFAULT/, 'the status says why, and the repair');
+	is($node->safe_psql('postgres', 'SELECT position < 1000 FROM postbox.publication_status'), 't', 'the position does not go along');
+	is($node->safe_psql('postgres', q{SELECT bool_or(postbox.is_read('app.outbox', i.inhrelid)) FROM pg_inherits i WHERE i.inhparent = 'app.outbox'::regclass AND EXISTS (SELECT FROM app.outbox e WHERE e.tableoid = i.inhrelid AND e.seq > 1000000)}), 'f', 'retention does not drop it');
+};
+
+subtest 'a row with seq 0 and one with a negative seq are shown' => sub {
+	insert('0');
+	insert('-7');
+	others_flow(3);
+};
+
+subtest 'a seq that is close is published when the sequence comes to it' => sub {
+	my $before = messages_published($emulator);
+	insert(q{(SELECT 30 + pg_sequence_last_value('app.outbox_seq'))});
+	emit($node, 'postgres', 60);
+	wait_for(sub { messages_published($emulator) >= $before + 61 }, 'with the events of others');
+	others_flow(3);
+};
+
+subtest 'they are published when they are repaired as the status says' => sub {
+	my ($repair) = $node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status') =~ /(UPDATE .*)$/ or die 'no repair';
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', $repair);
+	wait_for(sub { messages_published($emulator) >= $before + 3 }, 'they are published');
+	others_flow(0);
+};
+
+subtest 'a sequence that was set back suspends the publication, and the repair loses nothing' => sub {
+	my $last = $node->safe_psql('postgres', q{SELECT pg_sequence_last_value('app.outbox_seq')});
+	$node->safe_psql('postgres', q{SELECT setval('app.outbox_seq', 1)});
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE '%sequence app.outbox_seq stands at 1,%' FROM postbox.publication_status}, 'the status says why');
+	$node->safe_psql('postgres', "SELECT setval('app.outbox_seq', $last)");
+	others_flow(0);
+};
+
+unlike(log_since($node, $start), qr/terminated by signal|PANIC/, 'nothing crashed');
+$node->stop;
+done_testing();
