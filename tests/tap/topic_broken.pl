@@ -72,10 +72,10 @@ subtest 'an outbox that somebody has locked holds up nobody else' => sub {
 	wait_all_published('app.outbox', 'and this one when the lock is gone');
 };
 
-subtest 'an outbox that was altered so that it cannot be read is suspended, and recovers' => sub {
+subtest 'an outbox that was altered so that it cannot be read is broken, and recovers' => sub {
 	$node->safe_psql('postgres', 'ALTER TABLE app.outbox RENAME COLUMN payload TO payload_away');
 	$node->safe_psql('postgres', 'SELECT postbox.wake_publishers()');
-	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE '%payload%' FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view says why');
+	wait_until($node, 'postgres', q{SELECT state = 'broken' AND last_error LIKE '%payload%' FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view says why');
 	emit_to('app.other', 20);
 	wait_all_published('app.other', 'the other publication goes on');
 	$node->safe_psql('postgres', 'ALTER TABLE app.outbox RENAME COLUMN payload_away TO payload');
