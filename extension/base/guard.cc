@@ -142,8 +142,8 @@ void CallPostgres(void (*call)(void*), void* argument) {
   MemoryContext context = CurrentMemoryContext;
   ErrorData* volatile error = nullptr;
   volatile bool failed = false;
-  // An exception must not pass PG_END_TRY, or the server's stack of handlers would keep a frame that
-  // is gone: the next ereport would jump into it.
+  // An exception must not pass PG_END_TRY, or the server's stack of handlers would keep a frame
+  // that is gone: the next ereport would jump into it.
   std::exception_ptr thrown_inside;
   PG_TRY();
   {

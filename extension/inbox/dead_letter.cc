@@ -1,8 +1,9 @@
 // Dead letters: recording an event that its consumer gives up, and applying it again.
 //
 // postbox.dead_letter is written as its owner. The owner of an inbox, and operators, see and delete
-// the rows of that inbox through row level security, and changes none. The inbox keeps the event as `rejected`,
-// so a redelivery is a duplicate; redriving deletes that row and applies the event like a new one.
+// the rows of that inbox through row level security, and changes none. The inbox keeps the event as
+// `rejected`, so a redelivery is a duplicate; redriving deletes that row and applies the event like
+// a new one.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"

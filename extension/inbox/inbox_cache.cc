@@ -216,8 +216,8 @@ void Inbox::LoadHandlers() {
             "Create the function again, or remove the handler with postbox.drop_handler(" +
                 TextColumn(row, 3) + ").");
     }
-    // create_handler has seen to it, but the function may have been dropped and made again. The rows
-    // of one that returns a set would all be kept in memory.
+    // create_handler has seen to it, but the function may have been dropped and made again. The
+    // rows of one that returns a set would all be kept in memory.
     if (!BoolColumn(row, 7)) {
       Throw(ERRCODE_INVALID_FUNCTION_DEFINITION,
             "handler " + TextColumn(row, 2) + " no longer returns void",

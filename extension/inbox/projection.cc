@@ -45,8 +45,8 @@ Relation OpenSearched(Oid relation_oid, Oid index, std::span<const SearchColumn>
 }
 
 // Finds the row whose key columns hold the values of `columns`, by a unique index, with a dirty
-// read: waits until every transaction that is writing such a row has ended, and locks the row. If it
-// returns true, `read` has been called with the relation and the row.
+// read: waits until every transaction that is writing such a row has ended, and locks the row. If
+// it returns true, `read` has been called with the relation and the row.
 //
 // Nothing converts here. So the types are compared with those of the relation as it is now: code of
 // its owner may have run in this transaction since the columns were resolved.

@@ -1,5 +1,5 @@
-// What a caller asks of an outbox without touching its table: redrive, discard, purge, the partitions,
-// the backlog and the paused keys.
+// What a caller asks of an outbox without touching its table: redrive, discard, purge, the
+// partitions, the backlog and the paused keys.
 //
 // The SQL functions behind these name columns, casts and operators of a table that belongs to a
 // user, and its triggers, policies and types are that user's code. So they run as the owner of the
@@ -83,8 +83,8 @@ bool MayRead(Oid relation) {
   });
 }
 
-// Whether the caller may be told what is in these tables: with SELECT on each, without row security,
-// or as an operator or monitor.
+// Whether the caller may be told what is in these tables: with SELECT on each, without row
+// security, or as an operator or monitor.
 bool MaySee(std::initializer_list<Oid> tables) {
   if (IsOperator(GetUserId())) return true;
   if (Pg([] { return has_privs_of_role(GetUserId(), ROLE_PG_MONITOR); })) return true;

@@ -104,8 +104,8 @@ std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 Oid DefaultOutbox();
 
 // The only outbox that the current user owns, else the only one that it may insert into: an outbox
-// which somebody else has created is not in the way, not even with a GRANT. An error if there is none,
-// or more than one.
+// which somebody else has created is not in the way, not even with a GRANT. An error if there is
+// none, or more than one.
 Oid OnlyOutbox();
 
 }  // namespace postbox

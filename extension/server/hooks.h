@@ -36,10 +36,10 @@
 // COMMIT PREPARED cannot know what the transaction did (wakeup.h).
 //  - Events: the workers of the database and the sessions that wait are woken in any case.
 //  - Configuration: the trigger configuration_changed has made an invalidation message about its
-//    table, and the server keeps it with the prepared transaction. COMMIT PREPARED sends it, to this
-//    session too. So this session looks for it right after the statement, and only then says that
-//    the configuration changed. A message of another transaction that comes at the same moment is
-//    taken for it, and workers read their configuration once too often.
+//    table, and the server keeps it with the prepared transaction. COMMIT PREPARED sends it, to
+//    this session too. So this session looks for it right after the statement, and only then says
+//    that the configuration changed. A message of another transaction that comes at the same moment
+//    is taken for it, and workers read their configuration once too often.
 //  - The extension: no message, the poll of the launcher finds it.
 //
 // All other statements cost one switch.

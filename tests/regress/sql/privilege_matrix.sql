@@ -97,7 +97,6 @@ INSERT INTO attempts (what, statement) VALUES
     ('purge_inbox', $$SELECT postbox.purge_inbox($inbox)$$),
     ('add_partitions', $$SELECT postbox.add_partitions($log, 9)$$),
     ('rebase_outbox', $$SELECT postbox.rebase_outbox($log)$$),
-    ('append_unread', $$SELECT postbox.append_unread($log, 1, 0, pg_current_snapshot())$$),
     ('create_publication', $$SELECT postbox.create_publication('mine', $log, 'shop.order.events')$$),
     ('alter_publication', $$SELECT postbox.alter_publication('log', topic => 'shop.other.events')$$),
     ('drop_publication', $$SELECT postbox.drop_publication('log')$$),

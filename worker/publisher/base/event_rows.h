@@ -2,9 +2,10 @@
 //
 // A row is data and not a promise: the owner may alter the table, and whoever may INSERT may have
 // written anything. What is wrong with the columns concerns the whole outbox: CheckEventColumns()
-// throws, and the publication is suspended with the reason. What is wrong with one row concerns this
-// row: it becomes an event that must not be sent (kRejected, with the reason). That goes the way of
-// an event that Pub/Sub refuses, so it is parked in its turn, and the order of its key stays.
+// throws, and the publication is suspended with the reason. What is wrong with one row concerns
+// this row: it becomes an event that must not be sent (kRejected, with the reason). That goes the
+// way of an event that Pub/Sub refuses, so it is parked in its turn, and the order of its key
+// stays.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_EVENT_ROWS_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_EVENT_ROWS_H_
 

@@ -14,8 +14,8 @@
 //
 // A chunk is read under a new snapshot T, taken between the sequence's last value (read before it)
 // and the next transaction id (read after it). It takes what T sees and the position does not have,
-// lowest zone first, ordered by seq within each, and nothing above the sequence's last value: such a
-// row of a transaction that has just committed is for the next chunk, and one with a seq that the
+// lowest zone first, ordered by seq within each, and nothing above the sequence's last value: such
+// a row of a transaction that has just committed is for the next chunk, and one with a seq that the
 // sequence has not given out yet waits until it has.
 //
 // Order: emitters of one key come one after the other, so

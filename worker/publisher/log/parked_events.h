@@ -5,10 +5,10 @@
 // Other sessions change them by postbox.redrive and postbox.discard.
 //
 //   refused                      Park(): the row is copied with its error, attempts and next retry
-//   a row that cannot be an      ParkUnreadable(): likewise, with attributes that are no JSON object,
-//   event                        and without its payload. It stays in the log; each try looks there
-//                                whether its owner has repaired it
-//   an event of a paused key     ParkBehind(): copied with no attempts; it waits for those before it
+//   a row that cannot be an      ParkUnreadable(): likewise, with attributes that are no JSON
+//   event                        object, and without its payload. It stays in the log; each try
+//                                looks there whether its owner has repaired it
+//   an event of a paused key     ParkBehind(): copied with no attempts; it waits for earlier ones
 //   its time has come            Claim(): the first row of each key, and those that wait behind it
 //   published                    Settle(), Commit(): the row is deleted
 //   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
