@@ -121,23 +121,6 @@ void Settle(const std::string& publication, const std::string& lock_token,
   source->Settle(events, &transaction);
 }
 
-std::vector<std::string> TextsArgument(FunctionCallInfo fcinfo, int number, const char* name) {
-  const Datum array = Argument(fcinfo, number, name);
-  Datum* elements = nullptr;
-  bool* nulls = nullptr;
-  int count = 0;
-  Pg([&] {
-    deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &elements,
-                      &nulls, &count);
-  });
-  std::vector<std::string> texts;
-  for (int i = 0; i < count; ++i) {
-    if (nulls[i]) Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not hold nulls");
-    texts.emplace_back(Pg([&]() -> const char* { return TextDatumGetCString(elements[i]); }));
-  }
-  return texts;
-}
-
 }  // namespace
 
 }  // namespace postbox::publisher
@@ -160,11 +143,11 @@ Datum postbox_test_claim(PG_FUNCTION_ARGS) {
 
 Datum postbox_test_settle(PG_FUNCTION_ARGS) {
   postbox::Guarded([&] {
-    postbox::publisher::Settle(postbox::TextArgument(fcinfo, 0, "publication"),
-                               postbox::TextArgument(fcinfo, 1, "lock_token"),
-                               postbox::publisher::TextsArgument(fcinfo, 2, "ids"),
-                               postbox::TextArgument(fcinfo, 3, "result"),
-                               postbox::TextArgument(fcinfo, 4, "error"));
+    postbox::publisher::Settle(
+        postbox::TextArgument(fcinfo, 0, "publication"),
+        postbox::TextArgument(fcinfo, 1, "lock_token"),
+        postbox::TextArrayArgument(postbox::Argument(fcinfo, 2, "ids"), "ids"),
+        postbox::TextArgument(fcinfo, 3, "result"), postbox::TextArgument(fcinfo, 4, "error"));
   });
   PG_RETURN_VOID();
 }

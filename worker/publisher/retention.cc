@@ -4,7 +4,6 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
-#include "extension/base/statement.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/transaction.h"
 
@@ -35,13 +34,11 @@ bool Retention::Step(TimestampTz now) {
 void Retention::Begin() {
   std::vector<Table> tables;
   InTransaction("postbox: looking for events to purge", [&] {
-    Statement statement(
+    const uint64 rows = Run(
         "SELECT relation::oid::bigint, true FROM postbox.outbox WHERE retention IS NOT NULL OR "
         "kind = 'log' "
         "UNION ALL SELECT relation::oid::bigint, false FROM postbox.inbox WHERE retention IS NOT "
-        "NULL",
-        {});
-    const uint64 rows = statement.Run({});
+        "NULL");
     for (uint64 row = 0; row < rows; ++row) {
       tables.push_back({static_cast<Oid>(Int64Column(row, 1)), BoolColumn(row, 2)});
     }
@@ -53,10 +50,10 @@ bool Retention::Purge(const Table& table) {
   int64 purged = 0;
   InTransaction("postbox: purging events", [&] {
     const ActAs owner(RelationOwner(table.relation));
-    Statement statement(
-        table.outbox ? "SELECT postbox.purge_outbox($1)" : "SELECT postbox.purge_inbox($1)",
-        {REGCLASSOID});
-    statement.Run({ObjectIdGetDatum(table.relation)});
+    Parameters relation;
+    relation.AddOid(REGCLASSOID, table.relation);
+    Run(table.outbox ? "SELECT postbox.purge_outbox($1)" : "SELECT postbox.purge_inbox($1)",
+        relation);
     purged = Int64Column(0, 1);
   });
   return purged == 0;
