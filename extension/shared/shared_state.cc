@@ -98,6 +98,28 @@ void RaiseConfigGeneration() {
   if (state != nullptr) pg_atomic_fetch_add_u64(GenerationOfDatabase(), 1);
 }
 
+void NoteSuspect(SharedState* state, const Suspect& suspect) {
+  if (state->suspect_count == kMaxSuspects) {
+    std::copy(state->suspects + 1, state->suspects + kMaxSuspects, state->suspects);
+    --state->suspect_count;
+  }
+  state->suspects[state->suspect_count++] = suspect;
+}
+
+std::vector<Oid> TakeSuspects(Oid database) {
+  Oid outboxes[kMaxSuspects];
+  int count = 0;
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Suspect* const end = state->suspects + state->suspect_count;
+  Suspect* const kept = std::remove_if(state->suspects, end, [&](const Suspect& suspect) {
+    if (suspect.database == database) outboxes[count++] = suspect.outbox;
+    return suspect.database == database;
+  });
+  state->suspect_count = static_cast<int32>(kept - state->suspects);
+  LWLockRelease(SharedStateLock());
+  return {outboxes, outboxes + count};
+}
+
 bool IsHeld(const SharedState* state, Oid database) {
   return std::any_of(std::begin(state->holds), std::end(state->holds),
                      [database](const Hold& hold) { return hold.database == database; });

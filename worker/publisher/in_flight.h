@@ -7,7 +7,8 @@
 //   Settled()     the result is stored: its room is free
 //
 // So the budget, postbox.max_outstanding_messages and _bytes, also counts the results that could
-// not be stored yet.
+// not be stored yet. If there are several publications, each has a part of the budget guaranteed
+// (proto/rules/fair_share.h), however long the events of the others stay here.
 #ifndef POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 #define POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 
@@ -20,13 +21,22 @@
 
 namespace postbox::publisher {
 
+// What the lanes of one publication hold of the budget.
+struct Holding {
+  std::size_t events = 0;
+  std::size_t bytes = 0;
+};
+
 class InFlight {
  public:
-  // Whether there is room for a claim of up to `batch_size` events, and what may be claimed. With
-  // nothing in flight there always is.
-  bool Room(int batch_size, ClaimLimits* limits) const;
+  // How many share the budget.
+  void SetPublications(std::size_t publications) { publications_ = publications; }
 
-  void Add(Events events);
+  // Whether there is room for a claim of up to `batch_size` events of the publication that holds
+  // `held`, and what may be claimed. With nothing in flight there always is.
+  bool Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const;
+
+  void Add(Events events, Holding* holding);
   void HandOver(pubsub::Publisher* client);
   // Nothing more is handed over of what waits; it stays here until TakeAll().
   void StopHandOver();
@@ -36,7 +46,7 @@ class InFlight {
   // Everything that has no result. Only when the client is gone.
   Events TakeAll();
 
-  void Settled(std::size_t events, std::size_t bytes);
+  void Settled(std::size_t events, std::size_t bytes, Holding* holding);
 
  private:
   // By the place that stands in the event; a free place holds nothing.
@@ -44,8 +54,8 @@ class InFlight {
   std::vector<std::size_t> free_places_;
   std::vector<pubsub::OutgoingMessage*> waiting_;  // from handed_over_ on
   std::size_t handed_over_ = 0;
-  std::size_t unsettled_events_ = 0;
-  std::size_t unsettled_bytes_ = 0;
+  Holding unsettled_;
+  std::size_t publications_ = 1;
 };
 
 }  // namespace postbox::publisher

@@ -7,14 +7,50 @@
 #include "worker/publisher/failpoint.h"
 #include "worker/publisher/make_sources.h"
 
+extern "C" {
+#include <storage/lmgr.h>
+}
+
 namespace postbox::publisher {
 namespace {
 
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
 // After a statement on the outbox has failed.
-constexpr pubsub::BackoffPolicy kErrorBackoff{std::chrono::seconds(1), 2.0,
-                                              std::chrono::seconds(60)};
-// A publication that failed before is tried with few events.
+constexpr pubsub::BackoffPolicy kErrorBackoff{seconds(1), 2.0, seconds(60)};
+// While the outbox is locked. A try costs next to nothing.
+constexpr pubsub::BackoffPolicy kLockBackoff{milliseconds(500), 1.5, seconds(5)};
+constexpr milliseconds kLockRetry(100);
+// A lock that is held for longer is shown.
+constexpr milliseconds kLockPatience = seconds(1);
+// After the code of an outbox has ended a worker.
+constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(60), 2.0, seconds(3600)};
+
+// A publication that failed before is tried with few events, and one of which nothing has gone
+// through yet with not too many.
 constexpr std::size_t kProbeEvents = 10;
+constexpr std::size_t kFirstEvents = 100;
+// So many refused events in a row, and the lane is no longer sure of its topic.
+constexpr std::size_t kManyRefused = 100;
+
+// A step may take so long, and less when somebody waits for the worker to leave.
+constexpr milliseconds kStepTime = seconds(2);
+constexpr milliseconds kLastStepTime(500);
+// A step that took longer than this is followed by a pause.
+constexpr milliseconds kLongStep(100);
+constexpr int kPauseFactor = 9;
+
+milliseconds StepTime() { return StopRequested() ? kLastStepTime : kStepTime; }
+
+milliseconds Between(TimestampTz begin, TimestampTz end) {
+  return milliseconds((end - begin) / 1000);
+}
+
+bool IsOfLock(const PostgresError& error) {
+  return error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+         error.sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
 
 // For the log and postbox.publication_status: what is wrong, and the repair.
 std::string Reason(const PostgresError& error) {
@@ -24,141 +60,268 @@ std::string Reason(const PostgresError& error) {
 }  // namespace
 
 Lane::Lane(Publication publication, std::string topic, std::string trouble,
-           std::unique_ptr<OutboxSource> source)
+           std::unique_ptr<OutboxSource> source, std::shared_ptr<Holding> holding)
     : publication_(std::move(publication)),
       topic_(std::move(topic)),
       trouble_(std::move(trouble)),
-      source_(std::move(source)) {}
+      source_(std::move(source)),
+      holding_(std::move(holding)) {}
 
 void Lane::WantNow() {
   retry_at_ = 0;
   wanted_ = true;
 }
 
+std::size_t Lane::BatchSize() const {
+  if (!proven_) return kFirstEvents;
+  const int most = publication_.is_log() ? settings().read_chunk_size : settings().claim_batch_size;
+  return std::min(static_cast<std::size_t>(most), batch_size_);
+}
+
+bool Lane::TryLock() const {
+  const LOCKMODE mode = publication_.is_log() ? AccessShareLock : RowExclusiveLock;
+  return Pg([&] { return ConditionalLockRelationOid(publication_.outbox, mode); });
+}
+
 bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
   ClaimLimits limits{};
-  const int batch =
-      publication_.is_log() ? settings().read_chunk_size : settings().claim_batch_size;
-  if (!in_flight.Room(batch, &limits)) return false;
+  if (!in_flight.Room(BatchSize(), *holding_, &limits)) return false;
   if (!trouble_.empty()) {
     Fail(now, trouble_);
     return false;
   }
   ClaimResult claim;
   Suspension suspension;
+  bool locked = false;
+  const TimestampTz begin = GetCurrentTimestamp();
   try {
     Transaction transaction("postbox: claiming events");
+    transaction.Limit(publication_.outbox, StepTime());
     transaction.Run([&] {
       transaction.Begin();
       suspension = ReadSuspension(publication_.name);
       if (!suspension.publication_exists || suspension.retry_at != 0) return;
+      locked = !TryLock();
+      if (locked) return;
       if (suspension.attempts > 0) limits.events = std::min(limits.events, kProbeEvents);
       claim = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
-    RollBack(now, Reason(error));
+    Charge(begin);
+    RollBack(now, error);
+    return false;
+  }
+  Charge(begin);
+  if (locked) {
+    Locked(now);
     return false;
   }
   failed_ = false;
+  locked_since_ = 0;
   attempts_ = suspension.attempts;
   retry_at_ = suspension.retry_at;
   // A suspended lane is still wanted, for the time when the suspension is over.
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0;
   if (!claim.events.empty()) Failpoint("after_claim");
+  outstanding_ += claim.events.size();
   *events = std::move(claim.events);
   return wanted_ && retry_at_ == 0;
 }
+
+void Lane::Charge(TimestampTz begin) {
+  const TimestampTz end = GetCurrentTimestamp();
+  const milliseconds time = Between(begin, end);
+  if (time <= kLongStep) {
+    if (batch_size_ < kFirstEvents * 1000) batch_size_ *= 2;
+    return;
+  }
+  // A claim that is slow because of what it reads becomes faster so.
+  batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
+  if (!crowded_) return;
+  pause_until_ = TimestampTzPlusMilliseconds(end, kPauseFactor * (time - kLongStep).count());
+}
+
+// Results.
 
 Lane::Summary Lane::Summarize() const {
   using pubsub::PublishStatus;
   Summary summary;
   for (const EventPointer& event : unsettled_) {
-    if (event->status == PublishStatus::kTopicBroken) summary.broken = event.get();
+    if (event->status == PublishStatus::kTopicBroken) summary.broken = event->error;
     summary.published |= event->status == PublishStatus::kPublished;
+    // A row that cannot be an event was never encoded, and never sent.
+    summary.refused += event->status == PublishStatus::kRejected && event->attempts == 0 &&
+                       !event->encoded.empty();
     summary.bytes += event->bytes();
   }
   return summary;
 }
 
-bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
-  if (settle_at_ > now && !leaving) return false;
-  const Summary summary = Summarize();
-  if (!Store(now, summary, leaving)) return false;
-  if (summary.broken != nullptr) LogOnce(summary.broken->error);
-  if (summary.broken == nullptr && summary.published) {
+bool Lane::RefusedThroughout(const Summary& summary) const {
+  if (summary.published || !summary.broken.empty() || summary.refused == 0) return false;
+  if (proven_) return summary.refused >= kManyRefused;
+  return summary.refused > 1 || refused_in_row_ > 1;
+}
+
+void Lane::BlameTopic(Summary* summary) {
+  using pubsub::PublishStatus;
+  const bool settle_each = (attempts_ + 1) % publication_.max_attempts == 0;
+  for (const EventPointer& event : unsettled_) {
+    if (event->status != PublishStatus::kRejected || event->encoded.empty()) continue;
+    if (summary->broken.empty()) {
+      summary->broken = "every event of a batch was refused: " + event->error;
+    }
+    if (!settle_each) event->status = PublishStatus::kTopicBroken;
+  }
+}
+
+void Lane::Remember(const Summary& summary) {
+  if (summary.published) {
+    proven_ = true;
+    refused_in_row_ = 0;
+  } else {
+    refused_in_row_ += summary.refused;
+    if (refused_in_row_ >= kManyRefused) proven_ = false;
+  }
+  if (!summary.broken.empty()) {
+    LogOnce(summary.broken);
+  } else if (summary.published) {
     attempts_ = 0;
     logged_error_.clear();
   }
-  in_flight->Settled(unsettled_.size(), summary.bytes);
+}
+
+bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
+  if (std::max(settle_at_, pause_until_) > now && !leaving) return false;
+  Summary summary = Summarize();
+  waits_for_rest_ =
+      !leaving && !proven_ && outstanding_ > 0 && summary.refused > 0 && !summary.published;
+  if (waits_for_rest_) return false;
+  if (!leaving && RefusedThroughout(summary)) BlameTopic(&summary);
+  if (!Store(now, summary, leaving)) return false;
+  Remember(summary);
+  in_flight->Settled(unsettled_.size(), summary.bytes, holding_.get());
   unsettled_.clear();
   settle_failures_ = 0;
   settle_at_ = 0;
+  locked_since_ = 0;
   return true;
 }
 
 bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
   TimestampTz retry_at = 0;
+  const TimestampTz begin = GetCurrentTimestamp();
   try {
     // A crash that loses this commit makes events leave twice, which is allowed. Waiting for the
     // disk here would cost more than it saves.
     Transaction transaction("postbox: storing the results of publishing", Durability::kSoon);
+    transaction.Limit(publication_.outbox, StepTime());
     transaction.Run([&] {
       source_->Settle(unsettled_, &transaction);
-      if (summary.broken != nullptr && !leaving) {
+      if (!summary.broken.empty() && !leaving) {
         transaction.Begin();
-        retry_at = Suspend(publication_.name, summary.broken->error, publication_.backoff);
+        retry_at = Suspend(publication_.name, summary.broken, publication_.backoff);
       } else if (summary.published && attempts_ > 0) {
         transaction.Begin();
         EndSuspension(publication_.name);
       }
     });
   } catch (const PostgresError& error) {
+    Charge(begin);
     source_->RollBack();
-    LogOnce(Reason(error));
     ++settle_failures_;
-    const auto delay =
-        pubsub::BackoffDelay(kErrorBackoff, settle_failures_, pubsub::JitterRandom());
+    const auto delay = pubsub::BackoffDelay(IsOfLock(error) ? kLockBackoff : kErrorBackoff,
+                                            settle_failures_, pubsub::JitterRandom());
     settle_at_ = TimestampTzPlusMilliseconds(now, delay.count());
+    if (!leaving) FailStatement(now, error);
     return false;
   }
+  Charge(begin);
   retry_at_ = std::max(retry_at_, retry_at);
   return true;
 }
 
 void Lane::Maintain(TimestampTz now, bool leaving) {
   if (!leaving) {
-    if (source_->MaintainIn().count() > 0) return;
+    if (pause_until_ > now || source_->MaintainIn().count() > 0) return;
     // What failed would fail again, perhaps after waiting for a lock.
     if (failed_ && retry_at_ > now) return;
   }
+  const TimestampTz begin = GetCurrentTimestamp();
   try {
     Transaction transaction("postbox: maintaining an outbox");
+    transaction.Limit(publication_.outbox, StepTime());
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
   } catch (const PostgresError& error) {
-    RollBack(now, Reason(error));
+    Charge(begin);
+    RollBack(now, error);
+    return;
   }
+  Charge(begin);
 }
 
 TimestampTz Lane::NextWork(TimestampTz now) const {
-  if (failed_ && retry_at_ > now) return retry_at_;
+  if (failed_ && retry_at_ > now) return std::max(retry_at_, pause_until_);
   TimestampTz next = TimestampTzPlusMilliseconds(now, source_->MaintainIn().count());
-  if (wanted_ && retry_at_ > now) next = std::min(next, retry_at_);
-  return next;
+  const TimestampTz claim_at = std::max(retry_at_, pause_until_);
+  if (wanted_ && claim_at > now) next = std::min(next, claim_at);
+  return std::max(next, pause_until_);
 }
 
-void Lane::RollBack(TimestampTz now, const std::string& error) {
+// Failures.
+
+void Lane::RollBack(TimestampTz now, const PostgresError& error) {
   source_->RollBack();
   failed_ = true;
-  Fail(now, error);
+  FailStatement(now, error);
+}
+
+void Lane::FailStatement(TimestampTz now, const PostgresError& error) {
+  if (IsOfLock(error)) {
+    Locked(now);
+  } else {
+    SuspendWith(now, Reason(error), kErrorBackoff);
+  }
+}
+
+void Lane::Locked(TimestampTz now) {
+  wanted_ = true;
+  if (locked_since_ == 0) locked_since_ = now;
+  retry_at_ = TimestampTzPlusMilliseconds(now, kLockRetry.count());
+  if (Between(locked_since_, now) < kLockPatience) return;
+  std::string holders;
+  try {
+    InTransaction("postbox: looking for who has locked an outbox",
+                  [&] { holders = LockHolders(publication_.outbox); });
+  } catch (const PostgresError&) {
+    // The reason without the name of the process is still one.
+  }
+  SuspendWith(now,
+              holders.empty() ? "rows or tables of the outbox are locked"
+                              : "the outbox is locked by process " + holders,
+              kLockBackoff);
 }
 
 void Lane::Fail(TimestampTz now, const std::string& error) {
+  SuspendWith(now, error, kErrorBackoff);
+}
+
+void Lane::FailSuspect(TimestampTz now) {
+  SuspendWith(now,
+              "a statement on the outbox took too long or too much memory, could not be cancelled, "
+              "and ended a worker",
+              kSuspectBackoff);
+}
+
+void Lane::SuspendWith(TimestampTz now, const std::string& error,
+                       const pubsub::BackoffPolicy& backoff) {
   LogOnce(error);
   wanted_ = true;
-  retry_at_ = TimestampTzPlusMilliseconds(now, kErrorBackoff.base.count());
+  attempts_ = std::max(attempts_, 1);
+  retry_at_ = TimestampTzPlusMilliseconds(now, backoff.base.count());
   try {
     InTransaction("postbox: suspending a publication", [&] {
-      retry_at_ = std::max(retry_at_, Suspend(publication_.name, error, kErrorBackoff));
+      retry_at_ = std::max(retry_at_, Suspend(publication_.name, error, backoff));
     });
   } catch (const PostgresError& second) {
     Pg([&] {
@@ -184,9 +347,11 @@ std::vector<LanePointer> MakeLanes(const Publication& publication, const std::st
     trouble = pubsub::CheckProjectId(settings().project_id);
   }
   if (!trouble.empty()) trouble += "; set postbox.project_id";
+  const auto holding = std::make_shared<Holding>();
   std::vector<LanePointer> lanes;
   for (auto& source : MakeSources(publication, topic, identity().lock_token)) {
-    lanes.push_back(std::make_shared<Lane>(publication, topic, trouble, std::move(source)));
+    lanes.push_back(
+        std::make_shared<Lane>(publication, topic, trouble, std::move(source), holding));
   }
   return lanes;
 }

@@ -1,17 +1,26 @@
 // One lane as this worker sees it: claims its events, stores their results, and waits after a
 // failure.
 //
-// A failure is one of two:
+// A failure is one of these:
 //  - The topic is broken, or nothing goes through: the results say so. Settle() suspends the
 //    publication in postbox.lane, for all workers and with the publication's own backoff.
-//  - A statement on the outbox failed: a lock could not be had, the table was altered. The
-//    publication is suspended in the same way, with a backoff of the worker's own, and the source
-//    is rolled back to what the database knows.
+//  - The topic refuses every event of a batch as invalid, and none has gone through before: then
+//    the topic is to blame (a schema that is attached to it, say) and not each event. That is a
+//    broken topic, too. But every max_attempts times such a batch is settled event by event, so
+//    that a few refused events at the front cannot hold up the others for ever.
+//  - A statement on the outbox failed: the table was altered, a trigger raised an error or took too
+//    long. The publication is suspended in the same way, with a backoff of the worker's own, and
+//    the source is rolled back to what the database knows.
+//  - The outbox is locked. The lane tries again soon, and if that lasts, the publication is
+//    suspended with the reason.
 //
 // Invariants:
 //  - Results that could not be stored stay here and are tried again; until then the lane claims
 //    nothing. They count towards the budget (in_flight.h).
 //  - An error of one lane concerns its publication and no other.
+//  - A step that takes long is followed by a pause that is longer by kPauseFactor, if there are
+//    other publications. So what the owner of one outbox does to it costs them a tenth of the
+//    worker's time, and a step that does not end by itself is ended (step_limit.h).
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_H_
 
@@ -25,11 +34,16 @@ class Lane {
  public:
   // `topic` is the full name. `trouble`: why nothing can be published at all, or empty.
   Lane(Publication publication, std::string topic, std::string trouble,
-       std::unique_ptr<OutboxSource> source);
+       std::unique_ptr<OutboxSource> source, std::shared_ptr<Holding> holding);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   const std::string& publication_name() const { return publication_.name; }
+  Oid outbox() const { return publication_.outbox; }
+  // What the lanes of the publication hold of the budget.
+  Holding* holding() const { return holding_.get(); }
+  // Whether other publications wait for this worker.
+  void SetCrowded(bool crowded) { crowded_ = crowded; }
   bool IsOf(const Publication& publication, std::string_view topic) const {
     return publication_ == publication && topic_ == topic;
   }
@@ -40,15 +54,17 @@ class Lane {
   void WantNow();
 
   bool WantsToClaim(TimestampTz now) const {
-    return wanted_ && retry_at_ <= now && unsettled_.empty();
+    return wanted_ && std::max(retry_at_, pause_until_) <= now && unsettled_.empty() &&
+           (proven_ || outstanding_ == 0);
   }
-  // Claims as much as there is room for, in a transaction. The events' owner is for the caller to
-  // set. Returns whether there may be more to do at once.
+  // Claims as much as there is room for, in a transaction. Returns whether there may be more to do
+  // at once. The caller gives the events to `in_flight`, with the lane as their owner.
   bool Claim(TimestampTz now, const InFlight& in_flight, Events* events);
 
   // Takes an event that has its result. `leaving`: the worker is about to go.
   void AddResult(EventPointer event, bool leaving) {
     event->leaving = leaving;
+    --outstanding_;
     unsettled_.push_back(std::move(event));
   }
   bool HasResults() const { return !unsettled_.empty(); }
@@ -61,34 +77,65 @@ class Lane {
 
   // The worker cannot publish this lane now: suspends the publication with `error`.
   void Fail(TimestampTz now, const std::string& error);
+  // The same for an outbox whose code has ended an earlier worker.
+  void FailSuspect(TimestampTz now);
 
   // When Maintain() has something to do, or a suspension is over.
   TimestampTz NextWork(TimestampTz now) const;
   // When results that could not be stored are tried again.
-  TimestampTz settle_at() const { return settle_at_; }
+  TimestampTz settle_at() const {
+    return waits_for_rest_ ? DT_NOEND : std::max(settle_at_, pause_until_);
+  }
 
  private:
   // What the results of a settlement say about the publication.
   struct Summary {
-    const ClaimedEvent* broken = nullptr;  // its result says that the topic is broken
+    std::string broken;       // why the topic is broken; empty if it is not
+    std::size_t refused = 0;  // by the topic, for the first time
     bool published = false;
     std::size_t bytes = 0;
   };
   Summary Summarize() const;
+  // Makes results that say that everything is refused into those of a broken topic.
+  void BlameTopic(Summary* summary);
+  bool RefusedThroughout(const Summary& summary) const;
+  void Remember(const Summary& summary);
   // The transaction of Settle(), if it needs one. False if it failed.
   bool Store(TimestampTz now, const Summary& summary, bool leaving);
-  void RollBack(TimestampTz now, const std::string& error);
+
+  std::size_t BatchSize() const;
+  // Locks the outbox for the transaction unless somebody has locked it otherwise.
+  bool TryLock() const;
+  void Locked(TimestampTz now);
+  void FailStatement(TimestampTz now, const PostgresError& error);
+  void RollBack(TimestampTz now, const PostgresError& error);
+  void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
+  // A step that began at `begin` is over.
+  void Charge(TimestampTz begin);
   void LogOnce(const std::string& error);
 
   const Publication publication_;
   const std::string topic_;
   const std::string trouble_;
   const std::unique_ptr<OutboxSource> source_;
+  const std::shared_ptr<Holding> holding_;
 
   bool wanted_ = true;
   int attempts_ = 0;  // failures in a row, as in postbox.lane
   TimestampTz retry_at_ = 0;
   bool failed_ = false;  // suspended because of a statement, not of the topic
+
+  // Whether an event has gone through lately. Until then there is one small batch at a time, and
+  // what is refused waits for the results of the others.
+  bool proven_ = false;
+  std::size_t refused_in_row_ = 0;
+  std::size_t outstanding_ = 0;  // claimed, no result yet
+  bool waits_for_rest_ = false;
+
+  bool crowded_ = false;
+  TimestampTz pause_until_ = 0;
+  std::size_t batch_size_ = std::numeric_limits<std::size_t>::max();  // less while claims are slow
+  TimestampTz locked_since_ = 0;  // 0: it was not, the last time
 
   Events unsettled_;
   TimestampTz settle_at_ = 0;

@@ -6,6 +6,8 @@
 //    for a few seconds, gives its leases back, exits 0.
 //  - an ERROR that no lane took: logged, exit 1; the launcher starts another worker after a delay,
 //    which takes over the leases.
+//  - the code of an outbox does not let itself be cancelled (step_limit.h): FATAL, exit 1; the next
+//    worker suspends the publications of that outbox first.
 //  - the postmaster dies: the wait returns, exit 1.
 //  - killed: the postmaster restarts the cluster; the next worker takes over the leases.
 #include "extension/base/guard.h"

@@ -21,6 +21,9 @@ namespace {
 // SIGTERM: so long for what is on its way, then so long for the cancelled.
 constexpr int64 kFinishMs = 1000;
 constexpr int64 kCancelMs = 2000;
+// When so much time is over, what is left is not stored any more. Somebody waits for this process
+// to leave; leases that are not given back are taken over.
+constexpr int64 kLeaveMs = 4000;
 
 TimestampTz After(TimestampTz from, int64 milliseconds) {
   return TimestampTzPlusMilliseconds(from, milliseconds);
@@ -156,6 +159,17 @@ void Worker::LoadLanes() {
   }
   // Events of the old lanes that are still out hold their lane until they are settled.
   lanes_ = std::move(lanes);
+  in_flight_.SetPublications(publications.size());
+  for (const LanePointer& lane : lanes_) lane->SetCrowded(publications.size() > 1);
+  SuspendSuspects();
+}
+
+void Worker::SuspendSuspects() {
+  for (const Oid outbox : TakeSuspects(identity().database)) {
+    for (const LanePointer& lane : lanes_) {
+      if (lane->outbox() == outbox) lane->FailSuspect(now_);
+    }
+  }
 }
 
 void Worker::LogLoadError(const PostgresError& error) {
@@ -195,7 +209,7 @@ bool Worker::ClaimLanes() {
     Events events;
     progress |= lane->Claim(now_, in_flight_, &events);
     for (const EventPointer& event : events) event->owner = lane;
-    in_flight_.Add(std::move(events));
+    in_flight_.Add(std::move(events), lane->holding());
     in_flight_.HandOver(client_.get());
   }
   return progress;
@@ -225,7 +239,7 @@ void Worker::SettleLanes() {
   std::vector<LanePointer> lanes = std::move(to_settle_);
   to_settle_.clear();
   for (const LanePointer& lane : lanes) {
-    if (!lane->Settle(now_, leaving_, &in_flight_)) {
+    if (TooLate() || !lane->Settle(now_, leaving_, &in_flight_)) {
       to_settle_.push_back(lane);
       continue;
     }
@@ -252,12 +266,13 @@ void Worker::WaitForResults(int64 milliseconds) {
   CollectResults();
 }
 
+bool Worker::TooLate() const {
+  return StopRequested() && leave_by_ != 0 && GetCurrentTimestamp() > leave_by_;
+}
+
 void Worker::Drain() {
   in_flight_.StopHandOver();
-  if (StopRequested()) {
-    // Somebody waits for this process to leave; a lease that cannot be given back is taken over.
-    Pg([] { SetConfigOption("lock_timeout", "500ms", PGC_SUSET, PGC_S_OVERRIDE); });
-  }
+  leave_by_ = After(GetCurrentTimestamp(), kLeaveMs);
   WaitForResults(kFinishMs);
   if (client_ != nullptr && client_->outstanding() > 0) {
     leaving_ = true;
@@ -272,7 +287,10 @@ void Worker::Drain() {
   GiveToLanes(std::move(left));
   SettleLanes();
   leaving_ = false;
-  for (const LanePointer& lane : lanes_) lane->Maintain(now_, true);
+  for (const LanePointer& lane : lanes_) {
+    if (!TooLate()) lane->Maintain(now_, true);
+  }
+  leave_by_ = 0;
 }
 
 }  // namespace postbox::publisher

@@ -50,6 +50,8 @@ class Worker {
 
   void FollowSettings();
   void LoadLanes();
+  // What has ended an earlier worker of the database is not claimed from again at once.
+  void SuspendSuspects();
   void LogLoadError(const PostgresError& error);
   bool EnsureClient();
 
@@ -62,6 +64,8 @@ class Worker {
   // Gives back everything that is in flight, in a few seconds at most.
   void Drain();
   void WaitForResults(int64 milliseconds);
+  // Whether the worker has to leave at once.
+  bool TooLate() const;
 
   int notify_fd_ = -1;
   WaitEventSet* wait_set_ = nullptr;
@@ -73,6 +77,7 @@ class Worker {
   Retention retention_;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first
   bool leaving_ = false;               // failures are not counted any more
+  TimestampTz leave_by_ = 0;           // of Drain(); 0: not leaving
   uint64 generation_ = PG_UINT64_MAX;  // of the configuration; none yet
   bool reload_ = true;                 // make all lanes again
   bool retry_all_ = false;             // end all suspensions with that

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "proto/rules/error_class.h"
+#include "proto/rules/fair_share.h"
 #include "proto/rules/limits.h"
 #include "proto/rules/wire_size.h"
 #include "worker/pubsub/prefetch.h"
@@ -40,7 +41,7 @@ class PublishScheduler::Queue {
   std::vector<OutgoingMessage*> waiting;  // from `begin` on
   std::size_t begin = 0;
   int busy = 0;                 // requests in flight or waiting for their next attempt
-  bool ready = false;           // is in ready_
+  bool ready = false;           // is in Topic::ready
   bool failed = false;          // of a key: all messages that are added are kBehind
   bool cancelling = false;      // of a key: what waits is cancelled when its request is answered
   std::size_t outstanding = 0;  // added and not taken yet
@@ -67,6 +68,8 @@ struct PublishScheduler::Topic {
   const std::string name;
   // By key. The views refer to Queue::key.
   absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
+  std::deque<Queue*> ready;   // could send; the topic is in ready_ if there is any
+  std::size_t in_flight = 0;  // requests
 };
 
 PublishScheduler::PublishScheduler(Options options, Host* host)
@@ -114,7 +117,8 @@ void PublishScheduler::MaybeErase(Queue* queue) {
 void PublishScheduler::MarkReady(Queue* queue) {
   if (queue->ready || !queue->CanSend()) return;
   queue->ready = true;
-  ready_.push_back(queue);
+  if (queue->topic->ready.empty()) ready_.push_back(queue->topic);
+  queue->topic->ready.push_back(queue);
 }
 
 void PublishScheduler::Add(OutgoingMessage* message) {
@@ -134,16 +138,29 @@ void PublishScheduler::Add(OutgoingMessage* message) {
 }
 
 void PublishScheduler::Pump() {
-  const auto limit = static_cast<std::size_t>(options_.requests_per_channel) *
-                     static_cast<std::size_t>(options_.channels);
-  while (!ready_.empty() && in_flight_.size() < limit) {
-    Queue* queue = ready_.front();
-    ready_.pop_front();
+  while (Topic* topic = NextTopic()) {
+    Queue* queue = topic->ready.front();
+    topic->ready.pop_front();
+    if (!topic->ready.empty()) ready_.push_back(topic);
     queue->ready = false;
     SendNext(queue);
     MarkReady(queue);
     MaybeErase(queue);
   }
+}
+
+PublishScheduler::Topic* PublishScheduler::NextTopic() {
+  std::size_t limit = static_cast<std::size_t>(options_.requests_per_channel) *
+                      static_cast<std::size_t>(options_.channels);
+  // What is guaranteed comes on top, and all together is what the channels can take.
+  if (topics_.size() > 1) limit = limit * kGuaranteedPart / (kGuaranteedPart + 1);
+  for (std::size_t i = 0; i < ready_.size(); ++i) {
+    Topic* topic = ready_.front();
+    ready_.pop_front();
+    if (MayTake(limit, topics_.size(), in_flight_.size(), topic->in_flight) > 0) return topic;
+    ready_.push_back(topic);
+  }
+  return nullptr;
 }
 
 // Moves the messages of the queue's next request into `batch`; false if there is none. A message
@@ -186,6 +203,7 @@ void PublishScheduler::SendNext(Queue* queue) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(batch.deadline() - now);
   if (!queue->keyed()) queue->channel = next_channel_++ % options_.channels;
   ++queue->busy;
+  ++queue->topic->in_flight;
   const std::uint64_t id = ++last_request_;
   const InFlight& sent = in_flight_.emplace(id, InFlight{queue, std::move(batch)}).first->second;
   host_->Send(Request{id, queue->channel, queue->topic->name, sent.batch.messages, sent.batch.size,
@@ -199,6 +217,7 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   Batch batch = std::move(at->second.batch);
   in_flight_.erase(at);
   --queue->busy;
+  --queue->topic->in_flight;
 
   if (response.code == kOk && response.message_ids == batch.messages.size()) {
     Published(queue, batch);
@@ -362,7 +381,9 @@ void PublishScheduler::OnTime() {
   }
   if (now >= last_sweep_ + kSweepInterval) {
     last_sweep_ = now;
-    for (Queue* queue : ready_) Expire(queue, now);
+    for (Topic* topic : ready_) {
+      for (Queue* queue : topic->ready) Expire(queue, now);
+    }
   }
   Pump();
 }
@@ -385,9 +406,11 @@ void PublishScheduler::Cancel() {
       }
     }
   }
-  for (Queue* queue : std::exchange(ready_, {})) {
-    queue->ready = false;
-    MaybeErase(queue);
+  for (Topic* topic : std::exchange(ready_, {})) {
+    for (Queue* queue : std::exchange(topic->ready, {})) {
+      queue->ready = false;
+      MaybeErase(queue);
+    }
   }
   for (auto& [id, sent] : in_flight_) {
     sent.batch.cancelled = true;

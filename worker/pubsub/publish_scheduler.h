@@ -7,7 +7,10 @@
 //     always uses the same channel; the keys are spread over the channels in turn.
 //   - The messages of a topic without a key go out with several requests in flight.
 //   - If requests_per_channel * channels requests are in flight, queues that could send wait for a
-//     free one, first come, first served. Their batches grow meanwhile.
+//     free one. Topics take turns; within a topic it is first come, first served. Their batches
+//     grow meanwhile.
+//   - If there are several topics, each has a few requests guaranteed (fair_share.h). So a topic
+//     that does not answer cannot hold all of them.
 //
 // A request ends in one of these ways (error_class.h):
 //   OK            Every message is published. If the answer does not have one message id for each
@@ -138,6 +141,8 @@ class PublishScheduler {
   };
 
   Topic* FindTopic(std::string_view name);
+  // Whose turn it is to send; null if nobody may.
+  Topic* NextTopic();
   Queue* FindQueue(const OutgoingMessage& message);
   void MaybeErase(Queue* queue);
   void MarkReady(Queue* queue);
@@ -158,7 +163,7 @@ class PublishScheduler {
   Host* const host_;
   std::map<std::string, std::unique_ptr<Topic>, std::less<>> topics_;  // few; never removed
   Topic* last_topic_ = nullptr;                                        // of FindTopic()
-  std::deque<Queue*> ready_;  // could send and wait for a free request
+  std::deque<Topic*> ready_;  // with queues that could send and wait for a free request
   absl::flat_hash_map<std::uint64_t, InFlight> in_flight_;
   std::multimap<TimePoint, InFlight> delayed_;  // wait for their next attempt
   std::uint64_t last_request_ = 0;

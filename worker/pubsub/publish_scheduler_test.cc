@@ -235,6 +235,24 @@ TEST(PublishScheduler, KeysThatFindNoFreeRequestWaitInLineAndPileUp) {
   EXPECT_EQ(world.Next().tags, Tags({3, 4}));
 }
 
+TEST(PublishScheduler, ATopicThatDoesNotAnswerLeavesRequestsForAnother) {
+  World world({.channels = 1, .requests_per_channel = 20});
+  constexpr char kOther[] = "projects/p/topics/other";
+  world.Add(1, "first", "data", kOther);
+  world.scheduler.Pump();
+  world.Ok(world.Next());
+  for (std::uint64_t tag = 10; tag < 60; ++tag) world.Add(tag, "k" + std::to_string(tag));
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent.size(), 16u) << "of 20";
+  for (std::uint64_t tag = 2; tag < 5; ++tag) {
+    world.Add(tag, "second", "data", kOther);
+    world.scheduler.Pump();
+    ASSERT_EQ(world.sent.back().tags, Tags{tag});
+    world.Ok(world.sent.back());
+    world.sent.pop_back();
+  }
+}
+
 TEST(PublishScheduler, ARetryIsTheSameRequestAfterABackoffAndNothingOvertakesIt) {
   World world;
   world.Add(1, "a");

@@ -93,6 +93,25 @@ void RetryAllNow() {
   Run("UPDATE postbox.lane SET next_retry_at = NULL WHERE next_retry_at IS NOT NULL");
 }
 
+std::string LockHolders(Oid relation) {
+  Parameters parameters;
+  parameters.AddOid(OIDOID, relation);
+  const uint64 rows =
+      Run("SELECT DISTINCT l.pid FROM pg_catalog.pg_locks l "
+          "WHERE l.locktype OPERATOR(pg_catalog.=) 'relation'::pg_catalog.text "
+          "AND l.relation OPERATOR(pg_catalog.=) $1 AND l.granted AND l.pid IS NOT NULL "
+          "AND (l.mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock'::pg_catalog.text "
+          "OR l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'::pg_catalog.text "
+          "OR l.mode OPERATOR(pg_catalog.=) 'ShareRowExclusiveLock'::pg_catalog.text "
+          "OR l.mode OPERATOR(pg_catalog.=) 'ShareLock'::pg_catalog.text)",
+          parameters);
+  std::string holders;
+  for (uint64 row = 0; row < rows; ++row) {
+    holders += (row == 0 ? "" : ", ") + std::to_string(Int32Column(row, 1));
+  }
+  return holders;
+}
+
 LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
     : publication_(std::move(publication)),
       slice_(slice),

@@ -54,6 +54,10 @@ void EndSuspension(const std::string& publication);
 // Something was changed that concerns all publications: each may be tried at once.
 void RetryAllNow();
 
+// The processes that hold locks on a relation in modes that keep others from reading or writing it,
+// with commas between them; empty if there are none.
+std::string LockHolders(Oid relation);
+
 // The row of one lane of a log outbox.
 class LaneRow {
  public:

@@ -2,6 +2,7 @@
 
 #include "extension/base/guard.h"
 #include "extension/shared/exports.h"
+#include "worker/publisher/base/step_limit.h"
 
 extern "C" {
 #include <postmaster/bgworker.h>
@@ -24,6 +25,8 @@ void Detach(int /*code*/, Datum /*argument*/) {
   SharedState* state = shared_state();
   WorkerSlot* slot = Slot();
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  const Oid suspect = StepLimit::EndingFor();
+  if (OidIsValid(suspect)) NoteSuspect(state, {self.database, suspect});
   pg_atomic_write_u32(&slot->proc_number, kNobody);
   slot->pid = 0;
   slot->state = SlotState::kExited;
@@ -103,8 +106,8 @@ void PinSettings() {
       {"default_transaction_read_only", "off"},
       {"search_path", "pg_catalog"},
       {"statement_timeout", "0"},
-      // No waiting for a table that somebody has locked.
-      {"lock_timeout", "5s"},
+      // One publication's table or row that somebody has locked holds up all others for so long.
+      {"lock_timeout", "100ms"},
       {"idle_in_transaction_session_timeout", "0"},
       {"idle_session_timeout", "0"},
       {"row_security", "on"},

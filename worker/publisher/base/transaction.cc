@@ -1,12 +1,15 @@
 #include "worker/publisher/base/transaction.h"
 
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/step_limit.h"
 
 namespace postbox::publisher {
 
 void Transaction::Begin() {
   if (begun_) return;
   begun_ = true;
+  limited_ = time_.count() > 0;
+  if (limited_) StepLimit::Begin(outbox_, time_);
   Pg([&] {
     SetCurrentStatementStartTimestamp();
     pgstat_report_activity(STATE_RUNNING, activity_);
@@ -29,6 +32,7 @@ void Transaction::Commit() {
     CommitTransactionCommand();
   });
   begun_ = false;
+  EndLimit();
   Pg([] {
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);
@@ -38,8 +42,21 @@ void Transaction::Commit() {
 void Transaction::Abort() {
   if (!begun_) return;
   begun_ = false;
+  EndLimit();
   Pg([] { AbortCurrentTransaction(); });
   Pg([] { pgstat_report_activity(STATE_IDLE, nullptr); });
+}
+
+void Transaction::EndLimit() {
+  if (time_.count() > 0) StepLimit::End();
+}
+
+void Transaction::ThrowIfOverLimit() const {
+  if (!limited_) return;
+  const std::string cause = StepLimit::Cause();
+  if (cause.empty()) return;
+  Throw(ERRCODE_QUERY_CANCELED, cause, "",
+        "Look for triggers, policies, defaults and types of its owner that wait or compute.");
 }
 
 }  // namespace postbox::publisher

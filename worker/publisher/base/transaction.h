@@ -24,10 +24,17 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
+  // It is a step on this outbox and may take so long (step_limit.h). To be called before it begins.
+  void Limit(Oid outbox, std::chrono::milliseconds time) {
+    outbox_ = outbox;
+    time_ = time;
+  }
+
   // Begins it, with SPI connected and a snapshot, unless it has begun.
   void Begin();
 
-  // Runs `f`, then commits what has begun; an exception aborts it.
+  // Runs `f`, then commits what has begun; an exception aborts it. If it was cancelled because it
+  // went over its limits, the exception says so.
   template <class F>
   void Run(F&& f) {
     try {
@@ -35,6 +42,7 @@ class Transaction {
       Commit();
     } catch (...) {
       Abort();
+      ThrowIfOverLimit();
       throw;
     }
   }
@@ -44,10 +52,15 @@ class Transaction {
       : activity_(nullptr), durability_(Durability::kAtCommit), begun_(begun) {}
   void Commit();
   void Abort();
+  void ThrowIfOverLimit() const;
+  void EndLimit();
 
   const char* const activity_;
   const Durability durability_;
   bool begun_ = false;
+  Oid outbox_ = InvalidOid;
+  std::chrono::milliseconds time_{0};  // 0: no limit
+  bool limited_ = false;               // it has begun with a limit
 };
 
 // Runs `f` in a transaction.

@@ -1,0 +1,33 @@
+// How several users share a number of places, or of bytes, so that none of them has to wait for
+// what the others hold.
+//
+// Whoever needs places takes what is free. If fewer are left than a user's guaranteed part, he gets
+// that part nevertheless. So a user who is alone gets everything, the others go on however long he
+// holds it, and together they hold at most 1 + 1/kGuaranteedPart times the places.
+#ifndef POSTBOX_PROTO_RULES_FAIR_SHARE_H_
+#define POSTBOX_PROTO_RULES_FAIR_SHARE_H_
+
+#include <algorithm>
+#include <cstddef>
+
+namespace postbox::pubsub {
+
+// All guaranteed parts together are this part of the places.
+inline constexpr std::size_t kGuaranteedPart = 4;
+
+constexpr std::size_t Guaranteed(std::size_t places, std::size_t users) {
+  return std::max(places / kGuaranteedPart / std::max(users, std::size_t{1}), std::size_t{1});
+}
+
+// How many more a user may take who holds `held`, when all users together hold `all` of `places`.
+constexpr std::size_t MayTake(std::size_t places, std::size_t users, std::size_t all,
+                              std::size_t held) {
+  const std::size_t free = all < places ? places - all : 0;
+  if (users <= 1) return free;
+  const std::size_t guaranteed = Guaranteed(places, users);
+  return std::max(free, held < guaranteed ? guaranteed - held : std::size_t{0});
+}
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_PROTO_RULES_FAIR_SHARE_H_

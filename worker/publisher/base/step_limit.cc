@@ -1,0 +1,131 @@
+#include "worker/publisher/base/step_limit.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+extern "C" {
+#include <utils/timeout.h>
+}
+
+namespace postbox::publisher {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How often the timer looks. Most steps are over before it does so for the first time.
+constexpr int kLookMs = 50;
+// Memory grows fast: who does not obey at once has no second.
+constexpr int64 kMemoryGraceMs = 200;
+
+enum class Limit : int { kNone, kTime, kMemory };
+
+// Read and written by the timer's signal handler, which runs on the main thread.
+struct Step {
+  volatile bool running = false;
+  volatile Limit over = Limit::kNone;
+  volatile bool ending = false;
+  Oid outbox = InvalidOid;
+  int64 time_ms = 0;
+  TimestampTz deadline = 0;
+  TimestampTz end_at = 0;           // of the process
+  std::size_t memory_at_first = 0;  // 0: not looked yet
+};
+Step step;
+TimeoutId timer;
+bool registered = false;
+
+// Bytes of memory that are this process's own. Only calls that a signal handler may make.
+std::size_t PrivateMemory() {
+  char text[128];
+  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  const ssize_t size = read(file, text, sizeof text - 1);
+  close(file);
+  // In pages: size, resident, of these shared.
+  std::size_t numbers[3] = {};
+  int at = 0;
+  for (ssize_t i = 0; i < size && at < 3; ++i) {
+    if (text[i] == ' ') {
+      ++at;
+    } else if (text[i] >= '0' && text[i] <= '9') {
+      numbers[at] = numbers[at] * 10 + static_cast<std::size_t>(text[i] - '0');
+    }
+  }
+  constexpr std::size_t kPage = 4096;
+  return numbers[1] > numbers[2] ? (numbers[1] - numbers[2]) * kPage : 0;
+}
+
+Limit OverLimit(TimestampTz now) {
+  if (now >= step.deadline) return Limit::kTime;
+  const std::size_t memory = PrivateMemory();
+  if (step.memory_at_first == 0) step.memory_at_first = memory;
+  return memory > step.memory_at_first + kStepMemory ? Limit::kMemory : Limit::kNone;
+}
+
+void Interrupt() {
+  InterruptPending = true;
+  SetLatch(MyLatch);
+}
+
+// The timer's signal handler.
+void Look() {
+  if (!step.running) return;
+  const TimestampTz now = GetCurrentTimestamp();
+  if (step.over == Limit::kNone) {
+    step.over = OverLimit(now);
+    if (step.over != Limit::kNone) {
+      const int64 grace = step.over == Limit::kTime ? kStepGrace.count() : kMemoryGraceMs;
+      step.end_at = TimestampTzPlusMilliseconds(now, grace);
+      QueryCancelPending = true;
+      Interrupt();
+    }
+  } else if (now >= step.end_at) {
+    step.ending = true;
+    ProcDiePending = true;
+    Interrupt();
+  }
+  enable_timeout_after(timer, kLookMs);
+}
+
+}  // namespace
+
+void StepLimit::Begin(Oid outbox, milliseconds time) {
+  step.over = Limit::kNone;
+  step.ending = false;
+  step.outbox = outbox;
+  step.time_ms = time.count();
+  step.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), time.count());
+  step.memory_at_first = 0;
+  Pg([] {
+    if (!registered) timer = RegisterTimeout(USER_TIMEOUT, Look);
+    registered = true;
+    step.running = true;
+    enable_timeout_after(timer, kLookMs);
+  });
+}
+
+void StepLimit::End() {
+  if (!step.running) return;
+  step.running = false;
+  Pg([] { disable_timeout(timer, false); });
+  if (step.over != Limit::kNone) QueryCancelPending = false;
+  if (step.ending) ProcDiePending = false;
+  step.ending = false;
+}
+
+std::string StepLimit::Cause() {
+  switch (step.over) {
+    case Limit::kTime:
+      return "a statement on the outbox took longer than " + std::to_string(step.time_ms) + " ms";
+    case Limit::kMemory:
+      return "a statement on the outbox took more than " + std::to_string(kStepMemory >> 20) +
+             " MB of memory";
+    case Limit::kNone:
+      break;
+  }
+  return "";
+}
+
+Oid StepLimit::EndingFor() { return step.ending ? step.outbox : InvalidOid; }
+
+}  // namespace postbox::publisher
