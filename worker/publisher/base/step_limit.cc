@@ -1,8 +1,5 @@
 #include "worker/publisher/base/step_limit.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 extern "C" {
 #include <utils/timeout.h>
 }
