@@ -63,7 +63,7 @@ subtest 'an outbox that somebody has locked holds up nobody else' => sub {
 	$session->query_safe('BEGIN; LOCK TABLE app.outbox IN ACCESS EXCLUSIVE MODE');
 	my $position = log_position($node);
 	$node->safe_psql('postgres', 'SELECT postbox.wake_publishers()');
-	wait_for(sub { log_since($node, $position) =~ /publication "videos" is suspended: .*lock timeout/ }, 'the log says that the lock could not be had');
+	wait_for(sub { log_since($node, $position) =~ /publication "videos" is suspended: the outbox is locked by process \d+/ }, 'the log says who has locked it');
 	emit_to('app.other', 20);
 	wait_all_published('app.other', 'the other publication goes on');
 	$session->query_safe('COMMIT');
