@@ -25,7 +25,8 @@ std::unordered_map<Oid, Entry>& entries = *new std::unordered_map<Oid, Entry>;
 // postbox.outbox itself; InvalidOid while not known.
 Oid registry = InvalidOid;
 
-// The only outbox of each role that has asked, and the outboxes among which it was found.
+// The only outbox of each role that has asked, and the outboxes among which it was found, with the
+// table of publications.
 std::unordered_map<Oid, Oid>& only_outboxes = *new std::unordered_map<Oid, Oid>;
 std::unordered_set<Oid>& registered = *new std::unordered_set<Oid>;
 
@@ -273,26 +274,26 @@ Oid OnlyOutbox() {
   const uint64 before = changes;
   registry = PostboxRelation("outbox");
   const uint64 count = postbox::Run(
-      "SELECT o.relation::oid, count(*) FILTER (WHERE own) OVER (),"
-      " count(*) FILTER (WHERE may_insert) OVER (),"
-      " string_agg(o.relation::text, ', ') FILTER (WHERE may_insert) OVER (),"
+      "SELECT o.relation::oid, r.rank, count(*) OVER (PARTITION BY r.rank),"
+      " string_agg(o.relation::text, ', ') FILTER (WHERE r.rank > 0) OVER (),"
       " string_agg(o.relation::text, ', ') OVER ()"
       " FROM postbox.outbox o LEFT JOIN pg_class c ON c.oid = o.relation"
-      " CROSS JOIN LATERAL (SELECT"
-      " coalesce(has_any_column_privilege(c.oid, 'INSERT'), false)) AS p(may_insert)"
-      " CROSS JOIN LATERAL (SELECT may_insert AND pg_get_userbyid(c.relowner) = current_user) AS "
-      "r(own)"
-      " ORDER BY own DESC, may_insert DESC");
-  const bool one_own = count > 0 && Int64Column(0, 2) == 1;
-  const int64 permitted = count > 0 ? Int64Column(0, 3) : 0;
+      " CROSS JOIN LATERAL (SELECT CASE"
+      " WHEN has_any_column_privilege(c.oid, 'INSERT') IS NOT TRUE THEN 0"
+      " WHEN pg_get_userbyid(c.relowner) = current_user THEN 3"
+      " WHEN EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation) THEN 2"
+      " ELSE 1 END) AS r(rank)"
+      " ORDER BY r.rank DESC");
+  const bool none_permitted = count > 0 && Int32Column(0, 2) == 0;
   // A sole outbox without the right says itself what is missing.
-  if (!one_own && permitted != 1 && count != 1) {
-    ThrowNotOne(count, permitted == 0, count == 0 ? "" : PrintedColumn(0, permitted == 0 ? 5 : 4));
+  if (count != 1 && (count == 0 || none_permitted || Int64Column(0, 3) > 1)) {
+    ThrowNotOne(count, none_permitted, count == 0 ? "" : PrintedColumn(0, none_permitted ? 5 : 4));
   }
   const Oid relation = OidColumn(0, 1);
   if (changes != before) return relation;
   if (only_outboxes.empty()) registered.clear();
   for (uint64 row = 0; row < count; ++row) registered.insert(OidColumn(row, 1));
+  registered.insert(PostboxRelation("publication"));
   only_outboxes[role] = relation;
   return relation;
 }

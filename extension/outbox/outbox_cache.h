@@ -103,9 +103,14 @@ std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 // user (define_settings.h).
 Oid DefaultOutbox();
 
-// The only outbox that the current user owns, else the only one that it may insert into: an outbox
-// which somebody else has created is not in the way, not even with a GRANT. An error if there is
-// none, or more than one.
+// The only outbox that the current user owns. If it owns none: of those that it may insert into,
+// the only one with a publication, and if none has one, the only one. An error if there is none, or
+// more than one.
+//
+// Whoever may create a table can create an outbox and grant INSERT to anybody, by name too, so a
+// GRANT says nothing about what the emitter wants. A publication does: it needs a right that PUBLIC
+// does not have. So such an outbox is not in the way of one that the emitter owns, nor of one that
+// is published.
 Oid OnlyOutbox();
 
 }  // namespace postbox

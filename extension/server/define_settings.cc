@@ -139,8 +139,9 @@ const StringSetting kStrings[] = {
      &values.failpoint, PGC_SIGHUP, CheckHook<pubsub::CheckFailpointList>,
      GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY},
     {"postbox.default_outbox", "Sets the outbox that outbox_emit writes to when none is named.",
-     "Empty means the only outbox that the current user owns, else the only one that it may insert "
-     "into. In a function that runs as another user than its caller, a value that the caller has "
+     "Empty means the only outbox that the current user owns, else the only one with a publication "
+     "that it may insert into, else the only one that it may insert into. In a function that runs "
+     "as another user than its caller, a value that the caller has "
      "set does not count.",
      &values.default_outbox, PGC_USERSET, CheckDefaultOutbox, 0, AssignDefaultOutbox},
     {"postbox.correlation_id", "Sets the attribute correlation_id of emitted events.", nullptr,

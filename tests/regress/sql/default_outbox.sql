@@ -79,6 +79,39 @@ RESET ROLE;
 REVOKE regress_caller FROM regress_emitter;
 SET ROLE regress_emitter;
 SELECT version FROM postbox.outbox_emit('order', 'emitter', 'order.placed', '{}'::jsonb);
+-- Whoever may create a table may create an outbox and grant INSERT on it, to PUBLIC or by name. Where the emitter's outbox is published,
+-- that takes neither the event nor the choice away.
+RESET ROLE;
+SELECT postbox.create_publication('orders', 'service.outbox', 'projects/shop-1/topics/shop.order.events');
+SET ROLE regress_caller;
+GRANT INSERT ON caller.outbox TO PUBLIC;
+SET ROLE regress_emitter;
+SELECT version FROM postbox.outbox_emit('order', 'emitter, PUBLIC granted', 'order.placed', '{}'::jsonb);
+SET ROLE regress_caller;
+REVOKE INSERT ON caller.outbox FROM PUBLIC;
+GRANT INSERT ON caller.outbox TO regress_emitter;
+SET ROLE regress_emitter;
+SELECT version FROM postbox.outbox_emit('order', 'emitter, granted by name', 'order.placed', '{}'::jsonb);
+-- a publication of the other counts at once, and so does the end of one
+RESET ROLE;
+SELECT postbox.create_publication('others', 'caller.outbox', 'projects/shop-1/topics/shop.order.events');
+SET ROLE regress_emitter;
+SELECT version FROM postbox.outbox_emit('order', 'emitter', 'order.placed', '{}'::jsonb);
+RESET ROLE;
+SELECT postbox.drop_publication('others');
+SET ROLE regress_emitter;
+SELECT version FROM postbox.outbox_emit('order', 'emitter, published', 'order.placed', '{}'::jsonb);
+RESET ROLE;
+SELECT postbox.drop_publication('orders');
+SET ROLE regress_emitter;
+SELECT version FROM postbox.outbox_emit('order', 'emitter', 'order.placed', '{}'::jsonb);
+RESET ROLE;
+SELECT aggregate_id FROM pg_temp.stored WHERE outbox = 'service' AND aggregate_id LIKE 'emitter, %' ORDER BY 1;
+SELECT aggregate_id FROM pg_temp.stored WHERE outbox = 'caller' AND aggregate_id LIKE 'emitter, %' ORDER BY 1;
+SET ROLE regress_caller;
+REVOKE INSERT ON caller.outbox FROM regress_emitter;
+RESET ROLE;
+
 -- whoever may insert into none is told so
 SET ROLE regress_stranger;
 SELECT version FROM postbox.outbox_emit('order', 'plain', 'order.placed', '{}'::jsonb);
