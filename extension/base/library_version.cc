@@ -9,9 +9,11 @@ const char* LibraryVersion() { return POSTBOX_VERSION; }
 void RequireUpdatedExtension() {
   Parameters library;
   library.AddText(LibraryVersion());
-  if (Run("SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'postbox' "
-          "AND extversion ~ '^[0-9]+([.][0-9]+)*$' "
-          "AND string_to_array(extversion, '.')::int[] < string_to_array($1, '.')::int[]",
+  if (Run("SELECT extversion FROM pg_catalog.pg_extension "
+          "WHERE extname OPERATOR(pg_catalog.=) 'postbox' "
+          "AND extversion OPERATOR(pg_catalog.~) '^[0-9]+([.][0-9]+)*$' "
+          "AND pg_catalog.string_to_array(extversion, '.')::int[] OPERATOR(pg_catalog.<) "
+          "pg_catalog.string_to_array($1, '.')::int[]",
           library) == 0) {
     return;
   }

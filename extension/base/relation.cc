@@ -26,8 +26,8 @@ void LockRegistration(const char* registry, Oid relation) {
   const ActAs registrar(RelationOwner(PostboxRelation(registry)));
   Parameters key;
   key.AddOid(REGCLASSOID, relation);
-  const std::string sql =
-      std::string("SELECT FROM postbox.") + registry + " WHERE relation = $1 FOR UPDATE";
+  const std::string sql = std::string("SELECT FROM postbox.") + registry +
+                          " WHERE relation OPERATOR(pg_catalog.=) $1 FOR UPDATE";
   if (Run(sql, key) != 0) return;
   Throw(ERRCODE_UNDEFINED_TABLE,
         std::string(registry) + " with OID " + std::to_string(relation) + " does not exist",

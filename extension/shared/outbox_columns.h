@@ -120,10 +120,11 @@ inline OutboxColumns ReadOutboxColumns(Oid relation) {
     Parameters parameters;
     parameters.AddOid(REGCLASSOID, relation).AddText(name);
     const uint64 found =
-        Run("SELECT quote_ident(a.attname), format_type(a.atttypid, NULL), NOT a.attnotnull"
-            " FROM postbox.outbox o JOIN pg_catalog.pg_attribute a ON a.attrelid = o.relation"
-            " AND a.attname = coalesce(o.columns ->> $2, $2) AND NOT a.attisdropped"
-            " WHERE o.relation = $1",
+        Run("SELECT pg_catalog.quote_ident(a.attname), pg_catalog.format_type(a.atttypid, NULL), "
+            "NOT a.attnotnull FROM postbox.outbox o JOIN pg_catalog.pg_attribute a "
+            "ON a.attrelid OPERATOR(pg_catalog.=) o.relation AND a.attname OPERATOR(pg_catalog.=) "
+            "coalesce(o.columns OPERATOR(pg_catalog.->>) $2, $2) AND NOT a.attisdropped "
+            "WHERE o.relation OPERATOR(pg_catalog.=) $1",
             parameters);
     if (found == 0) continue;
     *column = {PrintedColumn(0, 1), PrintedColumn(0, 2), BoolColumn(0, 3)};

@@ -34,11 +34,11 @@ bool Retention::Step(TimestampTz now) {
 void Retention::Begin() {
   std::vector<Table> tables;
   InTransaction("postbox: looking for events to purge", [&] {
-    const uint64 rows = Run(
-        "SELECT relation::oid::bigint, true FROM postbox.outbox WHERE retention IS NOT NULL OR "
-        "kind = 'log' "
-        "UNION ALL SELECT relation::oid::bigint, false FROM postbox.inbox WHERE retention IS NOT "
-        "NULL");
+    const uint64 rows =
+        Run("SELECT relation::pg_catalog.oid::bigint, true FROM postbox.outbox "
+            "WHERE retention IS NOT NULL OR kind OPERATOR(pg_catalog.=) 'log' "
+            "UNION ALL SELECT relation::pg_catalog.oid::bigint, false FROM postbox.inbox "
+            "WHERE retention IS NOT NULL");
     for (uint64 row = 0; row < rows; ++row) {
       tables.push_back({static_cast<Oid>(Int64Column(row, 1)), BoolColumn(row, 2)});
     }

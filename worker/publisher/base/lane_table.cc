@@ -41,9 +41,10 @@ std::string Identifier() { return std::to_string(GetSystemIdentifier()); }
 Suspension ReadSuspension(const std::string& publication) {
   // It runs with every claim. It is never destroyed: at exit the server's memory goes without us.
   static Statement& statement = *new Statement(
-      "SELECT coalesce(l.attempts, 0), CASE WHEN l.next_retry_at > now() THEN l.next_retry_at END "
-      "FROM postbox.publication p LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = "
-      "0 WHERE p.name = $1",
+      "SELECT coalesce(l.attempts, 0), CASE WHEN l.next_retry_at OPERATOR(pg_catalog.>) "
+      "pg_catalog.now() THEN l.next_retry_at END FROM postbox.publication p "
+      "LEFT JOIN postbox.lane l ON l.publication OPERATOR(pg_catalog.=) p.name "
+      "AND l.slice OPERATOR(pg_catalog.=) 0 WHERE p.name OPERATOR(pg_catalog.=) $1",
       {TEXTOID});
   Suspension state;
   if (statement.Run({TextValue(publication)}) == 0) return state;
@@ -57,13 +58,14 @@ TimestampTz Suspend(const std::string& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff) {
   Parameters name;
   name.AddText(publication);
-  Run("INSERT INTO postbox.lane (publication, slice) SELECT name, 0 FROM postbox.publication WHERE "
-      "name = $1 ON CONFLICT DO NOTHING",
+  Run("INSERT INTO postbox.lane (publication, slice) SELECT name, 0 FROM postbox.publication "
+      "WHERE name OPERATOR(pg_catalog.=) $1 ON CONFLICT DO NOTHING",
       name);
   // The row lock makes workers that fail together take turns; the second one then sees that the
   // publication is suspended.
-  if (Run("SELECT attempts, CASE WHEN next_retry_at > now() THEN next_retry_at END FROM "
-          "postbox.lane WHERE publication = $1 AND slice = 0 FOR UPDATE",
+  if (Run("SELECT attempts, CASE WHEN next_retry_at OPERATOR(pg_catalog.>) pg_catalog.now() "
+          "THEN next_retry_at END FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
+          "AND slice OPERATOR(pg_catalog.=) 0 FOR UPDATE",
           name) == 0) {
     return 0;  // dropped meanwhile
   }
@@ -75,8 +77,9 @@ TimestampTz Suspend(const std::string& publication, const std::string& error,
   values.AddText(publication).AddInt(attempts);
   values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);
   Run("UPDATE postbox.lane SET attempts = $2, next_retry_at = $3, last_error = $4, "
-      "suspended_since = CASE WHEN attempts = 0 THEN now() ELSE coalesce(suspended_since, now()) "
-      "END WHERE publication = $1 AND slice = 0",
+      "suspended_since = CASE WHEN attempts OPERATOR(pg_catalog.=) 0 THEN pg_catalog.now() "
+      "ELSE coalesce(suspended_since, pg_catalog.now()) END "
+      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) 0",
       values);
   return retry_at;
 }
@@ -85,7 +88,8 @@ void EndSuspension(const std::string& publication) {
   Parameters name;
   name.AddText(publication);
   Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
-      "suspended_since = NULL WHERE publication = $1 AND slice = 0 AND attempts > 0",
+      "suspended_since = NULL WHERE publication OPERATOR(pg_catalog.=) $1 "
+      "AND slice OPERATOR(pg_catalog.=) 0 AND attempts OPERATOR(pg_catalog.>) 0",
       name);
 }
 
@@ -118,34 +122,42 @@ LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
       lock_token_(std::move(lock_token)),
       make_(
           "INSERT INTO postbox.lane (publication, slice) "
-          "SELECT name, $2 FROM postbox.publication WHERE name = $1 ON CONFLICT DO NOTHING",
+          "SELECT name, $2 FROM postbox.publication WHERE name OPERATOR(pg_catalog.=) $1 "
+          "ON CONFLICT DO NOTHING",
           {TEXTOID, INT4OID}),
       foreign_(
-          "SELECT 1 FROM postbox.lane l, postbox.publication p WHERE p.name = l.publication "
-          "AND p.outbox = $1 AND l.snapshot IS NOT NULL AND l.system_identifier <> $2::numeric "
-          "LIMIT 1",
+          "SELECT 1 FROM postbox.lane l, postbox.publication p "
+          "WHERE p.name OPERATOR(pg_catalog.=) l.publication "
+          "AND p.outbox OPERATOR(pg_catalog.=) $1 AND l.snapshot IS NOT NULL "
+          "AND l.system_identifier OPERATOR(pg_catalog.<>) $2::numeric LIMIT 1",
           {OIDOID, TEXTOID}),
-      rebase_("SELECT postbox.rebase_outbox($1::regclass)", {OIDOID}),
+      rebase_("SELECT postbox.rebase_outbox($1::pg_catalog.regclass)", {OIDOID}),
       read_(
-          "SELECT coalesce(lock_token, ''), locked_at < now() - make_interval(secs => $3), "
-          "floor, snapshot::text, array_to_string(zone_upto, ' '), "
-          "array_to_string(zone_snapshot, ' '), array_to_string(zone_next_xid, ' ') "
-          "FROM postbox.lane WHERE publication = $1 AND slice = $2 FOR UPDATE SKIP LOCKED",
+          "SELECT coalesce(lock_token, ''), locked_at OPERATOR(pg_catalog.<) (pg_catalog.now() "
+          "OPERATOR(pg_catalog.-) pg_catalog.make_interval(secs => $3)), "
+          "floor, snapshot::pg_catalog.text, pg_catalog.array_to_string(zone_upto, ' '), "
+          "pg_catalog.array_to_string(zone_snapshot, ' '), "
+          "pg_catalog.array_to_string(zone_next_xid, ' ') FROM postbox.lane "
+          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
+          "FOR UPDATE SKIP LOCKED",
           {TEXTOID, INT4OID, FLOAT8OID}),
       take_(
-          "UPDATE postbox.lane SET lock_token = $3, locked_at = now() "
-          "WHERE publication = $1 AND slice = $2",
+          "UPDATE postbox.lane SET lock_token = $3, locked_at = pg_catalog.now() "
+          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2",
           {TEXTOID, INT4OID, TEXTOID}),
       release_(
-          "UPDATE postbox.lane SET lock_token = NULL WHERE publication = $1 AND slice = $2 "
-          "AND lock_token = $3",
+          "UPDATE postbox.lane SET lock_token = NULL "
+          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
+          "AND lock_token OPERATOR(pg_catalog.=) $3",
           {TEXTOID, INT4OID, TEXTOID}),
       checkpoint_(
-          "UPDATE postbox.lane SET locked_at = now(), system_identifier = $4::numeric, "
-          "floor = $5, hwm = $6, snapshot = $7::pg_snapshot, next_xid = $8::xid8, "
-          "zone_upto = $9::bigint[], zone_snapshot = $10::pg_snapshot[], "
-          "zone_next_xid = $11::xid8[] "
-          "WHERE publication = $1 AND slice = $2 AND lock_token = $3",
+          "UPDATE postbox.lane SET locked_at = pg_catalog.now(), "
+          "system_identifier = $4::numeric, floor = $5, hwm = $6, "
+          "snapshot = $7::pg_catalog.pg_snapshot, next_xid = $8::pg_catalog.xid8, "
+          "zone_upto = $9::bigint[], zone_snapshot = $10::pg_catalog.pg_snapshot[], "
+          "zone_next_xid = $11::pg_catalog.xid8[] "
+          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
+          "AND lock_token OPERATOR(pg_catalog.=) $3",
           {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
            TEXTARRAYOID, TEXTARRAYOID}) {}
 

@@ -8,12 +8,15 @@ namespace postbox::publisher {
 
 std::vector<Publication> LoadPublications() {
   RequireUpdatedExtension();
-  const uint64 rows = Run(
-      "SELECT p.name, p.outbox::oid::bigint, o.kind, p.topic, p.aggregate_types, p.ordering, "
-      "p.max_attempts, (extract(epoch FROM p.base_backoff) * 1000)::bigint, "
-      "(extract(epoch FROM p.max_backoff) * 1000)::bigint, p.on_failure = 'park_key', p.lanes, "
-      "coalesce(o.parked::oid::bigint, 0) "
-      "FROM postbox.publication p, postbox.outbox o WHERE o.relation = p.outbox ORDER BY p.name");
+  const uint64 rows =
+      Run("SELECT p.name, p.outbox::pg_catalog.oid::bigint, o.kind, p.topic, p.aggregate_types, "
+          "p.ordering, p.max_attempts, "
+          "(extract(epoch FROM p.base_backoff) OPERATOR(pg_catalog.*) 1000)::bigint, "
+          "(extract(epoch FROM p.max_backoff) OPERATOR(pg_catalog.*) 1000)::bigint, "
+          "p.on_failure OPERATOR(pg_catalog.=) 'park_key', p.lanes, "
+          "coalesce(o.parked::pg_catalog.oid::bigint, 0) "
+          "FROM postbox.publication p, postbox.outbox o "
+          "WHERE o.relation OPERATOR(pg_catalog.=) p.outbox ORDER BY p.name");
   std::vector<Publication> publications;
   for (uint64 row = 0; row < rows; ++row) {
     Publication publication;

@@ -104,7 +104,7 @@ void PinSettings() {
       {"synchronous_commit", "on"},
       {"default_transaction_isolation", "read committed"},
       {"default_transaction_read_only", "off"},
-      {"search_path", "pg_catalog"},
+      {"search_path", "pg_catalog, pg_temp"},
       {"statement_timeout", "0"},
       // One publication's table or row that somebody has locked holds up all others for so long.
       {"lock_timeout", "100ms"},
