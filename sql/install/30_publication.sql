@@ -214,10 +214,18 @@ CREATE FUNCTION postbox.outbox_paused_keys(outbox regclass)
                    next_retry_at timestamptz, last_error text, waiting bigint)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
 AS $$
 DECLARE
     registered postbox.outbox := postbox.require_outbox(outbox);
+    code text := postbox.code_of_users(coalesce(registered.parked, registered.relation));
 BEGIN
+    IF code IS NOT NULL THEN
+        RAISE object_not_in_prerequisite_state USING
+            MESSAGE = format('the paused keys of outbox %s are not read', outbox),
+            DETAIL = code,
+            HINT = 'Reading them might run code of its owner, and take forever. The owner can read the table itself.';
+    END IF;
     IF registered.parked IS NOT NULL THEN
         RETURN QUERY EXECUTE format($sql$
             SELECT e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
@@ -261,15 +269,22 @@ CREATE FUNCTION postbox.list_paused_keys()
 AS $$
 DECLARE
     registered regclass;
+    reason text;
 BEGIN
     FOR registered IN SELECT o.relation FROM postbox.outbox o ORDER BY o.relation LOOP
         -- What the owner of one outbox has made of it hides no other.
         BEGIN
             RETURN QUERY SELECT registered, k.* FROM postbox.show_paused_keys(registered) k;
-        EXCEPTION WHEN OTHERS THEN
-            RAISE WARNING USING
-                MESSAGE = format('could not read the paused keys of outbox %s', registered),
-                DETAIL = SQLERRM;
+        EXCEPTION
+            WHEN lock_not_available THEN
+                RAISE WARNING USING
+                    MESSAGE = format('could not read the paused keys of outbox %s', registered),
+                    DETAIL = (SELECT postbox.lock_holders(o) FROM postbox.outbox o WHERE o.relation = registered);
+            WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
+                RAISE WARNING USING
+                    MESSAGE = format('could not read the paused keys of outbox %s', registered),
+                    DETAIL = concat_ws(': ', SQLERRM, nullif(reason, ''));
         END;
     END LOOP;
 END
@@ -348,21 +363,84 @@ $$;
 COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
     'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
 
--- Counted with the rights of the current user. What the owner of an outbox has made of it is shown with its publication, and
--- hides no other one: errors become `problem`.
+-- Reading a table may run code of ordinary users: policies where row security is forced, functions and operators in indexes,
+-- constraints and statistics (the planner computes what is constant in them), casts, and whatever a foreign table asks. Such code may sleep
+-- for ever, and catch the cancel. What a superuser owns, as most extensions are, is trusted. From the catalogs only.
+CREATE FUNCTION postbox.code_of_users(relation regclass) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE part(oid) AS (
+        SELECT relation::oid
+        UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+    ), object(classid, objid) AS (
+        SELECT 'pg_class'::regclass, p.oid FROM part p
+        UNION ALL SELECT 'pg_class'::regclass, i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid
+        UNION ALL SELECT 'pg_constraint'::regclass, c.oid FROM part p JOIN pg_constraint c ON c.conrelid = p.oid
+        UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM part p JOIN pg_statistic_ext s ON s.stxrelid = p.oid
+    ), dependency(classid, objid) AS (
+        SELECT d.refclassid, d.refobjid FROM object o JOIN pg_depend d ON d.classid = o.classid AND d.objid = o.objid
+        WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
+        UNION ALL
+        SELECT 'pg_proc'::regclass, k.castfunc FROM part p JOIN pg_attribute a ON a.attrelid = p.oid AND a.attnum > 0
+        JOIN pg_cast k ON k.castsource = a.atttypid WHERE k.castfunc <> 0
+    ), found(rank, what) AS (
+        SELECT 1, format('%s is not a table', c.oid::regclass) FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind NOT IN ('r', 'p')
+        UNION ALL
+        SELECT 2, format('row security is forced on %s', c.oid::regclass) FROM pg_class c
+        WHERE c.oid = relation AND c.relrowsecurity AND c.relforcerowsecurity
+        UNION ALL
+        SELECT 3, format('%s uses function %s', relation, f.oid::regprocedure)
+        FROM dependency d JOIN pg_proc f ON f.oid = d.objid JOIN pg_roles r ON r.oid = f.proowner
+        WHERE d.classid = 'pg_proc'::regclass AND NOT r.rolsuper
+        UNION ALL
+        SELECT 3, format('%s uses operator %s', relation, f.oid::regoperator)
+        FROM dependency d JOIN pg_operator f ON f.oid = d.objid JOIN pg_roles r ON r.oid = f.oprowner
+        WHERE d.classid = 'pg_operator'::regclass AND NOT r.rolsuper
+    )
+    SELECT f.what FROM found f ORDER BY f.rank, f.what LIMIT 1
+$$;
+COMMENT ON FUNCTION postbox.code_of_users(regclass) IS
+    'The code of an ordinary user that reading a table would run, or may run; NULL if there is none';
+
+-- For whoever gave up waiting for a lock.
+CREATE FUNCTION postbox.lock_holders(registered postbox.outbox) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE part(oid) AS (
+        SELECT unnest(ARRAY[(registered).relation::oid, (registered).parked::oid])
+        UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+    )
+    SELECT format('a table of the outbox is locked%s', ' by process ' || string_agg(DISTINCT l.pid::text, ', '))
+    FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.granted AND l.mode = 'AccessExclusiveLock' AND l.pid <> pg_backend_pid()
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      AND l.relation IN (SELECT p.oid FROM part p UNION ALL SELECT i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid)
+$$;
+COMMENT ON FUNCTION postbox.lock_holders(postbox.outbox) IS 'That a table of an outbox is locked, and by which processes as far as they are known';
+
+-- Counted with the rights of the current user. What the owner of an outbox has made of it is shown with its publication. It hides no
+-- other one and holds up nobody: errors become `problem`, and what is locked, or may run code of users, is not counted.
 CREATE FUNCTION postbox.publication_backlog(publication text,
-    OUT pending bigint, OUT parked bigint, OUT oldest interval, OUT problem text)
+    OUT pending bigint, OUT parked bigint, OUT oldest interval, OUT problem text, OUT broken boolean)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
 AS $$
 DECLARE
     types text[];
     registered postbox.outbox;
     misplaced bigint;
 BEGIN
+    broken := false;
     SELECT p.aggregate_types INTO types FROM postbox.publication p WHERE p.name = publication;
     SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox
     WHERE p.name = publication;
+    problem := 'the backlog is not counted: ' || coalesce(postbox.code_of_users(registered.relation), postbox.code_of_users(registered.parked));
+    IF problem IS NOT NULL THEN
+        RETURN;
+    END IF;
     IF registered.parked IS NULL THEN
         SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest FROM postbox.table_backlog(registered, types) b;
         RETURN;
@@ -376,19 +454,20 @@ BEGIN
                           'WHERE seq > %s OR seq < 1 OR seq IS NULL', misplaced, registered.relation,
                           coalesce(pg_sequence_last_value(postbox.log_sequence(registered.relation)), 0));
     END IF;
-EXCEPTION WHEN OTHERS THEN
-    IF SQLSTATE LIKE '57%' THEN
-        RAISE;
-    END IF;
-    pending := NULL;
-    problem := format('the outbox cannot be read: %s', SQLERRM);
+EXCEPTION
+    WHEN lock_not_available THEN
+        SELECT NULL, NULL, NULL INTO pending, parked, oldest;
+        problem := format('the backlog is not counted: %s', postbox.lock_holders(registered));
+    WHEN OTHERS THEN
+        SELECT NULL, NULL, NULL, true INTO pending, parked, oldest, broken;
+        problem := format('the outbox cannot be read: %s', SQLERRM);
 END
 $$;
 COMMENT ON FUNCTION postbox.publication_backlog(text) IS
     'The backlog of a publication, counted with the rights of the current user, and which rows are not read or why none can be';
 
 CREATE FUNCTION postbox.show_backlog(publication text)
-    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text)
+    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text, broken boolean)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'postbox.publication_backlog, run as the owner of the outbox; no rows if the caller may not see its events';
@@ -403,6 +482,7 @@ AS $$
 DECLARE
     registered postbox.outbox;
     problem text;
+    broken boolean;
 BEGIN
     FOR publication, outbox, topic, retry_at, suspended_since, last_error IN
         SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since, l.last_error
@@ -426,10 +506,10 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        SELECT b.pending, b.parked, b.oldest, b.problem INTO pending, parked, oldest_pending, problem
+        SELECT b.pending, b.parked, b.oldest, b.problem, b.broken INTO pending, parked, oldest_pending, problem, broken
         FROM postbox.show_backlog(publication) b;
         last_error := coalesce(last_error, problem);
-        IF problem IS NOT NULL AND pending IS NULL THEN
+        IF broken THEN
             state := 'broken';
         END IF;
         RETURN NEXT;
