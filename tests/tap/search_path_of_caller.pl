@@ -1,0 +1,188 @@
+# What a superuser calls in schema postbox finds its operators, functions, types and tables in pg_catalog, whatever the search_path of his
+# session: a role has put one of each name before those of pg_catalog, and none of them is ever run.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Test;
+use Test::More;
+
+# They say who runs them, and then do what the original does.
+my $traps = <<'SQL';
+CREATE ROLE evil LOGIN;
+CREATE SCHEMA evil AUTHORIZATION evil;
+GRANT USAGE ON SCHEMA evil TO PUBLIC;
+SET ROLE evil;
+SET search_path = pg_catalog;
+CREATE FUNCTION evil.ran(what text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'trap % runs as %', what, current_user; RETURN true; END $$;
+
+-- operators and functions
+DO $do$
+DECLARE
+	o record;
+	made int := 0;
+BEGIN
+	FOR o IN SELECT oprname, oid, nullif(oprleft, 0)::regtype AS l, oprright::regtype AS r, oprresult::regtype AS result FROM pg_operator
+		WHERE oprnamespace = 'pg_catalog'::regnamespace AND oprkind IN ('b', 'l')
+	LOOP
+		BEGIN
+			EXECUTE format('CREATE FUNCTION evil.op_%s(%s) RETURNS %s LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran(%L); RETURN %s OPERATOR(pg_catalog.%s) %s; END $$',
+				o.oid, concat_ws(', ', o.l, o.r), o.result, 'operator ' || o.oprname, CASE WHEN o.l IS NULL THEN '' ELSE '$1' END, o.oprname,
+				CASE WHEN o.l IS NULL THEN '$1' ELSE '$2' END);
+			EXECUTE format('CREATE OPERATOR evil.%s (%s RIGHTARG = %s, FUNCTION = evil.op_%s)', o.oprname, 'LEFTARG = ' || o.l || ',', o.r, o.oid);
+			made := made + 1;
+		EXCEPTION WHEN OTHERS THEN
+			NULL;  -- of a type that only C can take
+		END;
+	END LOOP;
+	RAISE NOTICE 'made % operators', made;
+END $do$;
+DO $do$
+DECLARE
+	f record;
+	made int := 0;
+BEGIN
+	FOR f IN SELECT p.proname, p.proretset, p.prorettype::regtype AS result, oidvectortypes(p.proargtypes) AS arguments,
+			'pg_catalog.' || quote_ident(p.proname) || '(' || array_to_string(ARRAY(SELECT '$' || n FROM generate_series(1, p.pronargs) n), ', ') || ')' AS call
+		FROM pg_proc p WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND p.provariadic = 0 AND p.prorettype <> 'trigger'::regtype
+			AND NOT ARRAY['internal', 'cstring', 'trigger', '"any"']::regtype[]::oid[] && p.proargtypes::oid[]
+	LOOP
+		BEGIN
+			EXECUTE format('CREATE FUNCTION evil.%I(%s) RETURNS %s LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran(%L); %s; END $$',
+				f.proname, f.arguments, CASE WHEN f.proretset THEN 'SETOF ' ELSE '' END || f.result, 'function ' || f.proname,
+				CASE WHEN f.proretset THEN 'RETURN QUERY SELECT * FROM ' || f.call WHEN f.result = 'void'::regtype THEN 'PERFORM ' || f.call
+					ELSE 'RETURN ' || f.call END);
+			made := made + 1;
+		EXCEPTION WHEN OTHERS THEN
+			NULL;
+		END;
+	END LOOP;
+	RAISE NOTICE 'made % functions', made;
+END $do$;
+CREATE FUNCTION evil.format(text, VARIADIC anyarray) RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran('function format'); RETURN $1; END $$;
+CREATE FUNCTION evil.concat_ws(text, VARIADIC text[]) RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran('function concat_ws'); RETURN $1; END $$;
+
+-- aggregates
+CREATE FUNCTION evil.counted(bigint) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran('aggregate'); RETURN $1; END $$;
+CREATE FUNCTION evil.picked(anyelement, anyelement) RETURNS anyelement LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran('aggregate'); RETURN $1; END $$;
+CREATE FUNCTION evil.joined(text, text, text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran('aggregate'); RETURN $1; END $$;
+CREATE FUNCTION evil.gathered(anyarray, anynonarray) RETURNS anyarray LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran('aggregate'); RETURN $1; END $$;
+CREATE FUNCTION evil.gathered(jsonb, anyelement) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.ran('aggregate'); RETURN $1; END $$;
+CREATE AGGREGATE evil.count(*) (SFUNC = evil.counted, STYPE = bigint, INITCOND = '0');
+CREATE AGGREGATE evil.min(anyelement) (SFUNC = evil.picked, STYPE = anyelement);
+CREATE AGGREGATE evil.max(anyelement) (SFUNC = evil.picked, STYPE = anyelement);
+CREATE AGGREGATE evil.string_agg(text, text) (SFUNC = evil.joined, STYPE = text);
+CREATE AGGREGATE evil.array_agg(anynonarray) (SFUNC = evil.gathered, STYPE = anyarray);
+CREATE AGGREGATE evil.jsonb_agg(anyelement) (SFUNC = evil.gathered, STYPE = jsonb);
+
+-- tables and types
+SELECT format('CREATE VIEW evil.%1$I AS SELECT * FROM %2$I.%1$I WHERE evil.ran(%3$L)', c.relname, n.nspname, 'table ' || c.relname)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'v') AND has_table_privilege(c.oid, 'SELECT') AND n.nspname IN ('pg_catalog', 'postbox') AND c.relname !~ '^pg_(attribute$|stat|shmem|hba|ident|file)' \gexec
+CREATE VIEW evil.pg_attribute AS SELECT attrelid, attname, atttypid, attnum, attisdropped, attnotnull FROM pg_attribute WHERE evil.ran('table pg_attribute');
+SELECT format('CREATE DOMAIN evil.%1$I AS pg_catalog.%1$I CHECK (evil.ran(%2$L))', t, 'type ' || t)
+FROM unnest('{text,name,oid,regclass,regtype,int4,int8,jsonb,uuid,xid8,pg_snapshot,timestamptz,interval}'::pg_catalog.text[]) t \gexec
+RESET ROLE;
+SQL
+
+# One call at least of each function, with every branch that a statement of its own stands in.
+my @calls = (
+	q{SELECT postbox.create_outbox('app.log'), postbox.create_outbox('app.jobs', 'table'), postbox.create_inbox('app.inbox')},
+	q{CREATE TABLE app.adopted (id pg_catalog.uuid PRIMARY KEY, aggregatetype pg_catalog.text NOT NULL, aggregateid pg_catalog.text NOT NULL, type pg_catalog.text NOT NULL, payload pg_catalog.jsonb NOT NULL, version pg_catalog.int8 NOT NULL)},
+	q{INSERT INTO app.adopted VALUES ('550e8400-e29b-41d4-a716-446655440000', 'a', 'b', 'c', '{}', 1)},
+	q{SELECT postbox.adopt_outbox('app.adopted')},
+	(map { "SELECT postbox.create_publication('$_', 'app.$_', 'shop.order.events')" } qw(log jobs adopted)),
+	q{SELECT postbox.alter_publication('log', topic => 'shop.order.events2', max_attempts => 3)},
+	q{SELECT postbox.create_publication('other', 'app.log', 'shop.order.events', aggregate_types => '{order}'), postbox.drop_publication('other')},
+	q{SELECT postbox.check_topic_name('shop.order.events'), postbox.wake_publishers(), postbox.is_operator()},
+	(
+		map {
+			(
+				"SELECT postbox.outbox_emit('order', '1', 'order.created', '{}'::pg_catalog.jsonb, outbox => 'app.$_')",
+				"SELECT postbox.outbox_emit('order', '1', 'order.created', '{}'::pg_catalog.text, version => 7, outbox => 'app.$_')",
+				"SELECT postbox.outbox_emit('order', '2', 'order.created', '{}'::pg_catalog.bytea, source_event_id => 's', attributes => '{\"a\": \"b\"}', outbox => 'app.$_')",
+				"SET postbox.default_outbox = 'app.$_'; SELECT postbox.outbox_emit('order', '1', 'order.created', '{}'); RESET postbox.default_outbox",
+				"SELECT * FROM postbox.publication_status",
+				"SELECT * FROM postbox.paused_keys",
+				"SELECT postbox.redrive('app.$_'), postbox.discard('app.$_', '550e8400-e29b-41d4-a716-446655440000')",
+				"SELECT postbox.redrive_events('app.$_', NULL), postbox.discard_event('app.$_', '550e8400-e29b-41d4-a716-446655440001')",
+				"SELECT postbox.purge_outbox('app.$_'), postbox.purge_events('app.$_', 10)",
+				"SELECT postbox.show_paused_keys('app.$_'), postbox.outbox_paused_keys('app.$_'), postbox.require_outbox('app.$_'), postbox.code_of_users('app.$_')",
+				"SELECT postbox.show_backlog('$_'), postbox.publication_backlog('$_')",
+				"SELECT postbox.outbox_problem(o), postbox.lock_holders(o), postbox.outbox_column(o, 'id'), postbox.outbox_column(o, 'occurred_at', 'e.') FROM postbox.outbox o",
+			)
+		} qw(log jobs adopted)),
+	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one
+	q{SELECT postbox.list_publication_status(), postbox.list_paused_keys(), postbox.list_workers()},
+	q{SELECT * FROM postbox.workers},
+	q{SELECT postbox.table_backlog(o, '{order}') FROM postbox.outbox o WHERE relation OPERATOR(pg_catalog.=) 'app.jobs'::pg_catalog.regclass},
+	q{SELECT postbox.log_backlog('app.log', 'app.log_parked', 'log'), postbox.misplaced_rows('app.log'), postbox.log_sequence('app.log')},
+	q{SELECT postbox.is_read('app.log', 'app.log_default'), postbox.purge_log_outbox('app.log', 10), postbox.redrive_parked('app.log', NULL)},
+	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.rebase_outbox('app.log')},
+	q{UPDATE postbox.lane SET system_identifier = 1, floor = 0, hwm = 0, snapshot = '3:3:', next_xid = '3' WHERE publication OPERATOR(pg_catalog.=) 'log'},
+	q{SELECT postbox.rebase_outbox('app.log')},
+	q{SELECT postbox.has_read(l, '3', 1) FROM postbox.lane l},
+	q{SELECT postbox.lane_slice('a', 3), postbox.uuid_bound(pg_catalog.now()), postbox.partition_span('7 days')},
+	q{SELECT postbox.add_partitions('app.log', 5), postbox.make_partitions('app.log', 6)},
+	q{CREATE TABLE app.orders (id pg_catalog.text PRIMARY KEY, total pg_catalog.int4, version pg_catalog.int8)},
+	q{CREATE FUNCTION app.handle(event postbox.event) RETURNS void LANGUAGE sql RETURN NULL},
+	q{SELECT postbox.create_projection('app.inbox', '{order.created}', 'app.orders', delete_types => '{order.deleted}')},
+	q{SELECT postbox.create_handler('app.inbox', '{order.created}', 'app.handle(postbox.event)')},
+	q{SELECT postbox.create_subscription('follower', 'app.inbox', 'shop.order.events.follower')},
+	q{SELECT postbox.inbox_apply('app.inbox', 'event-1', 'order.created', 'order', '1', 1, '{"total": 1}')},
+	q{SELECT postbox.inbox_apply('app.inbox', 'event-2', 'order.created', 'order', '1', 2, '{"total": {}}')},    # rejected
+	q{SELECT postbox.inbox_apply('app.inbox', ROW('event-3', 'order.deleted', 'order', '1', 3, '{}', '{}', NULL)::postbox.event)},
+	q{SELECT postbox.inbox_apply_batch('app.inbox', ARRAY[ROW('event-4', 'order.created', 'order', '2', 1, '{"total": 1}', '{}', NULL)::postbox.event, ROW('event-5', 'order.created', 'order', '2', 2, '{"total": []}', '{}', NULL)::postbox.event])},
+	q{SELECT postbox.wait_for_version('app.orders', '2', 1), postbox.wait_for_version('app.orders', '1', 3), postbox.wait_for_version('app.orders', '1', 9, '10ms')},
+	q{SELECT postbox.record_dead_letter('app.inbox', ROW('event-6', 'order.created', 'order', '1', 1, '{}', '{}', NULL)::postbox.event, '23502', 'no')},
+	q{SELECT postbox.redrive_dead_letter(id), postbox.owns_inbox(inbox) FROM postbox.dead_letter},
+	q{DELETE FROM postbox.dead_letter},
+	q{SELECT postbox.purge_inbox('app.inbox')},
+	q{SELECT postbox.drop_handler(1), postbox.drop_projection(1), postbox.drop_subscription('follower')},
+	q{SELECT postbox.drop_inbox('app.inbox'), postbox.drop_outbox('app.jobs'), postbox.drop_outbox('app.adopted')},
+	q{DROP TABLE app.log},
+	q{DROP EXTENSION postbox CASCADE},
+	q{CREATE EXTENSION postbox});
+
+my $node = new_node('main', settings => { 'postbox.publishers' => 0, 'postbox.project_id' => 'shop-1' });
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
+my (undef, undef, $made) = $node->psql('postgres', $traps, on_error_die => 1);
+my ($operators) = $made =~ /made (\d+) operators/;
+my ($functions) = $made =~ /made (\d+) functions/;
+cmp_ok($operators, '>', 600, 'operators lie in wait');
+cmp_ok($functions, '>', 1500, 'functions lie in wait');
+
+# What the traps said, and what else came on stderr.
+sub called
+{
+	my ($sql) = @_;
+	my (undef, undef, $stderr) = $node->psql('postgres', "SET search_path = evil, pg_catalog; SET client_min_messages = warning; $sql;");
+	my %ran = map { $_ => 1 } $stderr =~ /trap (.*? runs as \w+)/g;
+	return (join(', ', sort keys %ran), $stderr =~ /^.*ERROR: +(.*)/m);
+}
+
+is((called($_->[0]))[0], $_->[1], "a trap says what it is: $_->[0]")
+  for [ q{SELECT 1 = 1}, 'operator = runs as postgres' ], [ q{SELECT lower('A')}, 'function lower runs as postgres' ],
+  [ q{SELECT 'a'::text}, 'type text runs as postgres' ], [ q{SELECT FROM pg_class LIMIT 1}, 'table pg_class runs as postgres' ],
+  [ q{SELECT count(*) FROM pg_catalog.pg_am}, 'aggregate runs as postgres' ];
+
+my @missing = grep {
+	my $function = $_;
+	!grep { /postbox\.$function\(/ } @calls
+} split /\n/, $node->safe_psql('postgres', q{SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'postbox'::regnamespace AND prorettype NOT IN ('trigger'::regtype, 'event_trigger'::regtype)});
+is("@missing", '', 'every function of the schema is called');
+
+foreach my $call (@calls)
+{
+	my ($ran, $error) = called($call);
+	is($ran, '', $call);
+	is($error, undef, "$call: no error") unless $call =~ /'order.created', '\{\}'\)$/ || $call =~ /RESET/;
+}
+
+# The test can fail.
+$node->safe_psql('postgres', 'ALTER FUNCTION postbox.list_paused_keys() RESET search_path; CREATE SCHEMA IF NOT EXISTS app; SELECT postbox.create_outbox(\'app.last\')');
+like((called('SELECT * FROM postbox.paused_keys'))[0], qr/as postgres/, 'a function without its search_path is caught');
+$node->stop;
+done_testing();
