@@ -107,6 +107,20 @@ Tables FindTables(const char* condition, Parameters parameters) {
   return {OidColumn(0, 1), OidColumn(0, 2)};
 }
 
+// Why a publication is suspended. An error may show data of events, so the column is not for
+// everybody.
+std::optional<std::string> LastError(Parameters publication) {
+  const SpiConnection connection;
+  const FixedSearchPath search_path;
+  const ActAs registrar(RelationOwner(PostboxRelation("lane")));
+  const uint64 rows =
+      Run("SELECT l.last_error FROM postbox.lane l WHERE l.publication = $1 "
+          "AND l.next_retry_at > clock_timestamp() ORDER BY l.next_retry_at DESC LIMIT 1",
+          publication);
+  if (rows == 0 || IsNull(0, 1)) return std::nullopt;
+  return TextColumn(0, 1);
+}
+
 // Returns the rows of `sql`, run as the owner of `outbox`.
 void ReturnRows(FunctionCallInfo fcinfo, Oid outbox, const std::string& sql,
                 Parameters parameters) {
@@ -177,7 +191,13 @@ POSTBOX_FUNCTION(show_backlog) {
     if (!MaySee({tables.outbox, IsThere(tables.parked) ? tables.parked : tables.outbox})) {
       return Datum{0};
     }
-    ReturnRows(fcinfo, tables.outbox, "SELECT * FROM postbox.publication_backlog($1)", publication);
+    if (const std::optional<std::string> error = LastError(publication)) {
+      publication.AddText(*error);
+    } else {
+      publication.AddNull(TEXTOID);
+    }
+    ReturnRows(fcinfo, tables.outbox, "SELECT b.*, $2 FROM postbox.publication_backlog($1) b",
+               publication);
     return Datum{0};
   });
 }

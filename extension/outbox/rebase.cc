@@ -51,7 +51,7 @@ Appended AppendUnread(const OutboxFacts& facts, int64 reached) {
       "occurred_at";
   const std::string columns = kColumns;
   const std::string lane_of =
-      "LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = "
+      "LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.slice = "
       "postbox.lane_slice(e.aggregate_id, p.lanes) ";
   const std::string wanted =
       "(p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))";

@@ -63,7 +63,16 @@ COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
-GRANT SELECT ON postbox.lane TO PUBLIC;
+-- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
+GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at, system_identifier, floor, hwm, snapshot, next_xid, zone_upto,
+    zone_snapshot, zone_next_xid, suspended_since) ON postbox.lane TO PUBLIC;
+GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
+
+-- What a position is made of, as one row.
+CREATE VIEW postbox.lane_progress AS
+    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot FROM postbox.lane l;
+COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read: columns of postbox.lane';
+GRANT SELECT ON postbox.lane_progress TO PUBLIC;
 
 -- The only definition of a lane's hash; workers use it, too. It depends on nothing but the bytes of the key and
 -- Postgres's own hash function. The planner inlines the function, so it costs no call per row. A function with a SET
@@ -467,10 +476,11 @@ COMMENT ON FUNCTION postbox.publication_backlog(text) IS
     'The backlog of a publication, counted with the rights of the current user, and which rows are not read or why none can be';
 
 CREATE FUNCTION postbox.show_backlog(publication text)
-    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text, broken boolean)
+    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text, broken boolean, last_error text)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
-    'postbox.publication_backlog, run as the owner of the outbox; no rows if the caller may not see its events';
+    'postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may '
+    'not see its events';
 
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
@@ -484,16 +494,16 @@ DECLARE
     problem text;
     broken boolean;
 BEGIN
-    FOR publication, outbox, topic, retry_at, suspended_since, last_error IN
-        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since, l.last_error
+    FOR publication, outbox, topic, retry_at, suspended_since IN
+        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since
         FROM postbox.publication p
-        LEFT JOIN LATERAL (SELECT * FROM postbox.lane l
+        LEFT JOIN LATERAL (SELECT l.next_retry_at, l.suspended_since FROM postbox.lane l
                            WHERE l.publication = p.name AND l.next_retry_at > clock_timestamp()
                            ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
         ORDER BY p.name
     LOOP
         state := CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END;
-        SELECT NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, "position", leases;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, last_error, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
@@ -506,7 +516,7 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        SELECT b.pending, b.parked, b.oldest, b.problem, b.broken INTO pending, parked, oldest_pending, problem, broken
+        SELECT b.pending, b.parked, b.oldest, b.problem, b.broken, b.last_error INTO pending, parked, oldest_pending, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
         last_error := coalesce(last_error, problem);
         IF broken THEN
@@ -520,7 +530,7 @@ COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.pu
 
 CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS
-    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox; '
+    'State and backlog of each publication. Backlog columns and last_error are NULL where the caller may not read the outbox; '
     'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS
     'active; suspended after a failed attempt until retry_at; or broken: the outbox is not what Postbox made, see last_error';

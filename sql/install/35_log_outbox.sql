@@ -138,7 +138,7 @@ COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
     'and deletes up to `batch` such rows of the default partition. Skips partitions that are locked';
 
 -- A lane that does not exist or has not begun has read nothing.
-CREATE FUNCTION postbox.has_read(lane postbox.lane, txid xid8, seq bigint) RETURNS boolean
+CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigint) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -146,7 +146,7 @@ AS $$
         (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
          WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
 $$;
-COMMENT ON FUNCTION postbox.has_read(postbox.lane, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
+COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
 CREATE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -171,7 +171,7 @@ BEGIN
         FROM postbox.publication p
         CROSS JOIN LATERAL (SELECT coalesce(min(l.hwm), 0) AS hwm FROM postbox.lane l WHERE l.publication = p.name) lowest
         JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
         WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
         $sql$, outbox) INTO unread, oldest_unread USING publication;
     -- No lane reads these; see postbox.misplaced_rows.

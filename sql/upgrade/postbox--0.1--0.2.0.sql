@@ -139,6 +139,17 @@ COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq belo
 COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
+REVOKE SELECT ON postbox.lane FROM PUBLIC;
+-- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
+GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at, system_identifier, floor, hwm, snapshot, next_xid, zone_upto,
+    zone_snapshot, zone_next_xid, suspended_since) ON postbox.lane TO PUBLIC;
+GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
+
+-- What a position is made of, as one row.
+CREATE VIEW postbox.lane_progress AS
+    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot FROM postbox.lane l;
+COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read: columns of postbox.lane';
+GRANT SELECT ON postbox.lane_progress TO PUBLIC;
 
 CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -315,10 +326,11 @@ COMMENT ON FUNCTION postbox.publication_backlog(text) IS
     'The backlog of a publication, counted with the rights of the current user, and which rows are not read or why none can be';
 
 CREATE FUNCTION postbox.show_backlog(publication text)
-    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text, broken boolean)
+    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text, broken boolean, last_error text)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
-    'postbox.publication_backlog, run as the owner of the outbox; no rows if the caller may not see its events';
+    'postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may '
+    'not see its events';
 
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
@@ -332,16 +344,16 @@ DECLARE
     problem text;
     broken boolean;
 BEGIN
-    FOR publication, outbox, topic, retry_at, suspended_since, last_error IN
-        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since, l.last_error
+    FOR publication, outbox, topic, retry_at, suspended_since IN
+        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since
         FROM postbox.publication p
-        LEFT JOIN LATERAL (SELECT * FROM postbox.lane l
+        LEFT JOIN LATERAL (SELECT l.next_retry_at, l.suspended_since FROM postbox.lane l
                            WHERE l.publication = p.name AND l.next_retry_at > clock_timestamp()
                            ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
         ORDER BY p.name
     LOOP
         state := CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END;
-        SELECT NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, "position", leases;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, last_error, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT min(coalesce(l.hwm, 0)), array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
@@ -354,7 +366,7 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        SELECT b.pending, b.parked, b.oldest, b.problem, b.broken INTO pending, parked, oldest_pending, problem, broken
+        SELECT b.pending, b.parked, b.oldest, b.problem, b.broken, b.last_error INTO pending, parked, oldest_pending, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
         last_error := coalesce(last_error, problem);
         IF broken THEN
@@ -368,7 +380,7 @@ COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.pu
 
 CREATE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS
-    'State and backlog of each publication. Backlog columns are NULL where the caller may not read the outbox; '
+    'State and backlog of each publication. Backlog columns and last_error are NULL where the caller may not read the outbox; '
     'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS
     'active; suspended after a failed attempt until retry_at; or broken: the outbox is not what Postbox made, see last_error';
@@ -413,7 +425,8 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION postbox.has_read(lane postbox.lane, txid xid8, seq bigint) RETURNS boolean
+DROP FUNCTION postbox.has_read(postbox.lane, xid8, bigint);
+CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigint) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -421,6 +434,7 @@ AS $$
         (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
          WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
 $$;
+COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
 CREATE OR REPLACE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
     OUT unread bigint, OUT parked bigint, OUT oldest interval)
@@ -436,7 +450,7 @@ BEGIN
         FROM postbox.publication p
         CROSS JOIN LATERAL (SELECT coalesce(min(l.hwm), 0) AS hwm FROM postbox.lane l WHERE l.publication = p.name) lowest
         JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
         WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
         $sql$, outbox) INTO unread, oldest_unread USING publication;
     -- No lane reads these; see postbox.misplaced_rows.

@@ -122,7 +122,7 @@ my @calls = (
 	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.rebase_outbox('app.log')},
 	q{UPDATE postbox.lane SET system_identifier = 1, floor = 0, hwm = 0, snapshot = '3:3:', next_xid = '3' WHERE publication OPERATOR(pg_catalog.=) 'log'},
 	q{SELECT postbox.rebase_outbox('app.log')},
-	q{SELECT postbox.has_read(l, '3', 1) FROM postbox.lane l},
+	q{SELECT postbox.has_read(l, '3', 1) FROM postbox.lane_progress l},
 	q{SELECT postbox.lane_slice('a', 3), postbox.uuid_bound(pg_catalog.now()), postbox.partition_span('7 days')},
 	q{SELECT postbox.add_partitions('app.log', 5), postbox.make_partitions('app.log', 6)},
 	q{CREATE TABLE app.orders (id pg_catalog.text PRIMARY KEY, total pg_catalog.int4, version pg_catalog.int8)},

@@ -116,6 +116,7 @@ INSERT INTO attempts (what, statement) VALUES
     ('UPDATE outbox', $$UPDATE postbox.outbox SET retention = '1 s'$$),
     ('UPDATE publication', $$UPDATE postbox.publication SET topic = 'x'$$),
     ('UPDATE lane', $$UPDATE postbox.lane SET next_retry_at = 'infinity'$$),
+    ('SELECT last_error of lane', $$SELECT last_error FROM postbox.lane$$),
     ('SELECT lane FOR UPDATE', $$SELECT FROM postbox.lane FOR UPDATE$$),
     ('LOCK lane', $$LOCK TABLE postbox.lane$$),
     ('TRUNCATE inbox', $$TRUNCATE postbox.inbox$$),
@@ -163,10 +164,13 @@ INSERT INTO shop.log_parked (publication, seq, id, aggregate_type, aggregate_id,
     VALUES ('log', 1, :'event', 'order', 'parked', 'order.created', 1, 'v1', '{}', '{}', now(), 5, 'infinity', 'INVALID_ARGUMENT');
 SELECT version FROM postbox.outbox_emit('order', 'parked', 'order.created', '{}', event_id => :'event', outbox => 'shop.jobs');
 UPDATE shop.jobs SET publish_attempts = 5, next_retry_at = 'infinity', last_error = 'INVALID_ARGUMENT';
-CREATE FUNCTION seen(role text) RETURNS TABLE (pending bigint, paused bigint, dead bigint) LANGUAGE plpgsql AS $$
+INSERT INTO postbox.lane (publication, slice) VALUES ('jobs', 0) ON CONFLICT DO NOTHING;
+UPDATE postbox.lane SET attempts = 1, next_retry_at = 'infinity', last_error = 'a key of an event' WHERE publication = 'jobs' AND slice = 0;
+CREATE FUNCTION seen(role text) RETURNS TABLE (pending bigint, suspended bigint, errors bigint, paused bigint, dead bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('role', role, true);
-    SELECT sum(s.pending) INTO pending FROM postbox.publication_status s;
+    SELECT sum(s.pending), count(*) FILTER (WHERE s.state = 'suspended'), count(s.last_error) INTO pending, suspended, errors
+    FROM postbox.publication_status s;
     SELECT count(*) INTO paused FROM postbox.paused_keys;
     SELECT count(*) INTO dead FROM postbox.dead_letter;
     PERFORM set_config('role', 'none', true);
