@@ -243,8 +243,8 @@ AS $$
         SELECT d.refclassid, d.refobjid FROM object o JOIN pg_depend d ON d.classid = o.classid AND d.objid = o.objid
         WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
         UNION ALL
-        SELECT 'pg_proc'::regclass, k.castfunc FROM part p JOIN pg_attribute a ON a.attrelid = p.oid AND a.attnum > 0
-        JOIN pg_cast k ON k.castsource = a.atttypid WHERE k.castfunc <> 0
+        SELECT 'pg_proc'::regclass, k.castfunc FROM pg_attribute a JOIN pg_cast k ON k.castsource = a.atttypid
+        WHERE a.attrelid = relation AND a.attnum > 0 AND k.castfunc <> 0
     ), found(rank, what) AS (
         SELECT 1, format('%s is not a table', c.oid::regclass) FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind NOT IN ('r', 'p')
         UNION ALL
