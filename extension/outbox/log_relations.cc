@@ -42,6 +42,8 @@ void CreateLogTables(const NewRelation& relation) {
       "PRIMARY KEY (publication, id))");
   Run("CREATE INDEX " + Quoted(relation.name + "_parked_key") + " ON " + parked +
       " (publication, aggregate_id, seq)");
+  Run("CREATE INDEX " + Quoted(relation.name + "_parked_due") + " ON " + parked +
+      " (publication, next_retry_at, publish_attempts, seq)");
   Run("COMMENT ON TABLE " + parked +
       " IS 'Events that could not be published, and what waits behind them (postbox outbox)'");
 }

@@ -125,7 +125,8 @@ COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this d
 --   RETRY     publish_attempts > 0, next_retry_at finite
 --   FAILED    publish_attempts > 0, next_retry_at = infinity: max_attempts are used up
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
--- A discarded row has published_at = -infinity.
+--   DUE       publish_attempts = 0, next_retry_at finite: was FAILED or RETRY and is redriven, or was BEHIND and is the first
+-- A leased row keeps its next_retry_at. A discarded row has published_at = -infinity.
 
 CREATE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
     LANGUAGE plpgsql
@@ -138,20 +139,13 @@ BEGIN
     IF registered.kind = 'log' THEN
         RETURN postbox.redrive_parked(outbox, event_id);
     END IF;
-    -- The events that wait behind one of these go back into the queue with it: the order of a key is that of seq.
+    -- The events that wait behind one of these follow when it is published.
     EXECUTE format($sql$
-        WITH parked AS (
-            UPDATE %1$s SET next_retry_at = NULL, publish_attempts = 0
-            WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL
-              AND publish_attempts > 0 AND ($1 IS NULL OR %2$s = $1)
-            RETURNING %3$s AS key
-        ), behind AS (
-            UPDATE %1$s SET next_retry_at = NULL
-            WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
-              AND publish_attempts = 0 AND %3$s IN (SELECT key FROM parked)
-        )
-        SELECT count(*) FROM parked
-        $sql$, outbox, postbox.outbox_column(registered, 'id'), postbox.outbox_column(registered, 'aggregate_id')) INTO redriven USING event_id;
+        UPDATE %s SET next_retry_at = now(), publish_attempts = 0
+        WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL AND publish_attempts > 0 %s
+        $sql$, outbox, CASE WHEN event_id IS NOT NULL THEN format('AND %s = $1', postbox.outbox_column(registered, 'id')) END)
+        USING event_id;
+    GET DIAGNOSTICS redriven = ROW_COUNT;
     IF redriven > 0 THEN
         PERFORM postbox.wake_publishers();
     END IF;
@@ -197,11 +191,19 @@ BEGIN
     END IF;
     EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL WHERE %s = $1$sql$, outbox, id_column)
         USING event_id;
+    -- In a statement of its own, which sees what a worker has parked behind the event before it was locked here. The next
+    -- event of the key is due now, and those behind it follow.
     EXECUTE format($sql$
-        UPDATE %s SET next_retry_at = NULL
-        WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
-          AND publish_attempts = 0 AND %s = $1
-        $sql$, outbox, key_column) USING key;
+        UPDATE %1$s SET next_retry_at = now()
+        WHERE ctid = ANY (ARRAY(
+            SELECT h.tid FROM postbox.publication p CROSS JOIN LATERAL (
+                SELECT e.ctid AS tid FROM %1$s e
+                WHERE %2$s = $1 AND e.published_at IS NULL AND (p.aggregate_types IS NULL OR %3$s = ANY (p.aggregate_types))
+                ORDER BY %2$s, e.seq LIMIT 1) h
+            WHERE p.outbox = $2))
+          AND published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity' AND publish_attempts = 0
+        $sql$, outbox, postbox.outbox_column(registered, 'aggregate_id', 'e.'), postbox.outbox_column(registered, 'aggregate_type', 'e.'))
+        USING key, outbox;
     PERFORM postbox.wake_publishers();
     RETURN true;
 END
@@ -212,7 +214,7 @@ CREATE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
     'Gives up an unpublished event, so that the events of its key behind it are published. False if there is no such event. '
-    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox; members of '
+    'Needs SELECT and UPDATE on the outbox, or SELECT, UPDATE and DELETE on the table of parked events of a log outbox; members of '
     'postbox_operator act as its owner';
 
 -- What belongs to a user is read by functions of this kind: outbox_paused_keys runs as the owner of the outbox, and
@@ -314,7 +316,7 @@ CREATE FUNCTION postbox.table_backlog(registered postbox.outbox, aggregate_types
 AS $$
 BEGIN
     EXECUTE format($sql$
-        SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
+        SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL AND lock_token IS NULL),
                date_trunc('milliseconds', clock_timestamp() - min(%2$s) FILTER (WHERE isfinite(%2$s)))
         FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
         $sql$, registered.relation, postbox.outbox_column(registered, 'occurred_at'),
@@ -366,6 +368,13 @@ AS $$
             SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
               AND d.refobjid = (registered).relation AND d.refobjsubid > 0 AND c.relkind = 'S')
+        UNION ALL
+        SELECT 5, format('sequence %s does not give out its values one by one, which the order of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE', s.seqrelid::regclass, s.seqrelid::regclass)
+        FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
+        WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = (registered).relation
+          AND d.refobjsubid > 0 AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
+          AND (NOT (registered).adopted OR EXISTS (
+              SELECT FROM pg_attribute a WHERE a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = 'seq'))
     )
     SELECT text FROM problem ORDER BY rank, text LIMIT 1
 $$;
@@ -452,6 +461,13 @@ BEGIN
     END IF;
     IF registered.parked IS NULL THEN
         SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest FROM postbox.table_backlog(registered, types) b;
+        EXECUTE format('SELECT (SELECT count(*) FROM %1$s WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL AND seq < 1) '
+                       '+ (SELECT count(*) FROM %1$s WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL AND seq IS NULL)',
+                       registered.relation) INTO misplaced;
+        IF misplaced > 0 THEN
+            problem := format('%s events have no seq or one below 1, and wait; repair them with UPDATE %s SET seq = DEFAULT '
+                              'WHERE published_at IS NULL AND (seq < 1 OR seq IS NULL)', misplaced, registered.relation);
+        END IF;
         RETURN;
     END IF;
     SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest

@@ -223,8 +223,11 @@ AS $$
 DECLARE
     redriven bigint;
 BEGIN
-    EXECUTE format('UPDATE %s SET next_retry_at = now(), publish_attempts = 0 WHERE publish_attempts > 0 AND ($1 IS NULL OR id = $1)',
-                   (postbox.require_outbox(outbox)).parked) USING event_id;
+    EXECUTE format('UPDATE %s SET next_retry_at = now(), publish_attempts = 0 WHERE publish_attempts > 0 %s',
+                   (postbox.require_outbox(outbox)).parked,
+                   CASE WHEN event_id IS NOT NULL THEN
+                       'AND publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1' END)
+        USING event_id, outbox;
     GET DIAGNOSTICS redriven = ROW_COUNT;
     IF redriven > 0 THEN
         PERFORM postbox.wake_publishers();
@@ -240,16 +243,33 @@ CREATE FUNCTION postbox.discard_parked(outbox regclass, event_id uuid) RETURNS b
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    discarded bigint;
+    parked regclass := (postbox.require_outbox(outbox)).parked;
+    publications text[];
+    keys text[];
 BEGIN
-    EXECUTE format('DELETE FROM %s WHERE id = $1', (postbox.require_outbox(outbox)).parked) USING event_id;
-    GET DIAGNOSTICS discarded = ROW_COUNT;
-    IF discarded > 0 THEN
-        PERFORM postbox.wake_publishers();
+    EXECUTE format($sql$
+        WITH discarded AS (
+            DELETE FROM %s WHERE publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1
+            RETURNING publication, aggregate_id)
+        SELECT array_agg(publication), array_agg(aggregate_id) FROM discarded
+        $sql$, parked) INTO publications, keys USING event_id, outbox;
+    IF keys IS NULL THEN
+        RETURN false;
     END IF;
-    RETURN discarded > 0;
+    -- In a statement of its own, which sees what a worker has parked behind the event before it was deleted here. The next
+    -- event of the key is due now, and those behind it follow.
+    EXECUTE format($sql$
+        UPDATE %1$s SET next_retry_at = now()
+        WHERE ctid = ANY (ARRAY(
+            SELECT h.tid FROM unnest($1, $2) AS k(publication, key) CROSS JOIN LATERAL (
+                SELECT e.ctid AS tid FROM %1$s e WHERE e.publication = k.publication AND e.aggregate_id = k.key
+                ORDER BY e.publication, e.aggregate_id, e.seq LIMIT 1) h))
+          AND next_retry_at = 'infinity' AND publish_attempts = 0
+        $sql$, parked) USING publications, keys;
+    PERFORM postbox.wake_publishers();
+    RETURN true;
 END
 $$;
 COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS
-    'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT and DELETE on its table of '
-    'parked events';
+    'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT, UPDATE and DELETE on its '
+    'table of parked events';

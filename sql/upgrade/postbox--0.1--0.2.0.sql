@@ -164,7 +164,7 @@ CREATE FUNCTION postbox.table_backlog(registered postbox.outbox, aggregate_types
 AS $$
 BEGIN
     EXECUTE format($sql$
-        SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL),
+        SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL AND lock_token IS NULL),
                date_trunc('milliseconds', clock_timestamp() - min(%2$s) FILTER (WHERE isfinite(%2$s)))
         FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
         $sql$, registered.relation, postbox.outbox_column(registered, 'occurred_at'),
@@ -216,6 +216,13 @@ AS $$
             SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
               AND d.refobjid = (registered).relation AND d.refobjsubid > 0 AND c.relkind = 'S')
+        UNION ALL
+        SELECT 5, format('sequence %s does not give out its values one by one, which the order of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE', s.seqrelid::regclass, s.seqrelid::regclass)
+        FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
+        WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = (registered).relation
+          AND d.refobjsubid > 0 AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
+          AND (NOT (registered).adopted OR EXISTS (
+              SELECT FROM pg_attribute a WHERE a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = 'seq'))
     )
     SELECT text FROM problem ORDER BY rank, text LIMIT 1
 $$;
@@ -302,6 +309,13 @@ BEGIN
     END IF;
     IF registered.parked IS NULL THEN
         SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest FROM postbox.table_backlog(registered, types) b;
+        EXECUTE format('SELECT (SELECT count(*) FROM %1$s WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL AND seq < 1) '
+                       '+ (SELECT count(*) FROM %1$s WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL AND seq IS NULL)',
+                       registered.relation) INTO misplaced;
+        IF misplaced > 0 THEN
+            problem := format('%s events have no seq or one below 1, and wait; repair them with UPDATE %s SET seq = DEFAULT '
+                              'WHERE published_at IS NULL AND (seq < 1 OR seq IS NULL)', misplaced, registered.relation);
+        END IF;
         RETURN;
     END IF;
     SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest
@@ -550,20 +564,13 @@ BEGIN
     IF registered.kind = 'log' THEN
         RETURN postbox.redrive_parked(outbox, event_id);
     END IF;
-    -- The events that wait behind one of these go back into the queue with it: the order of a key is that of seq.
+    -- The events that wait behind one of these follow when it is published.
     EXECUTE format($sql$
-        WITH parked AS (
-            UPDATE %1$s SET next_retry_at = NULL, publish_attempts = 0
-            WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL
-              AND publish_attempts > 0 AND ($1 IS NULL OR %2$s = $1)
-            RETURNING %3$s AS key
-        ), behind AS (
-            UPDATE %1$s SET next_retry_at = NULL
-            WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
-              AND publish_attempts = 0 AND %3$s IN (SELECT key FROM parked)
-        )
-        SELECT count(*) FROM parked
-        $sql$, outbox, postbox.outbox_column(registered, 'id'), postbox.outbox_column(registered, 'aggregate_id')) INTO redriven USING event_id;
+        UPDATE %s SET next_retry_at = now(), publish_attempts = 0
+        WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL AND publish_attempts > 0 %s
+        $sql$, outbox, CASE WHEN event_id IS NOT NULL THEN format('AND %s = $1', postbox.outbox_column(registered, 'id')) END)
+        USING event_id;
+    GET DIAGNOSTICS redriven = ROW_COUNT;
     IF redriven > 0 THEN
         PERFORM postbox.wake_publishers();
     END IF;
@@ -605,11 +612,19 @@ BEGIN
     END IF;
     EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL WHERE %s = $1$sql$, outbox, id_column)
         USING event_id;
+    -- In a statement of its own, which sees what a worker has parked behind the event before it was locked here. The next
+    -- event of the key is due now, and those behind it follow.
     EXECUTE format($sql$
-        UPDATE %s SET next_retry_at = NULL
-        WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity'
-          AND publish_attempts = 0 AND %s = $1
-        $sql$, outbox, key_column) USING key;
+        UPDATE %1$s SET next_retry_at = now()
+        WHERE ctid = ANY (ARRAY(
+            SELECT h.tid FROM postbox.publication p CROSS JOIN LATERAL (
+                SELECT e.ctid AS tid FROM %1$s e
+                WHERE %2$s = $1 AND e.published_at IS NULL AND (p.aggregate_types IS NULL OR %3$s = ANY (p.aggregate_types))
+                ORDER BY %2$s, e.seq LIMIT 1) h
+            WHERE p.outbox = $2))
+          AND published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity' AND publish_attempts = 0
+        $sql$, outbox, postbox.outbox_column(registered, 'aggregate_id', 'e.'), postbox.outbox_column(registered, 'aggregate_type', 'e.'))
+        USING key, outbox;
     PERFORM postbox.wake_publishers();
     RETURN true;
 END
@@ -773,6 +788,72 @@ GRANT SELECT ON postbox.workers TO postbox_operator;
 ALTER POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
 REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
+-- What operators do about parked events of a log.
+CREATE OR REPLACE FUNCTION postbox.redrive_parked(outbox regclass, event_id uuid) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    redriven bigint;
+BEGIN
+    EXECUTE format('UPDATE %s SET next_retry_at = now(), publish_attempts = 0 WHERE publish_attempts > 0 %s',
+                   (postbox.require_outbox(outbox)).parked,
+                   CASE WHEN event_id IS NOT NULL THEN
+                       'AND publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1' END)
+        USING event_id, outbox;
+    GET DIAGNOSTICS redriven = ROW_COUNT;
+    IF redriven > 0 THEN
+        PERFORM postbox.wake_publishers();
+    END IF;
+    RETURN redriven;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION postbox.discard_parked(outbox regclass, event_id uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    parked regclass := (postbox.require_outbox(outbox)).parked;
+    publications text[];
+    keys text[];
+BEGIN
+    EXECUTE format($sql$
+        WITH discarded AS (
+            DELETE FROM %s WHERE publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1
+            RETURNING publication, aggregate_id)
+        SELECT array_agg(publication), array_agg(aggregate_id) FROM discarded
+        $sql$, parked) INTO publications, keys USING event_id, outbox;
+    IF keys IS NULL THEN
+        RETURN false;
+    END IF;
+    -- In a statement of its own, which sees what a worker has parked behind the event before it was deleted here. The next
+    -- event of the key is due now, and those behind it follow.
+    EXECUTE format($sql$
+        UPDATE %1$s SET next_retry_at = now()
+        WHERE ctid = ANY (ARRAY(
+            SELECT h.tid FROM unnest($1, $2) AS k(publication, key) CROSS JOIN LATERAL (
+                SELECT e.ctid AS tid FROM %1$s e WHERE e.publication = k.publication AND e.aggregate_id = k.key
+                ORDER BY e.publication, e.aggregate_id, e.seq LIMIT 1) h))
+          AND next_retry_at = 'infinity' AND publish_attempts = 0
+        $sql$, parked) USING publications, keys;
+    PERFORM postbox.wake_publishers();
+    RETURN true;
+END
+$$;
+
+-- Workers find what is due by this index.
+DO $$
+DECLARE
+    parked record;
+BEGIN
+    FOR parked IN
+        SELECT o.parked AS relation, log.relname AS log FROM postbox.outbox o JOIN pg_class log ON log.oid = o.relation JOIN pg_class c ON c.oid = o.parked
+    LOOP
+        EXECUTE format('CREATE INDEX %I ON %s (publication, next_retry_at, publish_attempts, seq)', parked.log || '_parked_due', parked.relation);
+    END LOOP;
+END $$;
+
 -- Descriptions.
 COMMENT ON TYPE postbox.receipt IS 'The result of outbox_emit, and what wait_for_version needs to wait for this event';
 COMMENT ON TYPE postbox.event IS 'An event as it arrives; the argument of handlers';
@@ -821,7 +902,7 @@ COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
     'and UPDATE on the outbox, or on the table of parked events of a log outbox; members of postbox_operator act as its owner';
 COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
     'Gives up an unpublished event, so that the events of its key behind it are published. False if there is no such event. '
-    'Needs SELECT and UPDATE on the outbox, or SELECT and DELETE on the table of parked events of a log outbox; members of '
+    'Needs SELECT and UPDATE on the outbox, or SELECT, UPDATE and DELETE on the table of parked events of a log outbox; members of '
     'postbox_operator act as its owner';
 COMMENT ON VIEW postbox.paused_keys IS
     'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
@@ -840,8 +921,8 @@ COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
 COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS
     'postbox.redrive for a log outbox. Needs SELECT and UPDATE on its table of parked events';
 COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS
-    'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT and DELETE on its table of '
-    'parked events';
+    'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT, UPDATE and DELETE on its '
+    'table of parked events';
 COMMENT ON TABLE postbox.inbox IS 'The inboxes of this database; only create_inbox and drop_inbox change it';
 COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event seen';
 COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of versions at which keys of the projections were deleted';

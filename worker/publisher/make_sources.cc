@@ -13,7 +13,7 @@ std::vector<std::unique_ptr<OutboxSource>> MakeSources(const Publication& public
     sources.push_back(std::make_unique<TableOutbox>(publication, topic, lock_token));
     return sources;
   }
-  const auto share = std::make_shared<LaneShare>();
+  const auto share = std::make_shared<LaneShare>(LaneShare{.log = EventLog(publication.name)});
   for (int slice = 0; slice < publication.lanes; ++slice) {
     sources.push_back(std::make_unique<LogOutbox>(publication, slice, share, topic, lock_token));
   }

@@ -103,7 +103,7 @@ SELECT outbox, aggregate_id, first_event_id, event_type, attempts, last_error, w
 SELECT publication, pending, parked, abs(extract(epoch FROM oldest_pending) - extract(epoch FROM now() - '2025-01-01 10:00+00')) < 600 AS right_age
 FROM postbox.publication_status;
 SELECT postbox.redrive('shop.changes', pg_temp.id(1));
-SELECT revision, publish_attempts, next_retry_at FROM shop.changes ORDER BY seq;
+SELECT revision, publish_attempts, CASE WHEN next_retry_at <= now() THEN 'due' ELSE next_retry_at::text END AS next_retry_at FROM shop.changes ORDER BY seq;
 SELECT postbox.discard('shop.changes', pg_temp.id(1)), postbox.discard('shop.changes', pg_temp.id(99));
 UPDATE shop.changes SET published_at = '2025-01-03' WHERE revision = 2;
 SELECT postbox.purge_outbox('shop.changes');

@@ -33,6 +33,7 @@ EventPointer NewEvent() {
   event->topic = {};
   event->status = pubsub::PublishStatus::kUnknown;
   event->attempts = 0;
+  event->parked = false;
   event->seq = 0;
   event->handle = 0;
   event->leaving = false;

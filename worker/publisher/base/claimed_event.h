@@ -18,6 +18,7 @@ struct ClaimedEvent : pubsub::OutgoingMessage {
   std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
   std::int64_t seq = 0;      // of a log outbox
   int attempts = 0;          // failed ones, before this one
+  bool parked = false;       // of a table outbox: it was parked, or waited behind such an event
   // Given back because the worker leaves, whatever `status` says: a failure is not counted.
   bool leaving = false;
 
@@ -25,7 +26,7 @@ struct ClaimedEvent : pubsub::OutgoingMessage {
   std::size_t place = 0;
   std::shared_ptr<void> owner;
 
-  std::string key;  // aggregate_id
+  std::string key;  // the aggregate id in the encoding of the database
   std::string id;   // of a table outbox, or of a parked event
 
   std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits

@@ -114,6 +114,11 @@ std::string_view ViewId(Datum id, bool is_uuid) {
 
 std::string_view ViewText(Datum text) { return TextToUtf8(text); }
 
+std::string_view ViewBytes(Datum value) {
+  const text* packed = DatumGetTextPP(value);
+  return {VARDATA_ANY(packed), static_cast<std::size_t>(VARSIZE_ANY_EXHDR(packed))};
+}
+
 EventView ViewEvent(const EventRow& row) {
   EventView event;
   event.id = ViewId(row.id, row.id_is_uuid);

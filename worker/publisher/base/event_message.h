@@ -46,6 +46,8 @@ EventView ViewEvent(const EventRow& row);
 // Single columns, likewise inside Pg().
 std::string_view ViewId(Datum id, bool is_uuid);
 std::string_view ViewText(Datum text);
+// In the encoding of the database.
+std::string_view ViewBytes(Datum text);
 
 // How the ordering key is made from the aggregate id.
 class Ordering {

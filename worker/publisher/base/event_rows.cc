@@ -67,7 +67,7 @@ void TakeRow(TupleDesc descriptor, HeapTuple tuple, Datum* values, bool* nulls, 
   heap_deform_tuple(tuple, descriptor, values, nulls);
   const bool id_is_uuid = TypeOf(descriptor, kId) == UUIDOID;
   new (row) StoredRow{nulls[kSeq] ? 0 : DatumGetInt64(values[kSeq]), FindNull(descriptor, nulls),
-                      NoEvent()};
+                      nulls[kAggregateId] ? "" : ViewBytes(values[kAggregateId]), NoEvent()};
   if (row->problem != nullptr) {
     if (!nulls[kId]) row->event.id = ViewId(values[kId], id_is_uuid);
     if (!nulls[kAggregateId]) row->event.aggregate_id = ViewText(values[kAggregateId]);
@@ -93,7 +93,7 @@ void TakeParts(TupleDesc descriptor, HeapTuple tuple, const char* problem, Store
   const auto value = [&](Column column) {
     return heap_getattr(tuple, column + 1, descriptor, &null);
   };
-  new (row) StoredRow{0, problem, NoEvent()};
+  new (row) StoredRow{0, problem, "", NoEvent()};
   const Datum seq = value(kSeq);
   if (!null) row->seq = DatumGetInt64(seq);
   const Datum id = value(kId);
@@ -125,7 +125,9 @@ void TakeOneByOne(const SPITupleTable* table, uint64 rows, Datum* values, bool* 
     Try([&] {
       bool null = false;
       const Datum key = heap_getattr(tuple, kAggregateId + 1, descriptor, &null);
-      if (!null) view->event.aggregate_id = ViewText(key);
+      if (null) return;
+      view->key = ViewBytes(key);
+      view->event.aggregate_id = ViewText(key);
     });
   }
 }
@@ -174,7 +176,7 @@ std::span<const StoredRow> ViewRows(uint64 rows) {
 
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering) {
   EventPointer event = NewEvent();
-  event->key = row.event.aggregate_id;
+  event->key = row.key;
   event->seq = row.seq;
   if (row.problem == nullptr) {
     FillMessage(row.event, topic, ordering, event.get());

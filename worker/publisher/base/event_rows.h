@@ -17,8 +17,9 @@ namespace postbox::publisher {
 
 // Plain data in the memory of the transaction.
 struct StoredRow {
-  int64 seq;            // 0 if it is NULL
-  const char* problem;  // why the row cannot be an event, or nullptr
+  int64 seq;             // 0 if it is NULL
+  const char* problem;   // why the row cannot be an event, or nullptr
+  std::string_view key;  // the aggregate id as it is stored; empty if it is not readable
   // Where there is a problem: the id and the aggregate id, and empty texts where these are not
   // readable either.
   EventView event;

@@ -15,6 +15,8 @@ using std::chrono::milliseconds;
 // An event that came back unknown this often, while others of its lane went through, is moved
 // aside: it must not hold up the position.
 constexpr int kMaxUnknown = 3;
+// How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
+constexpr int kMaxCopies = 1000;
 // For a lane that this worker does not have.
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
@@ -28,7 +30,7 @@ LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneSha
       topic_(std::move(topic)),
       ordering_(publication_.ordering),
       row_(publication_.name, slice, std::move(lock_token)),
-      parked_(publication_, topic_, ordering_) {}
+      parked_(publication_, topic_, ordering_, share_->log) {}
 
 LogOutbox::~LogOutbox() {
   if (progress_) --share_->held;
@@ -65,12 +67,13 @@ Oid LogOutbox::Open() {
 }
 
 void LogOutbox::Prepare(const std::string& parked) {
-  const LogOutboxSql sql = MakeLogOutboxSql(relation_name_, parked, slice_, publication_.lanes,
-                                            publication_.parked_blocks, publication_.filtered);
+  const LogOutboxSql sql =
+      MakeLogOutboxSql(relation_name_, parked, slice_, publication_.lanes, publication_.filtered);
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
   late_txids_ = Statement(sql.late_txids, {XID8OID, XID8OID, INT8OID, INT8OID});
-  late_ = FilteredStatement(publication_, sql.late, {XID8ARRAYOID, INT8OID, INT8OID, INT4OID});
-  fresh_ = FilteredStatement(publication_, sql.fresh, {INT8OID, INT8OID, INT4OID});
+  late_ =
+      FilteredStatement(publication_, sql.late, {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID});
+  fresh_ = FilteredStatement(publication_, sql.fresh, {INT8OID, INT8OID, INT4OID, INT4OID});
   again_ = Statement(sql.again, {INT8ARRAYOID});
   parked_.Prepare(sql, parked);
 }
@@ -135,8 +138,9 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
     if (progress_->outstanding() == 0) ClaimFailed(&result);
     return result;
   }
-  parked_.Claim(limits.events, &result.events);
+  const bool more = parked_.Claim(limits.events, &result.events);
   if (result.events.size() < limits.events) ClaimChunk(limits, &result);
+  result.more = result.more || more;
   if (!result.events.empty()) FlushVisibleWal();
   return result;
 }
@@ -152,7 +156,7 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
   std::unordered_multimap<std::int64_t, const StoredRow*> row_of;
   for (const StoredRow& row : ViewRows(rows)) row_of.emplace(row.seq, &row);
 
-  std::vector<std::int64_t> behind;
+  std::vector<ParkedEvents::Waiting> behind;
   for (const auto& event : failed) {
     const auto row = row_of.find(event.seq);
     if (row == row_of.end()) {  // retention or another session has removed it
@@ -163,7 +167,7 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
     row_of.erase(row);
     claimed->handle = event.handle;
     if (parked_.Pauses(claimed->key)) {
-      behind.push_back(event.seq);
+      behind.push_back({event.seq, claimed->key});
       progress_->Settle(event.handle);
     } else {
       result->events.push_back(std::move(claimed));
@@ -183,9 +187,9 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
                            : progress_->read().AfterAll(moment);
 
   if (parked_.HasKeys()) {
-    std::vector<std::int64_t> behind;
+    std::vector<ParkedEvents::Waiting> behind;
     for (const EventPointer& event : chunk_) {
-      if (parked_.Pauses(event->key)) behind.push_back(event->seq);
+      if (parked_.Pauses(event->key)) behind.push_back({event->seq, event->key});
     }
     parked_.ParkBehind(behind);
   }
@@ -232,8 +236,9 @@ bool LogOutbox::CutChunk(std::size_t max_bytes) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < chunk_.size(); ++i) {
     bytes += chunk_[i]->bytes();
-    // One event is always taken.
-    if (i == 0 || bytes <= max_bytes) continue;
+    // One event is always taken, and all rows of a seq together: somebody may have copied rows, and
+    // up to the last seq of a chunk everything is read.
+    if (i == 0 || bytes <= max_bytes || chunk_seqs_[i] == chunk_seqs_[i - 1]) continue;
     chunk_.resize(i);
     chunk_seqs_.resize(i);
     return true;
@@ -255,8 +260,10 @@ void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit) {
       }
     }
     if (txids.empty()) continue;
-    const Datum count = Int32GetDatum(static_cast<int32>(limit - chunk_seqs_.size()));
-    TakeRows(late_.RunReadOnly({XidArrayValue(txids), after, upto, count}));
+    const auto count = static_cast<int32>(limit - chunk_seqs_.size());
+    TakeRows(late_.RunReadOnly({XidArrayValue(txids), after, upto, Int32GetDatum(count),
+                                Int32GetDatum(count + kMaxCopies)}),
+             count);
     if (chunk_seqs_.size() >= limit) return;
   }
 }
@@ -264,12 +271,23 @@ void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit) {
 // No seq above the one that the sequence had given out: whoever may INSERT can write any seq, and
 // what lies between would be taken for read.
 void LogOutbox::ReadFresh(const LogMoment& moment, std::size_t limit) {
+  const auto count = static_cast<int32>(limit);
   TakeRows(fresh_.RunReadOnly({Int64GetDatum(progress_->read().from()), Int64GetDatum(moment.hwm),
-                               Int32GetDatum(static_cast<int32>(limit))}));
+                               Int32GetDatum(count), Int32GetDatum(count + kMaxCopies)}),
+           count);
 }
 
-void LogOutbox::TakeRows(uint64 rows) {
+void LogOutbox::TakeRows(uint64 rows, int limit) {
   CheckEventColumns(relation_name_);
+  if (rows >= static_cast<uint64>(limit) + kMaxCopies) {
+    const std::string seq = std::to_string(Int64Column(rows - 1, 1));
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+          "more than " + std::to_string(kMaxCopies) + " events of " + relation_name_ +
+              " have the seq " + seq,
+          "Rows with the same seq are read together.",
+          "Run UPDATE " + relation_name_ + " SET txid = DEFAULT, seq = DEFAULT WHERE seq = " + seq +
+              ".");
+  }
   chunk_.reserve(chunk_.size() + rows);
   for (const StoredRow& row : ViewRows(rows)) {
     chunk_.push_back(MakeEvent(row, topic_, ordering_));
@@ -297,6 +315,7 @@ void LogOutbox::Settle(const Events& events, Transaction* transaction) {
     const ActAs owner(owner_role);
     SettleUnpublished(events, &outage);
     parked_.DeletePublished();
+    share_->log.Write();
   }
   // Nothing goes through. The publication is suspended rather than sending the same again at once.
   if (outage != nullptr) Suspend(publication_.name, outage->error, publication_.backoff);
@@ -334,10 +353,10 @@ void LogOutbox::SettleUnpublished(const Events& events, const ClaimedEvent** out
       SettleUnknown(*event, outage);
     }
   }
-  std::vector<std::int64_t> park_behind;
+  std::vector<ParkedEvents::Waiting> park_behind;
   for (const ClaimedEvent* event : behind) {
     if (parked_.Pauses(event->key)) {
-      park_behind.push_back(event->seq);
+      park_behind.push_back({event->seq, event->key});
       progress_->Settle(event->handle);
     } else {
       progress_->Fail(event->handle);
@@ -377,11 +396,16 @@ milliseconds LogOutbox::MaintainIn() const {
   if (!progress_) return kNothingToDo;
   const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - repaired_at_);
   const milliseconds repair_in = std::chrono::seconds(settings().maintenance_interval) - age;
-  return std::max(milliseconds(0), std::min(CheckpointIn(), repair_in));
+  const Clock::time_point log_at = share_->log.DueAt();
+  if (log_at <= Clock::now()) return milliseconds(0);
+  const milliseconds in = std::min(CheckpointIn(), repair_in);
+  if (log_at > Clock::now() + in) return std::max(milliseconds(0), in);
+  return std::chrono::duration_cast<milliseconds>(log_at - Clock::now()) + milliseconds(1);
 }
 
 void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (!progress_) return;
+  share_->log.Write();
   if ((leaving && PositionMoved()) || CheckpointIn().count() == 0) {
     transaction->Begin();
     Checkpoint();

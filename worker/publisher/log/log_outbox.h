@@ -42,10 +42,11 @@
 
 namespace postbox::publisher {
 
-// How many of a publication's lanes this worker has; shared by their sources. A worker takes its
-// share and leaves the others to its siblings.
+// What the sources of a publication's lanes share in this worker: how many of the lanes it has (it
+// takes its share and leaves the others to its siblings), and their lines in the server's log.
 struct LaneShare {
   int held = 0;
+  EventLog log;
 };
 
 class LogOutbox : public OutboxSource {
@@ -81,8 +82,9 @@ class LogOutbox : public OutboxSource {
   void ReadLate(const LogMoment& moment, std::size_t limit);
   void ReadFresh(const LogMoment& moment, std::size_t limit);
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
-  // Takes the rows of SPI_tuptable into the chunk that is being read.
-  void TakeRows(uint64 rows);
+  // Takes the rows of SPI_tuptable into the chunk that is being read. `limit`: how many were asked
+  // for.
+  void TakeRows(uint64 rows, int limit);
   // Ends the chunk where the budget in bytes ends. Returns whether it did.
   bool CutChunk(std::size_t max_bytes);
 

@@ -17,6 +17,15 @@ constexpr std::string_view kEventColumns =
     "id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, "
     "occurred_at";
 
+// A parked row that waits for an earlier one of its key.
+constexpr std::string_view kBehind = "p.publish_attempts = 0 AND p.next_retry_at = 'infinity'";
+
+// A row of a log whose owner has taken a NOT NULL away.
+constexpr std::string_view kUnreadable =
+    "(aggregate_type IS NULL OR aggregate_id IS NULL OR event_type IS NULL OR version IS NULL OR "
+    "version < 1 OR schema_version IS NULL OR payload IS NULL OR attributes IS NULL OR "
+    "occurred_at IS NULL)";
+
 using Filler = std::function<std::string(std::string_view)>;
 
 void FillReads(const Filler& fill, LogOutboxSql* sql) {
@@ -28,17 +37,27 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4");
   sql->late = fill(
       "SELECT {columns} FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
-      "(SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3{mine} "
-      "ORDER BY txid, seq LIMIT $4) AS late) AS late ORDER BY seq LIMIT $4");
+      "(SELECT * FROM (SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3{mine} "
+      "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
+      "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5");
   sql->fresh = fill(
-      "SELECT {columns} FROM {log} WHERE seq > $1 AND seq <= $2{mine_new} ORDER BY seq LIMIT $3");
+      "SELECT {columns} FROM (SELECT * FROM {log} WHERE seq > $1 AND seq <= $2{mine_new} "
+      "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4");
   sql->again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1)");
 }
 
 void FillParking(const Filler& fill, LogOutboxSql* sql) {
+  // Behind a row that may just be going, it is due: Claim() looks whether it is the first then. A
+  // row that cannot be an event is marked as in park_unreadable.
   sql->park_behind = fill(
-      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, next_retry_at) "
-      "SELECT $1, seq, {event}, 0, 'infinity' FROM {log} WHERE seq = ANY($2) "
+      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
+      "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, "
+      "''), coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
+      "coalesce(payload, ''), CASE WHEN {unreadable} THEN to_jsonb(text 'a column is null') ELSE "
+      "attributes END, coalesce(occurred_at, now()), 0, CASE WHEN {unreadable} THEN "
+      "'the row cannot be an event: a column is null' END, "
+      "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM unnest($2, $3) AS w(behind_seq, key) "
+      "JOIN {log} ON seq = w.behind_seq AND coalesce(aggregate_id, '') = w.key "
       "ON CONFLICT (publication, id) DO NOTHING");
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
@@ -64,15 +83,6 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "NOT NULL AND e.event_type IS NOT NULL AND e.version > 0 AND e.schema_version IS NOT NULL "
       "AND e.payload IS NOT NULL AND jsonb_typeof(e.attributes) = 'object' "
       "AND isfinite(e.occurred_at)");
-  sql->parked_keys =
-      fill("SELECT DISTINCT aggregate_id FROM {parked} WHERE publication = $1{slice}");
-  sql->due_keys = fill(
-      "SELECT DISTINCT aggregate_id FROM (SELECT p.aggregate_id FROM {parked} p "
-      "WHERE p.publication = $1{slice} AND (p.next_retry_at <= now() OR p.publish_attempts = 0) "
-      "AND p.aggregate_id <> ALL($3){head} ORDER BY p.seq LIMIT $2) AS due");
-  sql->parked_rows = fill(
-      "SELECT {columns}, publish_attempts, next_retry_at <= now() FROM {parked} "
-      "WHERE publication = $1 AND aggregate_id = ANY($2) ORDER BY seq LIMIT $3");
   sql->unpark = fill(
       "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
   sql->park_again = fill(
@@ -82,10 +92,57 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");
 }
 
+// Each goes through one index: (publication, aggregate_id, seq) to the first row of a key, or
+// (publication, next_retry_at, publish_attempts, seq) to what is due.
+void FillQueue(const Filler& fill, LogOutboxSql* sql) {
+  // From the first row of each key to the next greater key, however many rows lie in between.
+  sql->heads = fill(
+      "WITH RECURSIVE head AS ((SELECT p.aggregate_id, p.seq, p.ctid AS tid, {behind} AS behind "
+      "FROM {parked} p WHERE p.publication = $1 ORDER BY p.publication, p.aggregate_id, p.seq "
+      "LIMIT 1) UNION ALL SELECT next.* FROM head CROSS JOIN LATERAL (SELECT p.aggregate_id, "
+      "p.seq, "
+      "p.ctid, {behind} FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id > "
+      "head.aggregate_id ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) AS next) "
+      "SELECT aggregate_id, seq, tid, behind FROM head WHERE true{slice}");
+  sql->heads_of = fill(
+      "SELECT k.key, h.seq, h.tid, h.behind FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
+      "LATERAL "
+      "(SELECT p.seq, p.ctid AS tid, {behind} AS behind FROM {parked} p WHERE p.publication = $1 "
+      "AND p.aggregate_id = k.key AND p.seq > k.after "
+      "ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) AS h");
+  sql->hold =
+      fill("SELECT aggregate_id FROM {parked} WHERE ctid = ANY($1) FOR KEY SHARE SKIP LOCKED");
+  sql->make_due = fill(
+      "UPDATE {parked} SET next_retry_at = now() WHERE ctid = ANY(ARRAY(SELECT p.ctid FROM "
+      "{parked} "
+      "p WHERE p.ctid = ANY($1) AND CASE WHEN {behind} THEN true ELSE false END "
+      "FOR UPDATE SKIP LOCKED)) RETURNING aggregate_id");
+  sql->free_behind = fill(
+      "UPDATE {parked} SET next_retry_at = now() WHERE ctid = ANY(ARRAY(SELECT p.ctid FROM "
+      "{parked} "
+      "p WHERE p.publication = $1 AND {behind}{slice} ORDER BY p.next_retry_at, "
+      "p.publish_attempts, p.seq LIMIT $2 FOR UPDATE SKIP LOCKED))");
+  sql->due = fill(
+      "SELECT aggregate_id, seq, id::text FROM {parked} WHERE publication = $1 AND next_retry_at "
+      "<= "
+      "now(){slice} AND aggregate_id <> ALL($3) "
+      "ORDER BY next_retry_at, publish_attempts, seq LIMIT $2");
+  sql->park_due_behind = fill(
+      "UPDATE {parked} SET next_retry_at = 'infinity', publish_attempts = 0 "
+      "WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
+  sql->rows_of_keys = fill(
+      "SELECT {columns}, publish_attempts FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
+      "LATERAL (SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id = k.key "
+      "AND p.seq > k.after ORDER BY p.publication, p.aggregate_id, p.seq LIMIT $4) AS p LIMIT $4");
+  sql->rows_of_ids = fill(
+      "SELECT {columns}, publish_attempts FROM {parked} "
+      "WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
+}
+
 }  // namespace
 
 LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
-                              int lanes, bool parked_blocks, bool typed) {
+                              int lanes, bool typed) {
   // A row without a key, which cannot be an event, is in lane 0.
   const std::string in_slice = lanes == 1
                                    ? ""
@@ -94,26 +151,21 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   const auto typed_by = [&](const char* parameter) {
     return typed ? in_slice + " AND aggregate_type = ANY(" + parameter + ")" : in_slice;
   };
-  const std::string head =
-      !parked_blocks ? ""
-                     : Fill(
-                           " AND NOT EXISTS (SELECT FROM {parked} earlier WHERE "
-                           "earlier.publication = p.publication AND earlier.aggregate_id = "
-                           "p.aggregate_id AND earlier.seq < p.seq)",
-                           {{"parked", parked}});
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
                        {"parked", parked},
                        {"columns", kColumns},
                        {"event", kEventColumns},
                        {"slice", in_slice},
-                       {"mine", typed_by("$5")},
-                       {"mine_new", typed_by("$4")},
-                       {"head", head}});
+                       {"mine", typed_by("$6")},
+                       {"mine_new", typed_by("$5")},
+                       {"behind", kBehind},
+                       {"unreadable", kUnreadable}});
   };
   LogOutboxSql sql;
   FillReads(fill, &sql);
   FillParking(fill, &sql);
+  FillQueue(fill, &sql);
   return sql;
 }
 

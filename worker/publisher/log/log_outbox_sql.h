@@ -16,15 +16,17 @@ struct LogOutboxSql {
   // up to seq.
   std::string late_txids;
   // Rows that appeared late, in the order of seq. $1 xid8[]: their transactions; $2, $3 bigint:
-  // after, up to; $4 int: at most; $5 text[]: aggregate types, if filtered.
+  // after, up to; $4 int: at most, and all rows with the last seq; $5 int: all the same at most; $6
+  // text[]: aggregate types, if filtered.
   std::string late;
-  // New rows, in the order of seq. $1, $2 bigint: after, up to; $3 int: at most; $4 text[]:
-  // aggregate types, if filtered.
+  // New rows, in the order of seq. $1, $2 bigint: after, up to; $3, $4 int: at most, as above; $5
+  // text[]: aggregate types, if filtered.
   std::string fresh;
   // The same columns for rows that are known. $1 bigint[].
   std::string again;
 
-  // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; those are parked behind another one.
+  // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since a seq
+  // may have been copied; $4 bool: an earlier row of their key is held, so they wait behind it.
   std::string park_behind;
   // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
   // until the next try, or infinity. Returns the id.
@@ -33,26 +35,39 @@ struct LogOutboxSql {
   std::string park_unreadable;
   // Copies rows from the log that can be events now. $1 text: publication; $2 text[]: ids.
   std::string repair;
-  // Keys of parked rows of this lane. $1 text: publication.
-  std::string parked_keys;
-  // Parked rows that may be tried now: those that are due, or behind a row that is gone, and
-  // have no earlier parked row of their key. Returns aggregate_id. $1 text: publication; $2 int: at
-  // most; $3 text[]: without these keys.
-  std::string due_keys;
-  // The parked rows of keys, in the order of seq: the columns of the log, publish_attempts, and
-  // whether the row is due. $1 text: publication; $2 text[]: keys; $3 int: at most.
-  std::string parked_rows;
   // $1 text: publication; $2 text[]: ids.
   std::string unpark;
   // A parked row failed again. $1 text: publication; $2 text: id; $3 text: error; $4 float8: as
   // above.
   std::string park_again;
+
+  // The first parked row of each key. Returns aggregate_id, seq, ctid, and whether the row is
+  // behind. Of all keys of the lane, $1 text: publication; or of some, $2 text[]: keys, $3
+  // bigint[]: of each, a seq that is not above its rows.
+  std::string heads;
+  std::string heads_of;
+  // Keeps rows from being deleted until commit, without waiting for anyone. $1 tid[]. Returns
+  // aggregate_id.
+  std::string hold;
+  // Rows that are behind are due, unless they are locked. $1 tid[]. Returns aggregate_id.
+  std::string make_due;
+  // The same for any rows. $1 text: publication; $2 int: at most.
+  std::string free_behind;
+  // Rows whose time has come, the longest due first. Returns aggregate_id, seq, id. $1 text:
+  // publication; $2 int: at most; $3 text[]: without these keys.
+  std::string due;
+  // $1 text: publication; $2 text[]: ids.
+  std::string park_due_behind;
+  // Parked rows: the columns of the log and publish_attempts. $1 text: publication. Key by key, in
+  // the order of seq: $2 text[]: keys; $3 bigint[]: as above; $4 int: at most. Or $2 text[]: ids.
+  std::string rows_of_keys;
+  std::string rows_of_ids;
 };
 
 // `log` and `parked` are quoted, qualified names. The lane takes the keys of `slice` out of
-// `lanes`. `parked_blocks`: on_failure = 'park_key'.
+// `lanes`.
 LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
-                              int lanes, bool parked_blocks, bool typed);
+                              int lanes, bool typed);
 
 }  // namespace postbox::publisher
 

@@ -1,34 +1,46 @@
 #include "worker/publisher/log/parked_events.h"
 
+#include "worker/publisher/base/server_text.h"
 #include "worker/publisher/log/log_moment.h"
 
 namespace postbox::publisher {
 
 void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
   relation_name_ = relation_name;
-  park_behind_ = Statement(sql.park_behind, {TEXTOID, INT8ARRAYOID});
+  park_behind_ = Statement(sql.park_behind, {TEXTOID, INT8ARRAYOID, TEXTARRAYOID, BOOLOID});
   park_ = Statement(sql.park, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
   park_unreadable_ =
       Statement(sql.park_unreadable, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
   repair_ = Statement(sql.repair, {TEXTOID, TEXTARRAYOID});
-  parked_keys_ = Statement(sql.parked_keys, {TEXTOID});
-  due_keys_ = Statement(sql.due_keys, {TEXTOID, INT4OID, TEXTARRAYOID});
-  parked_rows_ = Statement(sql.parked_rows, {TEXTOID, TEXTARRAYOID, INT4OID});
   unpark_ = Statement(sql.unpark, {TEXTOID, TEXTARRAYOID});
   park_again_ = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID});
+  heads_ = Statement(sql.heads, {TEXTOID});
+  heads_of_ = Statement(sql.heads_of, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID});
+  hold_ = Statement(sql.hold, {TIDARRAYOID});
+  make_due_ = Statement(sql.make_due, {TIDARRAYOID});
+  free_behind_ = Statement(sql.free_behind, {TEXTOID, INT4OID});
+  due_ = Statement(sql.due, {TEXTOID, INT4OID, TEXTARRAYOID});
+  park_due_behind_ = Statement(sql.park_due_behind, {TEXTOID, TEXTARRAYOID});
+  rows_of_keys_ = Statement(sql.rows_of_keys, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID, INT4OID});
+  rows_of_ids_ = Statement(sql.rows_of_ids, {TEXTOID, TEXTARRAYOID});
 }
 
 void ParkedEvents::Load() {
-  const uint64 rows = parked_keys_.Run({TextValue(publication_.name)});
-  CheckColumns(relation_name_, {TEXTOID});
   keys_.clear();
-  for (uint64 row = 0; row < rows; ++row) keys_.insert(TextColumn(row, 1));
+  to_make_due_.clear();
+  free_behind_rows_ = !blocks_;
+  const std::vector<Head> heads = TakeHeads(heads_.Run({Name()}));
+  for (const Head& head : heads) keys_.emplace(head.key, head.seq - 1);
+  for (const auto& [key, rows] : outstanding_) keys_.try_emplace(key, PG_INT64_MIN);
+  MakeDue(heads);
 }
 
 void ParkedEvents::Reset() {
   keys_.clear();
-  outstanding_keys_.clear();
+  outstanding_.clear();
   published_.clear();
+  settled_.clear();
+  to_make_due_.clear();
 }
 
 double ParkedEvents::BackoffSeconds(int attempts, bool may_fail) const {
@@ -39,73 +51,203 @@ double ParkedEvents::BackoffSeconds(int attempts, bool may_fail) const {
   return std::chrono::duration<double>(delay).count();
 }
 
+Datum ParkedEvents::Name() const { return TextValue(publication_.name); }
+
+// The first rows of keys.
+
+std::vector<ParkedEvents::Head> ParkedEvents::TakeHeads(uint64 rows) const {
+  CheckColumns(relation_name_, {TEXTOID, INT8OID, TIDOID, BOOLOID});
+  std::vector<Head> heads;
+  heads.reserve(rows);
+  for (uint64 row = 0; row < rows; ++row) {
+    heads.push_back(
+        {TextColumn(row, 1), Int64Column(row, 2), TidColumn(row, 3), BoolColumn(row, 4)});
+  }
+  return heads;
+}
+
+Datum ParkedEvents::SeqsBefore(const std::vector<std::string>& keys) const {
+  std::vector<std::int64_t> before;
+  before.reserve(keys.size());
+  for (const std::string& key : keys) {
+    const auto known = keys_.find(key);
+    before.push_back(known == keys_.end() ? PG_INT64_MIN : known->second);
+  }
+  return SeqArrayValue(before);
+}
+
+std::vector<ParkedEvents::Head> ParkedEvents::HeadsOf(const std::vector<std::string>& keys) {
+  if (keys.empty()) return {};
+  return TakeHeads(heads_of_.Run({Name(), TextArrayValue(keys), SeqsBefore(keys)}));
+}
+
+void ParkedEvents::MakeDue(const std::vector<Head>& heads) {
+  std::vector<ItemPointerData> tids;
+  for (const Head& head : heads) {
+    if (!head.behind) continue;
+    tids.push_back(head.tid);
+    to_make_due_.insert(head.key);
+  }
+  if (tids.empty()) return;
+  const uint64 rows = make_due_.Run({TidArrayValue(tids)});
+  CheckColumns(relation_name_, {TEXTOID});
+  for (const std::string& key : TextColumns(rows, 1)) to_make_due_.erase(key);
+}
+
+std::unordered_set<std::string> ParkedEvents::Hold(const std::vector<Head>& heads) {
+  std::vector<ItemPointerData> tids;
+  for (const Head& head : heads) tids.push_back(head.tid);
+  if (tids.empty()) return {};
+  const uint64 rows = hold_.Run({TidArrayValue(tids)});
+  CheckColumns(relation_name_, {TEXTOID});
+  const std::vector<std::string> keys = TextColumns(rows, 1);
+  return {keys.begin(), keys.end()};
+}
+
+// Moving aside.
+
 void ParkedEvents::Park(const ClaimedEvent& event) {
   const bool rejected = event.status == pubsub::PublishStatus::kRejected;
   const double delay = BackoffSeconds(1, rejected);
   // It was never encoded.
   Statement& park = event.encoded.empty() ? park_unreadable_ : park_;
-  const uint64 parked =
-      park.Run({TextValue(publication_.name), Int64GetDatum(event.seq), Int32GetDatum(1),
-                TextValue(event.error), Pg([&] { return Float8GetDatum(delay); })});
+  const std::string error = ServerText(event.error);
+  const uint64 parked = park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(1),
+                                  TextValue(error), Pg([&] { return Float8GetDatum(delay); })});
   const std::string id = parked > 0 ? TextColumn(0, 1) : "";
-  keys_.insert(event.key);
-  Pg([&] {
-    ereport(LOG, (errmsg("publication \"%s\": event %s of key \"%s\" is parked: %s",
-                         publication_.name.c_str(), id.c_str(), event.key.c_str(),
-                         event.error.c_str())));
-  });
+  keys_.try_emplace(event.key, PG_INT64_MIN);
+  log_.Add(std::isinf(delay) ? EventLog::kFailed : EventLog::kParked, id, event.key, error);
 }
 
-void ParkedEvents::ParkBehind(const std::vector<std::int64_t>& seqs) {
-  if (seqs.empty()) return;
-  park_behind_.Run({TextValue(publication_.name), SeqArrayValue(seqs)});
+void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
+  if (events.empty()) return;
+  std::unordered_set<std::string> distinct;
+  for (const Waiting& event : events) distinct.insert(event.key);
+  const std::vector<Head> heads = HeadsOf({distinct.begin(), distinct.end()});
+  const std::unordered_set<std::string> held = Hold(heads);
+  for (const bool behind : {true, false}) {
+    std::vector<std::int64_t> seqs;
+    std::vector<std::string> keys;
+    for (const Waiting& event : events) {
+      if (held.contains(event.key) != behind) continue;
+      seqs.push_back(event.seq);
+      keys.push_back(event.key);
+    }
+    if (seqs.empty()) continue;
+    park_behind_.Run({Name(), SeqArrayValue(seqs), TextArrayValue(keys), BoolGetDatum(behind)});
+  }
 }
 
-void ParkedEvents::Claim(std::size_t limit, Events* events) {
-  if (keys_.empty()) return;
-  const Datum count = Int32GetDatum(static_cast<int32>(limit));
-  const Datum publication = TextValue(publication_.name);
-  uint64 rows = due_keys_.Run(
-      {publication, count, TextArrayValue({outstanding_keys_.begin(), outstanding_keys_.end()})});
-  if (rows == 0) return;
-  CheckColumns(relation_name_, {TEXTOID});
-  const std::vector<std::string> keys = TextColumns(rows, 1);
-  const std::span<const StoredRow> views = ReadRows(keys, count);
-  rows = views.size();
+// Trying again.
 
+bool ParkedEvents::Claim(std::size_t limit, Events* events) {
+  if (keys_.empty()) return false;
+  bool more = false;
+  if (!to_make_due_.empty()) {
+    const std::vector<std::string> keys(to_make_due_.begin(), to_make_due_.end());
+    to_make_due_.clear();
+    MakeDue(HeadsOf(keys));
+  }
+  const auto count = static_cast<int32>(limit);
+  if (free_behind_rows_) {
+    free_behind_rows_ = free_behind_.Run({Name(), Int32GetDatum(count)}) == limit;
+    more = free_behind_rows_;
+  }
+  const std::vector<Due> due = ReadDue(limit);
+  if (due.empty()) return more;
+  if (blocks_) {
+    const std::vector<std::string> keys = DueKeys(due, &more);
+    if (keys.empty()) return more;
+    TakeRows(&rows_of_keys_, {Name(), TextArrayValue(keys), SeqsBefore(keys), Int32GetDatum(count)},
+             events);
+  } else {
+    std::vector<std::string> ids;
+    for (const Due& row : due) ids.push_back(row.id);
+    TakeRows(&rows_of_ids_, {Name(), TextArrayValue(ids)}, events);
+  }
+  return more;
+}
+
+std::vector<ParkedEvents::Due> ParkedEvents::ReadDue(std::size_t limit) {
+  std::vector<std::string> without;
+  for (const auto& [key, rows] : outstanding_) without.push_back(key);
+  const uint64 rows =
+      due_.Run({Name(), Int32GetDatum(static_cast<int32>(limit)), TextArrayValue(without)});
+  CheckColumns(relation_name_, {TEXTOID, INT8OID, TEXTOID});
+  std::vector<Due> due;
+  for (uint64 row = 0; row < rows; ++row) {
+    due.push_back({TextColumn(row, 1), Int64Column(row, 2), TextColumn(row, 3)});
+  }
+  return due;
+}
+
+std::vector<std::string> ParkedEvents::DueKeys(const std::vector<Due>& due, bool* more) {
+  // In the order in which they became due, so that a key with many rows does not hold up others.
+  std::vector<std::string> keys;
+  std::unordered_set<std::string> distinct;
+  for (const Due& row : due) {
+    if (distinct.insert(row.key).second) keys.push_back(row.key);
+  }
+  const std::vector<Head> heads = HeadsOf(keys);
+  std::unordered_map<std::string, std::int64_t> first;
+  for (const Head& head : heads) first.emplace(head.key, head.seq);
+  std::unordered_set<std::string> begin;
+  std::vector<const Due*> later;
+  for (const Due& row : due) {
+    if (const auto head = first.find(row.key); head == first.end() || head->second == row.seq) {
+      begin.insert(row.key);
+    } else {
+      later.push_back(&row);
+    }
+  }
+  std::erase_if(keys, [&](const std::string& key) { return !begin.contains(key); });
+  if (later.empty()) return keys;
+
+  std::vector<Head> in_front;
+  for (const Head& head : heads) {
+    if (!begin.contains(head.key)) in_front.push_back(head);
+  }
+  const std::unordered_set<std::string> held = Hold(in_front);
+  std::vector<std::string> ids;
+  for (const Due* row : later) {
+    if (held.contains(row->key)) ids.push_back(row->id);
+  }
+  if (!ids.empty()) {
+    park_due_behind_.Run({Name(), TextArrayValue(ids)});
+    *more = true;
+  }
+  return keys;
+}
+
+void ParkedEvents::TakeRows(Statement* statement, std::initializer_list<Datum> values,
+                            Events* events) {
+  const std::span<const StoredRow> views = ReadRows(statement, values);
   constexpr int kAttempts = 11;
-  constexpr int kDue = 12;
   std::unordered_set<std::string> begun;
   std::unordered_set<std::string> ended;
-  for (uint64 row = 0; row < rows; ++row) {
-    const std::string key(views[row].event.aggregate_id);
+  for (uint64 row = 0; row < views.size(); ++row) {
     const int attempts = Int32Column(row, kAttempts);
-    const bool due = BoolColumn(row, kDue);
-    if (publication_.parked_blocks) {
+    EventPointer event = MakeEvent(views[row], topic_, ordering_);
+    if (blocks_) {
       // A key's first row, and those that wait behind it and nothing else.
-      if (ended.contains(key)) continue;
-      if (begun.contains(key) && attempts > 0) {
-        ended.insert(key);
+      if (ended.contains(event->key)) continue;
+      if (!begun.insert(event->key).second && attempts > 0) {
+        ended.insert(event->key);
         continue;
       }
-      begun.insert(key);
-    } else if (!due && attempts > 0) {
-      continue;
     }
-    EventPointer event = MakeEvent(views[row], topic_, ordering_);
     event->id = views[row].event.id;
     event->attempts = attempts;
-    outstanding_keys_.insert(key);
+    ++outstanding_[event->key];
     events->push_back(std::move(event));
   }
 }
 
-std::span<const StoredRow> ParkedEvents::ReadRows(const std::vector<std::string>& keys,
-                                                  Datum count) {
+std::span<const StoredRow> ParkedEvents::ReadRows(Statement* statement,
+                                                  std::initializer_list<Datum> values) {
   const auto read = [&] {
-    const uint64 rows =
-        parked_rows_.Run({TextValue(publication_.name), TextArrayValue(keys), count});
-    CheckEventColumns(relation_name_, {INT4OID, BOOLOID});
+    const uint64 rows = statement->Run(values);
+    CheckEventColumns(relation_name_, {INT4OID});
     return ViewRows(rows);
   };
   const std::span<const StoredRow> views = read();
@@ -114,7 +256,7 @@ std::span<const StoredRow> ParkedEvents::ReadRows(const std::vector<std::string>
     if (row.problem != nullptr && !row.event.id.empty()) unreadable.emplace_back(row.event.id);
   }
   if (unreadable.empty()) return views;
-  if (repair_.Run({TextValue(publication_.name), TextArrayValue(unreadable)}) > 0) {
+  if (repair_.Run({Name(), TextArrayValue(unreadable)}) > 0) {
     Pg([] { CommandCounterIncrement(); });
   }
   return read();
@@ -122,31 +264,38 @@ std::span<const StoredRow> ParkedEvents::ReadRows(const std::vector<std::string>
 
 void ParkedEvents::Settle(const ClaimedEvent& event) {
   using pubsub::PublishStatus;
-  outstanding_keys_.erase(event.key);
+  if (const auto out = outstanding_.find(event.key); out != outstanding_.end()) {
+    if (--out->second == 0) outstanding_.erase(out);
+  }
+  settled_.insert(event.key);
   if (event.status == PublishStatus::kPublished) {
     published_.push_back(event.id);
+    // Nothing of the key that lies before it is left.
+    const auto known = keys_.find(event.key);
+    if (blocks_ && known != keys_.end()) known->second = std::max(known->second, event.seq);
     return;
   }
   const bool rejected = event.status == PublishStatus::kRejected;
   if (event.leaving || (!rejected && event.status != PublishStatus::kUnknown)) return;
-  const int attempts = event.attempts + 1;
-  const double delay = BackoffSeconds(attempts, rejected);
-  park_again_.Run({TextValue(publication_.name), TextValue(event.id), TextValue(event.error),
-                   Pg([&] { return Float8GetDatum(delay); })});
-  if (!std::isinf(delay)) return;
-  Pg([&] {
-    ereport(WARNING,
-            (errmsg("publication \"%s\": event %s of key \"%s\" failed after %d attempts: %s",
-                    publication_.name.c_str(), event.id.c_str(), event.key.c_str(), attempts,
-                    event.error.c_str())));
-  });
+  const double delay = BackoffSeconds(event.attempts + 1, rejected);
+  const std::string error = ServerText(event.error);
+  park_again_.Run(
+      {Name(), TextValue(event.id), TextValue(error), Pg([&] { return Float8GetDatum(delay); })});
+  log_.Add(std::isinf(delay) ? EventLog::kFailed : EventLog::kParked, event.id, event.key, error);
 }
 
 void ParkedEvents::DeletePublished() {
-  if (published_.empty()) return;
-  unpark_.Run({TextValue(publication_.name), TextArrayValue(published_)});
+  if (!published_.empty()) unpark_.Run({Name(), TextArrayValue(published_)});
   published_.clear();
-  Load();
+  if (settled_.empty()) return;
+  std::vector<std::string> keys(settled_.begin(), settled_.end());
+  const std::vector<Head> heads = HeadsOf(keys);
+  for (const Head& head : heads) settled_.erase(head.key);
+  for (const std::string& key : settled_) {
+    if (!outstanding_.contains(key)) keys_.erase(key);
+  }
+  settled_.clear();
+  if (blocks_) MakeDue(heads);
 }
 
 }  // namespace postbox::publisher

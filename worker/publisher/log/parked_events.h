@@ -9,16 +9,28 @@
 //   event                        object, and without its payload. It stays in the log; each try
 //                                looks there whether its owner has repaired it
 //   an event of a paused key     ParkBehind(): copied with no attempts; it waits for earlier ones
-//   its time has come            Claim(): the first row of each key, and those that wait behind it
-//   published                    Settle(), Commit(): the row is deleted
+//   its time has come            Claim(): the first row of its key, and those that wait behind it
+//   published                    Settle(), DeletePublished(): the row is deleted, and the next one
+//                                of its key is due
 //   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
 //
+// However many rows wait, nothing here reads them before it is their turn. Rows behind another one
+// have next_retry_at = 'infinity', and are reached through the first row of their key. Whoever
+// removes that makes the next one due in the same transaction. The keys are read once, and kept.
+//
+// What must not happen is that a row is behind nothing. So it is put behind a row that is locked
+// against DELETE until the commit; whoever deletes that row looks for the next one afterwards. If
+// the row cannot be locked, somebody may just be deleting it: then the new one is due, and Claim()
+// puts it behind if there is still an earlier one. Load() repairs what an UPDATE or DELETE of the
+// owner's own has left.
+//
 // All functions run in a transaction of the lane's, as the owner of the outbox. After a rollback,
-// Reset() and Load().
+// Reset() and Load(). Keys are in the encoding of the server.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 
 #include "extension/base/statement.h"
+#include "worker/publisher/base/event_log.h"
 #include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
@@ -29,8 +41,13 @@ namespace postbox::publisher {
 class ParkedEvents {
  public:
   // All of these must outlive the object.
-  ParkedEvents(const Publication& publication, const std::string& topic, const Ordering& ordering)
-      : publication_(publication), topic_(topic), ordering_(ordering) {}
+  ParkedEvents(const Publication& publication, const std::string& topic, const Ordering& ordering,
+               EventLog& log)
+      : publication_(publication),
+        topic_(topic),
+        ordering_(ordering),
+        blocks_(publication.parked_blocks && ordering.ordered()),
+        log_(log) {}
 
   void Prepare(const LogOutboxSql& sql, const std::string& relation_name);
   // Reads which keys have rows.
@@ -38,37 +55,78 @@ class ParkedEvents {
   // Nothing is known any more, and nothing is outstanding.
   void Reset();
 
-  bool Pauses(const std::string& key) const {
-    return publication_.parked_blocks && ordering_.ordered() && keys_.contains(key);
-  }
+  bool Pauses(const std::string& key) const { return blocks_ && keys_.contains(key); }
   bool HasKeys() const { return !keys_.empty(); }
-  bool HasOutstanding() const { return !outstanding_keys_.empty(); }
+  bool HasOutstanding() const { return !outstanding_.empty(); }
 
   void Park(const ClaimedEvent& event);
-  void ParkBehind(const std::vector<std::int64_t>& seqs);
+  // An event of a key that Pauses().
+  struct Waiting {
+    std::int64_t seq;
+    std::string key;
+  };
+  void ParkBehind(const std::vector<Waiting>& events);
 
   // Appends the parked events that may be tried now; none of a key of which one is outstanding.
-  void Claim(std::size_t limit, Events* events);
+  // Returns whether claiming again at once may find more.
+  bool Claim(std::size_t limit, Events* events);
   // The result of an event of Claim().
   void Settle(const ClaimedEvent& event);
   // Deletes what was published, after the last Settle().
   void DeletePublished();
 
  private:
+  struct Head {
+    std::string key;
+    std::int64_t seq;
+    ItemPointerData tid;
+    bool behind;
+  };
+  struct Due {
+    std::string key;
+    std::int64_t seq;
+    std::string id;
+  };
+
   // Seconds until the next try; infinity when `may_fail` and the attempts are used up.
   double BackoffSeconds(int attempts, bool may_fail) const;
+
+  Datum Name() const;
+  std::vector<Head> TakeHeads(uint64 rows) const;
+  // In no order; of keys without a row, nothing.
+  std::vector<Head> HeadsOf(const std::vector<std::string>& keys);
+  Datum SeqsBefore(const std::vector<std::string>& keys) const;
+  void MakeDue(const std::vector<Head>& heads);
+  // The keys whose first row is locked against DELETE now.
+  std::unordered_set<std::string> Hold(const std::vector<Head>& heads);
+
+  std::vector<Due> ReadDue(std::size_t limit);
+  // The keys of which the first row is due; puts other rows that are due behind it.
+  std::vector<std::string> DueKeys(const std::vector<Due>& due, bool* more);
+  void TakeRows(Statement* statement, std::initializer_list<Datum> values, Events* events);
+  std::span<const StoredRow> ReadRows(Statement* statement, std::initializer_list<Datum> values);
 
   const Publication& publication_;
   const std::string& topic_;
   const Ordering& ordering_;
-  std::span<const StoredRow> ReadRows(const std::vector<std::string>& keys, Datum count);
+  const bool blocks_;  // a parked row stops its key
+  EventLog& log_;
 
   std::string relation_name_;  // of the table of parked events
-  Statement park_behind_, park_, park_unreadable_, repair_;
-  Statement parked_keys_, due_keys_, parked_rows_, unpark_, park_again_;
-  std::unordered_set<std::string> keys_;              // with a row
-  std::unordered_set<std::string> outstanding_keys_;  // of which rows are outstanding
+  Statement park_behind_, park_, park_unreadable_, repair_, unpark_, park_again_;
+  Statement heads_, heads_of_, hold_, make_due_, free_behind_;
+  Statement due_, park_due_behind_, rows_of_keys_, rows_of_ids_;
+
+  // The keys with a row, and a seq of each that is not above its rows: what was deleted need not be
+  // passed again to find the first row.
+  std::unordered_map<std::string, std::int64_t> keys_;
+  std::unordered_map<std::string, int> outstanding_;  // how many rows of a key
   std::vector<std::string> published_;                // ids to be deleted
+  std::unordered_set<std::string> settled_;           // keys of which a row may be gone
+  // Keys whose first row is behind, but was locked by somebody.
+  std::unordered_set<std::string> to_make_due_;
+  // Rows may be behind although nothing stops a key: on_failure was 'park_key' before.
+  bool free_behind_rows_ = false;
 };
 
 }  // namespace postbox::publisher

@@ -6,6 +6,7 @@
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/server_text.h"
 #include "worker/publisher/table/table_outbox_sql.h"
 
 extern "C" {
@@ -23,6 +24,8 @@ using std::chrono::milliseconds;
 constexpr int kMaxChunks = 8;
 // How often leases are looked through, at most.
 constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
+// How many keys a step of a repair looks at, at least 2.
+constexpr int kRepairKeys = 1000;
 
 // Whether an error can be that of one row: a value that cannot be converted, or damaged data. All
 // others concern the table.
@@ -34,9 +37,9 @@ bool IsOfValue(const PostgresError& error) {
 }  // namespace
 
 struct TableOutbox::Statements {
-  FilteredStatement waiting, due, heads, repair;
-  Statement lock, hold_parked, park_behind, lease;
-  Statement confirm, release, release_behind, park, park_seq, park_unreadable, unpark_behind;
+  FilteredStatement waiting, due, followers, free_behind, heads, keys;
+  Statement lock, lock_behind, hold_parked, park_behind, lease;
+  Statement confirm, release, release_behind, park, park_seq, park_unreadable, make_due;
   Statement lease_owners, take_over_dead, take_over_old;
 };
 
@@ -49,7 +52,10 @@ TableOutbox::TableOutbox(Publication publication, std::string topic, std::string
     : publication_(std::move(publication)),
       topic_(std::move(topic)),
       lock_token_(std::move(lock_token)),
-      ordering_(publication_.ordering) {}
+      ordering_(publication_.ordering),
+      blocks_(publication_.parked_blocks && ordering_.ordered()),
+      free_behind_(!blocks_),
+      log_(publication_.name) {}
 
 Oid TableOutbox::Open() {
   Oid owner = InvalidOid;
@@ -70,7 +76,11 @@ Oid TableOutbox::Open() {
   auto made = std::make_shared<Statements>();
   made->waiting = FilteredStatement(publication_, sql.waiting, {INT8OID, INT4OID, TEXTARRAYOID});
   made->due = FilteredStatement(publication_, sql.due, {INT4OID});
+  made->followers =
+      FilteredStatement(publication_, sql.followers, {TEXTARRAYOID, INT8ARRAYOID, INT4OID});
+  made->free_behind = FilteredStatement(publication_, sql.free_behind, {INT4OID});
   made->lock = Statement(sql.lock, {kTids});
+  made->lock_behind = Statement(sql.lock_behind, {kTids});
   made->heads = FilteredStatement(publication_, sql.heads, {TEXTARRAYOID});
   made->hold_parked = Statement(sql.hold_parked, {kTids});
   made->park_behind = Statement(sql.park_behind, {kTids});
@@ -82,11 +92,11 @@ Oid TableOutbox::Open() {
   made->park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID});
   made->park_unreadable =
       Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
-  made->unpark_behind = Statement(sql.unpark_behind, {TEXTARRAYOID});
+  made->make_due = Statement(sql.make_due, {kTids});
   made->lease_owners = Statement(sql.lease_owners, {});
   made->take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID});
   made->take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID});
-  made->repair = FilteredStatement(publication_, sql.repair, {});
+  made->keys = FilteredStatement(publication_, sql.keys, {TEXTOID, INT4OID});
   statements_ = std::move(made);
   relation_ = std::move(name);
   return owner;
@@ -99,10 +109,28 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transacti
   const Oid owner = Open();
   if (!OidIsValid(owner)) return {};
   const ActAs rights(owner);
+  ClaimResult result;
+  // An adopted table has columns that are converted: an error may be that of one row.
+  try {
+    InSubtransaction([&] { result = ClaimAtOnce(limits, false); });
+  } catch (const PostgresError& error) {
+    if (!IsOfValue(error)) throw;
+    cursor_ = 0;
+    result = ClaimAtOnce(limits, true);
+  }
+  return result;
+}
+
+ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one) {
   ClaimSelection selection(limits.events, limits.bytes);
   std::vector<Chosen> chosen;
   ClaimResult result;
 
+  if (free_behind_) {
+    const auto count = static_cast<int32>(limits.events);
+    free_behind_ = statements_->free_behind.Run({Int32GetDatum(count)}) == limits.events;
+    result.more = free_behind_;
+  }
   TakeRetries(limits.events, &selection, &chosen, &result.more);
 
   // The whole backlog once: from where the last walk stopped to the end; if that is in the middle,
@@ -116,7 +144,7 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transacti
     const Chunk chunk = ReadChunk(rows);
     walked_to_end = rows < static_cast<uint64>(chunk_size);
     if (rows > 0) cursor_ = chunk.candidates.back().seq;
-    TakeChunk(chunk, true, &selection, &chosen, &result.more);
+    TakeChunk(chunk, true, &statements_->lock, &selection, &chosen, &result.more);
     // Enough for a good batch: a claim that is late is worse than one that is not full.
     if (selection.claimed() * 2 >= limits.events) break;
   }
@@ -127,7 +155,7 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transacti
   } else {
     cursor_ = 0;
   }
-  result.events = Lease(chosen);
+  result.events = Lease(chosen, one_by_one);
   return result;
 }
 
@@ -135,7 +163,52 @@ void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
                               std::vector<Chosen>* chosen, bool* progress) {
   const Datum count = Int32GetDatum(static_cast<int32>(limit));
   const uint64 rows = statements_->due.Run({count});
-  if (rows > 0) TakeChunk(ReadChunk(rows), false, selection, chosen, progress);
+  if (rows == 0) return;
+  TakeChunk(ReadChunk(rows), false, &statements_->lock, selection, chosen, progress);
+  if (blocks_ && !selection->full()) TakeFollowers(limit, selection, chosen, progress);
+}
+
+void TableOutbox::TakeFollowers(std::size_t limit, ClaimSelection* selection,
+                                std::vector<Chosen>* chosen, bool* progress) {
+  std::unordered_map<std::string, int64> last;
+  for (const Chosen& row : *chosen) last[row.key] = std::max(last[row.key], row.seq);
+  if (last.empty()) return;
+  std::vector<std::string> keys;
+  std::vector<Datum> seqs;
+  for (const auto& [key, seq] : last) {
+    keys.push_back(key);
+    seqs.push_back(Int64GetDatum(seq));
+  }
+  const Datum after = Pg([&] {
+    return PointerGetDatum(construct_array(seqs.data(), static_cast<int>(seqs.size()), INT8OID,
+                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+  });
+  const uint64 rows = statements_->followers.Run(
+      {TextArrayValue(keys), after, Int32GetDatum(static_cast<int32>(limit))});
+  if (rows == 0) return;
+  const Chunk chunk = ReadFollowers(rows, last);
+  TakeChunk(chunk, false, &statements_->lock_behind, selection, chosen, progress);
+}
+
+TableOutbox::Chunk TableOutbox::ReadFollowers(
+    uint64 rows, const std::unordered_map<std::string, int64>& last) const {
+  CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID, INT4OID, BOOLOID});
+  Chunk chunk;
+  std::unordered_map<std::string, int64> before = last;
+  std::unordered_set<std::string> ended;
+  for (uint64 row = 0; row < rows; ++row) {
+    Candidate candidate;
+    candidate.seq = Int64Column(row, 2);
+    candidate.key = TextColumn(row, 3);
+    candidate.bytes = static_cast<std::size_t>(Int32Column(row, 4));
+    // What comes after another row is for a later claim.
+    if (!BoolColumn(row, 5)) ended.insert(candidate.key);
+    if (ended.contains(candidate.key)) continue;
+    candidate.predecessor = std::exchange(before[candidate.key], candidate.seq);
+    chunk.tids.push_back(TidColumn(row, 1));
+    chunk.candidates.push_back(std::move(candidate));
+  }
+  return chunk;
 }
 
 TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
@@ -162,8 +235,9 @@ TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
   return chunk;
 }
 
-void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
-                            std::vector<Chosen>* chosen, bool* progress) {
+void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, Statement* lock,
+                            ClaimSelection* selection, std::vector<Chosen>* chosen,
+                            bool* progress) {
   std::vector<ClaimVerdict> verdicts = selection->Judge(chunk.candidates, walk);
   std::vector<ItemPointerData> wanted;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
@@ -171,7 +245,7 @@ void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selec
   }
   if (wanted.empty()) return;
 
-  const uint64 rows = statements_->lock.Run({TidArrayValue(wanted)});
+  const uint64 rows = lock->Run({TidArrayValue(wanted)});
   CheckColumns(relation_, {INT8OID, TIDOID});
   // A row may have moved since it was read; what counts is where it is now that it is locked.
   std::unordered_map<int64, ItemPointerData> tid_of;
@@ -199,14 +273,8 @@ void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selec
 
 bool TableOutbox::Park(const std::vector<std::string>& keys,
                        const std::vector<ItemPointerData>& rows) {
-  const std::set<std::string> distinct(keys.begin(), keys.end());
-  const Datum key_array = TextArrayValue({distinct.begin(), distinct.end()});
-  const uint64 heads = statements_->heads.Run({key_array});
-  std::vector<ItemPointerData> head_tids;
-  for (uint64 row = 0; row < heads; ++row) {
-    if (!IsNull(row, 1)) head_tids.push_back(TidColumn(row, 1));
-  }
-  const uint64 held = statements_->hold_parked.Run({TidArrayValue(head_tids)});
+  const std::vector<ItemPointerData> heads = Heads({keys.begin(), keys.end()});
+  const uint64 held = statements_->hold_parked.Run({TidArrayValue(heads)});
   CheckColumns(relation_, {TEXTOID});
   const std::vector<std::string> held_texts = TextColumns(held, 1);
   const std::unordered_set<std::string> held_keys(held_texts.begin(), held_texts.end());
@@ -219,18 +287,25 @@ bool TableOutbox::Park(const std::vector<std::string>& keys,
   return true;
 }
 
-Events TableOutbox::Lease(const std::vector<Chosen>& chosen) {
+std::vector<ItemPointerData> TableOutbox::Heads(const std::set<std::string>& keys) {
+  const uint64 rows = statements_->heads.Run({TextArrayValue({keys.begin(), keys.end()})});
+  CheckColumns(relation_, {TIDOID});
+  std::vector<ItemPointerData> heads;
+  for (uint64 row = 0; row < rows; ++row) {
+    if (!IsNull(row, 1)) heads.push_back(TidColumn(row, 1));
+  }
+  return heads;
+}
+
+Events TableOutbox::Lease(const std::vector<Chosen>& chosen, bool one_by_one) {
   Events events;
   if (chosen.empty()) return events;
-  std::vector<ItemPointerData> tids;
-  for (const Chosen& row : chosen) tids.push_back(row.tid);
-  // An adopted table has columns that are converted: an error may be that of one row.
-  try {
-    InSubtransaction([&] { TakeLeased(tids, &events); });
-  } catch (const PostgresError& error) {
-    if (!IsOfValue(error)) throw;
-    events.clear();
+  if (one_by_one) {
     LeaseOneByOne(chosen, &events);
+  } else {
+    std::vector<ItemPointerData> tids;
+    for (const Chosen& row : chosen) tids.push_back(row.tid);
+    TakeLeased(tids, &events);
   }
   std::sort(events.begin(), events.end(), [](const EventPointer& one, const EventPointer& other) {
     return one->seq < other->seq;
@@ -240,14 +315,16 @@ Events TableOutbox::Lease(const std::vector<Chosen>& chosen) {
 
 void TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Events* events) {
   const uint64 rows = statements_->lease.Run({TidArrayValue(tids), TextValue(lock_token_)});
-  CheckEventColumns(relation_, {INT4OID});
+  CheckEventColumns(relation_, {INT4OID, BOOLOID});
   constexpr int kAttempts = 11;
+  constexpr int kParked = 12;
   events->reserve(events->size() + rows);
   const std::span<const StoredRow> views = ViewRows(rows);
   for (uint64 row = 0; row < rows; ++row) {
     EventPointer event = MakeEvent(views[row], topic_, ordering_);
     event->id = views[row].event.id;
     event->attempts = Int32Column(row, kAttempts);
+    event->parked = BoolColumn(row, kParked);
     events->push_back(std::move(event));
   }
 }
@@ -265,22 +342,19 @@ void TableOutbox::LeaseOneByOne(const std::vector<Chosen>& chosen, Events* event
     } catch (const PostgresError& error) {
       if (!IsOfValue(error)) throw;
       stopped.insert(row.key);
-      ParkUnreadable(row.tid, error.message);
+      ParkUnreadable(row, error.message);
     }
   }
 }
 
-void TableOutbox::ParkUnreadable(const ItemPointerData& tid, const std::string& reason) {
+void TableOutbox::ParkUnreadable(const Chosen& row, const std::string& reason) {
   const std::string problem = "the row cannot be an event: " + reason;
   const double base = std::chrono::duration<double>(publication_.backoff.base).count();
   const double cap = std::chrono::duration<double>(publication_.backoff.cap).count();
   statements_->park_unreadable.Run(
-      {TidArrayValue({tid}), TextValue(problem), Int32GetDatum(publication_.max_attempts),
+      {TidArrayValue({row.tid}), TextValue(problem), Int32GetDatum(publication_.max_attempts),
        Pg([&] { return Float8GetDatum(base); }), Pg([&] { return Float8GetDatum(cap); })});
-  Pg([&] {
-    ereport(LOG, (errmsg("publication \"%s\": an event of outbox %s is parked: %s",
-                         publication_.name.c_str(), relation_.c_str(), problem.c_str())));
-  });
+  log_.Add(EventLog::kParked, "", row.key, problem);
 }
 
 // Settle.
@@ -295,8 +369,6 @@ void TableOutbox::Settle(const Events& events, Transaction* transaction) {
   std::vector<const ClaimedEvent*> published;
   std::vector<const ClaimedEvent*> behind;
   std::vector<std::string> released;
-  std::vector<const ClaimedEvent*> retried;
-  std::vector<const ClaimedEvent*> failed;
   std::unordered_set<std::string> parked_keys;
   for (const EventPointer& event : events) {
     const PublishStatus status = event->status;
@@ -308,22 +380,21 @@ void TableOutbox::Settle(const Events& events, Transaction* transaction) {
       behind.push_back(event.get());
     } else if (bool for_good = false; ParkFailed(*event, &for_good)) {
       parked_keys.insert(event->key);
-      (for_good ? failed : retried).push_back(event.get());
+      log_.Add(for_good ? EventLog::kFailed : EventLog::kParked, event->id, event->key,
+               ServerText(event->error));
     }
   }
   // Behind a row that is parked in this very transaction, nothing can have got it through yet.
   // Behind anything else: the next claim looks again.
   std::vector<std::string> parked_behind;
   for (const ClaimedEvent* event : behind) {
-    const bool park =
-        publication_.parked_blocks && ordering_.ordered() && parked_keys.contains(event->key);
+    const bool park = blocks_ && parked_keys.contains(event->key);
     (park ? parked_behind : released).push_back(event->id);
   }
   Confirm(published);
   Update(&statements_->release, released);
   Update(&statements_->release_behind, parked_behind);
-  LogParked(retried, false);
-  LogParked(failed, true);
+  log_.Write();
 }
 
 void TableOutbox::Confirm(const std::vector<const ClaimedEvent*>& published) {
@@ -331,11 +402,11 @@ void TableOutbox::Confirm(const std::vector<const ClaimedEvent*>& published) {
   std::set<std::string> was_parked;
   for (const ClaimedEvent* event : published) {
     ids.push_back(event->id);
-    if (event->attempts > 0) was_parked.insert(event->key);
+    if (event->parked || event->attempts > 0) was_parked.insert(event->key);
   }
   Update(&statements_->confirm, ids);
-  if (was_parked.empty()) return;
-  statements_->unpark_behind.Run({TextArrayValue({was_parked.begin(), was_parked.end()})});
+  if (!blocks_ || was_parked.empty()) return;
+  statements_->make_due.Run({TidArrayValue(Heads(was_parked))});
 }
 
 bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
@@ -350,27 +421,11 @@ bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
   }
   const Datum seconds = Pg([&] { return Float8GetDatum(delay); });
   const Datum token = TextValue(lock_token_);
-  const Datum error = TextValue(event.error);
+  const Datum error = TextValue(ServerText(event.error));
   if (event.id.empty()) {
     return statements_->park_seq.Run({Int64GetDatum(event.seq), token, error, seconds}) > 0;
   }
   return statements_->park.Run({TextValue(event.id), token, error, seconds}) > 0;
-}
-
-void TableOutbox::LogParked(const std::vector<const ClaimedEvent*>& parked, bool failed) {
-  if (parked.empty()) return;
-  // One line for all: in an outage there are thousands, and the rows tell about each.
-  const ClaimedEvent& first = *parked.front();
-  Pg([&] {
-    ereport(
-        failed ? WARNING : LOG,
-        (errmsg("publication \"%s\": event %s of key \"%s\" %s: %s", publication_.name.c_str(),
-                first.id.c_str(), first.key.c_str(),
-                failed ? "has failed for good" : "is parked until its next try",
-                first.error.c_str()),
-         parked.size() == 1 ? 0 : errdetail("%zu events in all.", parked.size()),
-         failed ? errhint("See postbox.paused_keys, postbox.redrive and postbox.discard.") : 0));
-  });
 }
 
 void TableOutbox::Update(Statement* statement, const std::vector<std::string>& ids) {
@@ -389,8 +444,10 @@ void TableOutbox::Update(Statement* statement, const std::vector<std::string>& i
 // Leases and repairs.
 
 milliseconds TableOutbox::MaintainIn() const {
-  const Clock::time_point next = std::min(NextLookForLeases(), NextRepair());
-  return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(next - Clock::now()));
+  const Clock::time_point now = Clock::now();
+  const Clock::time_point next = std::min({NextLookForLeases(), NextRepair(), log_.DueAt()});
+  if (next <= now) return milliseconds(0);
+  return std::chrono::duration_cast<milliseconds>(next - now) + milliseconds(1);
 }
 
 TableOutbox::Clock::time_point TableOutbox::NextLookForLeases() const {
@@ -401,16 +458,18 @@ TableOutbox::Clock::time_point TableOutbox::NextLookForLeases() const {
 TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
   // One worker is enough.
   if (identity().ordinal != 0) return Clock::time_point::max();
+  if (in_repair_round_) return Clock::time_point::min();
   return repaired_at_ + std::chrono::seconds(settings().maintenance_interval);
 }
 
 void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (leaving) return;
+  log_.Write();
   const Clock::time_point now = Clock::now();
   // One kind of work in a transaction: a failure of the one does not take the other back.
   const bool leases = NextLookForLeases() <= now;
   if (!leases && NextRepair() > now) return;
-  (leases ? leases_seen_at_ : repaired_at_) = now;
+  if (leases || !in_repair_round_) (leases ? leases_seen_at_ : repaired_at_) = now;
 
   transaction->Begin();
   const Oid owner = Open();
@@ -448,11 +507,24 @@ void TableOutbox::TakeOverLeases() {
 }
 
 void TableOutbox::Repair() {
-  const uint64 rows = statements_->repair.Run({});
-  if (rows == 0) return;
+  free_behind_ = !blocks_;
+  if (!blocks_) return;
+  if (!in_repair_round_) repaired_upto_.clear();
+  in_repair_round_ = false;  // should it fail, it begins at the start next time
+  const uint64 rows =
+      statements_->keys.Run({TextValue(repaired_upto_), Int32GetDatum(kRepairKeys)});
+  CheckColumns(relation_, {TEXTOID, TIDOID, BOOLOID});
+  std::vector<ItemPointerData> behind;
+  for (uint64 row = 0; row < rows; ++row) {
+    if (BoolColumn(row, 3)) behind.push_back(TidColumn(row, 2));
+  }
+  if (rows > 0) repaired_upto_ = TextColumn(rows - 1, 1);
+  in_repair_round_ = rows == kRepairKeys;
+  if (behind.empty()) return;
+  const uint64 repaired = statements_->make_due.Run({TidArrayValue(behind)});
   Pg([&] {
-    ereport(LOG, (errmsg("publication \"%s\": %llu events waited behind nothing",
-                         publication_.name.c_str(), static_cast<unsigned long long>(rows))));
+    ereport(LOG, (errmsg("publication \"%s\": %llu keys waited behind nothing",
+                         publication_.name.c_str(), static_cast<unsigned long long>(repaired))));
   });
 }
 

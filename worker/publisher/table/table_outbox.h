@@ -2,18 +2,26 @@
 // sql/install/30_publication.sql, seen from the worker.
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
-//      ^  ^               |  \--not its fault (behind, topic broken, worker leaves)--> PENDING
-//      |  |               |---unknown--------> RETRY (attempts + 1, due after the backoff; for
-//      ever) |  |               |---rejected-------> RETRY, and after max_attempts FAILED |
-//      +--due----------+   (a due RETRY is claimed like PENDING)
-//      +--BEHIND: parked behind a RETRY or FAILED row of its key, until that one is through
+//      ^  ^               |  \--not its fault (behind, topic broken, worker leaves)--> as before
+//      |  |               |---unknown--------> RETRY (attempts + 1, due after the backoff)
+//      |  |               |---rejected-------> RETRY, and after max_attempts FAILED
+//      |  +--due----------+   (a due RETRY is claimed like PENDING)
+//      BEHIND: parked behind a RETRY or FAILED row of its key, until that one is through
 //
 // What a claim may take, and why that keeps the order of a key, stands in claim_logic.h. The order
 // never depends on BEHIND: it only keeps rows that cannot go out of the claim index, so that a
-// stuck key with a deep backlog costs nothing. What must not happen is that a row stays BEHIND when
-// nothing is in front of it any more. So a row becomes BEHIND only while its key's first row is
-// held parked by a row lock, in the same transaction; the worker that gets that row through
-// afterwards finds all that were parked behind it.
+// stuck key with a deep backlog costs nothing.
+//
+// Such a backlog is reached through the first row of its key, and nobody touches more of it than a
+// claim takes. The first row keeps its next_retry_at while it is leased. When it is published, the
+// next one is made due in the same transaction; a claim that takes a row that is due also takes
+// what is behind it, as much as there is room for. postbox.redrive makes the first row due, and
+// postbox.discard the one after it.
+//
+// What must not happen is that a row is BEHIND when nothing is in front of it. So a row becomes
+// BEHIND only while its key's first row is held parked by a row lock, in the same transaction;
+// whoever gets that row through afterwards finds the next one. Repair() looks for what an UPDATE of
+// somebody else's has left.
 //
 // A lease and its races. The lease of a row is lock_token and locked_at.
 //   1. A claims: candidates are read, locked with SKIP LOCKED, judged, and marked with A's token. A
@@ -35,6 +43,7 @@
 
 #include "extension/base/guard.h"
 #include "extension/base/statement.h"
+#include "worker/publisher/base/event_log.h"
 #include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
@@ -71,27 +80,36 @@ class TableOutbox : public OutboxSource {
   // nothing to claim or to settle, and the configuration is about to say so.
   Oid Open();
 
+  // Rows are locked and leased in one (sub)transaction. Were it two, their xmax would be a
+  // multixact, and scans would pass their old index entries until a VACUUM. `one_by_one`: each row
+  // is leased in a subtransaction of its own, since one of them cannot be read.
+  ClaimResult ClaimAtOnce(const ClaimLimits& limits, bool one_by_one);
   void TakeRetries(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
                    bool* progress);
   Chunk ReadChunk(uint64 rows) const;
-  void TakeChunk(const Chunk& chunk, bool walk, ClaimSelection* selection,
+  // Judges, locks (with `lock`) and takes what is free.
+  void TakeChunk(const Chunk& chunk, bool walk, Statement* lock, ClaimSelection* selection,
                  std::vector<Chosen>* chosen, bool* progress);
+  // What is behind the rows that were chosen.
+  void TakeFollowers(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
+                     bool* progress);
+  Chunk ReadFollowers(uint64 rows, const std::unordered_map<std::string, int64>& last) const;
+  std::vector<ItemPointerData> Heads(const std::set<std::string>& keys);
   bool Park(const std::vector<std::string>& keys, const std::vector<ItemPointerData>& rows);
-  Events Lease(const std::vector<Chosen>& chosen);
+  Events Lease(const std::vector<Chosen>& chosen, bool one_by_one);
   void TakeLeased(const std::vector<ItemPointerData>& tids, Events* events);
   void LeaseOneByOne(const std::vector<Chosen>& chosen, Events* events);
-  void ParkUnreadable(const ItemPointerData& tid, const std::string& reason);
+  void ParkUnreadable(const Chosen& row, const std::string& reason);
 
   void Confirm(const std::vector<const ClaimedEvent*>& published);
   // Returns whether the row was still ours; `failed`: its attempts are used up.
   bool ParkFailed(const ClaimedEvent& event, bool* failed);
-  void LogParked(const std::vector<const ClaimedEvent*>& parked, bool failed);
   void Update(Statement* statement, const std::vector<std::string>& ids);
 
   // Gives back what workers have leased that are gone, or that took too long.
   void TakeOverLeases();
-  // Rows that wait behind nothing wait in the queue again: an application's own UPDATE of the table
-  // may have left them so. A limited number.
+  // Rows that are behind nothing are made due: an application's own UPDATE of the table may have
+  // left them so. A round goes over all keys, some in a step.
   void Repair();
   Clock::time_point NextLookForLeases() const;
   Clock::time_point NextRepair() const;
@@ -100,11 +118,16 @@ class TableOutbox : public OutboxSource {
   const std::string topic_;
   const std::string lock_token_;
   const Ordering ordering_;
+  const bool blocks_;     // a parked row stops its key
   std::string relation_;  // quoted and qualified, as the statements have it
   std::shared_ptr<Statements> statements_;
   int64 cursor_ = 0;  // where the walk over the backlog goes on
   Clock::time_point leases_seen_at_{};
   Clock::time_point repaired_at_{};
+  std::string repaired_upto_;     // the key at which the round goes on
+  bool in_repair_round_ = false;  // it is not over
+  bool free_behind_ = false;      // rows may be behind although nothing stops a key
+  EventLog log_;
 };
 
 }  // namespace postbox::publisher

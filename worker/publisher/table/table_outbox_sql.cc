@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::string_view kUnleased = "published_at IS NULL AND lock_token IS NULL";
 
+// A row that waits behind a parked one of its key.
+// Where rows are found by ctid, conditions on the state stand in a CASE: no partial index fits it,
+// so the plan that is made for an empty table is not a scan of all parked rows.
+constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publish_attempts = 0";
+
 // ORDER BY names the key too, which is constant here: it lets nothing but the index on the key and
 // seq give the order.
 constexpr std::string_view kPredecessor =
@@ -37,11 +42,15 @@ class Templates {
     return publisher::Fill(text, {{"table", relation_},
                                   {"columns", Candidate(types)},
                                   {"unleased", kUnleased},
+                                  {"behind", kBehind},
                                   {"id", columns_.id.name},
                                   {"key", columns_.AggregateId()},
                                   {"key_b", columns_.AggregateId("b.")},
                                   {"key_c", columns_.AggregateId("c.")},
+                                  {"key_f", columns_.AggregateId("f.")},
                                   {"key_h", columns_.AggregateId("h.")},
+                                  {"payload_size_f", columns_.PayloadSize("f.")},
+                                  {"attributes_name", columns_.attributes.name},
                                   {"event_type", columns_.event_type.name},
                                   {"aggregate_type", columns_.aggregate_type.name},
                                   {"version", columns_.Version()},
@@ -49,7 +58,9 @@ class Templates {
                                   {"payload", columns_.Payload()},
                                   {"attributes", columns_.Attributes()},
                                   {"occurred_at", columns_.OccurredAt()},
+                                  {"type_b", TypeOf("b.", types)},
                                   {"type_c", TypeOf("c.", types)},
+                                  {"type_f", TypeOf("f.", types)},
                                   {"type_h", TypeOf("h.", types)}});
   }
 
@@ -95,6 +106,21 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "AND c.next_retry_at IS NOT NULL AND c.next_retry_at <= now(){type_c} "
       "ORDER BY c.next_retry_at LIMIT $1",
       "2");
+  sql->followers = templates.Fill(
+      "SELECT f.ctid, f.seq, k.key, f.size, f.lock_token IS NULL AND f.behind FROM unnest($1, $2) "
+      "AS k(key, after) CROSS JOIN LATERAL (SELECT f.ctid, f.seq, f.lock_token, {payload_size_f} + "
+      "pg_column_size(f.{attributes_name}) AS size, f.next_retry_at = 'infinity' AND "
+      "f.publish_attempts = 0 AS behind FROM {table} f WHERE {key_f} = k.key AND f.seq > k.after "
+      "AND f.published_at IS NULL{type_f} ORDER BY {key_f}, f.seq LIMIT $3) AS f LIMIT $3",
+      "4");
+  sql->lock_behind = templates.Fill(
+      "SELECT seq, ctid FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
+      "THEN {behind} ELSE false END FOR UPDATE SKIP LOCKED");
+  sql->free_behind = templates.Fill(
+      "UPDATE {table} SET next_retry_at = NULL WHERE ctid = ANY(ARRAY(SELECT b.ctid FROM {table} b "
+      "WHERE b.published_at IS NULL AND b.lock_token IS NULL AND b.next_retry_at = 'infinity' "
+      "AND b.publish_attempts = 0{type_b} LIMIT $1 FOR UPDATE SKIP LOCKED))",
+      "2");
   sql->lock = templates.Fill(
       "SELECT seq, ctid FROM {table} WHERE ctid = ANY($1) AND {unleased} "
       "AND (next_retry_at IS NULL OR next_retry_at <= now()) FOR UPDATE SKIP LOCKED");
@@ -103,20 +129,22 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "NULL{type_h} ORDER BY {key_h}, h.seq LIMIT 1) FROM unnest($1) AS k(k)",
       "2");
   sql->hold_parked = templates.Fill(
-      "SELECT {key} FROM {table} WHERE ctid = ANY($1) AND {unleased} "
-      "AND next_retry_at IS NOT NULL AND publish_attempts > 0 FOR SHARE SKIP LOCKED");
+      "SELECT {key} FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
+      "THEN next_retry_at IS NOT NULL AND NOT ({behind}) ELSE false END FOR SHARE SKIP LOCKED");
   sql->park_behind = templates.Fill(
       "UPDATE {table} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
   sql->lease = templates.Fill(
-      "UPDATE {table} SET lock_token = $2, locked_at = now(), next_retry_at = NULL "
+      "UPDATE {table} SET lock_token = $2, locked_at = now() "
       "WHERE ctid = ANY($1) RETURNING seq, {id}::text, {aggregate_type}, {key}, {event_type}, "
-      "{version}, {schema_version}, {payload}, {attributes}, {occurred_at}, publish_attempts");
+      "{version}, {schema_version}, {payload}, {attributes}, {occurred_at}, publish_attempts, "
+      "next_retry_at IS NOT NULL");
 }
 
 void FillSettle(const Templates& templates, TableOutboxSql* sql) {
   sql->confirm = templates.Fill(
       "UPDATE {table} SET published_at = now(), lock_token = NULL, locked_at = NULL, "
-      "last_error = NULL WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND lock_token = $2 "
+      "next_retry_at = NULL, last_error = NULL WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) "
+      "AND lock_token = $2 "
       "RETURNING {id}::text");
   sql->release = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL "
@@ -140,9 +168,10 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
       "next_retry_at = CASE WHEN publish_attempts + 1 >= $3 THEN 'infinity' ELSE now() + "
       "make_interval(secs => least($4 * 2 ^ least(publish_attempts, 60), $5)) END "
       "WHERE ctid = ANY($1) AND {unleased} RETURNING seq");
-  sql->unpark_behind = templates.Fill(
-      "UPDATE {table} SET next_retry_at = NULL WHERE {key} = ANY($1) AND {unleased} "
-      "AND next_retry_at = 'infinity' AND publish_attempts = 0");
+  sql->make_due = templates.Fill(
+      "UPDATE {table} SET next_retry_at = now() WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} "
+      "WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN {behind} ELSE false END "
+      "FOR UPDATE SKIP LOCKED))");
 }
 
 void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
@@ -154,13 +183,17 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
   sql->take_over_old = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE lock_token IS NOT NULL "
       "AND locked_at < now() - make_interval(secs => $1) AND lock_token <> $2");
-  sql->repair = templates.Fill(
-      "UPDATE {table} SET next_retry_at = NULL WHERE ctid = ANY(ARRAY(SELECT b.ctid FROM {table} b "
-      "WHERE b.published_at IS NULL AND b.lock_token IS NULL AND b.next_retry_at = 'infinity' "
-      "AND b.publish_attempts = 0 AND (SELECT h.publish_attempts = 0 AND h.lock_token IS NULL "
-      "FROM {table} h WHERE {key_h} = {key_b} AND h.published_at IS NULL{type_h} "
-      "ORDER BY {key_h}, h.seq LIMIT 1) LIMIT 1000 FOR UPDATE SKIP LOCKED))",
-      "1");
+  // From the first row of each key to the next greater key, however many rows lie in between.
+  sql->keys = templates.Fill(
+      "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, b.lock_token IS NULL AND "
+      "b.next_retry_at = 'infinity' AND b.publish_attempts = 0 AS behind, 1 AS n FROM {table} b "
+      "WHERE b.published_at IS NULL AND {key_b} >= $1{type_b} ORDER BY {key_b}, b.seq LIMIT 1) "
+      "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT {key_b}, b.ctid, "
+      "b.lock_token IS NULL AND b.next_retry_at = 'infinity' AND b.publish_attempts = 0 "
+      "FROM {table} b WHERE b.published_at IS NULL AND {key_b} > head.key{type_b} "
+      "ORDER BY {key_b}, b.seq LIMIT 1) AS next WHERE head.n < $2) SELECT key, tid, behind FROM "
+      "head",
+      "3");
 }
 
 }  // namespace

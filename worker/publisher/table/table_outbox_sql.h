@@ -24,6 +24,15 @@ struct TableOutboxSql {
   // The same for parked rows whose time has come, in the order of their time. $1 int: at most; $2
   // text[]: aggregate types.
   std::string due;
+  // The unpublished rows of keys behind a row of each, in the order of seq. $1 text[]: keys; $2
+  // bigint[]: that row's seq; $3 int: at most; $4 text[]: aggregate types. Returns ctid, seq,
+  // aggregate_id, bytes, and whether the row waits behind a parked one.
+  std::string followers;
+  // Locks those that do. $1 tid[]. Returns seq and ctid.
+  std::string lock_behind;
+  // Such rows wait in the queue again, where nothing stops a key. $1 int: at most; $2 text[]:
+  // aggregate types.
+  std::string free_behind;
   // Locks rows that still wait or are due, without waiting for anyone. $1 tid[]. Returns seq and
   // ctid.
   std::string lock;
@@ -34,12 +43,13 @@ struct TableOutboxSql {
   std::string hold_parked;
   // Parks locked rows behind their predecessor. $1 tid[].
   std::string park_behind;
-  // Leases locked rows and returns what a message is made of. $1 tid[], $2 text: lock token.
+  // Leases locked rows and returns what a message is made of, publish_attempts, and whether the row
+  // was parked or behind. It remains so until it is published. $1 tid[], $2 text: lock token.
   std::string lease;
 
   // $1 text[]: ids, $2 text: lock token. Each returns the ids that were still under our lease.
   std::string confirm;
-  std::string release;         // waits again
+  std::string release;         // as it was before
   std::string release_behind;  // parked behind its predecessor
   // $1 text: id, $2 text: lock token, $3 text: error, $4 float8: seconds until the next try, or
   // infinity.
@@ -49,8 +59,8 @@ struct TableOutboxSql {
   // Parks unleased rows that cannot be read. $1 tid[]; $2 text: error; $3 int: max_attempts; $4, $5
   // float8: base and greatest backoff in seconds.
   std::string park_unreadable;
-  // The rows parked behind an event that has gone through wait again. $1 text[]: keys.
-  std::string unpark_behind;
+  // Rows that are behind, the first ones of their keys, are due, unless they are locked. $1 tid[].
+  std::string make_due;
 
   // Lock tokens that stand in the table, and giving back. $1 text[]: tokens of workers that are
   // gone.
@@ -58,8 +68,9 @@ struct TableOutboxSql {
   std::string take_over_dead;
   // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out.
   std::string take_over_old;
-  // Rows parked behind nothing wait again, a limited number. $1 text[]: aggregate types.
-  std::string repair;
+  // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3
+  // text[]: aggregate types. Returns aggregate_id, ctid, and whether the row is behind.
+  std::string keys;
 };
 
 // `relation` is the quoted, qualified name. `columns`: see outbox_columns.h; state columns and seq
