@@ -68,6 +68,45 @@ subtest 'they are published when they are repaired as the status says' => sub {
 	others_flow(0);
 };
 
+subtest 'rows with the same seq are read together, wherever a chunk ends' => sub {
+	$node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.read_chunk_size = 10; SELECT pg_reload_conf()');
+	wait_until($node, 'postgres', q{SELECT current_setting('postbox.read_chunk_size') = '10'}, 'chunks are small');
+	my $before = messages_published($emulator);
+	# Nine events, then three with the seq of the tenth: all appear at once.
+	$node->safe_psql('postgres', q{
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload)
+		SELECT gen_random_uuid(), 'video', 'same-' || n, 'video.changed', 1, '{}' FROM generate_series(1, 10) n;
+		INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
+		SELECT pg_sequence_last_value('app.outbox_seq'), gen_random_uuid(), 'video', 'copy-' || n, 'video.changed', 1, '{}' FROM generate_series(1, 3) n;
+	} =~ s/\A/BEGIN;/r . 'COMMIT;');
+	wait_for(sub { messages_published($emulator) >= $before + 13 }, 'all are published') or diag(messages_published($emulator) - $before);
+	others_flow(0);
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET postbox.read_chunk_size; SELECT pg_reload_conf()');
+};
+
+subtest 'a sequence that does not count one by one is shown with the repair' => sub {
+	$node->safe_psql('postgres', 'ALTER SEQUENCE app.outbox_seq CACHE 20');
+	is($node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'broken', 'the publication is broken');
+	my ($repair) = $node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status') =~ /run (ALTER SEQUENCE .*)$/ or die 'no repair';
+	$node->safe_psql('postgres', $repair);
+	is($node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'active', 'and active when it is repaired');
+	others_flow(0);
+};
+
+subtest 'rows of a table outbox that no claim takes are shown with the repair' => sub {
+	$node->safe_psql('postgres', q{
+		SELECT postbox.create_outbox('app.jobs', 'table');
+		SELECT postbox.create_publication('jobs', 'app.jobs', 'catalog.video.events');
+		INSERT INTO app.jobs (seq, id, aggregate_type, aggregate_id, event_type, version, payload) VALUES (-7, gen_random_uuid(), 'video', 'x', 'video.changed', 1, '{}')});
+	my $status = q{SELECT last_error FROM postbox.publication_status WHERE publication = 'jobs'};
+	my ($repair) = $node->safe_psql('postgres', $status) =~ /^1 events have no seq or one below 1.* (UPDATE .*)$/ or die 'no repair';
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', $repair);
+	wait_for(sub { messages_published($emulator) == $before + 1 }, 'it is published when it is repaired');
+	is($node->safe_psql('postgres', $status), '', 'and nothing is shown any more');
+	$node->safe_psql('postgres', q{SELECT postbox.drop_publication('jobs'), postbox.drop_outbox('app.jobs')});
+};
+
 subtest 'a sequence that was set back suspends the publication, and the repair loses nothing' => sub {
 	my $last = $node->safe_psql('postgres', q{SELECT pg_sequence_last_value('app.outbox_seq')});
 	$node->safe_psql('postgres', q{SELECT setval('app.outbox_seq', 1)});
