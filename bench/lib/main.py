@@ -20,6 +20,7 @@ BENCHES = {
     "wal": database.wal,
     "held-transaction": database.held_transaction,
     "publish": publishing.publish,
+    "parked": publishing.parked,
     "latency": publishing.latency,
     "emit": emitting.emit,
     "torture": torture.torture,

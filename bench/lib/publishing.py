@@ -1,4 +1,4 @@
-"""End to end, from the committed event to a server that only counts: publish, latency."""
+"""End to end, from the committed event to a server that only counts: publish, parked, latency."""
 
 import random
 import time
@@ -71,6 +71,55 @@ def publish_once(server, outbox, events, ordering):
     rate, group = events / max(counting.seconds, 1e-6), counting.messages / counting.requests
     say(f"    worker: {rate:,.0f} messages/s, {group:.1f} a request, {memory.stop():.0f} MiB")
     return rate, group
+
+
+def parked(report, smoke):
+    """Healthy keys beside a key that stands still with many events behind a parked one, against the same without that key."""
+    rounds = 1 if smoke else 3
+    events, waiting = (2_000, 2_000) if smoke else (200_000, 200_000)
+    with Bed(smoke, postbox__publishers=0, postbox__endpoint="http://127.0.0.1:1") as server:
+        for kind in ("log", "table"):
+            say(f"parked, {kind}: {events} events, {rounds} rounds")
+            without, beside = [], []
+            for _ in range(rounds):
+                without.append(parked_once(server, kind, events, 0))
+                beside.append(parked_once(server, kind, events, waiting))
+            report.line(f"{kind}, nothing parked", median(without), "messages/s")
+            report.against(f"{kind}, {waiting:,} behind a parked event", beside, "messages/s", without, f"{kind}, nothing parked", ">= 0.9")
+
+
+def parked_once(server, kind, events, waiting):
+    outbox = server.outbox(f"app.{kind}", kind)
+    publication = server.publication(outbox)
+    if waiting:
+        stop_key(server, outbox, kind, publication, waiting)
+    server.load(outbox, events, CASES["1,000 keys"][0])
+    server.settle_down()
+    counting = server.counting_server()
+    server.cluster.set(postbox__endpoint=counting.endpoint, postbox__publishers=1)
+    counting.wait_for(events)
+    left = waiting + 1 if waiting else 0
+    wait_until("all is confirmed", lambda: server.pending(publication) == left, bed.PATIENCE)
+    server.cluster.set(postbox__publishers=0)
+    wait_until("the worker has left", lambda: server.worker_pid() is None)
+    server.sql(f"SELECT postbox.drop_outbox('{outbox}')")
+    counting.stop()
+    if counting.messages != events:
+        raise bed.Failure(f"{counting.messages} messages instead of {events}")
+    rate = events / max(counting.seconds, 1e-6)
+    say(f"    {waiting} waiting: {rate:,.0f} messages/s")
+    return rate
+
+
+def stop_key(server, outbox, kind, publication, waiting):
+    """What workers leave of a key whose first event has failed for good."""
+    columns, values = ("publication, seq, ", f"'{publication}', n - {waiting} - 1, ") if kind == "log" else ("", "")
+    server.sql(f"""
+        INSERT INTO {outbox}{'_parked' if kind == 'log' else ''} ({columns}id, aggregate_type, aggregate_id, event_type, version, payload,
+            publish_attempts, next_retry_at, last_error)
+        SELECT {values}gen_random_uuid(), 'video', 'stopped', 'video.updated', n + 1, '{{}}',
+            CASE n WHEN 0 THEN 5 ELSE 0 END, 'infinity', CASE n WHEN 0 THEN 'INVALID_ARGUMENT' END
+        FROM generate_series(0, {waiting}) AS n""")
 
 
 def bare_once(server, events, group, in_flight, keys):
