@@ -842,7 +842,7 @@ BEGIN
 END
 $$;
 
--- Workers find what is due by this index.
+-- Workers find what is due by this index. An outbox that was made with the new files and the old script has it already.
 DO $$
 DECLARE
     parked record;
@@ -850,7 +850,7 @@ BEGIN
     FOR parked IN
         SELECT o.parked AS relation, log.relname AS log FROM postbox.outbox o JOIN pg_class log ON log.oid = o.relation JOIN pg_class c ON c.oid = o.parked
     LOOP
-        EXECUTE format('CREATE INDEX %I ON %s (publication, next_retry_at, publish_attempts, seq)', parked.log || '_parked_due', parked.relation);
+        EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (publication, next_retry_at, publish_attempts, seq)', parked.log || '_parked_due', parked.relation);
     END LOOP;
 END $$;
 
