@@ -7,6 +7,10 @@
 // With --record FILE it also writes a line for each message in the order of arrival:
 //   <microseconds since 1970>\t<ordering key>\t<event_id>
 //
+// Topics whose name begins with "hostile" are not counted. One of them is "hostile-refused": it
+// answers INVALID_ARGUMENT, as all of them do to the ordering key "refused". "hostile-silent" never
+// answers.
+//
 // It reads requests in wire format, skips what it does not count, and gives every message the same
 // id. At SIGTERM it prints the last counts and ends.
 #include <google/protobuf/io/coded_stream.h>
@@ -53,54 +57,86 @@ void RecordMessage(const std::string& bytes, int64_t now) {
                id == message.attributes().end() ? "" : id->second.c_str());
 }
 
+enum class Answer { kTake, kRefuse, kNone };
+
+struct Request {
+  uint64_t messages = 0;
+  bool counted = true;
+  Answer answer = Answer::kTake;
+};
+
+// The topic stands before the messages.
+void ReadTopic(const std::string& name, Request* request) {
+  const std::string topic = name.substr(name.rfind('/') + 1);
+  request->counted = !topic.starts_with("hostile");
+  if (topic == "hostile-refused") request->answer = Answer::kRefuse;
+  if (topic == "hostile-silent") request->answer = Answer::kNone;
+}
+
+// All messages of a request have the same key.
+bool HasRefusedKey(const std::string& bytes) {
+  google::pubsub::v1::PubsubMessage message;
+  return message.ParseFromString(bytes) && message.ordering_key() == "refused";
+}
+
 // Counts the messages of a PublishRequest.
-uint64_t Count(const uint8_t* data, size_t size, int64_t now) {
+Request Count(const uint8_t* data, size_t size, int64_t now) {
   CodedInputStream input(data, static_cast<int>(size));
-  uint64_t count = 0;
+  Request request;
   while (const uint32_t tag = input.ReadTag()) {
     uint32_t length = 0;
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
         !input.ReadVarint32(&length)) {
       break;
     }
-    const bool is_message = WireFormatLite::GetTagFieldNumber(tag) ==
-                            google::pubsub::v1::PublishRequest::kMessagesFieldNumber;
-    if (is_message) ++count;
-    if (is_message && record != nullptr) {
+    const int field = WireFormatLite::GetTagFieldNumber(tag);
+    const bool is_topic = field == google::pubsub::v1::PublishRequest::kTopicFieldNumber;
+    const bool is_message = field == google::pubsub::v1::PublishRequest::kMessagesFieldNumber;
+    if (is_message) ++request.messages;
+    const bool looked_at =
+        request.counted ? record != nullptr : request.messages == 1;  // its key is that of all
+    if (is_topic || (is_message && looked_at)) {
       std::string bytes;
       input.ReadString(&bytes, static_cast<int>(length));
-      RecordMessage(bytes, now);
+      if (is_topic) {
+        ReadTopic(bytes, &request);
+      } else if (request.counted) {
+        RecordMessage(bytes, now);
+      } else if (HasRefusedKey(bytes)) {
+        request.answer = Answer::kRefuse;
+      }
     } else {
       input.Skip(static_cast<int>(length));
     }
   }
-  return count;
+  return request;
 }
 
-uint64_t Take(const grpc::ByteBuffer& buffer) {
+Request Take(const grpc::ByteBuffer& buffer) {
   const int64_t now = NowMicros();
   grpc::Slice slice;
   std::string assembled;
   std::unique_lock<std::mutex> lock(record_mutex, std::defer_lock);
   if (record != nullptr) lock.lock();
-  uint64_t count = 0;
+  Request request;
   if (buffer.TrySingleSlice(&slice).ok()) {
-    count = Count(slice.begin(), slice.size(), now);
+    request = Count(slice.begin(), slice.size(), now);
   } else {
     std::vector<grpc::Slice> slices;
     (void)buffer.Dump(&slices);
     for (const grpc::Slice& piece : slices) {
       assembled.append(reinterpret_cast<const char*>(piece.begin()), piece.size());
     }
-    count = Count(reinterpret_cast<const uint8_t*>(assembled.data()), assembled.size(), now);
+    request = Count(reinterpret_cast<const uint8_t*>(assembled.data()), assembled.size(), now);
   }
   if (record != nullptr) std::fflush(record);
+  if (!request.counted) return request;
   int64_t none = 0;
   first_arrival.compare_exchange_strong(none, now);
   last_arrival.store(now);
-  messages.fetch_add(count);
+  messages.fetch_add(request.messages);
   requests.fetch_add(1);
-  return count;
+  return request;
 }
 
 class Reactor : public grpc::ServerGenericBidiReactor {
@@ -111,18 +147,30 @@ class Reactor : public grpc::ServerGenericBidiReactor {
       Finish(grpc::Status(grpc::StatusCode::INTERNAL, "no request"));
       return;
     }
-    const uint64_t count = Take(request_);
+    const Request request = Take(request_);
+    if (request.answer == Answer::kNone) {
+      waiting_ = true;
+      return;
+    }
+    if (request.answer == Answer::kRefuse) {
+      Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "refused"));
+      return;
+    }
     // message_ids: field 1, one byte each.
     std::string bytes;
-    bytes.reserve(3 * count);
-    for (uint64_t i = 0; i < count; ++i) bytes.append("\x0a\x01\x31", 3);
+    bytes.reserve(3 * request.messages);
+    for (uint64_t i = 0; i < request.messages; ++i) bytes.append("\x0a\x01\x31", 3);
     const grpc::Slice slice(bytes);
     response_ = grpc::ByteBuffer(&slice, 1);
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
+  void OnCancel() override {
+    if (waiting_.exchange(false)) Finish(grpc::Status::CANCELLED);
+  }
   void OnDone() override { delete this; }
 
  private:
+  std::atomic<bool> waiting_{false};  // for the end of a call that is not answered
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
 };

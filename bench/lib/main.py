@@ -10,6 +10,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 import bed  # first: it moves standard output away
 import database
 import emitting
+import neighbours
 import publishing
 import torture
 from harness import Failure
@@ -23,6 +24,7 @@ BENCHES = {
     "parked": publishing.parked,
     "latency": publishing.latency,
     "emit": emitting.emit,
+    "neighbours": neighbours.neighbours,
     "torture": torture.torture,
 }
 

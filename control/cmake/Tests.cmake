@@ -70,7 +70,7 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tests/proto/run)
 endif()
 # Each benchmark for seconds: that its figures come, not how good they are.
 set(system_test_needs stage postbox_bench counting_server bare_publish)
-foreach(name drain backlog wal held-transaction publish parked latency emit torture)
+foreach(name drain backlog wal held-transaction publish parked latency emit neighbours torture)
   system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
 endforeach()
 

@@ -1,0 +1,225 @@
+"""A healthy owner's publication while the same worker of the same database has another owner's hostile one, compared with
+the same load without it: draining a backlog; publishing what is emitted below saturation, and how late it comes."""
+
+import contextlib
+import time
+import uuid
+
+import bed
+import libpq
+from bed import Bed, median, percentile
+from harness import say, wait_until
+
+HEALTHY = "app.healthy"
+RATE = 500  # transactions/s offered, with one event each
+WAIT = 5  # s: an event that comes later counts as this late
+
+
+class Sizes:
+    def __init__(self, smoke):
+        self.drained, self.behind, self.refused = (5_000, 2_000, 500) if smoke else (200_000, 200_000, 20_000)
+        self.seconds, self.patience, self.rounds = (2, 10, 1) if smoke else (10, 60, 3)
+
+
+def neighbours(report, smoke):
+    sizes = Sizes(smoke)
+    with Bed(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
+        server.outbox(HEALTHY)
+        server.load(HEALTHY, sizes.drained, "'v_' || n % 1000")
+        server.sql("CREATE SCHEMA hostile")
+        server.settle_down()
+        for name, attack in ATTACKS.items():
+            say(f"neighbours, {name}: {sizes.rounds} rounds")
+            plain, hostile = [], []
+            for number in range(sizes.rounds):
+                runs = [(plain, contextlib.nullcontext), (hostile, lambda attack=attack: under_attack(server, attack, sizes))]
+                for results, condition in runs if number % 2 == 0 else reversed(runs):
+                    results.append(measure(server, condition, sizes))
+            tell(report, name, plain, hostile)
+
+
+def tell(report, name, plain, hostile):
+    for what, unit, target in (("drain", "events/s", ">= 0.8"), ("load", "events/s", ">= 0.8"), ("p50", "ms", "<= 1.25"), ("p99", "ms", None)):
+        without = [run[what] for run in plain]
+        reference = f"{what} without: {name}"
+        report.line(reference, median(without), unit)
+        report.against(f"{what}: {name}", [run[what] for run in hostile], unit, without, reference, target)
+
+
+def measure(server, condition, sizes):
+    """One round: {'drain': events/s, 'load': events/s that arrived while they were offered, 'p50', 'p99': ms from COMMIT}."""
+    record = server.directory / "arrivals"
+    counting = server.counting_server(record)
+    server.cluster.set(postbox__endpoint=counting.endpoint)
+    wait_until("the worker runs", server.worker_pid)
+    with condition():
+        result = {"drain": drain(server, counting, sizes)}
+        result.update(offered_load(server, counting, record, sizes))
+    counting.stop()
+    say(f"    {', '.join(f'{what} {value:,.4g}' for what, value in result.items())}")
+    return result
+
+
+def drain(server, counting, sizes):
+    begun, before = time.time(), counting.messages
+    publication = server.publication(HEALTHY)
+    while counting.messages - before < sizes.drained and time.time() < begun + sizes.patience:
+        time.sleep(0.02)
+    arrived = counting.messages - before
+    rate = arrived / max(counting.last_arrival - begun if arrived == sizes.drained else sizes.patience, 1e-6)
+    drop(server, publication)
+    return rate
+
+
+def offered_load(server, counting, record, sizes):
+    """pgbench emits at a fixed rate; one session commits an event at a time beside it and waits until that has come."""
+    outbox = server.outbox("app.offered")
+    publication = server.publication(outbox)
+    script = server.directory / "offered.sql"
+    script.write_text(
+        "\\set key random(1, 1000)\n"
+        f"SELECT postbox.outbox_emit('video', 'v_' || :key, 'video.updated', '{{\"title\": \"a title\"}}'::jsonb, version => 1, outbox => '{outbox}');\n")
+    before = counting.messages
+    load = start_pgbench(server, script, RATE, sizes.seconds)
+    late = latencies(server, outbox, record, time.time() + sizes.seconds)
+    arrived = counting.messages - before
+    load.wait(sizes.patience)
+    drop(server, publication)
+    server.sql(f"SELECT postbox.drop_outbox('{outbox}')")
+    return {"load": arrived / sizes.seconds, "p50": percentile(late, 0.5), "p99": percentile(late, 0.99)}
+
+
+def latencies(server, outbox, record, end):
+    """Milliseconds from sending an event's COMMIT to its arrival."""
+    late = []
+    session = libpq.Connection(server.cluster.dsn(bed.DATABASE))
+    with open(record, encoding="utf-8") as arrivals:
+        arrivals.seek(0, 2)
+        while time.time() < end or not late:
+            event = str(uuid.uuid4())
+            sent = time.time()
+            session.run(f"SELECT postbox.outbox_emit('video', 'sample', 'video.updated', '{{}}'::jsonb, version => 1, event_id => '{event}', outbox => '{outbox}')")
+            late.append(1000 * min(WAIT, arrival(arrivals, event, sent) - sent))
+            time.sleep(0.005)
+    session.close()
+    return late
+
+
+def arrival(arrivals, event, sent):
+    """When the event came, in seconds since 1970; `sent + WAIT` if it has not by then."""
+    line = ""
+    while time.time() < sent + WAIT:
+        line += arrivals.readline()
+        if not line.endswith("\n"):
+            time.sleep(0.0005)
+            continue
+        moment, _, came = line.rstrip("\n").split("\t")
+        if came == event:
+            return int(moment) / 1e6
+        line = ""
+    return sent + WAIT
+
+
+# Attacks.
+
+@contextlib.contextmanager
+def under_attack(server, attack, sizes):
+    """Ends with all of it gone, also where the worker is stuck in it."""
+    with attack(server, sizes):
+        yield
+    wait_until("the hostile publication is dropped", lambda: try_drop(server), bed.PATIENCE, 0.2)
+
+
+def try_drop(server):
+    """The worker may be in the middle of the trigger: what it does is cancelled."""
+    server.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")
+    done = server.cluster.run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c",
+                              "SET lock_timeout = '300ms'; SELECT postbox.drop_outbox(relation) FROM postbox.outbox WHERE relation::text LIKE 'hostile.%'",
+                              bed.DATABASE, database=bed.DATABASE, timeout=bed.PATIENCE)
+    return done.returncode == 0
+
+
+def drop(server, publication):
+    def dropped():
+        done = server.cluster.run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c",
+                                  f"SET lock_timeout = '300ms'; SELECT postbox.drop_publication('{publication}')",
+                                  bed.DATABASE, database=bed.DATABASE, timeout=bed.PATIENCE)
+        return done.returncode == 0 or "does not exist" in done.stderr
+
+    wait_until(f"{publication} is dropped", dropped, bed.PATIENCE, 0.1)
+
+
+def hostile(server, kind, topic, count, key="'h_' || n"):
+    outbox = server.outbox("hostile.outbox", kind)
+    server.load(outbox, count, key)
+    server.sql(f"SELECT postbox.create_publication('hostile', '{outbox}', '{topic}', max_attempts => 1)")
+    return outbox
+
+
+@contextlib.contextmanager
+def sleeping(server, _sizes):
+    server.sql("CREATE OR REPLACE FUNCTION hostile.sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1e6); RETURN new; END'")
+    outbox = server.outbox("hostile.outbox", "table")
+    server.sql(f"CREATE TRIGGER sleep BEFORE UPDATE ON {outbox} FOR EACH ROW EXECUTE FUNCTION hostile.sleep()")
+    server.load(outbox, 100)
+    server.sql(f"SELECT postbox.create_publication('hostile', '{outbox}', 'hostile-topic')")
+    yield
+
+
+@contextlib.contextmanager
+def locked(server, _sizes):
+    outbox = hostile(server, "table", "hostile-topic", 100)
+    session = server.session(bed.DATABASE)
+    session.sql("BEGIN")
+    session.sql(f"LOCK TABLE {outbox} IN ACCESS EXCLUSIVE MODE")
+    yield
+    session.sql("ROLLBACK")
+
+
+def parked(kind):
+    @contextlib.contextmanager
+    def attack(server, sizes):
+        # The first event goes through: the topic is not to blame.
+        outbox = hostile(server, kind, "hostile-topic", 1)
+        wait_until("it is published", lambda: server.pending("hostile") == 0, bed.PATIENCE)
+        server.load(outbox, 1, "'refused'")
+        wait_until("the next one is parked", lambda: server.number("SELECT count(*) FROM postbox.paused_keys"), bed.PATIENCE)
+        server.load(outbox, sizes.behind, "'refused'")
+        with emitting(server, outbox):
+            yield
+    return attack
+
+
+def topic(name):
+    @contextlib.contextmanager
+    def attack(server, sizes):
+        outbox = hostile(server, "log", name, sizes.refused)
+        with emitting(server, outbox):
+            yield
+    return attack
+
+
+@contextlib.contextmanager
+def emitting(server, outbox):
+    """Ten events a second, of keys of their own: the hostile publication has always something to do."""
+    script = server.directory / "hostile.sql"
+    script.write_text("\\set key random(1, 1000000)\n"
+                      f"SELECT postbox.outbox_emit('video', 'h_' || :key, 'video.updated', '{{}}'::jsonb, version => 1, outbox => '{outbox}');\n")
+    load = start_pgbench(server, script, 10, 3600)
+    yield
+    load.stop()
+
+
+def start_pgbench(server, script, rate, seconds):
+    command = [server.cluster.bin / "pgbench", "-n", "-c", 2, "-T", seconds, "-R", rate, "-f", script, bed.DATABASE]
+    return server.start("pgbench", list(map(str, command)), env=server.cluster.environment)
+
+
+ATTACKS = {
+    "a trigger sleeps for ever": sleeping,
+    "the outbox is locked": locked,
+    "events behind a parked key, log": parked("log"),
+    "events behind a parked key, table": parked("table"),
+    "a topic refuses everything": topic("hostile-refused"),
+    "a topic never answers": topic("hostile-silent"),
+}
