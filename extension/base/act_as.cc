@@ -2,11 +2,50 @@
 
 namespace postbox {
 
+namespace {
+
+// Settings that any role may change, and with which its code would end the process that calls it:
+// the worker of all publications, or the session of whoever looks at a view. While a restricted
+// operation lasts, they are for superusers. (Postgres allocates a setting once.)
+class DeadlySettings {
+ public:
+  void Reserve() {
+    if (depth_++ > 0) return;
+    if (!found_) {
+      found_ = true;
+      settings_ = {FindSetting("exit_on_error"), FindSetting("transaction_timeout")};
+    }
+    SetContext(PGC_SUSET);
+  }
+  void Free() {
+    if (--depth_ == 0) SetContext(PGC_USERSET);
+  }
+
+ private:
+  void SetContext(GucContext context) const {
+    for (config_generic* setting : settings_) {
+      if (setting != nullptr) setting->context = context;
+    }
+  }
+
+  int depth_ = 0;
+  bool found_ = false;
+  std::array<config_generic*, 2> settings_{};
+};
+DeadlySettings deadly_settings;
+
+}  // namespace
+
 ActAs::ActAs(Oid role, Trust trust)
-    : nest_level_(NewGUCNestLevel()), exceptions_(std::uncaught_exceptions()) {
+    : restricted_(trust == Trust::kRestricted),
+      nest_level_(NewGUCNestLevel()),
+      exceptions_(std::uncaught_exceptions()) {
   GetUserIdAndSecContext(&saved_role_, &saved_context_);
   int context = saved_context_ | SECURITY_LOCAL_USERID_CHANGE;
-  if (trust == Trust::kRestricted) context |= SECURITY_RESTRICTED_OPERATION;
+  if (restricted_) {
+    context |= SECURITY_RESTRICTED_OPERATION;
+    deadly_settings.Reserve();
+  }
   SetUserIdAndSecContext(role, context);
 }
 
@@ -14,6 +53,7 @@ ActAs::~ActAs() {
   // After an error the abort of the (sub)transaction restores all settings.
   if (std::uncaught_exceptions() == exceptions_) AtEOXact_GUC(false, nest_level_);
   SetUserIdAndSecContext(saved_role_, saved_context_);
+  if (restricted_) deadly_settings.Free();
 }
 
 FixedSearchPath::FixedSearchPath(const char* path)

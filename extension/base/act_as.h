@@ -13,7 +13,7 @@ namespace postbox {
 //
 // Settings that the code changes are rolled back at the end. A restricted operation does not forbid
 // SET: a trigger that left its own search_path behind would decide which operators the caller's
-// next statements mean.
+// next statements mean. Settings with which an error would end the process cannot be changed.
 enum class Trust { kRestricted, kTrusted };
 class ActAs {
  public:
@@ -23,6 +23,7 @@ class ActAs {
   ActAs& operator=(const ActAs&) = delete;
 
  private:
+  bool restricted_;
   int nest_level_;
   int exceptions_;
   Oid saved_role_ = InvalidOid;

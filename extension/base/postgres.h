@@ -88,6 +88,7 @@ extern "C" {
 #include <utils/catcache.h>
 #include <utils/elog.h>
 #include <utils/guc.h>
+#include <utils/guc_tables.h>
 #include <utils/inval.h>
 #include <utils/json.h>
 #include <utils/jsonb.h>

@@ -138,6 +138,19 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_RUN_QUERY(query) ExecutorRun(query, ForwardScanDirection, 0, true)
 #endif
 
+// The setting of this name, or nullptr. It is one of the server's own. (16 has a function for it.)
+inline config_generic* FindSetting(const char* name) {
+#if PG_VERSION_NUM >= 160000
+  return find_option(name, false, true, 0);
+#else
+  config_generic** settings = get_guc_variables();
+  for (int i = 0; i < GetNumConfigOptions(); ++i) {
+    if (std::strcmp(settings[i]->name, name) == 0) return settings[i];
+  }
+  return nullptr;
+#endif
+}
+
 // Shared memory is requested in a hook of its own since 15, before in _PG_init itself.
 #if PG_VERSION_NUM >= 150000
 #define POSTBOX_SHMEM_REQUEST_HOOK 1

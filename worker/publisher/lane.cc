@@ -4,6 +4,7 @@
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/server_text.h"
 #include "worker/publisher/failpoint.h"
 #include "worker/publisher/make_sources.h"
 
@@ -54,7 +55,8 @@ bool IsOfLock(const PostgresError& error) {
 
 // For the log and postbox.publication_status: what is wrong, and the repair.
 std::string Reason(const PostgresError& error) {
-  return error.hint.empty() ? error.message : error.message + " (" + error.hint + ")";
+  return Shortened(error.hint.empty() ? error.message : error.message + " (" + error.hint + ")",
+                   kMaxReason);
 }
 
 }  // namespace
@@ -147,7 +149,9 @@ Lane::Summary Lane::Summarize() const {
   using pubsub::PublishStatus;
   Summary summary;
   for (const EventPointer& event : unsettled_) {
-    if (event->status == PublishStatus::kTopicBroken) summary.broken = event->error;
+    if (event->status == PublishStatus::kTopicBroken && summary.broken.empty()) {
+      summary.broken = Shortened(ServerText(event->error), kMaxReason);
+    }
     summary.published |= event->status == PublishStatus::kPublished;
     // A row that cannot be an event was never encoded, and never sent.
     summary.refused += event->status == PublishStatus::kRejected && event->attempts == 0 &&
@@ -169,7 +173,8 @@ void Lane::BlameTopic(Summary* summary) {
   for (const EventPointer& event : unsettled_) {
     if (event->status != PublishStatus::kRejected || event->encoded.empty()) continue;
     if (summary->broken.empty()) {
-      summary->broken = "every event of a batch was refused: " + event->error;
+      summary->broken =
+          "every event of a batch was refused: " + Shortened(ServerText(event->error), kMaxReason);
     }
     if (!settle_each) event->status = PublishStatus::kTopicBroken;
   }

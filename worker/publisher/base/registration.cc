@@ -100,6 +100,9 @@ const Identity& identity() { return self; }
 
 void PinSettings() {
   static constexpr const char* kPinned[][2] = {
+      // The owner of a database may set them for it; with another role, nothing would be published.
+      {"role", "none"},
+      {"exit_on_error", "off"},
       // An event that leaves must be durable: the claim's commit flushes the emitter's as well.
       {"synchronous_commit", "on"},
       {"default_transaction_isolation", "read committed"},

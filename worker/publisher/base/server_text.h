@@ -11,6 +11,10 @@ namespace postbox::publisher {
 // becomes '?'.
 std::string ServerText(std::string_view text);
 
+// For the reason of a failure: what an owner's code or a server on the network has written may have
+// hundreds of megabytes, and goes into the log and into a row with each attempt. In bytes.
+inline constexpr std::size_t kMaxReason = 8192;
+
 // At most `size` bytes of a text in the encoding of the database, with "..." if there is more.
 std::string Shortened(const std::string& text, std::size_t size);
 

@@ -24,12 +24,16 @@ void Transaction::Begin() {
   });
 }
 
+// What the transaction's end leaves: advisory locks of the session. An owner's code takes them.
+void Transaction::ReleaseAdvisoryLocks() { LockReleaseSession(USER_LOCKMETHOD); }
+
 void Transaction::Commit() {
   if (!begun_) return;
   Pg([] {
     PopActiveSnapshot();
     SPI_finish();
     CommitTransactionCommand();
+    ReleaseAdvisoryLocks();
   });
   begun_ = false;
   EndLimit();
@@ -43,7 +47,10 @@ void Transaction::Abort() {
   if (!begun_) return;
   begun_ = false;
   EndLimit();
-  Pg([] { AbortCurrentTransaction(); });
+  Pg([] {
+    AbortCurrentTransaction();
+    ReleaseAdvisoryLocks();
+  });
   Pg([] { pgstat_report_activity(STATE_IDLE, nullptr); });
 }
 

@@ -54,6 +54,7 @@ class Transaction {
   void Abort();
   void ThrowIfOverLimit() const;
   void EndLimit();
+  static void ReleaseAdvisoryLocks();
 
   const char* const activity_;
   const Durability durability_;

@@ -5,6 +5,7 @@
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/publish_timeout.h"
+#include "worker/publisher/base/server_text.h"
 #include "worker/publisher/log/log_moment.h"
 
 namespace postbox::publisher {
@@ -318,7 +319,9 @@ void LogOutbox::Settle(const Events& events, Transaction* transaction) {
     share_->log.Write();
   }
   // Nothing goes through. The publication is suspended rather than sending the same again at once.
-  if (outage != nullptr) Suspend(publication_.name, outage->error, publication_.backoff);
+  if (outage != nullptr)
+    Suspend(publication_.name, Shortened(ServerText(outage->error), kMaxReason),
+            publication_.backoff);
 }
 
 void LogOutbox::SettlePublished(const Events& events) {

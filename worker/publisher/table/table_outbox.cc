@@ -348,7 +348,7 @@ void TableOutbox::LeaseOneByOne(const std::vector<Chosen>& chosen, Events* event
 }
 
 void TableOutbox::ParkUnreadable(const Chosen& row, const std::string& reason) {
-  const std::string problem = "the row cannot be an event: " + reason;
+  const std::string problem = "the row cannot be an event: " + Shortened(reason, kMaxReason);
   const double base = std::chrono::duration<double>(publication_.backoff.base).count();
   const double cap = std::chrono::duration<double>(publication_.backoff.cap).count();
   statements_->park_unreadable.Run(
