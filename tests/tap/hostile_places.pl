@@ -1,0 +1,126 @@
+# The table of attempts, second part: places other than triggers in which the publisher worker calls code of the owner of an
+# outbox, and what stands in the place of a table. A new place in which the worker calls a user's code gets a row here or in
+# hostile_worker.pl.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Attempts;
+use Postbox::Test;
+use Test::More;
+
+start_world();
+my $as_owner = 'runs as the owner';
+my $suspended = 'is refused, and suspends its own publication';
+
+# Places other than triggers: hook, table outbox or log, how it is set and taken away. The code logs the name of the hook.
+my @places = (
+	[ 'a policy that a table outbox is read with', q{CREATE POLICY hook ON evil.tab USING (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.tab ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
+		'DROP POLICY hook ON evil.tab; ALTER TABLE evil.tab DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&publish_table ],
+	[ 'a policy that a table outbox is written with', q{CREATE POLICY hook ON evil.tab USING (true) WITH CHECK (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.tab ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
+		'DROP POLICY hook ON evil.tab; ALTER TABLE evil.tab DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&publish_table ],
+	[ 'a policy of a log', q{CREATE POLICY hook ON evil.log USING (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.log ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
+		'DROP POLICY hook ON evil.log; ALTER TABLE evil.log DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&publish_log ],
+	[ 'a policy of parked events', q{CREATE POLICY hook ON evil.log_parked USING (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.log_parked ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
+		'DROP POLICY hook ON evil.log_parked; ALTER TABLE evil.log_parked DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&park_log ],
+	[ 'a DEFAULT of parked events', q{ALTER TABLE evil.log_parked ADD extra text DEFAULT evil.same('x', 'HOOK')}, 'ALTER TABLE evil.log_parked DROP extra', \&park_log ],
+	[ 'a generated column of a table outbox', q{ALTER TABLE evil.tab ADD extra text GENERATED ALWAYS AS (evil.same(lock_token, 'HOOK')) STORED}, 'ALTER TABLE evil.tab DROP extra', \&publish_table ],
+	[ 'a generated column of parked events', q{ALTER TABLE evil.log_parked ADD extra text GENERATED ALWAYS AS (evil.same(last_error, 'HOOK')) STORED}, 'ALTER TABLE evil.log_parked DROP extra', \&park_log ],
+	[ 'a CHECK of a table outbox', q{ALTER TABLE evil.tab ADD CONSTRAINT hook CHECK (evil.good(lock_token, 'HOOK')) NOT VALID}, 'ALTER TABLE evil.tab DROP CONSTRAINT hook', \&publish_table ],
+	[ 'a CHECK of parked events', q{ALTER TABLE evil.log_parked ADD CONSTRAINT hook CHECK (evil.good(last_error, 'HOOK'))}, 'ALTER TABLE evil.log_parked DROP CONSTRAINT hook', \&park_log ],
+	[ 'a domain in a table outbox', q{CREATE DOMAIN evil.token AS text CHECK (evil.good(VALUE, 'HOOK')); ALTER TABLE evil.tab ALTER lock_token TYPE evil.token}, 'ALTER TABLE evil.tab ALTER lock_token TYPE text; DROP DOMAIN evil.token', \&publish_table ],
+	[ 'a domain in parked events', q{CREATE DOMAIN evil.reason AS text CHECK (evil.good(VALUE, 'HOOK')); ALTER TABLE evil.log_parked ALTER last_error TYPE evil.reason}, 'ALTER TABLE evil.log_parked ALTER last_error TYPE text; DROP DOMAIN evil.reason', \&park_log ],
+	[ 'an index expression of a table outbox', q{CREATE INDEX hook ON evil.tab (evil.same(lock_token, 'HOOK'))}, 'DROP INDEX evil.hook', \&publish_table ],
+	[ 'an index predicate of a table outbox', q{CREATE INDEX hook ON evil.tab (seq) WHERE evil.good(lock_token, 'HOOK')}, 'DROP INDEX evil.hook', \&publish_table ],
+	[ 'an index expression of parked events', q{CREATE INDEX hook ON evil.log_parked (evil.same(last_error, 'HOOK'))}, 'DROP INDEX evil.hook', \&park_log ],
+	[ 'an exclusion constraint of parked events', q{ALTER TABLE evil.log_parked ADD CONSTRAINT hook EXCLUDE (evil.same(id::text, 'HOOK') WITH =)}, 'ALTER TABLE evil.log_parked DROP CONSTRAINT hook', \&park_log ],
+	[ 'a rule of a table outbox', q{CREATE RULE hook AS ON UPDATE TO evil.tab DO ALSO INSERT INTO evil.ran SELECT evil.same('rule', 'HOOK')}, 'DROP RULE hook ON evil.tab', \&publish_table ],
+	[ 'a child of a table outbox', q{CREATE TABLE evil.child () INHERITS (evil.tab); CREATE TRIGGER hook BEFORE UPDATE ON evil.child FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')},
+		'DROP TABLE evil.child', sub { as_mallory(q{INSERT INTO evil.child (id, seq, aggregate_type, aggregate_id, event_type, version, payload) VALUES (gen_random_uuid(), 1000000, 'video', 'child', 'video.changed', 1, '{}')}) } ],
+	[ 'a SECURITY DEFINER function of the owner', q{CREATE FUNCTION evil.definer() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = evil SET work_mem = '64' AS $x$ BEGIN PERFORM evil.hook('HOOK'); RETURN new; END $x$;
+		CREATE TRIGGER hook BEFORE UPDATE ON evil.tab FOR EACH ROW EXECUTE FUNCTION evil.definer()}, 'DROP TRIGGER hook ON evil.tab; DROP FUNCTION evil.definer', \&publish_table ],
+);
+for my $place (@places)
+{
+	my ($hook, $set, $unset, $act) = @$place;
+	attempt($hook, set => $set =~ s/HOOK/$hook/r, unset => $unset, act => $act, outcome => $as_owner, flows => [ 'tab', 'log' ]);
+}
+
+# The filter on aggregate types compares with a text.
+attempt('a cast of the owner',
+	set => q{SELECT postbox.create_outbox('evil.cast'); SELECT postbox.create_publication('cast', 'evil.cast', 'catalog.video.events', aggregate_types => '{video}');
+		ALTER TABLE evil.cast ALTER aggregate_type TYPE evil.kind USING 'video'::evil.kind},
+	act => sub { as_mallory(q{INSERT INTO evil.cast (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES (gen_random_uuid(), 'other', 'k', 'video.changed', 1, '{}')}) },
+	place => 'cast', outcome => $as_owner, unset => q{SELECT postbox.drop_outbox('evil.cast')});
+
+attempt('a function whose SET clause names another role',
+	set => q{CREATE FUNCTION evil.as_other() RETURNS trigger LANGUAGE plpgsql SET role = 'none' AS $x$ BEGIN PERFORM evil.hook('as another role'); RETURN new; END $x$;
+		CREATE TRIGGER hook BEFORE UPDATE ON evil.tab FOR EACH ROW EXECUTE FUNCTION evil.as_other()},
+	act => \&publish_table, outcome => $suspended,
+	never => sub { wait_until($node, 'postgres', q{SELECT last_error LIKE '%role%' FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the reason is shown') },
+	unset => 'DROP TRIGGER hook ON evil.tab', flows => ['tab']);
+
+attempt('a view in the place of a table outbox',
+	set => q{ALTER TABLE evil.tab RENAME TO away; CREATE VIEW evil.tab AS SELECT *, evil.same('x', 'a view') FROM evil.away;
+		CREATE TRIGGER hook INSTEAD OF UPDATE ON evil.tab FOR EACH ROW EXECUTE FUNCTION evil.row_hook('a view')},
+	act => sub { as_mallory(q{INSERT INTO evil.away (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES (gen_random_uuid(), 'video', 'k', 'video.changed', 1, '{}')}) },
+	never => sub { wait_empty('tab', 'the table is found by its identity') },
+	outcome => 'is not read', unset => 'DROP VIEW evil.tab; ALTER TABLE evil.away RENAME TO tab', flows => ['tab']);
+
+attempt('a table outbox that becomes a view',
+	set => q{SELECT postbox.create_outbox('evil.turned', 'table'); SELECT postbox.create_publication('turned', 'evil.turned', 'catalog.video.events');
+		CREATE TABLE evil.rows AS SELECT * FROM evil.turned;
+		DO $x$ DECLARE c name; BEGIN
+			FOR c IN SELECT conname FROM pg_constraint WHERE conrelid = 'evil.turned'::regclass LOOP EXECUTE format('ALTER TABLE evil.turned DROP CONSTRAINT %I', c); END LOOP;
+			FOR c IN SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'evil.turned'::regclass LOOP EXECUTE 'DROP INDEX ' || c; END LOOP;
+			FOR c IN SELECT attname FROM pg_attribute WHERE attrelid = 'evil.turned'::regclass AND attnum > 0 AND attidentity <> '' LOOP EXECUTE format('ALTER TABLE evil.turned ALTER %I DROP IDENTITY', c); END LOOP;
+		END $x$;
+		INSERT INTO evil.rows (id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, publish_attempts)
+			VALUES (gen_random_uuid(), 1, 'video', 'k', 'video.changed', 1, 'v1', '{}', '{}', now(), 0);
+		VACUUM evil.turned;
+		CREATE RULE "_RETURN" AS ON SELECT TO evil.turned DO INSTEAD SELECT * FROM evil.rows WHERE evil.good(aggregate_id, 'a table that is a view')},
+	act => sub {
+		as_mallory('SELECT postbox.wake_publishers()');
+		wait_until($node, 'postgres', q{SELECT last_error LIKE '%column%ctid%does not exist%' FROM postbox.lane WHERE publication = 'turned'}, 'the worker does not run its query');
+		as_victim('SELECT count(*) FROM postbox.publication_status');
+	},
+	place => 'a table that is a view', outcome => 'suspends its own publication, and its query runs as the owner', unset => 'DROP VIEW evil.turned');
+
+attempt('an event trigger',
+	act => sub {
+		my (undef, undef, $error) = $node->psql('postgres', 'SET ROLE mallory; CREATE EVENT TRIGGER hook ON ddl_command_end EXECUTE FUNCTION evil.event_hook()');
+		like($error, qr/Must be superuser to create an event trigger/, 'it is refused');
+		publish_log();
+	},
+	never => 1, outcome => 'is for superusers only');
+
+attempt('an operator class',
+	act => sub {
+		my (undef, undef, $error) = $node->psql('postgres', q{SET ROLE mallory; CREATE OPERATOR CLASS evil.texts FOR TYPE text USING hash AS OPERATOR 1 evil.=});
+		like($error, qr/must be superuser to create an operator class/, 'it is refused');
+		publish_table();
+	},
+	never => 1, outcome => 'is for superusers only');
+
+attempt('temporary tables of the names that the worker uses',
+	set => q{CREATE TEMP TABLE lane (publication text); CREATE TEMP TABLE pg_class AS SELECT * FROM pg_catalog.pg_class; CREATE TEMP VIEW pg_namespace AS SELECT evil.same('x', 'a temporary view')},
+	act => \&publish_log, never => 1, outcome => 'are seen by her own session only');
+
+my @settings = ("search_path = 'evil'", q{role = 'none'}, "default_transaction_read_only = 'on'", "default_transaction_isolation = 'serializable'", "statement_timeout = '1ms'",
+	"lock_timeout = '1ms'", "row_security = 'off'", "TimeZone = 'Asia/Tokyo'", "bytea_output = 'escape'", "client_encoding = 'latin1'", "exit_on_error = 'on'");
+attempt('ALTER ROLE ... SET ' . join(', ', map { s/ =.*//r } @settings),
+	act => sub {
+		publish_log();
+		publish_table();
+		as_mallory(map { "ALTER ROLE mallory SET $_" } @settings);
+		my ($old) = worker_pids($node, 'postgres');
+		$node->safe_psql('postgres', "SELECT pg_terminate_backend($old)");
+		wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND pid <> $old", 'another worker begins');
+		$node->safe_psql('postgres', q{SET ROLE mallory; SELECT postbox.outbox_emit('video', 'k', 'video.changed', '{}'::jsonb, outbox => o::regclass) FROM unnest('{evil.log,evil.tab}'::text[]) o});
+		wait_empty($_, 'her events flow, too') for 'log', 'tab';
+	},
+	never => 1, may_end => 1, outcome => 'holds for her own logins only', after => sub { $node->safe_psql('postgres', 'ALTER ROLE mallory RESET ALL') });
+
+stop_world();
+done_testing();
