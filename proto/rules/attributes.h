@@ -175,7 +175,8 @@ inline std::string FormatRfc3339(std::int64_t micros) {
 
 // Reads an RFC 3339 time with any offset and any number of digits of a fraction of a second. Digits
 // below a microsecond are dropped. A leap second is read as the second after it. Returns false if
-// the text is not such a time.
+// the text is not such a time, or one that its offset moves out of
+// kMinRfc3339Micros..kMaxRfc3339Micros.
 constexpr bool ParseRfc3339(std::string_view text, std::int64_t* micros) {
   std::size_t at = 0;
   const auto number = [&](std::size_t digits, int* value) {
@@ -232,7 +233,7 @@ constexpr bool ParseRfc3339(std::string_view text, std::int64_t* micros) {
   const std::int64_t seconds = internal::DaysFromDate(year, month, day) * internal::kSecondsPerDay +
                                hour * 3600 + (minute - offset_minutes) * 60 + second;
   *micros = seconds * internal::kMicrosPerSecond + fraction;
-  return true;
+  return *micros >= kMinRfc3339Micros && *micros <= kMaxRfc3339Micros;
 }
 
 // The event fields that become attributes.

@@ -43,6 +43,17 @@ TEST(Rfc3339, OffsetsLowerCaseAndLongFractionsAreRead) {
   EXPECT_EQ(read("2016-12-31T23:59:60Z"), 1'483'228'800 * kSecond);
 }
 
+TEST(Rfc3339, ATimeThatItsOffsetMovesOutOfTheRangeIsNotRead) {
+  std::int64_t micros = 0;
+  for (const char* text : {"0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01",
+                           "9999-12-31T23:59:60Z", "9999-12-31T23:59:60.999999-23:59"}) {
+    EXPECT_FALSE(ParseRfc3339(text, &micros)) << text;
+  }
+  for (const char* text : {"0001-01-01T00:01:00+00:01", "9999-12-31T23:58:59.999999-00:01"}) {
+    EXPECT_TRUE(ParseRfc3339(text, &micros)) << text;
+  }
+}
+
 TEST(Rfc3339, WhatIsNoTimeIsNotRead) {
   for (const char* bad :
        {"", "now", "2025-10-24", "2025-10-24T10:30:00", "2025-10-24T10:30Z", "2025-13-01T00:00:00Z",

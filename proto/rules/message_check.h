@@ -39,22 +39,7 @@ struct MessageProblem {
 
 namespace internal {
 
-// A name as part of an error text: quoted, cut to 64 bytes at a character boundary, with control
-// characters replaced by spaces.
-inline std::string Quoted(std::string_view name) {
-  constexpr std::size_t kShown = 64;
-  std::size_t length = FirstInvalidUtf8(name);
-  const bool whole = length == name.size() && length <= kShown;
-  if (length > kShown) {
-    length = kShown;
-    while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xC0) == 0x80) --length;
-  }
-  std::string text = "\"";
-  for (const char c : name.substr(0, length))
-    text += (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) ? ' ' : c;
-  text += whole ? "\"" : "...\"";
-  return text;
-}
+inline std::string Quoted(std::string_view name) { return Shown(name, 64); }
 
 inline std::string Bytes(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " byte" : " bytes");

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "proto/rules/limits.h"
+#include "proto/rules/utf8.h"
 
 namespace postbox::pubsub {
 
@@ -76,8 +77,7 @@ inline bool IsFullResourceName(std::string_view name) { return name.starts_with(
 // The rule of Pub/Sub for the last part of a name. The error text begins with `kind`, "topic" or
 // "subscription".
 inline std::string CheckResourceId(std::string_view kind, std::string_view id) {
-  const std::string subject =
-      std::string(kind) + " id \"" + std::string(id.substr(0, kMaxResourceIdLength)) + "\" ";
+  const std::string subject = std::string(kind) + " id " + Shown(id, kMaxResourceIdLength) + " ";
   if (id.size() < kMinResourceIdLength || id.size() > kMaxResourceIdLength) {
     return subject + "has " + std::to_string(id.size()) + " characters, Pub/Sub allows " +
            std::to_string(kMinResourceIdLength) + " to " + std::to_string(kMaxResourceIdLength);
@@ -106,8 +106,7 @@ inline std::string CheckProjectId(std::string_view project) {
                     std::string_view("-_.:").find(c) != std::string_view::npos);
   }
   return good ? ""
-              : "project id \"" + std::string(project.substr(0, 100)) +
-                    "\" is not valid (letters, digits and hyphens)";
+              : "project id " + Shown(project, 100) + " is not valid (letters, digits and hyphens)";
 }
 
 namespace internal {
@@ -117,8 +116,8 @@ inline std::string CheckName(std::string_view kind, std::string_view collection,
   if (name.empty()) return std::string(kind) + " name is empty";
   if (!IsFullResourceName(name)) {
     if (name.find('/') != std::string_view::npos) {
-      return std::string(kind) + " name \"" + std::string(name) +
-             "\" is neither an id nor of the form projects/PROJECT/" + std::string(collection) +
+      return std::string(kind) + " name " + Shown(name, kMaxTopicNameBytes) +
+             " is neither an id nor of the form projects/PROJECT/" + std::string(collection) +
              "/ID";
     }
     return CheckResourceId(kind, name);
@@ -126,8 +125,8 @@ inline std::string CheckName(std::string_view kind, std::string_view collection,
   std::string_view project;
   std::string_view id;
   if (!SplitFullName(name, collection, &project, &id)) {
-    return std::string(kind) + " name \"" + std::string(name) +
-           "\" is not of the form projects/PROJECT/" + std::string(collection) + "/ID";
+    return std::string(kind) + " name " + Shown(name, kMaxTopicNameBytes) +
+           " is not of the form projects/PROJECT/" + std::string(collection) + "/ID";
   }
   std::string problem = CheckProjectId(project);
   return problem.empty() ? CheckResourceId(kind, id) : problem;
@@ -165,8 +164,8 @@ inline std::string CheckTopicConvention(std::string_view name) {
   std::string_view last;
   const std::size_t parts = internal::ConventionalParts(id, &last);
   if (parts == 3 || (parts == 4 && last == "dlq")) return "";
-  return "topic id \"" + std::string(id) +
-         "\" does not follow the convention <domain>.<aggregate>.<category>, for example "
+  return "topic id " + Shown(id, kMaxResourceIdLength) +
+         " does not follow the convention <domain>.<aggregate>.<category>, for example "
          "catalog.video.events";
 }
 
@@ -180,8 +179,8 @@ inline std::string CheckSubscriptionConvention(std::string_view name) {
     if (parts == 4) return "";
     if (parts == 5 && CheckTopicConvention(id.substr(0, id.rfind('.'))).empty()) return "";
   }
-  return "subscription id \"" + std::string(id) +
-         "\" does not follow the convention <topic>.<service>-<role>, for example "
+  return "subscription id " + Shown(id, kMaxResourceIdLength) +
+         " does not follow the convention <topic>.<service>-<role>, for example "
          "catalog.video.events.search-indexer";
 }
 

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "proto/rules/utf8.h"
+
 namespace postbox::pubsub {
 namespace {
 
@@ -80,6 +82,21 @@ TEST(ResourceName, SubscriptionsOfTheConventionGiveNoWarning) {
         "catalog.video.events.-reader", "catalog.video.events.Reader-X"}) {
     EXPECT_NE(CheckSubscriptionConvention(bad).find("<topic>.<service>-<role>"), std::string::npos)
         << bad;
+  }
+}
+
+TEST(ResourceName, WhatIsSaidOfABadNameIsShortAndValidText) {
+  std::string accents = "a";
+  for (int i = 0; i < 1000; ++i) accents += "\xC3\xA9";
+  for (const std::string& bad : {accents, "projects/p/topics/" + accents, "projects/" + accents,
+                                 accents + "/" + accents, std::string("two\nlines")}) {
+    for (const std::string& problem :
+         {CheckTopicName(bad), CheckSubscriptionName(bad), CheckProjectId(bad),
+          CheckTopicConvention(bad), CheckSubscriptionConvention(bad)}) {
+      EXPECT_TRUE(IsValidUtf8(problem)) << problem;
+      EXPECT_LT(problem.size(), 700U) << problem;
+      EXPECT_EQ(problem.find('\n'), std::string::npos) << problem;
+    }
   }
 }
 

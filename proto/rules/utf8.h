@@ -9,6 +9,7 @@
 #define POSTBOX_PROTO_RULES_UTF8_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace postbox::pubsub {
@@ -54,6 +55,22 @@ constexpr std::size_t FirstInvalidUtf8(std::string_view text) {
 }
 
 constexpr bool IsValidUtf8(std::string_view text) { return FirstInvalidUtf8(text) == text.size(); }
+
+// A text from outside as part of a message to people: in quotes, with control characters replaced
+// by spaces. It ends after `most` bytes at a character boundary, and before what is not valid
+// UTF-8; then three dots follow.
+inline std::string Shown(std::string_view text, std::size_t most) {
+  std::size_t length = FirstInvalidUtf8(text);
+  const bool whole = length == text.size() && length <= most;
+  if (length > most) {
+    length = most;
+    while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  }
+  std::string shown = "\"";
+  for (const char c : text.substr(0, length))
+    shown += (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) ? ' ' : c;
+  return shown + (whole ? "\"" : "...\"");
+}
 
 }  // namespace postbox::pubsub
 

@@ -42,7 +42,12 @@ std::optional<XidSnapshot> XidSnapshot::FromText(std::string_view text) {
     if (!number(&xid)) return std::nullopt;
     snapshot.xip.push_back(xid);
   }
-  if (!std::is_sorted(snapshot.xip.begin(), snapshot.xip.end())) return std::nullopt;
+  if (snapshot.xmin == 0 || snapshot.xmin > snapshot.xmax) return std::nullopt;
+  FullXid least = snapshot.xmin;
+  for (const FullXid xid : snapshot.xip) {
+    if (xid < least || xid >= snapshot.xmax) return std::nullopt;
+    least = xid + 1;
+  }
   return snapshot;
 }
 

@@ -51,6 +51,7 @@ struct XidSnapshot {
   bool Sees(FullXid xid) const;
   // The text form of pg_snapshot, `xmin:xmax:xip,xip`.
   std::string ToText() const;
+  // Nothing if the text is not what Postgres writes of a snapshot.
   static std::optional<XidSnapshot> FromText(std::string_view text);
   bool operator==(const XidSnapshot&) const = default;
 };

@@ -102,6 +102,12 @@ TEST(XidSnapshot, IsReadFromAndWrittenToTheTextOfPgSnapshot) {
   }
 }
 
+TEST(XidSnapshot, IsNotReadFromNumbersThatNoSnapshotHas) {
+  for (const char* text : {"9:5:", "9:5:6", "0:5:", "5:9:4", "5:9:9", "5:9:6,6", "5:9:7,6"}) {
+    EXPECT_FALSE(XidSnapshot::FromText(text)) << text;
+  }
+}
+
 TEST(XidSnapshot, SeesWhatWasCompletedAndNothingElse) {
   XidSnapshot snapshot{10, 20, {10, 15}};
   EXPECT_TRUE(snapshot.Sees(9));
