@@ -4,10 +4,11 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
 
-my $emulator = start_emulator();
+my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my $node = new_node('main', emulator => $emulator, preload => 0);
 $node->start;
 
@@ -29,6 +30,18 @@ subtest 'events are emitted and wait' => sub {
 	emit($node, 'postgres', 5);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE published_at IS NULL'), '5', 'five events wait');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.workers'), '0', 'there are no workers');
+};
+
+# The puller's session does not load the library, so nothing has checked the setting. gRPC would end the process.
+subtest 'a quota project that cannot be a header stops the subscription, not the puller' => sub {
+	follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.created');
+	$node->safe_psql('postgres', qq{ALTER DATABASE postgres SET postbox.quota_project = E'two\\nlines'});
+	my $puller = start_puller($node, 'postgres', $emulator);
+	wait_for(sub { $puller->{run}->pump_nb; return !$puller->{run}->pumpable || $puller->{output} =~ /quota_project cannot be used/ },
+		'the log says what is wrong');
+	like($puller->{output}, qr/follower.*postbox\.quota_project cannot be used/, 'it names subscription and setting');
+	stop_puller($puller);
+	$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET postbox.quota_project');
 };
 
 subtest 'with the library preloaded they leave' => sub {

@@ -50,7 +50,8 @@ bool SetNumber(absl::string_view key, absl::string_view value, Fault* fault, boo
     if (key == "skip") fault->set_skip(large);
     if (key == "trailer-bytes") fault->set_trailer_bytes(large);
   } else if (key == "probability") {
-    if (!absl::SimpleAtod(value, &fraction) || fraction <= 0 || fraction > 1) return false;
+    // "nan" is a number that compares as false.
+    if (!absl::SimpleAtod(value, &fraction) || !(fraction > 0 && fraction <= 1)) return false;
     fault->set_probability(fraction);
   } else if (key == "latency-ms") {
     if (!ParseCount(value, &number)) return false;

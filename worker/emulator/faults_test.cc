@@ -36,8 +36,9 @@ TEST(FaultSpec, EveryKeyIsUnderstood) {
 TEST(FaultSpec, LatencyAloneIsADelayAndNothingAtAllIsRefused) {
   EXPECT_EQ(ParseFault("rpc=Publish,latency-ms=5")->action(), Fault::DELAY);
   EXPECT_EQ(ParseFault("code=5")->code(), 5);
-  for (const char* bad : {"", "rpc=Publish", "code=NONSENSE", "code=17", "probability=2,code=5",
-                          "count=x,code=5", "unknown=1,code=5", "action=explode"}) {
+  for (const char* bad :
+       {"", "rpc=Publish", "code=NONSENSE", "code=17", "probability=2,code=5",
+        "probability=nan,code=5", "count=x,code=5", "unknown=1,code=5", "action=explode"}) {
     EXPECT_FALSE(ParseFault(bad).ok()) << bad;
   }
 }

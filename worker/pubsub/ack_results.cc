@@ -18,6 +18,7 @@ std::vector<AckResult> AckResults(const grpc::Status& status,
   if (details.ParseFromString(status.error_details())) {
     for (const auto& any : details.details()) {
       if (any.Is<google::rpc::ErrorInfo>() && any.UnpackTo(&info)) break;
+      info.Clear();  // it may have been read in part
     }
   }
   // The metadata may hold other things than results, for example service and method. It is a map of

@@ -56,5 +56,19 @@ TEST(AckResultsTest, UnreadableDetailsAreNoDetails) {
               Each(AckResult::kTransient));
 }
 
+// What could be read of it would make successes of the ids that it does not name any more.
+TEST(AckResultsTest, AMapThatIsCutOffIsNoMap) {
+  google::rpc::ErrorInfo info;
+  (*info.mutable_metadata())["a"] = "PERMANENT_FAILURE_INVALID_ACK_ID";
+  google::rpc::Status details;
+  details.add_details()->PackFrom(info);
+  std::string* const bytes = details.mutable_details(0)->mutable_value();
+  bytes->append(
+      "\x1A\x20\x0A\x01"
+      "b");
+  const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "", details.SerializeAsString());
+  EXPECT_THAT(AckResults(status, Entries()), Each(AckResult::kTransient));
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

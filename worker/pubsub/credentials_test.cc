@@ -63,6 +63,16 @@ TEST_F(CredentialsTest, ANamedFileThatCannotBeUsedIsAnErrorThatNamesIt) {
             std::string::npos);
 }
 
+TEST_F(CredentialsTest, WhatIsNoFileOfCredentialsIsAnErrorAndNotReadToItsEnd) {
+  setenv(kVariable, directory_.c_str(), 1);
+  EXPECT_NE(ErrorOf().find("cannot be read: Is a directory"), std::string::npos);
+  setenv(kVariable, "/dev/zero", 1);
+  EXPECT_NE(ErrorOf().find("is longer than 1048576 bytes"), std::string::npos);
+  setenv(kVariable, file_.c_str(), 1);
+  Write(R"({"type": "a\nb)" + std::string(500, 'x') + "\"}");
+  EXPECT_NE(ErrorOf().find("type \"a b" + std::string(61, 'x') + "...\";"), std::string::npos);
+}
+
 TEST_F(CredentialsTest, UserCredentialsBringTheirQuotaProject) {
   Write(R"({"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t",
             "quota_project_id": "who-pays"})");
@@ -70,6 +80,15 @@ TEST_F(CredentialsTest, UserCredentialsBringTheirQuotaProject) {
   const auto credentials = MakeCredentials({"pubsub.googleapis.com:443", false}, &error);
   ASSERT_TRUE(credentials) << error;
   EXPECT_EQ(credentials->quota_project, "who-pays");
+}
+
+TEST_F(CredentialsTest, AQuotaProjectThatCannotBeAHeaderIsAnError) {
+  for (const char* project : {"two\\nlines", "caf\xC3\xA9", "\\u0000"}) {
+    Write(R"({"type": "authorized_user", "client_id": "i", "client_secret": "s",
+              "refresh_token": "t", "quota_project_id": ")" +
+          std::string(project) + "\"}");
+    EXPECT_NE(ErrorOf().find("has a quota_project_id that cannot be used"), std::string::npos);
+  }
 }
 
 TEST_F(CredentialsTest, APublisherWithoutCredentialsIsNotMade) {

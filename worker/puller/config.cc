@@ -96,8 +96,12 @@ std::string ReadSettings(const QueryResult& result, int row, SubscriptionConfig*
   config->min_backoff = std::chrono::milliseconds(result.integer(row, 11));
   config->max_backoff = std::chrono::milliseconds(result.integer(row, 12));
   if (config->max_backoff < config->min_backoff) return "max_backoff is less than min_backoff";
+  // A session that does not load the library checks no settings of the extension, and gRPC ends the
+  // process at a header that HTTP/2 does not allow.
   config->quota_project = result.text(row, 17);
-  return "";
+  if (config->quota_project.empty()) return "";
+  const std::string problem = pubsub::CheckProjectId(config->quota_project);
+  return problem.empty() ? "" : "postbox.quota_project cannot be used: " + problem;
 }
 
 // Completes the names and the endpoint of a row. Returns what is wrong with them; empty if nothing

@@ -53,7 +53,7 @@ sub stop_puller
 	my ($puller) = @_;
 	$puller->{run}->signal('TERM');
 	$puller->{run}->finish;
-	is($puller->{run}->result(0), 0, 'the puller leaves cleanly') or diag($puller->{output});
+	is($puller->{run}->full_result(0), 0, 'the puller leaves cleanly') or diag($puller->{output});
 	return;
 }
 

@@ -1,0 +1,22 @@
+// A file with Google credentials, as far as it is read here: what gRPC does not tell, and what can
+// be said against the file before gRPC looks for other credentials instead.
+#ifndef POSTBOX_WORKER_PUBSUB_CREDENTIALS_FILE_H_
+#define POSTBOX_WORKER_PUBSUB_CREDENTIALS_FILE_H_
+
+#include <optional>
+#include <string>
+
+namespace postbox::pubsub {
+
+struct CredentialsFile {
+  std::string type;
+  std::string quota_project;  // quota_project_id; empty if the file names none
+};
+
+// On failure returns nothing, and puts into `error` why the file cannot be used: the rest of a
+// sentence that begins with the name of the file.
+std::optional<CredentialsFile> ReadCredentialsFile(const std::string& path, std::string* error);
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_CREDENTIALS_FILE_H_
