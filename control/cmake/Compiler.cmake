@@ -23,6 +23,12 @@ if(POSTBOX_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g -DNDEBUG")
 endif()
 
+# libFuzzer finds new ways through code that clang has compiled for it (control/fuzz).
+option(POSTBOX_FUZZER "Build the fuzz targets with libFuzzer; needs clang" OFF)
+if(POSTBOX_FUZZER)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})

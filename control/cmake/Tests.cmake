@@ -37,12 +37,15 @@ file(GLOB_RECURSE logic CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/worker/publisher/*
 unit_test(publisher_test ROOMS worker/publisher/base worker/publisher/log worker/publisher/table
           WITH ${logic} ${CMAKE_SOURCE_DIR}/worker/publisher/base/claimed_event.cc LINK postbox_pubsub)
 
+include(Fuzz)          # tests/fuzz
+
+set(POSTBOX_TEST_TIMEOUT 300 CACHE STRING "Seconds that a test of the server may take")
 set(system_test_needs stage other_release_worker postbox_test)
 function(system_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES
     ENVIRONMENT "POSTBOX_BUILD_DIR=${CMAKE_BINARY_DIR};POSTBOX_BUILT=1"
-    SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS system)
+    SKIP_RETURN_CODE 77 TIMEOUT ${POSTBOX_TEST_TIMEOUT} LABELS system)
   string(JOIN " " line system ${name} ${system_test_needs})
   set(test_list ${test_list} ${line} PARENT_SCOPE)
 endfunction()
