@@ -130,6 +130,18 @@ subtest 'a trigger that sleeps when results are stored' => sub {
 	app_flows('while results cannot be stored');
 };
 
+subtest 'a trigger that sleeps when results are stored, and does not let itself be cancelled' => sub {
+	hostile_outbox('table');
+	as_hostile(q{
+		CREATE TRIGGER sleep BEFORE UPDATE ON hostile.outbox FOR EACH ROW WHEN (NEW.lock_token IS NULL) EXECUTE FUNCTION hostile.stubborn()});
+	my $position = log_position($node);
+	emit_hostile(5);
+	hostile_is('suspended', 'ended a worker', 'its worker is replaced');
+	app_flows('while a worker had to be replaced');
+	my $ends = () = log_since($node, $position) =~ /terminating background worker "postbox publisher"/g;
+	is($ends, 1, 'the next worker does not run into it at once');
+};
+
 subtest 'results that cannot be stored do not use up the budget of all' => sub {
 	hostile_outbox('table');
 	as_hostile(q{

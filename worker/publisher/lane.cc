@@ -312,6 +312,7 @@ void Lane::Fail(TimestampTz now, const std::string& error) {
 }
 
 void Lane::FailSuspect(TimestampTz now) {
+  failed_ = true;
   SuspendWith(now,
               "a statement on the outbox took too long or too much memory, could not be cancelled, "
               "and ended a worker",

@@ -26,7 +26,11 @@ void Detach(int /*code*/, Datum /*argument*/) {
   WorkerSlot* slot = Slot();
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
   const Oid suspect = StepLimit::EndingFor();
-  if (OidIsValid(suspect)) NoteSuspect(state, {self.database, suspect});
+  if (OidIsValid(suspect)) {
+    NoteSuspect(state, {self.database, suspect});
+    // The fault of one outbox: the others do not wait for a worker that fails again and again.
+    slot->exit_reason = ExitReason::kStopped;
+  }
   pg_atomic_write_u32(&slot->proc_number, kNobody);
   slot->pid = 0;
   slot->state = SlotState::kExited;
