@@ -15,6 +15,8 @@ CREATE TABLE postbox.subscription (
     max_backoff interval NOT NULL DEFAULT '60s',
     dead_letter_topic text,
     enabled boolean NOT NULL DEFAULT true,
+    statement_timeout interval NOT NULL DEFAULT '30s',
+    lock_timeout interval NOT NULL DEFAULT '5s',
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
@@ -29,16 +31,20 @@ COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits un
 COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
+COMMENT ON COLUMN postbox.subscription.statement_timeout IS
+    'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
+COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
 
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
         max_outstanding_messages int DEFAULT 1000, max_outstanding_bytes bigint DEFAULT 104857600,
         appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
         on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
         max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,
-        enabled boolean DEFAULT true) RETURNS void
+        enabled boolean DEFAULT true, statement_timeout interval DEFAULT '30s',
+        lock_timeout interval DEFAULT '5s') RETURNS void
     AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean) IS
+        interval, interval, text, boolean, interval, interval) IS
     'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.drop_subscription(name text) RETURNS void
@@ -50,4 +56,4 @@ SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');
 REVOKE ALL ON postbox.subscription FROM PUBLIC;
 GRANT SELECT ON postbox.subscription TO PUBLIC;
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean) FROM PUBLIC;
+        interval, interval, text, boolean, interval, interval) FROM PUBLIC;

@@ -8,6 +8,8 @@
 --   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
 --     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
 --   - A publication that is suspended now is shown as suspended since the update.
+--   - postbox.create_subscription gets two arguments, so it is dropped and created: grant EXECUTE on it again. Rights that
+--     were granted here would be taken for those of the extension, and be missing in a dump.
 
 SET LOCAL lock_timeout = '3s';
 
@@ -804,9 +806,27 @@ COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits un
 COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
+-- The puller sets its own timeouts.
+ALTER TABLE postbox.subscription ADD COLUMN statement_timeout interval NOT NULL DEFAULT '30s',
+    ADD COLUMN lock_timeout interval NOT NULL DEFAULT '5s';
+COMMENT ON COLUMN postbox.subscription.statement_timeout IS
+    'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
+COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
+DROP FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval,
+    text, boolean);
+CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
+        max_outstanding_messages int DEFAULT 1000, max_outstanding_bytes bigint DEFAULT 104857600,
+        appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
+        on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
+        max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,
+        enabled boolean DEFAULT true, statement_timeout interval DEFAULT '30s',
+        lock_timeout interval DEFAULT '5s') RETURNS void
+    AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean) IS
+        interval, interval, text, boolean, interval, interval) IS
     'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
+REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
+        interval, interval, text, boolean, interval, interval) FROM PUBLIC;
 COMMENT ON FUNCTION postbox.drop_subscription(text) IS
     'Drops a subscription of this database; the Pub/Sub subscription itself stays';
 COMMENT ON FUNCTION postbox.list_workers() IS

@@ -17,8 +17,13 @@ namespace {
   "$8::text[], $9::text[]) WITH ORDINALITY AS e(event_id, event_type, aggregate_type, " \
   "aggregate_id, version, payload, attributes, occurred_at, position)"
 
+// A duplicate is acked like an event that was applied, so its effect must be as durable. The
+// transaction of its effect may still wait for a standby, or have been released from that wait by a
+// cancel. With a transaction id of its own this transaction has a COMMIT record behind the other
+// one, and waits for it.
 constexpr char kApply[] =
-    "SELECT o.outcome FROM unnest(postbox.inbox_apply_batch($1::oid::regclass, "
+    "SELECT o.outcome, CASE WHEN o.outcome = 'duplicate' THEN pg_current_xact_id() END FROM "
+    "unnest(postbox.inbox_apply_batch($1::oid::regclass, "
     "ARRAY(SELECT " POSTBOX_EVENT_FIELDS " FROM " POSTBOX_EVENT_ARRAYS
     " ORDER BY e.position))) WITH ORDINALITY AS o(outcome, position) ORDER BY o.position";
 
@@ -68,21 +73,38 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   return parameters;
 }
 
+InboxResult Converted(const QueryResult& result) {
+  return {.ok = result.ok(),
+          .sqlstate = result.sqlstate(),
+          .error = result.error(),
+          .not_begun = result.not_begun()};
+}
+
 }  // namespace
+
+std::optional<size_t> NamedEvent(std::string_view context,
+                                 const std::vector<const Delivery*>& events) {
+  constexpr std::string_view kBefore = "applying event \"";
+  constexpr std::string_view kAfter = "\" to inbox ";
+  const size_t begin = context.rfind(kBefore);
+  const size_t end = context.rfind(kAfter);
+  if (begin == std::string_view::npos || end == std::string_view::npos) return std::nullopt;
+  const size_t id_begin = begin + kBefore.size();
+  if (end < id_begin) return std::nullopt;
+  const std::string_view id = context.substr(id_begin, end - id_begin);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (events[i]->event.event_id == id) return i;
+  }
+  return std::nullopt;
+}
 
 bool DatabaseInboxClient::Connect(std::string* error) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     connection_.reset();
   }
-  auto connection = Connection::Open(dsn_, application_name_, error);
+  auto connection = Connection::Open(dsn_, application_name_, limits_, error);
   if (!connection) return false;
-  // BatchApplier decides what becomes of an event that fails.
-  QueryResult set = connection->Execute("SET postbox.apply_on_error = 'raise'");
-  if (!set.ok()) {
-    *error = set.error();
-    return false;
-  }
   const std::lock_guard<std::mutex> lock(mutex_);
   connection_ = std::move(connection);
   return true;
@@ -94,9 +116,15 @@ void DatabaseInboxClient::Cancel() {
 }
 
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
+  const auto begin = std::chrono::steady_clock::now();
   QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events));
-  InboxResult applied{result.ok(), {}, result.sqlstate(), result.error()};
-  if (!result.ok()) return applied;
+  InboxResult applied = Converted(result);
+  applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin);
+  if (!result.ok()) {
+    applied.event_at = NamedEvent(result.context(), events);
+    return applied;
+  }
   for (int row = 0; row < result.rows(); ++row) applied.outcomes.push_back(result.text(row, 0));
   if (applied.outcomes.size() != events.size()) {
     applied.ok = false;
@@ -107,14 +135,12 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
 }
 
 InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
-                                                  const std::string& sqlstate,
-                                                  const std::string& error, int attempts) {
+                                                  const EventFailure& failure) {
   std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery});
-  parameters.push_back(Parameter::Text(sqlstate));
-  parameters.push_back(Parameter::Text(error));
-  parameters.push_back(Parameter::Text(std::to_string(attempts)));
-  QueryResult result = connection_->Execute(kRecord, parameters);
-  return {result.ok(), {}, result.sqlstate(), result.error()};
+  parameters.push_back(Parameter::Text(failure.sqlstate));
+  parameters.push_back(Parameter::Text(failure.error));
+  parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));
+  return Converted(connection_->Execute(kRecord, parameters));
 }
 
 }  // namespace postbox::puller
