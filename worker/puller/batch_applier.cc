@@ -201,6 +201,7 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
     const auto delay = BackoffDelay(policy_.backoff, attempts.count, pubsub::JitterRandom());
     fields["retry_after_ms"] = delay.count();
     LogRepeated("event failed", fields);
+    status_->Failed(failure.sqlstate + ": " + failure.error, delay, now_);
     return Fail(i, delay);
   }
   if (!poison && fault == Fault::kEvents) {
@@ -265,6 +266,7 @@ void BatchApplier::FailTogether(const std::vector<size_t>& positions, const Inbo
                  {"error", result.error},
                  {"retry_after_ms", delay.count()}});
   LogRepeated("batch failed", fields);
+  status_->Failed(result.sqlstate + ": " + result.error, delay, now_);
   for (size_t i : positions) {
     if (!Behind(i)) Fail(i, delay);
   }

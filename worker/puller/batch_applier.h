@@ -45,6 +45,7 @@
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/key_queues.h"
 #include "worker/puller/log.h"
+#include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
 
@@ -121,10 +122,11 @@ class BatchApplier {
   // time.
   static constexpr int kMaxLone = 3;
 
-  BatchApplier(ApplyPolicy policy, InboxClient* inbox, AttemptCounter* attempts)
+  BatchApplier(ApplyPolicy policy, InboxClient* inbox, AttemptCounter* attempts, PullStatus* status)
       : policy_(std::move(policy)),
         inbox_(inbox),
         attempts_(attempts),
+        status_(status),
         limit_(policy_.batch_size),
         transient_backoff_(policy_.backoff) {}
 
@@ -163,6 +165,7 @@ class BatchApplier {
   const ApplyPolicy policy_;
   InboxClient* const inbox_;
   AttemptCounter* const attempts_;
+  PullStatus* const status_;
   size_t limit_;
   int fitted_ = 0;  // transactions of limit_ events that have succeeded since the last change
   pubsub::Backoff transient_backoff_;

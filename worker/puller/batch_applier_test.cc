@@ -103,7 +103,7 @@ class BatchApplierTest : public ::testing::Test {
     if (!applier_) {
       policy_.backoff = {milliseconds(1000), 2.0, milliseconds(60000)};
       policy_.statement_timeout = milliseconds(inbox_.statement_timeout);
-      applier_ = std::make_unique<BatchApplier>(policy_, &inbox_, &attempts_);
+      applier_ = std::make_unique<BatchApplier>(policy_, &inbox_, &attempts_, &status_);
     }
     dispositions_ = applier_->Apply(batch, now_);
     std::string kinds;
@@ -125,6 +125,7 @@ class BatchApplierTest : public ::testing::Test {
   ApplyPolicy policy_{.subscription = "test"};
   FakeInboxClient inbox_;
   AttemptCounter attempts_;
+  PullStatus status_;
   BatchApplier::TimePoint now_{std::chrono::hours(1)};
   std::unique_ptr<BatchApplier> applier_;
   std::vector<Disposition> dispositions_;

@@ -1,5 +1,7 @@
 #include "worker/puller/inbox_client.h"
 
+#include <unistd.h>
+
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -30,6 +32,34 @@ constexpr char kApply[] =
 constexpr char kRecord[] =
     "SELECT postbox.record_dead_letter($1::oid::regclass, " POSTBOX_EVENT_FIELDS
     ", $10::text, $11::text, $12::int) FROM " POSTBOX_EVENT_ARRAYS;
+
+constexpr char kReport[] =
+    "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
+    "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
+    "last_error, last_error_at) "
+    "VALUES ($1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
+    "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
+    "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms') "
+    "ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
+    "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
+    "stale = excluded.stale, out_of_order = excluded.out_of_order, "
+    "dead_letters = excluded.dead_letters, failures = excluded.failures, "
+    "retrying_since = excluded.retrying_since, next_try = excluded.next_try, "
+    "last_error = excluded.last_error, last_error_at = excluded.last_error_at";
+// Also what pullers have left behind that were killed.
+constexpr char kRemoveReport[] =
+    "DELETE FROM postbox.subscription_status WHERE subscription = $1 "
+    "AND (puller = $2 OR last_seen < now() - interval '1 day')";
+
+// Host and process id.
+const std::string& ThisPuller() {
+  static const std::string puller = [] {
+    char host[256] = "";
+    if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+    return std::string(host) + ":" + std::to_string(getpid());
+  }();
+  return puller;
+}
 
 std::optional<std::string_view> View(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
@@ -141,6 +171,31 @@ InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
   parameters.push_back(Parameter::Text(failure.error));
   parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));
   return Converted(connection_->Execute(kRecord, parameters));
+}
+
+InboxResult DatabaseInboxClient::Report(const std::string& subscription, int appliers,
+                                        const StatusNumbers* numbers) {
+  std::vector<Parameter> parameters{Parameter::Text(subscription), Parameter::Text(ThisPuller())};
+  if (numbers == nullptr) return Converted(connection_->Execute(kRemoveReport, parameters));
+  const auto number = [&parameters](std::optional<int64_t> value) {
+    std::optional<std::string> text;
+    if (value) text = std::to_string(*value);
+    parameters.push_back(Parameter::Text(std::move(text)));
+  };
+  number(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                               started_)
+             .count());
+  number(appliers);
+  for (int64_t value : {numbers->applied, numbers->duplicates, numbers->stale,
+                        numbers->out_of_order, numbers->dead_letters, numbers->failures}) {
+    number(value);
+  }
+  number(numbers->retrying_for_ms);
+  number(numbers->next_try_in_ms);
+  parameters.push_back(numbers->last_error_before_ms ? Parameter::Text(numbers->last_error)
+                                                     : Parameter::Text(std::nullopt));
+  number(numbers->last_error_before_ms);
+  return Converted(connection_->Execute(kReport, parameters));
 }
 
 }  // namespace postbox::puller

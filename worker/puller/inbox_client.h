@@ -13,6 +13,7 @@
 
 #include "worker/puller/database.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
 
@@ -61,11 +62,15 @@ class DatabaseInboxClient : public InboxClient {
   InboxResult Apply(const std::vector<const Delivery*>& events) override;
   InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override;
 
+  // Stores the report of this process, or, without numbers, removes it.
+  InboxResult Report(const std::string& subscription, int appliers, const StatusNumbers* numbers);
+
  private:
   const std::string dsn_;
   const std::string application_name_;
   const Oid inbox_;
   const TransactionLimits limits_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;  // held where connection_ is replaced, and by Cancel
   std::unique_ptr<Connection> connection_;
 };

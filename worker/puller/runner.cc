@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "proto/rules/backoff.h"
+#include "proto/rules/sqlstate_class.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 
@@ -47,6 +48,7 @@ bool Runner::Start(std::string* error) {
              {{"subscription", config_.name}, {"handle", handle}});
   };
   callbacks.on_connected = [this](bool exactly_once, bool ordered) {
+    ordered_ = ordered;
     LogDebug(
         "stream connected",
         {{"subscription", config_.name}, {"exactly_once", exactly_once}, {"ordered", ordered}});
@@ -118,6 +120,7 @@ Runner::Clock::time_point Runner::NextWork(bool connected, Clock::time_point con
       next = std::min(next, full ? *since : *since + config_.batch_delay);
     }
     if (auto since = NextSuspect()) next = std::min(next, *since);
+    next = std::min(next, status_.NextReport());
   }
   return next;
 }
@@ -158,7 +161,7 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
   policy.batch_size = static_cast<size_t>(config_.batch_size);
   policy.statement_timeout = config_.statement_timeout;
   policy.backoff = {config_.min_backoff, 2.0, config_.max_backoff};
-  BatchApplier applier(std::move(policy), inbox, &attempts_);
+  BatchApplier applier(std::move(policy), inbox, &attempts_, &status_);
   pubsub::Backoff reconnect(pubsub::kReconnectBackoff);
   auto connect_at = Clock::now();
 
@@ -180,10 +183,17 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
       } else {
         const auto delay = reconnect.Next();
         connect_at = Clock::now() + delay;
+        status_.Failed(error, delay, Clock::now());
         LogRepeated(
             "no connection to the database",
             {{"subscription", config_.name}, {"error", error}, {"retry_after_ms", delay.count()}});
       }
+      lock.lock();
+      continue;
+    }
+    if (status_.NextReport() <= now) {
+      lock.unlock();
+      Report(inbox);
       lock.lock();
       continue;
     }
@@ -209,10 +219,55 @@ void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier) {
   for (size_t i = 0; i < batch.size(); ++i) {
     if (dispositions[i].kind == Disposition::kSettled) subscriber_->Ack(batch[i].message.handle);
   }
+  CountOutcomes(batch, dispositions);
   if (spdlog::should_log(spdlog::level::debug)) {
     LogApplied(batch, dispositions, Clock::now() - begin);
   }
   ReturnToQueues(dispositions, &batch);
+}
+
+void Runner::CountOutcomes(const std::vector<Delivery>& batch,
+                           const std::vector<Disposition>& dispositions) {
+  StatusNumbers numbers;
+  bool settled = false;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (dispositions[i].kind != Disposition::kSettled) continue;
+    settled = true;
+    const std::string& outcome = dispositions[i].outcome;
+    if (outcome == "duplicate") {
+      ++numbers.duplicates;
+    } else if (outcome == "stale") {
+      ++numbers.stale;
+      // A redelivery is a duplicate. So this event came after a newer one of its key.
+      if (!ordered_ || batch[i].message.ordering_key.empty()) continue;
+      ++numbers.out_of_order;
+      LogRepeated("an older version came after a newer one of its key",
+                  EventFields(config_.name, batch[i]));
+    } else if (outcome == "rejected") {
+      ++numbers.dead_letters;
+    } else {
+      ++numbers.applied;
+    }
+  }
+  if (settled) status_.Succeeded(numbers);
+}
+
+void Runner::Report(DatabaseInboxClient* inbox) {
+  const StatusNumbers numbers = status_.Take(Clock::now());
+  const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
+  if (stored.ok || IsTransientSqlstate(stored.sqlstate)) return;
+  // Release 0.1 does not have the table, for example.
+  status_.Disable();
+  LogWarn("the status of the subscription is not shown in postbox.subscription_status",
+          {{"subscription", config_.name}, {"sqlstate", stored.sqlstate}, {"error", stored.error}});
+}
+
+void Runner::RemoveReport() {
+  for (Applier& applier : appliers_) {
+    if (!applier.inbox->connected()) continue;
+    applier.inbox->Report(config_.name, config_.appliers, nullptr);
+    return;
+  }
 }
 
 void Runner::LogApplied(const std::vector<Delivery>& batch,
@@ -290,6 +345,7 @@ void Runner::OnLetter(DeadLetterTopic::Letter letter) {
     LogRepeated("event published to the dead-letter topic", fields);
     subscriber_->Ack(letter.delivery.message.handle);
     attempts_.Forget(letter.delivery.message.message_id);
+    status_.GaveUp();
   } else {
     fields["publish_error"] = letter.error;
   }
@@ -307,6 +363,7 @@ void Runner::OnLetter(DeadLetterTopic::Letter letter) {
       ReturnToQueue(queue_key, std::move(event), record, now);
     } else {
       const auto delay = letter_backoff_.Next();
+      status_.Failed("dead-letter topic: " + letter.error, delay, now);
       fields["retry_after_ms"] = delay.count();
       LogRepeated("event could not be published to the dead-letter topic", fields);
       std::vector<Delivery> event;
@@ -347,6 +404,7 @@ void Runner::Finish(Clock::time_point deadline) {
     }
   }
   for (Applier& applier : appliers_) applier.thread.join();
+  RemoveReport();
   // What is on its way to the dead-letter topic is nacked with the rest.
   dead_letter_topic_.Stop();
   if (subscriber_) {

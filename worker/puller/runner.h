@@ -28,6 +28,7 @@
 #ifndef POSTBOX_WORKER_PULLER_RUNNER_H_
 #define POSTBOX_WORKER_PULLER_RUNNER_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -44,6 +45,7 @@
 #include "worker/puller/dead_letter_topic.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
 
@@ -90,12 +92,19 @@ class Runner {
   void ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
                      const Disposition& first, Clock::time_point now);
   void OnLetter(DeadLetterTopic::Letter letter);
+  void CountOutcomes(const std::vector<Delivery>& batch,
+                     const std::vector<Disposition>& dispositions);
+  void Report(DatabaseInboxClient* inbox);
+  // Removes the report of this process.
+  void RemoveReport();
   void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                   Clock::duration took) const;
 
   const SubscriptionConfig config_;
   const std::string dsn_;
   AttemptCounter attempts_;
+  PullStatus status_;
+  std::atomic<bool> ordered_ = false;  // as the service said last
   DeadLetterTopic dead_letter_topic_;
   std::unique_ptr<pubsub::Subscriber> subscriber_;
   std::vector<Applier> appliers_;
