@@ -5,7 +5,6 @@
 #include "extension/base/subtransaction.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
-#include "extension/shared/settings.h"
 #include "proto/rules/sqlstate_class.h"
 
 namespace postbox {
@@ -188,7 +187,7 @@ Outcome ApplyOrReject(ApplySession& session, InboxEvent* event) {
       return outcome;
     } catch (const PostgresError& error) {
       Inbox& inbox = session.inbox();
-      if (!IsToBeRecorded(inbox, error)) throw;
+      if (!IsOfTheEvent(inbox, error)) throw;
       // The missing right may have been granted between the error and the check.
       if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE && !again) continue;
       return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
@@ -205,8 +204,6 @@ std::vector<Outcome> ApplyOneByOne(ApplySession& session, std::vector<InboxEvent
   }
   return outcomes;
 }
-
-bool Rejects() { return settings().apply_on_error == kApplyReject; }
 
 }  // namespace
 
@@ -245,8 +242,8 @@ bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {
   return inbox.insert().Run(values, nulls) > 0;
 }
 
-bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error) {
-  if (!Rejects() || IsTransientSqlstate(error.SqlState())) return false;
+bool IsOfTheEvent(const Inbox& inbox, const PostgresError& error) {
+  if (IsTransientSqlstate(error.SqlState())) return false;
   if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE) inbox.CheckRights();
   return true;
 }
@@ -263,7 +260,8 @@ Outcome ApplyOne(Inbox& inbox, InboxEvent* event) {
   return outcome;
 }
 
-std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events) {
+std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events,
+                                 OnError on_error) {
   for (const InboxEvent& event : events) {
     if (event.IsNull(EventField::kEventId) || event.event_id.empty()) {
       Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_id",
@@ -278,26 +276,37 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
     return {};
   }
   if (events.size() == 1) {
-    if (Rejects()) return ApplyOneByOne(session, events, scratch);
+    if (on_error == OnError::kReject) return ApplyOneByOne(session, events, scratch);
     return {ApplyOne(session.inbox(), &events[0])};
   }
-  if (!Rejects()) return ApplyInOnePass(session, events, scratch);
+  if (on_error == OnError::kRaise) return ApplyInOnePass(session, events, scratch);
 
   std::vector<Outcome> outcomes;
   try {
     InSubtransaction([&] { outcomes = ApplyInOnePass(session, events, scratch); });
     return outcomes;
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(session.inbox(), error)) throw;
+    if (!IsOfTheEvent(session.inbox(), error)) throw;
   }
   return ApplyOneByOne(session, events, scratch);
 }
 
 namespace {
 
-Datum ResultOfOne(ApplySession& session, InboxEvent event) {
+Datum ResultOfOne(ApplySession& session, InboxEvent event, OnError on_error) {
   std::vector<InboxEvent> events{event};
-  return session.outcome(ApplyEvents(session, events)[0]);
+  return session.outcome(ApplyEvents(session, events, on_error)[0]);
+}
+
+// The last argument of the functions, on_error.
+OnError OnErrorArgument(FunctionCallInfo fcinfo, int number) {
+  // The functions of 0.1, which ALTER EXTENSION postbox UPDATE replaces, have none and reject.
+  if (PG_NARGS() <= number) return OnError::kReject;
+  const std::string on_error = TextArgument(fcinfo, number, "on_error");
+  if (on_error == "raise") return OnError::kRaise;
+  if (on_error == "reject") return OnError::kReject;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "invalid on_error \"" + on_error + "\"", "",
+        "It is raise or reject.");
 }
 
 }  // namespace
@@ -308,9 +317,10 @@ POSTBOX_FUNCTION(inbox_apply) {
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
     const Datum composite = Argument(fcinfo, 1, "event");
+    const OnError on_error = OnErrorArgument(fcinfo, 2);
     ApplySession session(relation);
     const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
-    return ResultOfOne(session, event);
+    return ResultOfOne(session, event, on_error);
   });
 }
 
@@ -318,6 +328,7 @@ POSTBOX_FUNCTION(inbox_apply_fields) {
   using namespace postbox;
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const OnError on_error = OnErrorArgument(fcinfo, kEventFields + 1);
     ApplySession session(relation);
     InboxEvent event{};
     for (size_t i = 0; i < kEventFields; ++i) {
@@ -325,7 +336,7 @@ POSTBOX_FUNCTION(inbox_apply_fields) {
       event.nulls[i] = fcinfo->args[i + 1].isnull;
     }
     Pg([&] { FinishEvent(&event); });
-    return ResultOfOne(session, event);
+    return ResultOfOne(session, event, on_error);
   });
 }
 
@@ -334,6 +345,7 @@ POSTBOX_FUNCTION(inbox_apply_batch) {
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
     const Datum array = Argument(fcinfo, 1, "events");
+    const OnError on_error = OnErrorArgument(fcinfo, 2);
     Oid outcome_type = InvalidOid;
     std::vector<Datum> results;
     {
@@ -361,7 +373,7 @@ POSTBOX_FUNCTION(inbox_apply_batch) {
         }
         events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
       }
-      for (const Outcome outcome : ApplyEvents(session, events)) {
+      for (const Outcome outcome : ApplyEvents(session, events, on_error)) {
         results.push_back(session.outcome(outcome));
       }
       outcome_type = session.outcome_type();

@@ -10,14 +10,16 @@
 //   rejected   an error of the event itself: its effects are rolled back, and it is recorded in
 //              postbox.dead_letter
 //
-// A batch is applied in one pass inside one subtransaction. If an event fails, that subtransaction
-// is rolled back and the batch is run again, each event in its own: one bad event costs its batch
-// once.
+// A batch is applied in one pass. If failed events are to be rejected, that is inside a
+// subtransaction. If an event fails, the subtransaction is rolled back and the batch is run again,
+// each event in its own: one bad event costs its batch once.
 //
 // Errors. Transient errors (proto/rules/sqlstate_class.h) are raised: the event is not the cause,
 // so the transaction rolls back and nothing is recorded. Errors in the configuration are raised
 // too: those that come before the first event, and missing rights (rights.h). All others belong to
-// the event. With postbox.apply_on_error = 'raise' those are raised as well.
+// the event. The call says what becomes of them: they are raised, which is the default, or the
+// event is recorded as rejected. No setting of the session says it: behind a pooler that shares
+// sessions a setting may be somebody else's.
 //
 // Two sessions apply the same event. The second waits at its INSERT into the inbox until the first
 // has ended: if that one commits, the event is a duplicate; if it rolls back, the second applies
@@ -56,9 +58,13 @@ class ApplySession {
   std::shared_ptr<Inbox> inbox_;
 };
 
+// What an event's own error does.
+enum class OnError { kRaise, kReject };
+
 // Each event needs an event_id: one without is an error of the call. Bounded memory: what an event
 // needs is freed when it is done.
-std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events);
+std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events,
+                                 OnError on_error);
 
 // Only the inbox row. False if it is there already.
 bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome);
@@ -66,10 +72,10 @@ bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome);
 // The inbox row and the effects of one event, with no subtransaction.
 Outcome ApplyOne(Inbox& inbox, InboxEvent* event);
 
-// Whether an error that was raised while an event was applied is to be recorded with it. Throws if
-// a right is missing without which the event could not be applied: that is not the fault of the
-// event.
-bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error);
+// Whether an error that was raised while an event was applied belongs to the event, so that it can
+// be recorded with it. Throws if a right is missing without which the event could not be applied:
+// that is not the fault of the event.
+bool IsOfTheEvent(const Inbox& inbox, const PostgresError& error);
 
 // Marks the event as rejected in the inbox and records it as a dead letter. kDuplicate, and nothing
 // recorded, if the inbox has the event already. An event without event_id is only recorded.

@@ -114,7 +114,7 @@ Outcome Redrive(Inbox& inbox, int64 id) {
       RemoveDeadLetter(id);
     });
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(inbox, error)) throw;
+    if (!IsOfTheEvent(inbox, error)) throw;
     NoteAttempt(id, error);
     return Outcome::kRejected;
   }

@@ -7,6 +7,8 @@
 -- registration, position and right but these:
 --   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
 --     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
+--   - inbox_apply and inbox_apply_batch get the argument on_error, so they are dropped and created. The update fails if
+--     something depends on them. Rights on them are those of a new installation afterwards: EXECUTE for PUBLIC.
 --   - A publication that is suspended now is shown as suspended since the update.
 
 SET LOCAL lock_timeout = '3s';
@@ -679,6 +681,43 @@ GRANT SELECT ON postbox.workers TO postbox_operator;
 ALTER POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
 REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
+-- What an event's own error does is said in the call, not by a setting of the session.
+DO $$
+DECLARE
+    dependents text;
+BEGIN
+    DROP FUNCTION postbox.inbox_apply(regclass, postbox.event),
+        postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz),
+        postbox.inbox_apply_batch(regclass, postbox.event[]);
+EXCEPTION WHEN dependent_objects_still_exist THEN
+    GET STACKED DIAGNOSTICS dependents = PG_EXCEPTION_DETAIL;
+    RAISE dependent_objects_still_exist USING
+        MESSAGE = 'cannot update extension postbox to 0.2.0 because other objects depend on inbox_apply or inbox_apply_batch',
+        DETAIL = dependents,
+        HINT = 'Drop these objects, update the extension, and create them again. An error of an event is raised now, unless '
+               'the call says on_error => ''reject''.';
+END
+$$;
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event, on_error text DEFAULT 'raise') RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'inbox_apply' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect. '
+    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
+
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
+        aggregate_id text, version bigint, payload bytea, attributes jsonb DEFAULT '{}',
+        occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'inbox_apply_fields' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz, text) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect. '
+    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
+
+CREATE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise') RETURNS postbox.outcome[]
+    AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
+    'Applies events in their order, in the current transaction. Each takes effect once. '
+    'on_error => ''reject'' records those that fail as dead letters, and the others take effect';
+
 -- Descriptions.
 COMMENT ON TYPE postbox.receipt IS 'The result of outbox_emit, and what wait_for_version needs to wait for this event';
 COMMENT ON TYPE postbox.event IS 'An event as it arrives; the argument of handlers';
@@ -787,12 +826,6 @@ COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, te
 COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
     'Applies a dead letter again and deletes it. If it fails again, it stays with the new error. Needs INSERT on the inbox, '
     'or postbox_operator';
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect';
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect';
-COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[]) IS
-    'Applies events in their order, in the current transaction. Each takes effect once. A failed event does not affect the others';
 COMMENT ON TABLE postbox.subscription IS
     'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';

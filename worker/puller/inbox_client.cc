@@ -17,10 +17,12 @@ namespace {
   "$8::text[], $9::text[]) WITH ORDINALITY AS e(event_id, event_type, aggregate_type, " \
   "aggregate_id, version, payload, attributes, occurred_at, position)"
 
+// An event that fails is raised: BatchApplier decides what becomes of it.
 constexpr char kApply[] =
     "SELECT o.outcome FROM unnest(postbox.inbox_apply_batch($1::oid::regclass, "
     "ARRAY(SELECT " POSTBOX_EVENT_FIELDS " FROM " POSTBOX_EVENT_ARRAYS
-    " ORDER BY e.position))) WITH ORDINALITY AS o(outcome, position) ORDER BY o.position";
+    " ORDER BY e.position), on_error => 'raise')) WITH ORDINALITY AS o(outcome, position) "
+    "ORDER BY o.position";
 
 constexpr char kRecord[] =
     "SELECT postbox.record_dead_letter($1::oid::regclass, " POSTBOX_EVENT_FIELDS
@@ -77,12 +79,6 @@ bool DatabaseInboxClient::Connect(std::string* error) {
   }
   auto connection = Connection::Open(dsn_, application_name_, error);
   if (!connection) return false;
-  // BatchApplier decides what becomes of an event that fails.
-  QueryResult set = connection->Execute("SET postbox.apply_on_error = 'raise'");
-  if (!set.ok()) {
-    *error = set.error();
-    return false;
-  }
   const std::lock_guard<std::mutex> lock(mutex_);
   connection_ = std::move(connection);
   return true;

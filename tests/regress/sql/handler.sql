@@ -53,7 +53,7 @@ BEGIN
     RAISE EXCEPTION 'no %', event.aggregate_id USING DETAIL = 'for a reason';
 END $$;
 SELECT postbox.create_handler('reader.inbox', '{video}', 'reader.fail(postbox.event)');
-SELECT postbox.inbox_apply('reader.inbox', 'v3', 'video', 'video', 'a', 3, '{"title": "never"}');
+SELECT postbox.inbox_apply('reader.inbox', 'v3', 'video', 'video', 'a', 3, '{"title": "never"}', on_error => 'reject');
 SELECT title, version FROM reader.video;
 SELECT count(*) FROM reader.history;
 SELECT event_id, sqlstate, error FROM postbox.dead_letter;
@@ -102,11 +102,11 @@ RESET ROLE;
 SELECT (event).event_id, who FROM reader.seen ORDER BY n DESC LIMIT 1;
 -- if the owner may not call it any more, no event is recorded for that; what the function itself may not do is recorded
 REVOKE EXECUTE ON FUNCTION reader.see(postbox.event) FROM regress_postbox_owner;
-SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL);
+SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL, on_error => 'reject');
 GRANT EXECUTE ON FUNCTION reader.see(postbox.event) TO regress_postbox_owner;
 SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL);
 REVOKE INSERT ON reader.seen FROM regress_postbox_owner;
-SELECT postbox.inbox_apply('reader.mine', 'm3', 'see', NULL, NULL, NULL, NULL);
+SELECT postbox.inbox_apply('reader.mine', 'm3', 'see', NULL, NULL, NULL, NULL, on_error => 'reject');
 SELECT event_id, sqlstate, error FROM postbox.dead_letter WHERE inbox = 'reader.mine'::regclass;
 -- nothing of the owner's rights is left behind
 SELECT current_user = session_user AS myself, current_setting('search_path');
