@@ -1,5 +1,10 @@
 #include "extension/inbox/column_value.h"
 
+extern "C" {
+#include <utils/pg_locale.h>
+#include <utils/typcache.h>
+}
+
 namespace postbox {
 namespace {
 
@@ -84,6 +89,77 @@ ColumnInput MakeColumnInput(Oid type, MemoryContext context) {
   getTypeInputInfo(type, &function, &input.io_parameter);
   fmgr_info_cxt(function, &input.function, context);
   return input;
+}
+
+namespace {
+
+// Types whose equal values have one text. All others have a hash function, or are taken at their
+// word.
+bool HasOneText(Oid type) {
+  switch (type) {
+    case BOOLOID:
+    case CHAROID:
+    case NAMEOID:
+    case INT2OID:
+    case INT4OID:
+    case INT8OID:
+    case OIDOID:
+    case UUIDOID:
+    case BYTEAOID:
+    case DATEOID:
+    case TIMEOID:
+    case TIMESTAMPOID:
+    case TIMESTAMPTZOID:
+    case INETOID:
+    case CIDROID:
+    case MACADDROID:
+      return true;
+    default:
+      return get_typtype(type) == TYPTYPE_ENUM;
+  }
+}
+
+KeyForm::Kind KeyFormOf(Oid type, Oid collation, const TypeCacheEntry* hash) {
+  const bool ordinary = !OidIsValid(collation) || get_collation_isdeterministic(collation);
+  if (type == NUMERICOID) return KeyForm::Kind::kTrimScale;
+  if (ordinary && type == BPCHAROID) return KeyForm::Kind::kTrimPadding;
+  if (ordinary && (type == TEXTOID || type == VARCHAROID)) return KeyForm::Kind::kOutput;
+  if (HasOneText(type) || !OidIsValid(hash->hash_extended_proc)) return KeyForm::Kind::kOutput;
+  return KeyForm::Kind::kHash;
+}
+
+}  // namespace
+
+KeyForm MakeKeyForm(Oid type, Oid collation, MemoryContext context) {
+  const Oid base = getBaseType(type);
+  const TypeCacheEntry* hash = lookup_type_cache(base, TYPECACHE_HASH_EXTENDED_PROC);
+  KeyForm form{};
+  form.kind = KeyFormOf(base, collation, hash);
+  form.collation = collation;
+  Oid output;
+  bool varlena;
+  getTypeOutputInfo(type, &output, &varlena);
+  fmgr_info_cxt(form.kind == KeyForm::Kind::kHash ? hash->hash_extended_proc : output,
+                &form.function, context);
+  return form;
+}
+
+char* KeyText(KeyForm* form, Datum value) {
+  if (form->kind == KeyForm::Kind::kHash) {
+    const Datum hash =
+        FunctionCall2Coll(&form->function, form->collation, value, UInt64GetDatum(0));
+    return psprintf("#%016" INT64_MODIFIER "x", DatumGetUInt64(hash));
+  }
+  if (form->kind == KeyForm::Kind::kTrimScale) {
+    value = DirectFunctionCall1(numeric_trim_scale, value);
+  }
+  char* text = OutputFunctionCall(&form->function, value);
+  if (form->kind == KeyForm::Kind::kTrimPadding) {
+    size_t length = std::strlen(text);
+    while (length > 0 && text[length - 1] == ' ') --length;
+    text[length] = '\0';
+  }
+  return text;
 }
 
 Jsonb* PayloadJson::Document() {

@@ -31,6 +31,23 @@ struct ColumnInput {
   Oid parameter_type() const { return structured ? JSONBOID : type; }
 };
 
+// How the value of a key column becomes a text that is the same for values that are equal.
+struct KeyForm {
+  enum class Kind {
+    kOutput,       // the type's own text: equal values have one
+    kTrimScale,    // numeric: without the zeros at the end, 1.0 is 1
+    kTrimPadding,  // character(n): without the spaces at the end
+    kHash,  // # and a hash of 64 bits: citext, interval, collations that are nondeterministic
+  };
+  Kind kind;
+  Oid collation;
+  FmgrInfo function;  // the output function, or the hash function
+};
+
+KeyForm MakeKeyForm(Oid type, Oid collation, MemoryContext context);
+// In the current memory context. Under the settings of pinned_settings.h.
+char* KeyText(KeyForm* form, Datum value);
+
 // Whether values of the type are made from JSON in SQL.
 bool IsStructured(Oid type);
 

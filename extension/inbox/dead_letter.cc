@@ -97,7 +97,7 @@ void NoteAttempt(int64 id, const PostgresError& error) {
       row);
 }
 
-Outcome Redrive(Inbox& inbox, int64 id) {
+Outcome Redrive(ApplySession& session, int64 id) {
   InboxEvent event = ReadDeadLetter(id);
   if (event.event_id.empty()) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -109,12 +109,12 @@ Outcome Redrive(Inbox& inbox, int64 id) {
   try {
     InSubtransaction([&] {
       const Datum key = UUIDPGetDatum(&event.id);
-      inbox.delete_rejected().Run(&key);
-      outcome = ApplyOne(inbox, &event);
+      session.inbox().delete_rejected().Run(&key);
+      outcome = ApplyOne(session, &event);
       RemoveDeadLetter(id);
     });
   } catch (const PostgresError& error) {
-    if (!IsOfTheEvent(inbox, error)) throw;
+    if (!IsOfTheEvent(session.inbox(), &event, error)) throw;
     NoteAttempt(id, error);
     return Outcome::kRejected;
   }
@@ -154,6 +154,6 @@ POSTBOX_FUNCTION(redrive_dead_letter) {
   return Guarded([&] {
     const int64 id = DatumGetInt64(Argument(fcinfo, 0, "id"));
     ApplySession session(LockDeadLetter(id), ApplySession::Callers::kAppliersAndOperators);
-    return session.outcome(Redrive(session.inbox(), id));
+    return session.outcome(Redrive(session, id));
   });
 }

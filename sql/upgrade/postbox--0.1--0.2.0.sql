@@ -681,6 +681,68 @@ GRANT SELECT ON postbox.workers TO postbox_operator;
 ALTER POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
 REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
+-- A projection whose target is dropped stays, as broken.
+ALTER TABLE postbox.projection ADD COLUMN dropped_target text;
+COMMENT ON COLUMN postbox.projection.dropped_target IS 'The target''s name if its table has been dropped: the projection is broken, and its events are not applied';
+
+CREATE FUNCTION postbox.projection_problem(id bigint) RETURNS text
+    AS 'MODULE_PATHNAME', 'projection_problem' LANGUAGE C STABLE STRICT;
+COMMENT ON FUNCTION postbox.projection_problem(bigint) IS
+    'Why a projection cannot write its target, with the repair; NULL if it can, or if the target is locked';
+
+-- postbox.handler.function has the form that format() makes here, since create_handler has written it so.
+CREATE VIEW postbox.inbox_problem AS
+    SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
+    FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT h.inbox, 'handler', h.id, h.event_types,
+        format('function %s does not exist, or does not return void. Create it again, or remove the handler with postbox.drop_handler(%s).', h.function, h.id)
+    FROM postbox.handler h
+    WHERE NOT EXISTS (
+        SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+        WHERE p.proargtypes = pg_catalog.array_to_string(ARRAY['postbox.event'::regtype::oid], ' ')::oidvector
+          AND p.prorettype = 'void'::regtype AND NOT p.proretset AND p.prokind = 'f'
+          AND format('%I.%I(postbox.event)', n.nspname, p.proname) = h.function);
+COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
+
+GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
+
+CREATE OR REPLACE FUNCTION postbox.forget_dropped() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dropped oid[];
+    orphan regclass;
+BEGIN
+    SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0;
+    IF dropped IS NULL THEN
+        RETURN;
+    END IF;
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it.
+    FOR orphan IN
+        WITH outboxes AS (
+            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
+        ), inboxes AS (
+            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
+        )
+        SELECT counter FROM outboxes UNION ALL SELECT parked FROM outboxes UNION ALL SELECT tombstone FROM inboxes
+    LOOP
+        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = orphan) THEN
+            EXECUTE format('DROP TABLE %s', orphan);
+        END IF;
+    END LOOP;
+    -- A projection whose target is gone stays, as broken. The number of the table may be another one's after a restore.
+    UPDATE postbox.projection p SET target = 0, dropped_target = d.object_identity
+    FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0 AND p.target = d.objid;
+END
+$$;
+COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+
 -- What an event's own error does is said in the call, not by a setting of the session.
 DO $$
 DECLARE

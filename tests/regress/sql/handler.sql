@@ -137,7 +137,8 @@ SELECT postbox.drop_handler((SELECT id FROM postbox.handler WHERE function = 're
 SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video', 'video', 'a', 10, '{}');
 SELECT note FROM reader.history ORDER BY n DESC LIMIT 1;
 DROP FUNCTION reader.second(postbox.event);
-SELECT postbox.inbox_apply('reader.inbox', 'r2', 'see', 'video', 'a', 11, '{}');
+SELECT postbox.inbox_apply('reader.inbox', 'r2', 'video', 'video', 'a', 11, '{}');
+SELECT postbox.inbox_apply('reader.inbox', 'r3', 'see', 'video', 'a', 11, '{}');
 CREATE FUNCTION reader.second(event postbox.event) RETURNS void LANGUAGE sql AS $$ INSERT INTO reader.history (note) VALUES ('made again') $$;
 SELECT postbox.inbox_apply('reader.inbox', 'r2', 'video', 'video', 'a', 11, '{}');
 SELECT note FROM reader.history ORDER BY n DESC LIMIT 1;
@@ -147,7 +148,7 @@ SET ROLE regress_postbox_owner;
 SELECT postbox.drop_handler(1);
 RESET ROLE;
 SELECT postbox.drop_handler(1);
-SELECT postbox.inbox_apply('reader.inbox', 'r3', 'USER_LOGGED_IN', NULL, NULL, NULL, '{"userId": "u1", "points": 5}');
+SELECT postbox.inbox_apply('reader.inbox', 'r4', 'USER_LOGGED_IN', NULL, NULL, NULL, '{"userId": "u1", "points": 5}');
 
 DROP SCHEMA reader CASCADE;
 DROP ROLE regress_postbox_owner, regress_postbox_feeder;

@@ -182,7 +182,7 @@ SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[reader.event('j0', 'chang
 SELECT reader.try('j2', 'last', '1', 1);
 SELECT reader.try('j3', 'last', '2', 2);
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[reader.event('j4', 'last', '2', 3), reader.event('j5', 'wide', '1001', 1)], 'reject');
-SELECT event_id, sqlstate, error FROM postbox.dead_letter ORDER BY id;
+SELECT event_id, sqlstate, regexp_replace(error, 'OID \d+', 'OID N') AS error FROM postbox.dead_letter ORDER BY id;
 SELECT count(*) FROM reader.wide WHERE id >= 1000;
 
 -- a handler is made again as a function whose rows would fill the memory
