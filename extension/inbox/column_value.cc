@@ -1,12 +1,17 @@
 #include "extension/inbox/column_value.h"
 
 extern "C" {
+#include <access/detoast.h>
 #include <utils/pg_locale.h>
 #include <utils/typcache.h>
 }
 
 namespace postbox {
 namespace {
+
+char* NumberText(Numeric number) {
+  return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(number)));
+}
 
 // JSON as text, as `::text` shows it.
 char* JsonText(JsonbValue* value) {
@@ -23,7 +28,7 @@ char* ScalarText(JsonbValue* value) {
     case jbvString:
       return pnstrdup(value->val.string.val, value->val.string.len);
     case jbvNumeric:
-      return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
+      return NumberText(value->val.numeric);
     case jbvBool:
       return pstrdup(value->val.boolean ? "true" : "false");
     default:
@@ -170,6 +175,33 @@ Jsonb* PayloadJson::Document() {
   return document_;
 }
 
+void PayloadJson::Take(size_t bytes) {
+  projected_ += bytes;
+  if (projected_ <= kMostProjected) return;
+  ereport(ERROR,
+          (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+           errmsg("event becomes too large when it is projected"),
+           errdetail("The values of its columns have more than %zu MB. As text, a JSON number has "
+                     "all its digits: 1e100000 has a hundred thousand.",
+                     kMostProjected / (1024 * 1024))));
+}
+
+void PayloadJson::TakeAsText(JsonbContainer* container) {
+  JsonbIterator* iterator = JsonbIteratorInit(container);
+  JsonbValue value;
+  JsonbIteratorToken token;
+  while ((token = JsonbIteratorNext(&iterator, &value, false)) != WJB_DONE) {
+    if (token != WJB_KEY && token != WJB_VALUE && token != WJB_ELEM) continue;
+    if (value.type == jbvNumeric) {
+      char* text = NumberText(value.val.numeric);
+      Take(std::strlen(text));
+      pfree(text);
+    } else if (value.type == jbvString) {
+      Take(static_cast<size_t>(value.val.string.len) + 4);
+    }
+  }
+}
+
 bool PayloadJson::Find(const std::vector<std::string>& path, JsonbValue* value) {
   Jsonb* document = Document();
   if (!JB_ROOT_IS_OBJECT(document)) {
@@ -201,25 +233,33 @@ Datum ColumnFromText(ColumnInput* input, char* text, bool* null) {
   return InputFunctionCall(&input->function, text, input->io_parameter, -1);
 }
 
-Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, bool* null) {
+namespace {
+
+// Before a JSON value is made a text, or an array in SQL.
+void TakeJson(JsonbValue* value, PayloadJson* payload) {
+  if (value->type == jbvBinary) payload->TakeAsText(value->val.binary.data);
+  if (value->type == jbvString) payload->Take(static_cast<size_t>(value->val.string.len));
+}
+
+}  // namespace
+
+Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, PayloadJson* payload, bool* null) {
   *null = false;
+  if (input->kind == ColumnInput::Kind::kJsonb && !input->structured && value->type != jbvNull) {
+    Jsonb* document = JsonbValueToJsonb(value);
+    payload->Take(VARSIZE(document));
+    return JsonbPGetDatum(document);
+  }
+  TakeJson(value, payload);
   if (input->structured) return Structured(value);
   if (value->type == jbvNull) return ColumnFromText(input, nullptr, null);
-  switch (input->kind) {
-    case ColumnInput::Kind::kJsonb:
-      return JsonbPGetDatum(JsonbValueToJsonb(value));
-    case ColumnInput::Kind::kJson:
-      return CStringGetTextDatum(JsonText(value));
-    case ColumnInput::Kind::kText:
-      if (value->type == jbvString) {
-        return PointerGetDatum(
-            cstring_to_text_with_len(value->val.string.val, value->val.string.len));
-      }
-      break;
-    case ColumnInput::Kind::kOther:
-      break;
+  if (input->kind == ColumnInput::Kind::kJson) return CStringGetTextDatum(JsonText(value));
+  if (input->kind == ColumnInput::Kind::kText && value->type == jbvString) {
+    return PointerGetDatum(cstring_to_text_with_len(value->val.string.val, value->val.string.len));
   }
-  return ColumnFromText(input, ScalarText(value), null);
+  char* text = ScalarText(value);
+  if (value->type == jbvNumeric) payload->Take(std::strlen(text));
+  return ColumnFromText(input, text, null);
 }
 
 Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
@@ -232,9 +272,11 @@ Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& ev
     return value;
   }
   if (field == EventField::kPayload) {
+    payload->Take(toast_raw_datum_size(value));
     if (input->kind == ColumnInput::Kind::kJsonb) return JsonbPGetDatum(payload->Document());
     return ColumnFromText(input, PayloadText(event), null);
   }
+  if (field == EventField::kAttributes) payload->TakeAsText(&DatumGetJsonbP(value)->root);
   Oid output;
   bool varlena;
   getTypeOutputInfo(type, &output, &varlena);

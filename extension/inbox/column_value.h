@@ -64,12 +64,24 @@ class PayloadJson {
   // Finds the value at `path`. False if there is none; an error if the payload is no JSON object.
   bool Find(const std::vector<std::string>& path, JsonbValue* value);
 
+  // Counts the size of a value that a projection writes. An error, program_limit_exceeded, if all
+  // values of the event together are larger than kMostProjected.
+  void Take(size_t bytes);
+  // The same for a JSON value, as text. A number is short in JSON and in jsonb, and as text it may
+  // have a hundred thousand digits: this finds out before the text is made.
+  void TakeAsText(JsonbContainer* container);
+
  private:
   const InboxEvent& event_;
   Jsonb* document_ = nullptr;
+  size_t projected_ = 0;
 };
 
-Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, bool* null);
+// The most that the values of one event may become in all projections together. A message has 10 MB
+// at most, so several columns may take all of it.
+inline constexpr size_t kMostProjected = 64 * 1024 * 1024;
+
+Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, PayloadJson* payload, bool* null);
 Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
                       PayloadJson* payload, bool* null);
 // `text` nullptr is NULL.

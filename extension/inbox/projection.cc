@@ -282,7 +282,7 @@ void Projection::BindColumn(size_t i, const InboxEvent& event, PayloadJson* payl
     }
     JsonbValue value;
     present = payload->Find(column.source.path, &value);
-    if (present) bound->values[i] = ColumnFromJson(input, &value, &null);
+    if (present) bound->values[i] = ColumnFromJson(input, &value, payload, &null);
   });
   bound->nulls[i] = null ? 'n' : ' ';
   bound->present[i] = present ? '1' : '0';
@@ -346,6 +346,8 @@ BoundValues Projection::BindKeyText(std::string_view text) {
       key.values[0] = ColumnFromText(&input, pstrdup(copy.c_str()), &null);
       return;
     }
+    InboxEvent no_event{};
+    PayloadJson payload(no_event);
     Jsonb* parts = nullptr;
     if (!copy.empty() && copy[0] == '[') {
       parts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(copy.c_str())));
@@ -359,7 +361,7 @@ BoundValues Projection::BindKeyText(std::string_view text) {
     for (size_t i = 0; i < key_size_; ++i) {
       JsonbValue* value = getIthJsonbValueFromContainer(&parts->root, static_cast<uint32>(i));
       ColumnInput input = WithoutState(columns_[i].input);
-      key.values[i] = ColumnFromJson(&input, value, &null);
+      key.values[i] = ColumnFromJson(&input, value, &payload, &null);
       if (null) {
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key may not be null")));
       }

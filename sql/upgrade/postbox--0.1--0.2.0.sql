@@ -690,7 +690,8 @@ CREATE FUNCTION postbox.projection_problem(id bigint) RETURNS text
 COMMENT ON FUNCTION postbox.projection_problem(bigint) IS
     'Why a projection cannot write its target, with the repair; NULL if it can, or if the target is locked';
 
--- postbox.handler.function has the form that format() makes here, since create_handler has written it so.
+-- postbox.handler.function has the form that format() makes here, since create_handler has written it so. Which names are
+-- quoted depends on quote_all_identifiers.
 CREATE VIEW postbox.inbox_problem AS
     SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
     FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
@@ -703,7 +704,7 @@ CREATE VIEW postbox.inbox_problem AS
         SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
         WHERE p.proargtypes = pg_catalog.array_to_string(ARRAY['postbox.event'::regtype::oid], ' ')::oidvector
           AND p.prorettype = 'void'::regtype AND NOT p.proretset AND p.prokind = 'f'
-          AND format('%I.%I(postbox.event)', n.nspname, p.proname) = h.function);
+          AND replace(format('%I.%I(postbox.event)', n.nspname, p.proname), '"', '') = replace(h.function, '"', ''));
 COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
 
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
@@ -742,6 +743,21 @@ END
 $$;
 COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
 COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+
+-- What cannot be stored as text is stored as bytes.
+ALTER TABLE postbox.dead_letter ADD COLUMN raw jsonb;
+COMMENT ON COLUMN postbox.dead_letter.raw IS
+    'Fields that the database cannot hold as text: name -> their bytes in hex. The columns have them escaped, attributes has NULL. '
+    'NULL if there are none';
+
+CREATE FUNCTION postbox.record_dead_letter(inbox regclass, event_id bytea, event_type bytea, aggregate_type bytea,
+        aggregate_id bytea, version bigint, payload bytea, attributes bytea, occurred_at timestamptz, sqlstate text,
+        error bytea, attempts int DEFAULT 1) RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'record_dead_letter_bytes' LANGUAGE C;
+COMMENT ON FUNCTION postbox.record_dead_letter(regclass, bytea, bytea, bytea, bytea, bigint, bytea, bytea, timestamptz, text,
+        bytea, int) IS
+    'Records a message as it was received, in UTF-8 or not: what the database cannot hold as text is stored escaped, with its bytes '
+    'in column raw of postbox.dead_letter';
 
 -- What an event's own error does is said in the call, not by a setting of the session.
 DO $$

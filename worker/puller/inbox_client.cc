@@ -24,16 +24,24 @@ constexpr char kApply[] =
     " ORDER BY e.position), on_error => 'raise')) WITH ORDINALITY AS o(outcome, position) "
     "ORDER BY o.position";
 
+// The texts are sent as bytes: one that the database cannot hold must not keep its event from being
+// recorded.
 constexpr char kRecord[] =
-    "SELECT postbox.record_dead_letter($1::oid::regclass, " POSTBOX_EVENT_FIELDS
-    ", $10::text, $11::text, $12::int) FROM " POSTBOX_EVENT_ARRAYS;
+    "SELECT postbox.record_dead_letter($1::oid::regclass, e.event_id, e.event_type, "
+    "e.aggregate_type, e.aggregate_id, e.version::bigint, e.payload, e.attributes, "
+    "e.occurred_at::timestamptz, $10::text, convert_to($11::text, 'UTF8'), $12::int) "
+    "FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bytea[], "
+    "$8::bytea[], $9::text[]) AS e(event_id, event_type, aggregate_type, aggregate_id, version, "
+    "payload, attributes, occurred_at)";
 
 std::optional<std::string_view> View(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
   return *text;
 }
 
-std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delivery*>& deliveries) {
+// `text_type`: as what the texts of the events are sent.
+std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delivery*>& deliveries,
+                                       Oid text_type) {
   std::vector<std::string> versions;
   versions.reserve(deliveries.size());
   for (const Delivery* delivery : deliveries) {
@@ -47,13 +55,13 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   std::vector<Parameter> parameters;
   parameters.push_back(Parameter::Text(std::to_string(inbox)));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
   parameters.push_back(
       column(kTextOid, [&](const ReceivedEvent& e, size_t i) -> std::optional<std::string_view> {
         if (!e.version) return std::nullopt;
@@ -62,7 +70,7 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   parameters.push_back(column(kByteaOid, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.payload);
   }));
-  parameters.push_back(column(kTextOid, [](const ReceivedEvent& e, size_t) {
+  parameters.push_back(column(text_type, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.attributes);
   }));
   parameters.push_back(
@@ -90,7 +98,7 @@ void DatabaseInboxClient::Cancel() {
 }
 
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
-  QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events));
+  QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events, kTextOid));
   InboxResult applied{result.ok(), {}, result.sqlstate(), result.error()};
   if (!result.ok()) return applied;
   for (int row = 0; row < result.rows(); ++row) applied.outcomes.push_back(result.text(row, 0));
@@ -105,7 +113,7 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
 InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
                                                   const std::string& sqlstate,
                                                   const std::string& error, int attempts) {
-  std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery});
+  std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery}, kByteaOid);
   parameters.push_back(Parameter::Text(sqlstate));
   parameters.push_back(Parameter::Text(error));
   parameters.push_back(Parameter::Text(std::to_string(attempts)));

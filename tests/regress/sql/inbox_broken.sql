@@ -62,6 +62,9 @@ SELECT * FROM postbox.inbox_problem;
 -- a handler is gone: also the projection of the same type waits
 DROP FUNCTION reader.see(postbox.event);
 SELECT kind, id, event_types, problem FROM postbox.inbox_problem;
+SET quote_all_identifiers = on;
+SELECT kind, id FROM postbox.inbox_problem;
+SET quote_all_identifiers = off;
 SELECT reader.apply('e7', 'seen', 'reject');
 SELECT reader.apply('e7', 'both', 'reject');
 SELECT reader.apply('e8', 'other');
@@ -72,6 +75,9 @@ DROP FUNCTION reader.see(postbox.event);
 CREATE FUNCTION reader.see(event postbox.event) RETURNS void LANGUAGE sql AS 'SELECT';
 SELECT reader.apply('e7', 'both');
 SELECT * FROM postbox.inbox_problem;
+SET quote_all_identifiers = on;
+SELECT * FROM postbox.inbox_problem;
+SET quote_all_identifiers = off;
 
 -- dropping the schema with the inbox drops all of it
 DROP SCHEMA reader CASCADE;
