@@ -111,7 +111,15 @@ Projection* Inbox::ProjectionOf(Oid target) const {
 }
 
 void Inbox::CheckUsable() const {
-  if (!problems_.empty()) throw PostgresError(*problems_[0].error);
+  if (problems_.size() == 1) throw PostgresError(*problems_[0].error);
+  if (!problems_.empty()) {
+    std::string all;
+    for (const Problem& problem : problems_)
+      all += (all.empty() ? "" : "; ") + problem.error->message;
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+          "projections or handlers of inbox " + name_ + " are broken", all + ".",
+          "See postbox.inbox_problem.");
+  }
   CheckRights();
 }
 
