@@ -2,8 +2,9 @@
 -- 0.1 to 0.2.0: publications are "suspended" until "retry_at" and say since when; a lane's hash is a function.
 --
 -- Sessions and pullers may go on meanwhile. Workers that run the library of 0.2.0 publish nothing in this database until
--- the update has committed. The script waits 3 s at most for transactions that use postbox.lane or have changed the
--- configuration, since workers wait behind it, and fails then; it can be run again. It changes no table of an outbox or inbox, and keeps every
+-- the update has committed. The script waits 3 s at most for transactions that use postbox.lane, have changed the
+-- configuration, record dead letters or are the first of their session to use an inbox, since workers and appliers wait behind
+-- it, and fails then; it can be run again. It changes no table of an outbox or inbox, and keeps every
 -- registration, position and right but these:
 --   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
 --     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
