@@ -691,21 +691,29 @@ CREATE FUNCTION postbox.projection_problem(id bigint) RETURNS text
 COMMENT ON FUNCTION postbox.projection_problem(bigint) IS
     'Why a projection cannot write its target, with the repair; NULL if it can, or if the target is locked';
 
--- postbox.handler.function has the form that format() makes here, since create_handler has written it so. Which names are
--- quoted depends on quote_all_identifiers.
+CREATE FUNCTION postbox.handler_problem(id bigint) RETURNS text
+    LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+    -- postbox.handler.function has the form that format() makes here, since create_handler has written it so. Which names
+    -- are quoted depends on quote_all_identifiers.
+    AS $$
+        SELECT format('function %s does not exist, or does not return void. Create it again, or remove the handler with postbox.drop_handler(%s).', h.function, h.id)
+        FROM postbox.handler h
+        WHERE h.id = handler_problem.id AND NOT EXISTS (
+            SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+            WHERE p.proargtypes = array_to_string(ARRAY['postbox.event'::regtype::oid], ' ')::oidvector
+              AND p.prorettype = 'void'::regtype AND NOT p.proretset AND p.prokind = 'f'
+              AND replace(format('%I.%I(postbox.event)', n.nspname, p.proname), '"', '') = replace(h.function, '"', ''))
+    $$;
+COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
+
 CREATE VIEW postbox.inbox_problem AS
     SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
     FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
     WHERE w.problem IS NOT NULL
     UNION ALL
-    SELECT h.inbox, 'handler', h.id, h.event_types,
-        format('function %s does not exist, or does not return void. Create it again, or remove the handler with postbox.drop_handler(%s).', h.function, h.id)
-    FROM postbox.handler h
-    WHERE NOT EXISTS (
-        SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-        WHERE p.proargtypes = pg_catalog.array_to_string(ARRAY['postbox.event'::regtype::oid], ' ')::oidvector
-          AND p.prorettype = 'void'::regtype AND NOT p.proretset AND p.prokind = 'f'
-          AND replace(format('%I.%I(postbox.event)', n.nspname, p.proname), '"', '') = replace(h.function, '"', ''));
+    SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
+    FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
+    WHERE w.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
 
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
