@@ -63,10 +63,6 @@ std::vector<std::string> Prologue(const TransactionLimits& limits, int server_ve
   set("lock_timeout", "'" + std::to_string(limits.lock_timeout.count()) + "'");
   set("idle_in_transaction_session_timeout", "'60s'");
   if (server_version >= 170000) set("transaction_timeout", "'0'");
-  // A session that has not loaded the library does not know the setting yet.
-  settings +=
-      ", CASE WHEN pg_catalog.current_setting('postbox.apply_on_error', true) IS NOT NULL THEN "
-      "pg_catalog.set_config('postbox.apply_on_error', 'raise', true) END";
   return {std::string("BEGIN ISOLATION LEVEL READ COMMITTED, ") +
               (limits.read_only ? "READ ONLY" : "READ WRITE") + ", NOT DEFERRABLE",
           SetLocal("statement_timeout", limits.statement_timeout), std::move(settings)};

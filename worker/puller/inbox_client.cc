@@ -23,15 +23,23 @@ namespace {
 // transaction of its effect may still wait for a standby, or have been released from that wait by a
 // cancel. With a transaction id of its own this transaction has a COMMIT record behind the other
 // one, and waits for it.
+// An event that fails is raised: BatchApplier decides what becomes of it.
 constexpr char kApply[] =
     "SELECT o.outcome, CASE WHEN o.outcome = 'duplicate' THEN pg_current_xact_id() END FROM "
     "unnest(postbox.inbox_apply_batch($1::oid::regclass, "
     "ARRAY(SELECT " POSTBOX_EVENT_FIELDS " FROM " POSTBOX_EVENT_ARRAYS
-    " ORDER BY e.position))) WITH ORDINALITY AS o(outcome, position) ORDER BY o.position";
+    " ORDER BY e.position), on_error => 'raise')) WITH ORDINALITY AS o(outcome, position) "
+    "ORDER BY o.position";
 
+// The texts are sent as bytes: one that the database cannot hold must not keep its event from being
+// recorded.
 constexpr char kRecord[] =
-    "SELECT postbox.record_dead_letter($1::oid::regclass, " POSTBOX_EVENT_FIELDS
-    ", $10::text, $11::text, $12::int) FROM " POSTBOX_EVENT_ARRAYS;
+    "SELECT postbox.record_dead_letter($1::oid::regclass, e.event_id, e.event_type, "
+    "e.aggregate_type, e.aggregate_id, e.version::bigint, e.payload, e.attributes, "
+    "e.occurred_at::timestamptz, $10::text, $11::bytea, $12::int) "
+    "FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bytea[], "
+    "$8::bytea[], $9::text[]) AS e(event_id, event_type, aggregate_type, aggregate_id, version, "
+    "payload, attributes, occurred_at)";
 
 constexpr char kReport[] =
     "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
@@ -66,7 +74,9 @@ std::optional<std::string_view> View(const std::optional<std::string>& text) {
   return *text;
 }
 
-std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delivery*>& deliveries) {
+// `text_type`: as what the texts of the events are sent.
+std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delivery*>& deliveries,
+                                       Oid text_type) {
   std::vector<std::string> versions;
   versions.reserve(deliveries.size());
   for (const Delivery* delivery : deliveries) {
@@ -80,13 +90,13 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   std::vector<Parameter> parameters;
   parameters.push_back(Parameter::Text(std::to_string(inbox)));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
   parameters.push_back(
       column(kTextOid, [&](const ReceivedEvent& e, size_t i) -> std::optional<std::string_view> {
         if (!e.version) return std::nullopt;
@@ -95,7 +105,7 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   parameters.push_back(column(kByteaOid, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.payload);
   }));
-  parameters.push_back(column(kTextOid, [](const ReceivedEvent& e, size_t) {
+  parameters.push_back(column(text_type, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.attributes);
   }));
   parameters.push_back(
@@ -147,7 +157,7 @@ void DatabaseInboxClient::Cancel() {
 
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
   const auto begin = std::chrono::steady_clock::now();
-  QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events));
+  QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events, kTextOid));
   InboxResult applied = Converted(result);
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);
@@ -166,9 +176,9 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
 
 InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
                                                   const EventFailure& failure) {
-  std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery});
+  std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery}, kByteaOid);
   parameters.push_back(Parameter::Text(failure.sqlstate));
-  parameters.push_back(Parameter::Text(failure.error));
+  parameters.push_back(Parameter::Bytes(failure.error));
   parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));
   return Converted(connection_->Execute(kRecord, parameters));
 }
