@@ -3,9 +3,9 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
+#include "extension/inbox/pinned_settings.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
-#include "extension/shared/settings.h"
 #include "proto/rules/sqlstate_class.h"
 
 namespace postbox {
@@ -55,6 +55,28 @@ Datum ArrayOf(Oid type, Datum* values, bool* nulls, size_t count) {
   int lower_bound = 1;
   return PointerGetDatum(construct_md_array(values, nulls, 1, &dimension, &lower_bound, type,
                                             length, by_value, alignment));
+}
+
+Datum KeysOf(const std::vector<const InboxEvent*>& events) {
+  return Pg([&] {
+    auto* values = static_cast<Datum*>(palloc(events.size() * sizeof(Datum)));
+    for (size_t i = 0; i < events.size(); ++i) values[i] = UUIDPGetDatum(&events[i]->id);
+    return ArrayOf(UUIDOID, values, nullptr, events.size());
+  });
+}
+
+// Throws unless each of the events, which have different keys, has its row.
+void RequireRows(Inbox& inbox, const std::vector<const InboxEvent*>& events) {
+  if (events.empty()) return;
+  const Datum keys = KeysOf(events);
+  int64 rows = 0;
+  inbox.count().RunForInt64(&keys, nullptr, &rows);
+  if (rows == static_cast<int64>(events.size())) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "inbox \"" + inbox.name() + "\" lost events while they were applied",
+        "A trigger or a handler has deleted their rows or kept them out. Without its row an event "
+        "takes effect each time it is delivered.",
+        "Change the trigger or the handler.");
 }
 
 // Inserts all events in one statement, in the order of their keys, so that two sessions with the
@@ -113,13 +135,11 @@ std::vector<bool> InsertMany(Inbox& inbox, const std::vector<InboxEvent>& events
 // Corrects the outcome of rows that were inserted with an expected one.
 void SetOutcome(Inbox& inbox, const std::vector<const InboxEvent*>& events, Outcome outcome) {
   if (events.empty()) return;
-  Datum parameters[2] = {Datum{0}, inbox.outcome(outcome)};
-  Pg([&] {
-    auto* values = static_cast<Datum*>(palloc(events.size() * sizeof(Datum)));
-    for (size_t i = 0; i < events.size(); ++i) values[i] = UUIDPGetDatum(&events[i]->id);
-    parameters[0] = ArrayOf(UUIDOID, values, nullptr, events.size());
-  });
-  inbox.set_outcome().Run(parameters);
+  const Datum parameters[] = {KeysOf(events), inbox.outcome(outcome)};
+  if (inbox.set_outcome().Run(parameters) == events.size()) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "inbox \"" + inbox.name() + "\" did not store the outcome of events",
+        "A trigger on its table prevents it, or has deleted their rows.", "Drop the trigger.");
 }
 
 // Runs the projections that take the event, then the handlers.
@@ -130,6 +150,8 @@ Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   }
   const Route* route = inbox.RouteOf(event->event_type);
   if (route == nullptr) return Outcome::kIgnored;
+  route->RequireFit();
+  PinSettings();  // a trigger of the event before may have changed them
   bool applied = false;
   PayloadJson payload(*event);
   for (const Route::Step& step : route->projections) {
@@ -148,16 +170,34 @@ Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   return applied ? Outcome::kApplied : Outcome::kStale;
 }
 
+// A trigger or a handler has altered something. Throws if that is what the event was written to.
+void RequireStillFit(ApplySession& session, const InboxEvent& event) {
+  const Route* route = session.inbox().RouteOf(event.event_type);
+  if (route != nullptr) route->RequireFit();
+}
+
 // Adds the event to the context of an error.
-Outcome ApplyEffectsOf(Inbox& inbox, InboxEvent* event) {
+Outcome ApplyEffectsOf(ApplySession& session, InboxEvent* event) {
+  Inbox& inbox = session.inbox();
+  const std::string name = inbox.name();
   try {
-    return ApplyEffects(inbox, event);
+    const Outcome outcome = ApplyEffects(inbox, event);
+    if (!inbox.valid()) RequireStillFit(session, *event);
+    return outcome;
   } catch (PostgresError& error) {
     if (!error.context.empty()) error.context += '\n';
-    error.context +=
-        "applying event \"" + std::string(event->event_id) + "\" to inbox " + inbox.name();
+    error.context += "applying event \"" + std::string(event->event_id) + "\" to inbox " + name;
     throw;
   }
+}
+
+std::vector<const InboxEvent*> WithDifferentKeys(const std::vector<InboxEvent>& events) {
+  const auto less = [](const InboxEvent* left, const InboxEvent* right) {
+    return std::memcmp(left->id.data, right->id.data, UUID_LEN) < 0;
+  };
+  std::set<const InboxEvent*, decltype(less)> different(less);
+  for (const InboxEvent& event : events) different.insert(&event);
+  return {different.begin(), different.end()};
 }
 
 std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEvent>& events,
@@ -166,29 +206,33 @@ std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEven
   {
     ScratchMemory memory(scratch);
     inserted = InsertMany(session.inbox(), events);
+    if (session.inbox().has_triggers()) RequireRows(session.inbox(), WithDifferentKeys(events));
   }
   std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
-  std::vector<const InboxEvent*> stale;
+  std::vector<const InboxEvent*> fresh, stale;
   for (size_t i = 0; i < events.size(); ++i) {
     if (!inserted[i]) continue;
     ScratchMemory memory(scratch);
-    outcomes[i] = ApplyEffectsOf(session.inbox(), &events[i]);
+    outcomes[i] = ApplyEffectsOf(session, &events[i]);
+    fresh.push_back(&events[i]);
     if (outcomes[i] == Outcome::kStale) stale.push_back(&events[i]);
   }
   ScratchMemory memory(scratch);
-  SetOutcome(session.inbox(), stale, Outcome::kStale);
+  Inbox& inbox = session.inbox();
+  SetOutcome(inbox, stale, Outcome::kStale);
+  if (inbox.runs_user_code()) RequireRows(inbox, fresh);
   return outcomes;
 }
 
 Outcome ApplyOrReject(ApplySession& session, InboxEvent* event) {
   Outcome outcome = Outcome::kApplied;
-  for (bool again = false;; again = true) {
+  for (bool again = session.nested();; again = true) {
     try {
-      InSubtransaction([&] { outcome = ApplyOne(session.inbox(), event); });
+      InSubtransaction([&] { outcome = ApplyOne(session, event); });
       return outcome;
     } catch (const PostgresError& error) {
       Inbox& inbox = session.inbox();
-      if (!IsToBeRecorded(inbox, error)) throw;
+      if (!IsOfTheEvent(inbox, event, error)) throw;
       // The missing right may have been granted between the error and the check.
       if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE && !again) continue;
       return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
@@ -206,13 +250,29 @@ std::vector<Outcome> ApplyOneByOne(ApplySession& session, std::vector<InboxEvent
   return outcomes;
 }
 
-bool Rejects() { return settings().apply_on_error == kApplyReject; }
-
 }  // namespace
 
-ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) {
-  // A trigger or a handler may apply events, and so on.
+namespace {
+int depth = 0;
+}  // namespace
+
+ApplySession::Depth::Depth() {
   Pg([] { check_stack_depth(); });
+  if (depth == kMostNested) {
+    Throw(ERRCODE_STATEMENT_TOO_COMPLEX, "events are applied too deep within each other",
+          "A trigger or a handler applies an event whose trigger or handler applies an event, and "
+          "so on. " +
+              std::to_string(kMostNested) + " such calls are allowed.",
+          "Emit an event to an outbox instead.");
+  }
+  ++depth;
+}
+
+ApplySession::Depth::~Depth() { --depth; }
+bool ApplySession::Depth::nested() const { return depth > 1; }
+
+ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) {
+  PinSettings();
   const Oid caller = GetUserId();
   if (RelationName(relation).empty()) ThrowNoInbox(relation);
   const Oid owner = RelationOwner(relation);
@@ -242,11 +302,15 @@ bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {
     if (event.IsNull(kInboxFields[i])) nulls[i + 1] = 'n';
   }
   values[5] = inbox.outcome(outcome);
-  return inbox.insert().Run(values, nulls) > 0;
+  if (inbox.insert().Run(values, nulls) > 0) return true;
+  if (inbox.has_triggers()) RequireRows(inbox, {&event});
+  return false;
 }
 
-bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error) {
-  if (!Rejects() || IsTransientSqlstate(error.SqlState())) return false;
+bool IsOfTheEvent(const Inbox& inbox, const InboxEvent* event, const PostgresError& error) {
+  if (IsTransientSqlstate(error.SqlState())) return false;
+  const Route* route = event == nullptr ? nullptr : inbox.RouteOf(event->event_type);
+  if (route != nullptr && route->problem != nullptr) return false;
   if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE) inbox.CheckRights();
   return true;
 }
@@ -255,15 +319,18 @@ std::string ErrorText(const PostgresError& error) {
   return error.detail.empty() ? error.message : error.message + "\nDETAIL: " + error.detail;
 }
 
-Outcome ApplyOne(Inbox& inbox, InboxEvent* event) {
-  const Outcome expected = Expected(inbox, *event);
-  if (!InsertEvent(inbox, *event, expected)) return Outcome::kDuplicate;
-  const Outcome outcome = ApplyEffectsOf(inbox, event);
+Outcome ApplyOne(ApplySession& session, InboxEvent* event) {
+  const Outcome expected = Expected(session.inbox(), *event);
+  if (!InsertEvent(session.inbox(), *event, expected)) return Outcome::kDuplicate;
+  const Outcome outcome = ApplyEffectsOf(session, event);
+  Inbox& inbox = session.inbox();
   if (outcome != expected) SetOutcome(inbox, {event}, outcome);
+  if (inbox.runs_user_code()) RequireRows(inbox, {event});
   return outcome;
 }
 
-std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events) {
+std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events,
+                                 OnError on_error) {
   for (const InboxEvent& event : events) {
     if (event.IsNull(EventField::kEventId) || event.event_id.empty()) {
       Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_id",
@@ -273,31 +340,43 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
   }
   MemoryContext scratch = MakeScratch();
   if (events.empty()) {
-    // With no events, a caller learns whether a missing right is the cause of its errors.
-    session.inbox().CheckRights();
+    // With no events, a caller learns whether the configuration is the cause of its errors.
+    session.inbox().CheckUsable();
     return {};
   }
   if (events.size() == 1) {
-    if (Rejects()) return ApplyOneByOne(session, events, scratch);
-    return {ApplyOne(session.inbox(), &events[0])};
+    if (on_error == OnError::kReject) return ApplyOneByOne(session, events, scratch);
+    return {ApplyOne(session, &events[0])};
   }
-  if (!Rejects()) return ApplyInOnePass(session, events, scratch);
+  if (on_error == OnError::kRaise) return ApplyInOnePass(session, events, scratch);
+  if (session.nested()) return ApplyOneByOne(session, events, scratch);
 
   std::vector<Outcome> outcomes;
   try {
     InSubtransaction([&] { outcomes = ApplyInOnePass(session, events, scratch); });
     return outcomes;
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(session.inbox(), error)) throw;
+    if (!IsOfTheEvent(session.inbox(), nullptr, error)) throw;
   }
   return ApplyOneByOne(session, events, scratch);
 }
 
 namespace {
 
-Datum ResultOfOne(ApplySession& session, InboxEvent event) {
+Datum ResultOfOne(ApplySession& session, InboxEvent event, OnError on_error) {
   std::vector<InboxEvent> events{event};
-  return session.outcome(ApplyEvents(session, events)[0]);
+  return session.outcome(ApplyEvents(session, events, on_error)[0]);
+}
+
+// The last argument of the functions, on_error.
+OnError OnErrorArgument(FunctionCallInfo fcinfo, int number) {
+  // The functions of 0.1, which ALTER EXTENSION postbox UPDATE replaces, have none and reject.
+  if (PG_NARGS() <= number) return OnError::kReject;
+  const std::string on_error = TextArgument(fcinfo, number, "on_error");
+  if (on_error == "raise") return OnError::kRaise;
+  if (on_error == "reject") return OnError::kReject;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "invalid on_error \"" + on_error + "\"", "",
+        "It is raise or reject.");
 }
 
 }  // namespace
@@ -308,9 +387,10 @@ POSTBOX_FUNCTION(inbox_apply) {
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
     const Datum composite = Argument(fcinfo, 1, "event");
+    const OnError on_error = OnErrorArgument(fcinfo, 2);
     ApplySession session(relation);
     const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
-    return ResultOfOne(session, event);
+    return ResultOfOne(session, event, on_error);
   });
 }
 
@@ -318,6 +398,7 @@ POSTBOX_FUNCTION(inbox_apply_fields) {
   using namespace postbox;
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const OnError on_error = OnErrorArgument(fcinfo, kEventFields + 1);
     ApplySession session(relation);
     InboxEvent event{};
     for (size_t i = 0; i < kEventFields; ++i) {
@@ -325,7 +406,7 @@ POSTBOX_FUNCTION(inbox_apply_fields) {
       event.nulls[i] = fcinfo->args[i + 1].isnull;
     }
     Pg([&] { FinishEvent(&event); });
-    return ResultOfOne(session, event);
+    return ResultOfOne(session, event, on_error);
   });
 }
 
@@ -334,6 +415,7 @@ POSTBOX_FUNCTION(inbox_apply_batch) {
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
     const Datum array = Argument(fcinfo, 1, "events");
+    const OnError on_error = OnErrorArgument(fcinfo, 2);
     Oid outcome_type = InvalidOid;
     std::vector<Datum> results;
     {
@@ -361,7 +443,7 @@ POSTBOX_FUNCTION(inbox_apply_batch) {
         }
         events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
       }
-      for (const Outcome outcome : ApplyEvents(session, events)) {
+      for (const Outcome outcome : ApplyEvents(session, events, on_error)) {
         results.push_back(session.outcome(outcome));
       }
       outcome_type = session.outcome_type();

@@ -10,22 +10,34 @@
 //   rejected   an error of the event itself: its effects are rolled back, and it is recorded in
 //              postbox.dead_letter
 //
-// A batch is applied in one pass inside one subtransaction. If an event fails, that subtransaction
-// is rolled back and the batch is run again, each event in its own: one bad event costs its batch
-// once.
+// A batch is applied in one pass. If failed events are to be rejected, that is inside a
+// subtransaction. If an event fails, the subtransaction is rolled back and the batch is run again,
+// each event in its own: one bad event costs its batch once.
 //
 // Errors. Transient errors (proto/rules/sqlstate_class.h) are raised: the event is not the cause,
 // so the transaction rolls back and nothing is recorded. Errors in the configuration are raised
-// too: those that come before the first event, and missing rights (rights.h). All others belong to
-// the event. With postbox.apply_on_error = 'raise' those are raised as well.
+// too: those of the inbox itself, projections and handlers that are broken (Route), and missing
+// rights (rights.h). All others belong to
+// the event. The call says what becomes of them: they are raised, which is the default, or the
+// event is recorded as rejected. No setting of the session says it: behind a pooler that shares
+// sessions a setting may be somebody else's.
 //
 // Two sessions apply the same event. The second waits at its INSERT into the inbox until the first
 // has ended: if that one commits, the event is a duplicate; if it rolls back, the second applies
 // it. A batch inserts its keys in order, so two batches with the same events do not deadlock there.
 //
+// Calls in calls. A trigger or a handler may apply events, and their triggers and handlers too, up
+// to kMostNested deep. Only the outermost batch is tried in one pass before its events are applied
+// one by one: if each level ran its events twice, ten levels would run them a thousand times.
+//
+// The outcome is the truth. A trigger or a handler may also delete the event's row from the inbox,
+// or alter or drop what the event was written to. So after the effects the inbox is looked up
+// again, and where code of its owner can have run (Inbox::runs_user_code) its rows are counted.
+//
 // Rights: INSERT on the inbox is the permission to apply. Everything then runs as the inbox's
-// owner, under a fixed search_path; in a security-restricted operation (no temporary tables, no
-// deferred constraints) unless the owner is a member of the caller's role.
+// owner, under a fixed search_path and fixed settings (pinned_settings.h); in a security-restricted
+// operation (no temporary tables, no deferred constraints) unless the owner is a member of the
+// caller's role.
 #ifndef POSTBOX_EXTENSION_INBOX_APPLY_H_
 #define POSTBOX_EXTENSION_INBOX_APPLY_H_
 
@@ -48,28 +60,50 @@ class ApplySession {
   Datum outcome(Outcome outcome) const { return inbox_->outcome(outcome); }
   Oid outcome_type() const { return inbox_->outcome_type(); }
 
+  // Whether an event is being applied for which this call was made.
+  bool nested() const { return depth_.nested(); }
+
  private:
+  // How many calls there are around this one. Throws if there are too many.
+  class Depth {
+   public:
+    Depth();
+    ~Depth();
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+    bool nested() const;
+  };
+
   const Oid relation_;
+  const Depth depth_;
   SpiConnection connection_;
   FixedSearchPath search_path_;
   std::optional<ActAs> owner_;
   std::shared_ptr<Inbox> inbox_;
 };
 
+// What an event's own error does.
+enum class OnError { kRaise, kReject };
+
 // Each event needs an event_id: one without is an error of the call. Bounded memory: what an event
 // needs is freed when it is done.
-std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events);
+std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events,
+                                 OnError on_error);
+
+// How deep calls may be nested in one another.
+inline constexpr int kMostNested = 16;
 
 // Only the inbox row. False if it is there already.
 bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome);
 
 // The inbox row and the effects of one event, with no subtransaction.
-Outcome ApplyOne(Inbox& inbox, InboxEvent* event);
+Outcome ApplyOne(ApplySession& session, InboxEvent* event);
 
-// Whether an error that was raised while an event was applied is to be recorded with it. Throws if
-// a right is missing without which the event could not be applied: that is not the fault of the
-// event.
-bool IsToBeRecorded(const Inbox& inbox, const PostgresError& error);
+// Whether an error that was raised while an event was applied (nullptr: one of several) belongs to
+// the event, so that it can be recorded with it: not if a projection or handler of its type is
+// broken. Throws if a right is missing without which the event could not be applied:
+// that is not the fault of the event.
+bool IsOfTheEvent(const Inbox& inbox, const InboxEvent* event, const PostgresError& error);
 
 // Marks the event as rejected in the inbox and records it as a dead letter. kDuplicate, and nothing
 // recorded, if the inbox has the event already. An event without event_id is only recorded.

@@ -31,6 +31,23 @@ struct ColumnInput {
   Oid parameter_type() const { return structured ? JSONBOID : type; }
 };
 
+// How the value of a key column becomes a text that is the same for values that are equal.
+struct KeyForm {
+  enum class Kind {
+    kOutput,       // the type's own text: equal values have one
+    kTrimScale,    // numeric: without the zeros at the end, 1.0 is 1
+    kTrimPadding,  // character(n): without the spaces at the end
+    kHash,  // # and a hash of 64 bits: citext, interval, collations that are nondeterministic
+  };
+  Kind kind;
+  Oid collation;
+  FmgrInfo function;  // the output function, or the hash function
+};
+
+KeyForm MakeKeyForm(Oid type, Oid collation, MemoryContext context);
+// In the current memory context. Under the settings of pinned_settings.h.
+char* KeyText(KeyForm* form, Datum value);
+
 // Whether values of the type are made from JSON in SQL.
 bool IsStructured(Oid type);
 
@@ -47,12 +64,24 @@ class PayloadJson {
   // Finds the value at `path`. False if there is none; an error if the payload is no JSON object.
   bool Find(const std::vector<std::string>& path, JsonbValue* value);
 
+  // Counts the size of a value that a projection writes. An error, program_limit_exceeded, if all
+  // values of the event together are larger than kMostProjected.
+  void Take(size_t bytes);
+  // The same for a JSON value, as text. A number is short in JSON and in jsonb, and as text it may
+  // have a hundred thousand digits: this finds out before the text is made.
+  void TakeAsText(JsonbContainer* container);
+
  private:
   const InboxEvent& event_;
   Jsonb* document_ = nullptr;
+  size_t projected_ = 0;
 };
 
-Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, bool* null);
+// The most that the values of one event may become in all projections together. A message has 10 MB
+// at most, so several columns may take all of it.
+inline constexpr size_t kMostProjected = 64 * 1024 * 1024;
+
+Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, PayloadJson* payload, bool* null);
 Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
                       PayloadJson* payload, bool* null);
 // `text` nullptr is NULL.

@@ -4,11 +4,21 @@
 // the rows of that inbox through row level security, and changes none. The inbox keeps the event as
 // `rejected`, so a redelivery is a duplicate; redriving deletes that row and applies the event like
 // a new one.
+//
+// What cannot be stored as it is. The puller gives up messages, and a message is bytes: a text may
+// be no UTF-8, hold a character that the encoding of the database does not have, or a NUL. So
+// record_dead_letter also takes all fields as bytes. A field that is no text here is stored
+// escaped, as encode(bytes, 'escape') has it, and its bytes in `raw`. Such a dead letter is for
+// reading only.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
 #include "extension/inbox/apply.h"
+
+extern "C" {
+#include <mb/pg_wchar.h>
+}
 
 namespace postbox {
 namespace {
@@ -19,6 +29,16 @@ ActAs Registrar() { return ActAs(RelationOwner(PostboxRelation("dead_letter")));
 constexpr char kFields[] =
     "event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, "
     "occurred_at";
+
+// An error text repeats the value that it is about, which may have megabytes.
+constexpr int kLongestError = 8192;
+
+std::string Shortened(const std::string& text) {
+  if (text.size() <= kLongestError) return text;
+  const int length = static_cast<int>(std::min<size_t>(text.size(), INT_MAX));
+  const int kept = Pg([&] { return pg_mbcliplen(text.data(), length, kLongestError); });
+  return text.substr(0, static_cast<size_t>(kept)) + "...";
+}
 
 void Record(const Inbox& inbox, const InboxEvent& event, const std::string& sqlstate,
             const std::string& text, int attempts) {
@@ -36,9 +56,10 @@ void Record(const Inbox& inbox, const InboxEvent& event, const std::string& sqls
     if (event.nulls[i]) nulls[i] = 'n';
   }
   values[8] = ObjectIdGetDatum(inbox.relation());
+  const std::string stored_text = Shortened(text);
   Pg([&] {
     values[9] = CStringGetTextDatum(sqlstate.c_str());
-    values[10] = CStringGetTextDatum(text.c_str());
+    values[10] = CStringGetTextDatum(stored_text.c_str());
   });
   values[11] = Int32GetDatum(attempts);
   const ActAs registrar = Registrar();
@@ -91,13 +112,25 @@ void RemoveDeadLetter(int64 id) {
 void NoteAttempt(int64 id, const PostgresError& error) {
   const ActAs registrar = Registrar();
   Parameters row = Key(id);
-  row.AddText(error.SqlState()).AddText(ErrorText(error));
+  row.AddText(error.SqlState()).AddText(Shortened(ErrorText(error)));
   Run("UPDATE postbox.dead_letter SET sqlstate = $2, error = $3, failed_at = now(), "
       "attempts = attempts + 1 WHERE id = $1",
       row);
 }
 
-Outcome Redrive(Inbox& inbox, int64 id) {
+void RequireStoredAsReceived(int64 id) {
+  const ActAs registrar = Registrar();
+  Parameters key = Key(id);
+  // Before ALTER EXTENSION UPDATE there is no column raw.
+  Run("SELECT to_jsonb(d) ->> 'raw' IS NOT NULL FROM postbox.dead_letter d WHERE id = $1", key);
+  if (!BoolColumn(0, 1)) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "dead letter " + std::to_string(id) + " cannot be applied as it was received",
+        "The database cannot hold some of its fields as text. Their bytes are in column raw.",
+        "Use it as it is and DELETE it from postbox.dead_letter.");
+}
+
+Outcome Redrive(ApplySession& session, int64 id) {
   InboxEvent event = ReadDeadLetter(id);
   if (event.event_id.empty()) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -105,20 +138,126 @@ Outcome Redrive(Inbox& inbox, int64 id) {
           "It was recorded from a message that is no event, and cannot be applied.",
           "DELETE it from postbox.dead_letter when it is of no more use.");
   }
+  RequireStoredAsReceived(id);
   Outcome outcome = Outcome::kRejected;
   try {
     InSubtransaction([&] {
       const Datum key = UUIDPGetDatum(&event.id);
-      inbox.delete_rejected().Run(&key);
-      outcome = ApplyOne(inbox, &event);
+      session.inbox().delete_rejected().Run(&key);
+      outcome = ApplyOne(session, &event);
       RemoveDeadLetter(id);
     });
   } catch (const PostgresError& error) {
-    if (!IsToBeRecorded(inbox, error)) throw;
+    if (!IsOfTheEvent(session.inbox(), &event, error)) throw;
     NoteAttempt(id, error);
     return Outcome::kRejected;
   }
   return outcome;
+}
+
+// The fields of an event as bytes, in the order of postbox.event.
+class BytesEvent {
+ public:
+  explicit BytesEvent(FunctionCallInfo fcinfo, int first) {
+    for (size_t i = 0; i < kEventFields; ++i) {
+      const NullableDatum& argument = fcinfo->args[static_cast<size_t>(first) + i];
+      event_.values[i] = argument.value;
+      event_.nulls[i] = argument.isnull;
+      const Oid type = EventFieldType(static_cast<EventField>(i));
+      if (argument.isnull || (type != TEXTOID && type != JSONBOID)) continue;
+      if (type == TEXTOID) {
+        SetText(i);
+      } else {
+        SetJson(i);
+      }
+    }
+    Pg([&] { FinishEvent(&event_); });
+  }
+
+  const InboxEvent& event() const { return event_; }
+  // {"field": "its bytes in hex"} of those that are no text here; empty if there are none.
+  std::string Raw() const { return raw_.empty() ? "" : "{" + raw_ + "}"; }
+
+  // The text of the bytes in the encoding of the database; nothing if there is none.
+  static std::optional<Datum> TextOf(Datum bytes) {
+    Datum text{0};
+    const auto convert = [&] {
+      Pg([&] {
+        bytea* packed = DatumGetByteaPP(bytes);
+        const int length = static_cast<int>(VARSIZE_ANY_EXHDR(packed));
+        text = CStringGetTextDatum(
+            pg_any_to_server(pnstrdup(VARDATA_ANY(packed), length), length, PG_UTF8));
+      });
+    };
+    if (!Succeeds(convert)) return std::nullopt;
+    return text;
+  }
+  static Datum Escaped(Datum bytes) {
+    return Pg(
+        [&] { return DirectFunctionCall2(binary_encode, bytes, CStringGetTextDatum("escape")); });
+  }
+
+ private:
+  template <class F>
+  static bool Succeeds(const F& f) {
+    try {
+      InSubtransaction(f);
+      return true;
+    } catch (const PostgresError& error) {
+      // Class 22: the value is at fault. Too deep JSON is 54001.
+      const bool of_the_value =
+          error.SqlState().substr(0, 2) == "22" || error.sqlstate == ERRCODE_STATEMENT_TOO_COMPLEX;
+      if (!of_the_value) throw;
+      return false;
+    }
+  }
+
+  void SetText(size_t field) {
+    if (const std::optional<Datum> text = TextOf(event_.values[field])) {
+      event_.values[field] = *text;
+      return;
+    }
+    AddRaw(field);
+    event_.values[field] = Escaped(event_.values[field]);
+  }
+
+  void SetJson(size_t field) {
+    const Datum bytes = event_.values[field];
+    const std::optional<Datum> json = TextOf(bytes);
+    const auto parse = [&] {
+      Pg([&] {
+        event_.values[field] =
+            DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(*json)));
+      });
+    };
+    if (json && Succeeds(parse)) return;
+    event_.values[field] = bytes;
+    AddRaw(field);
+    event_.nulls[field] = true;
+  }
+
+  void AddRaw(size_t field) {
+    const char* hex = Pg([&]() -> const char* {
+      return TextDatumGetCString(
+          DirectFunctionCall2(binary_encode, event_.values[field], CStringGetTextDatum("hex")));
+    });
+    raw_ += raw_.empty() ? "\"" : ", \"";
+    raw_ += std::string(EventFieldName(static_cast<EventField>(field))) + "\": \"" + hex + "\"";
+  }
+
+  InboxEvent event_{};
+  std::string raw_;
+};
+
+// The dead letter that this transaction has just recorded.
+void SetRaw(const std::string& raw) {
+  if (raw.empty()) return;
+  const ActAs registrar = Registrar();
+  Parameters parameters;
+  parameters.AddText(raw);
+  Run("UPDATE postbox.dead_letter SET raw = $1::jsonb "
+      "WHERE id = currval(pg_get_serial_sequence('postbox.dead_letter', 'id'))",
+      parameters);
 }
 
 }  // namespace
@@ -149,11 +288,32 @@ POSTBOX_FUNCTION(record_dead_letter) {
   });
 }
 
+POSTBOX_FUNCTION(record_dead_letter_bytes) {
+  using namespace postbox;
+  return Guarded([&] {
+    constexpr int kError = kEventFields + 2;
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const std::string sqlstate = TextArgument(fcinfo, kError - 1, "sqlstate");
+    const Datum error = Argument(fcinfo, kError, "error");
+    const int attempts = DatumGetInt32(Argument(fcinfo, kError + 1, "attempts"));
+    if (attempts < 1) Throw(ERRCODE_INVALID_PARAMETER_VALUE, "attempts must be at least 1");
+    ApplySession session(relation);
+    const BytesEvent received(fcinfo, 1);
+    const std::optional<Datum> readable = BytesEvent::TextOf(error);
+    const Datum shown = readable ? *readable : BytesEvent::Escaped(error);
+    const std::string message = Pg([&]() -> const char* { return TextDatumGetCString(shown); });
+    const Outcome outcome =
+        RejectEvent(session.inbox(), received.event(), sqlstate, message, attempts);
+    if (outcome == Outcome::kRejected) SetRaw(received.Raw());
+    return session.outcome(outcome);
+  });
+}
+
 POSTBOX_FUNCTION(redrive_dead_letter) {
   using namespace postbox;
   return Guarded([&] {
     const int64 id = DatumGetInt64(Argument(fcinfo, 0, "id"));
     ApplySession session(LockDeadLetter(id), ApplySession::Callers::kAppliersAndOperators);
-    return session.outcome(Redrive(session.inbox(), id));
+    return session.outcome(Redrive(session, id));
   });
 }

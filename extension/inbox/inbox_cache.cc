@@ -79,7 +79,10 @@ Inbox::~Inbox() { MemoryContextDelete(context_); }
 bool Inbox::Watches(Oid relation) const {
   if (loading_ || relation == relation_ || relation == tombstone_) return true;
   if (std::find(std::begin(config_), std::end(config_), relation) != std::end(config_)) return true;
-  return ProjectionOf(relation) != nullptr;
+  const auto is_it = [&](const auto& projection) { return projection->target() == relation; };
+  return std::any_of(projections_.begin(), projections_.end(), is_it) ||
+         std::any_of(problems_.begin(), problems_.end(),
+                     [&](const Problem& problem) { return problem.target == relation; });
 }
 
 void Inbox::Lock(LOCKMODE mode) const {
@@ -101,7 +104,23 @@ Projection* Inbox::ProjectionOf(Oid target) const {
   for (const auto& projection : projections_) {
     if (projection->target() == target) return projection.get();
   }
+  for (const Problem& problem : problems_) {
+    if (problem.target == target) throw PostgresError(*problem.error);
+  }
   return nullptr;
+}
+
+void Inbox::CheckUsable() const {
+  if (problems_.size() == 1) throw PostgresError(*problems_[0].error);
+  if (!problems_.empty()) {
+    std::string all;
+    for (const Problem& problem : problems_)
+      all += (all.empty() ? "" : "; ") + problem.error->message;
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+          "projections or handlers of inbox " + name_ + " are broken", all + ".",
+          "See postbox.inbox_problem.");
+  }
+  CheckRights();
 }
 
 void Inbox::CheckRights() const {
@@ -147,50 +166,72 @@ void Inbox::Load() {
       {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, outcome_array});
   set_outcome_ = Statement("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
                            {UUIDARRAYOID, outcome_type_});
+  count_ =
+      Statement("SELECT count(*) FROM " + name_ + " WHERE event_id = ANY ($1)", {UUIDARRAYOID});
   delete_rejected_ = Statement(
       "DELETE FROM " + name_ + " WHERE event_id = $1 AND outcome = 'rejected'", {UUIDOID});
 
   LoadProjections();
   LoadHandlers();
+  LookForUserCode();
 }
 
-// Read to the end before the first projection is made, which runs statements of its own.
-std::vector<ProjectionConfig> Inbox::ReadProjections() const {
-  Parameters key;
-  key.AddOid(REGCLASSOID, relation_);
-  const uint64 rows = Run(
-      "SELECT id, event_types, target::oid, columns::text, key, version_column::text, delete_types "
-      "FROM postbox.projection WHERE inbox = $1 ORDER BY id",
-      key);
-  std::vector<ProjectionConfig> configs(rows);
-  for (uint64 row = 0; row < rows; ++row) {
-    ProjectionConfig& config = configs[row];
-    config.id = Int64Column(row, 1);
-    config.event_types = TextArrayColumn(row, 2);
-    config.target = OidColumn(row, 3);
-    if (!IsNull(row, 4)) config.columns = TextColumn(row, 4);
-    config.key = TextArrayColumn(row, 5);
-    config.version_column = TextColumn(row, 6);
-    config.delete_types = TextArrayColumn(row, 7);
+void Inbox::LookForUserCode() {
+  const auto has_code = [](Oid relation) {
+    Parameters key;
+    key.AddOid(OIDOID, relation);
+    // The triggers of a partition are not those of its table.
+    return Run("SELECT FROM pg_catalog.pg_class WHERE oid = $1 AND "
+               "(relhastriggers OR relhasrules OR relkind <> 'r')",
+               key) > 0;
+  };
+  has_triggers_ = has_code(relation_);
+  runs_user_code_ = has_triggers_ || !handlers_.empty() || has_code(tombstone_);
+  for (const auto& projection : projections_) {
+    runs_user_code_ = runs_user_code_ || has_code(projection->target());
   }
-  return configs;
+}
+
+void Inbox::NoteProblem(const std::vector<std::string>& event_types, Oid target,
+                        const PostgresError& error) {
+  problems_.push_back({target, std::make_shared<const PostgresError>(error)});
+  for (const std::string& type : event_types) routes_[type].problem = problems_.back().error;
+}
+
+void Inbox::LoadProjection(const ProjectionConfig& config) {
+  projections_.push_back(std::make_unique<Projection>(config, context_, tombstones_.get()));
+  Projection* projection = projections_.back().get();
+  for (const std::string& type : config.delete_types) {
+    routes_[type].projections.push_back({projection, true});
+  }
+  for (const std::string& type : config.event_types) {
+    if (std::find(config.delete_types.begin(), config.delete_types.end(), type) ==
+        config.delete_types.end()) {
+      routes_[type].projections.push_back({projection, false});
+    }
+  }
 }
 
 void Inbox::LoadProjections() {
   std::set<Oid> deleting;
-  for (const ProjectionConfig& config : ReadProjections()) {
-    projections_.push_back(std::make_unique<Projection>(config, context_, tombstones_.get()));
-    Projection* projection = projections_.back().get();
-    for (const std::string& type : config.delete_types) {
-      routes_[type].projections.push_back({projection, true});
-    }
-    for (const std::string& type : config.event_types) {
-      if (std::find(config.delete_types.begin(), config.delete_types.end(), type) ==
-          config.delete_types.end()) {
-        routes_[type].projections.push_back({projection, false});
-      }
-    }
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation_);
+  const std::vector<ProjectionConfig> configs =
+      ReadProjections("SELECT " + std::string(kProjectionColumns) +
+                          " FROM postbox.projection p WHERE inbox = $1 ORDER BY id",
+                      key);
+  for (const ProjectionConfig& config : configs) {
     if (!config.delete_types.empty()) deleting.insert(config.target);
+    try {
+      LoadProjection(config);
+    } catch (const PostgresError& error) {
+      // What the server raises, such as a lock time-out, is no finding and leaves the transaction
+      // in the state of an error.
+      if (error.raised_by_postgres) throw;
+      std::vector<std::string> types = config.event_types;
+      types.insert(types.end(), config.delete_types.begin(), config.delete_types.end());
+      NoteProblem(types, config.target, error);
+    }
   }
   for (const auto& projection : projections_) {
     if (deleting.contains(projection->target())) projection->KeepTombstones();
@@ -211,19 +252,26 @@ void Inbox::LoadHandlers() {
   for (uint64 row = 0; row < rows; ++row) {
     const std::string schema = TextColumn(row, 4);
     if (schema.empty()) {
-      Throw(ERRCODE_UNDEFINED_FUNCTION, "handler " + TextColumn(row, 2) + " does not exist",
-            "Inbox " + name_ + " calls it for events.",
-            "Create the function again, or remove the handler with postbox.drop_handler(" +
-                TextColumn(row, 3) + ").");
+      NoteProblem(TextArrayColumn(row, 1), InvalidOid,
+                  PostgresError(ERRCODE_UNDEFINED_FUNCTION,
+                                "handler " + TextColumn(row, 2) + " does not exist",
+                                "Inbox " + name_ + " calls it for events.",
+                                "Create the function again, or remove the handler with "
+                                "postbox.drop_handler(" +
+                                    TextColumn(row, 3) + ")."));
+      continue;
     }
     // create_handler has seen to it, but the function may have been dropped and made again. The
     // rows of one that returns a set would all be kept in memory.
     if (!BoolColumn(row, 7)) {
-      Throw(ERRCODE_INVALID_FUNCTION_DEFINITION,
-            "handler " + TextColumn(row, 2) + " no longer returns void",
-            "Inbox " + name_ + " calls it for events.",
-            "Create the function as it was, or remove the handler with postbox.drop_handler(" +
-                TextColumn(row, 3) + ").");
+      NoteProblem(TextArrayColumn(row, 1), InvalidOid,
+                  PostgresError(ERRCODE_INVALID_FUNCTION_DEFINITION,
+                                "handler " + TextColumn(row, 2) + " no longer returns void",
+                                "Inbox " + name_ + " calls it for events.",
+                                "Create the function as it was, or remove the handler with "
+                                "postbox.drop_handler(" +
+                                    TextColumn(row, 3) + ")."));
+      continue;
     }
     handlers_.push_back(std::make_unique<Handler>(
         OidColumn(row, 6), schema + ", pg_temp",

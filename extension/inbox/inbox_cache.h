@@ -36,7 +36,9 @@ struct Handler {
   Statement call;                 // (postbox.event)
 };
 
-// The projections and handlers that take the events of one type.
+// The projections and handlers that take the events of one type. If one of them is broken, no event
+// of the type is applied: that its target or its function is gone, or no longer fits, is not the
+// fault of the event, and half of its effects would be lost.
 struct Route {
   struct Step {
     Projection* projection;
@@ -44,14 +46,18 @@ struct Route {
   };
   std::vector<Step> projections;
   std::vector<Handler*> handlers;
+  std::shared_ptr<const PostgresError> problem;  // nullptr if nothing is broken
+
+  void RequireFit() const {
+    if (problem != nullptr) throw PostgresError(*problem);
+  }
 };
 
 class Inbox {
  public:
   // The inbox whose table that is, with a lock of `mode` on it, its tombstones and all targets.
-  // Throws undefined_table or wrong_object_type if it is none, and what is wrong with a projection
-  // or handler that no longer fits. Call it with SPI connected, as the inbox's owner, under
-  // FixedSearchPath. The caller keeps the pointer while it uses the object.
+  // Throws undefined_table or wrong_object_type if it is none. Call it with SPI connected, as the
+  // inbox's owner, under FixedSearchPath. The caller keeps the pointer while it uses the object.
   static std::shared_ptr<Inbox> Find(Oid relation, LOCKMODE mode);
 
   explicit Inbox(Oid relation);
@@ -71,8 +77,11 @@ class Inbox {
 
   // nullptr if nothing takes events of this type.
   const Route* RouteOf(std::string_view event_type) const;
+  // Throws what is wrong with it if it is broken.
   Projection* ProjectionOf(Oid target) const;
-  // Throws insufficient_privilege if a right is missing (rights.h).
+  // Throws what is wrong with a projection or handler that is broken, or insufficient_privilege if
+  // a right is missing (rights.h).
+  void CheckUsable() const;
   void CheckRights() const;
 
   // (event_id, event_type, aggregate_type, aggregate_id, version, outcome): no row if it is there.
@@ -81,6 +90,13 @@ class Inbox {
   Statement& insert_many() { return insert_many_; }
   // (event_id[], outcome)
   Statement& set_outcome() { return set_outcome_; }
+  // (event_id[]): how many of these have a row.
+  Statement& count() { return count_; }
+  // Whether code that belongs to users, such as a trigger or a handler, may run when an event is
+  // applied. Defaults, policies on the target and types do not count.
+  bool runs_user_code() const { return runs_user_code_; }
+  // Whether it may run when a row is inserted into the inbox.
+  bool has_triggers() const { return has_triggers_; }
   // (event_id): deletes the row of an event that was rejected, so that it can be applied again.
   Statement& delete_rejected() { return delete_rejected_; }
 
@@ -88,9 +104,12 @@ class Inbox {
   friend struct InboxCache;
 
   void Load();
-  std::vector<ProjectionConfig> ReadProjections() const;
   void LoadProjections();
+  void LoadProjection(const ProjectionConfig& config);
+  void NoteProblem(const std::vector<std::string>& event_types, Oid target,
+                   const PostgresError& error);
   void LoadHandlers();
+  void LookForUserCode();
   void Lock(LOCKMODE mode) const;
   bool Watches(Oid relation) const;
 
@@ -107,7 +126,14 @@ class Inbox {
   std::vector<std::unique_ptr<Projection>> projections_;
   std::vector<std::unique_ptr<Handler>> handlers_;
   std::map<std::string, Route, std::less<>> routes_;
-  Statement insert_, insert_many_, set_outcome_, delete_rejected_;
+  struct Problem {
+    Oid target;  // InvalidOid: of a handler, or it is dropped
+    std::shared_ptr<const PostgresError> error;
+  };
+  std::vector<Problem> problems_;
+  bool runs_user_code_ = false;
+  bool has_triggers_ = false;
+  Statement insert_, insert_many_, set_outcome_, count_, delete_rejected_;
 };
 
 // Throws that `relation` is no inbox, or does not exist.

@@ -2,9 +2,11 @@
 #include "extension/base/relation.h"
 
 extern "C" {
+#include <access/xact.h>
 #include <executor/executor.h>
 #include <storage/lmgr.h>
 #include <utils/json.h>
+#include <utils/snapmgr.h>
 }
 
 namespace postbox {
@@ -163,10 +165,9 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
         std::move(column.name), column.number, std::move(column.source), column.type, {}, {}};
     Pg([&] {
       made.input = MakeColumnInput(column.type, context);
-      Oid output;
-      bool varlena;
-      getTypeOutputInfo(column.type, &output, &varlena);
-      fmgr_info_cxt(output, &made.output, context);
+      if (columns_.size() < key_size_) {
+        made.key_form = MakeKeyForm(column.type, column.collation, context);
+      }
     });
     columns_.push_back(std::move(made));
   }
@@ -281,7 +282,7 @@ void Projection::BindColumn(size_t i, const InboxEvent& event, PayloadJson* payl
     }
     JsonbValue value;
     present = payload->Find(column.source.path, &value);
-    if (present) bound->values[i] = ColumnFromJson(input, &value, &null);
+    if (present) bound->values[i] = ColumnFromJson(input, &value, payload, &null);
   });
   bound->nulls[i] = null ? 'n' : ' ';
   bound->present[i] = present ? '1' : '0';
@@ -318,14 +319,16 @@ BoundValues Projection::Bind(const InboxEvent& event, PayloadJson* payload, size
 Datum Projection::KeyText(const BoundValues& key) {
   return Pg([&]() -> Datum {
     if (key_size_ == 1) {
-      if (columns_[0].input.kind == ColumnInput::Kind::kText) return key.values[0];
-      return CStringGetTextDatum(OutputFunctionCall(&columns_[0].output, key.values[0]));
+      KeyForm& form = columns_[0].key_form;
+      const bool is_text = columns_[0].input.kind == ColumnInput::Kind::kText;
+      if (is_text && form.kind == KeyForm::Kind::kOutput) return key.values[0];
+      return CStringGetTextDatum(postbox::KeyText(&form, key.values[0]));
     }
     StringInfoData text;
     initStringInfo(&text);
     for (size_t i = 0; i < key_size_; ++i) {
       appendStringInfoString(&text, i == 0 ? "[" : ", ");
-      escape_json(&text, OutputFunctionCall(&columns_[i].output, key.values[i]));
+      escape_json(&text, postbox::KeyText(&columns_[i].key_form, key.values[i]));
     }
     appendStringInfoChar(&text, ']');
     return PointerGetDatum(cstring_to_text_with_len(text.data, text.len));
@@ -343,6 +346,8 @@ BoundValues Projection::BindKeyText(std::string_view text) {
       key.values[0] = ColumnFromText(&input, pstrdup(copy.c_str()), &null);
       return;
     }
+    InboxEvent no_event{};
+    PayloadJson payload(no_event);
     Jsonb* parts = nullptr;
     if (!copy.empty() && copy[0] == '[') {
       parts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(copy.c_str())));
@@ -356,7 +361,7 @@ BoundValues Projection::BindKeyText(std::string_view text) {
     for (size_t i = 0; i < key_size_; ++i) {
       JsonbValue* value = getIthJsonbValueFromContainer(&parts->root, static_cast<uint32>(i));
       ColumnInput input = WithoutState(columns_[i].input);
-      key.values[i] = ColumnFromJson(&input, value, &null);
+      key.values[i] = ColumnFromJson(&input, value, &payload, &null);
       if (null) {
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key may not be null")));
       }
@@ -406,11 +411,23 @@ Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   return Outcome::kApplied;
 }
 
+// Whether there is a committed row with the key, whatever the transaction's snapshot shows.
+bool Projection::IsStoredNow(const BoundValues& key) {
+  const SPIPlanPtr plan = stored_version_.Plan();
+  return Pg([&] {
+    const int result =
+        SPI_execute_snapshot(plan, const_cast<Datum*>(key.values.data()), key.nulls.data(),
+                             GetLatestSnapshot(), InvalidSnapshot, true, false, 1);
+    if (result < 0) elog(ERROR, "could not execute: %s", SPI_result_code_string(result));
+    return SPI_processed > 0;
+  });
+}
+
 // D4 of projection.h: whether there is a row with the key, committed or not.
 bool Projection::FindRow(const BoundValues& key) {
   if (!OidIsValid(primary_key_)) {
     Pg([&] { LockRelationOid(target_, ShareRowExclusiveLock); });
-    return IsStored(key);
+    return IsStoredNow(key);
   }
   std::vector<SearchColumn> columns;
   for (size_t i = 0; i < key_size_; ++i) {
@@ -433,6 +450,11 @@ Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
   if (!tombstones_->Raise(target_, key, event.version())) return Outcome::kStale;
   if (!FindRow(bound)) return Outcome::kApplied;
   if (delete_older_.Run(values, nulls) > 0) return Outcome::kApplied;
+  if (IsolationUsesXactSnapshot() && !IsStored(bound)) {
+    Throw(ERRCODE_T_R_SERIALIZATION_FAILURE, "could not serialize access due to concurrent update",
+          "The row to delete from " + target_name_ + " was committed after the transaction began.",
+          "The transaction might succeed if retried.");
+  }
   tombstones_->Remove(target_, key);
   return Outcome::kStale;
 }

@@ -41,6 +41,9 @@
 // A dirty read of the target needs its primary key index. With another key, or with partitions, D4
 // locks the target against writers (SHARE ROW EXCLUSIVE) instead, and then reads normally.
 //
+// In REPEATABLE READ and SERIALIZABLE a statement does not find a row that was committed after the
+// snapshot, but D4 does. Then the delete raises serialization_failure, as an upsert does.
+//
 // Tombstones are kept for targets with a projection that deletes. They are on disk, in the table
 // <inbox>_tombstone, and are purged after the retention of the inbox; an event older than that may
 // bring its row back. Nothing of the protocol is in memory.
@@ -100,7 +103,7 @@ class Projection {
   BoundValues BindKeyText(std::string_view text);
   // The version of the row with that key, as the current user may see it. False if there is none.
   bool FindStored(const BoundValues& key, int64* version);
-  // The key as it is in a tombstone.
+  // The key as it is in a tombstone: keys that are equal have the same text.
   Datum KeyText(const BoundValues& key);
 
   int64 id() const { return id_; }
@@ -122,7 +125,7 @@ class Projection {
     ColumnSource source;
     Oid type;
     ColumnInput input;
-    FmgrInfo output;  // of key columns
+    KeyForm key_form;  // of key columns
   };
   // The statements for one set of fields that are in the payload.
   struct Statements {
@@ -142,6 +145,7 @@ class Projection {
   std::vector<Oid> Types(size_t count) const;
   bool IsStored(const BoundValues& key);
   bool FindRow(const BoundValues& key);
+  bool IsStoredNow(const BoundValues& key);
 
   const int64 id_;
   const Oid target_;

@@ -19,6 +19,7 @@ struct Attribute {
   std::string name;
   AttrNumber number;
   Oid type;
+  Oid collation;
   bool not_null;
   bool has_default;
   bool generated;  // GENERATED ALWAYS, as an expression or as identity
@@ -93,13 +94,23 @@ void ReadIndexes(Relation relation, Target* target) {
   }
 }
 
-Target ReadTarget(Oid oid) {
-  Relation relation = Pg([&] { return try_relation_open(oid, AccessShareLock); });
-  if (relation == nullptr) {
+[[noreturn]] void ThrowDropped(const ProjectionConfig& config) {
+  if (config.id == 0) {
     Throw(ERRCODE_UNDEFINED_TABLE,
-          "target table with OID " + std::to_string(oid) + " of a projection does not exist",
-          "It has been dropped.", "Remove the projection with postbox.drop_projection.");
+          "table with OID " + std::to_string(config.target) + " does not exist");
   }
+  const std::string id = std::to_string(config.id);
+  Throw(ERRCODE_UNDEFINED_TABLE, "the target of projection " + id + " has been dropped",
+        config.dropped_target.empty() ? "" : "It was table " + config.dropped_target + ".",
+        "Remove the projection with postbox.drop_projection(" + id +
+            "). If its events are still wanted, create the table and the projection again first.");
+}
+
+Target ReadTarget(const ProjectionConfig& config) {
+  const Oid oid = config.target;
+  Relation relation = nullptr;
+  if (OidIsValid(oid)) relation = Pg([&] { return try_relation_open(oid, AccessShareLock); });
+  if (relation == nullptr) ThrowDropped(config);
   Target target;
   target.name = RelationGetRelationName(relation);
   target.qualified_name = RelationName(oid);
@@ -111,7 +122,8 @@ Target ReadTarget(Oid oid) {
       if (attribute->attisdropped) continue;
       target.attributes.push_back(
           {NameStr(attribute->attname), attribute->attnum, attribute->atttypid,
-           attribute->attnotnull, attribute->atthasdef || attribute->attidentity != '\0',
+           attribute->attcollation, attribute->attnotnull,
+           attribute->atthasdef || attribute->attidentity != '\0',
            attribute->attgenerated != '\0' || attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS});
     }
     ReadIndexes(relation, &target);
@@ -330,7 +342,7 @@ bool AddColumn(const Target& target, const SourceMap& sources, const Attribute& 
   if (!source) return false;
   CheckColumn(target, attribute, *source);
   resolved->columns.push_back(
-      {attribute.name, attribute.number, attribute.type, *std::move(source)});
+      {attribute.name, attribute.number, attribute.type, attribute.collation, *std::move(source)});
   return true;
 }
 
@@ -354,8 +366,25 @@ void AddOtherColumns(const Target& target, const SourceMap& sources, const Key& 
 
 }  // namespace
 
+std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key) {
+  const uint64 rows = Run(sql, key);
+  std::vector<ProjectionConfig> configs(rows);
+  for (uint64 row = 0; row < rows; ++row) {
+    ProjectionConfig& config = configs[row];
+    config.id = Int64Column(row, 1);
+    config.event_types = TextArrayColumn(row, 2);
+    config.target = OidColumn(row, 3);
+    if (!IsNull(row, 4)) config.columns = TextColumn(row, 4);
+    config.key = TextArrayColumn(row, 5);
+    config.version_column = TextColumn(row, 6);
+    config.delete_types = TextArrayColumn(row, 7);
+    config.dropped_target = TextColumn(row, 8);
+  }
+  return configs;
+}
+
 ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
-  const Target target = ReadTarget(config.target);
+  const Target target = ReadTarget(config);
   ProjectionColumns resolved;
   resolved.target_name = target.qualified_name;
 

@@ -25,6 +25,7 @@ struct ProjectionConfig {
   std::vector<std::string> event_types;
   std::vector<std::string> delete_types;
   Oid target = InvalidOid;
+  std::string dropped_target;          // its name, if it has been dropped
   std::optional<std::string> columns;  // JSON; none: by name
   std::vector<std::string> key;        // empty: the primary key
   std::string version_column;
@@ -40,6 +41,7 @@ struct ProjectionColumn {
   std::string name;
   AttrNumber number;
   Oid type;
+  Oid collation;
   ColumnSource source;
 };
 
@@ -55,6 +57,15 @@ struct ProjectionColumns {
 
   const ProjectionColumn& version() const { return columns[key_size]; }
 };
+
+// The columns of a query of postbox.projection, called p, for ReadProjections. Before ALTER
+// EXTENSION UPDATE there is no column dropped_target.
+inline constexpr char kProjectionColumns[] =
+    "id, event_types, target::oid, columns::text, key, version_column::text, delete_types, "
+    "to_jsonb(p) ->> 'dropped_target'";
+// Runs the query. Needs an open SPI connection and FixedSearchPath. Read to the end before the
+// first projection is made, which runs statements of its own.
+std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key);
 
 // Needs an open SPI connection. Throws what is wrong.
 ProjectionColumns ResolveColumns(const ProjectionConfig& config);

@@ -12,6 +12,7 @@
 #include "extension/inbox/rights.h"
 
 extern "C" {
+#include <storage/lmgr.h>
 #include <utils/regproc.h>
 }
 
@@ -136,6 +137,34 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
   Run("INSERT INTO postbox.handler (inbox, event_types, function) VALUES ($1, $2, $3)", row);
 }
 
+// What is wrong with a projection, with the repair; nothing if it is in order, if it does not
+// exist, or if its target is locked: whoever asks for the status does not wait.
+std::string ProjectionProblem(int64 id) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  Parameters key;
+  key.Add(INT8OID, Int64GetDatum(id));
+  std::vector<ProjectionConfig> configs = ReadProjections(
+      "SELECT " + std::string(kProjectionColumns) + " FROM postbox.projection p WHERE id = $1",
+      key);
+  if (configs.empty()) return "";
+  const Oid target = configs[0].target;
+  if (OidIsValid(target) &&
+      !Pg([&] { return ConditionalLockRelationOid(target, AccessShareLock); })) {
+    return "";
+  }
+  try {
+    ResolveColumns(configs[0]);
+  } catch (const PostgresError& error) {
+    if (error.raised_by_postgres) throw;
+    std::string text = error.message + ".";
+    if (!error.detail.empty()) text += " " + error.detail;
+    if (!error.hint.empty()) text += " " + error.hint;
+    return text;
+  }
+  return "";
+}
+
 // Drops a row of postbox.projection or postbox.handler.
 void Drop(const char* table, int64 id) {
   SpiConnection connection;
@@ -185,6 +214,15 @@ POSTBOX_FUNCTION(drop_projection) {
   return Guarded([&] {
     Drop("projection", DatumGetInt64(Argument(fcinfo, 0, "id")));
     return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(projection_problem) {
+  using namespace postbox;
+  return Guarded([&]() -> Datum {
+    const std::string problem = ProjectionProblem(DatumGetInt64(Argument(fcinfo, 0, "id")));
+    fcinfo->isnull = problem.empty();
+    return problem.empty() ? Datum{0} : TextValue(problem);
   });
 }
 

@@ -84,6 +84,22 @@ void CheckPolicy(const std::string& on_error, bool has_topic) {
   }
 }
 
+void InsertSubscription(const std::string& name, bool has_timeouts, Parameters& row) {
+  const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
+  const std::string columns =
+      "name, inbox, subscription, max_outstanding_messages, max_outstanding_bytes, appliers, "
+      "batch_size, batch_delay, on_error, max_attempts, min_backoff, max_backoff, "
+      "dead_letter_topic, enabled";
+  const std::string values = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14";
+  if (Run("INSERT INTO postbox.subscription (" + columns +
+              (has_timeouts ? ", statement_timeout, lock_timeout" : "") + ") VALUES (" + values +
+              (has_timeouts ? ", $15, $16" : "") + ") ON CONFLICT (name) DO NOTHING",
+          row) == 0) {
+    Throw(ERRCODE_DUPLICATE_OBJECT, "subscription \"" + name + "\" already exists", "",
+          "To change it, remove it first with postbox.drop_subscription.");
+  }
+}
+
 void CreateSubscription(FunctionCallInfo fcinfo) {
   const std::string name = TextArgument(fcinfo, 0, "name");
   const Oid inbox = OidArgument(fcinfo, 1, "inbox");
@@ -122,20 +138,20 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
     row.AddNull(TEXTOID);
   }
   row.Add(BOOLOID, Argument(fcinfo, 13, "enabled"));
+  // The function and the table of 0.1 do not have the timeouts. This library serves them, too,
+  // until the extension is updated.
+  const bool has_timeouts = PG_NARGS() > 14;
+  for (int number = 14; has_timeouts && number < 16; ++number) {
+    const char* timeout = number == 14 ? "statement_timeout" : "lock_timeout";
+    row.Add(INTERVALOID,
+            IntervalArgument(fcinfo, number, {timeout, 0, 24 * USECS_PER_HOUR, "0 and 24 hours"}));
+  }
 
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
   LockRegistration("inbox", inbox);
-  const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
-  if (Run("INSERT INTO postbox.subscription (name, inbox, subscription, max_outstanding_messages, "
-          "max_outstanding_bytes, appliers, batch_size, batch_delay, on_error, max_attempts, "
-          "min_backoff, max_backoff, dead_letter_topic, enabled) VALUES ($1, $2, $3, $4, $5, $6, "
-          "$7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (name) DO NOTHING",
-          row) == 0) {
-    Throw(ERRCODE_DUPLICATE_OBJECT, "subscription \"" + name + "\" already exists", "",
-          "To change it, remove it first with postbox.drop_subscription.");
-  }
+  InsertSubscription(name, has_timeouts, row);
 }
 
 void DropSubscription(const std::string& name) {

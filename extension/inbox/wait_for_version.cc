@@ -30,6 +30,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/inbox_cache.h"
+#include "extension/inbox/pinned_settings.h"
 #include "extension/server/wakeup.h"
 
 extern "C" {
@@ -92,6 +93,7 @@ bool Wait(const Wanted& wanted) {
   CheckIsolation();
   SpiConnection connection;
   FixedSearchPath search_path;
+  PinSettings();
   const Oid relation = InboxOfTarget(wanted.target);
   const Oid owner = RelationOwner(relation);
   const std::shared_ptr<Inbox> inbox = OpenInbox(relation, owner);

@@ -199,9 +199,6 @@ const IntSetting kInts[] = {
      GUC_UNIT_MS},
 };
 
-const config_enum_entry kApplyOnError[] = {
-    {"reject", kApplyReject, false}, {"raise", kApplyRaise, false}, {nullptr, 0, false}};
-
 }  // namespace
 
 void DefineSettings() {
@@ -216,11 +213,6 @@ void DefineSettings() {
                             setting.initial, setting.least, setting.greatest, PGC_SIGHUP,
                             setting.flags, nullptr, nullptr, nullptr);
   }
-  DefineCustomEnumVariable(
-      "postbox.apply_on_error", "Sets what happens when an event cannot be applied.",
-      "reject records the event in postbox.dead_letter and continues; raise raises the error.",
-      &values.apply_on_error, kApplyReject, kApplyOnError, PGC_USERSET, 0, nullptr, nullptr,
-      nullptr);
   ReserveGucPrefix("postbox");
 }
 

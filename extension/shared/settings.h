@@ -41,12 +41,7 @@ struct Settings {
   char* traceparent;
   char* source_service;
   char* source_version;
-
-  // What an event's own error does in inbox_apply: an ApplyOnError.
-  int apply_on_error;
 };
-
-enum ApplyOnError : int { kApplyReject, kApplyRaise };
 
 // The values in this process. UseSettings() sets the address, once, before the first call of
 // settings().

@@ -22,9 +22,12 @@ constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
          error_class == "58" || sqlstate == "55P03" || sqlstate == "25006";
 }
 
-// A deadlock or a serialization failure. Smaller transactions may succeed where a large one failed.
-constexpr bool IsConflictSqlstate(std::string_view sqlstate) {
-  return sqlstate.size() == 5 && sqlstate.substr(0, 2) == "40";
+// A deadlock, a serialization failure, a lock that is not available, or a lack of memory or disk.
+// One event may be its cause, or a transaction that is too large, or somebody else.
+constexpr bool IsContentionSqlstate(std::string_view sqlstate) {
+  if (sqlstate.size() != 5) return false;
+  std::string_view error_class = sqlstate.substr(0, 2);
+  return error_class == "40" || error_class == "53" || sqlstate == "55P03";
 }
 
 }  // namespace postbox

@@ -19,11 +19,13 @@ TEST(SqlstateClassTest, WhatTheEventCausedIsPermanent) {
   }
 }
 
-TEST(SqlstateClassTest, DeadlocksAndSerializationFailuresAreConflicts) {
-  EXPECT_TRUE(IsConflictSqlstate("40P01"));
-  EXPECT_TRUE(IsConflictSqlstate("40001"));
-  EXPECT_FALSE(IsConflictSqlstate("55P03"));
-  EXPECT_FALSE(IsConflictSqlstate(""));
+TEST(SqlstateClassTest, ContentionIsWhatASmallerTransactionMayAvoid) {
+  for (const char* state : {"40P01", "40001", "55P03", "53200", "53100"}) {
+    EXPECT_TRUE(IsContentionSqlstate(state)) << state;
+  }
+  for (const char* state : {"", "57014", "57P01", "08006", "23505", "55000"}) {
+    EXPECT_FALSE(IsContentionSqlstate(state)) << state;
+  }
 }
 
 }  // namespace

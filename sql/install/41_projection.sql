@@ -8,7 +8,8 @@ CREATE TABLE postbox.projection (
     columns jsonb CHECK (jsonb_typeof(columns) = 'object'),
     key text[] NOT NULL CHECK (cardinality(key) > 0),
     version_column name NOT NULL,
-    delete_types text[] NOT NULL DEFAULT '{}'
+    delete_types text[] NOT NULL DEFAULT '{}',
+    dropped_target text
 );
 CREATE INDEX projection_inbox ON postbox.projection (inbox);
 CREATE INDEX projection_target ON postbox.projection (target);
@@ -18,6 +19,7 @@ COMMENT ON COLUMN postbox.projection.columns IS 'Target column -> source of its 
 COMMENT ON COLUMN postbox.projection.key IS 'The columns that identify a row; the target has a unique index on them';
 COMMENT ON COLUMN postbox.projection.version_column IS 'The column with the version of the last event; an older event changes nothing';
 COMMENT ON COLUMN postbox.projection.delete_types IS 'The event types that delete the row';
+COMMENT ON COLUMN postbox.projection.dropped_target IS 'The target''s name if its table has been dropped: the projection is broken, and its events are not applied';
 
 CREATE TABLE postbox.handler (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -65,9 +67,39 @@ CREATE FUNCTION postbox.wait_for_version(target regclass, key text, version bigi
 COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS
     'Waits until a projection has this version of the key or a newer one, or has deleted the key; false after the timeout';
 
+CREATE FUNCTION postbox.projection_problem(id bigint) RETURNS text
+    AS 'MODULE_PATHNAME', 'projection_problem' LANGUAGE C STABLE STRICT;
+COMMENT ON FUNCTION postbox.projection_problem(bigint) IS
+    'Why a projection cannot write its target, with the repair; NULL if it can, or if the target is locked';
+
+CREATE FUNCTION postbox.handler_problem(id bigint) RETURNS text
+    LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+    -- postbox.handler.function has the form that format() makes here, since create_handler has written it so. Which names
+    -- are quoted depends on quote_all_identifiers.
+    AS $$
+        SELECT format('function %s does not exist, or does not return void. Create it again, or remove the handler with postbox.drop_handler(%s).', h.function, h.id)
+        FROM postbox.handler h
+        WHERE h.id = handler_problem.id AND NOT EXISTS (
+            SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+            WHERE p.proargtypes = array_to_string(ARRAY['postbox.event'::regtype::oid], ' ')::oidvector
+              AND p.prorettype = 'void'::regtype AND NOT p.proretset AND p.prokind = 'f'
+              AND replace(format('%I.%I(postbox.event)', n.nspname, p.proname), '"', '') = replace(h.function, '"', ''))
+    $$;
+COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
+
+CREATE VIEW postbox.inbox_problem AS
+    SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
+    FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
+    FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
+    WHERE w.problem IS NOT NULL;
+COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
+
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection_id_seq', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.handler', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.handler_id_seq', '');
 REVOKE ALL ON postbox.projection, postbox.handler FROM PUBLIC;
-GRANT SELECT ON postbox.projection, postbox.handler TO PUBLIC;
+GRANT SELECT ON postbox.projection, postbox.handler, postbox.inbox_problem TO PUBLIC;

@@ -17,13 +17,17 @@ CREATE TABLE postbox.dead_letter (
     sqlstate text,
     error text,
     failed_at timestamptz NOT NULL DEFAULT now(),
-    attempts int NOT NULL DEFAULT 1
+    attempts int NOT NULL DEFAULT 1,
+    raw jsonb
 );
 CREATE INDEX dead_letter_inbox ON postbox.dead_letter (inbox, id);
 COMMENT ON TABLE postbox.dead_letter IS 'Events that could not be applied. Apply one again with redrive_dead_letter(id), or DELETE it';
 COMMENT ON COLUMN postbox.dead_letter.event_id IS 'As received; NULL if the message had none';
 COMMENT ON COLUMN postbox.dead_letter.sqlstate IS 'SQLSTATE of the last attempt';
 COMMENT ON COLUMN postbox.dead_letter.error IS 'Error message of the last attempt';
+COMMENT ON COLUMN postbox.dead_letter.raw IS
+    'Fields that the database cannot hold as text: name -> their bytes in hex. The columns have them escaped, attributes has NULL. '
+    'NULL if there are none';
 COMMENT ON COLUMN postbox.dead_letter.failed_at IS 'Time of the last attempt';
 
 CREATE FUNCTION postbox.owns_inbox(inbox regclass) RETURNS boolean
@@ -40,6 +44,15 @@ CREATE FUNCTION postbox.record_dead_letter(inbox regclass, event postbox.event, 
     AS 'MODULE_PATHNAME', 'record_dead_letter' LANGUAGE C;
 COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, text, int) IS
     'Records an event as rejected, for a consumer that gives it up; duplicate if the inbox has seen it';
+
+CREATE FUNCTION postbox.record_dead_letter(inbox regclass, event_id bytea, event_type bytea, aggregate_type bytea,
+        aggregate_id bytea, version bigint, payload bytea, attributes bytea, occurred_at timestamptz, sqlstate text,
+        error bytea, attempts int DEFAULT 1) RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'record_dead_letter_bytes' LANGUAGE C;
+COMMENT ON FUNCTION postbox.record_dead_letter(regclass, bytea, bytea, bytea, bytea, bigint, bytea, bytea, timestamptz, text,
+        bytea, int) IS
+    'Records a message as it was received, in UTF-8 or not: what the database cannot hold as text is stored escaped, with its bytes '
+    'in column raw of postbox.dead_letter';
 
 CREATE FUNCTION postbox.redrive_dead_letter(id bigint) RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'redrive_dead_letter' LANGUAGE C;

@@ -4,19 +4,22 @@
 -- inbox row, projections, tombstones and handlers. The search_path is fixed: pg_catalog, pg_temp for projections, and
 -- the schema of the handler between the two for handlers.
 
-CREATE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event) RETURNS postbox.outcome
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect';
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect. '
+    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
 
 CREATE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload bytea, attributes jsonb DEFAULT '{}',
-        occurred_at timestamptz DEFAULT NULL) RETURNS postbox.outcome
+        occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_fields' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect';
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz, text) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect. '
+    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
 
-CREATE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[]) RETURNS postbox.outcome[]
+CREATE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise') RETURNS postbox.outcome[]
     AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[]) IS
-    'Applies events in their order, in the current transaction. Each takes effect once. A failed event does not affect the others';
+COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
+    'Applies events in their order, in the current transaction. Each takes effect once. '
+    'on_error => ''reject'' records those that fail as dead letters, and the others take effect';

@@ -15,6 +15,8 @@ CREATE TABLE postbox.subscription (
     max_backoff interval NOT NULL DEFAULT '60s',
     dead_letter_topic text,
     enabled boolean NOT NULL DEFAULT true,
+    statement_timeout interval NOT NULL DEFAULT '30s',
+    lock_timeout interval NOT NULL DEFAULT '5s',
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
@@ -29,16 +31,61 @@ COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits un
 COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
+COMMENT ON COLUMN postbox.subscription.statement_timeout IS
+    'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
+COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
+
+-- What a puller reports of itself. Not logged, because it is of no use after a crash, and is written at most once a second.
+CREATE UNLOGGED TABLE postbox.subscription_status (
+    subscription text NOT NULL REFERENCES postbox.subscription (name) ON DELETE CASCADE ON UPDATE CASCADE,
+    puller text NOT NULL,
+    started_at timestamptz NOT NULL,
+    last_seen timestamptz NOT NULL DEFAULT now(),
+    appliers int NOT NULL,
+    applied bigint NOT NULL,
+    duplicates bigint NOT NULL,
+    stale bigint NOT NULL,
+    out_of_order bigint NOT NULL,
+    dead_letters bigint NOT NULL,
+    failures bigint NOT NULL,
+    retrying_since timestamptz,
+    next_try timestamptz,
+    last_error text,
+    last_error_at timestamptz,
+    PRIMARY KEY (subscription, puller)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE postbox.subscription_status IS
+    'One row for each running `postbox pull` and subscription: what it has done since it started, and what fails';
+COMMENT ON COLUMN postbox.subscription_status.puller IS 'Host and process id of `postbox pull`';
+COMMENT ON COLUMN postbox.subscription_status.last_seen IS 'Time of the last report: a second after the last event at most, and every 5 minutes';
+COMMENT ON COLUMN postbox.subscription_status.applied IS 'Events that took effect, or that nothing takes (ignored)';
+COMMENT ON COLUMN postbox.subscription_status.duplicates IS 'Events that the inbox had seen; acknowledged again';
+COMMENT ON COLUMN postbox.subscription_status.stale IS 'Events of which every projection had a version as new';
+COMMENT ON COLUMN postbox.subscription_status.out_of_order IS
+    'Those of them that came over a subscription with message ordering: an older version after a newer one of its key. Should be 0';
+COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up';
+COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches';
+COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success';
+COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When what failed last is tried again';
+ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
+CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
+    WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
+COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Whoever may apply the events of a subscription reports on it';
+CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT postbox.is_operator())
+    OR (SELECT pg_has_role('pg_monitor', 'USAGE')) OR EXISTS (SELECT FROM postbox.subscription s
+        WHERE s.name = subscription_status.subscription AND postbox.owns_inbox(s.inbox)));
+COMMENT ON POLICY readers ON postbox.subscription_status IS 'The status is for the owner of the inbox, for operators, and for pg_monitor';
 
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
         max_outstanding_messages int DEFAULT 1000, max_outstanding_bytes bigint DEFAULT 104857600,
         appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
         on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
         max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,
-        enabled boolean DEFAULT true) RETURNS void
+        enabled boolean DEFAULT true, statement_timeout interval DEFAULT '30s',
+        lock_timeout interval DEFAULT '5s') RETURNS void
     AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean) IS
+        interval, interval, text, boolean, interval, interval) IS
     'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.drop_subscription(name text) RETURNS void
@@ -49,5 +96,7 @@ COMMENT ON FUNCTION postbox.drop_subscription(text) IS
 SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');
 REVOKE ALL ON postbox.subscription FROM PUBLIC;
 GRANT SELECT ON postbox.subscription TO PUBLIC;
+REVOKE ALL ON postbox.subscription_status FROM PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON postbox.subscription_status TO PUBLIC;
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean) FROM PUBLIC;
+        interval, interval, text, boolean, interval, interval) FROM PUBLIC;

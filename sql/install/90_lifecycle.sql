@@ -55,11 +55,14 @@ BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         END IF;
     END LOOP;
-    DELETE FROM postbox.projection p WHERE p.target = ANY (dropped);
+    -- A projection whose target is gone stays, as broken. The number of the table may be another one's after a restore.
+    UPDATE postbox.projection p SET target = 0, dropped_target = d.object_identity
+    FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0 AND p.target = d.objid;
 END
 $$;
-COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes, inboxes and projection targets';
+COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
 REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
 CREATE EVENT TRIGGER postbox_forget_dropped ON sql_drop EXECUTE FUNCTION postbox.forget_dropped();
-COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes, inboxes and projection targets';
+COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';

@@ -2,12 +2,17 @@
 -- 0.1 to 0.2.0: publications are "suspended" until "retry_at" and say since when; a lane's hash is a function.
 --
 -- Sessions and pullers may go on meanwhile. Workers that run the library of 0.2.0 publish nothing in this database until
--- the update has committed. The script waits 3 s at most for transactions that use postbox.lane or have changed the
--- configuration, since workers wait behind it, and fails then; it can be run again. It changes no table of an outbox or inbox, and keeps every
+-- the update has committed. The script waits 3 s at most for transactions that use postbox.lane, have changed the
+-- configuration, record dead letters or are the first of their session to use an inbox, since workers and appliers wait behind
+-- it, and fails then; it can be run again. It changes no table of an outbox or inbox, and keeps every
 -- registration, position and right but these:
 --   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
 --     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
+--   - inbox_apply and inbox_apply_batch get the argument on_error, so they are dropped and created. The update fails if
+--     something depends on them. Rights on them are those of a new installation afterwards: EXECUTE for PUBLIC.
 --   - A publication that is suspended now is shown as suspended since the update.
+--   - postbox.create_subscription gets two arguments, so it is dropped and created: grant EXECUTE on it again. Rights that
+--     were granted here would be taken for those of the extension, and be missing in a dump.
 
 SET LOCAL lock_timeout = '3s';
 
@@ -854,6 +859,129 @@ BEGIN
     END LOOP;
 END $$;
 
+-- A projection whose target is dropped stays, as broken.
+ALTER TABLE postbox.projection ADD COLUMN dropped_target text;
+COMMENT ON COLUMN postbox.projection.dropped_target IS 'The target''s name if its table has been dropped: the projection is broken, and its events are not applied';
+
+CREATE FUNCTION postbox.projection_problem(id bigint) RETURNS text
+    AS 'MODULE_PATHNAME', 'projection_problem' LANGUAGE C STABLE STRICT;
+COMMENT ON FUNCTION postbox.projection_problem(bigint) IS
+    'Why a projection cannot write its target, with the repair; NULL if it can, or if the target is locked';
+
+CREATE FUNCTION postbox.handler_problem(id bigint) RETURNS text
+    LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
+    -- postbox.handler.function has the form that format() makes here, since create_handler has written it so. Which names
+    -- are quoted depends on quote_all_identifiers.
+    AS $$
+        SELECT format('function %s does not exist, or does not return void. Create it again, or remove the handler with postbox.drop_handler(%s).', h.function, h.id)
+        FROM postbox.handler h
+        WHERE h.id = handler_problem.id AND NOT EXISTS (
+            SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+            WHERE p.proargtypes = array_to_string(ARRAY['postbox.event'::regtype::oid], ' ')::oidvector
+              AND p.prorettype = 'void'::regtype AND NOT p.proretset AND p.prokind = 'f'
+              AND replace(format('%I.%I(postbox.event)', n.nspname, p.proname), '"', '') = replace(h.function, '"', ''))
+    $$;
+COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
+
+CREATE VIEW postbox.inbox_problem AS
+    SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
+    FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
+    FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
+    WHERE w.problem IS NOT NULL;
+COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
+
+GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
+
+CREATE OR REPLACE FUNCTION postbox.forget_dropped() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dropped oid[];
+    orphan regclass;
+BEGIN
+    SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0;
+    IF dropped IS NULL THEN
+        RETURN;
+    END IF;
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it.
+    FOR orphan IN
+        WITH outboxes AS (
+            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
+        ), inboxes AS (
+            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
+        )
+        SELECT counter FROM outboxes UNION ALL SELECT parked FROM outboxes UNION ALL SELECT tombstone FROM inboxes
+    LOOP
+        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = orphan) THEN
+            EXECUTE format('DROP TABLE %s', orphan);
+        END IF;
+    END LOOP;
+    -- A projection whose target is gone stays, as broken. The number of the table may be another one's after a restore.
+    UPDATE postbox.projection p SET target = 0, dropped_target = d.object_identity
+    FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0 AND p.target = d.objid;
+END
+$$;
+COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+
+-- What cannot be stored as text is stored as bytes.
+ALTER TABLE postbox.dead_letter ADD COLUMN raw jsonb;
+COMMENT ON COLUMN postbox.dead_letter.raw IS
+    'Fields that the database cannot hold as text: name -> their bytes in hex. The columns have them escaped, attributes has NULL. '
+    'NULL if there are none';
+
+CREATE FUNCTION postbox.record_dead_letter(inbox regclass, event_id bytea, event_type bytea, aggregate_type bytea,
+        aggregate_id bytea, version bigint, payload bytea, attributes bytea, occurred_at timestamptz, sqlstate text,
+        error bytea, attempts int DEFAULT 1) RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'record_dead_letter_bytes' LANGUAGE C;
+COMMENT ON FUNCTION postbox.record_dead_letter(regclass, bytea, bytea, bytea, bytea, bigint, bytea, bytea, timestamptz, text,
+        bytea, int) IS
+    'Records a message as it was received, in UTF-8 or not: what the database cannot hold as text is stored escaped, with its bytes '
+    'in column raw of postbox.dead_letter';
+
+-- What an event's own error does is said in the call, not by a setting of the session.
+DO $$
+DECLARE
+    dependents text;
+BEGIN
+    DROP FUNCTION postbox.inbox_apply(regclass, postbox.event),
+        postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz),
+        postbox.inbox_apply_batch(regclass, postbox.event[]);
+EXCEPTION WHEN dependent_objects_still_exist THEN
+    GET STACKED DIAGNOSTICS dependents = PG_EXCEPTION_DETAIL;
+    RAISE dependent_objects_still_exist USING
+        MESSAGE = 'cannot update extension postbox to 0.2.0 because other objects depend on inbox_apply or inbox_apply_batch',
+        DETAIL = dependents,
+        HINT = 'Drop these objects, update the extension, and create them again. An error of an event is raised now, unless '
+               'the call says on_error => ''reject''.';
+END
+$$;
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event, on_error text DEFAULT 'raise') RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'inbox_apply' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect. '
+    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
+
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
+        aggregate_id text, version bigint, payload bytea, attributes jsonb DEFAULT '{}',
+        occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'inbox_apply_fields' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz, text) IS
+    'Applies an event in the current transaction. An event that was seen before has no effect. '
+    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
+
+CREATE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise') RETURNS postbox.outcome[]
+    AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
+    'Applies events in their order, in the current transaction. Each takes effect once. '
+    'on_error => ''reject'' records those that fail as dead letters, and the others take effect';
+
 -- Descriptions.
 COMMENT ON TYPE postbox.receipt IS 'The result of outbox_emit, and what wait_for_version needs to wait for this event';
 COMMENT ON TYPE postbox.event IS 'An event as it arrives; the argument of handlers';
@@ -962,12 +1090,6 @@ COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, te
 COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
     'Applies a dead letter again and deletes it. If it fails again, it stays with the new error. Needs INSERT on the inbox, '
     'or postbox_operator';
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect';
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect';
-COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[]) IS
-    'Applies events in their order, in the current transaction. Each takes effect once. A failed event does not affect the others';
 COMMENT ON TABLE postbox.subscription IS
     'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
@@ -979,9 +1101,71 @@ COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits un
 COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
+-- What a puller reports of itself. Not logged, because it is of no use after a crash, and is written at most once a second.
+CREATE UNLOGGED TABLE postbox.subscription_status (
+    subscription text NOT NULL REFERENCES postbox.subscription (name) ON DELETE CASCADE ON UPDATE CASCADE,
+    puller text NOT NULL,
+    started_at timestamptz NOT NULL,
+    last_seen timestamptz NOT NULL DEFAULT now(),
+    appliers int NOT NULL,
+    applied bigint NOT NULL,
+    duplicates bigint NOT NULL,
+    stale bigint NOT NULL,
+    out_of_order bigint NOT NULL,
+    dead_letters bigint NOT NULL,
+    failures bigint NOT NULL,
+    retrying_since timestamptz,
+    next_try timestamptz,
+    last_error text,
+    last_error_at timestamptz,
+    PRIMARY KEY (subscription, puller)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE postbox.subscription_status IS
+    'One row for each running `postbox pull` and subscription: what it has done since it started, and what fails';
+COMMENT ON COLUMN postbox.subscription_status.puller IS 'Host and process id of `postbox pull`';
+COMMENT ON COLUMN postbox.subscription_status.last_seen IS 'Time of the last report: a second after the last event at most, and every 5 minutes';
+COMMENT ON COLUMN postbox.subscription_status.applied IS 'Events that took effect, or that nothing takes (ignored)';
+COMMENT ON COLUMN postbox.subscription_status.duplicates IS 'Events that the inbox had seen; acknowledged again';
+COMMENT ON COLUMN postbox.subscription_status.stale IS 'Events of which every projection had a version as new';
+COMMENT ON COLUMN postbox.subscription_status.out_of_order IS
+    'Those of them that came over a subscription with message ordering: an older version after a newer one of its key. Should be 0';
+COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up';
+COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches';
+COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success';
+COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When what failed last is tried again';
+ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
+CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
+    WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
+COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Whoever may apply the events of a subscription reports on it';
+CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT postbox.is_operator())
+    OR (SELECT pg_has_role('pg_monitor', 'USAGE')) OR EXISTS (SELECT FROM postbox.subscription s
+        WHERE s.name = subscription_status.subscription AND postbox.owns_inbox(s.inbox)));
+COMMENT ON POLICY readers ON postbox.subscription_status IS 'The status is for the owner of the inbox, for operators, and for pg_monitor';
+
+REVOKE ALL ON postbox.subscription_status FROM PUBLIC;
+GRANT SELECT, INSERT, UPDATE, DELETE ON postbox.subscription_status TO PUBLIC;
+
+-- The puller sets its own timeouts.
+ALTER TABLE postbox.subscription ADD COLUMN statement_timeout interval NOT NULL DEFAULT '30s',
+    ADD COLUMN lock_timeout interval NOT NULL DEFAULT '5s';
+COMMENT ON COLUMN postbox.subscription.statement_timeout IS
+    'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
+COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
+DROP FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval,
+    text, boolean);
+CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
+        max_outstanding_messages int DEFAULT 1000, max_outstanding_bytes bigint DEFAULT 104857600,
+        appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
+        on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
+        max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,
+        enabled boolean DEFAULT true, statement_timeout interval DEFAULT '30s',
+        lock_timeout interval DEFAULT '5s') RETURNS void
+    AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean) IS
+        interval, interval, text, boolean, interval, interval) IS
     'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
+REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
+        interval, interval, text, boolean, interval, interval) FROM PUBLIC;
 COMMENT ON FUNCTION postbox.drop_subscription(text) IS
     'Drops a subscription of this database; the Pub/Sub subscription itself stays';
 COMMENT ON FUNCTION postbox.list_workers() IS

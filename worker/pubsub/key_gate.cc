@@ -1,31 +1,70 @@
 #include "worker/pubsub/key_gate.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace postbox::pubsub {
 
-void KeyGate::Close(const std::string& key, const std::string& message_id) {
-  if (key.empty()) return;
-  auto [it, is_new] = closed_.try_emplace(key);
-  if (!is_new) return;
-  it->second.waits_for = message_id;
-  order_.push_back(key);
-  while (order_.size() > max_closed_) {
-    closed_.erase(order_.front());
-    order_.pop_front();
-  }
-}
-
-bool KeyGate::Admit(const std::string& key, const std::string& message_id) {
-  auto it = closed_.find(key);
-  if (it == closed_.end()) return true;
+std::uint64_t KeyGate::Admit(const std::string& key, const std::string& message_id, TimePoint now) {
+  const auto it = closed_.find(key);
+  if (it == closed_.end()) return ++last_position_;
   Closed& closed = it->second;
-  if (message_id != closed.waits_for && closed.turned_away.insert(message_id).second) return false;
-  closed_.erase(it);
-  return true;
+  closed.used = now;
+  const auto [known, is_new] = closed.positions.try_emplace(message_id, last_position_ + 1);
+  if (is_new) {
+    closed.out[++last_position_] = Out{.message_id = message_id, .turned_away = true};
+    return 0;
+  }
+  const std::uint64_t position = known->second;
+  const auto own = closed.out.find(position);
+  const auto end = std::next(own);
+  const bool first = own == closed.out.begin();
+  const bool rest_is_gone =
+      own->second.turned_away &&
+      std::all_of(closed.out.begin(), end, [](const auto& entry) { return entry.second.returned; });
+  if (!first && !rest_is_gone) {
+    own->second.turned_away = true;
+    own->second.returned = false;
+    return 0;
+  }
+  for (auto gone = closed.out.begin(); gone != end; ++gone) {
+    closed.positions.erase(gone->second.message_id);
+  }
+  closed.out.erase(closed.out.begin(), end);
+  if (closed.out.empty()) closed_.erase(it);
+  return position;
 }
 
-void KeyGate::Clear() {
-  closed_.clear();
-  order_.clear();
+void KeyGate::GiveBack(const std::string& key, const std::string& message_id,
+                       std::uint64_t position, TimePoint now) {
+  if (key.empty()) return;
+  Sweep(now);
+  Closed& closed = closed_[key];
+  closed.used = now;
+  if (position == 0) position = ++last_position_;
+  const auto [known, is_new] = closed.positions.try_emplace(message_id, position);
+  if (!is_new && known->second <= position) {
+    closed.out[known->second].returned = false;
+    return;
+  }
+  if (!is_new) closed.out.erase(known->second);
+  known->second = position;
+  closed.out[position] = Out{.message_id = message_id};
 }
+
+void KeyGate::Returned(const std::string& key, const std::string& message_id) {
+  const auto it = closed_.find(key);
+  if (it == closed_.end()) return;
+  const auto known = it->second.positions.find(message_id);
+  if (known != it->second.positions.end()) it->second.out[known->second].returned = true;
+}
+
+void KeyGate::Sweep(TimePoint now) {
+  if (now - swept_ < kForgetAfter / 24) return;
+  swept_ = now;
+  std::erase_if(closed_, [now](const auto& key) { return now - key.second.used > kForgetAfter; });
+}
+
+void KeyGate::Clear() { closed_.clear(); }
 
 }  // namespace postbox::pubsub

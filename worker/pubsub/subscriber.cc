@@ -78,7 +78,8 @@ class SubscriberCore {
                      std::clamp<int64_t>(options_.max_outstanding_messages / 2, 1, kMaxAckIds))) {}
 
   bool Start(std::string* error);
-  void Settle(uint64_t handle, bool ack);
+  void Ack(uint64_t handle);
+  void Nack(const std::vector<uint64_t>& handles);
   void StopPulling();
   // From now on `idle` is called whenever no message is unsettled.
   void Finish(std::function<void()> idle);
@@ -98,6 +99,7 @@ class SubscriberCore {
     std::string ack_id;
     std::string key;
     std::string message_id;
+    uint64_t position = 0;  // in its key (key_gate.h), since it was handed on
     int64_t bytes = 0;
     Clock::time_point received;
     std::optional<ReceivedMessage> message;  // until it is handed on
@@ -114,6 +116,7 @@ class SubscriberCore {
   void HandOn();
   bool FitsBudget(int64_t bytes) const;
   void NackHeld(uint64_t handle, Held& held);
+  Held* TakeFromHand(uint64_t handle);
   void Forget(uint64_t handle, Settlement settlement);
 
   void Pump();
@@ -121,6 +124,8 @@ class SubscriberCore {
   void OnAnswer(const std::shared_ptr<AckCall>& call);
   // Handles the result of one entry. True if the entry must be tried again.
   bool Conclude(const AckRequest& request, AckEntry& entry, AckResult result);
+  void LoseWaiting(uint64_t handle, Held& held);
+  void NoteReturned(const Held& held, AckResult result);
   void ExtendLeases();
   void ArmLeaseTimer();
 
@@ -226,6 +231,7 @@ bool SubscriberCore::FitsBudget(int64_t bytes) const {
 }
 
 void SubscriberCore::HandOn() {
+  const auto now = Clock::now();
   bool full = false;
   std::unordered_set<std::string>
       waits;  // keys with an earlier message that cannot be handed on yet
@@ -237,12 +243,12 @@ void SubscriberCore::HandOn() {
     if (held.state == State::kReceipt || (!held.key.empty() && waits.contains(held.key))) {
       waits.insert(held.key);
       rest.push_back(handle);
-    } else if (ordered_ && gate_.closed(held.key) && !gate_.Admit(held.key, held.message_id)) {
-      NackHeld(handle, held);
     } else if (!FitsBudget(held.bytes)) {
       full = true;
       rest.push_back(handle);
       break;
+    } else if (ordered_ && (held.position = gate_.Admit(held.key, held.message_id, now)) == 0) {
+      NackHeld(handle, held);
     } else {
       held.state = State::kInHand;
       held.handed_on = true;
@@ -266,21 +272,34 @@ void SubscriberCore::NackHeld(uint64_t handle, Held& held) {
   batcher_.Add(0, AckEntry{.handle = handle, .ack_id = held.ack_id, .key = held.key}, Clock::now());
 }
 
-void SubscriberCore::Settle(uint64_t handle, bool ack) {
+// Null if the message is not with the consumer.
+SubscriberCore::Held* SubscriberCore::TakeFromHand(uint64_t handle) {
   auto it = messages_.find(handle);
-  if (it == messages_.end() || it->second.state != State::kInHand) return;
-  Held& held = it->second;
-  const auto now = Clock::now();
+  if (it == messages_.end() || it->second.state != State::kInHand) return nullptr;
   --in_hand_messages_;
-  in_hand_bytes_ -= held.bytes;
-  if (ack) {
-    held.state = State::kAcked;
-    leases_.Record(held.received, now);
-    batcher_.Add(AckRequest::kAcknowledge,
-                 AckEntry{.handle = handle, .ack_id = held.ack_id, .key = held.key}, now);
-  } else {
-    if (ordered_) gate_.Close(held.key, held.message_id);
-    NackHeld(handle, held);
+  in_hand_bytes_ -= it->second.bytes;
+  return &it->second;
+}
+
+void SubscriberCore::Ack(uint64_t handle) {
+  Held* held = TakeFromHand(handle);
+  if (held == nullptr) return;
+  const auto now = Clock::now();
+  held->state = State::kAcked;
+  leases_.Record(held->received, now);
+  batcher_.Add(AckRequest::kAcknowledge,
+               AckEntry{.handle = handle, .ack_id = held->ack_id, .key = held->key}, now);
+  HandOn();
+}
+
+void SubscriberCore::Nack(const std::vector<uint64_t>& handles) {
+  const auto now = Clock::now();
+  // All keys are closed before anything is handed on.
+  for (uint64_t handle : handles) {
+    Held* held = TakeFromHand(handle);
+    if (held == nullptr) continue;
+    if (ordered_) gate_.GiveBack(held->key, held->message_id, held->position, now);
+    NackHeld(handle, *held);
   }
   HandOn();
 }
@@ -375,21 +394,39 @@ bool SubscriberCore::Conclude(const AckRequest& request, AckEntry& entry, AckRes
     }
   }
   if (settles) {
+    if (ordered_ && held.state == State::kNacked) NoteReturned(held, result);
     Forget(entry.handle, result == AckResult::kSuccess ? Settlement::kDone : Settlement::kFailed);
   } else if (result == AckResult::kSuccess) {
     if (held.state == State::kReceipt) held.state = State::kWaiting;
   } else if (held.state == State::kReceipt) {
     // Another client may have the message by now. It is delivered again, and after it the messages
     // that follow it in its key.
-    std::erase(incoming_, entry.handle);
-    if (ordered_) gate_.Close(held.key, held.message_id);
-    Forget(entry.handle, Settlement::kFailed);
+    LoseWaiting(entry.handle, held);
   } else if (result == AckResult::kPermanent && exactly_once_) {
     leases_.Remove(
         entry
             .handle);  // the lease is lost; the ack will fail, and the inbox recognizes the message
   }
   return false;
+}
+
+// The lease of a message that was not handed on yet is lost. The messages that follow it in its key
+// must not be handed on before it is delivered again.
+void SubscriberCore::LoseWaiting(uint64_t handle, Held& held) {
+  std::erase(incoming_, handle);
+  if (ordered_) {
+    gate_.GiveBack(held.key, held.message_id, held.position, Clock::now());
+    gate_.Returned(held.key, held.message_id);
+  }
+  Forget(handle, Settlement::kFailed);
+}
+
+// After an ack id that is no longer valid the service has the message back, too. If the nack did
+// not reach the service, it has it when the lease is over.
+void SubscriberCore::NoteReturned(const Held& held, AckResult result) {
+  if (result != AckResult::kTransient) return gate_.Returned(held.key, held.message_id);
+  loop_->After(LeaseKeeper::kMaxExtension,
+               [this, key = held.key, id = held.message_id] { gate_.Returned(key, id); });
 }
 
 void SubscriberCore::ArmLeaseTimer() {
@@ -409,9 +446,8 @@ void SubscriberCore::ExtendLeases() {
   }
   for (uint64_t handle : due.give_up) {
     // A message that the consumer has in hand stays there, without a lease.
-    if (messages_.at(handle).handed_on) continue;
-    std::erase(incoming_, handle);
-    Forget(handle, Settlement::kFailed);
+    Held& held = messages_.at(handle);
+    if (!held.handed_on) LoseWaiting(handle, held);
   }
   Pump();
   ArmLeaseTimer();
@@ -434,7 +470,7 @@ void SubscriberCore::Finish(std::function<void()> idle) {
     if (held.state == State::kInHand) in_hand.push_back(handle);
   }
   std::sort(in_hand.begin(), in_hand.end());
-  for (uint64_t handle : in_hand) Settle(handle, /*ack=*/false);
+  Nack(in_hand);
   idle_ = std::move(idle);
   batcher_.Flush(Clock::now());
   Pump();
@@ -464,10 +500,13 @@ class SubscriberImpl final : public Subscriber {
   }
 
   void Ack(uint64_t handle) override {
-    loop_->Post([this, handle] { core_->Settle(handle, true); });
+    loop_->Post([this, handle] { core_->Ack(handle); });
   }
   void Nack(uint64_t handle) override {
-    loop_->Post([this, handle] { core_->Settle(handle, false); });
+    loop_->Post([this, handle] { core_->Nack({handle}); });
+  }
+  void GiveBack(std::function<std::vector<uint64_t>()> take) override {
+    loop_->Post([this, take = std::move(take)] { core_->Nack(take()); });
   }
   void StopPulling() override {
     if (!loop_) return;

@@ -14,8 +14,8 @@
 //     as they can succeed. on_settled tells the result. If an ack fails, no message is lost: it is
 //     delivered again.
 //   - On an ordered subscription a nack closes its key (key_gate.h). Later messages of the key that
-//     wait here or arrive are nacked, too, until the nacked message is back. The consumer must nack
-//     those that it has in hand.
+//     wait here or arrive are nacked, too, until the nacked message is back. The consumer must give
+//     back those that it has in hand together with it, with GiveBack.
 //   - When the stream ends with an error that passes (error_class.h), on_failure is called, and the
 //     stream is opened again with the same client_id after a delay of kReconnectBackoff. When it
 //     ends with another error, on_fatal is called once, and it is not opened again. Messages in
@@ -86,6 +86,13 @@ class Subscriber {
   // May be called on any thread until Stop. A handle that is settled or unknown is ignored.
   virtual void Ack(uint64_t handle) = 0;
   virtual void Nack(uint64_t handle) = 0;
+
+  // Returns at once. Calls `take` on the thread that calls on_message, and nacks the handles that
+  // it returns, in their order, before anything else is handed on. So a consumer that forgets a key
+  // in `take` is not called with a later message of the key before the key is closed. If it forgot
+  // the key first and nacked afterwards, a message that was handed on in between would be applied
+  // before the one that failed. `take` is dropped without a call after Stop.
+  virtual void GiveBack(std::function<std::vector<uint64_t>()> take) = 0;
 
   // Closes the stream. on_message is not called after it has returned. Messages that wait to be
   // handed on are nacked. Messages in hand stay in hand.

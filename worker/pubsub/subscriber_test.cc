@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "worker/pubsub/fake_subscriber_service.h"
 
 namespace postbox::pubsub {
@@ -290,6 +292,37 @@ TEST_F(SubscriberTest, AfterANackOnAnOrderedSubscriptionTheKeyWaitsForTheRedeliv
   Send(0, Response({"m1':k", "m2':k", "m3':k"}, false, true));
   ASSERT_TRUE(WaitForMessages(6));
   EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2", "other", "m1", "m2", "m3"));
+}
+
+// The queue of a key was emptied on one thread, and its gate was closed on another one.
+TEST_F(SubscriberTest, NothingOfAKeyIsHandedOnBetweenItsReturnAndTheNack) {
+  Start();
+  Send(0, Response({"m1:k", "m2:k"}, false, /*ordered=*/true));
+  ASSERT_TRUE(WaitForMessages(2));
+  subscriber_->GiveBack([this] {
+    // m3 is on its way to the client while the consumer forgets the key.
+    Send(0, Response({"m3:k"}, false, true));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return std::vector<uint64_t>{Handle(0), Handle(1)};
+  });
+  ASSERT_TRUE(WaitUntilAsked(kNack, "ack-m3"));
+  Send(0, Response({"m1':k", "m2':k", "m3':k"}, false, true));
+  ASSERT_TRUE(WaitForMessages(5));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2", "m1", "m2", "m3"));
+}
+
+TEST_F(SubscriberTest, AMessageThatOvertakesTheRedeliveryOfOthersIsTurnedAway) {
+  Start();
+  Send(0, Response({"m1:k", "m2:k"}, false, /*ordered=*/true));
+  ASSERT_TRUE(WaitForMessages(2));
+  subscriber_->GiveBack([this] { return std::vector<uint64_t>{Handle(0), Handle(1)}; });
+  ASSERT_TRUE(WaitUntilAsked(kNack, "ack-m2"));
+  // The service has handled the nack of m1 only.
+  Send(0, Response({"m1':k", "m3:k"}, false, true));
+  ASSERT_TRUE(WaitUntilAsked(kNack, "ack-m3"));
+  Send(0, Response({"m2':k", "m3':k"}, false, true));
+  ASSERT_TRUE(WaitForMessages(5));
+  EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2", "m1", "m2", "m3"));
 }
 
 TEST_F(SubscriberTest, StoppingNacksWhatIsNotAckedAndWaitsForTheAcks) {

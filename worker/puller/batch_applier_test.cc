@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -25,10 +26,15 @@ class FakeInboxClient : public InboxClient {
   std::string at_fault;                         // sqlstate of a call without events
   bool repaired_by_probe = false;               // a call without events clears `failures`
   size_t conflict_above = 1000;                 // larger transactions fail with a deadlock
+  bool names_event = false;                     // errors name the event
+  std::map<std::string, int> takes;             // event id -> milliseconds
+  int statement_timeout = 0;                    // milliseconds
+  std::vector<size_t> sizes;                    // of the transactions that succeeded
   std::vector<std::string> applied;             // event ids, in order
   std::vector<std::string> recorded;
   int attempts = 0;
   int transactions = 0;
+  std::string last_error;
 
   InboxResult Apply(const std::vector<const Delivery*>& events) override {
     ++transactions;
@@ -36,24 +42,40 @@ class FakeInboxClient : public InboxClient {
     if (events.empty() && !at_fault.empty()) return Failure(at_fault);
     if (events.empty() && repaired_by_probe) failures.clear();
     if (events.size() > conflict_above) return Failure("40P01");
-    for (const Delivery* delivery : events) {
-      auto it = failures.find(*delivery->event.event_id);
-      if (it != failures.end()) return Failure(it->second == "lost" ? "" : it->second);
+    int took = 0;
+    for (size_t i = 0; i < events.size(); ++i) {
+      const std::string& id = *events[i]->event.event_id;
+      InboxResult failure;
+      auto time = takes.find(id);
+      took += time == takes.end() ? 0 : time->second;
+      if (statement_timeout > 0 && took >= statement_timeout) {
+        failure = Failure("57014");
+        failure.took = milliseconds(statement_timeout);
+      } else if (auto it = failures.find(id); it != failures.end()) {
+        failure = Failure(it->second == "lost" ? "" : it->second);
+      } else {
+        continue;
+      }
+      if (names_event) failure.event_at = i;
+      return failure;
     }
     for (const Delivery* delivery : events) applied.push_back(*delivery->event.event_id);
-    return {true, std::vector<std::string>(events.size(), "applied"), "", ""};
+    if (!events.empty()) sizes.push_back(events.size());
+    return {.ok = true,
+            .outcomes = std::vector<std::string>(events.size(), "applied"),
+            .took = milliseconds(took)};
   }
-  InboxResult RecordDeadLetter(const Delivery& delivery, const std::string&, const std::string&,
-                               int count) override {
+  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override {
     if (!unusable.empty()) return Failure(unusable);
     recorded.push_back(delivery.event.event_id.value_or("none"));
-    attempts = count;
-    return {true, {}, "", ""};
+    attempts = failure.attempts;
+    last_error = failure.error;
+    return {.ok = true};
   }
 
  private:
   static InboxResult Failure(std::string sqlstate) {
-    return {false, {}, std::move(sqlstate), "it failed"};
+    return {.sqlstate = std::move(sqlstate), .error = "it failed"};
   }
 };
 
@@ -77,34 +99,34 @@ class BatchApplierTest : public ::testing::Test {
     }
     return batch;
   }
-  std::string Apply(std::initializer_list<std::string> texts) {
+  std::string Apply(const std::vector<Delivery>& batch) {
     if (!applier_) {
       policy_.backoff = {milliseconds(1000), 2.0, milliseconds(60000)};
-      applier_ = std::make_unique<BatchApplier>(
-          policy_, &inbox_,
-          [this](const Delivery& delivery, const std::string& sqlstate, const std::string&,
-                 std::string* error) {
-            if (!publish_error_.empty()) {
-              *error = publish_error_;
-              return false;
-            }
-            published_.push_back(*delivery.event.event_id + " " + sqlstate);
-            return true;
-          },
-          &attempts_);
+      policy_.statement_timeout = milliseconds(inbox_.statement_timeout);
+      applier_ = std::make_unique<BatchApplier>(policy_, &inbox_, &attempts_, &status_);
     }
-    dispositions_ = applier_->Apply(Batch(texts));
+    dispositions_ = applier_->Apply(batch, now_);
     std::string kinds;
-    for (const auto& disposition : dispositions_)
-      kinds += "SFB"[disposition.kind];  // settled, failed, behind
+    // settled, failed, alone, dead letter, behind
+    for (const auto& disposition : dispositions_) kinds += "SFADB"[disposition.kind];
     return kinds;
+  }
+  std::string Apply(std::initializer_list<std::string> texts) { return Apply(Batch(texts)); }
+  // Events e0, e1, ... without keys.
+  static std::vector<Delivery> Many(int count) {
+    std::vector<Delivery> batch;
+    for (int i = 0; i < count; ++i) {
+      batch.push_back(std::move(Batch({"e" + std::to_string(i)})[0]));
+      batch.back().message.handle = static_cast<uint64_t>(i) + 1;
+    }
+    return batch;
   }
 
   ApplyPolicy policy_{.subscription = "test"};
   FakeInboxClient inbox_;
   AttemptCounter attempts_;
-  std::string publish_error_;
-  std::vector<std::string> published_;
+  PullStatus status_;
+  BatchApplier::TimePoint now_{std::chrono::hours(1)};
   std::unique_ptr<BatchApplier> applier_;
   std::vector<Disposition> dispositions_;
 };
@@ -125,13 +147,9 @@ TEST_F(BatchApplierTest, APermanentErrorIsFoundAndOnlyItsKeyWaits) {
 
 TEST_F(BatchApplierTest, OnePoisonEventCostsFewTransactions) {
   inbox_.failures["x"] = "P0001";
-  std::vector<Delivery> batch;
-  for (int i = 0; i < 500; ++i) {
-    batch.push_back(std::move(Batch({i == 321 ? "x" : "e" + std::to_string(i)})[0]));
-    batch.back().message.handle = static_cast<uint64_t>(i) + 1;
-  }
-  Apply({});
-  dispositions_ = applier_->Apply(batch);
+  std::vector<Delivery> batch = Many(500);
+  batch[321].event.event_id = "x";
+  Apply(batch);
   EXPECT_LE(inbox_.transactions, 22);
   EXPECT_THAT(inbox_.applied, SizeIs(499));
 }
@@ -155,22 +173,126 @@ TEST_F(BatchApplierTest, PoisonIsRecordedAtItsFirstAttempt) {
   EXPECT_THAT(inbox_.applied, ElementsAre("a", "b"));
 }
 
-TEST_F(BatchApplierTest, TheDeadLetterTopicTakesWhatIsGivenUp) {
-  policy_.on_error = OnError::kDeadLetterTopic;
-  policy_.max_attempts = 1;
-  inbox_.failures["a"] = "23514";
-  EXPECT_EQ(Apply({"a:k", "poison", "b:k"}), "SSS");
-  EXPECT_THAT(published_, ElementsAre("poison 22P02", "a 23514"));
-  EXPECT_THAT(inbox_.recorded, IsEmpty());
-  EXPECT_EQ(dispositions_[0].outcome, "dead_letter_topic");
+TEST_F(BatchApplierTest, TheErrorThatNamesItsEventCostsThreeTransactions) {
+  inbox_.names_event = true;
+  inbox_.failures["e321"] = "P0001";
+  const std::string kinds = Apply(Many(500));
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), 'S'), 499);
+  EXPECT_EQ(kinds[321], 'F');
+  // The whole, what is before, the event, the probe, what is after.
+  EXPECT_EQ(inbox_.transactions, 5);
 }
 
-TEST_F(BatchApplierTest, AnEventThatTheDeadLetterTopicDoesNotTakeIsNotAcked) {
+TEST_F(BatchApplierTest, WhatIsGivenUpIsForTheDeadLetterTopicAndItsKeyWaits) {
   policy_.on_error = OnError::kDeadLetterTopic;
   policy_.max_attempts = 1;
-  publish_error_ = "NOT_FOUND: no such topic";
   inbox_.failures["a"] = "23514";
-  EXPECT_EQ(Apply({"a:k", "b:k", "c"}), "FBS");
+  EXPECT_EQ(Apply({"a:k", "poison", "b:k", "c"}), "DDBS");
+  EXPECT_THAT(inbox_.recorded, IsEmpty());
+  EXPECT_EQ(dispositions_[0].failure.sqlstate, "23514");
+  EXPECT_EQ(dispositions_[0].failure.attempts, 1);
+  EXPECT_EQ(dispositions_[1].failure.sqlstate, "22P02");
+}
+
+TEST_F(BatchApplierTest, WhatTheDeadLetterTopicRefusesIsRecorded) {
+  policy_.on_error = OnError::kDeadLetterTopic;
+  auto batch = Batch({"a:k", "b:k"});
+  batch[0].given_up = EventFailure{"23514", "refused", 7};
+  EXPECT_EQ(Apply(batch), "SS");
+  EXPECT_THAT(inbox_.recorded, ElementsAre("a"));
+  EXPECT_EQ(inbox_.attempts, 7);
+  EXPECT_THAT(inbox_.applied, ElementsAre("b"));
+}
+
+TEST_F(BatchApplierTest, OneSlowEventCostsItsBatchOneTimeoutAndIsGivenUpAlone) {
+  inbox_.names_event = true;
+  inbox_.statement_timeout = 1000;
+  inbox_.takes["e100"] = 5000;
+  policy_.max_attempts = 2;
+  std::string kinds = Apply(Many(201));
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), 'S'), 200);
+  EXPECT_EQ(kinds[100], 'A');
+  EXPECT_EQ(Apply({"e100"}), "F");
+  EXPECT_EQ(Apply({"e100"}), "S");
+  EXPECT_THAT(inbox_.recorded, ElementsAre("e100"));
+  EXPECT_EQ(inbox_.attempts, 2);
+}
+
+TEST_F(BatchApplierTest, ASlowEventIsFoundIfTheErrorDoesNotNameIt) {
+  inbox_.statement_timeout = 1000;
+  inbox_.takes["e100"] = 5000;
+  const std::string kinds = Apply(Many(201));
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), 'S'), 200);
+  EXPECT_EQ(kinds[100], 'F');
+}
+
+TEST_F(BatchApplierTest, BatchesShrinkToWhatFitsTheTimeoutAndGrowAgain) {
+  inbox_.statement_timeout = 1000;
+  policy_.batch_size = 500;
+  for (int i = 0; i < 1500; ++i) inbox_.takes["e" + std::to_string(i)] = 10;
+  EXPECT_EQ(Apply(Many(1500)), std::string(1500, 'S'));
+  EXPECT_THAT(attempts_.Known("message-e1"), false);
+  EXPECT_LT(inbox_.transactions, 60);
+  EXPECT_LT(applier_->limit(), 100u);
+  inbox_.takes.clear();
+  for (int i = 0; i < 10; ++i) Apply(Many(500));
+  EXPECT_EQ(applier_->limit(), 500u);
+  EXPECT_EQ(inbox_.sizes.back(), 500u);
+}
+
+TEST_F(BatchApplierTest, AStatementThatSomebodyCancelledIsNoFaultOfAnEvent) {
+  inbox_.statement_timeout = 1000;
+  inbox_.failures["b"] = "57014";  // at once
+  policy_.max_attempts = 1;
+  EXPECT_EQ(Apply({"a", "b", "c"}), "FFF");
+  EXPECT_THAT(inbox_.recorded, IsEmpty());
+  EXPECT_FALSE(attempts_.Known("message-b"));
+}
+
+TEST_F(BatchApplierTest, ALockedRowHoldsUpItsOwnEventUntilPatienceEnds) {
+  inbox_.names_event = true;
+  inbox_.failures["b"] = "55P03";
+  policy_.max_attempts = 2;
+  EXPECT_EQ(Apply({"a", "b:k", "c:k", "d"}), "SABS");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Apply({"b:k"}), "F");
+  now_ += BatchApplier::kPatience;
+  EXPECT_EQ(Apply({"b:k"}), "F") << "no other event was applied since, the table may be locked";
+  EXPECT_EQ(Apply({"d"}), "S");
+  EXPECT_EQ(Apply({"b:k"}), "S");
+  EXPECT_THAT(inbox_.recorded, ElementsAre("b"));
+}
+
+TEST_F(BatchApplierTest, AttemptsThatMayBeTheFaultOfOthersAreNotCountedAsTheEventsOwn) {
+  policy_.max_attempts = 2;
+  inbox_.failures["a"] = "40P01";
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Apply({"a"}), "F");
+  inbox_.failures["a"] = "23505";
+  EXPECT_EQ(Apply({"a"}), "F");
+  EXPECT_EQ(Apply({"a"}), "S");
+  EXPECT_EQ(inbox_.attempts, 2);
+}
+
+TEST_F(BatchApplierTest, WhenNothingCanBeAppliedTheBatchIsNotTriedEventByEvent) {
+  for (int i = 0; i < 500; ++i) inbox_.failures["e" + std::to_string(i)] = "55P03";
+  EXPECT_EQ(Apply(Many(500)), std::string(500, 'F'));
+  EXPECT_LT(inbox_.transactions, 20);
+  // The backoff grows once for the batch, and not with each event of it.
+  for (const auto& disposition : dispositions_) EXPECT_LE(disposition.delay, milliseconds(1000));
+}
+
+TEST_F(BatchApplierTest, AnEventThatBreaksItsConnectionEachTimeIsFoundAndRecorded) {
+  policy_.max_attempts = 2;
+  inbox_.failures["e3"] = "lost";
+  for (int i = 0; i < 3; ++i) Apply(Many(8));
+  EXPECT_EQ(applier_->limit(), 1u);
+  EXPECT_EQ(Apply(Many(8)), "SSSFFFFF");
+  Apply({"e4"});
+  now_ += BatchApplier::kPatience;
+  auto batch = Batch({"e3"});
+  EXPECT_EQ(Apply(batch), "A");
+  batch[0].given_up = dispositions_[0].failure;
+  EXPECT_EQ(Apply(batch), "S");
+  EXPECT_THAT(inbox_.recorded, ElementsAre("e3"));
 }
 
 TEST_F(BatchApplierTest, ThePolicyNackNeverGivesUp) {
@@ -179,12 +301,11 @@ TEST_F(BatchApplierTest, ThePolicyNackNeverGivesUp) {
   inbox_.failures["a"] = "23514";
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Apply({"a", "poison:k", "b:k"}), "FFB");
   EXPECT_THAT(inbox_.recorded, IsEmpty());
-  EXPECT_THAT(published_, IsEmpty());
 }
 
 TEST_F(BatchApplierTest, ATransientErrorNacksAndRecordsNothing) {
   policy_.max_attempts = 1;
-  inbox_.failures["b"] = "55P03";
+  inbox_.failures["b"] = "57P03";
   EXPECT_EQ(Apply({"a:k", "b:k", "c:l"}), "FBF");
   EXPECT_EQ(inbox_.transactions, 1);
   EXPECT_THAT(inbox_.recorded, IsEmpty());
@@ -213,7 +334,7 @@ TEST_F(BatchApplierTest, AnInboxThatCannotBeUsedIsNoFaultOfTheEvents) {
   inbox_.unusable = "42P01";
   EXPECT_EQ(Apply({"a", "b", "poison"}), "FFF");
   EXPECT_THAT(inbox_.recorded, IsEmpty());
-  EXPECT_EQ(attempts_.Increment("message-a"), 1);
+  EXPECT_FALSE(attempts_.Known("message-a"));
 }
 
 TEST_F(BatchApplierTest, ARightThatIsMissingHoldsUpWhatNeedsItUntilItIsThere) {
@@ -225,7 +346,7 @@ TEST_F(BatchApplierTest, ARightThatIsMissingHoldsUpWhatNeedsItUntilItIsThere) {
   inbox_.failures.clear();
   inbox_.at_fault.clear();
   EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
-  EXPECT_EQ(attempts_.Increment("message-a"), 1);
+  EXPECT_FALSE(attempts_.Known("message-a"));
 }
 
 TEST_F(BatchApplierTest, NoEventIsGivenUpForACauseThatHasJustBeenRepaired) {
@@ -238,15 +359,21 @@ TEST_F(BatchApplierTest, NoEventIsGivenUpForACauseThatHasJustBeenRepaired) {
   EXPECT_THAT(inbox_.applied, ElementsAre("a", "b"));
 }
 
-TEST(AttemptCounterTest, CountsPerMessageAndForgetsTheOldest) {
+TEST(AttemptCounterTest, CountsPerMessageAndKindAndForgetsTheOldest) {
   AttemptCounter counter(2);
-  EXPECT_EQ(counter.Increment("a"), 1);
-  EXPECT_EQ(counter.Increment("a"), 2);
-  EXPECT_EQ(counter.Increment("b"), 1);
-  EXPECT_EQ(counter.Increment("c"), 1);
-  EXPECT_EQ(counter.Increment("a"), 1);
+  const AttemptCounter::TimePoint now;
+  const auto count = [&](const char* id, bool own = true) {
+    return counter.Increment(id, own, now).count;
+  };
+  EXPECT_EQ(count("a"), 1);
+  EXPECT_EQ(count("a"), 2);
+  EXPECT_EQ(count("a", false), 1);
+  EXPECT_EQ(count("b"), 1);
+  EXPECT_EQ(count("c"), 1);
+  EXPECT_FALSE(counter.Known("a"));
+  EXPECT_EQ(count("a"), 1);
   counter.Forget("c");
-  EXPECT_EQ(counter.Increment("c"), 1);
+  EXPECT_EQ(count("c"), 1);
 }
 
 TEST(DeadLetterMessageTest, TheOriginalMessageCarriesTheError) {
@@ -256,7 +383,7 @@ TEST(DeadLetterMessageTest, TheOriginalMessageCarriesTheError) {
       {"event_id", "e"}, {"googclient_traceparent", "t"}, {"postbox_error_sqlstate", "old"}};
   delivery.event.payload = "data";
   auto message = DeadLetterMessage(delivery, "projects/p/topics/dlq", "projects/p/subscriptions/s",
-                                   "23505", std::string(1023, 'x') + "\u00e9");
+                                   {"23505", std::string(1020, 'x') + "\u00e9\u00e9\u00e9", 1});
   EXPECT_EQ(message.topic, "projects/p/topics/dlq");
   EXPECT_EQ(message.ordering_key, "k");
   EXPECT_EQ(message.error, "");
@@ -267,19 +394,37 @@ TEST(DeadLetterMessageTest, TheOriginalMessageCarriesTheError) {
   EXPECT_EQ(Map(read.attributes().begin(), read.attributes().end()),
             (Map{{"event_id", "e"},
                  {"postbox_error_sqlstate", "23505"},
-                 {"postbox_error_message", std::string(1023, 'x')},
+                 {"postbox_error_message", std::string(1020, 'x') + "..."},
                  {"postbox_original_subscription", "projects/p/subscriptions/s"}}));
 }
 
 TEST(DeadLetterMessageTest, TheErrorFindsItsPlaceAmongAHundredAttributes) {
   Delivery delivery;
   for (int i = 0; i < 100; ++i) delivery.message.attributes.emplace_back(std::to_string(i), "v");
-  auto message = DeadLetterMessage(delivery, "t", "s", "22000", "e");
+  auto message = DeadLetterMessage(delivery, "t", "s", {"22000", "e", 1});
   EXPECT_EQ(message.error, "");
   google::pubsub::v1::PubsubMessage read;
   ASSERT_TRUE(read.ParseFromString(message.encoded));
   EXPECT_THAT(read.attributes(), SizeIs(100));
   EXPECT_EQ(read.attributes().count("postbox_original_subscription"), 1u);
+}
+
+// Such an event was refused for ever, because its error did not fit beside it.
+TEST(DeadLetterMessageTest, AMessageWithoutRoomForItsErrorIsSentWithWhatFits) {
+  Delivery delivery;
+  delivery.message.attributes = {{"event_id", "e"}};
+  const EventFailure failure{"23505", std::string(1000, 'x'), 1};
+  const auto attributes_of = [&](size_t payload) {
+    delivery.event.payload.assign(payload, 'p');
+    const auto message = DeadLetterMessage(delivery, "projects/p/topics/dlq", "s", failure);
+    EXPECT_EQ(message.error, "") << payload;
+    google::pubsub::v1::PubsubMessage read;
+    EXPECT_TRUE(read.ParseFromString(message.encoded));
+    return read.attributes_size();
+  };
+  EXPECT_EQ(attributes_of(9'990'000), 4);
+  EXPECT_EQ(attributes_of(9'999'500), 3);
+  EXPECT_EQ(attributes_of(9'999'920), 1);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "proto/rules/resource_name.h"
+#include "worker/puller/log.h"
 
 namespace postbox::puller {
 namespace {
@@ -23,11 +24,21 @@ constexpr char kQuery[] = R"(
                 THEN (extract(epoch FROM s.max_backoff) * 1000)::bigint ELSE -1 END,
            coalesce(s.dead_letter_topic, ''), s.enabled,
            coalesce(current_setting('postbox.project_id', true), ''),
-           coalesce(current_setting('postbox.endpoint', true), ''),
+           -- NULL if the role may not read it.
+           CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
+                THEN coalesce(current_setting('postbox.endpoint', true), '') END,
            coalesce(current_setting('postbox.quota_project', true), ''),
            EXISTS (SELECT FROM postbox.inbox i JOIN pg_catalog.pg_class c ON c.oid = i.relation
-                   WHERE i.relation = s.inbox)
-      FROM postbox.subscription s
+                   WHERE i.relation = s.inbox),
+           -- Release 0.1 does not have these columns.
+           CASE WHEN isfinite(t.statement_timeout)
+                THEN (extract(epoch FROM t.statement_timeout) * 1000)::bigint ELSE -1 END,
+           CASE WHEN isfinite(t.lock_timeout)
+                THEN (extract(epoch FROM t.lock_timeout) * 1000)::bigint ELSE -1 END
+      FROM postbox.subscription s,
+           LATERAL (SELECT coalesce((to_jsonb(s) ->> 'statement_timeout')::interval, '30s'),
+                           coalesce((to_jsonb(s) ->> 'lock_timeout')::interval, '5s'))
+               AS t(statement_timeout, lock_timeout)
      WHERE $1::text[] = '{}' OR s.name = ANY($1::text[])
      ORDER BY s.name)";
 
@@ -48,6 +59,7 @@ struct Range {
   int64_t least, greatest;  // times in milliseconds
 };
 constexpr int64_t kLongestBackoff = 10 * 60 * 1000;
+constexpr int64_t kLongestTimeout = 24 * 60 * 60 * 1000;
 constexpr Range kRanges[] = {
     {4, "max_outstanding_messages", 1, 1000000},
     {5, "max_outstanding_bytes", 1, int64_t{1} << 40},
@@ -57,6 +69,8 @@ constexpr Range kRanges[] = {
     {10, "max_attempts", 1, 1000},
     {11, "min_backoff in milliseconds", 1, kLongestBackoff},
     {12, "max_backoff in milliseconds", 1, kLongestBackoff},
+    {19, "statement_timeout in milliseconds", 0, kLongestTimeout},
+    {20, "lock_timeout in milliseconds", 0, kLongestTimeout},
 };
 
 std::optional<OnError> ParseOnError(const std::string& text) {
@@ -95,6 +109,8 @@ std::string ReadSettings(const QueryResult& result, int row, SubscriptionConfig*
   config->max_attempts = static_cast<int>(result.integer(row, 10));
   config->min_backoff = std::chrono::milliseconds(result.integer(row, 11));
   config->max_backoff = std::chrono::milliseconds(result.integer(row, 12));
+  config->statement_timeout = std::chrono::milliseconds(result.integer(row, 19));
+  config->lock_timeout = std::chrono::milliseconds(result.integer(row, 20));
   if (config->max_backoff < config->min_backoff) return "max_backoff is less than min_backoff";
   // A session that does not load the library checks no settings of the extension, and gRPC ends the
   // process at a header that HTTP/2 does not allow.
@@ -110,6 +126,11 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
                           SubscriptionConfig* config) {
   const std::string project = options.project.empty() ? result.text(row, 15) : options.project;
   const std::string endpoint = options.endpoint.empty() ? result.text(row, 16) : options.endpoint;
+  static bool said = false;  // the configuration is read again and again, by one thread
+  if (options.endpoint.empty() && result.null(row, 16) && !std::exchange(said, true)) {
+    LogWarn("postbox.endpoint cannot be read, so the default endpoint is used",
+            {{"hint", "pass --endpoint, or grant pg_read_all_settings to the role"}});
+  }
   std::string problem = pubsub::CheckSubscriptionName(result.text(row, 3));
   if (problem.empty()) problem = CheckComplete(project, result.text(row, 3));
   config->subscription = pubsub::SubscriptionName(project, result.text(row, 3));

@@ -29,6 +29,8 @@ struct SubscriptionConfig {
   std::chrono::milliseconds batch_delay{0};
   OnError on_error = OnError::kReject;
   int max_attempts = 1;
+  std::chrono::milliseconds statement_timeout{0};  // 0: none
+  std::chrono::milliseconds lock_timeout{0};       // 0: none
   std::chrono::milliseconds min_backoff{0};
   std::chrono::milliseconds max_backoff{0};
   std::string dead_letter_topic;  // full name, if on_error is kDeadLetterTopic

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "proto/rules/utf8.h"
 #include "worker/puller/log.h"
 
 namespace postbox::puller {
@@ -20,10 +21,12 @@ void AppendInt32(std::string* out, int64_t value) {
   out->append(bytes, sizeof(bytes));
 }
 
-// The text as one line: libpq breaks its messages into several.
+// The text as one line, because libpq breaks its messages into several. Its beginning, if it is
+// longer than kMaxErrorBytes.
 std::string OneLine(const char* text) {
   std::string line;
   for (const char* c = text == nullptr ? "" : text; *c != '\0'; ++c) {
+    if (line.size() >= QueryResult::kMaxErrorBytes) return Cut(line, QueryResult::kMaxErrorBytes);
     const bool blank = *c == '\n' || *c == '\t' || *c == ' ';
     if (!blank) {
       line += *c;
@@ -35,9 +38,34 @@ std::string OneLine(const char* text) {
   return line;
 }
 
-void LogNotice(void*, const PGresult* result) {
-  LogDebug("notice", {{"sqlstate", OneLine(PQresultErrorField(result, PG_DIAG_SQLSTATE))},
-                      {"text", OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY))}});
+std::string SetLocal(const char* name, std::chrono::milliseconds value) {
+  return std::string("SET LOCAL ") + name + " = " + std::to_string(value.count());
+}
+
+// The statements before the one that counts. statement_timeout comes first and without an
+// expression: the default of the role may be too short to plan even a SELECT.
+std::vector<std::string> Prologue(const TransactionLimits& limits, int server_version) {
+  std::string settings;
+  const auto set = [&settings](const char* name, const std::string& value) {
+    settings += settings.empty() ? "SELECT " : ", ";
+    settings += std::string("pg_catalog.set_config('") + name + "', " + value + ", true)";
+  };
+  set("search_path", "'pg_catalog, pg_temp'");
+  set("client_encoding", "'UTF8'");
+  set("TimeZone", "'UTC'");
+  set("DateStyle", "'ISO, MDY'");
+  set("IntervalStyle", "'postgres'");
+  set("extra_float_digits", "'1'");
+  set("bytea_output", "'hex'");
+  set("synchronous_commit",
+      "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) "
+      "'remote_apply' THEN 'remote_apply' ELSE 'on' END");
+  set("lock_timeout", "'" + std::to_string(limits.lock_timeout.count()) + "'");
+  set("idle_in_transaction_session_timeout", "'60s'");
+  if (server_version >= 170000) set("transaction_timeout", "'0'");
+  return {std::string("BEGIN ISOLATION LEVEL READ COMMITTED, ") +
+              (limits.read_only ? "READ ONLY" : "READ WRITE") + ", NOT DEFERRABLE",
+          SetLocal("statement_timeout", limits.statement_timeout), std::move(settings)};
 }
 
 }  // namespace
@@ -69,11 +97,24 @@ QueryResult::QueryResult(PGresult* result, std::string connection_error)
   const ExecStatusType status = PQresultStatus(result);
   ok_ = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
   if (ok_) return;
+  if (result == nullptr) {
+    error_ = connection_error.empty() ? "connection lost" : std::move(connection_error);
+    return;
+  }
   sqlstate_ = OneLine(PQresultErrorField(result, PG_DIAG_SQLSTATE));
   error_ = OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
   const std::string detail = OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL));
   if (!detail.empty()) error_ += " (" + detail + ")";
+  error_ = Cut(error_, kMaxErrorBytes);
+  context_ = OneLine(PQresultErrorField(result, PG_DIAG_CONTEXT));
   if (error_.empty()) error_ = std::move(connection_error);
+}
+
+QueryResult QueryResult::Failure(std::string sqlstate, std::string error, bool not_begun) {
+  QueryResult result(nullptr, std::move(error));
+  result.sqlstate_ = std::move(sqlstate);
+  result.not_begun_ = not_begun;
+  return result;
 }
 
 std::string QueryResult::text(int row, int column) const {
@@ -92,7 +133,7 @@ int64_t QueryResult::integer(int row, int column) const {
 
 std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
                                              const std::string& application_name,
-                                             std::string* error) {
+                                             const TransactionLimits& limits, std::string* error) {
   // The values before dbname are defaults that the connection string may change. The timeouts
   // detect a server that is gone without closing the connection.
   const char* const keywords[] = {"fallback_application_name",
@@ -110,8 +151,14 @@ std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
     PQfinish(raw);
     return nullptr;
   }
-  PQsetNoticeReceiver(raw, LogNotice, nullptr);
-  return std::unique_ptr<Connection>(new Connection(raw));
+  return std::unique_ptr<Connection>(new Connection(raw, limits));
+}
+
+Connection::Connection(PGconn* connection, const TransactionLimits& limits)
+    : connection_(connection),
+      cancel_(PQgetCancel(connection)),
+      prologue_(Prologue(limits, PQserverVersion(connection))) {
+  PQsetNoticeReceiver(connection_, OnNotice, this);
 }
 
 Connection::~Connection() {
@@ -119,7 +166,17 @@ Connection::~Connection() {
   PQfinish(connection_);
 }
 
-QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters) {
+void Connection::OnNotice(void* connection, const PGresult* notice) {
+  auto* self = static_cast<Connection*>(connection);
+  const char* severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+  if (self->committing_ && severity != nullptr && std::strcmp(severity, "WARNING") == 0) {
+    self->commit_warned_ = true;
+  }
+  LogDebug("notice", {{"sqlstate", OneLine(PQresultErrorField(notice, PG_DIAG_SQLSTATE))},
+                      {"text", OneLine(PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY))}});
+}
+
+bool Connection::Send(const char* sql, const std::vector<Parameter>& parameters) {
   std::vector<const char*> values;
   std::vector<int> lengths;
   std::vector<int> formats;
@@ -128,14 +185,88 @@ QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& p
     lengths.push_back(parameter.value ? static_cast<int>(parameter.value->size()) : 0);
     formats.push_back(parameter.binary ? 1 : 0);
   }
-  PGresult* result =
-      PQexecParams(connection_, sql, static_cast<int>(parameters.size()), nullptr, values.data(),
-                   lengths.data(), formats.data(), /*resultFormat=*/0);
-  return QueryResult(result, OneLine(PQerrorMessage(connection_)));
+  const auto plain = [this](const char* text) {
+    return PQsendQueryParams(connection_, text, 0, nullptr, nullptr, nullptr, nullptr, 0) == 1;
+  };
+  for (const std::string& statement : prologue_) {
+    if (!plain(statement.c_str())) return false;
+  }
+  return PQsendQueryParams(connection_, sql, static_cast<int>(parameters.size()), nullptr,
+                           values.data(), lengths.data(), formats.data(),
+                           /*resultFormat=*/0) == 1 &&
+         plain("COMMIT") && PQpipelineSync(connection_) == 1;
+}
+
+PGresult* Connection::NextResult() {
+  PGresult* result = PQgetResult(connection_);
+  // After each result but that of the sync comes a NULL.
+  if (result != nullptr && PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
+    while (PGresult* more = PQgetResult(connection_)) PQclear(more);
+  }
+  return result;
+}
+
+QueryResult Connection::Receive() {
+  const auto failed = [](PGresult* result) {
+    const ExecStatusType status = PQresultStatus(result);  // PGRES_FATAL_ERROR for NULL
+    return status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK;
+  };
+  std::optional<QueryResult> outcome;
+  const auto end = [&](PGresult* result, bool not_begun) {
+    if (outcome) return PQclear(result);  // what follows an error was skipped
+    outcome.emplace(result, OneLine(PQerrorMessage(connection_)));
+    outcome->not_begun_ = not_begun;
+  };
+  for (size_t i = 0; i < prologue_.size(); ++i) {
+    PGresult* result = NextResult();
+    if (failed(result)) {
+      end(result, /*not_begun=*/true);
+    } else {
+      PQclear(result);
+    }
+  }
+  PGresult* result = NextResult();
+  const bool applied = !outcome && !failed(result);
+  if (!applied) end(result, false);
+  commit_warned_ = false;
+  committing_ = true;
+  PGresult* commit = NextResult();
+  committing_ = false;
+  if (!applied) {
+    PQclear(commit);
+  } else if (failed(commit)) {
+    PQclear(result);
+    end(commit, false);
+  } else {
+    end(result, false);
+    PQclear(commit);
+    if (commit_warned_) {
+      outcome.emplace(
+          QueryResult::Failure("57014", "the wait for a synchronous standby was cancelled", false));
+    }
+  }
+  PQclear(NextResult());  // the sync
+  return *std::move(outcome);
+}
+
+QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters) {
+  if (PQenterPipelineMode(connection_) != 1 || !Send(sql, parameters)) {
+    usable_ = false;
+    return QueryResult(nullptr, OneLine(PQerrorMessage(connection_)));
+  }
+  QueryResult result = Receive();
+  if (PQexitPipelineMode(connection_) != 1 || PQtransactionStatus(connection_) == PQTRANS_UNKNOWN) {
+    usable_ = false;
+    if (result.ok()) return result;
+    return QueryResult(nullptr, result.error());
+  }
+  if (PQtransactionStatus(connection_) != PQTRANS_IDLE) PQclear(PQexec(connection_, "ROLLBACK"));
+  usable_ = PQtransactionStatus(connection_) == PQTRANS_IDLE;
+  return result;
 }
 
 bool Connection::alive() {
-  if (PQstatus(connection_) != CONNECTION_OK) return false;
+  if (!usable_ || PQstatus(connection_) != CONNECTION_OK) return false;
   pollfd socket{PQsocket(connection_), POLLIN, 0};
   // Between statements the server sends only notices, and a last message before it closes the
   // connection. The loop is bounded in case that notices arrive without a pause.

@@ -1,13 +1,24 @@
 // A connection to the database over libpq.
 //
-// A statement is one transaction. A result that is ok means that the transaction is committed:
-// libpq reports the last result, and that is an error if the connection breaks before the server is
-// ready for the next statement.
+// A statement is one transaction. A result that is ok means that the transaction is committed: the
+// server has answered the COMMIT, and nothing has kept it from being as durable as it should be.
+//
+//   - BEGIN, the settings, the statement and COMMIT are sent at once, so that they cost one round
+//     trip (libpq's pipeline mode, the unnamed prepared statement).
+//   - What the statement depends on is set in its own transaction: isolation, access, durability,
+//     timeouts, search_path, encoding, and the formats of values. So the defaults of the role and
+//     of the database do not matter, and nothing is kept in the session. Each transaction may run
+//     in another session, as it does behind PgBouncer with pool_mode = transaction.
+//   - COMMIT waits for the flush of its WAL record, here and on synchronous standbys:
+//     synchronous_commit is on, or remote_apply if that is the default of the session. A wait for a
+//     standby that is cancelled ends with a warning, and the transaction is committed here only.
+//     The result is not ok then.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_
 #define POSTBOX_WORKER_PULLER_DATABASE_H_
 
 #include <libpq-fe.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,11 +46,19 @@ struct Parameter {
 
 class QueryResult {
  public:
+  // Takes the result over. NULL stands for a connection that broke.
   QueryResult(PGresult* result, std::string connection_error);
+  // A transaction that failed in a way that no result tells.
+  static QueryResult Failure(std::string sqlstate, std::string error, bool not_begun);
 
   bool ok() const { return ok_; }
   const std::string& sqlstate() const { return sqlstate_; }  // empty if the connection broke
-  const std::string& error() const { return error_; }        // primary message and detail
+  // Primary message and detail, at most kMaxErrorBytes: Postgres repeats values in its messages.
+  const std::string& error() const { return error_; }
+  const std::string& context() const { return context_; }  // at most kMaxErrorBytes
+  // True if the transaction failed before the statement began.
+  bool not_begun() const { return not_begun_; }
+  static constexpr size_t kMaxErrorBytes = 8192;
 
   int rows() const { return PQntuples(result_.get()); }
   bool null(int row, int column) const { return PQgetisnull(result_.get(), row, column) != 0; }
@@ -52,6 +71,17 @@ class QueryResult {
   bool ok_ = false;
   std::string sqlstate_;
   std::string error_;
+  std::string context_;
+  bool not_begun_ = false;
+
+  friend class Connection;
+};
+
+// What a transaction may do, and how long its statement may take. Zero: no limit.
+struct TransactionLimits {
+  bool read_only = false;
+  std::chrono::milliseconds statement_timeout = std::chrono::seconds(30);
+  std::chrono::milliseconds lock_timeout = std::chrono::seconds(5);
 };
 
 class Connection {
@@ -59,11 +89,13 @@ class Connection {
   // `application_name` is shown in pg_stat_activity. On failure returns null and puts the reason
   // into `error`.
   static std::unique_ptr<Connection> Open(const std::string& dsn,
-                                          const std::string& application_name, std::string* error);
+                                          const std::string& application_name,
+                                          const TransactionLimits& limits, std::string* error);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  // Runs the statement in a transaction of its own.
   QueryResult Execute(const char* sql, const std::vector<Parameter>& parameters = {});
 
   // False if the server has closed the connection. Does not wait.
@@ -72,11 +104,20 @@ class Connection {
   void Cancel();
 
  private:
-  explicit Connection(PGconn* connection)
-      : connection_(connection), cancel_(PQgetCancel(connection)) {}
+  Connection(PGconn* connection, const TransactionLimits& limits);
+
+  bool Send(const char* sql, const std::vector<Parameter>& parameters);
+  QueryResult Receive();
+  // The result of the next statement of the pipeline, or null if the connection broke.
+  PGresult* NextResult();
+  static void OnNotice(void* connection, const PGresult* notice);
 
   PGconn* const connection_;
   PGcancel* const cancel_;
+  std::vector<std::string> prologue_;  // what comes before the statement, BEGIN first
+  bool usable_ = true;                 // nothing is left to be read of an earlier transaction
+  bool committing_ = false;            // the answer to COMMIT is being read
+  bool commit_warned_ = false;         // and it came with a warning
 };
 
 }  // namespace postbox::puller

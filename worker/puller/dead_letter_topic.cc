@@ -9,26 +9,25 @@
 #include <utility>
 
 #include "proto/rules/limits.h"
-#include "proto/rules/utf8.h"
+#include "worker/puller/log.h"
 
 namespace postbox::puller {
 namespace {
 
 constexpr std::chrono::seconds kPublishTimeout{30};
-constexpr size_t kErrorAttributes = 3;
+// How often the thread looks if nothing wakes it.
+constexpr int kLookMilliseconds = 1000;
 
-// The text, cut to the length of an attribute value at a character boundary.
-std::string AttributeValue(std::string text) {
-  if (text.size() > pubsub::kMaxAttributeValueBytes) text.resize(pubsub::kMaxAttributeValueBytes);
-  text.resize(pubsub::FirstInvalidUtf8(text));
-  return text;
+// The text, cut to the length of an attribute value.
+std::string AttributeValue(const std::string& text) {
+  constexpr size_t kRoom = pubsub::kMaxAttributeValueBytes - 3;  // for "..."
+  return text.size() <= pubsub::kMaxAttributeValueBytes ? text : Cut(text, kRoom);
 }
 
-}  // namespace
-
-pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_view topic,
-                                          const std::string& subscription,
-                                          const std::string& sqlstate, const std::string& error) {
+// Attributes that Pub/Sub takes, of the original message, and at most `error_attributes` of the
+// error.
+pubsub::Attributes LetterAttributes(const Delivery& delivery, const std::string& subscription,
+                                    const EventFailure& failure, size_t error_attributes) {
   pubsub::Attributes attributes;
   for (const auto& attribute : delivery.message.attributes) {
     if (attribute.first.starts_with(pubsub::kReservedPrefix)) continue;
@@ -36,61 +35,115 @@ pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_
         attribute.first == "postbox_original_subscription") {
       continue;  // left by an earlier pass through a dead-letter topic
     }
-    if (attributes.size() + kErrorAttributes >= pubsub::kMaxAttributes) break;
+    if (attributes.size() + error_attributes >= pubsub::kMaxAttributes) break;
     attributes.push_back(attribute);
   }
-  attributes.emplace_back("postbox_error_sqlstate", sqlstate);
-  attributes.emplace_back("postbox_error_message", AttributeValue(error));
-  attributes.emplace_back("postbox_original_subscription", AttributeValue(subscription));
-  return pubsub::MakeOutgoingMessage(topic, delivery.message.ordering_key, delivery.event.payload,
-                                     attributes);
+  if (error_attributes >= 1) attributes.emplace_back("postbox_error_sqlstate", failure.sqlstate);
+  if (error_attributes >= 2) {
+    attributes.emplace_back("postbox_original_subscription", AttributeValue(subscription));
+  }
+  if (error_attributes >= 3) {
+    attributes.emplace_back("postbox_error_message", AttributeValue(failure.error));
+  }
+  return attributes;
 }
 
-DeadLetterTopic::~DeadLetterTopic() {
-  publisher_.reset();
-  if (notify_fd_ >= 0) close(notify_fd_);
+}  // namespace
+
+pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_view topic,
+                                          const std::string& subscription,
+                                          const EventFailure& failure) {
+  for (size_t error_attributes : {3, 2, 0}) {
+    pubsub::OutgoingMessage message = pubsub::MakeOutgoingMessage(
+        topic, delivery.message.ordering_key, delivery.event.payload,
+        LetterAttributes(delivery, subscription, failure, error_attributes));
+    if (message.error.empty() || error_attributes == 0) return message;
+  }
+  return {};
 }
 
-bool DeadLetterTopic::Publish(const Delivery& delivery, const std::string& sqlstate,
-                              const std::string& message, std::string* error) {
+void DeadLetterTopic::Send(Letter letter) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!publisher_) {
-    if (notify_fd_ < 0) notify_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (notify_fd_ < 0) {
-      *error = "no file descriptor is left";
-      return false;
-    }
-    pubsub::PublisherOptions options;
-    options.endpoint = endpoint_;
-    options.channels = 1;
-    options.publish_timeout = kPublishTimeout;
-    options.quota_project = quota_project_;
-    options.notify_fd = notify_fd_;
-    publisher_ = pubsub::Publisher::Create(std::move(options), error);
-    if (!publisher_) return false;
+  if (stopping_) return;
+  waiting_.push_back(std::move(letter));
+  if (notify_fd_ < 0) notify_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  if (notify_fd_ >= 0) eventfd_write(notify_fd_, 1);
+}
+
+void DeadLetterTopic::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    if (notify_fd_ >= 0) eventfd_write(notify_fd_, 1);
   }
-  pubsub::OutgoingMessage letter =
-      DeadLetterMessage(delivery, topic_, subscription_, sqlstate, message);
-  if (!publisher_->Publish(&letter)) {
-    *error = "the publisher did not take the message";
-    return false;
-  }
-  // The result comes within publish_timeout. After twice that time the publisher is stuck.
-  const auto give_up = std::chrono::steady_clock::now() + 2 * kPublishTimeout;
-  while (std::chrono::steady_clock::now() < give_up) {
-    if (!publisher_->TakeResults().empty()) {
-      *error = letter.error;
-      return letter.status == pubsub::PublishStatus::kPublished;
+  if (thread_.joinable()) thread_.join();
+  if (notify_fd_ >= 0) close(std::exchange(notify_fd_, -1));
+}
+
+void DeadLetterTopic::Run() {
+  while (true) {
+    std::deque<Letter> letters;
+    int notify_fd = -1;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (stopping_) break;
+      letters.swap(waiting_);
+      notify_fd = notify_fd_;
     }
-    pollfd ready{notify_fd_, POLLIN, 0};
-    if (poll(&ready, 1, 100) > 0) {
-      uint64_t count = 0;
-      if (read(notify_fd_, &count, sizeof(count)) < 0) continue;
-    }
+    for (Letter& letter : letters) Publish(std::move(letter));
+    if (publisher_) TakeResults();
+    if (!letters.empty()) continue;
+    // Without a descriptor it looks again from time to time.
+    pollfd ready{notify_fd, POLLIN, 0};
+    uint64_t count = 0;
+    if (poll(&ready, 1, kLookMilliseconds) > 0) eventfd_read(notify_fd, &count);
   }
   publisher_.reset();
-  *error = "no answer from the publisher";
-  return false;
+  sent_.clear();
+}
+
+bool DeadLetterTopic::Open(std::string* error) {
+  if (publisher_) return true;
+  pubsub::PublisherOptions options;
+  options.endpoint = endpoint_;
+  options.channels = 1;
+  options.publish_timeout = kPublishTimeout;
+  options.quota_project = quota_project_;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    options.notify_fd = notify_fd_;
+  }
+  publisher_ = pubsub::Publisher::Create(std::move(options), error);
+  return publisher_ != nullptr;
+}
+
+void DeadLetterTopic::Publish(Letter letter) {
+  auto sent = std::make_unique<Sent>();
+  sent->letter = std::move(letter);
+  Letter& own = sent->letter;
+  if (Open(&own.error)) {
+    sent->message = DeadLetterMessage(own.delivery, topic_, subscription_, own.failure);
+    pubsub::OutgoingMessage* message = &sent->message;
+    if (publisher_->Publish(message)) {
+      sent_.emplace(message, std::move(sent));
+      return;
+    }
+    own.error = "too much is on its way to the dead-letter topic";
+  }
+  on_result_(std::move(own));
+}
+
+void DeadLetterTopic::TakeResults() {
+  for (pubsub::OutgoingMessage* message : publisher_->TakeResults()) {
+    auto sent = sent_.extract(message);
+    if (sent.empty()) continue;
+    Letter letter = std::move(sent.mapped()->letter);
+    letter.error = std::move(message->error);
+    if (message->status == pubsub::PublishStatus::kPublished) letter.result = Letter::kPublished;
+    if (message->status == pubsub::PublishStatus::kRejected) letter.result = Letter::kRefused;
+    on_result_(std::move(letter));
+  }
 }
 
 }  // namespace postbox::puller

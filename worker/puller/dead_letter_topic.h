@@ -4,13 +4,23 @@
 // attributes more: postbox_error_sqlstate, postbox_error_message (cut to the length that Pub/Sub
 // allows) and postbox_original_subscription. Attributes that Pub/Sub would refuse are left out:
 // those whose names are reserved for Google (goog...), and those beyond the number of attributes
-// that a message may have.
+// that a message may have. If the original message leaves no room for the error, the message of the
+// error is left out, then all three.
+//
+// A thread of its own publishes, so a topic that does not answer holds up nobody but the keys of
+// the events that it does not take. What is on its way is in the hand of the puller and counts
+// against its flow control.
 #ifndef POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 #define POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <unordered_map>
 
 #include "worker/pubsub/publisher.h"
 #include "worker/puller/key_queues.h"
@@ -20,32 +30,61 @@ namespace postbox::puller {
 // The message to publish. `topic` and `subscription` are full names; `topic` must outlive it.
 pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_view topic,
                                           const std::string& subscription,
-                                          const std::string& sqlstate, const std::string& error);
+                                          const EventFailure& failure);
 
 class DeadLetterTopic {
  public:
+  struct Letter {
+    Delivery delivery;
+    EventFailure failure;
+    // The result.
+    enum { kPublished, kRefused, kFailed } result = kFailed;  // refused: it will never be taken
+    std::string error{};                                      // empty if it was published
+  };
+  using Callback = std::function<void(Letter)>;
+
+  // `on_result` is called once for each letter, on the thread of the topic.
   DeadLetterTopic(pubsub::Endpoint endpoint, std::string quota_project, std::string topic,
-                  std::string subscription)
+                  std::string subscription, Callback on_result)
       : endpoint_(std::move(endpoint)),
         quota_project_(std::move(quota_project)),
         topic_(std::move(topic)),
-        subscription_(std::move(subscription)) {}
-  ~DeadLetterTopic();
+        subscription_(std::move(subscription)),
+        on_result_(std::move(on_result)) {}
+  ~DeadLetterTopic() { Stop(); }
 
-  // Waits for the answer, at most a minute. On failure returns false and puts the reason into
-  // `error`. May be called on several threads; the calls are made one after the other, because dead
-  // letters are rare.
-  bool Publish(const Delivery& delivery, const std::string& sqlstate, const std::string& message,
-               std::string* error);
+  // Returns at once. The result comes after kPublishTimeout at the latest. Any thread.
+  void Send(Letter letter);
+  // Ends the thread. No result comes after it has returned; letters without one may or may not have
+  // been published.
+  void Stop();
 
  private:
+  struct Sent {
+    pubsub::OutgoingMessage message;
+    Letter letter;
+  };
+
+  void Run();
+  bool Open(std::string* error);
+  void Publish(Letter letter);
+  void TakeResults();
+
   const pubsub::Endpoint endpoint_;
   const std::string quota_project_;
   const std::string topic_;
   const std::string subscription_;
+  const Callback on_result_;
+
   std::mutex mutex_;
-  int notify_fd_ = -1;
-  std::unique_ptr<pubsub::Publisher> publisher_;  // created by the first Publish
+  std::deque<Letter> waiting_;  // guarded
+  bool stopping_ = false;       // guarded
+  std::thread thread_;          // started by the first Send; guarded
+  int notify_fd_ = -1;          // written by Send, by Stop, and by the publisher; guarded
+
+  // Of the thread.
+  std::unique_ptr<pubsub::Publisher> publisher_;
+  std::unordered_map<const pubsub::OutgoingMessage*, std::unique_ptr<Sent>> sent_;
 };
 
 }  // namespace postbox::puller

@@ -1,5 +1,7 @@
 #include "worker/puller/inbox_client.h"
 
+#include <unistd.h>
+
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -17,21 +19,64 @@ namespace {
   "$8::text[], $9::text[]) WITH ORDINALITY AS e(event_id, event_type, aggregate_type, " \
   "aggregate_id, version, payload, attributes, occurred_at, position)"
 
+// A duplicate is acked like an event that was applied, so its effect must be as durable. The
+// transaction of its effect may still wait for a standby, or have been released from that wait by a
+// cancel. With a transaction id of its own this transaction has a COMMIT record behind the other
+// one, and waits for it.
+// An event that fails is raised: BatchApplier decides what becomes of it.
 constexpr char kApply[] =
-    "SELECT o.outcome FROM unnest(postbox.inbox_apply_batch($1::oid::regclass, "
+    "SELECT o.outcome, CASE WHEN o.outcome = 'duplicate' THEN pg_current_xact_id() END FROM "
+    "unnest(postbox.inbox_apply_batch($1::oid::regclass, "
     "ARRAY(SELECT " POSTBOX_EVENT_FIELDS " FROM " POSTBOX_EVENT_ARRAYS
-    " ORDER BY e.position))) WITH ORDINALITY AS o(outcome, position) ORDER BY o.position";
+    " ORDER BY e.position), on_error => 'raise')) WITH ORDINALITY AS o(outcome, position) "
+    "ORDER BY o.position";
 
+// The texts are sent as bytes: one that the database cannot hold must not keep its event from being
+// recorded.
 constexpr char kRecord[] =
-    "SELECT postbox.record_dead_letter($1::oid::regclass, " POSTBOX_EVENT_FIELDS
-    ", $10::text, $11::text, $12::int) FROM " POSTBOX_EVENT_ARRAYS;
+    "SELECT postbox.record_dead_letter($1::oid::regclass, e.event_id, e.event_type, "
+    "e.aggregate_type, e.aggregate_id, e.version::bigint, e.payload, e.attributes, "
+    "e.occurred_at::timestamptz, $10::text, $11::bytea, $12::int) "
+    "FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bytea[], "
+    "$8::bytea[], $9::text[]) AS e(event_id, event_type, aggregate_type, aggregate_id, version, "
+    "payload, attributes, occurred_at)";
+
+constexpr char kReport[] =
+    "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
+    "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
+    "last_error, last_error_at) "
+    "VALUES ($1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
+    "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
+    "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms') "
+    "ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
+    "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
+    "stale = excluded.stale, out_of_order = excluded.out_of_order, "
+    "dead_letters = excluded.dead_letters, failures = excluded.failures, "
+    "retrying_since = excluded.retrying_since, next_try = excluded.next_try, "
+    "last_error = excluded.last_error, last_error_at = excluded.last_error_at";
+// Also what pullers have left behind that were killed.
+constexpr char kRemoveReport[] =
+    "DELETE FROM postbox.subscription_status WHERE subscription = $1 "
+    "AND (puller = $2 OR last_seen < now() - interval '1 day')";
+
+// Host and process id.
+const std::string& ThisPuller() {
+  static const std::string puller = [] {
+    char host[256] = "";
+    if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+    return std::string(host) + ":" + std::to_string(getpid());
+  }();
+  return puller;
+}
 
 std::optional<std::string_view> View(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
   return *text;
 }
 
-std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delivery*>& deliveries) {
+// `text_type`: as what the texts of the events are sent.
+std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delivery*>& deliveries,
+                                       Oid text_type) {
   std::vector<std::string> versions;
   versions.reserve(deliveries.size());
   for (const Delivery* delivery : deliveries) {
@@ -45,13 +90,13 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   std::vector<Parameter> parameters;
   parameters.push_back(Parameter::Text(std::to_string(inbox)));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
   parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
+      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
   parameters.push_back(
       column(kTextOid, [&](const ReceivedEvent& e, size_t i) -> std::optional<std::string_view> {
         if (!e.version) return std::nullopt;
@@ -60,7 +105,7 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   parameters.push_back(column(kByteaOid, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.payload);
   }));
-  parameters.push_back(column(kTextOid, [](const ReceivedEvent& e, size_t) {
+  parameters.push_back(column(text_type, [](const ReceivedEvent& e, size_t) {
     return std::optional<std::string_view>(e.attributes);
   }));
   parameters.push_back(
@@ -68,21 +113,38 @@ std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delive
   return parameters;
 }
 
+InboxResult Converted(const QueryResult& result) {
+  return {.ok = result.ok(),
+          .sqlstate = result.sqlstate(),
+          .error = result.error(),
+          .not_begun = result.not_begun()};
+}
+
 }  // namespace
+
+std::optional<size_t> NamedEvent(std::string_view context,
+                                 const std::vector<const Delivery*>& events) {
+  constexpr std::string_view kBefore = "applying event \"";
+  constexpr std::string_view kAfter = "\" to inbox ";
+  const size_t begin = context.rfind(kBefore);
+  const size_t end = context.rfind(kAfter);
+  if (begin == std::string_view::npos || end == std::string_view::npos) return std::nullopt;
+  const size_t id_begin = begin + kBefore.size();
+  if (end < id_begin) return std::nullopt;
+  const std::string_view id = context.substr(id_begin, end - id_begin);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (events[i]->event.event_id == id) return i;
+  }
+  return std::nullopt;
+}
 
 bool DatabaseInboxClient::Connect(std::string* error) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     connection_.reset();
   }
-  auto connection = Connection::Open(dsn_, application_name_, error);
+  auto connection = Connection::Open(dsn_, application_name_, limits_, error);
   if (!connection) return false;
-  // BatchApplier decides what becomes of an event that fails.
-  QueryResult set = connection->Execute("SET postbox.apply_on_error = 'raise'");
-  if (!set.ok()) {
-    *error = set.error();
-    return false;
-  }
   const std::lock_guard<std::mutex> lock(mutex_);
   connection_ = std::move(connection);
   return true;
@@ -94,9 +156,15 @@ void DatabaseInboxClient::Cancel() {
 }
 
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
-  QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events));
-  InboxResult applied{result.ok(), {}, result.sqlstate(), result.error()};
-  if (!result.ok()) return applied;
+  const auto begin = std::chrono::steady_clock::now();
+  QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events, kTextOid));
+  InboxResult applied = Converted(result);
+  applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::steady_clock::now() - begin);
+  if (!result.ok()) {
+    applied.event_at = NamedEvent(result.context(), events);
+    return applied;
+  }
   for (int row = 0; row < result.rows(); ++row) applied.outcomes.push_back(result.text(row, 0));
   if (applied.outcomes.size() != events.size()) {
     applied.ok = false;
@@ -107,14 +175,37 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
 }
 
 InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
-                                                  const std::string& sqlstate,
-                                                  const std::string& error, int attempts) {
-  std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery});
-  parameters.push_back(Parameter::Text(sqlstate));
-  parameters.push_back(Parameter::Text(error));
-  parameters.push_back(Parameter::Text(std::to_string(attempts)));
-  QueryResult result = connection_->Execute(kRecord, parameters);
-  return {result.ok(), {}, result.sqlstate(), result.error()};
+                                                  const EventFailure& failure) {
+  std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery}, kByteaOid);
+  parameters.push_back(Parameter::Text(failure.sqlstate));
+  parameters.push_back(Parameter::Bytes(failure.error));
+  parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));
+  return Converted(connection_->Execute(kRecord, parameters));
+}
+
+InboxResult DatabaseInboxClient::Report(const std::string& subscription, int appliers,
+                                        const StatusNumbers* numbers) {
+  std::vector<Parameter> parameters{Parameter::Text(subscription), Parameter::Text(ThisPuller())};
+  if (numbers == nullptr) return Converted(connection_->Execute(kRemoveReport, parameters));
+  const auto number = [&parameters](std::optional<int64_t> value) {
+    std::optional<std::string> text;
+    if (value) text = std::to_string(*value);
+    parameters.push_back(Parameter::Text(std::move(text)));
+  };
+  number(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                               started_)
+             .count());
+  number(appliers);
+  for (int64_t value : {numbers->applied, numbers->duplicates, numbers->stale,
+                        numbers->out_of_order, numbers->dead_letters, numbers->failures}) {
+    number(value);
+  }
+  number(numbers->retrying_for_ms);
+  number(numbers->next_try_in_ms);
+  parameters.push_back(numbers->last_error_before_ms ? Parameter::Text(numbers->last_error)
+                                                     : Parameter::Text(std::nullopt));
+  number(numbers->last_error_before_ms);
+  return Converted(connection_->Execute(kReport, parameters));
 }
 
 }  // namespace postbox::puller

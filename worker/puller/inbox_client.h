@@ -2,21 +2,29 @@
 #ifndef POSTBOX_WORKER_PULLER_INBOX_CLIENT_H_
 #define POSTBOX_WORKER_PULLER_INBOX_CLIENT_H_
 
+#include <chrono>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "worker/puller/database.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
 
 struct InboxResult {
-  bool ok = false;                    // the transaction is committed
-  std::vector<std::string> outcomes;  // if ok: one for each event
-  std::string sqlstate;               // if not ok; empty if the connection broke
-  std::string error;
+  bool ok = false;                      // the transaction is committed
+  std::vector<std::string> outcomes{};  // if ok: one for each event
+  std::string sqlstate{};               // if not ok; empty if the connection broke
+  std::string error{};
+  bool not_begun = false;            // if not ok: it failed before the events were looked at
+  std::optional<size_t> event_at{};  // if not ok: the event that the error is about, if it says so
+  std::chrono::milliseconds took{0};
 };
 
 class InboxClient {
@@ -27,15 +35,23 @@ class InboxClient {
   // the call only tells whether the inbox can be used.
   virtual InboxResult Apply(const std::vector<const Delivery*>& events) = 0;
   // Records an event in postbox.dead_letter.
-  virtual InboxResult RecordDeadLetter(const Delivery& delivery, const std::string& sqlstate,
-                                       const std::string& error, int attempts) = 0;
+  virtual InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) = 0;
 };
+
+// The position in `events` of the event that the context of an error names, which the extension
+// adds to what fails in a projection or a handler (extension/inbox/apply.cc).
+std::optional<size_t> NamedEvent(std::string_view context,
+                                 const std::vector<const Delivery*>& events);
 
 // Over a libpq connection. A connection that broke stays broken until Connect replaces it.
 class DatabaseInboxClient : public InboxClient {
  public:
-  DatabaseInboxClient(std::string dsn, std::string application_name, Oid inbox)
-      : dsn_(std::move(dsn)), application_name_(std::move(application_name)), inbox_(inbox) {}
+  DatabaseInboxClient(std::string dsn, std::string application_name, Oid inbox,
+                      TransactionLimits limits)
+      : dsn_(std::move(dsn)),
+        application_name_(std::move(application_name)),
+        inbox_(inbox),
+        limits_(limits) {}
 
   // On failure returns false and puts the reason into `error`.
   bool Connect(std::string* error);
@@ -44,13 +60,17 @@ class DatabaseInboxClient : public InboxClient {
   void Cancel();
 
   InboxResult Apply(const std::vector<const Delivery*>& events) override;
-  InboxResult RecordDeadLetter(const Delivery& delivery, const std::string& sqlstate,
-                               const std::string& error, int attempts) override;
+  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override;
+
+  // Stores the report of this process, or, without numbers, removes it.
+  InboxResult Report(const std::string& subscription, int appliers, const StatusNumbers* numbers);
 
  private:
   const std::string dsn_;
   const std::string application_name_;
   const Oid inbox_;
+  const TransactionLimits limits_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;  // held where connection_ is replaced, and by Cancel
   std::unique_ptr<Connection> connection_;
 };

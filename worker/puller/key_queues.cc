@@ -5,6 +5,11 @@
 namespace postbox::puller {
 
 void KeyQueues::MakeReady(const std::string& queue_key, KeyQueue& queue, TimePoint now) {
+  if (queue.waiting.front().suspect) {
+    queue.state = KeyQueue::kReadySuspect;
+    ready_suspects_.emplace_back(now, queue_key);
+    return;
+  }
   queue.state = KeyQueue::kReady;
   ready_messages_ += queue.waiting.size();
   ready_.emplace_back(now, queue_key);
@@ -27,6 +32,21 @@ std::optional<KeyQueues::TimePoint> KeyQueues::ready_since() const {
   return ready_.front().first;
 }
 
+std::optional<KeyQueues::TimePoint> KeyQueues::suspect_since() const {
+  if (ready_suspects_.empty()) return std::nullopt;
+  return ready_suspects_.front().first;
+}
+
+std::vector<Delivery> KeyQueues::TakeSuspect() {
+  std::vector<Delivery> batch;
+  KeyQueue& queue = queues_.at(ready_suspects_.front().second);
+  batch.push_back(std::move(queue.waiting.front()));
+  queue.waiting.pop_front();
+  queue.state = KeyQueue::kBusy;
+  ready_suspects_.pop_front();
+  return batch;
+}
+
 std::vector<Delivery> KeyQueues::Take(size_t max_messages, size_t max_bytes) {
   std::vector<Delivery> batch;
   size_t bytes = 0;
@@ -34,7 +54,7 @@ std::vector<Delivery> KeyQueues::Take(size_t max_messages, size_t max_bytes) {
   while (!full && !ready_.empty()) {
     KeyQueue& queue = queues_.at(ready_.front().second);
     size_t taken = 0;
-    while (!queue.waiting.empty()) {
+    while (!queue.waiting.empty() && !queue.waiting.front().suspect) {
       Delivery& next = queue.waiting.front();
       full = batch.size() >= max_messages || (!batch.empty() && bytes + next.bytes() > max_bytes);
       if (full) break;
@@ -61,14 +81,20 @@ void KeyQueues::Done(const std::string& queue_key, TimePoint now) {
   }
 }
 
+void KeyQueues::PutBack(const std::string& queue_key, std::vector<Delivery> unsettled) {
+  auto it = queues_.find(queue_key);
+  if (it == queues_.end() || it->second.state != KeyQueue::kBusy) return;
+  std::deque<Delivery>& waiting = it->second.waiting;
+  waiting.insert(waiting.begin(), std::make_move_iterator(unsettled.begin()),
+                 std::make_move_iterator(unsettled.end()));
+}
+
 void KeyQueues::Fail(const std::string& queue_key, std::vector<Delivery> unsettled,
                      TimePoint retry_at) {
   auto it = queues_.find(queue_key);
   if (it == queues_.end() || it->second.state != KeyQueue::kBusy) return;
-  KeyQueue& queue = it->second;
-  queue.waiting.insert(queue.waiting.begin(), std::make_move_iterator(unsettled.begin()),
-                       std::make_move_iterator(unsettled.end()));
-  queue.state = KeyQueue::kSuspended;
+  PutBack(queue_key, std::move(unsettled));
+  it->second.state = KeyQueue::kSuspended;
   suspended_.emplace(retry_at, queue_key);
 }
 
@@ -97,6 +123,7 @@ std::vector<uint64_t> KeyQueues::Drain() {
   }
   ready_.clear();
   ready_messages_ = 0;
+  ready_suspects_.clear();
   suspended_.clear();
   return handles;
 }

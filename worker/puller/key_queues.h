@@ -3,9 +3,12 @@
 //   - Messages of one ordering key leave in the order in which they arrived. No message of a key
 //     leaves while earlier ones are being applied: a queue is busy from Take to Done or Fail.
 //   - Messages without a key are independent of each other. Each has a queue of its own.
+//   - A message that has failed before, a suspect, leaves alone: what makes it fail may take as
+//     long as a statement may, and its batch-mates would wait with it.
 //   - A failure suspends the key's queue. The failed message and everything behind it stay in the
 //     queue until retry_at. TakeSuspended then hands them out, in order, to be nacked. The service
-//     delivers them again.
+//     delivers them again. The key is forgotten then. So TakeSuspended is called where its gate is
+//     closed in the same step (runner.h).
 //
 // Pure logic without a clock. Not thread-safe.
 #ifndef POSTBOX_WORKER_PULLER_KEY_QUEUES_H_
@@ -26,9 +29,19 @@
 
 namespace postbox::puller {
 
+// Why an event is given up.
+struct EventFailure {
+  std::string sqlstate;
+  std::string error;
+  int attempts = 0;
+};
+
 struct Delivery {
   pubsub::ReceivedMessage message;  // its data is moved to the event's payload
   ReceivedEvent event;
+  bool suspect = false;
+  // The event was given up, and is only to be recorded in postbox.dead_letter.
+  std::optional<EventFailure> given_up;
 
   size_t bytes() const { return event.payload.size() + event.attributes.size(); }
   // The name of its queue. Messages of one queue are applied one after the other. The first letter
@@ -49,13 +62,20 @@ class KeyQueues {
   // queues has been ready.
   size_t ready() const { return ready_messages_; }
   std::optional<TimePoint> ready_since() const;
+  // The time since which the first queue that begins with a suspect has been ready.
+  std::optional<TimePoint> suspect_since() const;
 
   // At most `max_messages` messages of at most `max_bytes` bytes together; the first message may be
-  // larger. Their queues are busy afterwards.
+  // larger. No suspects. Their queues are busy afterwards.
   std::vector<Delivery> Take(size_t max_messages, size_t max_bytes);
+  // The suspect that has been ready longest. There must be one. Its queue is busy afterwards.
+  std::vector<Delivery> TakeSuspect();
 
-  // All messages taken from this queue are settled.
+  // All messages taken from this queue are settled, or were put back.
   void Done(const std::string& queue_key, TimePoint now);
+  // These messages were taken together, in this order, and are the first of the queue again. It
+  // stays busy.
+  void PutBack(const std::string& queue_key, std::vector<Delivery> unsettled);
   // The first of `unsettled` failed. The others were taken together with it and come after it in
   // the queue.
   void Fail(const std::string& queue_key, std::vector<Delivery> unsettled, TimePoint retry_at);
@@ -75,7 +95,7 @@ class KeyQueues {
  private:
   struct KeyQueue {
     std::deque<Delivery> waiting;
-    enum { kReady, kBusy, kSuspended } state = kReady;
+    enum { kReady, kReadySuspect, kBusy, kSuspended } state = kReady;
   };
 
   void MakeReady(const std::string& queue_key, KeyQueue& queue, TimePoint now);
@@ -84,7 +104,8 @@ class KeyQueues {
   // The queues in state kReady and since when; the one that has been ready longest comes first.
   std::deque<std::pair<TimePoint, std::string>> ready_;
   size_t ready_messages_ = 0;
-  std::set<std::pair<TimePoint, std::string>> suspended_;  // by retry_at
+  std::deque<std::pair<TimePoint, std::string>> ready_suspects_;  // likewise, kReadySuspect
+  std::set<std::pair<TimePoint, std::string>> suspended_;         // by retry_at
 };
 
 }  // namespace postbox::puller

@@ -15,10 +15,11 @@ constexpr size_t kNoLimit = 1 << 30;
 
 class KeyQueuesTest : public ::testing::Test {
  protected:
-  void Push(uint64_t handle, const std::string& key, size_t bytes = 1) {
+  void Push(uint64_t handle, const std::string& key, size_t bytes = 1, bool suspect = false) {
     Delivery delivery;
     delivery.message.handle = handle;
     delivery.message.ordering_key = key;
+    delivery.suspect = suspect;
     delivery.event.payload.assign(bytes, 'x');
     queues_.Push(std::move(delivery), now_);
   }
@@ -104,6 +105,34 @@ TEST_F(KeyQueuesTest, AFailureSuspendsItsKeyAndTakesWhatFollowsOfTheKeyWithIt) {
   // Redelivered.
   Push(6, "a");
   EXPECT_THAT(Take(), ElementsAre(6));
+}
+
+TEST_F(KeyQueuesTest, ASuspectLeavesAloneAndOnlyItsKeyWaitsForIt) {
+  Push(1, "a");
+  Push(2, "a", 1, /*suspect=*/true);
+  Push(3, "a");
+  Push(4, "b");
+  EXPECT_FALSE(queues_.suspect_since());
+  EXPECT_THAT(Take(), ElementsAre(1, 4));
+  queues_.Done("ka", now_);
+  EXPECT_EQ(queues_.ready(), 0u);
+  EXPECT_THAT(Take(), IsEmpty());
+  EXPECT_EQ(queues_.suspect_since(), now_);
+  batch_ = queues_.TakeSuspect();
+  EXPECT_EQ(batch_[0].message.handle, 2u);
+  EXPECT_THAT(batch_, ::testing::SizeIs(1));
+  EXPECT_FALSE(queues_.suspect_since());
+  queues_.Done("ka", now_);
+  EXPECT_THAT(Take(), ElementsAre(3));
+}
+
+TEST_F(KeyQueuesTest, WhatIsPutBackIsTheFirstOfItsKeyAgain) {
+  for (uint64_t i = 1; i <= 3; ++i) Push(i, "a");
+  EXPECT_THAT(Take(2), ElementsAre(1, 2));
+  queues_.PutBack("ka", Unsettled({1}));
+  EXPECT_THAT(Take(), IsEmpty());
+  queues_.Done("ka", now_);
+  EXPECT_THAT(Take(), ElementsAre(2, 3));
 }
 
 TEST_F(KeyQueuesTest, ReadySinceIsTheTimeOfTheLongestWait) {

@@ -5,7 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "proto/rules/attributes.h"
@@ -19,6 +22,38 @@ bool json_lines = false;
 
 std::string Dump(const Fields& value) {
   return value.dump(-1, ' ', false, Fields::error_handler_t::replace);
+}
+
+// A copy with long texts cut.
+Fields CutFields(const Fields& fields) {
+  Fields cut = fields;
+  for (auto& value : cut) {
+    if (!value.is_string()) continue;
+    const auto& text = value.get_ref<const std::string&>();
+    if (text.size() > kMaxLogBytes) value = Cut(text, kMaxLogBytes);
+  }
+  return cut;
+}
+
+// The lines of one message, subscription and SQLSTATE within an interval.
+struct Repeated {
+  std::chrono::steady_clock::time_point since;
+  int lines = 0;
+  int64_t withheld = 0;
+  std::string message;
+  Fields last;
+};
+std::mutex repeated_mutex;
+std::map<std::string, Repeated>& RepeatedLines() {
+  static auto& lines = *new std::map<std::string, Repeated>();
+  return lines;
+}
+
+void WriteSum(const Repeated& repeated) {
+  if (repeated.withheld == 0) return;
+  Fields fields = repeated.last;
+  fields["more_like_this"] = repeated.withheld;
+  LogLine(spdlog::level::warn, repeated.message, fields);
 }
 
 // A string without blanks, quotes and the like is written without quotes.
@@ -40,6 +75,48 @@ void InitLog(bool json) {
   spdlog::cfg::load_env_levels();
 }
 
+std::string Cut(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  size_t length = max_bytes;
+  // A byte 10xxxxxx continues a character.
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  return std::string(text.substr(0, length)) + "...";
+}
+
+void LogRepeated(std::string_view message, const Fields& fields) {
+  const auto now = std::chrono::steady_clock::now();
+  std::string name(message);
+  for (const char* part : {"subscription", "sqlstate"}) {
+    name += '\n';
+    if (auto it = fields.find(part); it != fields.end()) name += Dump(*it);
+  }
+  const std::lock_guard<std::mutex> lock(repeated_mutex);
+  auto [it, is_new] = RepeatedLines().try_emplace(std::move(name));
+  Repeated& repeated = it->second;
+  if (is_new) {
+    repeated.since = now;
+    repeated.message = message;
+  } else if (now - repeated.since >= kSameInterval) {
+    WriteSum(repeated);
+    repeated.since = now;
+    repeated.lines = 0;
+    repeated.withheld = 0;
+  }
+  if (++repeated.lines <= kSameLines) return LogWarn(message, fields);
+  ++repeated.withheld;
+  repeated.last = CutFields(fields);
+}
+
+void LogSums(bool all) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::lock_guard<std::mutex> lock(repeated_mutex);
+  std::erase_if(RepeatedLines(), [&](const auto& entry) {
+    if (!all && now - entry.second.since < kSameInterval) return false;
+    WriteSum(entry.second);
+    return true;
+  });
+}
+
 void LogLine(spdlog::level::level_enum level, std::string_view message, const Fields& fields) {
   if (!spdlog::should_log(level)) return;
   const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
@@ -50,12 +127,13 @@ void LogLine(spdlog::level::level_enum level, std::string_view message, const Fi
   std::string line;
   if (json_lines) {
     Fields object = {{"time", pubsub::FormatRfc3339(now)}, {"level", name}, {"message", message}};
-    object.update(fields);
+    object.update(CutFields(fields));
     line = Dump(object);
   } else {
     line = pubsub::FormatRfc3339(now);
     line.append(" ").append(name).append(" ").append(message);
-    for (const auto& [key, value] : fields.items()) {
+    const Fields cut = CutFields(fields);
+    for (const auto& [key, value] : cut.items()) {
       line.append(" ").append(key).append("=").append(Plain(value));
     }
   }

@@ -26,6 +26,9 @@ constexpr std::chrono::seconds kFirstConnectLimit{30};
 // For a subscription that is stopped because its configuration has changed.
 constexpr std::chrono::seconds kReconfigureGrace{10};
 
+// The configuration can be read on a standby, too.
+constexpr TransactionLimits kReading{.read_only = true};
+
 // The signals that control the process. They are blocked in every thread; the main thread waits for
 // them.
 class Signals {
@@ -74,7 +77,7 @@ class Puller {
     const auto give_up = Clock::now() + kFirstConnectLimit;
     while (true) {
       std::string error;
-      connection_ = Connection::Open(options_.dsn, "postbox pull", &error);
+      connection_ = Connection::Open(options_.dsn, "postbox pull", kReading, &error);
       if (connection_) {
         auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/true, &error);
         if (configs) return configs;
@@ -100,6 +103,7 @@ class Puller {
   bool WaitForReload() {
     const auto until = Clock::now() + kReloadInterval;
     while (Clock::now() < until) {
+      LogSums();
       if (AllFailed()) {
         LogError("no subscription works any more");
         exit_code_ = 1;
@@ -122,7 +126,7 @@ class Puller {
     std::string error;
     if (!connection_ || !connection_->alive()) {
       connection_.reset();
-      connection_ = Connection::Open(options_.dsn, "postbox pull", &error);
+      connection_ = Connection::Open(options_.dsn, "postbox pull", kReading, &error);
     }
     if (connection_) {
       if (auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/false, &error)) {
@@ -181,6 +185,7 @@ class Puller {
     for (const auto& [name, runner] : runners_) runner->StopPulling();
     for (const auto& [name, runner] : runners_) runner->Finish(deadline);
     runners_.clear();
+    LogSums(/*all=*/true);
   }
 
   const PullOptions& options_;

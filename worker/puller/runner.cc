@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "proto/rules/backoff.h"
+#include "proto/rules/sqlstate_class.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 
@@ -15,6 +16,8 @@ namespace {
 
 // The most bytes that one transaction applies; its first event may be larger.
 constexpr size_t kMaxBatchBytes = 16 << 20;
+// How long a shutdown waits for dead letters that are on their way.
+constexpr std::chrono::seconds kLetterTimeout{2};
 // How long the last acks and nacks are waited for.
 constexpr std::chrono::seconds kSettleTimeout{5};
 
@@ -24,7 +27,9 @@ Runner::Runner(SubscriptionConfig config, std::string dsn)
     : config_(std::move(config)),
       dsn_(std::move(dsn)),
       dead_letter_topic_(config_.endpoint, config_.quota_project, config_.dead_letter_topic,
-                         config_.subscription) {}
+                         config_.subscription,
+                         [this](DeadLetterTopic::Letter letter) { OnLetter(std::move(letter)); }),
+      letter_backoff_({config_.min_backoff, 2.0, config_.max_backoff}) {}
 
 Runner::~Runner() { Finish(Clock::now()); }
 
@@ -43,6 +48,7 @@ bool Runner::Start(std::string* error) {
              {{"subscription", config_.name}, {"handle", handle}});
   };
   callbacks.on_connected = [this](bool exactly_once, bool ordered) {
+    ordered_ = ordered;
     LogDebug(
         "stream connected",
         {{"subscription", config_.name}, {"exactly_once", exactly_once}, {"ordered", ordered}});
@@ -63,8 +69,10 @@ bool Runner::Start(std::string* error) {
   // already wait in the queues.
   for (int i = 0; i < config_.appliers; ++i) {
     Applier applier;
-    applier.inbox =
-        std::make_unique<DatabaseInboxClient>(dsn_, "postbox pull " + config_.name, config_.inbox);
+    applier.inbox = std::make_unique<DatabaseInboxClient>(
+        dsn_, "postbox pull " + config_.name, config_.inbox,
+        TransactionLimits{.statement_timeout = config_.statement_timeout,
+                          .lock_timeout = config_.lock_timeout});
     applier.thread = std::thread([this, inbox = applier.inbox.get()] { ApplierLoop(inbox); });
     appliers_.push_back(std::move(applier));
   }
@@ -84,29 +92,65 @@ void Runner::OnMessage(pubsub::ReceivedMessage message) {
   Delivery delivery;
   delivery.event = ParseEvent(&message);
   delivery.message = std::move(message);
+  delivery.suspect = attempts_.Known(delivery.message.message_id);
   bool wake = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const size_t before = queues_.ready();
+    wake = delivery.suspect;
     queues_.Push(std::move(delivery), Clock::now());
     const size_t after = queues_.ready();
     const auto full = static_cast<size_t>(config_.batch_size);
     // Between these two events an applier waits for a time that it knows.
-    wake = before == 0 || (before < full && after >= full);
+    wake = wake || before == 0 || (before < full && after >= full);
   }
   if (wake) changed_.notify_all();
 }
 
 Runner::Clock::time_point Runner::NextWork(bool connected, Clock::time_point connect_at) {
   auto next = Clock::now() + std::chrono::minutes(1);
-  if (auto retry_at = queues_.NextRetry()) next = std::min(next, *retry_at);
+  if (auto retry_at = queues_.NextRetry(); retry_at && !giving_back_) {
+    next = std::min(next, *retry_at);
+  }
   if (!connected) {
     next = std::min(next, connect_at);
-  } else if (auto since = queues_.ready_since()) {
-    const bool full = queues_.ready() >= static_cast<size_t>(config_.batch_size);
-    next = std::min(next, full ? *since : *since + config_.batch_delay);
+  } else {
+    if (auto since = queues_.ready_since()) {
+      const bool full = queues_.ready() >= static_cast<size_t>(config_.batch_size);
+      next = std::min(next, full ? *since : *since + config_.batch_delay);
+    }
+    if (auto since = NextSuspect()) next = std::min(next, *since);
+    next = std::min(next, status_.NextReport());
   }
   return next;
+}
+
+std::optional<Runner::Clock::time_point> Runner::NextSuspect() const {
+  if (suspects_ >= std::max(1, config_.appliers - 1)) return std::nullopt;
+  return queues_.suspect_since();
+}
+
+std::vector<Delivery> Runner::TakeBatch(size_t limit) {
+  const auto suspect = NextSuspect();
+  const auto ready = queues_.ready_since();
+  if (suspect && (!ready || *suspect < *ready)) return queues_.TakeSuspect();
+  return queues_.Take(limit, kMaxBatchBytes);
+}
+
+void Runner::GiveBackSuspended(Clock::time_point now) {
+  const auto retry_at = queues_.NextRetry();
+  if (giving_back_ || !retry_at || *retry_at > now) return;
+  giving_back_ = true;
+  subscriber_->GiveBack([this] {
+    std::vector<uint64_t> handles;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      giving_back_ = false;
+      handles = queues_.TakeSuspended(Clock::now());
+    }
+    changed_.notify_one();  // somebody has to wait for the next retry_at
+    return handles;
+  });
 }
 
 void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
@@ -114,26 +158,17 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
   policy.subscription = config_.name;
   policy.on_error = config_.on_error;
   policy.max_attempts = config_.max_attempts;
+  policy.batch_size = static_cast<size_t>(config_.batch_size);
+  policy.statement_timeout = config_.statement_timeout;
   policy.backoff = {config_.min_backoff, 2.0, config_.max_backoff};
-  BatchApplier applier(
-      std::move(policy), inbox,
-      [this](const Delivery& delivery, const std::string& sqlstate, const std::string& message,
-             std::string* error) {
-        return dead_letter_topic_.Publish(delivery, sqlstate, message, error);
-      },
-      &attempts_);
+  BatchApplier applier(std::move(policy), inbox, &attempts_, &status_);
   pubsub::Backoff reconnect(pubsub::kReconnectBackoff);
   auto connect_at = Clock::now();
 
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_) {
     const auto now = Clock::now();
-    if (auto handles = queues_.TakeSuspended(now); !handles.empty()) {
-      lock.unlock();
-      for (uint64_t handle : handles) subscriber_->Nack(handle);
-      lock.lock();
-      continue;
-    }
+    GiveBackSuspended(now);
     const bool connected = inbox->connected();
     const auto next = NextWork(connected, connect_at);
     if (next > now) {
@@ -148,20 +183,29 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
       } else {
         const auto delay = reconnect.Next();
         connect_at = Clock::now() + delay;
-        LogWarn(
+        status_.Failed(error, delay, Clock::now());
+        LogRepeated(
             "no connection to the database",
             {{"subscription", config_.name}, {"error", error}, {"retry_after_ms", delay.count()}});
       }
       lock.lock();
       continue;
     }
-    std::vector<Delivery> batch =
-        queues_.Take(static_cast<size_t>(config_.batch_size), kMaxBatchBytes);
+    if (status_.NextReport() <= now) {
+      lock.unlock();
+      Report(inbox);
+      lock.lock();
+      continue;
+    }
+    std::vector<Delivery> batch = TakeBatch(applier.limit());
+    const int suspects = !batch.empty() && batch.front().suspect ? 1 : 0;
     ++busy_;
+    suspects_ += suspects;
     lock.unlock();
     ApplyBatch(std::move(batch), &applier);
     lock.lock();
     --busy_;
+    suspects_ -= suspects;
     changed_.notify_all();
   }
 }
@@ -169,16 +213,61 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
 void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier) {
   Failpoint("before_apply");
   const auto begin = Clock::now();
-  const std::vector<Disposition> dispositions = applier->Apply(batch);
+  const std::vector<Disposition> dispositions = applier->Apply(batch, begin);
   Failpoint("after_commit_before_ack");
 
   for (size_t i = 0; i < batch.size(); ++i) {
     if (dispositions[i].kind == Disposition::kSettled) subscriber_->Ack(batch[i].message.handle);
   }
+  CountOutcomes(batch, dispositions);
   if (spdlog::should_log(spdlog::level::debug)) {
     LogApplied(batch, dispositions, Clock::now() - begin);
   }
   ReturnToQueues(dispositions, &batch);
+}
+
+void Runner::CountOutcomes(const std::vector<Delivery>& batch,
+                           const std::vector<Disposition>& dispositions) {
+  StatusNumbers numbers;
+  bool settled = false;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (dispositions[i].kind != Disposition::kSettled) continue;
+    settled = true;
+    const std::string& outcome = dispositions[i].outcome;
+    if (outcome == "duplicate") {
+      ++numbers.duplicates;
+    } else if (outcome == "stale") {
+      ++numbers.stale;
+      // A redelivery is a duplicate. So this event came after a newer one of its key.
+      if (!ordered_ || batch[i].message.ordering_key.empty()) continue;
+      ++numbers.out_of_order;
+      LogRepeated("an older version came after a newer one of its key",
+                  EventFields(config_.name, batch[i]));
+    } else if (outcome == "rejected") {
+      ++numbers.dead_letters;
+    } else {
+      ++numbers.applied;
+    }
+  }
+  if (settled) status_.Succeeded(numbers);
+}
+
+void Runner::Report(DatabaseInboxClient* inbox) {
+  const StatusNumbers numbers = status_.Take(Clock::now());
+  const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
+  if (stored.ok || IsTransientSqlstate(stored.sqlstate)) return;
+  // Release 0.1 does not have the table, for example.
+  status_.Disable();
+  LogWarn("the status of the subscription is not shown in postbox.subscription_status",
+          {{"subscription", config_.name}, {"sqlstate", stored.sqlstate}, {"error", stored.error}});
+}
+
+void Runner::RemoveReport() {
+  for (Applier& applier : appliers_) {
+    if (!applier.inbox->connected()) continue;
+    applier.inbox->Report(config_.name, config_.appliers, nullptr);
+    return;
+  }
 }
 
 void Runner::LogApplied(const std::vector<Delivery>& batch,
@@ -209,18 +298,80 @@ void Runner::ReturnToQueues(const std::vector<Disposition>& dispositions,
   const auto now = Clock::now();
   for (const auto& [queue_key, positions] : positions_of) {
     std::vector<Delivery> unsettled;
-    auto retry_at = now;
+    const Disposition* first = nullptr;
     for (size_t i : positions) {
       if (dispositions[i].kind == Disposition::kSettled) continue;
-      if (unsettled.empty()) retry_at = now + dispositions[i].delay;
+      if (unsettled.empty()) first = &dispositions[i];
       unsettled.push_back(std::move((*batch)[i]));
     }
     if (unsettled.empty()) {
       queues_.Done(queue_key, now);
     } else {
-      queues_.Fail(queue_key, std::move(unsettled), retry_at);
+      ReturnToQueue(queue_key, std::move(unsettled), *first, now);
     }
   }
+}
+
+void Runner::ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
+                           const Disposition& first, Clock::time_point now) {
+  if (first.kind == Disposition::kDeadLetter) {
+    // The others of the key wait for it in the queue, which stays busy.
+    DeadLetterTopic::Letter letter{.delivery = std::move(unsettled.front()),
+                                   .failure = first.failure};
+    unsettled.erase(unsettled.begin());
+    queues_.PutBack(queue_key, std::move(unsettled));
+    ++letters_;
+    dead_letter_topic_.Send(std::move(letter));
+  } else if (first.kind == Disposition::kAlone) {
+    unsettled.front().suspect = true;
+    if (first.failure.attempts > 0) unsettled.front().given_up = first.failure;
+    queues_.PutBack(queue_key, std::move(unsettled));
+    queues_.Done(queue_key, now);
+  } else {
+    queues_.Fail(queue_key, std::move(unsettled), now + first.delay);
+  }
+}
+
+void Runner::OnLetter(DeadLetterTopic::Letter letter) {
+  using Letter = DeadLetterTopic::Letter;
+  Fields fields = EventFields(config_.name, letter.delivery);
+  fields.update({{"sqlstate", letter.failure.sqlstate},
+                 {"error", letter.failure.error},
+                 {"attempts", letter.failure.attempts}});
+  const std::string queue_key = letter.delivery.queue_key();
+  const auto now = Clock::now();
+  if (letter.result == Letter::kPublished) {
+    fields["outcome"] = "dead_letter_topic";
+    LogRepeated("event published to the dead-letter topic", fields);
+    subscriber_->Ack(letter.delivery.message.handle);
+    attempts_.Forget(letter.delivery.message.message_id);
+    status_.GaveUp();
+  } else {
+    fields["publish_error"] = letter.error;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    --letters_;
+    if (letter.result == Letter::kPublished) {
+      letter_backoff_.Reset();
+      queues_.Done(queue_key, now);
+    } else if (letter.result == Letter::kRefused) {
+      Disposition record{.kind = Disposition::kAlone, .failure = std::move(letter.failure)};
+      record.failure.error += " (refused by the dead-letter topic: " + letter.error + ")";
+      std::vector<Delivery> event;
+      event.push_back(std::move(letter.delivery));
+      ReturnToQueue(queue_key, std::move(event), record, now);
+    } else {
+      const auto delay = letter_backoff_.Next();
+      status_.Failed("dead-letter topic: " + letter.error, delay, now);
+      fields["retry_after_ms"] = delay.count();
+      LogRepeated("event could not be published to the dead-letter topic", fields);
+      std::vector<Delivery> event;
+      event.push_back(std::move(letter.delivery));
+      queues_.Fail(queue_key, std::move(event), now + delay);
+    }
+  }
+  changed_.notify_all();
 }
 
 void Runner::StopPulling() {
@@ -234,7 +385,11 @@ void Runner::Finish(Clock::time_point deadline) {
   {
     std::unique_lock<std::mutex> lock(mutex_);
     // Suspended messages are not waited for; they are to be nacked anyway.
-    changed_.wait_until(lock, deadline, [this] { return busy_ == 0 && queues_.ready() == 0; });
+    changed_.wait_until(lock, deadline, [this] {
+      return busy_ == 0 && queues_.ready() == 0 && !queues_.suspect_since();
+    });
+    const auto letters_until = std::min(deadline, Clock::now() + kLetterTimeout);
+    changed_.wait_until(lock, letters_until, [this] { return letters_ == 0; });
     stopping_ = true;
     changed_.notify_all();
   }
@@ -249,8 +404,14 @@ void Runner::Finish(Clock::time_point deadline) {
     }
   }
   for (Applier& applier : appliers_) applier.thread.join();
+  RemoveReport();
+  // What is on its way to the dead-letter topic is nacked with the rest.
+  dead_letter_topic_.Stop();
   if (subscriber_) {
-    for (uint64_t handle : queues_.Drain()) subscriber_->Nack(handle);
+    subscriber_->GiveBack([this] {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      return queues_.Drain();
+    });
     subscriber_->Stop(kSettleTimeout);
   }
   LogInfo("subscription stopped", {{"subscription", config_.name}});

@@ -6,27 +6,46 @@
 //     ready longest has been ready for batch_delay.
 //   - A message is acked only after the transaction that applied it is committed.
 //   - A failure suspends its key until its delay is over. Then the failed message and what follows
-//     of the key are nacked, in order.
+//     of the key are given back, in order.
+//   - A key is given back in one step: its queue is emptied and its gate is closed (key_gate.h) on
+//     the thread that hands messages on. It used to be emptied by an applier, and closed when the
+//     nack came to that thread. A later message of the key that was handed on in between found
+//     neither, and was applied before the one that had failed:
+//         applier                               I/O thread
+//         m1 fails; its queue is forgotten
+//                                               m2 arrives, the gate is open: a new queue, ready
+//         another applier takes m2              nack of m1: the gate closes, too late
+//     Now m2 arrives either before the step, and is given back with m1, or after it, and is turned
+//     away.
+//   - An event that has failed is tried again in a batch of its own. All appliers but one, if there
+//     are several, may have such batches, so that one of them is always there for what is healthy.
+//   - An event that goes to the dead-letter topic keeps its key busy until the topic has taken it.
+//     One that the topic refuses for good, because of its size for example, is recorded in
+//     postbox.dead_letter.
 //   - An applier whose connection is gone takes no batch until it is connected again.
 //   - Shutdown: StopPulling, then Finish. Until its deadline, Finish lets the appliers apply what
 //     the puller holds. Then it cancels the statements that still run and nacks the rest.
 #ifndef POSTBOX_WORKER_PULLER_RUNNER_H_
 #define POSTBOX_WORKER_PULLER_RUNNER_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "proto/rules/backoff.h"
 #include "worker/pubsub/subscriber.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/config.h"
 #include "worker/puller/dead_letter_topic.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
 
@@ -56,19 +75,36 @@ class Runner {
   };
 
   void OnMessage(pubsub::ReceivedMessage message);
+  // Lets the I/O thread give back the keys whose retry_at has come.
+  void GiveBackSuspended(Clock::time_point now);
   void ApplierLoop(DatabaseInboxClient* inbox);
   // The time until which an applier has to wait. If it is not in the future, there is work.
   Clock::time_point NextWork(bool connected, Clock::time_point connect_at);
+  // Null if there is none, or if too many appliers have one.
+  std::optional<Clock::time_point> NextSuspect() const;
+  // Empty if another applier was faster.
+  std::vector<Delivery> TakeBatch(size_t limit);
   void ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier);
   // Tells the queues of a batch what became of its messages. Moves the unsettled ones out of
   // `batch`.
   void ReturnToQueues(const std::vector<Disposition>& dispositions, std::vector<Delivery>* batch);
+  // `unsettled` are the messages of one queue; `first` is the disposition of the first of them.
+  void ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
+                     const Disposition& first, Clock::time_point now);
+  void OnLetter(DeadLetterTopic::Letter letter);
+  void CountOutcomes(const std::vector<Delivery>& batch,
+                     const std::vector<Disposition>& dispositions);
+  void Report(DatabaseInboxClient* inbox);
+  // Removes the report of this process.
+  void RemoveReport();
   void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                   Clock::duration took) const;
 
   const SubscriptionConfig config_;
   const std::string dsn_;
   AttemptCounter attempts_;
+  PullStatus status_;
+  std::atomic<bool> ordered_ = false;  // as the service said last
   DeadLetterTopic dead_letter_topic_;
   std::unique_ptr<pubsub::Subscriber> subscriber_;
   std::vector<Applier> appliers_;
@@ -76,10 +112,14 @@ class Runner {
   std::mutex mutex_;
   std::condition_variable changed_;
   KeyQueues queues_;
-  int busy_ = 0;  // appliers with a batch
+  int busy_ = 0;              // appliers with a batch
+  int suspects_ = 0;          // appliers with a suspect
+  int letters_ = 0;           // on their way to the dead-letter topic
+  bool giving_back_ = false;  // the I/O thread has been told to give back suspended keys
   bool stopping_ = false;
   bool failed_ = false;
   bool finished_ = false;
+  pubsub::Backoff letter_backoff_;
 };
 
 }  // namespace postbox::puller

@@ -13,7 +13,7 @@ SELECT postbox.inbox_apply('reader.inbox', '550e8400-e29b-41d4-a716-446655440001
 SELECT postbox.inbox_apply('reader.inbox', '550e8400-e29b-41d4-a716-446655440001', 'video.created', 'video', 'v1', 2, '{"title": "other"}');
 SELECT postbox.inbox_apply('reader.inbox', '550e8400-e29b-41d4-a716-446655440002', 'video.updated', 'video', 'v1', 1, '{"title": "b"}');
 SELECT postbox.inbox_apply('reader.inbox', '550e8400-e29b-41d4-a716-446655440003', 'video.watched', 'video', 'v1', 3, '{"title": "c"}');
-SELECT postbox.inbox_apply('reader.inbox', '550e8400-e29b-41d4-a716-446655440004', 'video.updated', 'video', 'v1', 4, '[]');
+SELECT postbox.inbox_apply('reader.inbox', '550e8400-e29b-41d4-a716-446655440004', 'video.updated', 'video', 'v1', 4, '[]', on_error => 'reject');
 SELECT event_id, event_type, aggregate_type, aggregate_id, version, outcome FROM reader.inbox ORDER BY 1;
 SELECT * FROM reader.video;
 -- whatever became of it, it comes once
@@ -35,7 +35,7 @@ SELECT postbox.inbox_apply('reader.inbox', NULL, 'video.created', 'video', 'v1',
 SELECT postbox.inbox_apply('reader.inbox', '', 'video.created', 'video', 'v1', 5, '{"title": "x"}');
 SELECT postbox.inbox_apply('reader.inbox', NULL::postbox.event);
 SELECT postbox.inbox_apply('reader.inbox', ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event);
-SELECT postbox.inbox_apply('reader.inbox', 'no type', NULL, 'video', 'v1', 5, '{"title": "x"}');
+SELECT postbox.inbox_apply('reader.inbox', 'no type', NULL, 'video', 'v1', 5, '{"title": "x"}', on_error => 'reject');
 SELECT event_id, sqlstate, error FROM postbox.dead_letter ORDER BY id DESC LIMIT 1;
 
 -- something that is no inbox
@@ -61,15 +61,14 @@ ROLLBACK TO s;
 SELECT * FROM reader.video;
 SELECT postbox.inbox_apply('reader.inbox', 't2', 'video.updated', 'video', 'v1', 7, '{"title": "kept"}');
 -- a rejected event does not abort the transaction
-SELECT postbox.inbox_apply('reader.inbox', 't3', 'video.updated', 'video', 'v1', 8, '{"title": null}');
+SELECT postbox.inbox_apply('reader.inbox', 't3', 'video.updated', 'video', 'v1', 8, '{"title": null}', on_error => 'reject');
 SELECT * FROM reader.video;
 ROLLBACK;
 SELECT * FROM reader.video;
 SELECT postbox.inbox_apply('reader.inbox', 't1', 'video.updated', 'video', 'v1', 6, '{"title": "kept"}');
 SELECT * FROM reader.video;
 
--- apply_on_error = raise: errors as they are, and nothing recorded
-SET postbox.apply_on_error = 'raise';
+-- without on_error => 'reject': errors as they are, and nothing recorded
 SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1', 9, '{"title": null}');
 SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1', 0, '{}');
 \set SHOW_CONTEXT errors
@@ -77,8 +76,12 @@ SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1',
 \set SHOW_CONTEXT never
 SELECT count(*) FROM reader.inbox WHERE version IN (0, 9);
 SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video.updated', 'video', 'v1', 9, '{"title": "repaired"}');
-SET postbox.apply_on_error = 'ignore';
-RESET postbox.apply_on_error;
+SELECT postbox.inbox_apply('reader.inbox', 'r2', 'video.updated', 'video', 'v1', 10, '{"title": "x"}', on_error => 'ignore');
+SELECT postbox.inbox_apply('reader.inbox', 'r2', 'video.updated', 'video', 'v1', 10, '{"title": "x"}', on_error => NULL);
+SELECT postbox.inbox_apply('reader.inbox', ROW('r2', 'video.updated', 'video', 'v1', 10, NULL, NULL, NULL)::postbox.event, 'raise');
+SELECT postbox.inbox_apply('reader.inbox', ROW('r2', 'video.updated', 'video', 'v1', 10, NULL, NULL, NULL)::postbox.event, 'reject');
+-- it is said in the call, not in the session, which may be shared
+SET postbox.apply_on_error = 'reject';
 
 -- transient errors are raised in either mode, and nothing is recorded
 CREATE FUNCTION reader.fail(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
@@ -93,7 +96,7 @@ DECLARE
 BEGIN
     FOREACH code IN ARRAY '{08006,40001,40P01,53200,53300,55P03,57014,57P01,58030,25006,22012,23505,42P01,P0001,55000,XX000,0A000}'::text[] LOOP
         BEGIN
-            outcome := postbox.inbox_apply('reader.inbox', 'code ' || code, 'fail', NULL, code, NULL, NULL);
+            outcome := postbox.inbox_apply('reader.inbox', 'code ' || code, 'fail', NULL, code, NULL, NULL, on_error => 'reject');
         EXCEPTION WHEN OTHERS OR query_canceled THEN
             outcome := 'raised ' || SQLSTATE;
         END;
@@ -106,7 +109,7 @@ CREATE FUNCTION reader.sleep(event postbox.event) RETURNS void LANGUAGE sql AS $
 SELECT postbox.create_handler('reader.inbox', '{sleep}', 'reader.sleep(postbox.event)');
 BEGIN;
 SET LOCAL statement_timeout = '100ms';
-SELECT postbox.inbox_apply('reader.inbox', 'sleepy', 'sleep', NULL, NULL, NULL, NULL);
+SELECT postbox.inbox_apply('reader.inbox', 'sleepy', 'sleep', NULL, NULL, NULL, NULL, on_error => 'reject');
 ROLLBACK;
 SELECT count(*) FROM reader.inbox WHERE event_type = 'sleep';
 
@@ -132,7 +135,7 @@ GRANT INSERT ON reader.inbox TO regress_postbox_feeder;
 SET ROLE regress_postbox_feeder;
 SELECT postbox.inbox_apply('reader.inbox', 'f1', 'video.updated', 'video', 'v1', 50, '{"title": "f"}');
 SELECT postbox.inbox_apply('reader.inbox', 'f1', 'video.updated', 'video', 'v1', 50, '{"title": "f"}');
-SELECT postbox.inbox_apply('reader.inbox', 'f2', 'video.updated', 'video', 'v1', 51, '{"title": null}');
+SELECT postbox.inbox_apply('reader.inbox', 'f2', 'video.updated', 'video', 'v1', 51, '{"title": null}', on_error => 'reject');
 SELECT postbox.inbox_apply('reader.inbox', 'f3', 'video.deleted', 'video', 'v1', 52, NULL);
 SELECT * FROM reader.inbox;
 SELECT * FROM reader.video;

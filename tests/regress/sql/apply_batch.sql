@@ -39,20 +39,18 @@ SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
     pg_temp.event('11', 'video.updated', 'a', 8, '{"n": 8}'),
     pg_temp.event('16', 'video.created', 'c', 1, '{"title": null}'),
     pg_temp.event('17', 'video.created', 'd', 1, '{"title": "d1"}'),
-    pg_temp.event('2', 'video.created', 'e', 1, '{"title": "e1"}')]);
+    pg_temp.event('2', 'video.created', 'e', 1, '{"title": "e1"}')], on_error => 'reject');
 SELECT * FROM reader.video ORDER BY id;
 SELECT event_id, sqlstate, error FROM postbox.dead_letter ORDER BY id;
 SELECT outcome, count(*) FROM reader.inbox GROUP BY 1 ORDER BY 1;
 -- the bad ones are not tried again
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[pg_temp.event('12', 'video.updated', 'a', 9, '{}'), pg_temp.event('16', 'video.updated', 'a', 9, '{}')]);
 
--- raise: the first error ends the call, nothing of the batch stays
-SET postbox.apply_on_error = 'raise';
+-- raise, the default: the first error ends the call, nothing of the batch stays
 \set SHOW_CONTEXT errors
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
     pg_temp.event('21', 'video.updated', 'a', 20, '{"title": "a20"}'), pg_temp.event('22', 'video.updated', 'a', 21, '{"n": "many"}')]);
 \set SHOW_CONTEXT never
-RESET postbox.apply_on_error;
 SELECT version FROM reader.video WHERE id = 'a';
 -- so does a transient error
 CREATE FUNCTION reader.fail(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
@@ -63,7 +61,7 @@ SELECT postbox.create_handler('reader.inbox', '{fail}', 'reader.fail(postbox.eve
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
     pg_temp.event('31', 'video.updated', 'a', 20, '{"title": "a20"}'), pg_temp.event('32', 'fail', 'a', 21, '{}')]);
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
-    pg_temp.event('31', 'video.updated', 'a', 20, '{"title": null}'), pg_temp.event('32', 'fail', 'a', 21, '{}')]);
+    pg_temp.event('31', 'video.updated', 'a', 20, '{"title": null}'), pg_temp.event('32', 'fail', 'a', 21, '{}')], 'reject');
 SELECT version FROM reader.video WHERE id = 'a';
 SELECT count(*) FROM reader.inbox WHERE version > 9;
 

@@ -53,7 +53,7 @@ BEGIN
     RAISE EXCEPTION 'no %', event.aggregate_id USING DETAIL = 'for a reason';
 END $$;
 SELECT postbox.create_handler('reader.inbox', '{video}', 'reader.fail(postbox.event)');
-SELECT postbox.inbox_apply('reader.inbox', 'v3', 'video', 'video', 'a', 3, '{"title": "never"}');
+SELECT postbox.inbox_apply('reader.inbox', 'v3', 'video', 'video', 'a', 3, '{"title": "never"}', on_error => 'reject');
 SELECT title, version FROM reader.video;
 SELECT count(*) FROM reader.history;
 SELECT event_id, sqlstate, error FROM postbox.dead_letter;
@@ -102,11 +102,11 @@ RESET ROLE;
 SELECT (event).event_id, who FROM reader.seen ORDER BY n DESC LIMIT 1;
 -- if the owner may not call it any more, no event is recorded for that; what the function itself may not do is recorded
 REVOKE EXECUTE ON FUNCTION reader.see(postbox.event) FROM regress_postbox_owner;
-SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL);
+SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL, on_error => 'reject');
 GRANT EXECUTE ON FUNCTION reader.see(postbox.event) TO regress_postbox_owner;
 SELECT postbox.inbox_apply('reader.mine', 'm2', 'see', NULL, NULL, NULL, NULL);
 REVOKE INSERT ON reader.seen FROM regress_postbox_owner;
-SELECT postbox.inbox_apply('reader.mine', 'm3', 'see', NULL, NULL, NULL, NULL);
+SELECT postbox.inbox_apply('reader.mine', 'm3', 'see', NULL, NULL, NULL, NULL, on_error => 'reject');
 SELECT event_id, sqlstate, error FROM postbox.dead_letter WHERE inbox = 'reader.mine'::regclass;
 -- nothing of the owner's rights is left behind
 SELECT current_user = session_user AS myself, current_setting('search_path');
@@ -137,7 +137,8 @@ SELECT postbox.drop_handler((SELECT id FROM postbox.handler WHERE function = 're
 SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video', 'video', 'a', 10, '{}');
 SELECT note FROM reader.history ORDER BY n DESC LIMIT 1;
 DROP FUNCTION reader.second(postbox.event);
-SELECT postbox.inbox_apply('reader.inbox', 'r2', 'see', 'video', 'a', 11, '{}');
+SELECT postbox.inbox_apply('reader.inbox', 'r2', 'video', 'video', 'a', 11, '{}');
+SELECT postbox.inbox_apply('reader.inbox', 'r3', 'see', 'video', 'a', 11, '{}');
 CREATE FUNCTION reader.second(event postbox.event) RETURNS void LANGUAGE sql AS $$ INSERT INTO reader.history (note) VALUES ('made again') $$;
 SELECT postbox.inbox_apply('reader.inbox', 'r2', 'video', 'video', 'a', 11, '{}');
 SELECT note FROM reader.history ORDER BY n DESC LIMIT 1;
@@ -147,7 +148,7 @@ SET ROLE regress_postbox_owner;
 SELECT postbox.drop_handler(1);
 RESET ROLE;
 SELECT postbox.drop_handler(1);
-SELECT postbox.inbox_apply('reader.inbox', 'r3', 'USER_LOGGED_IN', NULL, NULL, NULL, '{"userId": "u1", "points": 5}');
+SELECT postbox.inbox_apply('reader.inbox', 'r4', 'USER_LOGGED_IN', NULL, NULL, NULL, '{"userId": "u1", "points": 5}');
 
 DROP SCHEMA reader CASCADE;
 DROP ROLE regress_postbox_owner, regress_postbox_feeder;

@@ -89,7 +89,7 @@ CREATE FUNCTION reader.handle(postbox.event) RETURNS void LANGUAGE sql AS '';
 SELECT postbox.create_projection('reader.inbox', '{a}', 'reader.video');
 SELECT postbox.create_handler('reader.inbox', '{b}', 'reader.handle(postbox.event)');
 SELECT postbox.create_subscription('videos', 'reader.inbox', 'catalog.video.events.catalog-reader');
-SELECT postbox.inbox_apply('reader.inbox', 'e', 'a', 'video', NULL, 1, '{}');
+SELECT postbox.inbox_apply('reader.inbox', 'e', 'a', 'video', NULL, 1, '{}', on_error => 'reject');
 SELECT count(*) FROM postbox.dead_letter;
 SELECT postbox.drop_inbox('reader.inbox');
 SELECT to_regclass('reader.inbox'), to_regclass('reader.inbox_tombstone'), to_regclass('reader.video');

@@ -152,7 +152,7 @@ BEGIN
     RETURN outcome;
 END
 $$;
-SELECT postbox.inbox_apply('shop.inbox', 'event-2', 'order.created', 'order', '2', 1, '{"total": null}');
+SELECT postbox.inbox_apply('shop.inbox', 'event-2', 'order.created', 'order', '2', 1, '{"total": null}', on_error => 'reject');
 SELECT a.what, attempt('regress_public', statement) AS public, attempt('regress_emitter', statement) AS emitter,
     attempt('regress_applier', statement) AS applier, attempt('regress_owner', statement) AS owner,
     attempt('regress_operator', statement) AS operator, attempt('regress_monitor', statement) AS monitor,

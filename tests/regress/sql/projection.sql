@@ -9,7 +9,7 @@ CREATE SEQUENCE pg_temp.event_number;
 CREATE FUNCTION pg_temp.apply(event_type text, aggregate_id text, version bigint, payload text) RETURNS postbox.outcome
     LANGUAGE sql AS $$
         SELECT postbox.inbox_apply('reader.inbox', 'evt_' || nextval('pg_temp.event_number'), event_type, 'video', aggregate_id,
-                                   version, convert_to(payload, 'UTF8'), '{"source": "test"}', '2025-10-24 10:30:00+00') $$;
+                                   version, convert_to(payload, 'UTF8'), '{"source": "test"}', '2025-10-24 10:30:00+00', on_error => 'reject') $$;
 -- the error that the last rejected event was recorded with
 CREATE FUNCTION pg_temp.why(OUT sqlstate text, OUT error text)
     LANGUAGE sql AS $$ SELECT sqlstate, error FROM postbox.dead_letter ORDER BY id DESC LIMIT 1 $$;
@@ -64,8 +64,8 @@ SELECT pg_temp.apply('video.updated', 'v1', 9, '{"views": "many"}'), pg_temp.why
 SELECT pg_temp.apply('video.updated', 'v1', 9, '{"views": 3000000000}'), pg_temp.why();
 SELECT pg_temp.apply('video.updated', 'v1', 9, '{"tags": "a"}'), pg_temp.why();
 SELECT pg_temp.apply('video.updated', 'v1', 9, '{"title": "\u0000"}'), pg_temp.why();
-SELECT postbox.inbox_apply('reader.inbox', 'bytes 1', 'video.updated', 'video', 'v1', 9, '\x7b22616263223a22ff227d'), pg_temp.why();
-SELECT postbox.inbox_apply('reader.inbox', 'bytes 2', 'video.updated', 'video', 'v1', 9, '\x7b7d00'), pg_temp.why();
+SELECT postbox.inbox_apply('reader.inbox', 'bytes 1', 'video.updated', 'video', 'v1', 9, '\x7b22616263223a22ff227d', on_error => 'reject'), pg_temp.why();
+SELECT postbox.inbox_apply('reader.inbox', 'bytes 2', 'video.updated', 'video', 'v1', 9, '\x7b7d00', on_error => 'reject'), pg_temp.why();
 SELECT video_id, title, version FROM reader.video;
 
 -- a mapping: other fields, paths, fields of the event; only what it names is written
@@ -207,27 +207,27 @@ RESET ROLE;
 CREATE FUNCTION pg_temp.strict(id text, title text) RETURNS postbox.event
     LANGUAGE sql AS $$ SELECT ROW(id, 'x', 'x', id, 1, convert_to(format('{"title": "%s", "state": "s"}', title), 'UTF8'), NULL, NULL)::postbox.event $$;
 REVOKE UPDATE ON reader.strict FROM regress_postbox_owner;
-SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e2', 't'));
-SELECT postbox.inbox_apply_batch('reader.inbox2', ARRAY[pg_temp.strict('e2', 't'), pg_temp.strict('e3', 't')]);
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e2', 't'), on_error => 'reject');
+SELECT postbox.inbox_apply_batch('reader.inbox2', ARRAY[pg_temp.strict('e2', 't'), pg_temp.strict('e3', 't')], on_error => 'reject');
 -- an empty call says so too, and another type of event does not mind
 SELECT postbox.inbox_apply_batch('reader.inbox2', '{}');
 SELECT postbox.inbox_apply('reader.inbox2', 'other', 'y', 'x', 'a', 1, '{}');
 -- a right by membership
 CREATE ROLE regress_postbox_writers ROLE regress_postbox_owner;
 GRANT UPDATE ON reader.strict TO regress_postbox_writers;
-SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e2', 't'));
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e2', 't'), on_error => 'reject');
 REVOKE regress_postbox_writers FROM regress_postbox_owner;
-SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e3', 't'));
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e3', 't'), on_error => 'reject');
 GRANT UPDATE ON reader.strict TO regress_postbox_owner;
 REVOKE USAGE ON SCHEMA reader FROM regress_postbox_owner;
-SELECT postbox.inbox_apply('reader.inbox2'::regclass, pg_temp.strict('e3', 't'));
+SELECT postbox.inbox_apply('reader.inbox2'::regclass, pg_temp.strict('e3', 't'), on_error => 'reject');
 GRANT USAGE ON SCHEMA reader TO regress_postbox_owner;
 SELECT count(*) FROM postbox.dead_letter WHERE inbox = 'reader.inbox2'::regclass;
-SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e3', 't'));
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e3', 't'), on_error => 'reject');
 -- what a policy has against this one event is its own fault; redriving does not blame it for a right that is missing
 ALTER TABLE reader.strict ENABLE ROW LEVEL SECURITY;
 CREATE POLICY polite ON reader.strict USING (true) WITH CHECK (title <> 'rude');
-SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e4', 'rude'));
+SELECT postbox.inbox_apply('reader.inbox2', pg_temp.strict('e4', 'rude'), on_error => 'reject');
 SELECT * FROM pg_temp.why();
 REVOKE INSERT ON reader.strict FROM regress_postbox_owner;
 SELECT postbox.redrive_dead_letter(max(id)) FROM postbox.dead_letter;

@@ -12,7 +12,7 @@ SELECT postbox.create_subscription('videos', 'reader.inbox', 'catalog.video.even
 SELECT postbox.create_subscription('users', 'reader.inbox', 'projects/shop-1/subscriptions/points.user.events.points-writer',
     max_outstanding_messages => 10, max_outstanding_bytes => 1048576, appliers => 2, batch_size => 1, batch_delay => '0',
     on_error => 'dead_letter_topic', max_attempts => 3, min_backoff => '100ms', max_backoff => '10min',
-    dead_letter_topic => 'points.user.events.dlq', enabled => false);
+    dead_letter_topic => 'points.user.events.dlq', enabled => false, statement_timeout => '1min', lock_timeout => '0');
 \x
 SELECT * FROM postbox.subscription ORDER BY name;
 \x
@@ -41,6 +41,8 @@ SELECT postbox.create_subscription('other', 'reader.inbox', 'abc.d.e.f-g', max_a
 SELECT postbox.create_subscription('other', 'reader.inbox', 'abc.d.e.f-g', min_backoff => '0');
 SELECT postbox.create_subscription('other', 'reader.inbox', 'abc.d.e.f-g', min_backoff => '5s', max_backoff => '4s');
 SELECT postbox.create_subscription('other', 'reader.inbox', 'abc.d.e.f-g', max_backoff => '1 day');
+SELECT postbox.create_subscription('other', 'reader.inbox', 'abc.d.e.f-g', statement_timeout => '-1s');
+SELECT postbox.create_subscription('other', 'reader.inbox', 'abc.d.e.f-g', lock_timeout => '25 hours');
 SELECT postbox.create_subscription('other', 'reader.inbox', 'abc.d.e.f-g', appliers => NULL);
 SELECT postbox.create_subscription(NULL, 'reader.inbox', 'abc.d.e.f-g');
 SELECT postbox.create_subscription('other', NULL, 'abc.d.e.f-g');

@@ -84,5 +84,32 @@ SET ROLE regress_postbox_reader;
 SELECT postbox.wait_for_version('reader.video', 'v1', 7);
 RESET ROLE;
 
+-- under settings that change how queries run or are written
+BEGIN READ ONLY;
+SELECT postbox.wait_for_version('reader.video', 'v1', 7), postbox.wait_for_version('reader.stock', '["no,rth", 5]', 2);
+COMMIT;
+SET quote_all_identifiers = on;
+SET standard_conforming_strings = off;
+SET transform_null_equals = on;
+SET row_security = off;
+SET plan_cache_mode = force_generic_plan;
+SET enable_indexscan = off;
+SET enable_bitmapscan = off;
+SET search_path = '';
+SET IntervalStyle = 'sql_standard';
+SELECT postbox.wait_for_version('reader.video', 'v1', 7, '0'), postbox.wait_for_version('reader.video', 'v1', 8, '1 ms'), postbox.wait_for_version('reader.stock', '["no,rth", 5]', 2, '0');
+RESET ALL;
+SET client_min_messages = warning;
+-- a time-out of the server ends it, and the session goes on
+SET statement_timeout = '50ms';
+SELECT postbox.wait_for_version('reader.video', 'v1', 1000, '1 min');
+SET statement_timeout = 0;
+SET default_transaction_isolation = 'repeatable read';
+SELECT postbox.wait_for_version('reader.video', 'v1', 7);
+SET default_transaction_isolation = 'serializable';
+SELECT postbox.wait_for_version('reader.video', 'v1', 7);
+RESET default_transaction_isolation;
+SELECT postbox.wait_for_version('reader.video', 'v1', 7);
+
 DROP SCHEMA reader CASCADE;
 DROP ROLE regress_postbox_reader;

@@ -123,5 +123,6 @@ SELECT jsonb_build_array(kind, name, property) FROM (
            concat_ws(' ', d.deptype, pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid))
     FROM pg_depend d JOIN object o ON o.classid = d.classid AND o.objid = d.objid
 ) AS catalog
-WHERE concat(name, property) !~ 'pg_toast'
+-- Names of toast tables and of the triggers of a foreign key hold OIDs.
+WHERE concat(name, property) !~ 'pg_toast|RI_ConstraintTrigger'
 ORDER BY kind COLLATE "C", name COLLATE "C", property COLLATE "C"

@@ -1,0 +1,86 @@
+# postbox.subscription_status shows what a puller does, what fails, and an older version that comes after a newer one.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use IPC::Run ();
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+$node->safe_psql(
+	'postgres', q{
+	CREATE ROLE reader LOGIN;
+	CREATE ROLE stranger;
+	CREATE ROLE operator;
+	GRANT postbox_operator TO operator;
+	GRANT EXECUTE ON FUNCTION postbox.create_subscription TO reader;
+	CREATE SCHEMA reader AUTHORIZATION reader;
+	SET ROLE reader;
+	CREATE TABLE reader.target (id text PRIMARY KEY, title text, version bigint NOT NULL);
+	SELECT postbox.create_inbox('reader.inbox');
+	SELECT postbox.create_projection('reader.inbox', '{video.created}', 'reader.target');
+	SELECT postbox.create_subscription('follower', 'reader.inbox', 'catalog.video.events.test-follower', max_attempts => 3,
+		min_backoff => '10ms', max_backoff => '100ms');
+});
+my $puller = { output => '' };
+$puller->{run} = IPC::Run::start(
+	[ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr('postgres') . ' user=reader', '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev' ],
+	'<', \undef, '>&', \$puller->{output});
+
+sub status
+{
+	my ($condition, $what) = @_;
+	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM postbox.subscription_status WHERE subscription = 'follower' AND $condition", $what)
+	  or diag($node->safe_psql('postgres', 'SELECT row_to_json(s) FROM postbox.subscription_status s'), $puller->{output});
+	return;
+}
+
+sub video
+{
+	my ($key, $version, $payload) = @_;
+	$node->safe_psql('postgres', qq{SELECT postbox.outbox_emit('video', '$key', 'video.created', '$payload'::jsonb, version => $version)});
+	return;
+}
+
+status('applied = 0 AND appliers = 4', 'a puller without events shows itself');
+emit($node, 'postgres', 100);
+status('applied = 100 AND duplicates = 0 AND stale = 0 AND out_of_order = 0 AND dead_letters = 0 AND failures = 0', 'it shows what it has applied');
+
+video('late', 5, '{"title": "new"}');
+video('late', 3, '{"title": "old"}');
+status('stale = 1 AND out_of_order = 1 AND applied = 101', 'an older version after a newer one of its key is counted');
+wait_for(sub { $puller->{run}->pump_nb; return $puller->{output} =~ /an older version came after a newer one.*aggregate_id=late.*version=3/ }, 'and the log names it');
+is($node->safe_psql('postgres', q{SELECT title FROM reader.target WHERE id = 'late'}), 'new', 'it does not overwrite');
+
+video('wrong', 1, '{"title": {"a": 1}}');
+$node->safe_psql('postgres', q{ALTER TABLE reader.target ADD CHECK (title <> 'bad') NOT VALID});
+video('bad', 1, '{"title": "bad"}');
+status('failures >= 2 AND dead_letters >= 1 AND last_error_at IS NOT NULL', 'failures and dead letters are counted');
+like($node->safe_psql('postgres', 'SELECT last_error FROM postbox.subscription_status'), qr/^23514: .*check constraint/, 'with the last error');
+
+$node->safe_psql('postgres', 'ALTER TABLE reader.target RENAME COLUMN version TO other');
+video('held', 1, '{"title": "x"}');
+status(q{retrying_since < now() - interval '1s' AND next_try IS NOT NULL}, 'a subscription that can apply nothing says since when');
+$node->safe_psql('postgres', 'ALTER TABLE reader.target RENAME COLUMN other TO version');
+status('retrying_since IS NULL', 'and when it goes on again');
+
+is($node->safe_psql('postgres', "SET ROLE $_; SELECT count(*) FROM postbox.subscription_status"), $_ eq 'stranger' ? '0' : '1', "what a $_ sees")
+  for qw(reader operator stranger);
+my ($result, undef, $error) = $node->psql(
+	'postgres', q{SET ROLE operator; INSERT INTO postbox.subscription_status VALUES ('follower', 'x', now(), now(), 1, 0, 0, 0, 0, 0, 0)});
+like($error, qr/row-level security/, 'only who may apply reports');
+
+my $before = $node->safe_psql('postgres', 'SELECT last_seen FROM postbox.subscription_status');
+video('later', 1, '{"title": "x"}');
+status("applied >= 103 AND last_seen > '$before'", 'it is kept up to date');
+
+stop_puller($puller);
+is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'a puller that has left is not shown');
+$node->stop;
+done_testing();

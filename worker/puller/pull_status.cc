@@ -1,0 +1,64 @@
+#include "worker/puller/pull_status.h"
+
+namespace postbox::puller {
+namespace {
+
+int64_t Milliseconds(PullStatus::TimePoint::duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+}  // namespace
+
+void PullStatus::Succeeded(const StatusNumbers& numbers) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  numbers_.applied += numbers.applied;
+  numbers_.duplicates += numbers.duplicates;
+  numbers_.stale += numbers.stale;
+  numbers_.out_of_order += numbers.out_of_order;
+  numbers_.dead_letters += numbers.dead_letters;
+  retrying_since_.reset();
+  changed_ = true;
+}
+
+void PullStatus::Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++numbers_.failures;
+  numbers_.last_error = error;
+  last_error_at_ = now;
+  next_try_ = now + delay;
+  if (!retrying_since_) retrying_since_ = now;
+  changed_ = true;
+}
+
+void PullStatus::GaveUp() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++numbers_.dead_letters;
+  changed_ = true;
+}
+
+PullStatus::TimePoint PullStatus::NextReport() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (disabled_) return TimePoint::max();
+  if (changed_) return reported_ + kInterval;
+  return reported_ + kSignOfLife;
+}
+
+StatusNumbers PullStatus::Take(TimePoint now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  changed_ = false;
+  reported_ = now;
+  StatusNumbers numbers = numbers_;
+  if (last_error_at_) numbers.last_error_before_ms = Milliseconds(now - *last_error_at_);
+  if (retrying_since_) {
+    numbers.retrying_for_ms = Milliseconds(now - *retrying_since_);
+    numbers.next_try_in_ms = Milliseconds(next_try_ - now);
+  }
+  return numbers;
+}
+
+void PullStatus::Disable() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  disabled_ = true;
+}
+
+}  // namespace postbox::puller

@@ -1,0 +1,63 @@
+// What a puller reports of one subscription, in postbox.subscription_status.
+//
+// The appliers count here. One of them stores the numbers, over its own connection, at most once a
+// second, when something has changed; and every 5 minutes, as a sign of life. So a subscription
+// without events costs the database next to nothing. Thread-safe.
+#ifndef POSTBOX_WORKER_PULLER_PULL_STATUS_H_
+#define POSTBOX_WORKER_PULLER_PULL_STATUS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace postbox::puller {
+
+struct StatusNumbers {
+  int64_t applied = 0;
+  int64_t duplicates = 0;
+  int64_t stale = 0;
+  int64_t out_of_order = 0;
+  int64_t dead_letters = 0;
+  int64_t failures = 0;
+  // In milliseconds before now, or after it.
+  std::optional<int64_t> retrying_for_ms{};
+  std::optional<int64_t> next_try_in_ms{};
+  std::optional<int64_t> last_error_before_ms{};
+  std::string last_error{};
+};
+
+class PullStatus {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::seconds kInterval{1};
+  static constexpr std::chrono::minutes kSignOfLife{5};
+
+  // What became of a batch.
+  void Succeeded(const StatusNumbers& numbers);
+  // An attempt failed and is repeated after `delay`.
+  void Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now);
+  void GaveUp();
+
+  // When the next report is due.
+  TimePoint NextReport() const;
+  // The numbers to report. The next report is due kInterval later at the earliest.
+  StatusNumbers Take(TimePoint now);
+  // There will be no more reports: the database has no place for them.
+  void Disable();
+
+ private:
+  mutable std::mutex mutex_;
+  StatusNumbers numbers_;
+  std::optional<TimePoint> retrying_since_;
+  TimePoint next_try_{};
+  std::optional<TimePoint> last_error_at_;
+  bool changed_ = true;  // the first report says that the puller is there
+  bool disabled_ = false;
+  TimePoint reported_{};
+};
+
+}  // namespace postbox::puller
+
+#endif  // POSTBOX_WORKER_PULLER_PULL_STATUS_H_
