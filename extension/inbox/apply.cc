@@ -151,7 +151,7 @@ Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   const Route* route = inbox.RouteOf(event->event_type);
   if (route == nullptr) return Outcome::kIgnored;
   route->RequireFit();
-  PinSettings();  // a trigger of the event before may have changed them
+  if (inbox.runs_user_code()) PinSettings();  // the event before may have changed them
   bool applied = false;
   PayloadJson payload(*event);
   for (const Route::Step& step : route->projections) {
@@ -178,15 +178,15 @@ void RequireStillFit(ApplySession& session, const InboxEvent& event) {
 
 // Adds the event to the context of an error.
 Outcome ApplyEffectsOf(ApplySession& session, InboxEvent* event) {
-  Inbox& inbox = session.inbox();
-  const std::string name = inbox.name();
+  const std::shared_ptr<Inbox> inbox = session.shared_inbox();
   try {
-    const Outcome outcome = ApplyEffects(inbox, event);
-    if (!inbox.valid()) RequireStillFit(session, *event);
+    const Outcome outcome = ApplyEffects(*inbox, event);
+    if (!inbox->valid()) RequireStillFit(session, *event);
     return outcome;
   } catch (PostgresError& error) {
     if (!error.context.empty()) error.context += '\n';
-    error.context += "applying event \"" + std::string(event->event_id) + "\" to inbox " + name;
+    error.context +=
+        "applying event \"" + std::string(event->event_id) + "\" to inbox " + inbox->name();
     throw;
   }
 }
@@ -289,9 +289,9 @@ ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) 
   inbox_ = Inbox::Find(relation, RowExclusiveLock);
 }
 
-Inbox& ApplySession::inbox() {
+const std::shared_ptr<Inbox>& ApplySession::shared_inbox() {
   if (!inbox_->valid()) inbox_ = Inbox::Find(relation_, RowExclusiveLock);
-  return *inbox_;
+  return inbox_;
 }
 
 bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {

@@ -56,7 +56,9 @@ class ApplySession {
 
   // What holds now. A call may replace it, so between two events only: a reference is not kept over
   // another call.
-  Inbox& inbox();
+  Inbox& inbox() { return *shared_inbox(); }
+  // The same, for who keeps it over another call.
+  const std::shared_ptr<Inbox>& shared_inbox();
   Datum outcome(Outcome outcome) const { return inbox_->outcome(outcome); }
   Oid outcome_type() const { return inbox_->outcome_type(); }
 
