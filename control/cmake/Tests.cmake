@@ -71,6 +71,13 @@ endforeach()
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/proto/run)
   system_test(proto.official_definitions ${CMAKE_SOURCE_DIR}/tests/proto/run)
 endif()
+# The models, which need nothing built.
+set(system_test_needs)
+file(GLOB models CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/models/*.pml)
+foreach(file ${models})
+  get_filename_component(name ${file} NAME_WE)
+  system_test(models.${name} ${CMAKE_SOURCE_DIR}/control/check-models ${name})
+endforeach()
 # Each benchmark for seconds: that its figures come, not how good they are.
 set(system_test_needs stage postbox_bench counting_server bare_publish)
 foreach(name drain backlog wal held-transaction publish parked latency emit neighbours torture)

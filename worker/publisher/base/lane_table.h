@@ -24,6 +24,7 @@
 //      had handed to Pub/Sub by then is sent again by B, from the stored position on: at least
 //      once, with the same event ids.
 //   4. If A dies between publishing and its checkpoint, B begins at the stored position, too.
+// tests/models/lane_lease.pml checks these.
 //
 // All functions run in a transaction of the caller's, with the rights of the worker itself.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_LANE_TABLE_H_

@@ -27,7 +27,8 @@
 // *completed* transaction + 1: a running one can be at or above it and have taken its seq long
 // before.)
 //
-// Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it.
+// Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it, and
+// tests/models/log_cursor.pml all short ones.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_LOG_POSITION_LOGIC_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_LOG_POSITION_LOGIC_H_
 

@@ -17,7 +17,8 @@
 // visible too. A predecessor can only disappear between the check and the lock, which refuses a
 // row that could have been claimed; none can appear. What the lock must decide is whether the row
 // itself, and those before it in this claim, are still free: a row that could not be locked takes
-// itself and all later rows of its key out of the claim (Locked()).
+// itself and all later rows of its key out of the claim (Locked()). tests/models/table_claim.pml
+// checks this.
 #ifndef POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_LOGIC_H_
 #define POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_LOGIC_H_
 

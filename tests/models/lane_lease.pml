@@ -1,0 +1,180 @@
+/*
+ * The owner of a lane of a log outbox, its lease and its checkpoints: docs/models.md, lane_lease.
+ *
+ * Workers look for the lane, take it, publish, store their position, give the lane up, and are
+ * killed and started again at any point. The clock may say at any time that the row was not written
+ * for too long, though its worker lives.
+ */
+/*! holds */
+/*! holds -DEXPIRIES=0 */
+/*! refuted stolen -DLIVE_TOKENS_READ_FIRST */
+/*! refuted two_publishers -DLIVE_TOKENS_READ_FIRST -DEXPIRIES=0 -DALLOW_STEALING */
+/*! refuted stolen -DROW_NOT_LOCKED */
+/*! refuted went_back -DCHECKPOINT_WITHOUT_TOKEN */
+/*! refuted lost -DCHECKPOINT_OF_WHAT_IS_SENT */
+/*! refuted disorder -DSTART_AT_OWN_POSITION */
+/*! long -DWORKERS=3 -DLIVES=4 -DEXPIRIES=1 */
+/*! long -DLIVES=4 -DEVENTS=4 -DEXPIRIES=2 */
+
+#ifndef WORKERS
+#define WORKERS 2
+#endif
+#ifndef LIVES
+#define LIVES 3 /* starts of a worker, all together */
+#endif
+#ifndef EVENTS
+#define EVENTS 3 /* of one key, all committed */
+#endif
+#ifndef EXPIRIES
+#define EXPIRIES 2
+#endif
+#define NOBODY 255
+#define BIT(n) (1 << (n))
+
+#include "lib/property.pml"
+
+byte lives = 0;
+byte live = 0; /* the slots of shared memory: bit per token of a living worker */
+byte expiries_left = EXPIRIES;
+
+/* The row of the lane. */
+byte row_token = 0;
+byte row_position = 0; /* events 0 to row_position - 1 are settled */
+bool row_expired = false;
+byte row_lock = NOBODY;
+
+byte published = 0; /* bit per event */
+
+#define PREFIX(n) (BIT(n) - 1)
+
+inline Unlock()
+{
+	if
+	:: row_lock == _pid -> row_lock = NOBODY
+	:: else
+	fi
+}
+
+inline ForgetLane() { has = false; sent = 0; settled = 0 }
+
+inline ForgetLook() { seen_token = 0; seen_live = 0; seen_expired = false }
+
+/* LaneRow::TryAcquire, its reads. */
+inline LockAndReadRow()
+{
+	d_step {
+		row_lock == NOBODY ->
+#ifndef ROW_NOT_LOCKED
+		row_lock = _pid;
+#endif
+		seen_token = row_token;
+		seen_expired = row_expired
+	}
+}
+inline ReadLiveTokens() { seen_live = live }
+
+inline Take()
+{
+	d_step {
+#ifndef ALLOW_STEALING
+		Check(row_token == 0 || row_token == token || row_expired || !(live & BIT(row_token)), stolen);
+#endif
+		row_token = token;
+		row_expired = false;
+		has = true;
+#ifndef START_AT_OWN_POSITION
+		settled = row_position;
+#else
+		settled = (row_position + 1 < EVENTS -> row_position + 1 : row_position);
+#endif
+		sent = settled;
+		Unlock();
+		ForgetLook()
+	}
+}
+
+inline LeaveLane() { d_step { Unlock(); ForgetLook() } }
+
+/* Waits for the row's lock, then writes if the token is still its own. */
+inline Checkpoint()
+{
+	d_step {
+		row_lock == NOBODY ->
+		if
+#ifndef CHECKPOINT_WITHOUT_TOKEN
+		:: row_token != token -> ForgetLane() /* it was taken over */
+#endif
+		:: else ->
+#ifdef CHECKPOINT_OF_WHAT_IS_SENT
+			settled = sent;
+#endif
+			Check(settled >= row_position, went_back);
+			Check((published & PREFIX(settled)) == PREFIX(settled), lost);
+			row_position = settled;
+			row_expired = false
+		fi
+	}
+}
+
+active [WORKERS] proctype Worker()
+{
+	byte token = 0, seen_token = 0, seen_live = 0;
+	byte sent = 0;    /* handed over to the client, events 0 to sent - 1 */
+	byte settled = 0; /* events 0 to settled - 1 */
+	bool seen_expired = false, has = false;
+
+begin:
+	do
+	:: d_step { lives < LIVES -> lives++; token = lives; live = live | BIT(token) };
+		do
+		:: !has ->
+#ifdef LIVE_TOKENS_READ_FIRST
+			ReadLiveTokens();
+			LockAndReadRow();
+#else
+			LockAndReadRow();
+			ReadLiveTokens();
+#endif
+			if
+			:: seen_token == 0 || seen_token == token || seen_expired || !(seen_live & BIT(seen_token)) -> Take()
+			:: else -> LeaveLane()
+			:: d_step { Unlock(); ForgetLook() }; goto killed
+			fi
+		:: d_step { has && sent < EVENTS -> sent++ }
+		:: d_step { /* an event has gone through, in the order of the key */
+			has && settled < sent && !(published & BIT(settled)) ->
+			Check((published & PREFIX(settled)) == PREFIX(settled), disorder);
+#if EXPIRIES == 0
+			Check(row_token == token, two_publishers);
+#endif
+			published = published | BIT(settled)
+		   }
+		:: d_step { has && settled < sent && (published & BIT(settled)) -> settled++ }
+		:: has -> Checkpoint()
+		:: d_step { /* gives the lane up */
+			has && sent == settled && row_position == settled && row_lock == NOBODY ->
+			if
+			:: row_token == token -> row_token = 0
+			:: else
+			fi;
+			ForgetLane()
+		   }
+		:: goto killed
+		od
+	:: lives == LIVES -> break
+	od;
+	goto over;
+killed:
+	skip;
+	d_step { live = live & ~BIT(token); token = 0; ForgetLane() };
+	goto begin;
+over:	skip
+}
+
+active proctype Clock()
+{
+end:
+	do
+	:: d_step { expiries_left > 0 && row_token != 0 && !row_expired -> row_expired = true; expiries_left-- }
+	od
+}

@@ -1,0 +1,385 @@
+/*
+ * The claim of a table outbox, its leases and its parked rows: docs/models.md, table_claim.
+ *
+ * Workers claim rows of one key, publish, store the results, take over the leases of workers that
+ * are gone, and are killed and started again at any point. An event is refused now and then; an
+ * operator has it tried again at once.
+ */
+/*! holds */
+/*! holds -DREDRIVES=1 */
+/*! long -DLIVES=3 */
+/*! long -DLIVES=3 -DFAILURES=2 -DREDRIVES=1 */
+/*! refuted disorder -DPLAIN_SKIP_LOCKED */
+/*! refuted disorder -DROWS_AFTER_A_LOST_ONE_STAY */
+/*! refuted two_publishers -DLIVE_TOKENS_READ_FIRST -DLIVES=3 */
+/*! refuted two_publishers -DLEASE_ENDS_WHILE_SENDING */
+/*! refuted stuck -DBEHIND_WITHOUT_HOLDING_THE_HEAD */
+/*! refuted stuck -DREDRIVE_IN_ONE_STATEMENT -DREDRIVES=1 */
+
+#ifndef WORKERS
+#define WORKERS 2
+#endif
+#ifndef LIVES
+#define LIVES 2 /* starts of a worker, all together */
+#endif
+#ifndef ROWS
+#define ROWS 3 /* of one key */
+#endif
+#ifndef FAILURES
+#define FAILURES 1
+#endif
+#ifndef REDRIVES
+#define REDRIVES 0
+#endif
+#define NOBODY 255
+#define BIT(n) (1 << (n))
+#define BELOW(n) (BIT(n) - 1)
+
+#include "lib/property.pml"
+
+byte lives = 0, live = 0; /* bit per token */
+byte failures_left = FAILURES;
+
+/* The table: bits per row, in the order of seq. What has no bit waits (PENDING). */
+byte visible = 0;   /* emitters of a key come one after the other */
+byte published = 0;
+byte retry = 0;     /* next_retry_at is set, publish_attempts > 0 */
+byte behind = 0;    /* next_retry_at is infinity, publish_attempts = 0 */
+byte tried = 0;     /* publish_attempts > 0 */
+byte token_of[ROWS];
+byte lock_of[ROWS]; /* FOR UPDATE: pid + 1 */
+byte share_of[ROWS]; /* FOR SHARE: bit per pid */
+
+byte sent = 0;    /* what Pub/Sub has */
+byte in_hand = 0; /* bit per pid: has claimed rows whose result it does not have */
+
+/* Nothing waits behind nothing. */
+inline CheckNobodyIsStuck()
+{
+	i = 0;
+	do
+	:: i < ROWS && (published & BIT(i)) -> i++
+	:: else -> break
+	od;
+	Check(i == ROWS || !(behind & BIT(i)), stuck);
+	i = 0
+}
+
+/* The candidates, and the verdict on each (claim_logic.h). */
+inline Judge()
+{
+	i = 0; before = NOBODY; claimed_last = NOBODY; parked_last = NOBODY;
+	do
+	:: i == ROWS || !(visible & BIT(i)) -> break
+	:: else ->
+		if
+		:: published & BIT(i)
+		:: else ->
+			if
+			:: token_of[i] == 0 && !(behind & BIT(i)) && (due || !(retry & BIT(i))) ->
+				if
+#ifdef PLAIN_SKIP_LOCKED
+				:: count < limit -> claim = claim | BIT(i); count++
+#else
+				:: count < limit && (before == NOBODY || before == claimed_last) ->
+					claim = claim | BIT(i); claimed_last = i; count++
+				:: !(count < limit && (before == NOBODY || before == claimed_last)) && before != NOBODY && before != claimed_last && (before == parked_last || (token_of[before] == 0 && ((retry | behind) & BIT(before)))) ->
+					park = park | BIT(i); parked_last = i
+#endif
+				:: else
+				fi
+			:: else
+			fi;
+			before = i
+		fi;
+		i++
+	od;
+	i = 0; before = 0; claimed_last = 0; parked_last = 0; count = 0
+}
+
+/* FOR UPDATE SKIP LOCKED; what could not be locked ends the key. */
+inline LockRows()
+{
+	i = 0;
+	do
+	:: i == ROWS -> break
+	:: else ->
+		if
+		:: (claim | park) & BIT(i) ->
+			if
+			:: lock_of[i] == 0 && share_of[i] == 0 && token_of[i] == 0 && !((published | behind) & BIT(i)) && (due || !(retry & BIT(i))) ->
+				lock_of[i] = _pid + 1
+			:: else ->
+#if defined(ROWS_AFTER_A_LOST_ONE_STAY) || defined(PLAIN_SKIP_LOCKED)
+				claim = claim & ~BIT(i);
+				park = park & ~BIT(i)
+#else
+				claim = claim & BELOW(i);
+				park = park & BELOW(i)
+#endif
+			fi
+		:: else
+		fi;
+		i++
+	od;
+	i = 0
+}
+
+/* Keeps the first row of the key parked until commit, or parks nothing. */
+inline HoldHead()
+{
+	i = 0;
+	do
+	:: published & BIT(i) -> i++
+	:: else -> break
+	od;
+	if
+	:: (lock_of[i] == 0 || lock_of[i] == _pid + 1) && token_of[i] == 0 && (retry & BIT(i)) -> share_of[i] = share_of[i] | BIT(_pid)
+	:: else -> park = 0
+	fi;
+	i = 0
+}
+
+inline Unlock()
+{
+	i = 0;
+	do
+	:: i == ROWS -> break
+	:: else ->
+		if
+		:: lock_of[i] == _pid + 1 -> lock_of[i] = 0
+		:: else
+		fi;
+		share_of[i] = share_of[i] & ~BIT(_pid);
+		i++
+	od;
+	i = 0
+}
+
+inline CommitClaim()
+{
+	i = 0;
+	do
+	:: i == ROWS -> break
+	:: else ->
+		if
+		:: claim & BIT(i) -> token_of[i] = token
+		:: else
+		fi;
+		i++
+	od;
+	retry = retry & ~claim;
+	behind = behind | park;
+	retry = retry & ~park;
+	tried = tried & ~park;
+	hand = claim;
+	if
+	:: hand != 0 -> in_hand = in_hand | BIT(_pid)
+	:: else
+	fi;
+	claim = 0; park = 0; limit = 0; due = false;
+	Unlock();
+	CheckNobodyIsStuck()
+}
+
+/* The first row in hand that has no result. */
+inline First()
+{
+	i = 0;
+	do
+	:: (hand & ~done) & BIT(i) -> break
+	:: else -> i++
+	od
+}
+
+/* Stores the results: `done` has gone through, what is left of `hand` has failed or waits behind it. */
+inline Settle(refused)
+{
+	i = 0;
+	first = true;
+	do
+	:: i == ROWS -> break
+	:: else ->
+		if
+		:: (hand & BIT(i)) && token_of[i] == token ->
+			token_of[i] = 0;
+			if
+			:: done & BIT(i) ->
+				published = published | BIT(i);
+				if
+				:: tried & BIT(i) -> unpark = true
+				:: else
+				fi
+			:: else ->
+				if
+				:: refused && first -> retry = retry | BIT(i); tried = tried | BIT(i); first = false
+				:: refused && !first -> behind = behind | BIT(i); tried = tried & ~BIT(i)
+				:: else /* waits again */
+				fi
+			fi
+		:: else
+		fi;
+		i++
+	od;
+	if
+	:: unpark && !refused -> behind = 0
+	:: else
+	fi;
+	unpark = false;
+	first = false;
+	hand = 0;
+	done = 0;
+	in_hand = in_hand & ~BIT(_pid);
+	CheckNobodyIsStuck()
+}
+
+inline TakeOver()
+{
+	i = 0;
+	do
+	:: i == ROWS -> break
+	:: else ->
+		if
+		:: token_of[i] != 0 && (seen & BIT(token_of[i])) && !(seen_live & BIT(token_of[i])) -> token_of[i] = 0
+		:: else
+		fi;
+		i++
+	od;
+	i = 0; seen = 0; seen_live = 0
+}
+
+inline ReadTokens()
+{
+	i = 0;
+	do
+	:: i == ROWS -> break
+	:: else ->
+		if
+		:: token_of[i] != 0 -> seen = seen | BIT(token_of[i])
+		:: else
+		fi;
+		i++
+	od;
+	i = 0
+}
+
+#define TOKENS_LEFT (token_of[0] != 0 || token_of[1] != 0 || token_of[2] != 0)
+
+active [WORKERS] proctype Worker()
+{
+	byte token = 0, claim = 0, park = 0, hand = 0, done = 0, limit = 0, seen = 0, seen_live = 0;
+	byte i = 0, before = 0, claimed_last = 0, parked_last = 0, count = 0;
+	bool due = false, unpark = false, first = false;
+
+begin:
+end:
+	do
+	:: d_step { lives < LIVES -> lives++; token = lives; live = live | BIT(token) };
+end_idle:
+		do
+		:: d_step { hand == 0 && visible != published -> limit = ROWS };
+			/* Claim: each of these is a statement of one transaction. */
+			if
+			:: limit = 1
+			:: skip
+			fi;
+			if
+			:: due = true
+			:: skip
+			fi;
+			d_step { Judge() };
+			if
+			:: (claim | park) == 0
+			:: else -> d_step { LockRows() }
+			fi;
+#ifndef BEHIND_WITHOUT_HOLDING_THE_HEAD
+			if
+			:: park == 0
+			:: else -> d_step { HoldHead() }
+			fi;
+#endif
+			if
+			:: d_step { CommitClaim() }
+			:: d_step { Unlock(); claim = 0; park = 0; limit = 0; due = false }; goto killed
+			fi
+		:: d_step { (hand & ~done) != 0 ->
+			First();
+			Check((visible & BELOW(i) & ~sent) == 0, disorder);
+#ifndef PLAIN_SKIP_LOCKED
+			Check((in_hand & ~BIT(_pid)) == 0, two_publishers);
+#endif
+			sent = sent | BIT(i);
+			done = done | BIT(i);
+			i = 0
+		   }
+		:: d_step { hand != 0 && hand == done -> Settle(false) }
+		:: d_step { hand != done && failures_left > 0 -> failures_left--; Settle(true) }
+		:: d_step { hand != done -> Settle(false) } /* the topic is broken, or the worker is told to go */
+		:: TOKENS_LEFT && hand == 0 ->
+#ifdef LIVE_TOKENS_READ_FIRST
+			seen_live = live;
+			d_step { ReadTokens() };
+#else
+			d_step { ReadTokens() };
+#ifdef LEASE_ENDS_WHILE_SENDING
+			seen_live = 0;
+#else
+			seen_live = live;
+#endif
+#endif
+			d_step { TakeOver() }
+		:: goto killed
+		od
+	:: lives == LIVES -> goto over
+	od;
+killed:
+	skip;
+	d_step { live = live & ~BIT(token); in_hand = in_hand & ~BIT(_pid); token = 0; hand = 0; done = 0 };
+	goto begin;
+over:
+	skip
+}
+
+active proctype Emitter()
+{
+	do
+	:: visible != BELOW(ROWS) -> visible = (visible << 1) | 1
+	:: else -> break
+	od
+}
+
+#if REDRIVES > 0
+#define FREE(row) (lock_of[row] == 0 && share_of[row] == 0)
+/* postbox.redrive: the parked event, and what waits behind it, wait again. */
+active proctype Operator()
+{
+	byte i = 0, seen_retry = 0, seen_behind = 0;
+end:
+	d_step { retry != 0 -> seen_retry = retry; seen_behind = behind };
+	d_step {
+		/* Waits for the row locks; then the row must still be parked. */
+		(FREE(0) || !(seen_retry & 1)) && (FREE(1) || !(seen_retry & 2)) && (FREE(2) || !(seen_retry & 4));
+		i = 0;
+		do
+		:: i == ROWS -> break
+		:: else ->
+			if
+			:: (seen_retry & retry & BIT(i)) && token_of[i] == 0 ->
+				retry = retry & ~BIT(i);
+				tried = tried & ~BIT(i);
+#ifdef REDRIVE_IN_ONE_STATEMENT
+				/* The snapshot of the statement is that of its beginning. */
+				behind = behind & ~seen_behind
+#else
+				behind = 0
+#endif
+			:: else
+			fi;
+			i++
+		od;
+		seen_retry = 0;
+		seen_behind = 0;
+		CheckNobodyIsStuck()
+	}
+}
+#endif
