@@ -45,18 +45,29 @@ void KeyGate::GiveBack(const std::string& key, const std::string& message_id,
   const auto [known, is_new] = closed.positions.try_emplace(message_id, position);
   if (!is_new && known->second <= position) {
     closed.out[known->second].returned = false;
-    return;
+  } else {
+    if (!is_new) closed.out.erase(known->second);
+    known->second = position;
+    closed.out[position] = Out{.message_id = message_id};
   }
-  if (!is_new) closed.out.erase(known->second);
-  known->second = position;
-  closed.out[position] = Out{.message_id = message_id};
+  ForgetArrivalsBehind(&closed, known->second);
+}
+
+void KeyGate::ForgetArrivalsBehind(Closed* closed, std::uint64_t position) {
+  for (auto out = closed->out.upper_bound(position); out != closed->out.end(); ++out) {
+    out->second.turned_away = false;
+  }
 }
 
 void KeyGate::Returned(const std::string& key, const std::string& message_id) {
   const auto it = closed_.find(key);
   if (it == closed_.end()) return;
-  const auto known = it->second.positions.find(message_id);
-  if (known != it->second.positions.end()) it->second.out[known->second].returned = true;
+  Closed& closed = it->second;
+  const auto known = closed.positions.find(message_id);
+  if (known == closed.positions.end()) return;
+  Out& out = closed.out[known->second];
+  if (!out.returned) ForgetArrivalsBehind(&closed, known->second);
+  out.returned = true;
 }
 
 void KeyGate::Sweep(TimePoint now) {

@@ -10,7 +10,8 @@
 //
 // Some messages never come back: the service moved them to a dead-letter topic, or a seek skipped
 // them. So a message that was turned away, whose nack and those of all before it have reached the
-// service (Returned), and that arrives again, is admitted too, and those before it are forgotten.
+// service (Returned), and that arrives twice after that, is admitted too, and those before it are
+// forgotten. An arrival before that does not count: it may have been on its way since.
 //
 // The races, for a key with the messages m1, m2, m3, of which m1 fails:
 //   - m3 is on its way when m1 is nacked. It arrives at the closed key and is turned away. The
@@ -19,7 +20,9 @@
 //     sends a later m4 meanwhile. m1 is admitted. m4 is turned away, because m2 and m3 are out.
 //   - The nack of m1 is lost, that of m3 is not. m3 arrives again while the service waits for the
 //     lease of m1 to end. It is turned away again, because m1 has not been returned.
-//   - m1 is admitted and fails again. It takes its old place, before m2 and m3.
+//   - m1 is admitted and fails again. It takes its old place, before m2 and m3. The m2 that was
+//     sent with it is still unread, and arrives when the nack of m1 has been answered. It is turned
+//     away: that it was turned away before does not count any more.
 // A message keeps its position through all of this. Positions ascend in the order in which the
 // messages arrived for the first time, which is the order of the key.
 //
@@ -71,6 +74,8 @@ class KeyGate {
     TimePoint used;                                            // the last time that something came
   };
 
+  // What is out behind `position` has not arrived since what stands there was given back.
+  static void ForgetArrivalsBehind(Closed* closed, std::uint64_t position);
   void Sweep(TimePoint now);
 
   std::uint64_t last_position_ = 0;

@@ -85,6 +85,20 @@ TEST_F(KeyGateTest, WhatNeverComesBackIsForgottenWhenAReturnedMessageArrivesForT
   EXPECT_TRUE(Admit("m3"));
 }
 
+TEST_F(KeyGateTest, WhatWasSentBeforeAnEarlierMessageFailedAgainIsNotASecondArrival) {
+  Admit("m1");
+  GiveBack({"m1"});
+  EXPECT_FALSE(Admit("m2"));
+  Returned({"m1", "m2"});
+  EXPECT_TRUE(Admit("m1"));  // m2 was sent with it, and is still unread
+  GiveBack({"m1"});
+  Returned({"m1"});
+  EXPECT_FALSE(Admit("m2"));
+  Returned({"m2"});
+  EXPECT_TRUE(Admit("m1"));
+  EXPECT_TRUE(Admit("m2"));
+}
+
 TEST_F(KeyGateTest, AMessageWhoseNackWasLostIsWaitedFor) {
   Admit("m1");
   GiveBack({"m1"});
