@@ -46,7 +46,9 @@ sub end_all
 	}
 	set_goal();
 	# What is suspended is tried at once.
-	$node->safe_psql('postgres', 'UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0');
+	$node->safe_psql('postgres', q{
+		UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0;
+		SELECT postbox.alter_publication(name, max_attempts => max_attempts) FROM postbox.publication});
 	as_mallory(q{SELECT postbox.redrive('evil.tab'), postbox.redrive('evil.log'), postbox.wake_publishers()});
 	return;
 }

@@ -26,7 +26,7 @@ constexpr milliseconds kLockRetry(100);
 // A lock that is held for longer is shown.
 constexpr milliseconds kLockPatience = seconds(1);
 // After the code of an outbox has ended a worker.
-constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(60), 2.0, seconds(3600)};
+constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)};
 
 // A publication that failed before is tried with few events, and one of which nothing has gone
 // through yet with not too many.

@@ -9,6 +9,19 @@
 
 namespace postbox::publisher {
 
+namespace {
+
+// A batch may take so long.
+constexpr std::chrono::milliseconds kBatchTime = std::chrono::seconds(2);
+// An outbox or inbox whose code has ended a worker is left out for so long.
+constexpr int64 kSuspectMs = 600'000;
+
+}  // namespace
+
+void Retention::Avoid(Oid relation, TimestampTz now) {
+  avoided_[relation] = TimestampTzPlusMilliseconds(now, kSuspectMs);
+}
+
 bool Retention::Step(TimestampTz now) {
   if (left_.empty()) {
     const int64 interval_ms = static_cast<int64>(settings().maintenance_interval) * 1000;
@@ -17,7 +30,7 @@ bool Retention::Step(TimestampTz now) {
   }
   try {
     if (left_.empty()) {
-      Begin();
+      Begin(now);
     } else if (Purge(left_.back())) {
       left_.pop_back();
     }
@@ -31,7 +44,8 @@ bool Retention::Step(TimestampTz now) {
   return !left_.empty();
 }
 
-void Retention::Begin() {
+void Retention::Begin(TimestampTz now) {
+  std::erase_if(avoided_, [now](const auto& one) { return one.second <= now; });
   std::vector<Table> tables;
   InTransaction("postbox: looking for events to purge", [&] {
     const uint64 rows =
@@ -40,7 +54,8 @@ void Retention::Begin() {
             "UNION ALL SELECT relation::pg_catalog.oid::bigint, false FROM postbox.inbox "
             "WHERE retention IS NOT NULL");
     for (uint64 row = 0; row < rows; ++row) {
-      tables.push_back({static_cast<Oid>(Int64Column(row, 1)), BoolColumn(row, 2)});
+      const auto relation = static_cast<Oid>(Int64Column(row, 1));
+      if (!avoided_.contains(relation)) tables.push_back({relation, BoolColumn(row, 2)});
     }
   });
   left_ = std::move(tables);
@@ -48,7 +63,10 @@ void Retention::Begin() {
 
 bool Retention::Purge(const Table& table) {
   int64 purged = 0;
-  InTransaction("postbox: purging events", [&] {
+  Transaction transaction("postbox: purging events");
+  transaction.Limit(table.relation, kBatchTime);
+  transaction.Run([&] {
+    transaction.Begin();
     const ActAs owner(RelationOwner(table.relation));
     Parameters relation;
     relation.AddOid(REGCLASSOID, table.relation);

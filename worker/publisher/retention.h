@@ -15,6 +15,9 @@ class Retention {
   // Purges one batch of one table if a round is under way or due. Returns whether there is more to
   // do at once. Runs its own transactions; throws nothing of Postgres.
   bool Step(TimestampTz now);
+  // The code of this outbox or inbox has ended a worker (base/step_limit.h): it is left out for ten
+  // minutes.
+  void Avoid(Oid relation, TimestampTz now);
 
  private:
   struct Table {
@@ -22,11 +25,12 @@ class Retention {
     bool outbox;
   };
 
-  void Begin();
+  void Begin(TimestampTz now);
   // Returns whether the table is done for this round.
   bool Purge(const Table& table);
 
   std::vector<Table> left_;
+  std::unordered_map<Oid, TimestampTz> avoided_;  // until when
   // When the last round began. Not when the next is due: the interval may be changed meanwhile.
   TimestampTz last_round_ = 0;
 };

@@ -166,6 +166,7 @@ void Worker::LoadLanes() {
 
 void Worker::SuspendSuspects() {
   for (const Oid outbox : TakeSuspects(identity().database)) {
+    retention_.Avoid(outbox, now_);
     for (const LanePointer& lane : lanes_) {
       if (lane->outbox() == outbox) lane->FailSuspect(now_);
     }

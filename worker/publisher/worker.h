@@ -50,7 +50,7 @@ class Worker {
 
   void FollowSettings();
   void LoadLanes();
-  // What has ended an earlier worker of the database is not claimed from again at once.
+  // What has ended an earlier worker of the database is not touched again at once.
   void SuspendSuspects();
   void LogLoadError(const PostgresError& error);
   bool EnsureClient();
