@@ -13,13 +13,14 @@ namespace {
 
 // A batch may take so long.
 constexpr std::chrono::milliseconds kBatchTime = std::chrono::seconds(2);
-// An outbox or inbox whose code has ended a worker is left out for so long.
-constexpr int64 kSuspectMs = 600'000;
+// An outbox or inbox whose batch took longer, or whose code has ended a worker, is left out for so
+// long.
+constexpr int64 kAvoidMs = 600'000;
 
 }  // namespace
 
 void Retention::Avoid(Oid relation, TimestampTz now) {
-  avoided_[relation] = TimestampTzPlusMilliseconds(now, kSuspectMs);
+  avoided_[relation] = TimestampTzPlusMilliseconds(now, kAvoidMs);
 }
 
 bool Retention::Step(TimestampTz now) {
@@ -39,7 +40,10 @@ bool Retention::Step(TimestampTz now) {
       ereport(LOG, (errmsg("could not purge events: %s", error.message.c_str()),
                     error.detail.empty() ? 0 : errdetail_internal("%s", error.detail.c_str())));
     });
-    if (!left_.empty()) left_.pop_back();
+    if (!left_.empty()) {
+      if (error.sqlstate == ERRCODE_QUERY_CANCELED) Avoid(left_.back().relation, now);
+      left_.pop_back();
+    }
   }
   return !left_.empty();
 }
