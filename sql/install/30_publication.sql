@@ -396,12 +396,14 @@ AS $$
         UNION ALL SELECT 'pg_class'::regclass, i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid
         UNION ALL SELECT 'pg_constraint'::regclass, c.oid FROM part p JOIN pg_constraint c ON c.conrelid = p.oid
         UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM part p JOIN pg_statistic_ext s ON s.stxrelid = p.oid
+    ), type(oid) AS (
+        SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0
+        UNION SELECT d.typbasetype FROM type t JOIN pg_type d ON d.oid = t.oid WHERE d.typtype = 'd'  -- which lends a domain its casts
     ), dependency(classid, objid) AS (
         SELECT d.refclassid, d.refobjid FROM object o JOIN pg_depend d ON d.classid = o.classid AND d.objid = o.objid
         WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
         UNION ALL
-        SELECT 'pg_proc'::regclass, k.castfunc FROM pg_attribute a JOIN pg_cast k ON k.castsource = a.atttypid
-        WHERE a.attrelid = relation AND a.attnum > 0 AND k.castfunc <> 0
+        SELECT 'pg_proc'::regclass, k.castfunc FROM type t JOIN pg_cast k ON k.castsource = t.oid WHERE k.castfunc <> 0
     ), found(rank, what) AS (
         SELECT 1, format('%s is not a table', c.oid::regclass) FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind NOT IN ('r', 'p')
         UNION ALL

@@ -251,12 +251,14 @@ AS $$
         UNION ALL SELECT 'pg_class'::regclass, i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid
         UNION ALL SELECT 'pg_constraint'::regclass, c.oid FROM part p JOIN pg_constraint c ON c.conrelid = p.oid
         UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM part p JOIN pg_statistic_ext s ON s.stxrelid = p.oid
+    ), type(oid) AS (
+        SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0
+        UNION SELECT d.typbasetype FROM type t JOIN pg_type d ON d.oid = t.oid WHERE d.typtype = 'd'  -- which lends a domain its casts
     ), dependency(classid, objid) AS (
         SELECT d.refclassid, d.refobjid FROM object o JOIN pg_depend d ON d.classid = o.classid AND d.objid = o.objid
         WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
         UNION ALL
-        SELECT 'pg_proc'::regclass, k.castfunc FROM pg_attribute a JOIN pg_cast k ON k.castsource = a.atttypid
-        WHERE a.attrelid = relation AND a.attnum > 0 AND k.castfunc <> 0
+        SELECT 'pg_proc'::regclass, k.castfunc FROM type t JOIN pg_cast k ON k.castsource = t.oid WHERE k.castfunc <> 0
     ), found(rank, what) AS (
         SELECT 1, format('%s is not a table', c.oid::regclass) FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind NOT IN ('r', 'p')
         UNION ALL
@@ -791,6 +793,50 @@ CREATE OR REPLACE FUNCTION postbox.add_partitions(outbox regclass, ahead int DEF
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO postbox_operator;
 GRANT SELECT ON postbox.workers TO postbox_operator;
 ALTER POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
+CREATE OR REPLACE FUNCTION postbox.forget_dropped() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dropped oid[];
+    orphan regclass;
+BEGIN
+    SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0;
+    IF dropped IS NULL THEN
+        RETURN;
+    END IF;
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it. An owner who drops one of them leaves
+    -- its OID behind here, and a restore takes that over. Another's table may have it by then, so only what has the columns of
+    -- such a table is dropped, and is not registered for anything else.
+    FOR orphan IN
+        WITH outboxes AS (
+            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
+        ), inboxes AS (
+            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
+        ), orphans(oid, columns) AS (
+            SELECT counter, '{aggregate_type,aggregate_id,version}'::name[] FROM outboxes
+            UNION ALL SELECT parked, '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}' FROM outboxes
+            UNION ALL SELECT tombstone, '{target,key,version,deleted_at}' FROM inboxes
+        )
+        SELECT c.oid FROM orphans JOIN pg_class c USING (oid)
+        WHERE c.relkind = 'r'
+          AND columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (dropped))
+          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (dropped))
+    LOOP
+        BEGIN
+            EXECUTE format('DROP TABLE %s', orphan);
+        EXCEPTION WHEN dependent_objects_still_exist THEN
+            -- Nobody's DROP fails because of an object that was put upon the table of another.
+            RAISE NOTICE USING
+                MESSAGE = format('table %s is left behind, since other objects depend on it', orphan),
+                HINT = 'Its owner can drop it with DROP TABLE ... CASCADE.';
+        END;
+    END LOOP;
+    DELETE FROM postbox.projection p WHERE p.target = ANY (dropped);
+END
+$$;
 REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
 -- What operators do about parked events of a log.

@@ -17,7 +17,7 @@ $node->safe_psql(
 	CREATE ROLE watcher LOGIN IN ROLE pg_monitor;
 	CREATE SCHEMA app;
 	CREATE SCHEMA held AUTHORIZATION owner;
-	GRANT EXECUTE ON FUNCTION postbox.create_publication TO owner;
+	GRANT EXECUTE ON FUNCTION postbox.create_publication, postbox.alter_publication TO owner;
 	SELECT postbox.create_outbox('app.log');
 	SELECT postbox.create_publication('zebra', 'app.log', 'shop.order.events');
 	SELECT postbox.outbox_emit('order', '1', 'order.created', '{}', outbox => 'app.log');
@@ -92,6 +92,12 @@ foreach my $case (
 	[   'a cast', q{CREATE TYPE held.kind AS ENUM ('a'); CREATE FUNCTION held.text(held.kind) RETURNS text LANGUAGE sql AS $$ SELECT held.sleep(1)::text $$;
 		CREATE CAST (held.kind AS text) WITH FUNCTION held.text(held.kind); ALTER TABLE held.jobs ADD COLUMN extra held.kind DEFAULT 'a'},
 		'ALTER TABLE held.jobs DROP COLUMN extra', 'jobs', 'held.jobs uses function held.text(held.kind)', 'held.jobs' ],
+	[   'a cast of what a domain is made of', q{CREATE TYPE held.pair AS (a text); CREATE FUNCTION held.text(held.pair) RETURNS text LANGUAGE sql AS $$ SELECT held.sleep(1)::text $$;
+		CREATE CAST (held.pair AS text) WITH FUNCTION held.text(held.pair); CREATE DOMAIN held.outer AS held.pair; CREATE DOMAIN held.outermost AS held.outer;
+		DROP INDEX held.jobs_key; ALTER TABLE held.jobs ALTER aggregate_type TYPE held.outermost USING ROW(aggregate_type); SELECT postbox.alter_publication('jobs', aggregate_types => '{order}');
+		INSERT INTO held.jobs (id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at)
+			VALUES (gen_random_uuid(), ROW('order'), '1', 'order.created', 1, 'v1', '{}', '{}', now())},
+		'TRUNCATE held.jobs; ALTER TABLE held.jobs ALTER aggregate_type TYPE text USING NULL; ALTER TABLE held.jobs ALTER aggregate_type SET NOT NULL', 'jobs', 'held.jobs uses function held.text(held.pair)', 'held.jobs' ],
 	[   'an inherited foreign table', q{RESET ROLE; CREATE FOREIGN DATA WRAPPER files; CREATE SERVER files FOREIGN DATA WRAPPER files; GRANT USAGE ON FOREIGN SERVER files TO owner; SET ROLE owner;
 		CREATE FOREIGN TABLE held.files () INHERITS (held.jobs) SERVER files},
 		'DROP FOREIGN TABLE held.files', 'jobs', 'held.files is not a table', 'held.jobs' ])
