@@ -161,8 +161,11 @@ LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
           {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
            TEXTARRAYOID, TEXTARRAYOID}) {}
 
-bool LaneRow::RebaseIfForeign(Oid outbox) {
-  if (foreign_.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) == 0) return false;
+bool LaneRow::IsForeign(Oid outbox) {
+  return foreign_.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) > 0;
+}
+
+void LaneRow::Rebase(Oid outbox) {
   rebase_.Run({ObjectIdGetDatum(outbox)});
   const int64 moved = Int64Column(0, 1);
   Pg([&] {
@@ -170,7 +173,6 @@ bool LaneRow::RebaseIfForeign(Oid outbox) {
                          "%lld events that it had not published follow",
                          publication_.c_str(), static_cast<long long>(moved))));
   });
-  return true;
 }
 
 std::optional<LogPosition> LaneRow::TryAcquire() {

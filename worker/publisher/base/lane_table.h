@@ -68,9 +68,11 @@ class LaneRow {
   // just looking at it.
   std::optional<LogPosition> TryAcquire();
 
-  // Re-bases the outbox if its lanes are from another cluster. Then nothing of it may be read in
-  // the same transaction: this transaction sees its own rows, which no snapshot shows.
-  bool RebaseIfForeign(Oid outbox);
+  // Whether lanes of the outbox are from another cluster. Then it must be re-based.
+  bool IsForeign(Oid outbox);
+  // Nothing of the outbox may be read in the same transaction: this transaction sees its own rows,
+  // which no snapshot shows. It reads every row of the log.
+  void Rebase(Oid outbox);
 
   // Gives the lane up for others to take.
   void Release();

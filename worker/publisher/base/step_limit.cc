@@ -1,6 +1,7 @@
 #include "worker/publisher/base/step_limit.h"
 
 extern "C" {
+#include <postmaster/interrupt.h>
 #include <utils/timeout.h>
 }
 
@@ -14,16 +15,17 @@ constexpr int kLookMs = 50;
 // Memory grows fast: who does not obey at once has no second.
 constexpr int64 kMemoryGraceMs = 200;
 
-enum class Limit : int { kNone, kTime, kMemory };
+enum class Limit : int { kNone, kTime, kMemory, kLeave };
 
 // Read and written by the timer's signal handler, which runs on the main thread.
 struct Step {
   volatile bool running = false;
   volatile Limit over = Limit::kNone;
   volatile bool ending = false;
+  volatile bool extended = false;
   Oid outbox = InvalidOid;
   int64 time_ms = 0;
-  TimestampTz deadline = 0;
+  volatile TimestampTz deadline = 0;
   TimestampTz end_at = 0;           // of the process
   std::size_t memory_at_first = 0;  // 0: not looked yet
 };
@@ -54,6 +56,7 @@ std::size_t PrivateMemory() {
 
 Limit OverLimit(TimestampTz now) {
   if (now >= step.deadline) return Limit::kTime;
+  if (step.extended && ShutdownRequestPending) return Limit::kLeave;
   const std::size_t memory = PrivateMemory();
   if (step.memory_at_first == 0) step.memory_at_first = memory;
   return memory > step.memory_at_first + kStepMemory ? Limit::kMemory : Limit::kNone;
@@ -71,7 +74,7 @@ void Look() {
   if (step.over == Limit::kNone) {
     step.over = OverLimit(now);
     if (step.over != Limit::kNone) {
-      const int64 grace = step.over == Limit::kTime ? kStepGrace.count() : kMemoryGraceMs;
+      const int64 grace = step.over == Limit::kMemory ? kMemoryGraceMs : kStepGrace.count();
       step.end_at = TimestampTzPlusMilliseconds(now, grace);
       QueryCancelPending = true;
       Interrupt();
@@ -89,6 +92,7 @@ void Look() {
 void StepLimit::Begin(Oid outbox, milliseconds time) {
   step.over = Limit::kNone;
   step.ending = false;
+  step.extended = false;
   step.outbox = outbox;
   step.time_ms = time.count();
   step.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), time.count());
@@ -99,6 +103,13 @@ void StepLimit::Begin(Oid outbox, milliseconds time) {
     step.running = true;
     enable_timeout_after(timer, kLookMs);
   });
+}
+
+void StepLimit::Extend(milliseconds time) {
+  // A look in between sees the old deadline or the new one.
+  step.time_ms = time.count();
+  step.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), time.count());
+  step.extended = true;
 }
 
 void StepLimit::End() {
@@ -117,6 +128,8 @@ std::string StepLimit::Cause() {
     case Limit::kMemory:
       return "a statement on the outbox took more than " + std::to_string(kStepMemory >> 20) +
              " MB of memory";
+    case Limit::kLeave:
+      return "the worker had to leave before a long statement on the outbox was over";
     case Limit::kNone:
       break;
   }

@@ -31,6 +31,8 @@ class StepLimit {
  public:
   // `time`: at least 1 ms.
   static void Begin(Oid outbox, std::chrono::milliseconds time);
+  // The step needs more time for once, from now on. It is cancelled when the worker has to leave.
+  static void Extend(std::chrono::milliseconds time);
   // Ends the step, however it ended, and forgets a cancellation that has come too late.
   static void End();
 

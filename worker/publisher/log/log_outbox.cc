@@ -6,6 +6,7 @@
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/server_text.h"
+#include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/log/log_moment.h"
 
 namespace postbox::publisher {
@@ -18,6 +19,7 @@ using std::chrono::milliseconds;
 constexpr int kMaxUnknown = 3;
 // How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
 constexpr int kMaxCopies = 1000;
+constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // For a lane that this worker does not have.
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
@@ -97,7 +99,11 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   }
   if (progress_) return true;
   if (share_->held >= Share()) return false;
-  if (row_.RebaseIfForeign(publication_.outbox)) {
+  if (row_.IsForeign(publication_.outbox)) {
+    // Cancelled, it would begin at the start again.
+    StepLimit::Extend(share_->rebase_time);
+    share_->rebase_time = std::min(share_->rebase_time * 2, kMostRebaseTime);
+    row_.Rebase(publication_.outbox);
     result->more = true;
     return false;
   }

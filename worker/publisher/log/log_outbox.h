@@ -43,10 +43,13 @@
 namespace postbox::publisher {
 
 // What the sources of a publication's lanes share in this worker: how many of the lanes it has (it
-// takes its share and leaves the others to its siblings), and their lines in the server's log.
+// takes its share and leaves the others to its siblings), their lines in the server's log, and the
+// time that re-basing a restored log may take next. That reads the whole log, however large it is,
+// and an owner's triggers run meanwhile: so it is not without a limit, and each try has more.
 struct LaneShare {
   int held = 0;
   EventLog log;
+  std::chrono::milliseconds rebase_time = std::chrono::seconds(30);
 };
 
 class LogOutbox : public OutboxSource {
