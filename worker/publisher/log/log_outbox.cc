@@ -132,12 +132,12 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   transaction->Begin();
   ClaimResult result;
   const Oid owner_role = Open();
-  const bool had = progress_.has_value();
   if (!Acquire(&result)) return result;
   const ActAs owner(owner_role);
-  if (!had) {
-    parked_.Load();
+  if (!parked_.loaded()) {
+    result.more = !parked_.Load();
     repaired_at_ = Clock::now();
+    if (result.more) return result;
   }
 
   if (progress_->failed() > 0) {
@@ -425,8 +425,7 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   // UPDATE or DELETE of parked rows may have ended a pause.
   transaction->Begin();
   const ActAs owner(Open());
-  parked_.Load();
-  repaired_at_ = Clock::now();
+  if (parked_.Load()) repaired_at_ = Clock::now();
 }
 
 void LogOutbox::Checkpoint() {

@@ -97,13 +97,13 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
 void FillQueue(const Filler& fill, LogOutboxSql* sql) {
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->heads = fill(
-      "WITH RECURSIVE head AS ((SELECT p.aggregate_id, p.seq, p.ctid AS tid, {behind} AS behind "
-      "FROM {parked} p WHERE p.publication = $1 ORDER BY p.publication, p.aggregate_id, p.seq "
-      "LIMIT 1) UNION ALL SELECT next.* FROM head CROSS JOIN LATERAL (SELECT p.aggregate_id, "
-      "p.seq, "
-      "p.ctid, {behind} FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id > "
-      "head.aggregate_id ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) AS next) "
-      "SELECT aggregate_id, seq, tid, behind FROM head WHERE true{slice}");
+      "WITH RECURSIVE head AS ((SELECT p.aggregate_id, p.seq, p.ctid AS tid, {behind} AS behind, "
+      "1 AS n FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id >= $2 "
+      "ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) "
+      "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT p.aggregate_id, "
+      "p.seq, p.ctid, {behind} FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id > "
+      "head.aggregate_id ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) AS next "
+      "WHERE head.n < $3) SELECT aggregate_id, seq, tid, behind, true{slice} FROM head");
   sql->heads_of = fill(
       "SELECT k.key, h.seq, h.tid, h.behind FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
       "LATERAL "

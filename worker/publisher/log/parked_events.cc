@@ -5,6 +5,13 @@
 
 namespace postbox::publisher {
 
+namespace {
+
+// How many keys a step of Load() reads, at least 2.
+constexpr int kLoadKeys = 10'000;
+
+}  // namespace
+
 void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
   relation_name_ = relation_name;
   park_behind_ = Statement(sql.park_behind, {TEXTOID, INT8ARRAYOID, TEXTARRAYOID, BOOLOID});
@@ -14,7 +21,7 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_
   repair_ = Statement(sql.repair, {TEXTOID, TEXTARRAYOID});
   unpark_ = Statement(sql.unpark, {TEXTOID, TEXTARRAYOID});
   park_again_ = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID});
-  heads_ = Statement(sql.heads, {TEXTOID});
+  heads_ = Statement(sql.heads, {TEXTOID, TEXTOID, INT4OID});
   heads_of_ = Statement(sql.heads_of, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID});
   hold_ = Statement(sql.hold, {TIDARRAYOID});
   make_due_ = Statement(sql.make_due, {TIDARRAYOID});
@@ -25,14 +32,35 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_
   rows_of_ids_ = Statement(sql.rows_of_ids, {TEXTOID, TEXTARRAYOID});
 }
 
-void ParkedEvents::Load() {
-  keys_.clear();
-  to_make_due_.clear();
-  free_behind_rows_ = !blocks_;
-  const std::vector<Head> heads = TakeHeads(heads_.Run({Name()}));
-  for (const Head& head : heads) keys_.emplace(head.key, head.seq - 1);
-  for (const auto& [key, rows] : outstanding_) keys_.try_emplace(key, PG_INT64_MIN);
+bool ParkedEvents::Load() {
+  if (!loading_) {
+    found_.clear();
+    loaded_upto_.clear();
+    free_behind_rows_ = !blocks_;
+  }
+  const uint64 rows = heads_.Run({Name(), TextValue(loaded_upto_), Int32GetDatum(kLoadKeys)});
+  CheckColumns(relation_name_, {TEXTOID, INT8OID, TIDOID, BOOLOID, BOOLOID});
+  std::vector<Head> heads;
+  for (uint64 row = 0; row < rows; ++row) {
+    if (!BoolColumn(row, 5)) continue;
+    heads.push_back(
+        {TextColumn(row, 1), Int64Column(row, 2), TidColumn(row, 3), BoolColumn(row, 4)});
+  }
+  if (rows > 0) loaded_upto_ = TextColumn(rows - 1, 1);
+  for (const Head& head : heads) {
+    keys_[head.key] = head.seq - 1;
+    found_.insert(head.key);
+  }
   MakeDue(heads);
+  loading_ = rows == kLoadKeys;
+  if (loading_) return false;
+  // What another session has deleted pauses nothing.
+  std::erase_if(keys_, [&](const auto& key) {
+    return !found_.contains(key.first) && !outstanding_.contains(key.first);
+  });
+  found_.clear();
+  loaded_ = true;
+  return true;
 }
 
 void ParkedEvents::Reset() {
@@ -41,6 +69,9 @@ void ParkedEvents::Reset() {
   published_.clear();
   settled_.clear();
   to_make_due_.clear();
+  found_.clear();
+  loaded_ = false;
+  loading_ = false;
 }
 
 double ParkedEvents::BackoffSeconds(int attempts, bool may_fail) const {
@@ -115,7 +146,7 @@ void ParkedEvents::Park(const ClaimedEvent& event) {
   const uint64 parked = park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(1),
                                   TextValue(error), Pg([&] { return Float8GetDatum(delay); })});
   const std::string id = parked > 0 ? TextColumn(0, 1) : "";
-  keys_.try_emplace(event.key, PG_INT64_MIN);
+  Added(event.key, event.seq);
   log_.Add(std::isinf(delay) ? EventLog::kFailed : EventLog::kParked, id, event.key, error);
 }
 
@@ -125,17 +156,32 @@ void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
   for (const Waiting& event : events) distinct.insert(event.key);
   const std::vector<Head> heads = HeadsOf({distinct.begin(), distinct.end()});
   const std::unordered_set<std::string> held = Hold(heads);
+  std::unordered_map<std::string, std::int64_t> held_seqs;
+  for (const Head& head : heads) {
+    if (held.contains(head.key)) held_seqs.emplace(head.key, head.seq);
+  }
   for (const bool behind : {true, false}) {
     std::vector<std::int64_t> seqs;
     std::vector<std::string> keys;
     for (const Waiting& event : events) {
-      if (held.contains(event.key) != behind) continue;
+      // Its transaction may have committed late, and it is before what is parked.
+      const auto head = held_seqs.find(event.key);
+      if ((head != held_seqs.end() && head->second < event.seq) != behind) continue;
       seqs.push_back(event.seq);
       keys.push_back(event.key);
     }
     if (seqs.empty()) continue;
     park_behind_.Run({Name(), SeqArrayValue(seqs), TextArrayValue(keys), BoolGetDatum(behind)});
   }
+  for (const Waiting& event : events) Added(event.key, event.seq);
+}
+
+void ParkedEvents::Added(const std::string& key, std::int64_t seq) {
+  std::int64_t& before = keys_.try_emplace(key, PG_INT64_MIN).first->second;
+  if (loading_) found_.insert(key);
+  const auto out = outstanding_.find(key);
+  if (out != outstanding_.end() && seq <= out->second.last) out->second.passed = true;
+  if (seq <= before) before = seq - 1;
 }
 
 // Trying again.
@@ -216,6 +262,7 @@ std::vector<std::string> ParkedEvents::DueKeys(const std::vector<Due>& due, bool
     park_due_behind_.Run({Name(), TextArrayValue(ids)});
     *more = true;
   }
+  MakeDue(in_front);
   return keys;
 }
 
@@ -238,7 +285,9 @@ void ParkedEvents::TakeRows(Statement* statement, std::initializer_list<Datum> v
     }
     event->id = views[row].event.id;
     event->attempts = attempts;
-    ++outstanding_[event->key];
+    Outstanding& out = outstanding_[event->key];
+    ++out.rows;
+    out.last = std::max(out.last, event->seq);
     events->push_back(std::move(event));
   }
 }
@@ -264,15 +313,18 @@ std::span<const StoredRow> ParkedEvents::ReadRows(Statement* statement,
 
 void ParkedEvents::Settle(const ClaimedEvent& event) {
   using pubsub::PublishStatus;
+  bool passed = false;
   if (const auto out = outstanding_.find(event.key); out != outstanding_.end()) {
-    if (--out->second == 0) outstanding_.erase(out);
+    passed = out->second.passed;
+    if (--out->second.rows == 0) outstanding_.erase(out);
   }
   settled_.insert(event.key);
   if (event.status == PublishStatus::kPublished) {
     published_.push_back(event.id);
-    // Nothing of the key that lies before it is left.
+    // Nothing of the key that lies before it is left, unless that came while it was outstanding.
     const auto known = keys_.find(event.key);
-    if (blocks_ && known != keys_.end()) known->second = std::max(known->second, event.seq);
+    if (blocks_ && !passed && known != keys_.end())
+      known->second = std::max(known->second, event.seq);
     return;
   }
   const bool rejected = event.status == PublishStatus::kRejected;

@@ -16,7 +16,8 @@
 //
 // However many rows wait, nothing here reads them before it is their turn. Rows behind another one
 // have next_retry_at = 'infinity', and are reached through the first row of their key. Whoever
-// removes that makes the next one due in the same transaction. The keys are read once, and kept.
+// removes that makes the next one due in the same transaction. The keys are read in steps, and
+// kept.
 //
 // What must not happen is that a row is behind nothing. So it is put behind a row that is locked
 // against DELETE until the commit; whoever deletes that row looks for the next one afterwards. If
@@ -50,8 +51,11 @@ class ParkedEvents {
         log_(log) {}
 
   void Prepare(const LogOutboxSql& sql, const std::string& relation_name);
-  // Reads which keys have rows.
-  void Load();
+  // Reads which keys have rows, some in a step, from where the last step has stopped. True: that
+  // were all; the next step begins with the first again.
+  bool Load();
+  // Whether all have been read since Reset(). Until then nothing may be claimed.
+  bool loaded() const { return loaded_; }
   // Nothing is known any more, and nothing is outstanding.
   void Reset();
 
@@ -88,6 +92,16 @@ class ParkedEvents {
     std::string id;
   };
 
+  // The rows of a key that have been handed out.
+  struct Outstanding {
+    int rows = 0;
+    std::int64_t last = PG_INT64_MIN;  // the greatest seq
+    bool passed = false;               // a row has been added before that
+  };
+
+  // A row of the key is in the table now.
+  void Added(const std::string& key, std::int64_t seq);
+
   // Seconds until the next try; infinity when `may_fail` and the attempts are used up.
   double BackoffSeconds(int attempts, bool may_fail) const;
 
@@ -120,9 +134,13 @@ class ParkedEvents {
   // The keys with a row, and a seq of each that is not above its rows: what was deleted need not be
   // passed again to find the first row.
   std::unordered_map<std::string, std::int64_t> keys_;
-  std::unordered_map<std::string, int> outstanding_;  // how many rows of a key
-  std::vector<std::string> published_;                // ids to be deleted
-  std::unordered_set<std::string> settled_;           // keys of which a row may be gone
+  std::unordered_map<std::string, Outstanding> outstanding_;
+  std::vector<std::string> published_;       // ids to be deleted
+  std::unordered_set<std::string> settled_;  // keys of which a row may be gone
+  bool loaded_ = false;
+  bool loading_ = false;                   // a round of Load() is not over
+  std::string loaded_upto_;                // the key at which it goes on
+  std::unordered_set<std::string> found_;  // the keys that it has found, and those added meanwhile
   // Keys whose first row is behind, but was locked by somebody.
   std::unordered_set<std::string> to_make_due_;
   // Rows may be behind although nothing stops a key: on_failure was 'park_key' before.
