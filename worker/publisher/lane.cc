@@ -32,6 +32,8 @@ constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)}
 // through yet with not too many.
 constexpr std::size_t kProbeEvents = 10;
 constexpr std::size_t kFirstEvents = 100;
+// Before the next of those batches, while the one before has no results.
+constexpr milliseconds kFirstPatience(200);
 // So many refused events in a row, and the lane is no longer sure of its topic.
 constexpr std::size_t kManyRefused = 100;
 
@@ -126,6 +128,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0;
   if (!claim.events.empty()) Failpoint("after_claim");
   outstanding_ += claim.events.size();
+  next_unproven_ = TimestampTzPlusMilliseconds(now, kFirstPatience.count());
   *events = std::move(claim.events);
   return wanted_ && retry_at_ == 0;
 }
@@ -268,7 +271,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
 TimestampTz Lane::NextWork(TimestampTz now) const {
   if (failed_ && retry_at_ > now) return std::max(retry_at_, pause_until_);
   TimestampTz next = TimestampTzPlusMilliseconds(now, source_->MaintainIn().count());
-  const TimestampTz claim_at = std::max(retry_at_, pause_until_);
+  const TimestampTz claim_at = ClaimAt();
   if (wanted_ && claim_at > now) next = std::min(next, claim_at);
   return std::max(next, pause_until_);
 }

@@ -54,8 +54,7 @@ class Lane {
   void WantNow();
 
   bool WantsToClaim(TimestampTz now) const {
-    return wanted_ && std::max(retry_at_, pause_until_) <= now && unsettled_.empty() &&
-           (proven_ || outstanding_ == 0);
+    return wanted_ && ClaimAt() <= now && unsettled_.empty();
   }
   // Claims as much as there is room for, in a transaction. Returns whether there may be more to do
   // at once. The caller gives the events to `in_flight`, with the lane as their owner.
@@ -88,6 +87,10 @@ class Lane {
   }
 
  private:
+  TimestampTz ClaimAt() const {
+    const TimestampTz at = std::max(retry_at_, pause_until_);
+    return proven_ || outstanding_ == 0 ? at : std::max(at, next_unproven_);
+  }
   // What the results of a settlement say about the publication.
   struct Summary {
     std::string broken;       // why the topic is broken; empty if it is not
@@ -126,8 +129,10 @@ class Lane {
   bool failed_ = false;  // suspended because of a statement, not of the topic
 
   // Whether an event has gone through lately. Until then there is one small batch at a time, and
-  // what is refused waits for the results of the others.
+  // what is refused waits for the results of the others. But a batch that has no results yet does
+  // not keep the next one back for long: perhaps it is the only one that gets no answer.
   bool proven_ = false;
+  TimestampTz next_unproven_ = 0;
   std::size_t refused_in_row_ = 0;
   std::size_t outstanding_ = 0;  // claimed, no result yet
   bool waits_for_rest_ = false;
