@@ -37,14 +37,16 @@ constexpr milliseconds kFirstPatience(200);
 // So many refused events in a row, and the lane is no longer sure of its topic.
 constexpr std::size_t kManyRefused = 100;
 
-// A step may take so long, and less when somebody waits for the worker to leave.
+// A step may take so long, and twice as long after each that was cancelled for it, since it may be
+// the outbox that is slow and not its owner. When somebody waits for the worker to leave it is
+// less, and when there is nobody to hold up it is more.
 constexpr milliseconds kStepTime = seconds(2);
+constexpr int kMostDoublings = 2;
+constexpr milliseconds kStepTimeAlone = seconds(60);
 constexpr milliseconds kLastStepTime(500);
 // A step that took longer than this is followed by a pause.
 constexpr milliseconds kLongStep(100);
 constexpr int kPauseFactor = 9;
-
-milliseconds StepTime() { return StopRequested() ? kLastStepTime : kStepTime; }
 
 milliseconds Between(TimestampTz begin, TimestampTz end) {
   return milliseconds((end - begin) / 1000);
@@ -74,6 +76,12 @@ Lane::Lane(Publication publication, std::string topic, std::string trouble,
 void Lane::WantNow() {
   retry_at_ = 0;
   wanted_ = true;
+}
+
+milliseconds Lane::StepTime() const {
+  if (StopRequested()) return kLastStepTime;
+  if (!crowded_) return kStepTimeAlone;
+  return kStepTime * (1 << std::min(too_long_, kMostDoublings));
 }
 
 std::size_t Lane::BatchSize() const {
@@ -107,7 +115,9 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
       if (!suspension.publication_exists || suspension.retry_at != 0) return;
       locked = !TryLock();
       if (locked) return;
-      if (suspension.attempts > 0) limits.events = std::min(limits.events, kProbeEvents);
+      if (suspension.attempts > 0 && refused_in_row_ == 0) {
+        limits.events = std::min(limits.events, kProbeEvents);
+      }
       claim = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
@@ -121,6 +131,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
     return false;
   }
   failed_ = false;
+  too_long_ = 0;
   locked_since_ = 0;
   attempts_ = suspension.attempts;
   retry_at_ = suspension.retry_at;
@@ -143,7 +154,10 @@ void Lane::Charge(TimestampTz begin) {
   // A claim that is slow because of what it reads becomes faster so.
   batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
   if (!crowded_) return;
-  pause_until_ = TimestampTzPlusMilliseconds(end, kPauseFactor * (time - kLongStep).count());
+  // Leases must not end meanwhile.
+  const milliseconds longest(settings().lease_timeout * 1000 / 4);
+  const milliseconds pause = std::min(kPauseFactor * (time - kLongStep), longest);
+  pause_until_ = TimestampTzPlusMilliseconds(end, pause.count());
 }
 
 // Results.
@@ -172,14 +186,14 @@ bool Lane::RefusedThroughout(const Summary& summary) const {
 
 void Lane::BlameTopic(Summary* summary) {
   using pubsub::PublishStatus;
-  const bool settle_each = (attempts_ + 1) % publication_.max_attempts == 0;
+  summary->settled_each = (attempts_ + 1) % publication_.max_attempts == 0;
+  if (summary->settled_each) return;
   for (const EventPointer& event : unsettled_) {
     if (event->status != PublishStatus::kRejected || event->encoded.empty()) continue;
-    if (summary->broken.empty()) {
-      summary->broken =
-          "every event of a batch was refused: " + Shortened(ServerText(event->error), kMaxReason);
-    }
-    if (!settle_each) event->status = PublishStatus::kTopicBroken;
+    event->status = PublishStatus::kTopicBroken;
+    if (!summary->broken.empty()) continue;
+    summary->broken =
+        "every event of a batch was refused: " + Shortened(ServerText(event->error), kMaxReason);
   }
 }
 
@@ -193,9 +207,9 @@ void Lane::Remember(const Summary& summary) {
   }
   if (!summary.broken.empty()) {
     LogOnce(summary.broken);
-  } else if (summary.published) {
+  } else if (summary.published || summary.settled_each) {
     attempts_ = 0;
-    logged_error_.clear();
+    if (summary.published) logged_error_.clear();
   }
 }
 
@@ -229,7 +243,7 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
       if (!summary.broken.empty() && !leaving) {
         transaction.Begin();
         retry_at = Suspend(publication_.name, summary.broken, publication_.backoff);
-      } else if (summary.published && attempts_ > 0) {
+      } else if ((summary.published || summary.settled_each) && attempts_ > 0) {
         transaction.Begin();
         EndSuspension(publication_.name);
       }
@@ -285,6 +299,7 @@ void Lane::RollBack(TimestampTz now, const PostgresError& error) {
 }
 
 void Lane::FailStatement(TimestampTz now, const PostgresError& error) {
+  if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++too_long_;
   if (IsOfLock(error)) {
     Locked(now);
   } else {

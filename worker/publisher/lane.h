@@ -6,8 +6,9 @@
 //    publication in postbox.lane, for all workers and with the publication's own backoff.
 //  - The topic refuses every event of a batch as invalid, and none has gone through before: then
 //    the topic is to blame (a schema that is attached to it, say) and not each event. That is a
-//    broken topic, too. But every max_attempts times such a batch is settled event by event, so
-//    that a few refused events at the front cannot hold up the others for ever.
+//    broken topic, too. But every max_attempts times such a batch is settled event by event, and
+//    the next one is tried at once, so that refused events at the front cannot hold up the others
+//    for ever.
 //  - A statement on the outbox failed: the table was altered, a trigger raised an error or took too
 //    long. The publication is suspended in the same way, with a backoff of the worker's own, and
 //    the source is rolled back to what the database knows.
@@ -96,6 +97,7 @@ class Lane {
     std::string broken;       // why the topic is broken; empty if it is not
     std::size_t refused = 0;  // by the topic, for the first time
     bool published = false;
+    bool settled_each = false;  // a batch that was refused throughout, event by event
     std::size_t bytes = 0;
   };
   Summary Summarize() const;
@@ -106,6 +108,7 @@ class Lane {
   // The transaction of Settle(), if it needs one. False if it failed.
   bool Store(TimestampTz now, const Summary& summary, bool leaving);
 
+  std::chrono::milliseconds StepTime() const;
   std::size_t BatchSize() const;
   // Locks the outbox for the transaction unless somebody has locked it otherwise.
   bool TryLock() const;
@@ -127,6 +130,7 @@ class Lane {
   int attempts_ = 0;  // failures in a row, as in postbox.lane
   TimestampTz retry_at_ = 0;
   bool failed_ = false;  // suspended because of a statement, not of the topic
+  int too_long_ = 0;     // steps in a row that were cancelled
 
   // Whether an event has gone through lately. Until then there is one small batch at a time, and
   // what is refused waits for the results of the others. But a batch that has no results yet does

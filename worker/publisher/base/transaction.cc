@@ -29,6 +29,9 @@ void Transaction::ReleaseAdvisoryLocks() { LockReleaseSession(USER_LOCKMETHOD); 
 
 void Transaction::Commit() {
   if (!begun_) return;
+  // No code of an owner runs from here on: what it has deferred was refused. And COMMIT may have
+  // to wait, for a standby for example.
+  EndLimit();
   Pg([] {
     PopActiveSnapshot();
     SPI_finish();
@@ -36,7 +39,6 @@ void Transaction::Commit() {
     ReleaseAdvisoryLocks();
   });
   begun_ = false;
-  EndLimit();
   Pg([] {
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);
