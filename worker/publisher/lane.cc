@@ -127,7 +127,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
   }
   Charge(begin);
   if (locked) {
-    Locked(now);
+    Locked(now, "the outbox is locked");
     return false;
   }
   failed_ = false;
@@ -301,13 +301,13 @@ void Lane::RollBack(TimestampTz now, const PostgresError& error) {
 void Lane::FailStatement(TimestampTz now, const PostgresError& error) {
   if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++too_long_;
   if (IsOfLock(error)) {
-    Locked(now);
+    Locked(now, Reason(error));
   } else {
     SuspendWith(now, Reason(error), kErrorBackoff);
   }
 }
 
-void Lane::Locked(TimestampTz now) {
+void Lane::Locked(TimestampTz now, const std::string& reason) {
   wanted_ = true;
   if (locked_since_ == 0) locked_since_ = now;
   retry_at_ = TimestampTzPlusMilliseconds(now, kLockRetry.count());
@@ -319,9 +319,7 @@ void Lane::Locked(TimestampTz now) {
   } catch (const PostgresError&) {
     // The reason without the name of the process is still one.
   }
-  SuspendWith(now,
-              holders.empty() ? "rows or tables of the outbox are locked"
-                              : "the outbox is locked by process " + holders,
+  SuspendWith(now, holders.empty() ? reason : "the outbox is locked by process " + holders,
               kLockBackoff);
 }
 

@@ -112,7 +112,8 @@ class Lane {
   std::size_t BatchSize() const;
   // Locks the outbox for the transaction unless somebody has locked it otherwise.
   bool TryLock() const;
-  void Locked(TimestampTz now);
+  // A lock could not be had, for this reason.
+  void Locked(TimestampTz now, const std::string& reason);
   void FailStatement(TimestampTz now, const PostgresError& error);
   void RollBack(TimestampTz now, const PostgresError& error);
   void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
