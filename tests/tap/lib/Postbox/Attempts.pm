@@ -219,7 +219,7 @@ sub park_log
 	return emit_one('evil.log', 'poison');
 }
 
-# Gives events of these types to mallory's inbox, as a superuser; an event that fails counts as rejected.
+# Gives events of these types to mallory's inbox, as a superuser.
 sub apply_event
 {
 	my (@types) = @_;
