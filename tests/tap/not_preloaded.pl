@@ -40,7 +40,8 @@ subtest 'a quota project that cannot be a header stops the subscription, not the
 	wait_for(sub { $puller->{run}->pump_nb; return !$puller->{run}->pumpable || $puller->{output} =~ /quota_project cannot be used/ },
 		'the log says what is wrong');
 	like($puller->{output}, qr/follower.*postbox\.quota_project cannot be used/, 'it names subscription and setting');
-	stop_puller($puller);
+	$puller->{run}->finish;
+	is($puller->{run}->full_result(0), 1 << 8, 'it has no other subscription and leaves with status 1, not by a signal');
 	$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET postbox.quota_project');
 };
 
