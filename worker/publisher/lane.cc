@@ -44,8 +44,9 @@ constexpr milliseconds kStepTime = seconds(2);
 constexpr int kMostDoublings = 2;
 constexpr milliseconds kStepTimeAlone = seconds(60);
 constexpr milliseconds kLastStepTime(500);
-// A step that took longer than this is followed by a pause.
+// A step that took longer than this, and this for each event in it, is followed by a pause.
 constexpr milliseconds kLongStep(100);
+constexpr std::chrono::microseconds kLongEvent(100);
 constexpr int kPauseFactor = 9;
 
 milliseconds Between(TimestampTz begin, TimestampTz end) {
@@ -121,20 +122,22 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
       claim = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
-    Charge(begin);
+    ChargeClaim(begin, 0);
     RollBack(now, error);
     return false;
   }
-  Charge(begin);
+  ChargeClaim(begin, claim.events.size());
   if (locked) {
     Locked(now, "the outbox is locked");
     return false;
   }
-  failed_ = false;
-  too_long_ = 0;
-  locked_since_ = 0;
   attempts_ = suspension.attempts;
   retry_at_ = suspension.retry_at;
+  if (retry_at_ == 0) {
+    failed_ = false;
+    too_long_ = 0;
+    locked_since_ = 0;
+  }
   // A suspended lane is still wanted, for the time when the suspension is over.
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0;
   if (!claim.events.empty()) Failpoint("after_claim");
@@ -144,20 +147,26 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
   return wanted_ && retry_at_ == 0;
 }
 
-void Lane::Charge(TimestampTz begin) {
+bool Lane::Charge(TimestampTz begin, std::size_t events) {
+  if (!crowded_) return false;
   const TimestampTz end = GetCurrentTimestamp();
-  const milliseconds time = Between(begin, end);
-  if (time <= kLongStep) {
-    if (batch_size_ < kFirstEvents * 1000) batch_size_ *= 2;
-    return;
-  }
-  // A claim that is slow because of what it reads becomes faster so.
-  batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
-  if (!crowded_) return;
+  const auto allowed =
+      kLongStep + std::chrono::duration_cast<milliseconds>(kLongEvent * static_cast<int64>(events));
+  const milliseconds over = Between(begin, end) - allowed;
+  if (over.count() <= 0) return false;
   // Leases must not end meanwhile.
   const milliseconds longest(settings().lease_timeout * 1000 / 4);
-  const milliseconds pause = std::min(kPauseFactor * (time - kLongStep), longest);
-  pause_until_ = TimestampTzPlusMilliseconds(end, pause.count());
+  pause_until_ = TimestampTzPlusMilliseconds(end, std::min(kPauseFactor * over, longest).count());
+  return true;
+}
+
+void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
+  if (Charge(begin, events)) {
+    // A claim that is slow because of what it reads becomes faster so.
+    batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
+  } else if (batch_size_ < kFirstEvents * 1000) {
+    batch_size_ *= 2;
+  }
 }
 
 // Results.
@@ -249,7 +258,7 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
       }
     });
   } catch (const PostgresError& error) {
-    Charge(begin);
+    Charge(begin, unsettled_.size());
     source_->RollBack();
     ++settle_failures_;
     const auto delay = pubsub::BackoffDelay(IsOfLock(error) ? kLockBackoff : kErrorBackoff,
@@ -258,7 +267,7 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
     if (!leaving) FailStatement(now, error);
     return false;
   }
-  Charge(begin);
+  Charge(begin, unsettled_.size());
   retry_at_ = std::max(retry_at_, retry_at);
   return true;
 }
@@ -275,11 +284,11 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
     transaction.Limit(publication_.outbox, StepTime());
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
   } catch (const PostgresError& error) {
-    Charge(begin);
+    Charge(begin, 0);
     RollBack(now, error);
     return;
   }
-  Charge(begin);
+  Charge(begin, 0);
 }
 
 TimestampTz Lane::NextWork(TimestampTz now) const {
@@ -337,6 +346,8 @@ void Lane::FailSuspect(TimestampTz now) {
 
 void Lane::SuspendWith(TimestampTz now, const std::string& error,
                        const pubsub::BackoffPolicy& backoff) {
+  // What is cut short because the worker leaves says nothing about the outbox.
+  if (StopRequested()) return;
   LogOnce(error);
   wanted_ = true;
   attempts_ = std::max(attempts_, 1);

@@ -117,8 +117,9 @@ class Lane {
   void FailStatement(TimestampTz now, const PostgresError& error);
   void RollBack(TimestampTz now, const PostgresError& error);
   void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
-  // A step that began at `begin` is over.
-  void Charge(TimestampTz begin);
+  // A step with so many events that began at `begin` is over. Returns whether a pause follows.
+  bool Charge(TimestampTz begin, std::size_t events);
+  void ChargeClaim(TimestampTz begin, std::size_t events);
   void LogOnce(const std::string& error);
 
   const Publication publication_;

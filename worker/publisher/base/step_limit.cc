@@ -22,12 +22,12 @@ struct Step {
   volatile bool running = false;
   volatile Limit over = Limit::kNone;
   volatile bool ending = false;
-  volatile bool extended = false;
   Oid outbox = InvalidOid;
   int64 time_ms = 0;
   volatile TimestampTz deadline = 0;
-  TimestampTz end_at = 0;           // of the process
-  std::size_t memory_at_first = 0;  // 0: not looked yet
+  volatile TimestampTz leave_at = 0;  // if the worker has to leave by then
+  TimestampTz end_at = 0;             // of the process
+  std::size_t memory_at_first = 0;    // 0: not looked yet
 };
 Step step;
 TimeoutId timer;
@@ -56,7 +56,7 @@ std::size_t PrivateMemory() {
 
 Limit OverLimit(TimestampTz now) {
   if (now >= step.deadline) return Limit::kTime;
-  if (step.extended && ShutdownRequestPending) return Limit::kLeave;
+  if (ShutdownRequestPending && now >= step.leave_at) return Limit::kLeave;
   const std::size_t memory = PrivateMemory();
   if (step.memory_at_first == 0) step.memory_at_first = memory;
   return memory > step.memory_at_first + kStepMemory ? Limit::kMemory : Limit::kNone;
@@ -92,10 +92,11 @@ void Look() {
 void StepLimit::Begin(Oid outbox, milliseconds time) {
   step.over = Limit::kNone;
   step.ending = false;
-  step.extended = false;
   step.outbox = outbox;
   step.time_ms = time.count();
-  step.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), time.count());
+  const TimestampTz now = GetCurrentTimestamp();
+  step.deadline = TimestampTzPlusMilliseconds(now, time.count());
+  step.leave_at = TimestampTzPlusMilliseconds(now, kLeaveTime.count());
   step.memory_at_first = 0;
   Pg([] {
     if (!registered) timer = RegisterTimeout(USER_TIMEOUT, Look);
@@ -109,7 +110,7 @@ void StepLimit::Extend(milliseconds time) {
   // A look in between sees the old deadline or the new one.
   step.time_ms = time.count();
   step.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), time.count());
-  step.extended = true;
+  step.leave_at = 0;
 }
 
 void StepLimit::End() {

@@ -23,6 +23,9 @@ namespace postbox::publisher {
 // what the statements of a claim need beside it.
 inline constexpr std::size_t kStepMemory = std::size_t{1} << 30;
 
+// A step may take so long when the worker has to leave.
+inline constexpr std::chrono::milliseconds kLeaveTime = std::chrono::seconds(1);
+
 // Between a cancellation that is not obeyed and the end of the process.
 inline constexpr std::chrono::milliseconds kStepGrace = std::chrono::seconds(1);
 
