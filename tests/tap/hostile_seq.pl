@@ -60,6 +60,17 @@ subtest 'a seq that is close is published when the sequence comes to it' => sub 
 	others_flow(3);
 };
 
+subtest 'rows that were copied with their seq are published, and take nothing of others along' => sub {
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', q{
+		INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
+		SELECT seq, gen_random_uuid(), aggregate_type, 'copy-' || aggregate_id, event_type, version, payload
+		FROM app.outbox WHERE seq BETWEEN 1 AND 15});
+	wait_for(sub { messages_published($emulator) >= $before + 15 }, 'they are published');
+	others_flow(3);
+	is(messages_published($emulator), $before + 35, 'once');
+};
+
 subtest 'they are published when they are repaired as the status says' => sub {
 	my ($repair) = $node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status') =~ /(UPDATE .*)$/ or die 'no repair';
 	my $before = messages_published($emulator);

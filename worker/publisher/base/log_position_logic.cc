@@ -6,6 +6,13 @@
 
 namespace postbox::publisher {
 
+namespace {
+
+// A look for copied rows is an index scan over the rows of so many transactions at most.
+constexpr FullXid kTransactionsOfCopies = 5000;
+
+}  // namespace
+
 bool XidSnapshot::Sees(FullXid xid) const {
   if (xid < xmin) return true;
   if (xid >= xmax) return false;
@@ -67,7 +74,8 @@ std::vector<LateRead> LogPosition::LateReads(const XidSnapshot& now) const {
     for (FullXid xid : zone.seen.xip) {
       if (now.Sees(xid)) read.txids.push_back(xid);
     }
-    FullXid range_end = std::min(zone.next_xid, now.xmax);
+    const bool copies = now.xmax <= zone.next_xid + kTransactionsOfCopies;
+    const FullXid range_end = copies ? now.xmax : std::min(zone.next_xid, now.xmax);
     if (range_end > zone.seen.xmax) {
       read.range_begin = zone.seen.xmax;
       read.range_end = range_end;

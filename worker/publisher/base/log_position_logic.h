@@ -27,6 +27,10 @@
 // *completed* transaction + 1: a running one can be at or above it and have taken its seq long
 // before.)
 //
+// A row of a later transaction can only be in a zone if somebody has written its seq, by copying
+// rows for example. It is taken like a late one, unless very many transactions have begun since the
+// zone was read: then a look for such rows would cost too much, and they are not read.
+//
 // Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it, and
 // tests/models/log_cursor.pml all short ones.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_LOG_POSITION_LOGIC_H_

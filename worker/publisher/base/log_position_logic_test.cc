@@ -146,6 +146,26 @@ TEST(LogPosition, LooksForNothingLateWhileATransactionStaysOpen) {
   EXPECT_TRUE(position.LateReads(history.Snapshot()).empty());
 }
 
+TEST(LogPosition, ReadsARowWithASeqThatSomebodyHasCopied) {
+  LogPosition position = LogPosition::At({100, {20, 20, {}}, 20});
+  EXPECT_FALSE(position.HasRead(25, 7));
+  const auto reads = position.LateReads({26, 26, {}});
+  ASSERT_EQ(reads.size(), 1u);
+  EXPECT_EQ(reads[0].upto, 100);
+  EXPECT_LE(reads[0].range_begin, 25u);
+  EXPECT_EQ(reads[0].range_end, 26u);
+  position = position.AfterAll({100, {26, 26, {}}, 26});
+  EXPECT_TRUE(position.HasRead(25, 7));
+  EXPECT_TRUE(position.LateReads({26, 26, {}}).empty());
+}
+
+TEST(LogPosition, LooksForNoCopiesWhenVeryManyTransactionsHaveBegun) {
+  const LogPosition position = LogPosition::At({100, {20, 20, {}}, 22});
+  const auto reads = position.LateReads({1'000'000, 1'000'000, {}});
+  ASSERT_EQ(reads.size(), 1u);
+  EXPECT_EQ(reads[0].range_end, 22u);
+}
+
 TEST(LogPosition, HasReadNothingAboveTheLastValueOfTheSequence) {
   LogPosition position = LogPosition::At({100, {20, 20, {}}, 20});
   EXPECT_TRUE(position.HasRead(12, 100));
