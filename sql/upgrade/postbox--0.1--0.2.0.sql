@@ -793,50 +793,6 @@ CREATE OR REPLACE FUNCTION postbox.add_partitions(outbox regclass, ahead int DEF
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO postbox_operator;
 GRANT SELECT ON postbox.workers TO postbox_operator;
 ALTER POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
-CREATE OR REPLACE FUNCTION postbox.forget_dropped() RETURNS event_trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    dropped oid[];
-    orphan regclass;
-BEGIN
-    SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
-    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0;
-    IF dropped IS NULL THEN
-        RETURN;
-    END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it. An owner who drops one of them leaves
-    -- its OID behind here, and a restore takes that over. Another's table may have it by then, so only what has the columns of
-    -- such a table is dropped, and is not registered for anything else.
-    FOR orphan IN
-        WITH outboxes AS (
-            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
-        ), inboxes AS (
-            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
-        ), orphans(oid, columns) AS (
-            SELECT counter, '{aggregate_type,aggregate_id,version}'::name[] FROM outboxes
-            UNION ALL SELECT parked, '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}' FROM outboxes
-            UNION ALL SELECT tombstone, '{target,key,version,deleted_at}' FROM inboxes
-        )
-        SELECT c.oid FROM orphans JOIN pg_class c USING (oid)
-        WHERE c.relkind = 'r'
-          AND columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (dropped))
-          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (dropped))
-    LOOP
-        BEGIN
-            EXECUTE format('DROP TABLE %s', orphan);
-        EXCEPTION WHEN dependent_objects_still_exist THEN
-            -- Nobody's DROP fails because of an object that was put upon the table of another.
-            RAISE NOTICE USING
-                MESSAGE = format('table %s is left behind, since other objects depend on it', orphan),
-                HINT = 'Its owner can drop it with DROP TABLE ... CASCADE.';
-        END;
-    END LOOP;
-    DELETE FROM postbox.projection p WHERE p.target = ANY (dropped);
-END
-$$;
 REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
 -- What operators do about parked events of a log.
@@ -954,18 +910,33 @@ BEGIN
     IF dropped IS NULL THEN
         RETURN;
     END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it.
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it. An owner who drops one of them leaves
+    -- its OID behind here, and a restore takes that over. Another's table may have it by then, so only what has the columns of
+    -- such a table is dropped, and is not registered for anything else.
     FOR orphan IN
         WITH outboxes AS (
             DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
         ), inboxes AS (
             DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
+        ), orphans(oid, columns) AS (
+            SELECT counter, '{aggregate_type,aggregate_id,version}'::name[] FROM outboxes
+            UNION ALL SELECT parked, '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}' FROM outboxes
+            UNION ALL SELECT tombstone, '{target,key,version,deleted_at}' FROM inboxes
         )
-        SELECT counter FROM outboxes UNION ALL SELECT parked FROM outboxes UNION ALL SELECT tombstone FROM inboxes
+        SELECT c.oid FROM orphans JOIN pg_class c USING (oid)
+        WHERE c.relkind = 'r'
+          AND columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (dropped))
+          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (dropped))
     LOOP
-        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = orphan) THEN
+        BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
-        END IF;
+        EXCEPTION WHEN dependent_objects_still_exist THEN
+            -- Nobody's DROP fails because of an object that was put upon the table of another.
+            RAISE NOTICE USING
+                MESSAGE = format('table %s is left behind, since other objects depend on it', orphan),
+                HINT = 'Its owner can drop it with DROP TABLE ... CASCADE.';
+        END;
     END LOOP;
     -- A projection whose target is gone stays, as broken. The number of the table may be another one's after a restore.
     UPDATE postbox.projection p SET target = 0, dropped_target = d.object_identity

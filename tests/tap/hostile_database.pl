@@ -72,8 +72,8 @@ for my $setting (@settings)
 		my $sent = messages_published($emulator);
 		$node->safe_psql('postgres', join(';', 'SELECT 1', map { "ALTER DATABASE shop SET $_" } @set), extra_params => [ '-U', 'mallory' ]);
 		# A worker that has begun with it. Some settings make the workers start again by themselves.
-		wait_workers($node, 'shop', 1);
-		my ($old) = worker_pids($node, 'shop');
+		my $old;
+		wait_for(sub { ($old) = worker_pids($node, 'shop'); return defined $old }, 'a worker runs');
 		$node->safe_psql('postgres', "SELECT pg_terminate_backend($old)");
 		wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'shop' AND pid <> $old", 'a new worker runs');
 		emit_both();
