@@ -60,7 +60,7 @@ my @settings = (
 	[ 'no memory', "work_mem = '64kB'", "temp_buffers = '800kB'", "maintenance_work_mem = '1MB'" ],
 	[ 'where tables are made', "default_tablespace = 'nowhere'", "temp_tablespaces = 'nowhere'", "default_toast_compression = 'pglz'" ],
 	[ 'what is loaded', "local_preload_libraries = 'nothing'" ],
-	[ "Postbox's own settings", "postbox.default_outbox = 'evil.nothing'", "postbox.apply_on_error = 'raise'" ],
+	[ "Postbox's own settings", "postbox.default_outbox = 'evil.nothing'", "postbox.source_service = 'evil'" ],
 	[ 'no durability', 'synchronous_commit = off' ],
 	[ 'another encoding', "client_encoding = 'latin1'" ],
 );
