@@ -108,7 +108,7 @@ sub statement
 	return call() if $kind < 0.93;
 	return any(
 		'SELECT * FROM postbox.publication_status', 'SELECT * FROM postbox.paused_keys', 'SELECT * FROM postbox.workers', 'SELECT * FROM postbox.dead_letter',
-		"SET postbox.apply_on_error = 'raise'", "SET postbox.apply_on_error = 'reject'", "SET postbox.default_outbox = 'fuzz.tab'", 'RESET postbox.default_outbox',
+		"SET postbox.default_outbox = 'fuzz.tab'", 'RESET postbox.default_outbox',
 		'DISCARD ALL', 'SET LOCAL search_path = fuzz, pg_temp',
 		"SELECT postbox.redrive_dead_letter(id) FROM postbox.dead_letter",
 		q{SELECT postbox.inbox_apply('fuzz.inbox', d.event) FROM (SELECT ROW(event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, occurred_at)::postbox.event FROM postbox.dead_letter) AS d(event)});
