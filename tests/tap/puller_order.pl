@@ -44,7 +44,7 @@ my $next = time;
 wait_for(
 	sub {
 		return 0 if time < $next;
-		$next = time + 0.5;
+		$next = time + 0.1;
 		my $count;
 		($count, $done) = split /\|/, $node->safe_psql(
 			'postgres', q{

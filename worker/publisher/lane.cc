@@ -31,7 +31,7 @@ constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)}
 // A publication that failed before is tried with few events, and one of which nothing has gone
 // through yet with not too many.
 constexpr std::size_t kProbeEvents = 10;
-constexpr std::size_t kFirstEvents = 100;
+constexpr std::size_t kFirstEvents = 500;
 // Before the next of those batches, while the one before has no results.
 constexpr milliseconds kFirstPatience(200);
 // So many refused events in a row, and the lane is no longer sure of its topic.

@@ -82,8 +82,8 @@ BEGIN
         PERFORM fuzz.failed(seed, 'create_projection', array_to_string(made, E'\n'));
     END IF;
     FOREACH event IN ARRAY events LOOP
-        alone := fuzz.apply('alone', 'SELECT postbox.inbox_apply(''fuzz.%s'', $1)', event);
-        batch := fuzz.apply('batch', 'SELECT (postbox.inbox_apply_batch(''fuzz.%s'', ARRAY[$1]))[1]', event);
+        alone := fuzz.apply('alone', 'SELECT postbox.inbox_apply(''fuzz.%s'', $1, on_error => ''reject'')', event);
+        batch := fuzz.apply('batch', 'SELECT (postbox.inbox_apply_batch(''fuzz.%s'', ARRAY[$1], on_error => ''reject''))[1]', event);
         IF alone <> batch THEN
             PERFORM fuzz.failed(seed, 'alone and in a batch', alone || E'\n' || batch);
         END IF;
