@@ -38,11 +38,11 @@ constexpr milliseconds kFirstPatience(200);
 constexpr std::size_t kManyRefused = 100;
 
 // A step may take so long, and twice as long after each that was cancelled for it, since it may be
-// the outbox that is slow and not its owner. When somebody waits for the worker to leave it is
-// less, and when there is nobody to hold up it is more.
+// the outbox that is slow and not its owner: more often when there is nobody to hold up. When
+// somebody waits for the worker to leave it is less.
 constexpr milliseconds kStepTime = seconds(2);
 constexpr int kMostDoublings = 2;
-constexpr milliseconds kStepTimeAlone = seconds(60);
+constexpr int kMostDoublingsAlone = 5;
 constexpr milliseconds kLastStepTime(500);
 // A step that took longer than this, and this for each event in it, is followed by a pause.
 constexpr milliseconds kLongStep(100);
@@ -81,8 +81,7 @@ void Lane::WantNow() {
 
 milliseconds Lane::StepTime() const {
   if (StopRequested()) return kLastStepTime;
-  if (!crowded_) return kStepTimeAlone;
-  return kStepTime * (1 << std::min(too_long_, kMostDoublings));
+  return kStepTime * (1 << std::min(too_long_, crowded_ ? kMostDoublings : kMostDoublingsAlone));
 }
 
 std::size_t Lane::BatchSize() const {
@@ -135,7 +134,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
   retry_at_ = suspension.retry_at;
   if (retry_at_ == 0) {
     failed_ = false;
-    too_long_ = 0;
+    too_long_ = std::max(too_long_ - 1, 0);
     locked_since_ = 0;
   }
   // A suspended lane is still wanted, for the time when the suspension is over.
