@@ -99,10 +99,12 @@ void RetryAllNow() {
 
 std::string LockHolders(Oid relation) {
   Parameters parameters;
-  parameters.AddOid(OIDOID, relation);
+  parameters.AddOid(OIDOID, relation).AddOid(OIDOID, MyDatabaseId);
+  // A database that was copied with CREATE DATABASE has relations of the same OIDs.
   const uint64 rows =
       Run("SELECT DISTINCT l.pid FROM pg_catalog.pg_locks l "
           "WHERE l.locktype OPERATOR(pg_catalog.=) 'relation'::pg_catalog.text "
+          "AND l.database OPERATOR(pg_catalog.=) $2 "
           "AND l.relation OPERATOR(pg_catalog.=) $1 AND l.granted AND l.pid IS NOT NULL "
           "AND (l.mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock'::pg_catalog.text "
           "OR l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'::pg_catalog.text "
