@@ -66,6 +66,15 @@ Datum TextArrayValue(const std::vector<std::string>& texts) {
   });
 }
 
+Datum Int64ArrayValue(const std::vector<int64>& numbers, Oid type) {
+  return Pg([&] {
+    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (numbers.size() + 1)));
+    for (std::size_t i = 0; i < numbers.size(); ++i) elements[i] = Int64GetDatum(numbers[i]);
+    return PointerGetDatum(construct_array(elements, static_cast<int>(numbers.size()), type,
+                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+  });
+}
+
 Datum TidArrayValue(const std::vector<ItemPointerData>& tids) {
   return Pg([&] {
     auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (tids.size() + 1)));

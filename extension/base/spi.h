@@ -59,6 +59,8 @@ uint64 Run(const std::string& sql, Parameters& parameters);
 // Values to pass; they live in the memory context that is current.
 Datum TextValue(std::string_view text);
 Datum TextArrayValue(const std::vector<std::string>& texts);
+// Of a type of 64 bits: bigint, xid8.
+Datum Int64ArrayValue(const std::vector<int64>& numbers, Oid type = INT8OID);
 Datum TidArrayValue(const std::vector<ItemPointerData>& tids);
 
 // A column of a row of SPI_tuptable, rows from 0, columns from 1, valid until the next statement.

@@ -1,5 +1,7 @@
 #include "worker/publisher/log/log_moment.h"
 
+#include "extension/base/spi.h"
+
 extern "C" {
 #include <access/xlog_internal.h>
 }
@@ -7,19 +9,6 @@ extern "C" {
 namespace postbox::publisher {
 namespace {
 
-// An array of a type of 64 bits.
-template <class Number>
-Datum ArrayValue(Oid type, const std::vector<Number>& numbers) {
-  static_assert(sizeof(Number) == sizeof(int64));
-  return Pg([&] {
-    auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (numbers.size() + 1)));
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      elements[i] = Int64GetDatum(static_cast<int64>(numbers[i]));
-    }
-    return PointerGetDatum(construct_array(elements, static_cast<int>(numbers.size()), type,
-                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-  });
-}
 FullXid Widen(TransactionId xid, FullTransactionId next) {
   uint32 epoch = EpochFromFullTransactionId(next);
   // It is older than the next one; if its number is greater, it is of the epoch before.
@@ -66,7 +55,8 @@ void FlushVisibleWal() {
 
 // An xid8 is its 64 bits.
 Datum XidValue(FullXid xid) { return UInt64GetDatum(xid); }
-Datum XidArrayValue(const std::vector<FullXid>& xids) { return ArrayValue(XID8OID, xids); }
-Datum SeqArrayValue(const std::vector<std::int64_t>& seqs) { return ArrayValue(INT8OID, seqs); }
+Datum XidArrayValue(const std::vector<FullXid>& xids) {
+  return Int64ArrayValue({xids.begin(), xids.end()}, XID8OID);
+}
 
 }  // namespace postbox::publisher

@@ -27,10 +27,9 @@ LogMoment TakeMoment(int64 last_seq);
 // handed out after this, synchronous_commit = off included.
 void FlushVisibleWal();
 
-// Values to pass: xid8, xid8[], bigint[].
+// Values to pass: xid8, xid8[].
 Datum XidValue(FullXid xid);
 Datum XidArrayValue(const std::vector<FullXid>& xids);
-Datum SeqArrayValue(const std::vector<std::int64_t>& seqs);
 
 }  // namespace postbox::publisher
 

@@ -157,7 +157,7 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
   std::vector<std::int64_t> seqs;
   seqs.reserve(failed.size());
   for (const auto& event : failed) seqs.push_back(event.seq);
-  const uint64 rows = again_.Run({SeqArrayValue(seqs)});
+  const uint64 rows = again_.Run({Int64ArrayValue(seqs)});
   CheckEventColumns(relation_name_);
   // A seq that somebody has copied has several rows, one for each of its failed events.
   std::unordered_multimap<std::int64_t, const StoredRow*> row_of;

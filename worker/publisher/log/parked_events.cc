@@ -104,7 +104,7 @@ Datum ParkedEvents::SeqsBefore(const std::vector<std::string>& keys) const {
     const auto known = keys_.find(key);
     before.push_back(known == keys_.end() ? PG_INT64_MIN : known->second);
   }
-  return SeqArrayValue(before);
+  return Int64ArrayValue(before);
 }
 
 std::vector<ParkedEvents::Head> ParkedEvents::HeadsOf(const std::vector<std::string>& keys) {
@@ -171,7 +171,7 @@ void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
       keys.push_back(event.key);
     }
     if (seqs.empty()) continue;
-    park_behind_.Run({Name(), SeqArrayValue(seqs), TextArrayValue(keys), BoolGetDatum(behind)});
+    park_behind_.Run({Name(), Int64ArrayValue(seqs), TextArrayValue(keys), BoolGetDatum(behind)});
   }
   for (const Waiting& event : events) Added(event.key, event.seq);
 }

@@ -174,17 +174,13 @@ void TableOutbox::TakeFollowers(std::size_t limit, ClaimSelection* selection,
   for (const Chosen& row : *chosen) last[row.key] = std::max(last[row.key], row.seq);
   if (last.empty()) return;
   std::vector<std::string> keys;
-  std::vector<Datum> seqs;
+  std::vector<int64> seqs;
   for (const auto& [key, seq] : last) {
     keys.push_back(key);
-    seqs.push_back(Int64GetDatum(seq));
+    seqs.push_back(seq);
   }
-  const Datum after = Pg([&] {
-    return PointerGetDatum(construct_array(seqs.data(), static_cast<int>(seqs.size()), INT8OID,
-                                           sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-  });
   const uint64 rows = statements_->followers.Run(
-      {TextArrayValue(keys), after, Int32GetDatum(static_cast<int32>(limit))});
+      {TextArrayValue(keys), Int64ArrayValue(seqs), Int32GetDatum(static_cast<int32>(limit))});
   if (rows == 0) return;
   const Chunk chunk = ReadFollowers(rows, last);
   TakeChunk(chunk, false, &statements_->lock_behind, selection, chosen, progress);
