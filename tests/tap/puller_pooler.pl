@@ -20,7 +20,7 @@ my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_i
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 my @settings = qw(transaction_isolation transaction_read_only transaction_deferrable synchronous_commit statement_timeout lock_timeout TimeZone DateStyle
-  IntervalStyle extra_float_digits bytea_output client_encoding);
+  IntervalStyle extra_float_digits bytea_output client_encoding client_min_messages);
 my $values = join(', ', map { "current_setting('$_')" } @settings);
 $node->safe_psql(
 	'postgres', qq{
@@ -54,6 +54,7 @@ $node->safe_psql(
 	ALTER ROLE reader SET lock_timeout = 1;
 	ALTER ROLE reader SET statement_timeout = 20;
 	ALTER ROLE reader SET client_encoding = 'LATIN1';
+	ALTER ROLE reader SET client_min_messages = error;
 	ALTER DATABASE postgres SET synchronous_commit = off;
 	ALTER DATABASE postgres SET TimeZone = 'Asia/Kolkata';
 	ALTER DATABASE postgres SET DateStyle = 'SQL, DMY';
@@ -100,7 +101,7 @@ emit($node, 'postgres', 1000);
 my $puller = pull_through($dsn);
 wait_until($node, 'postgres', 'SELECT count(*) = 1000 FROM reader.seen', 'the puller applies through a pooler of transactions') or diag($puller->{output});
 is( $node->safe_psql('postgres', 'SELECT DISTINCT settings FROM reader.seen'),
-	join(' | ', 'read committed', 'off', 'off', 'on', '30s', '5s', 'UTC', 'ISO, MDY', 'postgres', 1, 'hex', 'UTF8'),
+	join(' | ', 'read committed', 'off', 'off', 'on', '30s', '5s', 'UTC', 'ISO, MDY', 'postgres', 1, 'hex', 'UTF8', 'warning'),
 	'with its own settings, whatever those of the role and the database are');
 cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT backend) FROM reader.seen'), '<=', 2, 'in sessions that it shares');
 is($node->safe_psql('postgres', 'SELECT count(*) - count(DISTINCT (aggregate_id, version)) FROM reader.seen'), '0', 'each event once');

@@ -26,7 +26,7 @@ $node->safe_psql(
 	SELECT postbox.create_inbox('reader.inbox');
 	SELECT postbox.create_projection('reader.inbox', '{video.created}', 'reader.target');
 	SELECT postbox.create_subscription('follower', 'reader.inbox', 'catalog.video.events.test-follower', max_attempts => 3,
-		min_backoff => '10ms', max_backoff => '100ms');
+		min_backoff => '10ms', max_backoff => '100ms', lock_timeout => '0', statement_timeout => '0');
 });
 my $puller = { output => '' };
 $puller->{run} = IPC::Run::start(
@@ -52,9 +52,25 @@ status('applied = 0 AND appliers = 4', 'a puller without events shows itself');
 emit($node, 'postgres', 100);
 status('applied = 100 AND duplicates = 0 AND stale = 0 AND out_of_order = 0 AND dead_letters = 0 AND failures = 0', 'it shows what it has applied');
 
+# Whoever may write the status of one subscription can lock the table.
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; SET LOCAL ROLE stranger; LOCK TABLE postbox.subscription_status IN ACCESS EXCLUSIVE MODE');
+# Under load for as long as each applier comes to a report of its own.
+my $emitted = 100;
+for (my $end = time + 7; time < $end;)
+{
+	emit($node, 'postgres', 10);
+	$emitted += 10;
+	last unless $node->poll_query_until('postgres', "SELECT count(*) = $emitted FROM reader.inbox");
+}
+is($node->safe_psql('postgres', 'SELECT count(*) FROM reader.inbox'), $emitted, 'events are applied while a stranger has locked the status');
+$locker->query_safe('COMMIT');
+$locker->quit;
+status("applied = $emitted", 'and the status goes on');
+
 video('late', 5, '{"title": "new"}');
 video('late', 3, '{"title": "old"}');
-status('stale = 1 AND out_of_order = 1 AND applied = 101', 'an older version after a newer one of its key is counted');
+status('stale = 1 AND out_of_order = 1 AND applied = ' . ($emitted + 1), 'an older version after a newer one of its key is counted');
 wait_for(sub { $puller->{run}->pump_nb; return $puller->{output} =~ /an older version came after a newer one.*aggregate_id=late.*version=3/ }, 'and the log names it');
 is($node->safe_psql('postgres', q{SELECT title FROM reader.target WHERE id = 'late'}), 'new', 'it does not overwrite');
 

@@ -57,6 +57,8 @@ std::vector<std::string> Prologue(const TransactionLimits& limits, int server_ve
   set("IntervalStyle", "'postgres'");
   set("extra_float_digits", "'1'");
   set("bytea_output", "'hex'");
+  // The server warns when it gives up the wait for a standby, and does not say it in another way.
+  set("client_min_messages", "'warning'");
   set("synchronous_commit",
       "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) "
       "'remote_apply' THEN 'remote_apply' ELSE 'on' END");
@@ -169,14 +171,19 @@ Connection::~Connection() {
 void Connection::OnNotice(void* connection, const PGresult* notice) {
   auto* self = static_cast<Connection*>(connection);
   const char* severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
-  if (self->committing_ && severity != nullptr && std::strcmp(severity, "WARNING") == 0) {
+  const char* function = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+  // Not that of a deferred trigger. A pooler may leave the name of the function out.
+  const bool of_wait = function == nullptr || std::strcmp(function, "SyncRepWaitForLSN") == 0;
+  if (self->committing_ && of_wait && severity != nullptr &&
+      std::strcmp(severity, "WARNING") == 0) {
     self->commit_warned_ = true;
   }
   LogDebug("notice", {{"sqlstate", OneLine(PQresultErrorField(notice, PG_DIAG_SQLSTATE))},
                       {"text", OneLine(PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY))}});
 }
 
-bool Connection::Send(const char* sql, const std::vector<Parameter>& parameters) {
+bool Connection::Send(const std::string& setting, const char* sql,
+                      const std::vector<Parameter>& parameters) {
   std::vector<const char*> values;
   std::vector<int> lengths;
   std::vector<int> formats;
@@ -191,6 +198,7 @@ bool Connection::Send(const char* sql, const std::vector<Parameter>& parameters)
   for (const std::string& statement : prologue_) {
     if (!plain(statement.c_str())) return false;
   }
+  if (!setting.empty() && !plain(setting.c_str())) return false;
   return PQsendQueryParams(connection_, sql, static_cast<int>(parameters.size()), nullptr,
                            values.data(), lengths.data(), formats.data(),
                            /*resultFormat=*/0) == 1 &&
@@ -206,7 +214,7 @@ PGresult* Connection::NextResult() {
   return result;
 }
 
-QueryResult Connection::Receive() {
+QueryResult Connection::Receive(size_t before) {
   const auto failed = [](PGresult* result) {
     const ExecStatusType status = PQresultStatus(result);  // PGRES_FATAL_ERROR for NULL
     return status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK;
@@ -217,7 +225,7 @@ QueryResult Connection::Receive() {
     outcome.emplace(result, OneLine(PQerrorMessage(connection_)));
     outcome->not_begun_ = not_begun;
   };
-  for (size_t i = 0; i < prologue_.size(); ++i) {
+  for (size_t i = 0; i < before; ++i) {
     PGresult* result = NextResult();
     if (failed(result)) {
       end(result, /*not_begun=*/true);
@@ -241,20 +249,23 @@ QueryResult Connection::Receive() {
     end(result, false);
     PQclear(commit);
     if (commit_warned_) {
+      // However long it was, it says nothing about the events.
       outcome.emplace(
-          QueryResult::Failure("57014", "the wait for a synchronous standby was cancelled", false));
+          QueryResult::Failure("57014", "the wait for a synchronous standby was cancelled", true));
     }
   }
   PQclear(NextResult());  // the sync
   return *std::move(outcome);
 }
 
-QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters) {
-  if (PQenterPipelineMode(connection_) != 1 || !Send(sql, parameters)) {
+QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters,
+                                std::optional<std::chrono::milliseconds> lock_timeout) {
+  const std::string setting = lock_timeout ? SetLocal("lock_timeout", *lock_timeout) : "";
+  if (PQenterPipelineMode(connection_) != 1 || !Send(setting, sql, parameters)) {
     usable_ = false;
     return QueryResult(nullptr, OneLine(PQerrorMessage(connection_)));
   }
-  QueryResult result = Receive();
+  QueryResult result = Receive(prologue_.size() + (setting.empty() ? 0 : 1));
   if (PQexitPipelineMode(connection_) != 1 || PQtransactionStatus(connection_) == PQTRANS_UNKNOWN) {
     usable_ = false;
     if (result.ok()) return result;

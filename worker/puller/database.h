@@ -95,8 +95,9 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Runs the statement in a transaction of its own.
-  QueryResult Execute(const char* sql, const std::vector<Parameter>& parameters = {});
+  // Runs the statement in a transaction of its own, with another lock_timeout if one is given.
+  QueryResult Execute(const char* sql, const std::vector<Parameter>& parameters = {},
+                      std::optional<std::chrono::milliseconds> lock_timeout = std::nullopt);
 
   // False if the server has closed the connection. Does not wait.
   bool alive();
@@ -106,8 +107,10 @@ class Connection {
  private:
   Connection(PGconn* connection, const TransactionLimits& limits);
 
-  bool Send(const char* sql, const std::vector<Parameter>& parameters);
-  QueryResult Receive();
+  // `setting`: one more statement before that, or empty.
+  bool Send(const std::string& setting, const char* sql, const std::vector<Parameter>& parameters);
+  // `before`: how many statements come before the one that counts.
+  QueryResult Receive(size_t before);
   // The result of the next statement of the pipeline, or null if the connection broke.
   PGresult* NextResult();
   static void OnNotice(void* connection, const PGresult* notice);

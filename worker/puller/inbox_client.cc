@@ -24,6 +24,9 @@ namespace {
 // cancel. With a transaction id of its own this transaction has a COMMIT record behind the other
 // one, and waits for it.
 // An event that fails is raised: BatchApplier decides what becomes of it.
+// The table of the reports can be locked by anybody, and events shall not wait for it.
+constexpr std::chrono::milliseconds kReportLockTimeout(50);
+
 constexpr char kApply[] =
     "SELECT o.outcome, CASE WHEN o.outcome = 'duplicate' THEN pg_current_xact_id() END FROM "
     "unnest(postbox.inbox_apply_batch($1::oid::regclass, "
@@ -186,7 +189,8 @@ InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
 InboxResult DatabaseInboxClient::Report(const std::string& subscription, int appliers,
                                         const StatusNumbers* numbers) {
   std::vector<Parameter> parameters{Parameter::Text(subscription), Parameter::Text(ThisPuller())};
-  if (numbers == nullptr) return Converted(connection_->Execute(kRemoveReport, parameters));
+  if (numbers == nullptr)
+    return Converted(connection_->Execute(kRemoveReport, parameters, kReportLockTimeout));
   const auto number = [&parameters](std::optional<int64_t> value) {
     std::optional<std::string> text;
     if (value) text = std::to_string(*value);
@@ -205,7 +209,7 @@ InboxResult DatabaseInboxClient::Report(const std::string& subscription, int app
   parameters.push_back(numbers->last_error_before_ms ? Parameter::Text(numbers->last_error)
                                                      : Parameter::Text(std::nullopt));
   number(numbers->last_error_before_ms);
-  return Converted(connection_->Execute(kReport, parameters));
+  return Converted(connection_->Execute(kReport, parameters, kReportLockTimeout));
 }
 
 }  // namespace postbox::puller

@@ -256,10 +256,11 @@ void Runner::Report(DatabaseInboxClient* inbox) {
   const StatusNumbers numbers = status_.Take(Clock::now());
   const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
   if (stored.ok || IsTransientSqlstate(stored.sqlstate)) return;
-  // Release 0.1 does not have the table, for example.
-  status_.Disable();
-  LogWarn("the status of the subscription is not shown in postbox.subscription_status",
-          {{"subscription", config_.name}, {"sqlstate", stored.sqlstate}, {"error", stored.error}});
+  // Release 0.1 does not have the table or a column. Everything else may pass.
+  if (stored.sqlstate == "42P01" || stored.sqlstate == "42703") status_.Disable();
+  LogRepeated(
+      "the status of the subscription is not shown in postbox.subscription_status",
+      {{"subscription", config_.name}, {"sqlstate", stored.sqlstate}, {"error", stored.error}});
 }
 
 void Runner::RemoveReport() {
@@ -404,7 +405,6 @@ void Runner::Finish(Clock::time_point deadline) {
     }
   }
   for (Applier& applier : appliers_) applier.thread.join();
-  RemoveReport();
   // What is on its way to the dead-letter topic is nacked with the rest.
   dead_letter_topic_.Stop();
   if (subscriber_) {
@@ -414,6 +414,8 @@ void Runner::Finish(Clock::time_point deadline) {
     });
     subscriber_->Stop(kSettleTimeout);
   }
+  // Last, since it may wait for the database, and what was given back shall not.
+  RemoveReport();
   LogInfo("subscription stopped", {{"subscription", config_.name}});
 }
 
