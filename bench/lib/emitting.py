@@ -30,7 +30,11 @@ def emit(report, smoke):
         outbox = server.outbox("app.outbox")
         server.sql(f"""
             CREATE TABLE app.account (account int PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 80);
-            INSERT INTO app.account SELECT n, 0 FROM generate_series(1, {ACCOUNTS}) AS n""")
+            INSERT INTO app.account SELECT n, 0 FROM generate_series(1, {ACCOUNTS}) AS n;
+            CREATE TABLE app.counter (aggregate_type text, aggregate_id text, version bigint NOT NULL,
+                PRIMARY KEY (aggregate_type, aggregate_id)) WITH (fillfactor = 80);
+            INSERT INTO app.counter SELECT 'account', 'a-' || n, 0 FROM generate_series(1, {ACCOUNTS}) AS n;
+            INSERT INTO {outbox}_version SELECT * FROM app.counter""")
         server.settle_down()
         files = {}
         for case, statement in statements(outbox).items():
@@ -50,8 +54,9 @@ def emit(report, smoke):
             suffix = f", {protocol}" + ("" if commit == "on" else ", synchronous_commit off")
             report.line(f"insert{suffix}", median(rates["insert"]), "tps")
             report.against(f"emit{suffix}", rates["emit"], "tps", rates["insert"], f"insert{suffix}", ">= 0.9")
-            report.against(f"emit, version counted{suffix}", rates["emit, version counted"], "tps", rates["insert"],
-                           f"insert{suffix}", "none")
+            report.line(f"insert, version counted{suffix}", median(rates["insert, version counted"]), "tps")
+            report.against(f"emit, version counted{suffix}", rates["emit, version counted"], "tps", rates["insert, version counted"],
+                           f"insert, version counted{suffix}", ">= 0.9")
 
 
 def statements(outbox):
@@ -63,6 +68,11 @@ def statements(outbox):
     return {
         "insert": f"INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES "
                   f"({event_id}, 'account', 'a-' || :account, 'account.changed', :number, {PAYLOAD})",
+        "insert, version counted":
+            "WITH counted AS (UPDATE app.counter SET version = version + 1 WHERE aggregate_type = 'account' AND "
+            "aggregate_id = 'a-' || :account RETURNING version) "
+            f"INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload) SELECT "
+            f"{event_id}, 'account', 'a-' || :account, 'account.changed', version, {PAYLOAD} FROM counted",
         "emit": emitted.replace("{version}", ":number"),
         "emit, version counted": emitted.replace("{version}", "NULL"),
     }

@@ -1,9 +1,11 @@
 // How several users share a number of places, or of bytes, so that none of them has to wait for
 // what the others hold.
 //
-// Whoever needs places takes what is free. If fewer are left than a user's guaranteed part, he gets
-// that part nevertheless. So a user who is alone gets everything, the others go on however long he
-// holds it, and together they hold at most 1 + 1/kGuaranteedPart times the places.
+// A user who is the only one to hold places gets everything. Otherwise he takes more as long as he
+// holds less than twice what is free. So two of them get two fifths each, there is always something
+// left for who comes later, and it does not matter how long the others hold theirs. If less is left
+// than a user's guaranteed part, he gets that part nevertheless. Together they hold at most
+// 1 + 1/kGuaranteedPart times the places.
 #ifndef POSTBOX_PROTO_RULES_FAIR_SHARE_H_
 #define POSTBOX_PROTO_RULES_FAIR_SHARE_H_
 
@@ -23,9 +25,10 @@ constexpr std::size_t Guaranteed(std::size_t places, std::size_t users) {
 constexpr std::size_t MayTake(std::size_t places, std::size_t users, std::size_t all,
                               std::size_t held) {
   const std::size_t free = all < places ? places - all : 0;
-  if (users <= 1) return free;
+  if (users <= 1 || all == held) return free;
+  const std::size_t fair = 2 * free > held ? (2 * free - held + 2) / 3 : 0;
   const std::size_t guaranteed = Guaranteed(places, users);
-  return std::max(free, held < guaranteed ? guaranteed - held : std::size_t{0});
+  return std::max(fair, held < guaranteed ? guaranteed - held : std::size_t{0});
 }
 
 }  // namespace postbox::pubsub

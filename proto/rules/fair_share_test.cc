@@ -11,6 +11,14 @@ TEST(FairShare, AUserWhoIsAloneGetsEverything) {
   EXPECT_EQ(MayTake(900, 1, 0, 0), 900u);
   EXPECT_EQ(MayTake(900, 1, 850, 850), 50u);
   EXPECT_EQ(MayTake(900, 5, 0, 0), 900u);
+  EXPECT_EQ(MayTake(900, 5, 500, 500), 400u);
+}
+
+TEST(FairShare, AUserAmongOthersHoldsTwiceWhatIsFree) {
+  EXPECT_EQ(MayTake(900, 5, 300, 0), 400u);
+  EXPECT_EQ(MayTake(900, 5, 700, 400), 0u);
+  EXPECT_EQ(MayTake(900, 5, 720, 360), 0u) << "two with two fifths each";
+  EXPECT_EQ(MayTake(900, 5, 690, 345), 25u);
 }
 
 TEST(FairShare, WhoComesLaterFindsSomethingAlthoughTheOthersHoldAll) {

@@ -5,7 +5,8 @@
 
 namespace postbox::publisher {
 
-bool InFlight::Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const {
+bool InFlight::Room(std::size_t batch_size, const Holding& held, bool proven,
+                    ClaimLimits* limits) const {
   const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
   const std::size_t max_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
   const std::size_t batch = std::min(batch_size, max_events);
@@ -13,6 +14,10 @@ bool InFlight::Room(std::size_t batch_size, const Holding& held, ClaimLimits* li
   limits->bytes = max_bytes;
   if (unsettled_.events == 0) return true;
   if (handed_over_ < waiting_.size()) return false;
+  if (!proven && publications_ > 1 &&
+      held.events >= pubsub::Guaranteed(max_events, publications_)) {
+    return false;
+  }
   const std::size_t events =
       pubsub::MayTake(max_events, publications_, unsettled_.events, held.events);
   const std::size_t bytes = pubsub::MayTake(max_bytes, publications_, unsettled_.bytes, held.bytes);

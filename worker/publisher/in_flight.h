@@ -21,10 +21,11 @@
 
 namespace postbox::publisher {
 
-// What the lanes of one publication hold of the budget.
+// What the lanes of one publication hold of the budget, and when their events last went through.
 struct Holding {
   std::size_t events = 0;
   std::size_t bytes = 0;
+  TimestampTz published_at = 0;
 };
 
 class InFlight {
@@ -33,8 +34,9 @@ class InFlight {
   void SetPublications(std::size_t publications) { publications_ = publications; }
 
   // Whether there is room for a claim of up to `batch_size` events of the publication that holds
-  // `held`, and what may be claimed. With nothing in flight there always is.
-  bool Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const;
+  // `held`, and what may be claimed. With nothing in flight there always is. A publication of which
+  // nothing has gone through yet (not `proven`) gets no more than its guaranteed part.
+  bool Room(std::size_t batch_size, const Holding& held, bool proven, ClaimLimits* limits) const;
 
   void Add(Events events, Holding* holding);
   void HandOver(pubsub::Publisher* client);

@@ -40,14 +40,20 @@ constexpr std::size_t kManyRefused = 100;
 // A step may take so long, and twice as long after each that was cancelled for it, since it may be
 // the outbox that is slow and not its owner: more often when there is nobody to hold up. When
 // somebody waits for the worker to leave it is less.
-constexpr milliseconds kStepTime = seconds(2);
-constexpr int kMostDoublings = 2;
-constexpr int kMostDoublingsAlone = 5;
+constexpr milliseconds kStepTime = seconds(1);
+constexpr int kMostDoublings = 3;
+constexpr int kMostDoublingsAlone = 6;
 constexpr milliseconds kLastStepTime(500);
 // A step that took longer than this, and this for each event in it, is followed by a pause.
 constexpr milliseconds kLongStep(100);
 constexpr std::chrono::microseconds kLongEvent(100);
 constexpr int kPauseFactor = 9;
+// So much delay is forgiven: at most in all, and in proportion to the time that passes.
+constexpr milliseconds kGrace(500);
+constexpr int kGraceOf = 20;
+// One that took longer than this, and kLongEvent for each event in it, is followed by a rest.
+constexpr milliseconds kShortStep(5);
+constexpr int kRestFactor = 4;
 
 milliseconds Between(TimestampTz begin, TimestampTz end) {
   return milliseconds((end - begin) / 1000);
@@ -97,7 +103,7 @@ bool Lane::TryLock() const {
 
 bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
   ClaimLimits limits{};
-  if (!in_flight.Room(BatchSize(), *holding_, &limits)) return false;
+  if (!in_flight.Room(BatchSize(), *holding_, proven_, &limits)) return false;
   if (!trouble_.empty()) {
     Fail(now, trouble_);
     return false;
@@ -121,7 +127,8 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
       claim = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
-    ChargeClaim(begin, 0);
+    ChargeFailure(begin);
+    batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
     RollBack(now, error);
     return false;
   }
@@ -149,14 +156,35 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
 bool Lane::Charge(TimestampTz begin, std::size_t events) {
   if (!crowded_) return false;
   const TimestampTz end = GetCurrentTimestamp();
-  const auto allowed =
-      kLongStep + std::chrono::duration_cast<milliseconds>(kLongEvent * static_cast<int64>(events));
-  const milliseconds over = Between(begin, end) - allowed;
+  const auto needed =
+      std::chrono::duration_cast<milliseconds>(kLongEvent * static_cast<int64>(events));
+  const milliseconds more = Between(begin, end) - needed;
+  if (more > kShortStep) {
+    rest_until_ = TimestampTzPlusMilliseconds(end, (kRestFactor * more).count());
+  }
+  return more > kLongStep && PauseFor(end, Forgive(end, more - kLongStep));
+}
+
+void Lane::ChargeFailure(TimestampTz begin) {
+  if (!crowded_) return;
+  const TimestampTz end = GetCurrentTimestamp();
+  PauseFor(end, Between(begin, end) - kLongStep);
+}
+
+bool Lane::PauseFor(TimestampTz now, milliseconds over) {
   if (over.count() <= 0) return false;
   // Leases must not end meanwhile.
   const milliseconds longest(settings().lease_timeout * 1000 / 4);
-  pause_until_ = TimestampTzPlusMilliseconds(end, std::min(kPauseFactor * over, longest).count());
+  pause_until_ = TimestampTzPlusMilliseconds(now, std::min(kPauseFactor * over, longest).count());
   return true;
+}
+
+milliseconds Lane::Forgive(TimestampTz now, milliseconds delay) {
+  grace_ = std::min(kGrace, grace_ + Between(grace_at_, now) / kGraceOf);
+  grace_at_ = now;
+  const milliseconds forgiven = std::min(grace_, delay);
+  grace_ -= forgiven;
+  return delay - forgiven;
 }
 
 void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
@@ -177,7 +205,7 @@ Lane::Summary Lane::Summarize() const {
     if (event->status == PublishStatus::kTopicBroken && summary.broken.empty()) {
       summary.broken = Shortened(ServerText(event->error), kMaxReason);
     }
-    summary.published |= event->status == PublishStatus::kPublished;
+    summary.published += event->status == PublishStatus::kPublished ? 1 : 0;
     // A row that cannot be an event was never encoded, and never sent.
     summary.refused += event->status == PublishStatus::kRejected && event->attempts == 0 &&
                        !event->encoded.empty();
@@ -187,7 +215,7 @@ Lane::Summary Lane::Summarize() const {
 }
 
 bool Lane::RefusedThroughout(const Summary& summary) const {
-  if (summary.published || !summary.broken.empty() || summary.refused == 0) return false;
+  if (summary.published > 0 || !summary.broken.empty() || summary.refused == 0) return false;
   if (proven_) return summary.refused >= kManyRefused;
   return summary.refused > 1 || refused_in_row_ > 1;
 }
@@ -205,8 +233,9 @@ void Lane::BlameTopic(Summary* summary) {
   }
 }
 
-void Lane::Remember(const Summary& summary) {
-  if (summary.published) {
+void Lane::Remember(TimestampTz now, const Summary& summary) {
+  if (summary.published > 0) {
+    holding_->published_at = now;
     proven_ = true;
     refused_in_row_ = 0;
   } else {
@@ -215,9 +244,9 @@ void Lane::Remember(const Summary& summary) {
   }
   if (!summary.broken.empty()) {
     LogOnce(summary.broken);
-  } else if (summary.published || summary.settled_each) {
+  } else if (summary.published > 0 || summary.settled_each) {
     attempts_ = 0;
-    if (summary.published) logged_error_.clear();
+    if (summary.published > 0) logged_error_.clear();
   }
 }
 
@@ -225,11 +254,11 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
   if (std::max(settle_at_, pause_until_) > now && !leaving) return false;
   Summary summary = Summarize();
   waits_for_rest_ =
-      !leaving && !proven_ && outstanding_ > 0 && summary.refused > 0 && !summary.published;
+      !leaving && !proven_ && outstanding_ > 0 && summary.refused > 0 && summary.published == 0;
   if (waits_for_rest_) return false;
   if (!leaving && RefusedThroughout(summary)) BlameTopic(&summary);
   if (!Store(now, summary, leaving)) return false;
-  Remember(summary);
+  Remember(now, summary);
   in_flight->Settled(unsettled_.size(), summary.bytes, holding_.get());
   unsettled_.clear();
   settle_failures_ = 0;
@@ -251,13 +280,13 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
       if (!summary.broken.empty() && !leaving) {
         transaction.Begin();
         retry_at = Suspend(publication_.name, summary.broken, publication_.backoff);
-      } else if ((summary.published || summary.settled_each) && attempts_ > 0) {
+      } else if ((summary.published > 0 || summary.settled_each) && attempts_ > 0) {
         transaction.Begin();
         EndSuspension(publication_.name);
       }
     });
   } catch (const PostgresError& error) {
-    Charge(begin, unsettled_.size());
+    ChargeFailure(begin);
     source_->RollBack();
     ++settle_failures_;
     const auto delay = pubsub::BackoffDelay(IsOfLock(error) ? kLockBackoff : kErrorBackoff,
@@ -266,7 +295,7 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
     if (!leaving) FailStatement(now, error);
     return false;
   }
-  Charge(begin, unsettled_.size());
+  Charge(begin, summary.published);
   retry_at_ = std::max(retry_at_, retry_at);
   return true;
 }
@@ -283,7 +312,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
     transaction.Limit(publication_.outbox, StepTime());
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
   } catch (const PostgresError& error) {
-    Charge(begin, 0);
+    ChargeFailure(begin);
     RollBack(now, error);
     return;
   }
@@ -293,7 +322,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
 TimestampTz Lane::NextWork(TimestampTz now) const {
   if (failed_ && retry_at_ > now) return std::max(retry_at_, pause_until_);
   TimestampTz next = TimestampTzPlusMilliseconds(now, source_->MaintainIn().count());
-  const TimestampTz claim_at = ClaimAt();
+  const TimestampTz claim_at = std::max(ClaimAt(), rest_until_);
   if (wanted_ && claim_at > now) next = std::min(next, claim_at);
   return std::max(next, pause_until_);
 }

@@ -21,7 +21,10 @@
 //  - An error of one lane concerns its publication and no other.
 //  - A step that takes long is followed by a pause that is longer by kPauseFactor, if there are
 //    other publications. So what the owner of one outbox does to it costs them a tenth of the
-//    worker's time, and a step that does not end by itself is ended (step_limit.h).
+//    worker's time, and a step that does not end by itself is ended (step_limit.h). A slow step
+//    every now and then is forgiven (kGrace): disks and processors have hiccups.
+//  - After a step that took longer than the events that it publishes need (it parks events, or
+//    looks in vain) the lane rests kRestFactor times as long while others publish.
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_H_
 
@@ -43,6 +46,7 @@ class Lane {
   Oid outbox() const { return publication_.outbox; }
   // What the lanes of the publication hold of the budget.
   Holding* holding() const { return holding_.get(); }
+  bool IsOfSamePublication(const Lane& other) const { return holding_ == other.holding_; }
   // Whether other publications wait for this worker.
   void SetCrowded(bool crowded) { crowded_ = crowded; }
   bool IsOf(const Publication& publication, std::string_view topic) const {
@@ -57,6 +61,8 @@ class Lane {
   bool WantsToClaim(TimestampTz now) const {
     return wanted_ && ClaimAt() <= now && unsettled_.empty();
   }
+  // It should not claim unless no other publication gets anything through.
+  bool Rests(TimestampTz now) const { return rest_until_ > now; }
   // Claims as much as there is room for, in a transaction. Returns whether there may be more to do
   // at once. The caller gives the events to `in_flight`, with the lane as their owner.
   bool Claim(TimestampTz now, const InFlight& in_flight, Events* events);
@@ -96,7 +102,7 @@ class Lane {
   struct Summary {
     std::string broken;       // why the topic is broken; empty if it is not
     std::size_t refused = 0;  // by the topic, for the first time
-    bool published = false;
+    std::size_t published = 0;
     bool settled_each = false;  // a batch that was refused throughout, event by event
     std::size_t bytes = 0;
   };
@@ -104,7 +110,7 @@ class Lane {
   // Makes results that say that everything is refused into those of a broken topic.
   void BlameTopic(Summary* summary);
   bool RefusedThroughout(const Summary& summary) const;
-  void Remember(const Summary& summary);
+  void Remember(TimestampTz now, const Summary& summary);
   // The transaction of Settle(), if it needs one. False if it failed.
   bool Store(TimestampTz now, const Summary& summary, bool leaving);
 
@@ -117,9 +123,16 @@ class Lane {
   void FailStatement(TimestampTz now, const PostgresError& error);
   void RollBack(TimestampTz now, const PostgresError& error);
   void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
-  // A step with so many events that began at `begin` is over. Returns whether a pause follows.
+  // A step that began at `begin` is over. It claimed so many events or stored that they are
+  // published. Returns whether a pause follows.
   bool Charge(TimestampTz begin, std::size_t events);
   void ChargeClaim(TimestampTz begin, std::size_t events);
+  // The same for one that failed. Nothing is forgiven.
+  void ChargeFailure(TimestampTz begin);
+  // Pauses for a step that took so much too long; false if it did not.
+  bool PauseFor(TimestampTz now, std::chrono::milliseconds over);
+  // What is left of a delay when what is forgiven at `now` is subtracted.
+  std::chrono::milliseconds Forgive(TimestampTz now, std::chrono::milliseconds delay);
   void LogOnce(const std::string& error);
 
   const Publication publication_;
@@ -145,6 +158,9 @@ class Lane {
 
   bool crowded_ = false;
   TimestampTz pause_until_ = 0;
+  TimestampTz rest_until_ = 0;
+  std::chrono::milliseconds grace_{0};  // as it was at grace_at_
+  TimestampTz grace_at_ = 0;
   std::size_t batch_size_ = std::numeric_limits<std::size_t>::max();  // less while claims are slow
   TimestampTz locked_since_ = 0;  // 0: it was not, the last time
 

@@ -24,6 +24,8 @@ constexpr int64 kCancelMs = 2000;
 // When so much time is over, what is left is not stored any more. Somebody waits for this process
 // to leave; leases that are not given back are taken over.
 constexpr int64 kLeaveMs = 4000;
+// A publication of which an event has gone through within this time is busy.
+constexpr int64 kRecentlyMs = 100;
 
 TimestampTz After(TimestampTz from, int64 milliseconds) {
   return TimestampTzPlusMilliseconds(from, milliseconds);
@@ -207,6 +209,7 @@ bool Worker::ClaimLanes() {
   for (std::size_t i = 0; i < lanes_.size() && !StopRequested(); ++i) {
     const LanePointer lane = lanes_[(first_lane_ + i) % lanes_.size()];
     if (!lane->WantsToClaim(now_)) continue;
+    if (lane->Rests(now_) && OthersPublish(*lane)) continue;
     Events events;
     progress |= lane->Claim(now_, in_flight_, &events);
     for (const EventPointer& event : events) event->owner = lane;
@@ -214,6 +217,13 @@ bool Worker::ClaimLanes() {
     in_flight_.HandOver(client_.get());
   }
   return progress;
+}
+
+bool Worker::OthersPublish(const Lane& lane) const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [&](const LanePointer& other) {
+    return !other->IsOfSamePublication(lane) &&
+           now_ < After(other->holding()->published_at, kRecentlyMs);
+  });
 }
 
 bool Worker::CollectResults() {

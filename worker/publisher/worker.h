@@ -56,6 +56,8 @@ class Worker {
   bool EnsureClient();
 
   bool ClaimLanes();
+  // Whether events of other publications go through.
+  bool OthersPublish(const Lane& lane) const;
   // Takes the results that the client has, and lets the lanes store theirs.
   bool CollectResults();
   void GiveToLanes(Events events);
