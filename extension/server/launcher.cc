@@ -83,7 +83,7 @@ class Launcher {
   void Stop(Task& task);
   // Returns false if the server has no room for another worker now.
   bool Start(Oid oid, const Database& database, int ordinal, Task& task);
-  void PostponeStarts(const std::string& detail, const char* hint);
+  void PostponeStarts(StartProblem problem, const std::string& detail, const char* hint);
   milliseconds SleepTime() const;
 
   std::map<Oid, Database> databases_;
@@ -165,6 +165,12 @@ BackgroundWorkerHandle* RegisterWorker(Oid database, int ordinal, const Reservat
     MemoryContextSwitchTo(old);
     return registered ? result : nullptr;
   });
+}
+
+void NoteStartProblem(StartProblem problem) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  shared_state()->start_problem = problem;
+  LWLockRelease(SharedStateLock());
 }
 
 void Launcher::StopOrphans() {
@@ -407,7 +413,8 @@ void Launcher::Stop(Task& task) {
 bool Launcher::Start(Oid oid, const Database& database, int ordinal, Task& task) {
   const Reservation reservation = ReserveSlot(oid, ordinal);
   if (reservation.slot < 0) {
-    PostponeStarts("All " + std::to_string(kMaxWorkers) + " worker slots of postbox are in use.",
+    PostponeStarts(StartProblem::kNoWorkerSlot,
+                   "All " + std::to_string(kMaxWorkers) + " worker slots of postbox are in use.",
                    "Lower postbox.publishers, or spread the databases over several servers.");
     return false;
   }
@@ -417,12 +424,14 @@ bool Launcher::Start(Oid oid, const Database& database, int ordinal, Task& task)
     FreeSlot(&shared_state()->workers[reservation.slot]);
     LWLockRelease(SharedStateLock());
     PostponeStarts(
+        StartProblem::kNoServerSlot,
         "All background worker slots of the server are in use (max_worker_processes is " +
             std::to_string(max_worker_processes) + ").",
         "Raise max_worker_processes (needs a restart), or lower postbox.publishers.");
     return false;
   }
   refusals_ = 0;
+  NoteStartProblem(StartProblem::kNone);
   task.slot = reservation.slot;
   task.handle = handle;
   task.stop_requested = false;
@@ -434,8 +443,9 @@ bool Launcher::Start(Oid oid, const Database& database, int ordinal, Task& task)
   return true;
 }
 
-void Launcher::PostponeStarts(const std::string& detail, const char* hint) {
+void Launcher::PostponeStarts(StartProblem problem, const std::string& detail, const char* hint) {
   ++refusals_;
+  NoteStartProblem(problem);
   const milliseconds delay = Delay(refusals_);
   starts_from_ = Clock::now() + delay;
   Pg([&detail, hint, delay] {

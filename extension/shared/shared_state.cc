@@ -2,6 +2,10 @@
 
 #include <csignal>
 
+extern "C" {
+#include <common/hashfn.h>
+}
+
 namespace postbox {
 namespace {
 
@@ -20,7 +24,29 @@ pg_atomic_uint64* GenerationOfDatabase() {
   return &state->config_generations[MyDatabaseId % kConfigGenerations];
 }
 
+bool SeenWithin(WorkerSlot* worker, uint64 within) {
+  return pg_atomic_read_u64(&worker->seen_at) + within >= MonotonicMilliseconds();
+}
+
 }  // namespace
+
+uint64 HashOfName(std::string_view name) {
+  const uint64 hash = hash_bytes_extended(reinterpret_cast<const unsigned char*>(name.data()),
+                                          static_cast<int>(name.size()), 0);
+  return hash == 0 ? 1 : hash;
+}
+
+std::string LsnText(XLogRecPtr position) {
+  char text[sizeof "FFFFFFFF/FFFFFFFF"];
+  snprintf(text, sizeof text, "%X/%X", static_cast<uint32>(position >> 32),
+           static_cast<uint32>(position));
+  return text;
+}
+
+uint64 MonotonicMilliseconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
 
 SharedState* shared_state() { return state; }
 
@@ -56,6 +82,8 @@ void CreateOrFindSharedState() {
     for (WorkerSlot& worker : memory->workers) {
       pg_atomic_init_u32(&worker.database, InvalidOid);
       pg_atomic_init_u32(&worker.proc_number, kNobody);
+      pg_atomic_init_u64(&worker.seen_at, 0);
+      pg_atomic_init_u32(&worker.wake_up, 0);
       worker.state = SlotState::kFree;
     }
   }
@@ -80,6 +108,8 @@ void WakePublishers(Oid database) {
   for (uint32 i = 0; i < end && i < kMaxWorkers; ++i) {
     WorkerSlot* worker = &state->workers[i];
     if (pg_atomic_read_u32(&worker->database) == database) {
+      // Before the latch, whose setting is a memory barrier.
+      pg_atomic_write_u32(&worker->wake_up, 1);
       SetLatchOf(pg_atomic_read_u32(&worker->proc_number));
     }
   }
@@ -165,6 +195,34 @@ std::vector<std::string> LiveLockTokens(Oid database) {
     result.emplace_back(text);
   }
   return result;
+}
+
+bool IsLiving(Oid database, const std::string& lock_token, uint64 within) {
+  if (state == nullptr) return false;
+  bool living = false;
+  LWLockAcquire(SharedStateLock(), LW_SHARED);
+  for (WorkerSlot& worker : state->workers) {
+    if (worker.pid == 0 || pg_atomic_read_u32(&worker.database) != database) continue;
+    char text[kLockTokenSize];
+    FormatLockToken(worker.token, text);
+    if (lock_token == text) living = SeenWithin(&worker, within);
+  }
+  LWLockRelease(SharedStateLock());
+  return living;
+}
+
+int CountLiving(Oid database, uint64 within) {
+  if (state == nullptr) return 0;
+  int count = 0;
+  const uint32 end = pg_atomic_read_u32(&state->slots_in_use);
+  for (uint32 i = 0; i < end && i < kMaxWorkers; ++i) {
+    WorkerSlot* worker = &state->workers[i];
+    if (pg_atomic_read_u32(&worker->database) == database &&
+        pg_atomic_read_u32(&worker->proc_number) != kNobody && SeenWithin(worker, within)) {
+      ++count;
+    }
+  }
+  return count;
 }
 
 }  // namespace postbox

@@ -24,6 +24,9 @@
 //    the lock may signal the pid, and a database without an attached slot has no worker in it.
 //  - A token is random and never used again: a lease under a token that no attached slot has is a
 //    lease whose owner has ended.
+//  - A worker writes `seen_at` each time it comes round its loop, before it looks at what it holds.
+//    One that has not done so for postbox.lease_timeout lives no longer as far as others are
+//    concerned. Nothing is written to a table for that, so a lease costs an idle worker nothing.
 //  - While a database is held, no worker attaches to it.
 #ifndef POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_
 #define POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_
@@ -41,12 +44,13 @@ inline constexpr int kMaxHolds = 64;
 inline constexpr int kMaxExtensionChanges = 32;
 inline constexpr int kConfigGenerations = 128;
 inline constexpr int kMaxSuspects = 32;
+inline constexpr int kMaxStandbyWaits = 16;
 
 // Raise it with every change of SharedState, so that a new postbox_worker.so started under an old
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 3
+#define POSTBOX_SHARED_STATE_LAYOUT 4
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
@@ -55,9 +59,21 @@ enum class SlotState : int32 { kFree, kStarting, kAttached, kRunning, kExited };
 // Why a worker ended, as the worker itself wrote it; kFailed unless it wrote another reason.
 enum class ExitReason : int32 { kFailed, kStopped, kNoExtension };
 
+// Why the launcher could not start the last worker that was wanted.
+enum class StartProblem : int32 { kNone, kNoWorkerSlot, kNoServerSlot };
+
+// A publication of which a worker holds events back until a synchronous standby has confirmed WAL.
+struct StandbyWait {
+  uint64 publication;  // HashOfName(); 0: of all those for which there was no room
+  XLogRecPtr position;
+  TimestampTz since;
+};
+
 struct WorkerSlot {
   pg_atomic_uint32 database;     // Oid; InvalidOid when the slot is free
   pg_atomic_uint32 proc_number;  // of the attached worker; kNobody otherwise
+  pg_atomic_uint64 seen_at;  // when the worker last came round its loop; MonotonicMilliseconds()
+  pg_atomic_uint32 wake_up;  // 1: somebody has set the latch in WakePublishers()
   SlotState state;
   ExitReason exit_reason;
   pid_t pid;      // 0 unless attached
@@ -66,6 +82,9 @@ struct WorkerSlot {
   uint64 token;   // drawn when the worker attaches; 0 before
   uint64 extension_epoch;  // as it was before the worker looked for the extension
   TimestampTz started_at;
+  bool serving;  // it has read the publications
+  int32 standby_wait_count;
+  StandbyWait standby_waits[kMaxStandbyWaits];
 };
 
 // `proc_number` of a slot (or of the launcher) without a process.
@@ -112,6 +131,9 @@ struct SharedState {
   Suspect suspects[kMaxSuspects];
   int32 suspect_count;
 
+  // Under the lock.
+  StartProblem start_problem;
+
   uint64 next_launch;
   Hold holds[kMaxHolds];
   // No slot from this number on is in use: commits look no further. Only the launcher writes it.
@@ -151,6 +173,15 @@ uint64 ConfigGeneration();
 // Raises it. Takes no lock, raises no error.
 void RaiseConfigGeneration();
 
+// Of the name of a publication, never 0.
+uint64 HashOfName(std::string_view name);
+
+// A position in WAL as pg_lsn is written.
+std::string LsnText(XLogRecPtr position);
+
+// Of a clock that nobody sets and that all processes of the machine share.
+uint64 MonotonicMilliseconds();
+
 // How a token is written into lock_token: `postbox-` and 16 hexadecimal digits.
 inline constexpr size_t kLockTokenSize = sizeof("postbox-0123456789abcdef");
 inline void FormatLockToken(uint64 token, char (&text)[kLockTokenSize]) {
@@ -179,6 +210,13 @@ bool HasPublishers(Oid database);
 // (lock_token = ANY($dead)). In the other order, a worker that started in between and has already
 // claimed would look dead.
 std::vector<std::string> LiveLockTokens(Oid database);
+
+// Whether the worker with this lock token is attached to `database` and was seen within so many
+// milliseconds. To be called after the token was read, as above.
+bool IsLiving(Oid database, const std::string& lock_token, uint64 within);
+
+// How many workers of `database` are attached and were seen within so many milliseconds.
+int CountLiving(Oid database, uint64 within);
 
 }  // namespace postbox
 

@@ -353,6 +353,12 @@ COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may '
     'not see its events';
 
+-- From shared memory: a look at it costs nothing.
+CREATE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT reason text)
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.publishing_state(text) IS
+    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and the reason; NULL if neither';
+
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
                    oldest_pending interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
@@ -364,6 +370,7 @@ DECLARE
     registered postbox.outbox;
     problem text;
     broken boolean;
+    why text;
 BEGIN
     FOR publication, outbox, topic, retry_at, suspended_since IN
         SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since
@@ -373,7 +380,11 @@ BEGIN
                            ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
         ORDER BY p.name
     LOOP
-        state := CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END;
+        state := 'suspended';
+        why := NULL;
+        IF retry_at IS NULL THEN
+            SELECT coalesce(p.state, 'active'), p.reason INTO state, why FROM postbox.publishing_state(publication) p;
+        END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, last_error, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
@@ -389,7 +400,7 @@ BEGIN
         END IF;
         SELECT b.pending, b.parked, b.oldest, b.problem, b.broken, b.last_error INTO pending, parked, oldest_pending, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
-        last_error := coalesce(last_error, problem);
+        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem)), '');
         IF broken THEN
             state := 'broken';
         END IF;
@@ -404,14 +415,16 @@ COMMENT ON VIEW postbox.publication_status IS
     'State and backlog of each publication. Backlog columns and last_error are NULL where the caller may not read the outbox; '
     'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS
-    'active; suspended after a failed attempt until retry_at; or broken: the outbox is not what Postbox made, see last_error';
+    'active; waiting for a synchronous standby; suspended after a failed attempt until retry_at; unserved: no worker publishes it; or broken: '
+    'the outbox is not what Postbox made. last_error says more';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
 COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';
 COMMENT ON COLUMN postbox.publication_status.oldest_pending IS 'Age of the oldest of them, by occurred_at';
 COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
-    'Why a suspended publication failed last, what is wrong with a broken one and its repair, or what an active one does not publish';
+    'Why a suspended publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
+    'or what an active one does not publish';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;

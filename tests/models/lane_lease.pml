@@ -2,8 +2,8 @@
  * The owner of a lane of a log outbox, its lease and its checkpoints: docs/models.md, lane_lease.
  *
  * Workers look for the lane, take it, publish, store their position, give the lane up, and are
- * killed and started again at any point. The clock may say at any time that the row was not written
- * for too long, though its worker lives.
+ * killed and started again at any point. The clock may say at any time that the owner of the row was
+ * not heard of for too long, though it lives.
  */
 /*! holds */
 /*! holds -DEXPIRIES=0 */

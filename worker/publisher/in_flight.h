@@ -2,6 +2,8 @@
 // much room is left for more.
 //
 //   Add()         a claim has committed: the events are here, and wait to be handed over
+//                 If the server has synchronous standbys they wait for these before that
+//                 (standby_queue_logic.h).
 //   HandOver()    the client takes as many as its own budget allows; it has pointers only
 //   TakeResults() the client is done with an event: its lane has it now and stores the result
 //   Settled()     the result is stored: its room is free
@@ -17,6 +19,7 @@
 
 #include "worker/publisher/base/claimed_event.h"
 #include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/standby_queue_logic.h"
 #include "worker/pubsub/publisher.h"
 
 namespace postbox::publisher {
@@ -38,8 +41,14 @@ class InFlight {
   // nothing has gone through yet (not `proven`) gets no more than its guaranteed part.
   bool Room(std::size_t batch_size, const Holding& held, bool proven, ClaimLimits* limits) const;
 
-  void Add(Events events, Holding* holding);
-  void HandOver(pubsub::Publisher* client);
+  // `wait_for`: up to there WAL must become safe before the events are sent; 0: it is.
+  void Add(Events events, Holding* holding, const std::string& publication, std::uint64_t wait_for,
+           std::int64_t now);
+  // `confirmed`: up to where WAL is safe.
+  void HandOver(pubsub::Publisher* client, std::uint64_t confirmed);
+  const StandbyQueue& standby_queue() const { return standby_queue_; }
+  // What has waited for standbys for `most` microseconds, and all behind it. It was not sent.
+  Events TakeUnsafe(std::int64_t now, std::int64_t most);
   // Nothing more is handed over of what waits; it stays here until TakeAll().
   void StopHandOver();
 
@@ -51,11 +60,15 @@ class InFlight {
   void Settled(std::size_t events, std::size_t bytes, Holding* holding);
 
  private:
+  void ForgetHandedOver();
+  Events TakeOut(const std::vector<pubsub::OutgoingMessage*>& messages);
+
   // By the place that stands in the event; a free place holds nothing.
   std::vector<EventPointer> events_;
   std::vector<std::size_t> free_places_;
   std::vector<pubsub::OutgoingMessage*> waiting_;  // from handed_over_ on
   std::size_t handed_over_ = 0;
+  StandbyQueue standby_queue_;  // what may not be handed over yet
   Holding unsettled_;
   std::size_t publications_ = 1;
 };

@@ -101,7 +101,8 @@ bool Lane::TryLock() const {
   return Pg([&] { return ConditionalLockRelationOid(publication_.outbox, mode); });
 }
 
-bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
+bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
+                 XLogRecPtr* durable_at) {
   ClaimLimits limits{};
   if (!in_flight.Room(BatchSize(), *holding_, proven_, &limits)) return false;
   if (!trouble_.empty()) {
@@ -150,6 +151,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events) {
   outstanding_ += claim.events.size();
   next_unproven_ = TimestampTzPlusMilliseconds(now, kFirstPatience.count());
   *events = std::move(claim.events);
+  *durable_at = claim.durable_at != 0 ? claim.durable_at : XactLastCommitEnd;
   return wanted_ && retry_at_ == 0;
 }
 

@@ -64,8 +64,9 @@ class Lane {
   // It should not claim unless no other publication gets anything through.
   bool Rests(TimestampTz now) const { return rest_until_ > now; }
   // Claims as much as there is room for, in a transaction. Returns whether there may be more to do
-  // at once. The caller gives the events to `in_flight`, with the lane as their owner.
-  bool Claim(TimestampTz now, const InFlight& in_flight, Events* events);
+  // at once. The caller gives the events to `in_flight`, with the lane as their owner, and with the
+  // position in WAL that makes them durable.
+  bool Claim(TimestampTz now, const InFlight& in_flight, Events* events, XLogRecPtr* durable_at);
 
   // Takes an event that has its result. `leaving`: the worker is about to go.
   void AddResult(EventPointer event, bool leaving) {
@@ -78,6 +79,8 @@ class Lane {
   // are stored.
   bool Settle(TimestampTz now, bool leaving, InFlight* in_flight);
 
+  // The worker was away for so long that others may have its lanes.
+  void Doubt() { source_->Doubt(); }
   // Does what is due by the clock; when leaving, also what would be due later.
   void Maintain(TimestampTz now, bool leaving);
 

@@ -8,6 +8,7 @@
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/standby.h"
 #include "worker/publisher/failpoint.h"
 #include "worker/publisher/terminate.h"
 
@@ -59,10 +60,15 @@ void Worker::Run() {
 
 bool Worker::Step() {
   now_ = GetCurrentTimestamp();
+  // Half of the lease, since the setting may just be changing.
+  if (static_cast<uint64>(ComeRound().count()) * 2 >= LeaseMilliseconds()) {
+    for (const LanePointer& lane : lanes_) lane->Doubt();
+    GiveBackUnsafe(0);
+  }
   // A commit may have come while there was other work.
   if (MyLatch->is_set) {
     ResetLatch(MyLatch);
-    WantAll();
+    if (TakeWakeUp()) WantAll();
   }
   if (now_ >= next_poll_) {
     next_poll_ = After(now_, settings().poll_interval);
@@ -71,7 +77,8 @@ bool Worker::Step() {
   if (reload_ || ConfigGeneration() != generation_) LoadLanes();
 
   bool progress = CollectResults();
-  if (client_ != nullptr) in_flight_.HandOver(client_.get());
+  if (client_ != nullptr) in_flight_.HandOver(client_.get(), ConfirmedByStandbys());
+  WatchStandbys();
   // First what workers that are gone have left behind; then it can be claimed.
   for (const LanePointer& lane : lanes_) lane->Maintain(now_, false);
   progress |= ClaimLanes();
@@ -87,7 +94,10 @@ void Worker::Wait() {
   TimestampTz until = next_poll_;
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());
-  const long timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+  until = std::min(until, in_flight_.standby_queue().NextLook(now_));
+  // Others must hear of this worker before they take over what it has.
+  const long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
+                                static_cast<long>(LeaseMilliseconds() / 4));
   // Idle: what the last transactions counted goes out now, for autovacuum.
   if (!Sleep(timeout)) Pg([] { pgstat_report_stat(true); });
 }
@@ -139,10 +149,12 @@ void Worker::LoadLanes() {
   } catch (const PostgresError& error) {
     LeaveIfExtensionGone();
     LogLoadError(error);
+    SetServing(false);
     next_load_ = After(now_, 1000);
     return;
   }
   Pg([] { elog(DEBUG1, "postbox: the publications were read"); });
+  SetServing(true);
   load_error_.clear();
   reload_ = false;
   retry_all_ = false;
@@ -202,7 +214,8 @@ bool Worker::EnsureClient() {
 bool Worker::ClaimLanes() {
   const bool any = std::any_of(lanes_.begin(), lanes_.end(),
                                [&](const LanePointer& lane) { return lane->WantsToClaim(now_); });
-  if (!any || !EnsureClient()) return false;
+  // What is behind the events that wait is not safe either.
+  if (!any || in_flight_.standby_queue().Stalled(now_) || !EnsureClient()) return false;
   bool progress = false;
   // Each lane comes first in turn, so that a busy one cannot take all the room for ever.
   first_lane_ = (first_lane_ + 1) % lanes_.size();
@@ -211,10 +224,13 @@ bool Worker::ClaimLanes() {
     if (!lane->WantsToClaim(now_)) continue;
     if (lane->Rests(now_) && OthersPublish(*lane)) continue;
     Events events;
-    progress |= lane->Claim(now_, in_flight_, &events);
+    XLogRecPtr durable_at = 0;
+    progress |= lane->Claim(now_, in_flight_, &events, &durable_at);
     for (const EventPointer& event : events) event->owner = lane;
-    in_flight_.Add(std::move(events), lane->holding());
-    in_flight_.HandOver(client_.get());
+    const XLogRecPtr confirmed = ConfirmedByStandbys();
+    in_flight_.Add(std::move(events), lane->holding(), lane->publication_name(),
+                   durable_at <= confirmed ? 0 : durable_at, now_);
+    in_flight_.HandOver(client_.get(), confirmed);
   }
   return progress;
 }
@@ -259,6 +275,48 @@ void Worker::SettleLanes() {
       if (other->publication_name() == lane->publication_name()) other->Want();
     }
   }
+}
+
+// Synchronous standbys.
+
+void Worker::WatchStandbys() {
+  if (in_flight_.standby_queue().Stalled(now_)) {
+    // With as much left of the lease as sending may take, and some more.
+    GiveBackUnsafe(static_cast<int64>(LeaseMilliseconds()) * 1000 / 4);
+    ShowStandbyWaits();
+  } else if (!shown_.empty()) {
+    shown_.clear();
+    postbox::publisher::ShowStandbyWaits({});
+    Pg([] { ereport(LOG, (errmsg("events do not wait for a synchronous standby any more"))); });
+    WantAll();
+  }
+}
+
+void Worker::ShowStandbyWaits() {
+  std::vector<StandbyQueue::Waiting> waiting = in_flight_.standby_queue().Overview();
+  if (waiting == shown_) return;
+  std::vector<StandbyWait> waits;
+  waits.reserve(waiting.size());
+  for (const StandbyQueue::Waiting& one : waiting) {
+    waits.push_back({HashOfName(one.publication), one.position, one.since});
+  }
+  postbox::publisher::ShowStandbyWaits(waits);
+  if (shown_.empty()) {
+    const std::string position = LsnText(waiting.front().position);
+    Pg([&] {
+      ereport(LOG, (errmsg("events wait for a synchronous standby to confirm WAL up to %s",
+                           position.c_str()),
+                    errhint("See pg_stat_replication and synchronous_standby_names.")));
+    });
+  }
+  shown_ = std::move(waiting);
+}
+
+void Worker::GiveBackUnsafe(int64 most) {
+  Events events = in_flight_.TakeUnsafe(now_, most);
+  for (const EventPointer& event : events) event->status = pubsub::PublishStatus::kBehind;
+  GiveToLanes(std::move(events));
+  SettleLanes();
 }
 
 // Leaving.

@@ -3,7 +3,8 @@
 //
 //   loop: settings and configuration
 //         results of the client -> their lanes, which store them
-//         lanes do what is due by the clock, then claim -> the client
+//         what synchronous standbys have confirmed -> the client
+//         lanes do what is due by the clock, then claim -> the client, or wait for the standbys
 //         one worker of the database applies the retention
 //         nothing to do: wait for a commit (latch), a result (eventfd), a time (poll, backoff), or
 //         the postmaster's death
@@ -63,6 +64,12 @@ class Worker {
   void GiveToLanes(Events events);
   void SettleLanes();
 
+  // Shows for which publications events wait for a synchronous standby, and gives them back when
+  // they have waited for too long.
+  void WatchStandbys();
+  void ShowStandbyWaits();
+  void GiveBackUnsafe(int64 most);
+
   // Gives back everything that is in flight, in a few seconds at most.
   void Drain();
   void WaitForResults(int64 milliseconds);
@@ -86,7 +93,8 @@ class Worker {
   TimestampTz now_ = 0;                // as of the current step
   TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;
-  std::string load_error_;  // the last one, to be logged once
+  std::string load_error_;                    // the last one, to be logged once
+  std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
 };
 
 }  // namespace postbox::publisher

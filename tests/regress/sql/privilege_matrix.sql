@@ -169,7 +169,8 @@ UPDATE postbox.lane SET attempts = 1, next_retry_at = 'infinity', last_error = '
 CREATE FUNCTION seen(role text) RETURNS TABLE (pending bigint, suspended bigint, errors bigint, paused bigint, dead bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('role', role, true);
-    SELECT sum(s.pending), count(*) FILTER (WHERE s.state = 'suspended'), count(s.last_error) INTO pending, suspended, errors
+    SELECT sum(s.pending), count(*) FILTER (WHERE s.state = 'suspended'), count(s.last_error) FILTER (WHERE s.state = 'suspended')
+      INTO pending, suspended, errors
     FROM postbox.publication_status s;
     SELECT count(*) INTO paused FROM postbox.paused_keys;
     SELECT count(*) INTO dead FROM postbox.dead_letter;

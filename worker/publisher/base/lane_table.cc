@@ -122,6 +122,10 @@ LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
     : publication_(std::move(publication)),
       slice_(slice),
       lock_token_(std::move(lock_token)),
+      look_(
+          "SELECT lock_token FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
+          "AND slice OPERATOR(pg_catalog.=) $2 AND lock_token IS NOT NULL",
+          {TEXTOID, INT4OID}),
       make_(
           "INSERT INTO postbox.lane (publication, slice) "
           "SELECT name, $2 FROM postbox.publication WHERE name OPERATOR(pg_catalog.=) $1 "
@@ -135,14 +139,13 @@ LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
           {OIDOID, TEXTOID}),
       rebase_("SELECT postbox.rebase_outbox($1::pg_catalog.regclass)", {OIDOID}),
       read_(
-          "SELECT coalesce(lock_token, ''), locked_at OPERATOR(pg_catalog.<) (pg_catalog.now() "
-          "OPERATOR(pg_catalog.-) pg_catalog.make_interval(secs => $3)), "
-          "floor, snapshot::pg_catalog.text, pg_catalog.array_to_string(zone_upto, ' '), "
+          "SELECT coalesce(lock_token, ''), floor, snapshot::pg_catalog.text, "
+          "pg_catalog.array_to_string(zone_upto, ' '), "
           "pg_catalog.array_to_string(zone_snapshot, ' '), "
           "pg_catalog.array_to_string(zone_next_xid, ' ') FROM postbox.lane "
           "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
           "FOR UPDATE SKIP LOCKED",
-          {TEXTOID, INT4OID, FLOAT8OID}),
+          {TEXTOID, INT4OID}),
       take_(
           "UPDATE postbox.lane SET lock_token = $3, locked_at = pg_catalog.now() "
           "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2",
@@ -180,26 +183,23 @@ void LaneRow::Rebase(Oid outbox) {
 std::optional<LogPosition> LaneRow::TryAcquire() {
   const Datum publication = TextValue(publication_);
   const Datum slice = Int32GetDatum(slice_);
-  const double timeout = settings().lease_timeout;
-  const Datum seconds = Pg([&] { return Float8GetDatum(timeout); });
-  if (read_.Run({publication, slice, seconds}) == 0) {
+  // A row lock needs a transaction id, and is not asked for as long as it would be for nothing.
+  if (look_.Run({publication, slice}) > 0 && !MayTake(TextColumn(0, 1))) return std::nullopt;
+  if (read_.Run({publication, slice}) == 0) {
     // It is locked, or there is none yet.
     if (make_.Run({publication, slice}) == 0) return std::nullopt;
-    if (read_.Run({publication, slice, seconds}) == 0) return std::nullopt;
+    if (read_.Run({publication, slice}) == 0) return std::nullopt;
   }
   const std::string token = TextColumn(0, 1);
-  const bool timed_out = BoolColumn(0, 2);
-  const int64 floor = Int64Column(0, 3);
-  const bool begun = !IsNull(0, 4);
-  const std::string top = TextColumn(0, 4);
-  const std::vector<std::string> uptos = ArrayTexts(TextColumn(0, 5));
-  const std::vector<std::string> snapshots = ArrayTexts(TextColumn(0, 6));
-  const std::vector<std::string> next_xids = ArrayTexts(TextColumn(0, 7));
+  const int64 floor = Int64Column(0, 2);
+  const bool begun = !IsNull(0, 3);
+  const std::string top = TextColumn(0, 3);
+  const std::vector<std::string> uptos = ArrayTexts(TextColumn(0, 4));
+  const std::vector<std::string> snapshots = ArrayTexts(TextColumn(0, 5));
+  const std::vector<std::string> next_xids = ArrayTexts(TextColumn(0, 6));
 
-  if (!token.empty() && token != lock_token_ && !timed_out) {
-    const std::vector<std::string> live = LiveLockTokens(identity().database);
-    if (std::find(live.begin(), live.end(), token) != live.end()) return std::nullopt;
-  }
+  // Under the row lock, and after the token was read.
+  if (!MayTake(token)) return std::nullopt;
   take_.Run({publication, slice, TextValue(lock_token_)});
   if (!begun) return LogPosition();
 
@@ -209,6 +209,11 @@ std::optional<LogPosition> LaneRow::TryAcquire() {
         {ToNumber<int64_t>(uptos[i]), ToSnapshot(snapshots[i]), ToNumber<FullXid>(next_xids[i])});
   }
   return LogPosition(floor, std::move(zones), ToSnapshot(top));
+}
+
+bool LaneRow::MayTake(const std::string& token) const {
+  return token.empty() || token == lock_token_ ||
+         !IsLiving(identity().database, token, LeaseMilliseconds());
 }
 
 void LaneRow::Release() {

@@ -7,9 +7,10 @@
 //  - Of a log outbox: which worker has the lane, and how far it is. A lane has one owner at a time:
 //    the worker whose lock_token stands in its row and that is alive. It keeps the lane until it
 //    ends or has more than its share. Another worker takes the lane over when the token's worker is
-//    gone, or when the row was not written for postbox.lease_timeout. Every checkpoint is written
-//    under the condition that the token is still the writer's, so a worker that has lost its lane
-//    stores nothing.
+//    gone, or was not heard of for postbox.lease_timeout (extension/shared/shared_state.h). Every
+//    checkpoint is written under the condition that the token is still the writer's, so a worker
+//    that has lost its lane stores nothing. A lane that nobody may take is only looked at, and an
+//    owner without events writes nothing.
 //
 // The races around the owner of a lane:
 //
@@ -19,8 +20,10 @@
 //   2. B reads the token from the row first, and asks for the tokens of living workers afterwards.
 //      A worker that began in between and took this lane would have changed the row, which B has
 //      locked. So a token that is not alive then is the token of a worker that is gone.
-//   3. B writes its own token and commits. If A still lives (its row had timed out), A's next
-//      checkpoint finds another token, writes nothing, and A drops all it knows of the lane. What A
+//   3. B writes its own token and commits. If A still lives, and was only not heard of, it notices
+//      that when it comes round: it first says that it lives, then writes its row before it claims
+//      anything. So either B sees that A lives, or A finds B's token, or waits for B's row lock and
+//      then finds it. Then A writes nothing, and drops all it knows of the lane. What A
 //      had handed to Pub/Sub by then is sent again by B, from the stored position on: at least
 //      once, with the same event ids.
 //   4. If A dies between publishing and its checkpoint, B begins at the stored position, too.
@@ -77,14 +80,17 @@ class LaneRow {
   // Gives the lane up for others to take.
   void Release();
 
-  // Stores the position and renews the lease. False: the lane is no longer ours.
+  // Stores the position. False: the lane is no longer ours.
   bool Checkpoint(const LogPosition& position);
 
  private:
+  // Whether it is this worker's or nobody's, given the token in its row.
+  bool MayTake(const std::string& token) const;
+
   const std::string publication_;
   const int slice_;
   const std::string lock_token_;
-  Statement make_, foreign_, rebase_, read_, take_, release_, checkpoint_;
+  Statement look_, make_, foreign_, rebase_, read_, take_, release_, checkpoint_;
 };
 
 }  // namespace postbox::publisher

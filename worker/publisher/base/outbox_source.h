@@ -35,6 +35,8 @@ struct ClaimLimits {
 
 struct ClaimResult {
   Events events;
+  // Up to where WAL makes the events durable; 0: up to the end of the claim's own COMMIT.
+  XLogRecPtr durable_at = 0;
   // Claiming again at once may find more.
   bool more = false;
 };
@@ -47,6 +49,9 @@ class OutboxSource {
   virtual void Settle(const Events& events, Transaction* transaction) = 0;
   // `leaving`: the worker is about to go, so nothing may be left for later.
   virtual void Maintain(bool leaving, Transaction* transaction) = 0;
+  // The worker was not heard of for so long that others may have taken over what it has. Called
+  // before Maintain(), which finds out; until then there is nothing to claim.
+  virtual void Doubt() {}
   // How long until Maintain() has something to do.
   virtual std::chrono::milliseconds MaintainIn() const = 0;
 

@@ -37,6 +37,8 @@ void Detach(int /*code*/, Datum /*argument*/) {
   LWLockRelease(SharedStateLock());
   ConditionVariableBroadcast(&state->worker_left);
   WakeLauncher();
+  // What it had is free, and the shares of the others are larger.
+  WakePublishers(self.database);
 }
 
 void SetExitReason(ExitReason reason) {
@@ -89,6 +91,9 @@ void Register(Datum slot_number) {
     slot->pid = MyProcPid;
     slot->token = self.token;
     slot->started_at = GetCurrentTimestamp();
+    slot->serving = false;
+    slot->standby_wait_count = 0;
+    pg_atomic_write_u64(&slot->seen_at, MonotonicMilliseconds());
     pg_atomic_write_u32(&slot->proc_number, static_cast<uint32>(MyProcIndex()));
     // Cannot fail here: a background worker starts with most of the room for callbacks free.
     on_shmem_exit(Detach, 0);
@@ -107,8 +112,9 @@ void PinSettings() {
       // The owner of a database may set them for it; with another role, nothing would be published.
       {"role", "none"},
       {"exit_on_error", "off"},
-      // An event that leaves must be durable: the claim's commit flushes the emitter's as well.
-      {"synchronous_commit", "on"},
+      // An event that leaves must be durable: the claim's commit flushes the emitter's as well. For
+      // standbys events wait, and not the worker (standby_queue_logic.h).
+      {"synchronous_commit", "local"},
       {"default_transaction_isolation", "read committed"},
       {"default_transaction_read_only", "off"},
       {"search_path", "pg_catalog, pg_temp"},
@@ -165,7 +171,38 @@ void Ready() {
   Slot()->state = SlotState::kRunning;
   LWLockRelease(SharedStateLock());
   WakeLauncher();
+  // Those that are there have more than their share now.
+  WakePublishers(self.database);
 }
+
+bool TakeWakeUp() { return pg_atomic_exchange_u32(&Slot()->wake_up, 0) != 0; }
+
+void SetServing(bool serving) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Slot()->serving = serving;
+  LWLockRelease(SharedStateLock());
+}
+
+void ShowStandbyWaits(const std::vector<StandbyWait>& waits) {
+  WorkerSlot* slot = Slot();
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  slot->standby_wait_count =
+      static_cast<int32>(std::min(waits.size(), std::size(slot->standby_waits)));
+  std::copy_n(waits.begin(), slot->standby_wait_count, slot->standby_waits);
+  if (waits.size() > std::size(slot->standby_waits)) {
+    std::end(slot->standby_waits)[-1].publication = 0;
+  }
+  LWLockRelease(SharedStateLock());
+}
+
+std::chrono::milliseconds ComeRound() {
+  const uint64 now = MonotonicMilliseconds();
+  // Whoever reads the old value afterwards has not read what this worker does next.
+  const uint64 before = pg_atomic_exchange_u64(&Slot()->seen_at, now);
+  return std::chrono::milliseconds(now - before);
+}
+
+uint64 LeaseMilliseconds() { return static_cast<uint64>(settings().lease_timeout) * 1000; }
 
 bool StopRequested() { return ShutdownRequestPending != 0; }
 

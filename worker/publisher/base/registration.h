@@ -77,6 +77,20 @@ void LeaveIfExtensionGone();
 // Tells that the worker has found its extension and works.
 void Ready();
 
+// Tells the others that this worker lives. Returns for how long they did not hear of it.
+std::chrono::milliseconds ComeRound();
+// For how long a worker that is not heard of counts as living, in milliseconds.
+uint64 LeaseMilliseconds();
+
+// Whether the latch was set because there may be something to publish. The server sets it for other
+// reasons, too; the timer of a step (step_limit.h) goes off once more when the step is over.
+bool TakeWakeUp();
+
+// Tells that the worker has read the publications, or could not.
+void SetServing(bool serving);
+// Shows what the worker holds back until a standby has confirmed WAL (shared_state.h); nothing: {}.
+void ShowStandbyWaits(const std::vector<StandbyWait>& waits);
+
 // Whether SIGTERM has come (SignalHandlerForShutdownRequest is the handler to use).
 bool StopRequested();
 

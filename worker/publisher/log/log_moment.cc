@@ -41,8 +41,8 @@ LogMoment TakeMoment(int64 last_seq) {
   return moment;
 }
 
-void FlushVisibleWal() {
-  Pg([] {
+XLogRecPtr FlushVisibleWal() {
+  return Pg([] {
     XLogRecPtr end = GetXLogInsertRecPtr();
     // At the start of a page this is behind the header of a page that has not been begun, up to
     // which WAL cannot be flushed.
@@ -50,6 +50,7 @@ void FlushVisibleWal() {
       end -= end % XLOG_BLCKSZ;
     }
     XLogFlush(end);
+    return end;
   });
 }
 

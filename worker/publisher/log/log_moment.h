@@ -24,8 +24,8 @@ class SnapshotGuard {
 LogMoment TakeMoment(int64 last_seq);
 
 // Makes durable whatever a snapshot of now can see. A crash cannot take back an event that was
-// handed out after this, synchronous_commit = off included.
-void FlushVisibleWal();
+// handed out after this, synchronous_commit = off included. Returns up to where WAL is flushed.
+XLogRecPtr FlushVisibleWal();
 
 // Values to pass: xid8, xid8[].
 Datum XidValue(FullXid xid);

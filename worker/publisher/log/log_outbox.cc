@@ -5,6 +5,7 @@
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/publish_timeout.h"
+#include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/log/log_moment.h"
@@ -82,7 +83,7 @@ void LogOutbox::Prepare(const std::string& parked) {
 }
 
 int LogOutbox::Share() const {
-  const int workers = std::max(1, settings().publishers);
+  const int workers = std::max(1, CountLiving(identity().database, LeaseMilliseconds()));
   return (publication_.lanes + workers - 1) / workers;
 }
 
@@ -97,7 +98,8 @@ bool LogOutbox::Acquire(ClaimResult* result) {
     RollBack();
     return false;
   }
-  if (progress_) return true;
+  if (progress_) return !doubt_;
+  doubt_ = false;
   if (share_->held >= Share()) return false;
   if (row_.IsForeign(publication_.outbox)) {
     // Cancelled, it would begin at the start again.
@@ -112,6 +114,7 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   stored_ = *position;
   stored_at_ = Clock::now();
   dirty_ = false;
+  read_below_ = 0;
   progress_.emplace(*std::move(position), next_handle_);
   ++share_->held;
   return true;
@@ -148,7 +151,7 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   const bool more = parked_.Claim(limits.events, &result.events);
   if (result.events.size() < limits.events) ClaimChunk(limits, &result);
   result.more = result.more || more;
-  if (!result.events.empty()) FlushVisibleWal();
+  if (!result.events.empty()) result.durable_at = FlushVisibleWal();
   return result;
 }
 
@@ -200,7 +203,10 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
     }
     parked_.ParkBehind(behind);
   }
-  dirty_ = dirty_ || !chunk_seqs_.empty();
+  if (!chunk_seqs_.empty()) {
+    dirty_ = true;
+    read_below_ = moment.next_xid;
+  }
   LaneProgress::Handle handle = progress_->Add(chunk_seqs_, std::move(after));
   result->events.reserve(result->events.size() + chunk_.size());
   for (EventPointer& event : chunk_) {
@@ -394,9 +400,18 @@ bool LogOutbox::OthersWentThrough(const ClaimedEvent& event) const {
 
 // Checkpoints and repairs.
 
+// Others judge the age of events by the stored snapshot. If it was taken while transactions were
+// running that are older than the last event, it is stored once more when they have ended.
+bool LogOutbox::PositionMoved() const {
+  const LogPosition& settled = progress_->settled();
+  if (dirty_) return settled != stored_;
+  return stored_.top().xmin < read_below_ && settled.top().xmin >= read_below_;
+}
+
 milliseconds LogOutbox::CheckpointIn() const {
-  const milliseconds interval = PositionMoved() ? milliseconds(settings().checkpoint_interval)
-                                                : milliseconds(settings().lease_timeout * 1000 / 3);
+  if (doubt_) return milliseconds(0);
+  if (!PositionMoved()) return kNothingToDo;
+  const milliseconds interval(settings().checkpoint_interval);
   const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - stored_at_);
   return std::max(milliseconds(0), interval - age);
 }
@@ -440,6 +455,7 @@ void LogOutbox::Checkpoint() {
   stored_ = progress_->settled();
   stored_at_ = Clock::now();
   dirty_ = !progress_->idle();
+  doubt_ = false;
 }
 
 }  // namespace postbox::publisher

@@ -63,6 +63,7 @@ class LogOutbox : public OutboxSource {
   void Settle(const Events& events, Transaction* transaction) override;
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
+  void Doubt() override { doubt_ = true; }
   void RollBack() override;
 
  private:
@@ -97,7 +98,7 @@ class LogOutbox : public OutboxSource {
   void SettleUnknown(const ClaimedEvent& event, const ClaimedEvent** outage);
   bool OthersWentThrough(const ClaimedEvent& event) const;
 
-  bool PositionMoved() const { return dirty_ && progress_->settled() != stored_; }
+  bool PositionMoved() const;
   std::chrono::milliseconds CheckpointIn() const;
   void Checkpoint();
 
@@ -122,6 +123,9 @@ class LogOutbox : public OutboxSource {
   // Events were read since the position was stored. (When none were, the stored one says the same
   // with older transaction ids, and an idle lane writes nothing.)
   bool dirty_ = false;
+  // The transactions of all events that were read are below this.
+  FullXid read_below_ = 0;
+  bool doubt_ = false;  // somebody may have taken the lane over
 
   // The chunk that is being read: events to hand out, in order, and their seqs.
   Events chunk_;

@@ -1,0 +1,144 @@
+// postbox.publishing_state(publication): why a publication is not published although nothing is
+// wrong with it, for postbox.publication_status. It reads shared memory and no table.
+#include "extension/base/arguments.h"
+#include "extension/base/guard.h"
+#include "extension/base/postgres.h"
+#include "extension/shared/settings.h"
+#include "extension/shared/shared_state.h"
+
+extern "C" {
+#include <access/xlog.h>
+#include <postmaster/bgworker.h>
+}
+
+namespace postbox {
+namespace {
+
+// What the slots say about this database.
+struct Service {
+  bool held = false;       // free of workers
+  int starting = 0;        // workers that are not there yet
+  int running = 0;         // workers that have found the extension
+  int serving = 0;         // those that have read the publications, and are heard of
+  pid_t silent = 0;        // one that is not heard of
+  bool waits = false;      // events of the publication wait for a standby
+  StandbyWait first = {};  // the one that has waited longest
+  StartProblem start_problem = StartProblem::kNone;
+};
+
+void Look(WorkerSlot* slot, uint64 publication, Service* service) {
+  if (slot->state == SlotState::kStarting || slot->state == SlotState::kAttached) {
+    ++service->starting;
+  }
+  if (slot->state != SlotState::kRunning) return;
+  ++service->running;
+  const uint64 lease = static_cast<uint64>(settings().lease_timeout) * 1000;
+  if (pg_atomic_read_u64(&slot->seen_at) + lease < MonotonicMilliseconds()) {
+    service->silent = slot->pid;
+  } else if (slot->serving) {
+    ++service->serving;
+  }
+  for (int i = 0; i < slot->standby_wait_count; ++i) {
+    const StandbyWait& wait = slot->standby_waits[i];
+    if (wait.publication != publication && wait.publication != 0) continue;
+    if (!service->waits || wait.since < service->first.since) service->first = wait;
+    service->waits = true;
+  }
+}
+
+Service LookAtSlots(const std::string& publication) {
+  SharedState* state = shared_state();
+  const uint64 hash = HashOfName(publication);
+  Service service;
+  LWLockAcquire(SharedStateLock(), LW_SHARED);
+  for (WorkerSlot& slot : state->workers) {
+    if (pg_atomic_read_u32(&slot.database) == MyDatabaseId) Look(&slot, hash, &service);
+  }
+  service.held = IsHeld(state, MyDatabaseId);
+  service.start_problem = state->start_problem;
+  LWLockRelease(SharedStateLock());
+  return service;
+}
+
+// The cause, and what to do.
+std::string WhyNobodyServes(const Service& service) {
+  if (settings().publishers == 0) {
+    return "postbox.publishers is 0; raise it, and reload the configuration";
+  }
+  if (service.silent != 0) {
+    return "worker process " + std::to_string(service.silent) +
+           " does not go on; end it if it does not come back";
+  }
+  if (service.running > 0) {
+    return "a worker runs, but cannot read the publications; see the server log";
+  }
+  if (pg_atomic_read_u32(&shared_state()->launcher_proc_number) == kNobody) {
+    return "the launcher does not run; see the server log, and raise max_worker_processes, which "
+           "is " +
+           std::to_string(max_worker_processes) + ", if it was used up when the server started";
+  }
+  if (service.held) return "a session drops, renames, moves or copies the database";
+  if (service.starting > 0) return "the workers are just starting";
+  switch (service.start_problem) {
+    case StartProblem::kNoServerSlot:
+      return "all background worker slots of the server are in use; raise max_worker_processes, "
+             "which is " +
+             std::to_string(max_worker_processes) + ", and restart the server";
+    case StartProblem::kNoWorkerSlot:
+      return "all " + std::to_string(kMaxWorkers) +
+             " worker slots of postbox are in use; lower postbox.publishers";
+    case StartProblem::kNone:
+      break;
+  }
+  return "no worker runs in this database; see the server log";
+}
+
+std::string WhyNotServed(const Service& service) {
+  return "nobody publishes it: " + WhyNobodyServes(service);
+}
+
+struct State {
+  const char* name = nullptr;  // nullptr: nothing is the matter
+  std::string reason;
+};
+
+State LookAt(const std::string& publication) {
+  if (RecoveryInProgress()) {
+    return {"unserved", "nobody publishes it: this server is a standby, and its primary publishes"};
+  }
+  if (!Preloaded()) {
+    return {"unserved",
+            "nobody publishes it: postbox is not in shared_preload_libraries; add it, and restart "
+            "the server"};
+  }
+  const Service service = LookAtSlots(publication);
+  if (service.serving == 0) return {"unserved", WhyNotServed(service)};
+  if (!service.waits) return {};
+  const TimestampTz since = service.first.since;
+  const char* since_text = Pg([since] { return timestamptz_to_str(since); });
+  return {"waiting", "its events wait for a synchronous standby to confirm WAL up to " +
+                         LsnText(service.first.position) + ", since " + since_text +
+                         "; see pg_stat_replication and synchronous_standby_names"};
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(publishing_state) {
+  return postbox::Guarded([&]() -> Datum {
+    const postbox::State state = postbox::LookAt(postbox::TextArgument(fcinfo, 0, "publication"));
+    TupleDesc descriptor = nullptr;
+    const bool row = postbox::Pg(
+        [&] { return get_call_result_type(fcinfo, nullptr, &descriptor) == TYPEFUNC_COMPOSITE; });
+    if (!row) {
+      postbox::Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "publishing_state must return a row");
+    }
+    return postbox::Pg([&] {
+      const bool null = state.name == nullptr;
+      Datum values[] = {null ? 0 : CStringGetTextDatum(state.name),
+                        null ? 0 : CStringGetTextDatum(state.reason.c_str())};
+      bool nulls[] = {null, null};
+      return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
+    });
+  });
+}

@@ -1,0 +1,221 @@
+# A primary is lost under load and its standby promoted. With a synchronous standby nothing was sent whose commit is gone;
+# without one it may have been, and this counts it (docs/failover.md).
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+# POSTBOX_FAILOVERS=10 counts over more failovers.
+my $failovers = $ENV{POSTBOX_FAILOVERS} // 1;
+
+my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
+my %settings = (
+	'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '10s',
+	'autovacuum' => 'off', 'max_connections' => 30);
+
+# What the topic has seen.
+my $reader = new_node('reader', emulator => $emulator, settings => { 'postbox.publishers' => 0 });
+$reader->start;
+$reader->safe_psql('postgres', q{
+	CREATE EXTENSION postbox;
+	CREATE SCHEMA app;
+	CREATE TABLE app.seen (n bigserial PRIMARY KEY, id uuid, aggregate_id text, version bigint);
+	CREATE FUNCTION app.note(event postbox.event) RETURNS void LANGUAGE sql
+		AS 'INSERT INTO app.seen (id, aggregate_id, version) VALUES (event.event_id::uuid, event.aggregate_id, event.version)';
+	SELECT postbox.create_inbox('app.inbox');
+	SELECT postbox.create_subscription('follower', 'app.inbox', 'catalog.video.events.test-follower');
+	SELECT postbox.create_handler('app.inbox', ARRAY['video.created'], 'app.note(postbox.event)');
+});
+my $puller = start_puller($reader, 'postgres', $emulator);
+
+my $clusters = 0;
+my ($primary, $standby);
+
+# A primary with both kinds of outboxes, and a standby.
+sub new_cluster
+{
+	my ($names) = @_;
+	++$clusters;
+	$primary = new_node("primary$clusters", emulator => $emulator, allows_streaming => 1, settings => \%settings);
+	$primary->start;
+	create_outbox($primary, 'postgres');
+	$primary->safe_psql('postgres', q{
+		SELECT postbox.create_outbox('app.log');
+		SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events', lanes => 2);
+	});
+	$primary->backup('backup');
+	$standby = PostgreSQL::Test::Cluster->new("standby$clusters");
+	$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+	$standby->start;
+	$primary->append_conf('postgresql.conf', "synchronous_standby_names = '$names'");
+	$primary->reload;
+	wait_until($primary, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'}, 'the standby follows');
+	wait_until($primary, 'postgres', q{SELECT sync_state = 'sync' FROM pg_stat_replication}, 'synchronously') if $names ne '';
+	return;
+}
+
+# One transaction.
+sub emit_to
+{
+	my ($node, $outbox, $count, %options) = @_;
+	my $mode = $options{mode} // 'on';
+	my $key = $options{key} // "'video-' || n % 7";
+	return $node->safe_psql('postgres', "SET synchronous_commit = $mode;
+		SELECT count(postbox.outbox_emit('video', $key, 'video.created', '{}'::jsonb, outbox => '$outbox')) FROM generate_series(1, $count) n");
+}
+
+sub events_of { my ($node) = @_; return $node->safe_psql('postgres', 'SELECT id FROM app.outbox UNION ALL SELECT id FROM app.log'); }
+sub seen_count { return $reader->safe_psql('postgres', 'SELECT count(*) FROM app.seen'); }
+
+# Waits until the subscriber has all events of a server. Returns how many it has of this cluster that the server has not.
+sub ghosts
+{
+	my ($node, $before) = @_;
+	wait_until($node, 'postgres', 'SELECT sum(pending) = 0 FROM postbox.publication_status', 'all that is there is published');
+	my %there = map { $_ => 1 } split /\n/, events_of($node);
+	my @seen;
+	wait_for(sub {
+		@seen = split /\n/, $reader->safe_psql('postgres', "SELECT id FROM app.seen WHERE n > $before");
+		my %seen = map { $_ => 1 } @seen;
+		return !grep { !$seen{$_} } keys %there;
+	}, 'and has arrived: lost 0');
+	return scalar grep { !$there{$_} } @seen;
+}
+
+# Emits from four sessions, in all modes of synchronous_commit, into both outboxes.
+sub start_load
+{
+	my @scripts;
+	for my $mode ('on', 'local', 'off')
+	{
+		my $script = PostgreSQL::Test::Utils::tempdir() . "/$mode.sql";
+		PostgreSQL::Test::Utils::append_to_file($script, qq{\\set k random(1, 40)
+SET synchronous_commit = $mode;
+SELECT postbox.outbox_emit('video', 'c$clusters-' || :k, 'video.created', '{}'::jsonb, outbox => 'app.log');
+SELECT postbox.outbox_emit('video', 'c$clusters-t' || :k, 'video.created', '{}'::jsonb, outbox => 'app.outbox');
+});
+		push @scripts, '-f', $script;
+	}
+	my $load = { output => '' };
+	$load->{run} = IPC::Run::start([ 'pgbench', '-n', '-c', 4, '-T', 600, @scripts, $primary->connstr('postgres') ], '<', \undef, '>&', \$load->{output});
+	return $load;
+}
+
+sub end_load
+{
+	my ($load) = @_;
+	$load->{run}->kill_kill(grace => 1);
+	return;
+}
+
+# Of the standby: stands still, and then is gone with what it had received and not written.
+sub stop_receiver
+{
+	my $pid = $standby->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walreceiver'});
+	kill('STOP', $pid);
+	return $pid;
+}
+
+sub promote
+{
+	my (@receiver) = @_;
+	kill('KILL', @receiver);
+	wait_for(sub { ($standby->psql('postgres', 'SELECT 1'))[0] == 0 }, 'the standby answers') if @receiver;
+	$standby->promote;
+	return;
+}
+
+subtest 'what a synchronous standby has not confirmed is not sent, and is gone without a trace when it is promoted' => sub {
+	new_cluster('*');
+	my $before = seen_count();
+	emit_to($primary, 'app.outbox', 20);
+	wait_published($primary, 'postgres', 20);
+	wait_for(sub { seen_count() == $before + 20 }, 'events flow');
+	my $receiver = stop_receiver();
+	my $sent = messages_published($emulator);
+	# Their commits do not wait, so the primary shows them.
+	emit_to($primary, $_, 5, mode => 'local', key => q{'never'}) for 'app.log', 'app.outbox';
+	wait_until($primary, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'waiting'
+		AND last_error ~ 'wait for a synchronous standby to confirm WAL up to [0-9A-F]+/[0-9A-F]+, since 20.*pg_stat_replication'}, 'the status says what they wait for');
+	# Longer than a quarter of the lease, after which events go back to where they were.
+	wait_until($primary, 'postgres', q{SELECT count(lock_token) = 0 FROM app.outbox WHERE published_at IS NULL}, 'their leases are given back');
+	is($primary->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND wait_event = 'SyncRep'}), '0', 'the worker does not wait');
+	is(messages_published($emulator), $sent, 'nothing was sent');
+	$primary->stop('immediate');
+	promote($receiver);
+	is(ghosts($standby, $before), 0, 'ghosts');
+	is($standby->safe_psql('postgres', q{SELECT count(*) FROM app.log WHERE aggregate_id = 'never'}), '0', 'those events are gone');
+	is(messages_published($emulator) - $sent, 0, 'and nothing is sent again');
+	# Their versions are issued again, and nobody has seen them before.
+	emit_to($standby, 'app.log', 5, key => q{'never'});
+	is(ghosts($standby, $before), 0, 'the new primary goes on');
+	$standby->stop;
+};
+
+subtest 'events go on when the standby comes back, or is not asked for any more' => sub {
+	new_cluster('*');
+	my $before = seen_count();
+	for my $end ('back', 'dismissed')
+	{
+		my $receiver = stop_receiver();
+		emit_to($primary, $_, 5, mode => 'local') for 'app.log', 'app.outbox';
+		wait_until($primary, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'waiting'}, 'events wait');
+		if ($end eq 'dismissed')
+		{
+			$primary->adjust_conf('postgresql.conf', 'synchronous_standby_names', q{''});
+			$primary->reload;
+			wait_until($primary, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'active' AND pending = 0}, 'they go out');
+		}
+		kill('CONT', $receiver);
+		wait_until($primary, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'active' AND pending = 0}, 'and the status is as before');
+	}
+	is(ghosts($primary, $before), 0, 'each arrived');
+	$primary->stop;
+	$standby->stop;
+};
+
+for my $mode ('synchronous', 'asynchronous')
+{
+	subtest "an $mode standby is promoted under load, $failovers times" => sub {
+		my ($sent, $ghosts, $twice) = (0, 0, 0);
+		for (1 .. $failovers)
+		{
+			new_cluster($mode eq 'synchronous' ? '*' : '');
+			my $before = seen_count();
+			my $load = start_load();
+			wait_for(sub { seen_count() > $before + 2000 }, 'events flow');
+			my $receiver = stop_receiver();
+			# The load goes on for a moment: with a synchronous standby the sessions that wait for it stand still, the others do not.
+			my $written = $primary->safe_psql('postgres', 'SELECT count(*) FROM app.log');
+			wait_until($primary, 'postgres', "SELECT count(*) > $written + 200 FROM app.log", 'the standby has not got all') if $mode eq 'asynchronous';
+			wait_until($primary, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'waiting'}, 'events wait') if $mode eq 'synchronous';
+			$primary->stop('immediate');
+			end_load($load);
+			promote($receiver);
+			my $number = ghosts($standby, $before);
+			is($number, 0, 'sent, and their commits are gone') if $mode eq 'synchronous';
+			$ghosts += $number;
+			# New commits take the versions of those that are gone.
+			emit_to($standby, 'app.log', 800, key => "'c$clusters-' || (1 + n % 40)");
+			ghosts($standby, $before);
+			$sent += seen_count() - $before;
+			$twice += $reader->safe_psql('postgres', "SELECT count(*) FROM (SELECT FROM app.seen WHERE n > $before GROUP BY aggregate_id, version HAVING count(*) > 1) AS t");
+			$standby->stop;
+		}
+		note("$mode, $failovers failovers: $sent events sent, commits gone of $ghosts, versions issued twice $twice");
+		is($ghosts + $twice, 0, 'no ghosts, no version twice') if $mode eq 'synchronous';
+		cmp_ok($ghosts, '>', 0, 'ghosts, which a synchronous standby prevents') if $mode eq 'asynchronous';
+		cmp_ok($twice, '>', 0, 'and versions that were issued twice') if $mode eq 'asynchronous';
+	};
+}
+
+stop_puller($puller);
+$reader->stop;
+done_testing();

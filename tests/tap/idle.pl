@@ -1,0 +1,95 @@
+# A server with publications, inboxes, workers and a puller, and nothing to do: it writes nothing.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use PostgreSQL::Test::Utils;
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+# So long nothing happens. Leases, checkpoints, retention and repairs are due several times meanwhile.
+my $seconds = 60;
+
+my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
+my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settings => {
+	'postbox.publishers' => 2, 'postbox.lease_timeout' => '10s', 'postbox.maintenance_interval' => '5s',
+	'autovacuum' => 'off' });
+$node->start;
+create_outbox($node, 'postgres');
+$node->safe_psql('postgres', q{
+	SELECT postbox.create_outbox('app.log', retention => '1 hour');
+	SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events', lanes => 3);
+	SELECT postbox.create_outbox('app.other', retention => '1 day');
+	SELECT postbox.create_publication('other', 'app.other', 'catalog.video.events');
+});
+follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.created');
+my $puller = start_puller($node, 'postgres', $emulator);
+
+sub transactions { return $node->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())'); }
+sub wal { return $node->safe_psql('postgres', q{SELECT pg_current_wal_insert_lsn() - '0/0'}); }
+sub counts { return join(' ', transactions(), wal()); }
+
+# How often a process has given up the processor by itself: it has slept so often.
+sub sleeps
+{
+	my ($pid) = @_;
+	my ($count) = slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+	return $count;
+}
+
+my $emitted = 0;
+
+sub emit_everywhere
+{
+	$node->safe_psql('postgres', qq{
+		SELECT count(postbox.outbox_emit('video', 'v' || n, 'video.created', '{}'::jsonb, outbox => o))
+		FROM generate_series(1, 20) n, unnest('{app.outbox,app.log,app.other}'::regclass[]) o});
+	$emitted += 60;
+	wait_until($node, 'postgres', 'SELECT sum(pending) = 0 FROM postbox.publication_status', 'all is published');
+	return wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'and applied');
+}
+
+# What has just been done leaves work behind for some seconds: positions, reports of the puller, rows to prune.
+sub settle
+{
+	$node->safe_psql('postgres', 'VACUUM');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	my $before = '';
+	my $still = 0;
+	return wait_for(sub {
+		my $now = counts();
+		$still = $now eq $before ? $still + 1 : 0;
+		$before = $now;
+		sleep 1;
+		# Within 15 s the server itself logs the transactions that run, if anything was written before.
+		return $still >= 20;
+	}, 'nothing is left to be done');
+}
+
+wait_workers($node, 'postgres', 2);
+emit_everywhere();
+
+subtest "nothing happens for $seconds s: no transaction id, no WAL, few wake-ups" => sub {
+	settle();
+	my @pids = (worker_pids($node, 'postgres'), launcher_pid($node));
+	my @sleeps = map { sleeps($_) } @pids;
+	my ($transactions, $wal) = (transactions(), wal());
+	sleep $seconds;
+	is(transactions() - $transactions, 0, 'transaction ids');
+	is(wal() - $wal, 0, 'bytes of WAL');
+	my @slept = map { sleeps($pids[$_]) - $sleeps[$_] } 0 .. $#pids;
+	# The poll, every second, is three of them, since the timer of a step goes off once more after it. Leases are looked
+	# through and retention is applied every few seconds.
+	cmp_ok($slept[$_], '<=', 8 * $seconds, "a worker woke up $slept[$_] times") for 0, 1;
+	cmp_ok($slept[2], '<=', 10, "the launcher woke up $slept[2] times");
+};
+
+subtest 'work is done at once afterwards' => sub {
+	emit_everywhere();
+};
+
+stop_puller($puller);
+$node->stop;
+done_testing();

@@ -1,0 +1,123 @@
+# Fewer workers than postbox.publishers says, or none: those that live publish everything, and a publication that nobody
+# serves says so, with the cause.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use PostgreSQL::Test::Cluster;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator();
+my %settings = ('postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '10s');
+my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settings => { %settings, 'postbox.publishers' => 4, 'max_worker_processes' => 3 });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log', lanes => 4);
+
+sub wait_empty { my ($what) = @_; return wait_until($node, 'postgres', 'SELECT pending = 0 FROM postbox.publication_status', $what); }
+
+sub wait_state
+{
+	my ($server, $state, $reason, $what) = @_;
+	return wait_until($server, 'postgres', "SELECT state = '$state' AND coalesce(last_error, '') ~ '$reason' FROM postbox.publication_status", $what);
+}
+
+sub set
+{
+	my ($name, $value) = @_;
+	$node->adjust_conf('postgresql.conf', $name, $value);
+	return;
+}
+
+# How many lanes each living worker has.
+sub shares
+{
+	return $node->safe_psql('postgres', q{
+		SELECT string_agg(n::text, ' ' ORDER BY n) FROM (
+			SELECT count(l.slice) AS n FROM postbox.workers w LEFT JOIN postbox.lane l USING (lock_token) WHERE w.state = 'running' GROUP BY w.pid) s});
+}
+
+subtest 'four workers are configured and one has room: it publishes all keys' => sub {
+	emit($node, 'postgres', 100);
+	wait_empty('all are published');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.workers WHERE pid IS NOT NULL'), '1', 'by one worker');
+	is(shares(), '4', 'which has all lanes');
+	wait_state($node, 'active', '^$', 'the publication is active');
+};
+
+subtest 'lanes are shared by those that live' => sub {
+	set('max_worker_processes', 16);
+	$node->restart;
+	wait_for(sub { shares() eq '1 1 1 1' }, 'each of four has one');
+	set('postbox.restart_delay', '60s');
+	$node->reload;
+	my @pids = worker_pids($node, 'postgres');
+	wait_until($node, 'postgres', q{SELECT current_setting('postbox.restart_delay') = '1min'}, 'a worker that ends stays away');
+	sleep 1;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pids[$_])") for 0 .. 1;
+	wait_for(sub { shares() eq '2 2' }, 'two are left, and have two each');
+	emit($node, 'postgres', 100);
+	wait_empty('all are published');
+};
+
+subtest 'the lanes of a worker that stands still go to the others, and it does not disturb when it comes back' => sub {
+	my ($stopped, @others) = worker_pids($node, 'postgres');
+	kill('STOP', $stopped);
+	wait_until($node, 'postgres', qq{
+		SELECT count(*) = 4 FROM postbox.lane l JOIN postbox.workers w USING (lock_token) WHERE w.pid <> $stopped}, 'they are taken over after postbox.lease_timeout');
+	emit($node, 'postgres', 100);
+	wait_empty('all are published');
+	my $position = log_position($node);
+	kill('CONT', $stopped);
+	wait_for(sub { log_since($node, $position) =~ /lane \d was taken over/ }, 'it finds out');
+	wait_for(sub { shares() eq '2 2' }, 'and has its share again');
+	emit($node, 'postgres', 100);
+	wait_empty('all are published');
+};
+
+subtest 'nobody serves a publication: its state says so, and why' => sub {
+	set('postbox.publishers', 0);
+	$node->reload;
+	wait_state($node, 'unserved', 'nobody publishes it: postbox.publishers is 0; raise it', 'no workers are wanted');
+	set('postbox.publishers', 2);
+	set('postbox.restart_delay', '100ms');
+	$node->reload;
+	wait_state($node, 'active', '^$', 'it is served again');
+	set('max_worker_processes', 2);
+	$node->restart;
+	wait_state($node, 'unserved', 'all background worker slots of the server are in use; raise max_worker_processes, which is 2,', 'no room for a worker');
+	set('max_worker_processes', 1);
+	$node->restart;
+	wait_state($node, 'unserved', 'the launcher does not run.*max_worker_processes, which is 1,', 'no room for the launcher');
+	set('max_worker_processes', 16);
+	set('shared_preload_libraries', q{''});
+	$node->restart;
+	wait_state($node, 'unserved', 'postbox is not in shared_preload_libraries; add it', 'not preloaded');
+	set('shared_preload_libraries', 'postbox');
+	$node->restart;
+	wait_state($node, 'active', '^$', 'it is served again');
+};
+
+subtest 'a worker that stands still while it is alone is named' => sub {
+	set('postbox.publishers', 1);
+	$node->reload;
+	wait_workers($node, 'postgres', 1);
+	my ($pid) = worker_pids($node, 'postgres');
+	kill('STOP', $pid);
+	wait_state($node, 'unserved', "worker process $pid does not go on", 'after postbox.lease_timeout');
+	kill('CONT', $pid);
+	wait_state($node, 'active', '^$', 'it goes on');
+};
+
+subtest 'a standby says that its primary publishes' => sub {
+	$node->backup('backup');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'backup', has_streaming => 1);
+	$standby->start;
+	wait_state($standby, 'unserved', 'this server is a standby', 'on the standby');
+	$standby->stop;
+};
+
+$node->stop;
+done_testing();
