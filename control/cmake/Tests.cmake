@@ -34,7 +34,7 @@ unit_test(emulator_test ROOMS worker/emulator LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 # What of the publisher knows no Postgres.
 file(GLOB_RECURSE logic CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/worker/publisher/*_logic.cc)
-unit_test(publisher_test ROOMS worker/publisher/base worker/publisher/log worker/publisher/table
+unit_test(publisher_test ROOMS worker/publisher worker/publisher/base worker/publisher/log worker/publisher/table
           WITH ${logic} ${CMAKE_SOURCE_DIR}/worker/publisher/base/claimed_event.cc LINK postbox_pubsub)
 
 include(Fuzz)          # tests/fuzz
