@@ -56,10 +56,6 @@ struct OutboxColumns {
               payload.type == "bytea" ? column : "convert_to(" + column + "::text, 'UTF8')",
               "''::bytea");
   }
-  std::string PayloadSize(const std::string& of = "") const {
-    const bool has_length = payload.type == "bytea" || payload.IsText();
-    return "octet_length(" + of + payload.name + (has_length ? "" : "::text") + ")";
-  }
   std::string Attributes(const std::string& of = "") const {
     const std::string column = of + attributes.name;
     return Or(attributes, attributes.type == "jsonb" ? column : column + "::jsonb", "'{}'::jsonb");

@@ -5,6 +5,14 @@
 
 namespace postbox::publisher {
 
+namespace {
+
+// An event that is larger than what is left of the budget may exceed it by this part of it. (A
+// message has 10 MB at most, the budget is 64 MB by default.)
+constexpr std::size_t kOverhang = 8;
+
+}  // namespace
+
 bool InFlight::Room(std::size_t batch_size, const Holding& held, bool proven,
                     ClaimLimits* limits) const {
   const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
@@ -12,7 +20,10 @@ bool InFlight::Room(std::size_t batch_size, const Holding& held, bool proven,
   const std::size_t batch = std::min(batch_size, max_events);
   limits->events = batch;
   limits->bytes = max_bytes;
+  limits->first = std::numeric_limits<std::size_t>::max();
   if (unsettled_.events == 0) return true;
+  const std::size_t most = max_bytes + max_bytes / kOverhang;
+  limits->first = most - std::min(most, unsettled_.bytes);
   if (handed_over_ < waiting_.size()) return false;
   if (!proven && publications_ > 1 &&
       held.events >= pubsub::Guaranteed(max_events, publications_)) {

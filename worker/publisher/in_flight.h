@@ -11,6 +11,10 @@
 // So the budget, postbox.max_outstanding_messages and _bytes, also counts the results that could
 // not be stored yet. If there are several publications, each has a part of the budget guaranteed
 // (proto/rules/fair_share.h), however long the events of the others stay here.
+//
+// What an event takes beyond the budget: the request that it is sent in is a copy, from sending to
+// the answer. So the worker needs about twice the budget, and a few portions of rows while it reads
+// (event_rows.h). tests/tap/memory_of_worker.pl measures it.
 #ifndef POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 #define POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 

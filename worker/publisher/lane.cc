@@ -105,6 +105,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
                  XLogRecPtr* durable_at) {
   ClaimLimits limits{};
   if (!in_flight.Room(BatchSize(), *holding_, proven_, &limits)) return false;
+  if (limits.first < needed_) return false;
   if (!trouble_.empty()) {
     Fail(now, trouble_);
     return false;
@@ -145,14 +146,16 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
     too_long_ = std::max(too_long_ - 1, 0);
     locked_since_ = 0;
   }
-  // A suspended lane is still wanted, for the time when the suspension is over.
-  wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0;
+  // A suspended lane is still wanted, for the time when the suspension is over; so is one whose
+  // next event waits until others are settled.
+  needed_ = claim.needed;
+  wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0 || needed_ > 0;
   if (!claim.events.empty()) Failpoint("after_claim");
   outstanding_ += claim.events.size();
   next_unproven_ = TimestampTzPlusMilliseconds(now, kFirstPatience.count());
   *events = std::move(claim.events);
   *durable_at = claim.durable_at != 0 ? claim.durable_at : XactLastCommitEnd;
-  return wanted_ && retry_at_ == 0;
+  return wanted_ && retry_at_ == 0 && needed_ == 0;
 }
 
 bool Lane::Charge(TimestampTz begin, std::size_t events) {

@@ -157,6 +157,7 @@ class Lane {
   TimestampTz next_unproven_ = 0;
   std::size_t refused_in_row_ = 0;
   std::size_t outstanding_ = 0;  // claimed, no result yet
+  std::size_t needed_ = 0;       // so much room the next event needs; 0: as is not known
   bool waits_for_rest_ = false;
 
   bool crowded_ = false;

@@ -6,11 +6,13 @@ namespace postbox::publisher {
 namespace {
 
 constexpr std::size_t kMostSpare = 20'000;
-// The room of a larger message is given back.
+// The room of a larger message is given back, and what all spare events have beyond this.
 constexpr std::size_t kMostRoom = 4096;
+constexpr std::size_t kMostRoomOfAll = std::size_t{16} << 20;
 
 // Never destroyed: events are given back until the process is gone.
 std::vector<ClaimedEvent*>& spare = *new std::vector<ClaimedEvent*>;
+std::size_t spare_room = 0;  // of their messages
 
 }  // namespace
 
@@ -22,6 +24,7 @@ EventPointer NewEvent() {
   }
   EventPointer event(spare.back());
   spare.pop_back();
+  spare_room -= event->encoded.capacity();
   // They have left the caches meanwhile.
   if (spare.size() >= pubsub::kFetchAhead) {
     pubsub::PrefetchObjectForWrite(spare[spare.size() - pubsub::kFetchAhead]);
@@ -46,9 +49,11 @@ void RecycleEvent::operator()(ClaimedEvent* event) const noexcept {
     delete event;
     return;
   }
-  if (event->encoded.capacity() > kMostRoom) std::string().swap(event->encoded);
+  const std::size_t room = event->encoded.capacity();
+  if (room > kMostRoom || spare_room + room > kMostRoomOfAll) std::string().swap(event->encoded);
   if (event->status != pubsub::PublishStatus::kPublished) std::string().swap(event->error);
   event->owner.reset();
+  spare_room += event->encoded.capacity();
   spare.push_back(event);
 }
 

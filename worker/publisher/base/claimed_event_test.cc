@@ -48,5 +48,23 @@ TEST(ClaimedEvent, TheRoomOfALargeMessageIsGivenBack) {
   EXPECT_LT(event->encoded.capacity(), 10'000u);
 }
 
+TEST(ClaimedEvent, WhatManyEventsKeepIsBounded) {
+  const auto room = [](std::size_t bytes) {
+    Events events;
+    std::size_t all = 0;
+    for (int i = 0; i < 10'000; ++i) {
+      events.push_back(NewEvent());
+      all += events.back()->encoded.capacity();
+      if (bytes > 0) events.back()->encoded.assign(bytes, 'e');
+    }
+    return all;
+  };
+  room(4000);
+  const std::size_t kept = room(0);
+  EXPECT_GT(kept, std::size_t{15} << 20) << "room that is kept saves time";
+  EXPECT_LT(kept, std::size_t{17} << 20);
+  EXPECT_LT(room(0), std::size_t{17} << 20);
+}
+
 }  // namespace
 }  // namespace postbox::publisher

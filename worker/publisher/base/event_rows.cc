@@ -4,6 +4,10 @@
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
 
+extern "C" {
+#include <access/detoast.h>
+}
+
 namespace postbox::publisher {
 
 namespace {
@@ -63,11 +67,47 @@ const char* FindNull(TupleDesc descriptor, const bool* nulls) {
   return nullptr;
 }
 
-void TakeRow(TupleDesc descriptor, HeapTuple tuple, Datum* values, bool* nulls, StoredRow* row) {
-  heap_deform_tuple(tuple, descriptor, values, nulls);
+// What is needed of a row that is not in the row itself, or compressed in it.
+std::size_t SizeOutside(Datum value) {
+  const auto* data = reinterpret_cast<const varlena*>(DatumGetPointer(value));
+  return VARATT_IS_EXTERNAL(data) || VARATT_IS_COMPRESSED(data) ? toast_raw_datum_size(value) : 0;
+}
+
+// The bytes of a row when all of it is read.
+struct RowSize {
+  std::size_t payload = 0;
+  std::size_t rest = 0;
+
+  std::size_t all() const { return payload + rest; }
+  // No message can be made of it.
+  bool too_large() const { return payload > kMaxPayload || rest > kMaxPayload; }
+};
+
+RowSize SizeOfRow(HeapTuple tuple, const Datum* values, const bool* nulls) {
+  RowSize size;
+  if (!nulls[kPayload]) size.payload = SizeOutside(values[kPayload]);
+  size.rest = tuple->t_len;
+  for (const Column column :
+       {kAggregateType, kAggregateId, kEventType, kSchemaVersion, kAttributes}) {
+    if (!nulls[column]) size.rest += SizeOutside(values[column]);
+  }
+  return size;
+}
+
+const char* TooLarge(const RowSize& size) {
+  const bool payload = size.payload > kMaxPayload;
+  return psprintf("%s %zu bytes, and a message has %zu at most",
+                  payload ? "its payload has" : "it has, without its payload,",
+                  payload ? size.payload - VARHDRSZ : size.rest, kMaxPayload);
+}
+
+// Whose values are in `values` and `nulls`.
+void TakeRow(TupleDesc descriptor, const RowSize& size, Datum* values, bool* nulls,
+             StoredRow* row) {
   const bool id_is_uuid = TypeOf(descriptor, kId) == UUIDOID;
   new (row) StoredRow{nulls[kSeq] ? 0 : DatumGetInt64(values[kSeq]), FindNull(descriptor, nulls),
                       nulls[kAggregateId] ? "" : ViewBytes(values[kAggregateId]), NoEvent()};
+  if (row->problem == nullptr && size.too_large()) row->problem = TooLarge(size);
   if (row->problem != nullptr) {
     if (!nulls[kId]) row->event.id = ViewId(values[kId], id_is_uuid);
     if (!nulls[kAggregateId]) row->event.aggregate_id = ViewText(values[kAggregateId]);
@@ -100,6 +140,14 @@ void TakeParts(TupleDesc descriptor, HeapTuple tuple, const char* problem, Store
   if (!null) row->event.id = ViewId(id, TypeOf(descriptor, kId) == UUIDOID);
 }
 
+void TakeKey(TupleDesc descriptor, HeapTuple tuple, StoredRow* row) {
+  bool null = false;
+  const Datum key = heap_getattr(tuple, kAggregateId + 1, descriptor, &null);
+  if (null) return;
+  row->key = ViewBytes(key);
+  row->event.aggregate_id = ViewText(key);
+}
+
 // Runs `take` (PostgreSQL calls) so that its error leaves nothing behind. Returns the error's text,
 // or nullptr.
 template <class F>
@@ -112,31 +160,18 @@ const char* Try(F&& take) {
   }
 }
 
-// Each row by itself: an error is that of its row.
-void TakeOneByOne(const SPITupleTable* table, uint64 rows, Datum* values, bool* nulls,
-                  StoredRow* views) {
-  const TupleDesc descriptor = table->tupdesc;
-  for (uint64 row = 0; row < rows; ++row) {
-    const HeapTuple tuple = table->vals[row];
-    StoredRow* view = &views[row];
-    const char* problem = Try([&] { TakeRow(descriptor, tuple, values, nulls, view); });
-    if (problem == nullptr) continue;
-    Pg([&] { TakeParts(descriptor, tuple, problem, view); });
-    Try([&] {
-      bool null = false;
-      const Datum key = heap_getattr(tuple, kAggregateId + 1, descriptor, &null);
-      if (null) return;
-      view->key = ViewBytes(key);
-      view->event.aggregate_id = ViewText(key);
-    });
-  }
-}
+// So much is read at a time, or one row.
+constexpr std::size_t kPortion = std::size_t{1} << 20;
 
 }  // namespace
 
 void CheckColumns(const std::string& relation, std::initializer_list<Oid> types) {
   int column = 0;
   for (const Oid type : types) CheckType(relation, column++, type);
+}
+
+void CheckColumn(const std::string& relation, int column, Oid type) {
+  CheckType(relation, column - 1, type);
 }
 
 void CheckEventColumns(const std::string& relation, std::initializer_list<Oid> more) {
@@ -148,31 +183,94 @@ void CheckEventColumns(const std::string& relation, std::initializer_list<Oid> m
   for (const Oid type : more) CheckType(relation, column++, type);
 }
 
-std::span<const StoredRow> ViewRows(uint64 rows) {
-  SPITupleTable* const table = SPI_tuptable;
-  StoredRow* views = nullptr;
-  Datum* values = nullptr;
-  bool* nulls = nullptr;
+std::size_t RawSizeColumn(uint64 row, int column) {
+  bool null = false;
+  const Datum value = DatumColumn(row, column, &null);
+  if (null || TupleDescAttr(SPI_tuptable->tupdesc, column - 1)->attlen != -1) return 0;
+  const auto* data = reinterpret_cast<const varlena*>(DatumGetPointer(value));
+  if (!VARATT_IS_EXTERNAL(data) && !VARATT_IS_COMPRESSED(data)) return VARSIZE_ANY_EXHDR(data);
+  return Pg([&] { return toast_raw_datum_size(value); }) - VARHDRSZ;
+}
+
+RowReader::RowReader(uint64 rows) : table_(SPI_tuptable), rows_(rows) {
+  if (rows == 0) return;
   Pg([&] {
-    views = static_cast<StoredRow*>(palloc(sizeof(StoredRow) * (rows + 1)));
-    values = static_cast<Datum*>(palloc(sizeof(Datum) * table->tupdesc->natts));
-    nulls = static_cast<bool*>(palloc(sizeof(bool) * table->tupdesc->natts));
+    memory_ = AllocSetContextCreate(CurrentMemoryContext, "postbox rows", ALLOCSET_DEFAULT_SIZES);
+    views_ = static_cast<StoredRow*>(palloc(sizeof(StoredRow) * rows_));
+    values_ = static_cast<Datum*>(palloc(sizeof(Datum) * table_->tupdesc->natts));
+    nulls_ = static_cast<bool*>(palloc(sizeof(bool) * table_->tupdesc->natts));
   });
-  if (rows == 0) return {views, rows};
+}
+
+RowReader::~RowReader() {
+  if (memory_ != nullptr) MemoryContextDelete(memory_);
+}
+
+void RowReader::Begin() {
+  from_ = next_;
+  MemoryContextReset(memory_);
+}
+
+std::span<const StoredRow> RowReader::Next(ByteBudget* budget) {
+  if (AtEnd()) return {};
+  Begin();
+  const std::size_t most = std::min(kPortion, budget->left());
+  const std::size_t first = budget->next();
+  std::size_t bytes = 0;
+  RowSize size;
   try {
     InSubtransaction([&] {
       Pg([&] {
-        for (uint64 row = 0; row < rows; ++row) {
-          TakeRow(table->tupdesc, table->vals[row], values, nulls, &views[row]);
+        const MemoryContext before = MemoryContextSwitchTo(memory_);
+        for (; next_ < rows_; ++next_) {
+          heap_deform_tuple(table_->vals[next_], table_->tupdesc, values_, nulls_);
+          size = SizeOfRow(table_->vals[next_], values_, nulls_);
+          const std::size_t all = size.too_large() ? 0 : size.all();
+          if (next_ == from_ ? all > first : bytes + all > most) break;
+          bytes += all;
+          TakeRow(table_->tupdesc, size, values_, nulls_, &views_[next_ - from_]);
         }
+        MemoryContextSwitchTo(before);
       });
     });
   } catch (const PostgresError&) {
-    TakeOneByOne(table, rows, values, nulls, views);
+    ReadOneByOne(next_ + 1 - from_);
   }
-  SPI_tuptable = table;
-  return {views, rows};
+  SPI_tuptable = table_;
+  if (next_ == from_) budget->Refuse(size.all());
+  return Portion();
 }
+
+// So many rows, each by itself: an error is that of its row.
+void RowReader::ReadOneByOne(uint64 rows) {
+  const MemoryContext before = MemoryContextSwitchTo(memory_);
+  const TupleDesc descriptor = table_->tupdesc;
+  for (next_ = from_; next_ < from_ + rows; ++next_) {
+    const HeapTuple tuple = table_->vals[next_];
+    StoredRow* view = &views_[next_ - from_];
+    const char* problem = Try([&] {
+      heap_deform_tuple(tuple, descriptor, values_, nulls_);
+      TakeRow(descriptor, SizeOfRow(tuple, values_, nulls_), values_, nulls_, view);
+    });
+    if (problem == nullptr) continue;
+    Pg([&] { TakeParts(descriptor, tuple, problem, view); });
+    Try([&] { TakeKey(descriptor, tuple, view); });
+  }
+  MemoryContextSwitchTo(before);
+}
+
+std::span<const StoredRow> RowReader::NextUnread(const char* problem) {
+  Begin();
+  const MemoryContext before = MemoryContextSwitchTo(memory_);
+  Pg([&] { TakeParts(table_->tupdesc, table_->vals[next_], problem, views_); });
+  Try([&] { TakeKey(table_->tupdesc, table_->vals[next_], views_); });
+  MemoryContextSwitchTo(before);
+  SPI_tuptable = table_;
+  ++next_;
+  return Portion();
+}
+
+int64 RowReader::NextSeq() const { return Int64Column(next_, kSeq + 1); }
 
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering) {
   EventPointer event = NewEvent();

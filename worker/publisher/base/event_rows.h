@@ -6,14 +6,23 @@
 // this row: it becomes an event that must not be sent (kRejected, with the reason). That goes the
 // way of an event that Pub/Sub refuses, so it is parked in its turn, and the order of its key
 // stays.
+//
+// A row is small as SPI has it: a large value is compressed or stands in a TOAST table. Reading it
+// makes it large. So rows are read in portions, as far as a budget goes, and counted before they
+// are read. What is larger than any message is not read at all; it cannot be an event.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_EVENT_ROWS_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_EVENT_ROWS_H_
 
 #include "extension/base/guard.h"
+#include "proto/rules/limits.h"
+#include "worker/publisher/base/byte_budget.h"
 #include "worker/publisher/base/claimed_event.h"
 #include "worker/publisher/base/event_message.h"
 
 namespace postbox::publisher {
+
+// A payload with more bytes fits into no message.
+inline constexpr std::size_t kMaxPayload = pubsub::kMaxRequestBytes;
 
 // Plain data in the memory of the transaction.
 struct StoredRow {
@@ -30,13 +39,52 @@ struct StoredRow {
 // for text. Throws datatype_mismatch. Once a statement.
 void CheckColumns(const std::string& relation, std::initializer_list<Oid> types);
 
+// The same for one column, from 1.
+void CheckColumn(const std::string& relation, int column, Oid type);
+
 // The same for the columns of an event: seq, id (a uuid, or its text), aggregate_type,
 // aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, then `more`.
 void CheckEventColumns(const std::string& relation, std::initializer_list<Oid> more = {});
 
-// All rows of SPI_tuptable, whose columns were checked. They are read in one go: a row costs no
-// exception frame of its own, unless one of them raises an error.
-std::span<const StoredRow> ViewRows(uint64 rows);
+// How many bytes a value of SPI_tuptable has when it is not compressed. Reads nothing of it. 0 if
+// it is NULL or of a type of fixed length.
+std::size_t RawSizeColumn(uint64 row, int column);
+
+// The rows of SPI_tuptable, whose columns were checked, portion by portion. The rows of a portion
+// are read in one go: a row costs no exception frame of its own, unless one of them raises an
+// error.
+class RowReader {
+ public:
+  explicit RowReader(uint64 rows);
+  ~RowReader();
+  RowReader(const RowReader&) = delete;
+  RowReader& operator=(const RowReader&) = delete;
+
+  bool AtEnd() const { return next_ == rows_; }
+  // The next rows. What the last portion referred to is gone. Empty: the budget has no room for the
+  // next row, and was told so.
+  std::span<const StoredRow> Next(ByteBudget* budget);
+  // The next row, which is not read: why, says `problem`.
+  std::span<const StoredRow> NextUnread(const char* problem);
+  // Of the next row; 0 if it is NULL.
+  int64 NextSeq() const;
+  // Which row of SPI_tuptable the first one of the last portion is.
+  uint64 portion() const { return from_; }
+
+ private:
+  std::span<const StoredRow> Portion() const { return {views_, next_ - from_}; }
+  void Begin();
+  void ReadOneByOne(uint64 rows);
+
+  SPITupleTable* const table_;
+  const uint64 rows_;
+  uint64 from_ = 0;
+  uint64 next_ = 0;
+  MemoryContext memory_ = nullptr;  // of a portion
+  StoredRow* views_ = nullptr;
+  Datum* values_ = nullptr;
+  bool* nulls_ = nullptr;
+};
 
 // `topic` must outlive the event.
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering);

@@ -22,6 +22,7 @@
 #define POSTBOX_WORKER_PUBLISHER_BASE_OUTBOX_SOURCE_H_
 
 #include "extension/base/guard.h"
+#include "worker/publisher/base/byte_budget.h"
 #include "worker/publisher/base/claimed_event.h"
 #include "worker/publisher/base/publication.h"
 #include "worker/publisher/base/transaction.h"
@@ -30,7 +31,9 @@ namespace postbox::publisher {
 
 struct ClaimLimits {
   std::size_t events;  // at most this many, > 0
-  std::size_t bytes;   // of messages in wire format; one event is always taken
+  std::size_t bytes;   // of messages in wire format
+  // The first event may have so many, if that is more.
+  std::size_t first = std::numeric_limits<std::size_t>::max();
 };
 
 struct ClaimResult {
@@ -39,6 +42,9 @@ struct ClaimResult {
   XLogRecPtr durable_at = 0;
   // Claiming again at once may find more.
   bool more = false;
+  // If nothing was claimed because the first event is larger than ClaimLimits::first: how large it
+  // is. Otherwise 0.
+  std::size_t needed = 0;
 };
 
 class OutboxSource {

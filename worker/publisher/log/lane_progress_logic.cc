@@ -16,18 +16,18 @@ LaneProgress::Handle LaneProgress::Add(const std::vector<std::int64_t>& seqs, Lo
   return first;
 }
 
-LaneProgress::Place LaneProgress::Find(Handle handle) {
+LaneProgress::Place LaneProgress::Find(Handle handle, State state) {
   auto after = std::upper_bound(chunks_.begin(), chunks_.end(), handle,
                                 [](Handle h, const Chunk& chunk) { return h < chunk.first; });
   if (after == chunks_.begin()) return {};
   Chunk& chunk = *std::prev(after);
   const std::size_t index = handle - chunk.first;
-  if (index >= chunk.states.size() || chunk.states[index] != State::kOutstanding) return {};
+  if (index >= chunk.states.size() || chunk.states[index] != state) return {};
   return {&chunk, index};
 }
 
 bool LaneProgress::Settle(Handle handle) {
-  const Place place = Find(handle);
+  const Place place = Find(handle, State::kOutstanding);
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kSettled;
   --place.chunk->unsettled;
@@ -37,7 +37,7 @@ bool LaneProgress::Settle(Handle handle) {
 }
 
 bool LaneProgress::Fail(Handle handle) {
-  const Place place = Find(handle);
+  const Place place = Find(handle, State::kOutstanding);
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kFailed;
   --outstanding_;
@@ -45,20 +45,27 @@ bool LaneProgress::Fail(Handle handle) {
   return true;
 }
 
-std::vector<LaneProgress::Failed> LaneProgress::TakeFailed() {
-  std::vector<Failed> again;
-  if (outstanding_ > 0 || failed_ == 0) return again;
-  again.reserve(failed_);
-  for (Chunk& chunk : chunks_) {
-    for (std::size_t i = 0; i < chunk.states.size(); ++i) {
-      if (chunk.states[i] != State::kFailed) continue;
-      chunk.states[i] = State::kOutstanding;
-      again.push_back({chunk.first + i, chunk.seqs[i]});
+bool LaneProgress::Retry(Handle handle) {
+  const Place place = Find(handle, State::kFailed);
+  if (place.chunk == nullptr) return false;
+  place.chunk->states[place.index] = State::kOutstanding;
+  ++outstanding_;
+  --failed_;
+  return true;
+}
+
+std::vector<LaneProgress::Failed> LaneProgress::FirstFailed(std::size_t most) const {
+  std::vector<Failed> first;
+  if (outstanding_ > 0) return first;
+  most = std::min(most, failed_);
+  first.reserve(most);
+  for (const Chunk& chunk : chunks_) {
+    for (std::size_t i = 0; i < chunk.states.size() && first.size() < most; ++i) {
+      if (chunk.states[i] == State::kFailed) first.push_back({chunk.first + i, chunk.seqs[i]});
     }
+    if (first.size() == most) break;
   }
-  outstanding_ = again.size();
-  failed_ = 0;
-  return again;
+  return first;
 }
 
 void LaneProgress::Advance() {

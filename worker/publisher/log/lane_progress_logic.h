@@ -5,8 +5,9 @@
 // settled: published, or parked in the transaction that writes the checkpoint or in one before it.
 //
 // When an event has failed and is to be published again, nothing is read any more until everything
-// outstanding is settled; then the failed events are handed out again, in the order of reading. So
-// an event never overtakes an earlier one of its key, and no order has to be kept per key here.
+// outstanding is settled; then the failed events are handed out again, in the order of reading, as
+// many as there is room for; when these are settled, the next ones. So an event never overtakes an
+// earlier one of its key, and no order has to be kept per key here.
 //
 // Single-threaded, no Postgres.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_LANE_PROGRESS_LOGIC_H_
@@ -56,8 +57,10 @@ class LaneProgress {
   // An outstanding event must be published again.
   bool Fail(Handle handle);
 
-  // Once outstanding() is 0: the failed events in the order of reading; they are outstanding again.
-  std::vector<Failed> TakeFailed();
+  // The first `most` failed events in the order of reading; none while something is outstanding.
+  std::vector<Failed> FirstFailed(std::size_t most) const;
+  // A failed event is outstanding again. Returns false for a handle that has not failed.
+  bool Retry(Handle handle);
 
  private:
   enum class State : std::uint8_t { kOutstanding, kFailed, kSettled };
@@ -73,7 +76,7 @@ class LaneProgress {
     std::size_t index = 0;
   };
 
-  Place Find(Handle handle);
+  Place Find(Handle handle, State state);
   void Advance();
 
   LogPosition settled_;

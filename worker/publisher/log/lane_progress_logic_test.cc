@@ -31,10 +31,12 @@ TEST(LaneProgress, HandsFailedEventsOutAgainInTheOrderOfReadingOnceNothingIsOuts
   EXPECT_TRUE(progress.Fail(second));
   EXPECT_TRUE(progress.Fail(first));
   EXPECT_TRUE(progress.Settle(first + 1));
-  EXPECT_TRUE(progress.TakeFailed().empty()) << "one is outstanding still";
+  EXPECT_TRUE(progress.FirstFailed(10).empty()) << "one is outstanding still";
   EXPECT_TRUE(progress.Settle(second + 1));
-  const auto again = progress.TakeFailed();
+  const auto again = progress.FirstFailed(10);
   ASSERT_EQ(again.size(), 2u);
+  for (const auto& event : again) EXPECT_TRUE(progress.Retry(event.handle));
+  EXPECT_FALSE(progress.Retry(again[0].handle));
   EXPECT_EQ(again[0].seq, 15);
   EXPECT_EQ(again[1].seq, 13);
   EXPECT_EQ(progress.outstanding(), 2u);
@@ -42,6 +44,19 @@ TEST(LaneProgress, HandsFailedEventsOutAgainInTheOrderOfReadingOnceNothingIsOuts
   EXPECT_TRUE(progress.Settle(again[0].handle));
   EXPECT_TRUE(progress.Settle(again[1].handle));
   EXPECT_EQ(progress.settled(), At(14));
+}
+
+TEST(LaneProgress, HandsOutFailedEventsInSteps) {
+  LaneProgress progress(At(10));
+  const auto first = progress.Add({11, 12, 13}, At(13));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(progress.Fail(first + static_cast<unsigned>(i)));
+  ASSERT_EQ(progress.FirstFailed(2).size(), 2u);
+  EXPECT_TRUE(progress.Retry(first));
+  EXPECT_EQ(progress.failed(), 2u);
+  EXPECT_TRUE(progress.FirstFailed(2).empty()) << "one is outstanding";
+  EXPECT_TRUE(progress.Fail(first));
+  ASSERT_EQ(progress.FirstFailed(1).size(), 1u);
+  EXPECT_EQ(progress.FirstFailed(1)[0].handle, first) << "it is the first again";
 }
 
 TEST(LaneProgress, SettlesAnEmptyChunkAtOnce) {

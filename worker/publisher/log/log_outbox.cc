@@ -143,38 +143,46 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
     if (result.more) return result;
   }
 
+  ByteBudget budget(limits.bytes, limits.first);
   if (progress_->failed() > 0) {
     // Nothing new may overtake what has to be sent again.
-    if (progress_->outstanding() == 0) ClaimFailed(&result);
-    return result;
+    if (progress_->outstanding() == 0) ClaimFailed(limits, &budget, &result);
+  } else {
+    const bool more = parked_.Claim(limits.events, &budget, &result.events);
+    if (result.events.size() < limits.events && !budget.refused()) {
+      ClaimChunk(limits, &budget, &result);
+    }
+    result.more = result.more || more;
+    if (!result.events.empty()) result.durable_at = FlushVisibleWal();
   }
-  const bool more = parked_.Claim(limits.events, &result.events);
-  if (result.events.size() < limits.events) ClaimChunk(limits, &result);
-  result.more = result.more || more;
-  if (!result.events.empty()) result.durable_at = FlushVisibleWal();
+  result.needed = budget.needed();
   return result;
 }
 
-void LogOutbox::ClaimFailed(ClaimResult* result) {
-  const std::vector<LaneProgress::Failed> failed = progress_->TakeFailed();
+void LogOutbox::ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
+  const std::vector<LaneProgress::Failed> failed = progress_->FirstFailed(limits.events);
   std::vector<std::int64_t> seqs;
   seqs.reserve(failed.size());
   for (const auto& event : failed) seqs.push_back(event.seq);
   const uint64 rows = again_.Run({Int64ArrayValue(seqs)});
   CheckEventColumns(relation_name_);
+  Events events;
+  const std::optional<int64> left = TakeRows(rows, budget, &events);
   // A seq that somebody has copied has several rows, one for each of its failed events.
-  std::unordered_multimap<std::int64_t, const StoredRow*> row_of;
-  for (const StoredRow& row : ViewRows(rows)) row_of.emplace(row.seq, &row);
+  std::unordered_multimap<std::int64_t, EventPointer*> event_of;
+  for (EventPointer& event : events) event_of.emplace(event->seq, &event);
 
   std::vector<ParkedEvents::Waiting> behind;
   for (const auto& event : failed) {
-    const auto row = row_of.find(event.seq);
-    if (row == row_of.end()) {  // retention or another session has removed it
+    if (left && event.seq >= *left) continue;
+    progress_->Retry(event.handle);
+    const auto found = event_of.find(event.seq);
+    if (found == event_of.end()) {  // retention or another session has removed it
       progress_->Settle(event.handle);
       continue;
     }
-    EventPointer claimed = MakeEvent(*row->second, topic_, ordering_);
-    row_of.erase(row);
+    EventPointer claimed = std::move(*found->second);
+    event_of.erase(found);
     claimed->handle = event.handle;
     if (parked_.Pauses(claimed->key)) {
       behind.push_back({event.seq, claimed->key});
@@ -184,15 +192,14 @@ void LogOutbox::ClaimFailed(ClaimResult* result) {
     }
   }
   parked_.ParkBehind(behind);
+  result->more = result->events.empty() && progress_->failed() > 0 && budget->needed() == 0;
 }
 
-void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
+void LogOutbox::ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
   const std::size_t limit = limits.events - result->events.size();
-  const LogMoment moment = ReadChunk(limit);
-  const bool cut = CutChunk(limits.bytes);
-  const bool full = cut || chunk_seqs_.size() >= limit;
-  std::optional<int64_t> highest;
-  for (const int64_t seq : chunk_seqs_) highest = std::max(highest.value_or(seq), seq);
+  const LogMoment moment = ReadChunk(limit, budget);
+  if (budget->refused() && chunk_.empty()) return;
+  const bool full = budget->refused() || chunk_seqs_.size() >= limit;
   LogPosition after = full ? progress_->read().AfterPartial(moment, chunk_seqs_.back())
                            : progress_->read().AfterAll(moment);
 
@@ -220,7 +227,7 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ClaimResult* result) {
   result->more = full;
 }
 
-LogMoment LogOutbox::ReadChunk(std::size_t limit) {
+LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
   chunk_.clear();
   chunk_seqs_.clear();
   last_seq_.Run({ObjectIdGetDatum(sequence_)});
@@ -228,8 +235,12 @@ LogMoment LogOutbox::ReadChunk(std::size_t limit) {
   if (last_seq < progress_->read().from()) ThrowSetBack(last_seq);
   const SnapshotGuard snapshot;
   LogMoment moment = TakeMoment(last_seq);
-  ReadLate(moment, limit);
-  if (chunk_seqs_.size() < limit) ReadFresh(moment, limit - chunk_seqs_.size());
+  ReadLate(moment, limit, budget);
+  if (chunk_.size() < limit && !budget->refused()) {
+    ReadFresh(moment, limit - chunk_.size(), budget);
+  }
+  chunk_seqs_.reserve(chunk_.size());
+  for (const EventPointer& event : chunk_) chunk_seqs_.push_back(event->seq);
   return moment;
 }
 
@@ -245,21 +256,7 @@ void LogOutbox::ThrowSetBack(int64 last_seq) const {
             " SET txid = DEFAULT, seq = DEFAULT for the events that were emitted meanwhile.");
 }
 
-bool LogOutbox::CutChunk(std::size_t max_bytes) {
-  std::size_t bytes = 0;
-  for (std::size_t i = 0; i < chunk_.size(); ++i) {
-    bytes += chunk_[i]->bytes();
-    // One event is always taken, and all rows of a seq together: somebody may have copied rows, and
-    // up to the last seq of a chunk everything is read.
-    if (i == 0 || bytes <= max_bytes || chunk_seqs_[i] == chunk_seqs_[i - 1]) continue;
-    chunk_.resize(i);
-    chunk_seqs_.resize(i);
-    return true;
-  }
-  return false;
-}
-
-void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit) {
+void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget* budget) {
   for (const LateRead& read : progress_->read().LateReads(moment.snapshot)) {
     const Datum after = Int64GetDatum(read.after);
     const Datum upto = Int64GetDatum(read.upto);
@@ -273,24 +270,25 @@ void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit) {
       }
     }
     if (txids.empty()) continue;
-    const auto count = static_cast<int32>(limit - chunk_seqs_.size());
-    TakeRows(late_.RunReadOnly({XidArrayValue(txids), after, upto, Int32GetDatum(count),
-                                Int32GetDatum(count + kMaxCopies)}),
-             count);
-    if (chunk_seqs_.size() >= limit) return;
+    const auto count = static_cast<int32>(limit - chunk_.size());
+    TakeChunkRows(late_.RunReadOnly({XidArrayValue(txids), after, upto, Int32GetDatum(count),
+                                     Int32GetDatum(count + kMaxCopies)}),
+                  count, budget);
+    if (chunk_.size() >= limit || budget->refused()) return;
   }
 }
 
 // No seq above the one that the sequence had given out: whoever may INSERT can write any seq, and
 // what lies between would be taken for read.
-void LogOutbox::ReadFresh(const LogMoment& moment, std::size_t limit) {
+void LogOutbox::ReadFresh(const LogMoment& moment, std::size_t limit, ByteBudget* budget) {
   const auto count = static_cast<int32>(limit);
-  TakeRows(fresh_.RunReadOnly({Int64GetDatum(progress_->read().from()), Int64GetDatum(moment.hwm),
-                               Int32GetDatum(count), Int32GetDatum(count + kMaxCopies)}),
-           count);
+  TakeChunkRows(
+      fresh_.RunReadOnly({Int64GetDatum(progress_->read().from()), Int64GetDatum(moment.hwm),
+                          Int32GetDatum(count), Int32GetDatum(count + kMaxCopies)}),
+      count, budget);
 }
 
-void LogOutbox::TakeRows(uint64 rows, int limit) {
+void LogOutbox::TakeChunkRows(uint64 rows, int limit, ByteBudget* budget) {
   CheckEventColumns(relation_name_);
   if (rows >= static_cast<uint64>(limit) + kMaxCopies) {
     const std::string seq = std::to_string(Int64Column(rows - 1, 1));
@@ -301,11 +299,27 @@ void LogOutbox::TakeRows(uint64 rows, int limit) {
           "Run UPDATE " + relation_name_ + " SET txid = DEFAULT, seq = DEFAULT WHERE seq = " + seq +
               ".");
   }
-  chunk_.reserve(chunk_.size() + rows);
-  for (const StoredRow& row : ViewRows(rows)) {
-    chunk_.push_back(MakeEvent(row, topic_, ordering_));
-    chunk_seqs_.push_back(row.seq);
+  TakeRows(rows, budget, &chunk_);
+}
+
+std::optional<int64> LogOutbox::TakeRows(uint64 rows, ByteBudget* budget, Events* events) const {
+  events->reserve(events->size() + rows);
+  RowReader reader(rows);
+  while (!reader.AtEnd()) {
+    std::span<const StoredRow> portion = reader.Next(budget);
+    if (portion.empty()) {
+      // All rows of a seq are taken together: somebody may have copied rows, and up to the last seq
+      // everything is read. What there is no room for is parked, and tried again from there.
+      const int64 left = reader.NextSeq();
+      if (events->empty() || events->back()->seq != left) return left;
+      portion = reader.NextUnread("rows with the same seq are too large together");
+    }
+    for (const StoredRow& row : portion) {
+      events->push_back(MakeEvent(row, topic_, ordering_));
+      budget->Take(events->back()->bytes());
+    }
   }
+  return std::nullopt;
 }
 
 // Settle.

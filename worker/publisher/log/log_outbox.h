@@ -79,18 +79,19 @@ class LogOutbox : public OutboxSource {
   // How many of the publication's lanes each worker should have.
   int Share() const;
 
-  void ClaimFailed(ClaimResult* result);
-  void ClaimChunk(const ClaimLimits& limits, ClaimResult* result);
-  // Reads what is late, then what is new, under one snapshot.
-  LogMoment ReadChunk(std::size_t limit);
-  void ReadLate(const LogMoment& moment, std::size_t limit);
-  void ReadFresh(const LogMoment& moment, std::size_t limit);
+  void ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result);
+  void ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result);
+  // Reads what is late, then what is new, under one snapshot, as far as the budget goes.
+  LogMoment ReadChunk(std::size_t limit, ByteBudget* budget);
+  void ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
+  void ReadFresh(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
   // Takes the rows of SPI_tuptable into the chunk that is being read. `limit`: how many were asked
   // for.
-  void TakeRows(uint64 rows, int limit);
-  // Ends the chunk where the budget in bytes ends. Returns whether it did.
-  bool CutChunk(std::size_t max_bytes);
+  void TakeChunkRows(uint64 rows, int limit, ByteBudget* budget);
+  // Makes events of the rows of SPI_tuptable, which are in the order of seq, as far as the budget
+  // goes. Returns the seq of the first row that is left.
+  std::optional<int64> TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
 
   static bool AllPublished(const Events& events);
   void SettlePublished(const Events& events);

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/fill.h"
 
 namespace postbox::publisher {
@@ -20,11 +21,14 @@ constexpr std::string_view kEventColumns =
 // A parked row that waits for an earlier one of its key.
 constexpr std::string_view kBehind = "p.publish_attempts = 0 AND p.next_retry_at = 'infinity'";
 
-// A row of a log whose owner has taken a NOT NULL away.
-constexpr std::string_view kUnreadable =
-    "(aggregate_type IS NULL OR aggregate_id IS NULL OR event_type IS NULL OR version IS NULL OR "
-    "version < 1 OR schema_version IS NULL OR payload IS NULL OR attributes IS NULL OR "
-    "occurred_at IS NULL)";
+// Why a row of a log cannot be an event, or NULL: its owner has taken a NOT NULL away, or somebody
+// has inserted more than a message may have. Reads no payload.
+constexpr std::string_view kProblem =
+    "CASE WHEN aggregate_type IS NULL OR aggregate_id IS NULL OR event_type IS NULL OR version IS "
+    "NULL OR version < 1 OR schema_version IS NULL OR payload IS NULL OR attributes IS NULL OR "
+    "occurred_at IS NULL THEN 'a column is null' WHEN {too_large} THEN 'its payload is larger "
+    "than any message' END";
+constexpr std::string_view kTooLarge = "octet_length(payload) > {most}";
 
 using Filler = std::function<std::string(std::string_view)>;
 
@@ -43,7 +47,7 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
   sql->fresh = fill(
       "SELECT {columns} FROM (SELECT * FROM {log} WHERE seq > $1 AND seq <= $2{mine_new} "
       "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4");
-  sql->again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1)");
+  sql->again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1) ORDER BY seq");
 }
 
 void FillParking(const Filler& fill, LogOutboxSql* sql) {
@@ -53,9 +57,8 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, "
       "''), coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
-      "coalesce(payload, ''), CASE WHEN {unreadable} THEN to_jsonb(text 'a column is null') ELSE "
-      "attributes END, coalesce(occurred_at, now()), 0, CASE WHEN {unreadable} THEN "
-      "'the row cannot be an event: a column is null' END, "
+      "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
+      "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, "
       "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM unnest($2, $3) AS w(behind_seq, key) "
       "JOIN {log} ON seq = w.behind_seq AND coalesce(aggregate_id, '') = w.key "
       "ON CONFLICT (publication, id) DO NOTHING");
@@ -81,7 +84,7 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "FROM {log} e WHERE p.publication = $1 AND p.id = ANY(ARRAY(SELECT unnest($2)::uuid)) "
       "AND e.id = p.id AND e.seq = p.seq AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS "
       "NOT NULL AND e.event_type IS NOT NULL AND e.version > 0 AND e.schema_version IS NOT NULL "
-      "AND e.payload IS NOT NULL AND jsonb_typeof(e.attributes) = 'object' "
+      "AND octet_length(e.payload) <= {most} AND jsonb_typeof(e.attributes) = 'object' "
       "AND isfinite(e.occurred_at)");
   sql->unpark = fill(
       "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
@@ -151,6 +154,9 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   const auto typed_by = [&](const char* parameter) {
     return typed ? in_slice + " AND aggregate_type = ANY(" + parameter + ")" : in_slice;
   };
+  const std::string most = std::to_string(kMaxPayload);
+  const std::string too_large = Fill(kTooLarge, {{"most", most}});
+  const std::string problem = Fill(kProblem, {{"too_large", too_large}});
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
                        {"parked", parked},
@@ -160,7 +166,9 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"mine", typed_by("$6")},
                        {"mine_new", typed_by("$5")},
                        {"behind", kBehind},
-                       {"unreadable", kUnreadable}});
+                       {"too_large", too_large},
+                       {"problem", problem},
+                       {"most", most}});
   };
   LogOutboxSql sql;
   FillReads(fill, &sql);

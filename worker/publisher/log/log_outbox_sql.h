@@ -22,7 +22,7 @@ struct LogOutboxSql {
   // New rows, in the order of seq. $1, $2 bigint: after, up to; $3, $4 int: at most, as above; $5
   // text[]: aggregate types, if filtered.
   std::string fresh;
-  // The same columns for rows that are known. $1 bigint[].
+  // The same columns for rows that are known, in the order of seq. $1 bigint[].
   std::string again;
 
   // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since a seq

@@ -186,7 +186,7 @@ void ParkedEvents::Added(const std::string& key, std::int64_t seq) {
 
 // Trying again.
 
-bool ParkedEvents::Claim(std::size_t limit, Events* events) {
+bool ParkedEvents::Claim(std::size_t limit, ByteBudget* budget, Events* events) {
   if (keys_.empty()) return false;
   bool more = false;
   if (!to_make_due_.empty()) {
@@ -205,13 +205,13 @@ bool ParkedEvents::Claim(std::size_t limit, Events* events) {
     const std::vector<std::string> keys = DueKeys(due, &more);
     if (keys.empty()) return more;
     TakeRows(&rows_of_keys_, {Name(), TextArrayValue(keys), SeqsBefore(keys), Int32GetDatum(count)},
-             events);
+             budget, events);
   } else {
     std::vector<std::string> ids;
     for (const Due& row : due) ids.push_back(row.id);
-    TakeRows(&rows_of_ids_, {Name(), TextArrayValue(ids)}, events);
+    TakeRows(&rows_of_ids_, {Name(), TextArrayValue(ids)}, budget, events);
   }
-  return more;
+  return more || (budget->refused() && !events->empty());
 }
 
 std::vector<ParkedEvents::Due> ParkedEvents::ReadDue(std::size_t limit) {
@@ -267,24 +267,27 @@ std::vector<std::string> ParkedEvents::DueKeys(const std::vector<Due>& due, bool
 }
 
 void ParkedEvents::TakeRows(Statement* statement, std::initializer_list<Datum> values,
-                            Events* events) {
-  const std::span<const StoredRow> views = ReadRows(statement, values);
-  constexpr int kAttempts = 11;
+                            ByteBudget* budget, Events* events) {
+  const ByteBudget all = *budget;
+  std::vector<std::string> unreadable;
+  Events rows = ReadRows(statement, values, budget, &unreadable);
+  if (!unreadable.empty() && repair_.Run({Name(), TextArrayValue(unreadable)}) > 0) {
+    Pg([] { CommandCounterIncrement(); });
+    rows.clear();
+    *budget = all;
+    rows = ReadRows(statement, values, budget, &unreadable);
+  }
   std::unordered_set<std::string> begun;
   std::unordered_set<std::string> ended;
-  for (uint64 row = 0; row < views.size(); ++row) {
-    const int attempts = Int32Column(row, kAttempts);
-    EventPointer event = MakeEvent(views[row], topic_, ordering_);
+  for (EventPointer& event : rows) {
     if (blocks_) {
       // A key's first row, and those that wait behind it and nothing else.
       if (ended.contains(event->key)) continue;
-      if (!begun.insert(event->key).second && attempts > 0) {
+      if (!begun.insert(event->key).second && event->attempts > 0) {
         ended.insert(event->key);
         continue;
       }
     }
-    event->id = views[row].event.id;
-    event->attempts = attempts;
     Outstanding& out = outstanding_[event->key];
     ++out.rows;
     out.last = std::max(out.last, event->seq);
@@ -292,23 +295,27 @@ void ParkedEvents::TakeRows(Statement* statement, std::initializer_list<Datum> v
   }
 }
 
-std::span<const StoredRow> ParkedEvents::ReadRows(Statement* statement,
-                                                  std::initializer_list<Datum> values) {
-  const auto read = [&] {
-    const uint64 rows = statement->Run(values);
-    CheckEventColumns(relation_name_, {INT4OID});
-    return ViewRows(rows);
-  };
-  const std::span<const StoredRow> views = read();
-  std::vector<std::string> unreadable;
-  for (const StoredRow& row : views) {
-    if (row.problem != nullptr && !row.event.id.empty()) unreadable.emplace_back(row.event.id);
+Events ParkedEvents::ReadRows(Statement* statement, std::initializer_list<Datum> values,
+                              ByteBudget* budget, std::vector<std::string>* unreadable) {
+  const uint64 rows = statement->Run(values);
+  CheckEventColumns(relation_name_, {INT4OID});
+  constexpr int kAttempts = 11;
+  Events events;
+  RowReader reader(rows);
+  while (!reader.AtEnd()) {
+    const std::span<const StoredRow> portion = reader.Next(budget);
+    if (portion.empty()) break;
+    for (std::size_t i = 0; i < portion.size(); ++i) {
+      const StoredRow& row = portion[i];
+      EventPointer event = MakeEvent(row, topic_, ordering_);
+      event->id = row.event.id;
+      event->attempts = Int32Column(reader.portion() + i, kAttempts);
+      if (row.problem != nullptr && !event->id.empty()) unreadable->push_back(event->id);
+      budget->Take(event->bytes());
+      events.push_back(std::move(event));
+    }
   }
-  if (unreadable.empty()) return views;
-  if (repair_.Run({Name(), TextArrayValue(unreadable)}) > 0) {
-    Pg([] { CommandCounterIncrement(); });
-  }
-  return read();
+  return events;
 }
 
 void ParkedEvents::Settle(const ClaimedEvent& event) {

@@ -71,9 +71,9 @@ class ParkedEvents {
   };
   void ParkBehind(const std::vector<Waiting>& events);
 
-  // Appends the parked events that may be tried now; none of a key of which one is outstanding.
-  // Returns whether claiming again at once may find more.
-  bool Claim(std::size_t limit, Events* events);
+  // Appends the parked events that may be tried now, as far as the budget goes; none of a key of
+  // which one is outstanding. Returns whether claiming again at once may find more.
+  bool Claim(std::size_t limit, ByteBudget* budget, Events* events);
   // The result of an event of Claim().
   void Settle(const ClaimedEvent& event);
   // Deletes what was published, after the last Settle().
@@ -117,8 +117,12 @@ class ParkedEvents {
   std::vector<Due> ReadDue(std::size_t limit);
   // The keys of which the first row is due; puts other rows that are due behind it.
   std::vector<std::string> DueKeys(const std::vector<Due>& due, bool* more);
-  void TakeRows(Statement* statement, std::initializer_list<Datum> values, Events* events);
-  std::span<const StoredRow> ReadRows(Statement* statement, std::initializer_list<Datum> values);
+  void TakeRows(Statement* statement, std::initializer_list<Datum> values, ByteBudget* budget,
+                Events* events);
+  // Makes events of the rows of a statement as far as the budget goes. `unreadable`: the ids of
+  // those that cannot be one.
+  Events ReadRows(Statement* statement, std::initializer_list<Datum> values, ByteBudget* budget,
+                  std::vector<std::string>* unreadable);
 
   const Publication& publication_;
   const std::string& topic_;

@@ -4,7 +4,7 @@
 namespace postbox::publisher {
 
 bool ClaimSelection::Fits(const Candidate& candidate) const {
-  if (events_ == 0) return true;
+  if (events_ == 0) return candidate.bytes <= first_bytes_;
   return events_ < max_events_ && bytes_ + candidate.bytes <= max_bytes_;
 }
 
@@ -34,6 +34,7 @@ std::vector<ClaimVerdict> ClaimSelection::Judge(const std::vector<Candidate>& ch
       } else {
         // Smaller events of other keys might still fit, but then a large one could wait for ever.
         full_ = true;
+        if (events_ == 0 && needed_ == 0) needed_ = candidate.bytes;
       }
     } else if (!key.lost && behind_parked) {
       verdict = ClaimVerdict::kPark;

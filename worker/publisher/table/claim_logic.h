@@ -22,8 +22,10 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_LOGIC_H_
 #define POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_LOGIC_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -34,7 +36,7 @@ namespace postbox::publisher {
 struct Candidate {
   std::int64_t seq = 0;
   std::string key;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;            // when it is read, as far as that is known before
   std::int64_t predecessor = 0;     // its seq; 0: none
   bool predecessor_parked = false;  // waits with next_retry_at set, and is not leased
 };
@@ -48,8 +50,12 @@ enum class ClaimVerdict {
 // The decisions of one claim, over any number of chunks of candidates.
 class ClaimSelection {
  public:
-  ClaimSelection(std::size_t max_events, std::size_t max_bytes)
-      : max_events_(max_events), max_bytes_(max_bytes) {}
+  // The first row may have `first_bytes`, if that is more.
+  ClaimSelection(std::size_t max_events, std::size_t max_bytes,
+                 std::size_t first_bytes = std::numeric_limits<std::size_t>::max())
+      : max_events_(max_events),
+        max_bytes_(max_bytes),
+        first_bytes_(std::max(max_bytes, first_bytes)) {}
 
   // Decides over the candidates of a chunk, in the order of seq. `walk`: the chunk is the next part
   // of a walk over all rows that wait, so a key that cannot go on in it is over for this claim.
@@ -65,6 +71,8 @@ class ClaimSelection {
   // The budget is used up: walking on finds nothing.
   bool full() const { return full_; }
   std::size_t claimed() const { return events_; }
+  // How large the row is that was too large to be the first, if nothing was claimed.
+  std::size_t needed() const { return events_ == 0 ? needed_ : 0; }
 
   // Keys that this claim cannot take any further; the walk over a deep backlog leaves them out. At
   // most kMaxBlockedKeys: a longer list costs more than it saves.
@@ -84,6 +92,8 @@ class ClaimSelection {
 
   const std::size_t max_events_;
   const std::size_t max_bytes_;
+  const std::size_t first_bytes_;
+  std::size_t needed_ = 0;
   std::size_t events_ = 0;
   std::size_t bytes_ = 0;
   bool full_ = false;

@@ -86,6 +86,18 @@ TEST(ClaimSelection, StopsAtTheBytesButTakesOneEventAlways) {
               ElementsAre(kClaim, kLeave, kLeave));
 }
 
+TEST(ClaimSelection, ARowThatIsTooLargeToBeTheFirstStopsTheClaim) {
+  ClaimSelection selection(10, 100, 200);
+  Candidate large = First(1, "a");
+  large.bytes = 201;
+  EXPECT_THAT(selection.Judge({large, First(2, "b")}, true), ElementsAre(kLeave, kLeave));
+  EXPECT_TRUE(selection.full());
+  EXPECT_EQ(selection.needed(), 201U);
+  ClaimSelection enough(10, 100, 201);
+  EXPECT_THAT(enough.Judge({large, First(2, "b")}, true), ElementsAre(kClaim, kLeave));
+  EXPECT_EQ(enough.needed(), 0U);
+}
+
 TEST(ClaimSelection, ARowThatCouldNotBeLockedTakesTheRestOfItsKeyOut) {
   ClaimSelection selection(10, 1000);
   const std::vector<Candidate> chunk = {First(1, "a"), After(2, "a", 1), First(3, "b"),

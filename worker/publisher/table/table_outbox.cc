@@ -22,6 +22,8 @@ using std::chrono::milliseconds;
 // How many chunks one claim walks over: a step stays short, and the next one goes on where this
 // one stopped.
 constexpr int kMaxChunks = 8;
+// So many bytes are leased and read at a time, or one row.
+constexpr std::size_t kPortion = std::size_t{4} << 20;
 // How often leases are looked through, at most.
 constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
 // How many keys a step of a repair looks at, at least 2.
@@ -46,6 +48,7 @@ struct TableOutbox::Statements {
 struct TableOutbox::Chunk {
   std::vector<Candidate> candidates;
   std::vector<ItemPointerData> tids;
+  std::unordered_map<int64, std::size_t> too_large;  // seq -> size of the payload
 };
 
 TableOutbox::TableOutbox(Publication publication, std::string topic, std::string lock_token)
@@ -69,9 +72,11 @@ Oid TableOutbox::Open() {
   std::string name = RelationName(publication_.outbox);
   if (statements_ != nullptr && name == relation_) return owner;
 
-  const TableOutboxSql sql =
-      MakeTableOutboxSql(name, ReadOutboxColumns(publication_.outbox), ordering_.ordered(),
-                         publication_.parked_blocks, publication_.filtered);
+  const OutboxColumns columns = ReadOutboxColumns(publication_.outbox);
+  // The text of a jsonb value can be a quarter of what is stored.
+  max_payload_ = kMaxPayload * (columns.payload.type == "jsonb" ? 4 : 1);
+  const TableOutboxSql sql = MakeTableOutboxSql(name, columns, ordering_.ordered(),
+                                                publication_.parked_blocks, publication_.filtered);
   constexpr Oid kTids = TIDARRAYOID;
   auto made = std::make_shared<Statements>();
   made->waiting = FilteredStatement(publication_, sql.waiting, {INT8OID, INT4OID, TEXTARRAYOID});
@@ -122,7 +127,7 @@ ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transacti
 }
 
 ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one) {
-  ClaimSelection selection(limits.events, limits.bytes);
+  ClaimSelection selection(limits.events, limits.bytes, limits.first);
   std::vector<Chosen> chosen;
   ClaimResult result;
 
@@ -150,12 +155,13 @@ ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one)
   }
   // Not at the end, nothing found yet: go on from the cursor at once. Else the next claim begins
   // with the oldest again.
-  if (!walked_to_end && chosen.empty()) {
+  result.needed = selection.needed();
+  if (!walked_to_end && chosen.empty() && result.needed == 0) {
     result.more = true;
   } else {
     cursor_ = 0;
   }
-  result.events = Lease(chosen, one_by_one);
+  result.events = Lease(std::move(chosen), limits.bytes, one_by_one);
   return result;
 }
 
@@ -186,29 +192,40 @@ void TableOutbox::TakeFollowers(std::size_t limit, ClaimSelection* selection,
   TakeChunk(chunk, false, &statements_->lock_behind, selection, chosen, progress);
 }
 
+void TableOutbox::AddCandidate(uint64 row, Chunk* chunk) const {
+  Candidate candidate;
+  candidate.seq = Int64Column(row, 2);
+  candidate.key = TextColumn(row, 3);
+  const std::size_t payload = RawSizeColumn(row, 4);
+  // It will not be read.
+  if (payload > max_payload_) chunk->too_large.emplace(candidate.seq, payload);
+  candidate.bytes = (payload > max_payload_ ? 0 : payload) + RawSizeColumn(row, 5);
+  chunk->tids.push_back(TidColumn(row, 1));
+  chunk->candidates.push_back(std::move(candidate));
+}
+
 TableOutbox::Chunk TableOutbox::ReadFollowers(
     uint64 rows, const std::unordered_map<std::string, int64>& last) const {
-  CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID, INT4OID, BOOLOID});
+  CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID});
+  CheckColumn(relation_, 6, BOOLOID);
   Chunk chunk;
   std::unordered_map<std::string, int64> before = last;
   std::unordered_set<std::string> ended;
   for (uint64 row = 0; row < rows; ++row) {
-    Candidate candidate;
-    candidate.seq = Int64Column(row, 2);
-    candidate.key = TextColumn(row, 3);
-    candidate.bytes = static_cast<std::size_t>(Int32Column(row, 4));
+    const std::string key = TextColumn(row, 3);
     // What comes after another row is for a later claim.
-    if (!BoolColumn(row, 5)) ended.insert(candidate.key);
-    if (ended.contains(candidate.key)) continue;
-    candidate.predecessor = std::exchange(before[candidate.key], candidate.seq);
-    chunk.tids.push_back(TidColumn(row, 1));
-    chunk.candidates.push_back(std::move(candidate));
+    if (!BoolColumn(row, 6)) ended.insert(key);
+    if (ended.contains(key)) continue;
+    AddCandidate(row, &chunk);
+    Candidate& candidate = chunk.candidates.back();
+    candidate.predecessor = std::exchange(before[key], candidate.seq);
   }
   return chunk;
 }
 
 TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
-  CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID, INT4OID, INT8OID});
+  CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID});
+  CheckColumn(relation_, 6, INT8OID);
   Chunk chunk;
   chunk.candidates.reserve(rows);
   chunk.tids.reserve(rows);
@@ -218,15 +235,11 @@ TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
   for (uint64 row = 0; row < rows; ++row) order.emplace_back(Int64Column(row, 2), row);
   std::sort(order.begin(), order.end());
   for (const auto& [seq, row] : order) {
-    Candidate candidate;
-    candidate.seq = seq;
-    candidate.key = TextColumn(row, 3);
-    candidate.bytes = static_cast<std::size_t>(Int32Column(row, 4));
-    const int64 predecessor = Int64Column(row, 5);
+    AddCandidate(row, &chunk);
+    Candidate& candidate = chunk.candidates.back();
+    const int64 predecessor = Int64Column(row, 6);
     candidate.predecessor = predecessor < 0 ? -predecessor : predecessor;
     candidate.predecessor_parked = predecessor < 0;
-    chunk.tids.push_back(TidColumn(row, 1));
-    chunk.candidates.push_back(std::move(candidate));
   }
   return chunk;
 }
@@ -257,7 +270,9 @@ void TableOutbox::TakeChunk(const Chunk& chunk, bool walk, Statement* lock,
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const Candidate& candidate = chunk.candidates[i];
     if (verdicts[i] == ClaimVerdict::kClaim) {
-      chosen->push_back({tid_of[candidate.seq], candidate.seq, candidate.key});
+      const auto too_large = chunk.too_large.find(candidate.seq);
+      chosen->push_back({tid_of[candidate.seq], candidate.seq, candidate.key, candidate.bytes,
+                         too_large == chunk.too_large.end() ? 0 : too_large->second});
       *progress = true;
     } else if (verdicts[i] == ClaimVerdict::kPark) {
       behind.push_back(tid_of[candidate.seq]);
@@ -293,15 +308,29 @@ std::vector<ItemPointerData> TableOutbox::Heads(const std::set<std::string>& key
   return heads;
 }
 
-Events TableOutbox::Lease(const std::vector<Chosen>& chosen, bool one_by_one) {
+Events TableOutbox::Lease(std::vector<Chosen> chosen, std::size_t max_bytes, bool one_by_one) {
+  std::sort(chosen.begin(), chosen.end(),
+            [](const Chosen& one, const Chosen& other) { return one.seq < other.seq; });
   Events events;
-  if (chosen.empty()) return events;
-  if (one_by_one) {
-    LeaseOneByOne(chosen, &events);
-  } else {
+  // Keys with a row that cannot be read: it is parked, and those behind it are left where they are.
+  std::unordered_set<std::string> stopped;
+  std::size_t bytes = 0;
+  for (std::size_t at = 0; at < chosen.size() && (bytes == 0 || bytes < max_bytes);) {
+    const std::vector<Chosen> portion = NextPortion(chosen, one_by_one, &stopped, &at);
+    if (portion.empty()) break;
     std::vector<ItemPointerData> tids;
-    for (const Chosen& row : chosen) tids.push_back(row.tid);
-    TakeLeased(tids, &events);
+    for (const Chosen& row : portion) tids.push_back(row.tid);
+    if (!one_by_one) {
+      bytes += TakeLeased(tids, &events);
+      continue;
+    }
+    try {
+      InSubtransaction([&] { bytes += TakeLeased(tids, &events); });
+    } catch (const PostgresError& error) {
+      if (!IsOfValue(error)) throw;
+      stopped.insert(portion.front().key);
+      ParkUnreadable(portion.front(), error.message);
+    }
   }
   std::sort(events.begin(), events.end(), [](const EventPointer& one, const EventPointer& other) {
     return one->seq < other->seq;
@@ -309,38 +338,50 @@ Events TableOutbox::Lease(const std::vector<Chosen>& chosen, bool one_by_one) {
   return events;
 }
 
-void TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Events* events) {
+std::vector<TableOutbox::Chosen> TableOutbox::NextPortion(const std::vector<Chosen>& chosen,
+                                                          bool one_by_one,
+                                                          std::unordered_set<std::string>* stopped,
+                                                          std::size_t* at) {
+  std::vector<Chosen> portion;
+  for (std::size_t bytes = 0; *at < chosen.size(); ++*at) {
+    const Chosen& row = chosen[*at];
+    if (ordering_.ordered() && !stopped->empty() && stopped->contains(row.key)) continue;
+    if (row.too_large > 0) {
+      stopped->insert(row.key);
+      ParkUnreadable(row, "its payload has " + std::to_string(row.too_large) +
+                              " bytes, and a message has " + std::to_string(kMaxPayload) +
+                              " at most");
+      continue;
+    }
+    if (!portion.empty() && (one_by_one || bytes + row.bytes > kPortion)) break;
+    portion.push_back(row);
+    bytes += row.bytes;
+  }
+  return portion;
+}
+
+std::size_t TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Events* events) {
   const uint64 rows = statements_->lease.Run({TidArrayValue(tids), TextValue(lock_token_)});
   CheckEventColumns(relation_, {INT4OID, BOOLOID});
   constexpr int kAttempts = 11;
   constexpr int kParked = 12;
   events->reserve(events->size() + rows);
-  const std::span<const StoredRow> views = ViewRows(rows);
-  for (uint64 row = 0; row < rows; ++row) {
-    EventPointer event = MakeEvent(views[row], topic_, ordering_);
-    event->id = views[row].event.id;
-    event->attempts = Int32Column(row, kAttempts);
-    event->parked = BoolColumn(row, kParked);
-    events->push_back(std::move(event));
-  }
-}
-
-// Parks the rows that cannot be read, and leaves those behind them where they are.
-void TableOutbox::LeaseOneByOne(const std::vector<Chosen>& chosen, Events* events) {
-  std::vector<Chosen> ordered = chosen;
-  std::sort(ordered.begin(), ordered.end(),
-            [](const Chosen& one, const Chosen& other) { return one.seq < other.seq; });
-  std::unordered_set<std::string> stopped;
-  for (const Chosen& row : ordered) {
-    if (ordering_.ordered() && stopped.contains(row.key)) continue;
-    try {
-      InSubtransaction([&] { TakeLeased({row.tid}, events); });
-    } catch (const PostgresError& error) {
-      if (!IsOfValue(error)) throw;
-      stopped.insert(row.key);
-      ParkUnreadable(row, error.message);
+  std::size_t bytes = 0;
+  RowReader reader(rows);
+  while (!reader.AtEnd()) {
+    ByteBudget budget = ByteBudget::Unlimited();
+    const std::span<const StoredRow> portion = reader.Next(&budget);
+    for (std::size_t i = 0; i < portion.size(); ++i) {
+      EventPointer event = MakeEvent(portion[i], topic_, ordering_);
+      event->id = portion[i].event.id;
+      event->attempts = Int32Column(reader.portion() + i, kAttempts);
+      event->parked = BoolColumn(reader.portion() + i, kParked);
+      bytes += event->bytes();
+      events->push_back(std::move(event));
     }
   }
+  FreeRows();
+  return bytes;
 }
 
 void TableOutbox::ParkUnreadable(const Chosen& row, const std::string& reason) {

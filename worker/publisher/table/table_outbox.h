@@ -72,6 +72,8 @@ class TableOutbox : public OutboxSource {
     ItemPointerData tid;
     int64 seq;
     std::string key;
+    std::size_t bytes;
+    std::size_t too_large;  // the size of a payload that is larger than any message, or 0
   };
   struct Chunk;
 
@@ -87,6 +89,8 @@ class TableOutbox : public OutboxSource {
   void TakeRetries(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
                    bool* progress);
   Chunk ReadChunk(uint64 rows) const;
+  // The candidate in a row of SPI_tuptable, without its predecessor.
+  void AddCandidate(uint64 row, Chunk* chunk) const;
   // Judges, locks (with `lock`) and takes what is free.
   void TakeChunk(const Chunk& chunk, bool walk, Statement* lock, ClaimSelection* selection,
                  std::vector<Chosen>* chosen, bool* progress);
@@ -96,9 +100,14 @@ class TableOutbox : public OutboxSource {
   Chunk ReadFollowers(uint64 rows, const std::unordered_map<std::string, int64>& last) const;
   std::vector<ItemPointerData> Heads(const std::set<std::string>& keys);
   bool Park(const std::vector<std::string>& keys, const std::vector<ItemPointerData>& rows);
-  Events Lease(const std::vector<Chosen>& chosen, bool one_by_one);
-  void TakeLeased(const std::vector<ItemPointerData>& tids, Events* events);
-  void LeaseOneByOne(const std::vector<Chosen>& chosen, Events* events);
+  // In portions and in the order of seq, so that not all of it is in memory twice. What turns out
+  // to be larger than the budget is left.
+  Events Lease(std::vector<Chosen> chosen, std::size_t max_bytes, bool one_by_one);
+  // The rows that are leased next, from `at` on.
+  std::vector<Chosen> NextPortion(const std::vector<Chosen>& chosen, bool one_by_one,
+                                  std::unordered_set<std::string>* stopped, std::size_t* at);
+  // Returns the bytes of the events.
+  std::size_t TakeLeased(const std::vector<ItemPointerData>& tids, Events* events);
   void ParkUnreadable(const Chosen& row, const std::string& reason);
 
   void Confirm(const std::vector<const ClaimedEvent*>& published);
@@ -118,8 +127,9 @@ class TableOutbox : public OutboxSource {
   const std::string topic_;
   const std::string lock_token_;
   const Ordering ordering_;
-  const bool blocks_;     // a parked row stops its key
-  std::string relation_;  // quoted and qualified, as the statements have it
+  const bool blocks_;            // a parked row stops its key
+  std::string relation_;         // quoted and qualified, as the statements have it
+  std::size_t max_payload_ = 0;  // of a row that may be an event
   std::shared_ptr<Statements> statements_;
   int64 cursor_ = 0;  // where the walk over the backlog goes on
   Clock::time_point leases_seen_at_{};

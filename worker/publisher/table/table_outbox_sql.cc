@@ -24,7 +24,7 @@ constexpr std::string_view kPredecessor =
     "AND p.published_at IS NULL{type_p}{unparked_p} ORDER BY {key_p} DESC, p.seq DESC LIMIT 1)";
 
 constexpr std::string_view kColumns =
-    "c.ctid, c.seq, {key_c}, {payload_size} + pg_column_size(c.{attributes_name}), {predecessor}";
+    "c.ctid, c.seq, {key_c}, c.{payload_name}, c.{attributes_name}, {predecessor}";
 
 // The names and expressions that the statements are filled with.
 class Templates {
@@ -49,7 +49,7 @@ class Templates {
                                   {"key_c", columns_.AggregateId("c.")},
                                   {"key_f", columns_.AggregateId("f.")},
                                   {"key_h", columns_.AggregateId("h.")},
-                                  {"payload_size_f", columns_.PayloadSize("f.")},
+                                  {"payload_name", columns_.payload.name},
                                   {"attributes_name", columns_.attributes.name},
                                   {"event_type", columns_.event_type.name},
                                   {"aggregate_type", columns_.aggregate_type.name},
@@ -83,7 +83,7 @@ class Templates {
 
   std::string Candidate(std::string_view types) const {
     return publisher::Fill(kColumns, {{"key_c", columns_.AggregateId("c.")},
-                                      {"payload_size", columns_.PayloadSize("c.")},
+                                      {"payload_name", columns_.payload.name},
                                       {"attributes_name", columns_.attributes.name},
                                       {"predecessor", Predecessor(types)}});
   }
@@ -107,10 +107,11 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "ORDER BY c.next_retry_at LIMIT $1",
       "2");
   sql->followers = templates.Fill(
-      "SELECT f.ctid, f.seq, k.key, f.size, f.lock_token IS NULL AND f.behind FROM unnest($1, $2) "
-      "AS k(key, after) CROSS JOIN LATERAL (SELECT f.ctid, f.seq, f.lock_token, {payload_size_f} + "
-      "pg_column_size(f.{attributes_name}) AS size, f.next_retry_at = 'infinity' AND "
-      "f.publish_attempts = 0 AS behind FROM {table} f WHERE {key_f} = k.key AND f.seq > k.after "
+      "SELECT f.ctid, f.seq, k.key, f.payload, f.attributes, f.lock_token IS NULL AND f.behind "
+      "FROM unnest($1, $2) AS k(key, after) CROSS JOIN LATERAL (SELECT f.ctid, f.seq, "
+      "f.lock_token, f.{payload_name} AS payload, f.{attributes_name} AS attributes, "
+      "f.next_retry_at = 'infinity' AND f.publish_attempts = 0 AS behind FROM "
+      "{table} f WHERE {key_f} = k.key AND f.seq > k.after "
       "AND f.published_at IS NULL{type_f} ORDER BY {key_f}, f.seq LIMIT $3) AS f LIMIT $3",
       "4");
   sql->lock_behind = templates.Fill(

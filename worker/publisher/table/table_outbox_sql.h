@@ -16,8 +16,9 @@
 namespace postbox::publisher {
 
 struct TableOutboxSql {
-  // Rows that wait, in the order of seq, each with its predecessor: the nearest earlier unpublished
-  // row of its key, its seq negative if that row is parked.
+  // Rows that wait, in the order of seq: ctid, seq, aggregate_id, payload and attributes as they
+  // are stored, for their size, and the predecessor: the nearest earlier unpublished row of the
+  // key, its seq negative if that row is parked.
   // $1 bigint: after this seq; $2 int: at most; $3 text[]: without these keys; $4 text[]:
   // aggregate types, if filtered.
   std::string waiting;
@@ -25,8 +26,8 @@ struct TableOutboxSql {
   // text[]: aggregate types.
   std::string due;
   // The unpublished rows of keys behind a row of each, in the order of seq. $1 text[]: keys; $2
-  // bigint[]: that row's seq; $3 int: at most; $4 text[]: aggregate types. Returns ctid, seq,
-  // aggregate_id, bytes, and whether the row waits behind a parked one.
+  // bigint[]: that row's seq; $3 int: at most; $4 text[]: aggregate types. Returns the
+  // same columns, but the last says whether the row waits behind a parked one.
   std::string followers;
   // Locks those that do. $1 tid[]. Returns seq and ctid.
   std::string lock_behind;

@@ -1,0 +1,190 @@
+# However large events are and however many there are, a worker takes a bounded amount of memory: with the default of
+# postbox.max_outstanding_bytes (64 MB) less than 256 MiB, in claims, in repeats after failures and of parked events alike.
+# Measured is RssAnon of /proc/PID/status, read every few milliseconds by a process of its own: what the worker has
+# allocated, without shared_buffers and the pages of files.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $limit = 256 * 1024;    # kB
+my $large = 9_990_000;    # a request has 10,000,000 bytes at most
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1,
+	'postbox.publish_timeout' => '5s',
+	'postbox.poll_interval' => '100ms',
+	'shared_buffers' => '32MB',
+	'max_wal_size' => '4GB',
+	'fsync' => 'off',
+});
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
+
+# Runs a function; then the worker must be the same and must never have had more memory than it may have.
+sub bounded
+{
+	my ($what, $function) = @_;
+	my ($pid) = worker_pids($node, 'postgres');
+	pipe(my $stop_reader, my $stop) or BAIL_OUT("pipe: $!");
+	pipe(my $result, my $result_writer) or BAIL_OUT("pipe: $!");
+	my $watcher = fork() // BAIL_OUT("fork: $!");
+	if ($watcher == 0)
+	{
+		close($stop);
+		my $peak = 0;
+		until (IO::Select->new($stop_reader)->can_read(0.003))
+		{
+			open(my $status, '<', "/proc/$pid/status") or last;
+			my ($now) = join('', <$status>) =~ /^RssAnon:\s+(\d+) kB/m or last;
+			$peak = $now if $now > $peak;
+		}
+		syswrite($result_writer, $peak);
+		POSIX::_exit(0);
+	}
+	close($result_writer);
+	$function->();
+	close($stop);
+	my $peak = <$result>;
+	waitpid($watcher, 0);
+	is((worker_pids($node, 'postgres'))[0], $pid, 'the worker lives');
+	cmp_ok($peak, '<', $limit, sprintf('%s: at most %d MiB', $what, $peak / 1024));
+	return;
+}
+
+# Emits in one transaction, so that one claim sees all of it. `keys`: how many; `bytes`: of a payload, which is easily
+# compressed; `attributes`: how many of 1,000 bytes.
+sub emit_events
+{
+	my ($outbox, %of) = @_;
+	my $key = $of{key} // "'key-' || n % $of{keys}";
+	my $type = $of{type} // 'changed';
+	my $attributes = $of{attributes} // 0;
+	$node->safe_psql(
+		'postgres', qq{
+		SELECT count(postbox.outbox_emit('video', $key, 'video.$type', convert_to(repeat('x', $of{bytes}), 'UTF8'), attributes => a.all, outbox => 'app.$outbox'))
+		FROM generate_series(1, $of{count}) n,
+			(SELECT coalesce(jsonb_object_agg('name-' || i, repeat('y', 1000)), '{}') FROM generate_series(1, $attributes) i OFFSET 0) a("all")
+	});
+	return;
+}
+
+my $sent = 0;
+
+sub wait_sent
+{
+	my ($count, $what) = @_;
+	$sent += $count;
+	wait_for(sub { messages_published($emulator) >= $sent }, $what)
+	  or diag(messages_published($emulator) . " of $sent\n" . $node->safe_psql('postgres', 'SELECT s::text FROM postbox.publication_status s'));
+	return;
+}
+
+my %parked = (
+	log => 'SELECT count(*) FROM app.log_parked WHERE true',
+	tab => 'SELECT count(*) FROM app.tab WHERE published_at IS NULL AND next_retry_at IS NOT NULL AND lock_token IS NULL');
+
+sub wait_parked
+{
+	my ($outbox, $count) = @_;
+	wait_until($node, 'postgres', "SELECT ($parked{$outbox} AND next_retry_at = 'infinity') >= $count", "$count events are parked")
+	  or diag($node->safe_psql('postgres', "$parked{$outbox}; SELECT s::text FROM postbox.publication_status s"));
+	return;
+}
+
+for my $outbox ('log', 'tab')
+{
+	my $kind = $outbox eq 'log' ? 'log' : 'table';
+	$node->safe_psql(
+		'postgres', qq{
+		SELECT postbox.create_outbox('app.$outbox', '$kind');
+		SELECT postbox.create_publication('$outbox', 'app.$outbox', 'catalog.video.events', max_attempts => 1, base_backoff => '100ms', max_backoff => '100ms');
+	});
+	wait_workers($node, 'postgres' => 1);
+	emit_events($outbox, count => 10, keys => 10, bytes => 10);
+	wait_sent(10, 'the first events are sent');
+
+	subtest "many events of 10 MB in a $outbox outbox" => sub {
+		emulator_fault($emulator, 'rpc=Publish,latency-ms=200');
+		bounded('in one claim', sub { emit_events($outbox, count => 60, keys => 60, bytes => $large); wait_sent(60, 'all are sent') });
+		emulator_fault($emulator, '--clear');
+	};
+
+	subtest "events of 1 MB in a $outbox outbox" => sub {
+		bounded('in one claim', sub { emit_events($outbox, count => 600, keys => 100, bytes => 1_000_000); wait_sent(600, 'all are sent') });
+	};
+
+	subtest "events with 100 attributes in a $outbox outbox" => sub {
+		bounded('in one claim', sub { emit_events($outbox, count => 3000, keys => 100, bytes => 100, attributes => 85); wait_sent(3000, 'all are sent') });
+	};
+
+	subtest "events that are not compressed in a $outbox outbox" => sub {
+		$node->safe_psql('postgres', "ALTER TABLE app.$outbox ALTER payload SET STORAGE EXTERNAL");
+		bounded('in one claim', sub { emit_events($outbox, count => 14, keys => 14, bytes => $large); wait_sent(14, 'all are sent') });
+		$node->safe_psql('postgres', "ALTER TABLE app.$outbox ALTER payload SET STORAGE EXTENDED");
+	};
+
+	subtest "events of 4 kB before events of 10 MB in a $outbox outbox" => sub {
+		bounded('mixed', sub {
+			emit_events($outbox, count => 20_000, keys => 1000, bytes => 3900);
+			emit_events($outbox, count => 20, keys => 10, bytes => $large);
+			emit_events($outbox, count => 2000, keys => 100, bytes => 30_000);
+			emit_events($outbox, count => 20, keys => 10, bytes => $large);
+			wait_sent(22_040, 'all are sent');
+		});
+	};
+
+	subtest "repeats after an outage in a $outbox outbox" => sub {
+		bounded('unknown, then sent', sub {
+			emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
+			emit_events($outbox, count => 30, keys => 30, bytes => $large);
+			emit_events($outbox, count => 200, keys => 30, bytes => 1_000_000);
+			wait_until($node, 'postgres', $kind eq 'log' ? "SELECT bool_or(attempts > 0) FROM postbox.lane WHERE publication = '$outbox'"
+				: 'SELECT count(*) > 0 FROM app.tab WHERE publish_attempts > 0', 'the result is unknown');
+			emulator_fault($emulator, '--clear');
+			wait_sent(230, 'all are sent');
+		});
+	};
+
+	subtest "parked events of a $outbox outbox" => sub {
+		bounded('parked and redriven', sub {
+			emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison');
+			emit_events($outbox, count => 1, key => "'stuck'", type => 'poison', bytes => $large);
+			emit_events($outbox, count => 12, keys => 12, type => 'poison', bytes => $large);
+			wait_parked($outbox, 13);
+			emit_events($outbox, count => 30, key => "'stuck'", bytes => $large);
+			emit_events($outbox, count => 20, keys => 10, bytes => $large);
+			wait_parked($outbox, 63);
+			emulator_fault($emulator, '--clear');
+			$node->safe_psql('postgres', "SELECT postbox.redrive('app.$outbox')");
+			wait_sent(63, 'all are sent');
+		});
+	};
+
+	subtest "an event in a $outbox outbox that is larger than any message" => sub {
+		bounded('parked', sub {
+			$node->safe_psql('postgres', "INSERT INTO app.$outbox (id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at)"
+				. " VALUES (gen_random_uuid(), 'video', 'too-large', 'video.changed', 1, 'v1', convert_to(repeat('x', 300000000), 'UTF8'), '{}', now())");
+			wait_parked($outbox, 1);
+		});
+		like($node->safe_psql('postgres', 'SELECT last_error FROM postbox.paused_keys'), qr/has 300000000 bytes/, 'the reason is shown');
+	};
+	$node->safe_psql('postgres', "SELECT postbox.drop_outbox('app.$outbox')");
+}
+
+subtest 'many publications share the budget' => sub {
+	$node->safe_psql('postgres', "SELECT postbox.create_outbox('app.log')");
+	emit_events('log', count => 12, keys => 3, bytes => $large);
+	emulator_fault($emulator, 'rpc=Publish,latency-ms=300');
+	bounded('each has events of 10 MB', sub {
+		$node->safe_psql('postgres', "SELECT postbox.create_publication('p' || n, 'app.log', 'catalog.video.events') FROM generate_series(1, 20) n");
+		wait_sent(20 * 12, 'all are sent');
+	});
+};
+
+$node->stop;
+done_testing();
