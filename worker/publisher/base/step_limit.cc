@@ -1,8 +1,10 @@
 #include "worker/publisher/base/step_limit.h"
 
+#include <csignal>
+#include <ctime>
+
 extern "C" {
 #include <postmaster/interrupt.h>
-#include <utils/timeout.h>
 }
 
 namespace postbox::publisher {
@@ -12,6 +14,10 @@ using std::chrono::milliseconds;
 
 // How often the timer looks. Most steps are over before it does so for the first time.
 constexpr int kLookMs = 50;
+// The server's own timeouts are not used: their signal comes even when a timeout has been disabled,
+// and sets the latch, which looks like a commit. A worker would claim for ever, 20 times a second.
+// Nothing in the server uses this signal.
+constexpr int kSignal = SIGVTALRM;
 // Memory grows fast: who does not obey at once has no second.
 constexpr int64 kMemoryGraceMs = 200;
 
@@ -30,8 +36,8 @@ struct Step {
   std::size_t memory_at_first = 0;    // 0: not looked yet
 };
 Step step;
-TimeoutId timer;
-bool registered = false;
+timer_t timer;
+bool created = false;
 
 // Bytes of memory that are this process's own. Only calls that a signal handler may make.
 std::size_t PrivateMemory() {
@@ -84,7 +90,35 @@ void Look() {
     ProcDiePending = true;
     Interrupt();
   }
-  enable_timeout_after(timer, kLookMs);
+}
+
+void OnSignal(int /*signal*/) {
+  const int saved = errno;
+  Look();
+  errno = saved;
+}
+
+// The signal comes to this thread: all others block every signal.
+void CreateTimer() {
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigevent event = {};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = kSignal;
+  if (sigaction(kSignal, &action, nullptr) != 0 ||
+      timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
+    Throw(ERRCODE_INSUFFICIENT_RESOURCES, "could not create a timer");
+  }
+  created = true;
+}
+
+// Every so many milliseconds; 0: never.
+void SetTimer(int milliseconds) {
+  itimerspec times = {};
+  times.it_interval.tv_nsec = times.it_value.tv_nsec = milliseconds * 1'000'000L;
+  timer_settime(timer, 0, &times, nullptr);
 }
 
 }  // namespace
@@ -98,12 +132,9 @@ void StepLimit::Begin(Oid outbox, milliseconds time) {
   step.deadline = TimestampTzPlusMilliseconds(now, time.count());
   step.leave_at = TimestampTzPlusMilliseconds(now, kLeaveTime.count());
   step.memory_at_first = 0;
-  Pg([] {
-    if (!registered) timer = RegisterTimeout(USER_TIMEOUT, Look);
-    registered = true;
-    step.running = true;
-    enable_timeout_after(timer, kLookMs);
-  });
+  if (!created) CreateTimer();
+  step.running = true;
+  SetTimer(kLookMs);
 }
 
 void StepLimit::Extend(milliseconds time) {
@@ -116,7 +147,7 @@ void StepLimit::Extend(milliseconds time) {
 void StepLimit::End() {
   if (!step.running) return;
   step.running = false;
-  Pg([] { disable_timeout(timer, false); });
+  SetTimer(0);
   if (step.over != Limit::kNone) QueryCancelPending = false;
   if (step.ending) ProcDiePending = false;
   step.ending = false;
