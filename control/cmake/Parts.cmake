@@ -45,7 +45,7 @@ target_link_libraries(postbox_proto PUBLIC postbox_messages)
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
 set(plain pubsub/ack_results pubsub/credentials_file pubsub/message_wire pubsub/outgoing_message puller/received_event)
-foreach(file ack_id broker broker_admin faults resource_spec status stored_message subscription subscription_queues validation)
+foreach(file ack_id broker broker_admin faults key_throughput resource_spec status stored_message subscription subscription_queues validation)
   list(APPEND plain emulator/${file})
 endforeach()
 list(TRANSFORM plain PREPEND ${CMAKE_SOURCE_DIR}/worker/)

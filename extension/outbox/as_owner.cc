@@ -113,10 +113,10 @@ std::optional<std::string> LastError(Parameters publication) {
   const SpiConnection connection;
   const FixedSearchPath search_path;
   const ActAs registrar(RelationOwner(PostboxRelation("lane")));
-  const uint64 rows =
-      Run("SELECT l.last_error FROM postbox.lane l WHERE l.publication = $1 "
-          "AND l.next_retry_at > clock_timestamp() ORDER BY l.next_retry_at DESC LIMIT 1",
-          publication);
+  const uint64 rows = Run(
+      "SELECT l.last_error FROM postbox.lane l WHERE l.publication = $1 "
+      "AND l.attempts > 0 AND l.next_retry_at IS NOT NULL ORDER BY l.next_retry_at DESC LIMIT 1",
+      publication);
   if (rows == 0 || IsNull(0, 1)) return std::nullopt;
   return TextColumn(0, 1);
 }

@@ -125,7 +125,8 @@ COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this d
 --   RETRY     publish_attempts > 0, next_retry_at finite
 --   FAILED    publish_attempts > 0, next_retry_at = infinity: max_attempts are used up
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
---   DUE       publish_attempts = 0, next_retry_at finite: was FAILED or RETRY and is redriven, or was BEHIND and is the first
+--   DUE       publish_attempts = 0, next_retry_at finite: was FAILED or RETRY and is redriven, or was BEHIND and is the first,
+--             or nobody answered for it alone (last_error says so), which is no attempt
 -- A leased row keeps its next_retry_at. A discarded row has published_at = -infinity.
 
 CREATE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
@@ -142,7 +143,8 @@ BEGIN
     -- The events that wait behind one of these follow when it is published.
     EXECUTE format($sql$
         UPDATE %s SET next_retry_at = now(), publish_attempts = 0
-        WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL AND publish_attempts > 0 %s
+        WHERE published_at IS NULL AND lock_token IS NULL AND (publish_attempts > 0 OR next_retry_at <> 'infinity' AND next_retry_at > now())
+          AND next_retry_at IS NOT NULL %s
         $sql$, outbox, CASE WHEN event_id IS NOT NULL THEN format('AND %s = $1', postbox.outbox_column(registered, 'id')) END)
         USING event_id;
     GET DIAGNOSTICS redriven = ROW_COUNT;
@@ -254,7 +256,8 @@ BEGIN
                (SELECT count(*) FROM %1$s later
                 WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
         FROM %1$s e
-        WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL AND e.publish_attempts > 0
+        WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL
+          AND (e.publish_attempts > 0 OR e.last_error IS NOT NULL)
           AND NOT EXISTS (SELECT FROM %1$s earlier
                           WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
         ORDER BY e.seq
@@ -523,7 +526,7 @@ BEGIN
         SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since
         FROM postbox.publication p
         LEFT JOIN LATERAL (SELECT l.next_retry_at, l.suspended_since FROM postbox.lane l
-                           WHERE l.publication = p.name AND l.next_retry_at > clock_timestamp()
+                           WHERE l.publication = p.name AND l.attempts > 0 AND l.next_retry_at IS NOT NULL
                            ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
         ORDER BY p.name
     LOOP
@@ -547,6 +550,10 @@ BEGIN
         END IF;
         SELECT b.pending, b.parked, b.oldest, b.problem, b.broken, b.last_error INTO pending, parked, oldest_pending, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
+        -- What failed is just being tried again, if there is anything to try. A broker that does not answer is tried for long.
+        IF retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
+            SELECT 'active', NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
+        END IF;
         last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem)), '');
         IF broken THEN
             state := 'broken';
@@ -562,12 +569,12 @@ COMMENT ON VIEW postbox.publication_status IS
     'State and backlog of each publication. Backlog columns and last_error are NULL where the caller may not read the outbox; '
     'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS
-    'active; waiting for a synchronous standby; suspended after a failed attempt until retry_at; unserved: no worker publishes it; or broken: '
+    'active; waiting for a synchronous standby; suspended after a failed attempt until something is published; unserved: no worker publishes it; or broken: '
     'the outbox is not what Postbox made. last_error says more';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
 COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';
 COMMENT ON COLUMN postbox.publication_status.oldest_pending IS 'Age of the oldest of them, by occurred_at';
-COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again, or since when it is being tried; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
     'Why a suspended publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '

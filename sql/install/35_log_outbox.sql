@@ -223,7 +223,8 @@ AS $$
 DECLARE
     redriven bigint;
 BEGIN
-    EXECUTE format('UPDATE %s SET next_retry_at = now(), publish_attempts = 0 WHERE publish_attempts > 0 %s',
+    EXECUTE format('UPDATE %s SET next_retry_at = now(), publish_attempts = 0 WHERE (publish_attempts > 0 '
+                   'OR next_retry_at <> ''infinity'' AND next_retry_at > now()) %s',
                    (postbox.require_outbox(outbox)).parked,
                    CASE WHEN event_id IS NOT NULL THEN
                        'AND publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1' END)

@@ -86,11 +86,9 @@ std::vector<std::string> Claim(const std::string& publication, const std::string
 void SetResult(const std::string& result, const std::string& error, ClaimedEvent* event) {
   using pubsub::PublishStatus;
   static constexpr std::pair<std::string_view, PublishStatus> kResults[] = {
-      {"published", PublishStatus::kPublished},
-      {"rejected", PublishStatus::kRejected},
-      {"behind", PublishStatus::kBehind},
-      {"unknown", PublishStatus::kUnknown},
-      {"topic broken", PublishStatus::kTopicBroken}};
+      {"published", PublishStatus::kPublished},     {"rejected", PublishStatus::kRejected},
+      {"behind", PublishStatus::kBehind},           {"unknown", PublishStatus::kUnknown},
+      {"unreachable", PublishStatus::kUnreachable}, {"topic broken", PublishStatus::kTopicBroken}};
   event->leaving = result == "leaving";
   if (event->leaving) return;
   for (const auto& [name, status] : kResults) {

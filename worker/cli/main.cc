@@ -62,6 +62,12 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
                      "Deliver every message once more after its first acknowledgement");
   emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,
                      "Redeliver the messages of a stream when it ends, not at the ack deadline");
+  emulator
+      ->add_option("--key-throughput", options->broker.key_bytes_per_second,
+                   "Bytes that one ordering key may publish in a second; Google's limit is 1000000 "
+                   "(default: no limit)")
+      ->type_name("BYTES")
+      ->check(CLI::NonNegativeNumber);
   emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
       ->type_name(kFaultHelp);
   return emulator;

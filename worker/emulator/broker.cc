@@ -41,7 +41,8 @@ Broker::Broker(Clock clock, BrokerOptions options)
     : clock_(std::move(clock)),
       options_(options),
       first_message_id_(static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixMicros(clock_())))),
-      last_incarnation_(first_message_id_) {}
+      last_incarnation_(first_message_id_),
+      key_throughput_(options.key_bytes_per_second) {}
 
 // ---- the common part of all operations on a subscription ----
 
@@ -133,6 +134,14 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
     absl::MutexLock lock(&mu_);
     const auto topic = topics_.find(request.topic());
     if (topic == topics_.end()) return NotFound(request.topic());
+    if (options_.key_bytes_per_second > 0) {
+      // CheckPublish() has seen that there are messages, and that all have the same key.
+      if (auto s = key_throughput_.Take(request.topic(), request.messages(0).ordering_key(),
+                                        request.ByteSizeLong(), request.messages_size(), clock_());
+          !s.ok()) {
+        return s;
+      }
+    }
     Deliver(topic->second, messages, &wakes);
   }
   pb::PublishResponse response;

@@ -24,6 +24,7 @@
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/clock.h"
+#include "worker/emulator/key_throughput.h"
 #include "worker/emulator/subscription.h"
 
 namespace postbox::emulator {
@@ -42,6 +43,8 @@ struct BrokerOptions {
   // A stream that ends gives its messages back at once. Otherwise they stay leased until their
   // deadlines.
   bool release_on_disconnect = false;
+  // How many bytes one ordering key may publish in a second (key_throughput.h); 0: no limit.
+  int64_t key_bytes_per_second = 0;
 };
 
 struct SubscriptionStats {
@@ -173,6 +176,7 @@ class Broker {
   const uint64_t first_message_id_;  // so that ids differ from those of an earlier run
   uint64_t last_incarnation_ ABSL_GUARDED_BY(mu_);
   int64_t published_ ABSL_GUARDED_BY(mu_) = 0;
+  KeyThroughput key_throughput_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace postbox::emulator

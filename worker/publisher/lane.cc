@@ -20,6 +20,9 @@ using std::chrono::seconds;
 
 // After a statement on the outbox has failed.
 constexpr pubsub::BackoffPolicy kErrorBackoff{seconds(1), 2.0, seconds(60)};
+// While nothing goes through. The client has tried for postbox.publish_timeout by then, with short
+// pauses, and does so again with what is claimed next; in between there must be no long pause.
+constexpr pubsub::BackoffPolicy kOutageBackoff{milliseconds(500), 2.0, seconds(1)};
 // While the outbox is locked. A try costs next to nothing.
 constexpr pubsub::BackoffPolicy kLockBackoff{milliseconds(500), 1.5, seconds(5)};
 constexpr milliseconds kLockRetry(100);
@@ -207,8 +210,10 @@ Lane::Summary Lane::Summarize() const {
   using pubsub::PublishStatus;
   Summary summary;
   for (const EventPointer& event : unsettled_) {
-    if (event->status == PublishStatus::kTopicBroken && summary.broken.empty()) {
+    const bool unreachable = event->status == PublishStatus::kUnreachable;
+    if ((unreachable || event->status == PublishStatus::kTopicBroken) && summary.broken.empty()) {
       summary.broken = Shortened(ServerText(event->error), kMaxReason);
+      summary.outage = unreachable;
     }
     summary.published += event->status == PublishStatus::kPublished ? 1 : 0;
     // A row that cannot be an event was never encoded, and never sent.
@@ -274,6 +279,7 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
 
 bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
   TimestampTz retry_at = 0;
+  bool ended = false;
   const TimestampTz begin = GetCurrentTimestamp();
   try {
     // A crash that loses this commit makes events leave twice, which is allowed. Waiting for the
@@ -284,10 +290,11 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
       source_->Settle(unsettled_, &transaction);
       if (!summary.broken.empty() && !leaving) {
         transaction.Begin();
-        retry_at = Suspend(publication_.name, summary.broken, publication_.backoff);
+        retry_at = Suspend(publication_.name, summary.broken,
+                           summary.outage ? kOutageBackoff : publication_.backoff);
       } else if ((summary.published > 0 || summary.settled_each) && attempts_ > 0) {
         transaction.Begin();
-        EndSuspension(publication_.name);
+        ended = EndSuspension(publication_.name);
       }
     });
   } catch (const PostgresError& error) {
@@ -302,6 +309,13 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
   }
   Charge(begin, summary.published);
   retry_at_ = std::max(retry_at_, retry_at);
+  if (ended) {
+    // The other lanes do not wait for the end of the suspension that they know of.
+    Pg([] {
+      RaiseConfigGeneration();
+      WakePublishers(MyDatabaseId);
+    });
+  }
   return true;
 }
 

@@ -2,8 +2,10 @@
 // failure.
 //
 // A failure is one of these:
-//  - The topic is broken, or nothing goes through: the results say so. Settle() suspends the
-//    publication in postbox.lane, for all workers and with the publication's own backoff.
+//  - The topic is broken: the results say so. Settle() suspends the publication in postbox.lane,
+//    for all workers and with the publication's own backoff.
+//  - Nothing goes through: likewise, but for 1 s at most. The first event that goes through ends
+//    any suspension for all lanes.
 //  - The topic refuses every event of a batch as invalid, and none has gone through before: then
 //    the topic is to blame (a schema that is attached to it, say) and not each event. That is a
 //    broken topic, too. But every max_attempts times such a batch is settled event by event, and
@@ -103,7 +105,8 @@ class Lane {
   }
   // What the results of a settlement say about the publication.
   struct Summary {
-    std::string broken;       // why the topic is broken; empty if it is not
+    std::string broken;       // why nothing can be published; empty if something can
+    bool outage = false;      // nobody answers; else the topic is broken
     std::size_t refused = 0;  // by the topic, for the first time
     std::size_t published = 0;
     bool settled_each = false;  // a batch that was refused throughout, event by event

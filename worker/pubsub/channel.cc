@@ -33,7 +33,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Crede
   // By default the delay between two attempts to connect grows to 2 minutes. Calls fail at once
   // meanwhile, so publishers would notice only then that a broker is back.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'500);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    5'000);  // also the time that one attempt to connect may take
   // A plain-text endpoint is an emulator in the local network. The proxy of the environment

@@ -22,11 +22,13 @@ enum class PublishStatus : std::uint8_t {
   kPublished,    // acknowledged by the broker
   kRejected,     // this message alone is refused, and will never be taken as it is: it exceeds a
                  // limit, or a request with it alone ended with INVALID_ARGUMENT
-  kBehind,       // not sent: an earlier message of its key failed
+  kBehind,       // an earlier message of its key failed, or `send_by` is over: not sent, or
+                 // refused with RESOURCE_EXHAUSTED
   kTopicBroken,  // NOT_FOUND, PERMISSION_DENIED, UNAUTHENTICATED, FAILED_PRECONDITION: the
                  // message is not at fault
-  kUnknown,      // publish_timeout is over, or it was cancelled, or the answer is not valid: the
-                 // broker may or may not have taken the message
+  kUnknown,      // publish_timeout is over while the topic answered others, or it was cancelled, or
+                 // the answer is not valid: the broker may or may not have taken the message
+  kUnreachable,  // the same, and the topic answered nobody: the message is not at fault
 };
 
 // Two cache lines (prefetch.h). The members that are used again after a message has waited stand in
@@ -41,8 +43,9 @@ struct alignas(kCacheLine) OutgoingMessage {
   // second case the result, kRejected and `error`, comes when it is the message's turn.
   PublishStatus status = PublishStatus::kUnknown;
 
-  // Set by the publisher when it takes the message. The result comes by then.
-  std::chrono::steady_clock::time_point deadline;
+  // A message that is not sent by then is not sent any more. By default it waits for its turn as
+  // long as it takes. publish_timeout counts from its first sending.
+  std::chrono::steady_clock::time_point send_by = std::chrono::steady_clock::time_point::max();
 
   std::string_view topic;    // full name, projects/P/topics/T; lives as long
   std::string ordering_key;  // empty: no order

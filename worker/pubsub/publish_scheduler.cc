@@ -8,6 +8,8 @@
 #include "proto/rules/limits.h"
 #include "proto/rules/wire_size.h"
 #include "worker/pubsub/prefetch.h"
+#include "worker/pubsub/request_pace.h"
+#include "worker/pubsub/topic_health.h"
 
 namespace postbox::pubsub {
 
@@ -16,12 +18,17 @@ namespace {
 // How often the messages that wait for a free request are checked for expired deadlines.
 constexpr std::chrono::seconds kSweepInterval(1);
 
+// How often a retry that goes through ends the backoff of the others.
+constexpr std::chrono::seconds kRetryNowInterval(1);
+
 // An attempt gets a third of publish_timeout, so that a connection on which a request is lost costs
 // one attempt and not the message. But it gets at least this long, which is enough for 10 MB on a
 // slow line.
 constexpr std::chrono::milliseconds kShortestAttemptTimeout = std::chrono::seconds(5);
 
 constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";
+constexpr char kNotSentInTime[] =
+    "DEADLINE_EXCEEDED: not sent in time, the broker takes messages more slowly than they come";
 
 std::string Seconds(std::chrono::milliseconds duration) {
   const auto count = duration.count();
@@ -40,15 +47,18 @@ class PublishScheduler::Queue {
   std::vector<Batch> again;               // cut or put back: sent before `waiting`, from the back
   std::vector<OutgoingMessage*> waiting;  // from `begin` on
   std::size_t begin = 0;
-  int busy = 0;                 // requests in flight or waiting for their next attempt
-  bool ready = false;           // is in Topic::ready
+  int busy = 0;         // requests in flight or waiting for their next attempt
+  bool ready = false;   // is in Topic::ready
+  bool paused = false;  // is in paused_
+  std::optional<RequestPace> pace;
   bool failed = false;          // of a key: all messages that are added are kBehind
   bool cancelling = false;      // of a key: what waits is cancelled when its request is answered
   std::size_t outstanding = 0;  // added and not taken yet
 
   bool keyed() const { return !key.empty(); }
   bool Waits() const { return begin < waiting.size(); }
-  bool CanSend() const { return busy < max_busy && (!again.empty() || Waits()); }
+  bool CanSend() const { return !paused && busy < max_busy && (!again.empty() || Waits()); }
+  std::size_t MostBytes() const { return pace ? pace->most_bytes() : kMaxRequestBytes; }
   OutgoingMessage* PopFront() {
     OutgoingMessage* message = waiting[begin];
     DropFront(1);
@@ -70,6 +80,8 @@ struct PublishScheduler::Topic {
   absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
   std::deque<Queue*> ready;   // could send; the topic is in ready_ if there is any
   std::size_t in_flight = 0;  // requests
+  TopicHealth health;
+  TimePoint retried_at;  // RetryNow()
 };
 
 PublishScheduler::PublishScheduler(Options options, Host* host)
@@ -109,7 +121,7 @@ PublishScheduler::Queue* PublishScheduler::FindQueue(const OutgoingMessage& mess
 }
 
 void PublishScheduler::MaybeErase(Queue* queue) {
-  if (queue->outstanding > 0 || queue->ready) return;
+  if (queue->outstanding > 0 || queue->ready || queue->paused) return;
   auto& queues = queue->topic->queues;
   queues.erase(queues.find(queue->key));
 }
@@ -157,19 +169,33 @@ PublishScheduler::Topic* PublishScheduler::NextTopic() {
   for (std::size_t i = 0; i < ready_.size(); ++i) {
     Topic* topic = ready_.front();
     ready_.pop_front();
-    if (MayTake(limit, topics_.size(), in_flight_.size(), topic->in_flight) > 0) return topic;
+    if (MaySend(*topic) &&
+        MayTake(limit, topics_.size(), in_flight_.size(), topic->in_flight) > 0) {
+      return topic;
+    }
     ready_.push_back(topic);
   }
   return nullptr;
 }
 
+bool PublishScheduler::MaySend(const Topic& topic) const {
+  return !topic.health.down() ||
+         (topic.in_flight == 0 && host_->Now() >= topic.health.next_probe());
+}
+
+PublishScheduler::TimePoint PublishScheduler::Deadline(const Batch& batch) const {
+  return batch.first_sent ? *batch.first_sent + options_.publish_timeout
+                          : batch.messages.front()->send_by;
+}
+
 // Moves the messages of the queue's next request into `batch`; false if there is none. A message
 // that must not be sent ends the batch. If it would be the first of the batch, it is rejected.
 bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
-  if (!queue->again.empty()) {
+  while (!queue->again.empty()) {
     *batch = std::move(queue->again.back());
     queue->again.pop_back();
-    return true;
+    if (batch->size <= queue->MostBytes() || batch->messages.size() == 1) return true;
+    Bisect(queue, *batch);
   }
   const std::size_t most = std::min(queue->waiting.size() - queue->begin, kMaxRequestMessages);
   batch->size = EmptyRequestSize(queue->topic->name.size());
@@ -180,7 +206,7 @@ bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
     OutgoingMessage* next = queue->waiting[at];
     if (next->status == PublishStatus::kRejected) break;
     const std::size_t size = MessageSizeInRequest(next->encoded.size());
-    if (!batch->messages.empty() && batch->size + size > kMaxRequestBytes) break;
+    if (!batch->messages.empty() && batch->size + size > queue->MostBytes()) break;
     batch->size += size;
     PrefetchText(next->encoded);  // copied when the request is sent
     batch->messages.push_back(next);
@@ -200,7 +226,8 @@ void PublishScheduler::SendNext(Queue* queue) {
   Expire(queue, now);
   Batch batch;
   if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(batch.deadline() - now);
+  if (!batch.first_sent) batch.first_sent = now;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
   if (!queue->keyed()) queue->channel = next_channel_++ % options_.channels;
   ++queue->busy;
   ++queue->topic->in_flight;
@@ -228,36 +255,69 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
                                         " message ids to a request of " +
                                         std::to_string(batch.messages.size()) + " messages"
                                   : std::string("the broker's answer cannot be read"));
+    Answered(queue->topic);
     Fail(queue, batch, PublishStatus::kUnknown, error);
   } else {
-    const std::string error = StatusText(response.code, response.message);
-    switch (ClassifyPublishError(response.code, response.message)) {
-      case PublishErrorClass::kEventBroken:
-        if (batch.messages.size() == 1) {
-          Fail(queue, batch, PublishStatus::kRejected, error);
-        } else if (batch.cancelled) {
-          Fail(queue, batch, PublishStatus::kUnknown, kNotSent);
-        } else {
-          Bisect(queue, batch);
-        }
-        break;
-      case PublishErrorClass::kTopicBroken:
-        Fail(queue, batch, PublishStatus::kTopicBroken, error);
-        break;
-      case PublishErrorClass::kRetry:
-        if (batch.cancelled) {
-          Fail(queue, batch, PublishStatus::kUnknown, error);
-        } else {
-          RetryLater(queue, std::move(batch), response);
-        }
-        break;
-    }
+    Failed(queue, std::move(batch), response);
   }
   MarkReady(queue);
   Pump();
 }
 
+void PublishScheduler::Failed(Queue* queue, Batch batch, const Response& response) {
+  const PublishErrorClass error_class = ClassifyPublishError(response.code, response.message);
+  const bool exhausted = response.code == kResourceExhausted;
+  if (exhausted || error_class != PublishErrorClass::kRetry) Answered(queue->topic);
+  const std::string error = StatusText(response.code, response.message);
+  switch (error_class) {
+    case PublishErrorClass::kEventBroken:
+      if (batch.messages.size() == 1) {
+        Fail(queue, batch, PublishStatus::kRejected, error);
+      } else if (batch.cancelled) {
+        Fail(queue, batch, PublishStatus::kUnknown, kNotSent);
+      } else {
+        Bisect(queue, batch);
+      }
+      break;
+    case PublishErrorClass::kTopicBroken:
+      Fail(queue, batch, PublishStatus::kTopicBroken, error);
+      break;
+    case PublishErrorClass::kRetry:
+      if (batch.cancelled) {
+        Fail(queue, batch, PublishStatus::kUnknown, error);
+      } else if (exhausted) {
+        batch.last_error = error;
+        SendSlower(queue, std::move(batch));
+      } else {
+        ++batch.attempts;
+        batch.last_error = error;
+        Retry(queue, std::move(batch));
+      }
+      break;
+  }
+}
+
+void PublishScheduler::Answered(Topic* topic) {
+  const TimePoint now = host_->Now();
+  const bool was_down = topic->health.down();
+  topic->health.Answered(now);
+  if (was_down) RetryNow(topic, now);
+}
+
 void PublishScheduler::Published(Queue* queue, const Batch& batch) {
+  Answered(queue->topic);
+  if (batch.attempts > 0) {
+    const TimePoint now = host_->Now();
+    if (now >= queue->topic->retried_at + kRetryNowInterval) RetryNow(queue->topic, now);
+  }
+  if (queue->pace) {
+    queue->pace->Taken(batch.size);
+    if (queue->pace->over()) {
+      queue->pace.reset();
+    } else {
+      Pause(queue);
+    }
+  }
   for (std::size_t i = 0; i < batch.messages.size(); ++i) {
     PrefetchAhead(batch.messages, i, kFetchAhead);
     batch.messages[i]->status = PublishStatus::kPublished;
@@ -266,17 +326,84 @@ void PublishScheduler::Published(Queue* queue, const Batch& batch) {
   if (queue->cancelling) StopKey(queue, PublishStatus::kUnknown, kNotSent);
 }
 
-void PublishScheduler::RetryLater(Queue* queue, Batch batch, const Response& response) {
-  ++batch.attempts;
-  batch.last_error = StatusText(response.code, response.message);
+// Errors that may pass.
+
+void PublishScheduler::Retry(Queue* queue, Batch batch) {
+  const TimePoint now = host_->Now();
+  Topic* topic = queue->topic;
+  topic->health.Failed(now, options_.publish_timeout, host_->Random());
+  const std::string error = batch.last_error;
+  if (!topic->health.down()) {
+    RetryLater(queue, std::move(batch));
+  } else if (now >= Deadline(batch)) {
+    End(queue, batch);
+  } else {
+    queue->again.push_back(std::move(batch));
+  }
+  if (topic->health.GiveUp(now)) GiveUp(topic, error);
+}
+
+void PublishScheduler::RetryLater(Queue* queue, Batch batch) {
   const TimePoint next =
       host_->Now() + BackoffDelay(options_.backoff, batch.attempts, host_->Random());
-  if (next >= batch.deadline()) {
-    Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
+  if (next >= Deadline(batch)) {
+    End(queue, batch);
     return;
   }
   ++queue->busy;  // so that no message of the key overtakes it
   delayed_.emplace(next, InFlight{queue, std::move(batch)});
+}
+
+void PublishScheduler::RetryNow(Topic* topic, TimePoint now) {
+  topic->retried_at = now;
+  for (auto at = delayed_.begin(); at != delayed_.end();) {
+    Queue* queue = at->second.queue;
+    if (queue->topic != topic) {
+      ++at;
+      continue;
+    }
+    queue->again.push_back(std::move(at->second.batch));
+    at = delayed_.erase(at);
+    --queue->busy;
+    MarkReady(queue);
+  }
+}
+
+void PublishScheduler::GiveUp(Topic* topic, const std::string& error) {
+  for (auto at = delayed_.begin(); at != delayed_.end();) {
+    Queue* queue = at->second.queue;
+    if (queue->topic != topic) {
+      ++at;
+      continue;
+    }
+    const Batch batch = std::move(at->second.batch);
+    at = delayed_.erase(at);
+    --queue->busy;
+    Fail(queue, batch, PublishStatus::kUnreachable, GaveUp(batch));
+  }
+  for (auto& [key, queue] : topic->queues) {
+    // What is in flight ends with its answer, and then what is behind it: in their order.
+    if (queue->keyed() && queue->busy > 0) continue;
+    StopKey(queue.get(), PublishStatus::kUnreachable, error);
+  }
+  std::erase(ready_, topic);
+  for (Queue* queue : std::exchange(topic->ready, {})) {
+    queue->ready = false;
+    MaybeErase(queue);
+  }
+}
+
+void PublishScheduler::SendSlower(Queue* queue, Batch batch) {
+  batch.first_sent.reset();  // none of it was taken, so it is not unknown
+  if (!queue->pace) queue->pace.emplace();
+  queue->pace->Refused(batch.size);
+  queue->again.push_back(std::move(batch));
+  Pause(queue);
+}
+
+void PublishScheduler::Pause(Queue* queue) {
+  if (std::exchange(queue->paused, true)) return;
+  paused_.emplace(host_->Now() + queue->pace->pause(), queue);
 }
 
 void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
@@ -286,6 +413,8 @@ void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
   halves[0].messages.assign(batch.messages.begin(), middle);
   halves[1].messages.assign(middle, batch.messages.end());
   for (Batch& half : halves) {
+    half.first_sent = batch.first_sent;
+    half.last_error = batch.last_error;
     half.size = EmptyRequestSize(queue->topic->name.size());
     for (const OutgoingMessage* message : half.messages) {
       half.size += MessageSizeInRequest(message->encoded.size());
@@ -327,24 +456,29 @@ void PublishScheduler::StopKey(Queue* queue, PublishStatus status, const std::st
 
 // Ends the waiting messages whose deadline is over.
 void PublishScheduler::Expire(Queue* queue, TimePoint now) {
-  while (!queue->again.empty() && queue->again.back().deadline() <= now) {
+  while (!queue->again.empty() && Deadline(queue->again.back()) <= now) {
     const Batch batch = std::move(queue->again.back());
     queue->again.pop_back();
-    Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
+    End(queue, batch);
   }
-  while (queue->again.empty() && queue->Waits() && queue->waiting[queue->begin]->deadline <= now) {
+  while (queue->again.empty() && queue->Waits() && queue->waiting[queue->begin]->send_by <= now) {
     Batch batch;
     batch.messages.push_back(queue->PopFront());
+    End(queue, batch);
+  }
+}
+
+void PublishScheduler::End(Queue* queue, const Batch& batch) {
+  if (!batch.first_sent) {
+    Fail(queue, batch, PublishStatus::kBehind, kNotSentInTime);
+  } else if (queue->topic->health.AnsweredSince(*batch.first_sent)) {
     Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
+  } else {
+    Fail(queue, batch, PublishStatus::kUnreachable, GaveUp(batch));
   }
 }
 
 std::string PublishScheduler::GaveUp(const Batch& batch) const {
-  if (batch.attempts == 0) {
-    return StatusText(kDeadlineExceeded,
-                      "not sent within " + Seconds(options_.publish_timeout) +
-                          ", the broker takes messages more slowly than they come");
-  }
   return batch.last_error + " (gave up after " + std::to_string(batch.attempts) +
          (batch.attempts == 1 ? " attempt" : " attempts") + ", publish timeout " +
          Seconds(options_.publish_timeout) + ")";
@@ -364,9 +498,16 @@ void PublishScheduler::Taken(Queue* queue, std::size_t messages) {
 
 std::optional<PublishScheduler::TimePoint> PublishScheduler::NextWake() const {
   std::optional<TimePoint> wake;
-  if (!delayed_.empty()) wake = delayed_.begin()->first;
-  if (!ready_.empty() && (!wake || last_sweep_ + kSweepInterval < *wake))
-    wake = last_sweep_ + kSweepInterval;
+  const auto by = [&wake](TimePoint time) { wake = wake ? std::min(*wake, time) : time; };
+  if (!delayed_.empty()) by(delayed_.begin()->first);
+  if (!paused_.empty()) by(paused_.begin()->first);
+  if (!ready_.empty()) by(last_sweep_ + kSweepInterval);
+  for (const Topic* topic : ready_) {
+    // One whose time has come waits for a free request.
+    if (topic->health.down() && topic->in_flight == 0 && !MaySend(*topic)) {
+      by(topic->health.next_probe());
+    }
+  }
   return wake;
 }
 
@@ -378,6 +519,13 @@ void PublishScheduler::OnTime() {
     delayed_.erase(delayed_.begin());
     --queue->busy;
     MarkReady(queue);
+  }
+  while (!paused_.empty() && paused_.begin()->first <= now) {
+    Queue* queue = paused_.begin()->second;
+    paused_.erase(paused_.begin());
+    queue->paused = false;
+    MarkReady(queue);
+    MaybeErase(queue);
   }
   if (now >= last_sweep_ + kSweepInterval) {
     last_sweep_ = now;
@@ -405,6 +553,10 @@ void PublishScheduler::Cancel() {
         StopKey(queue.get(), PublishStatus::kUnknown, kNotSent);
       }
     }
+  }
+  for (auto& [time, queue] : std::exchange(paused_, {})) {
+    queue->paused = false;
+    MaybeErase(queue);
   }
   for (Topic* topic : std::exchange(ready_, {})) {
     for (Queue* queue : std::exchange(topic->ready, {})) {

@@ -18,16 +18,27 @@
 //   event broken  The request is cut into two halves, which are sent one after the other. A message
 //                 that fails alone is kRejected.
 //   topic broken  Its messages are kTopicBroken.
-//   retry         The same request is sent again after a backoff, until the deadline of its first
-//                 message. Then its messages are kUnknown.
+//   exhausted     The broker takes the messages of the key more slowly than they come, and has not
+//                 taken these. They wait, and are sent in smaller requests (request_pace.h).
+//   retry         The same request is sent again after a backoff, until publish_timeout is over
+//                 since it was first sent. Then its messages are kUnknown.
 // A message that is kRejected from the start is not sent. Its result comes when it is its turn.
+//
+// Time counts from the first sending. A message may wait in its queue for as long as its `send_by`
+// allows; if that is over, it is kBehind, and so is what follows of its key.
+//
+// A topic that answers nobody is down (topic_health.h). Then its requests are sent one at a time,
+// and what fails goes to the end of the line instead of having a backoff of its own. When one
+// request is answered, everything is sent. If that does not happen within publish_timeout,
+// everything that waits is kUnreachable.
+//
+// A retry that goes through ends the backoff of all others of its topic, at most once a second.
 //
 // The first message of a key that is not published stops the key. All messages of the key behind
 // it, and all that are added until Taken() was called for every message of the key, are kBehind.
 // Then the queue is removed, and the failure with it.
 //
-// The results of a key come in the order of its messages. Every message has its result at about its
-// deadline.
+// The results of a key come in the order of its messages.
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_H_
@@ -132,8 +143,7 @@ class PublishScheduler {
     int attempts = 0;      // failed so far
     std::string last_error;
     bool cancelled = false;
-
-    TimePoint deadline() const { return messages.front()->deadline; }
+    std::optional<TimePoint> first_sent;
   };
   struct InFlight {
     Queue* queue;
@@ -143,17 +153,32 @@ class PublishScheduler {
   Topic* FindTopic(std::string_view name);
   // Whose turn it is to send; null if nobody may.
   Topic* NextTopic();
+  bool MaySend(const Topic& topic) const;
+  TimePoint Deadline(const Batch& batch) const;
   Queue* FindQueue(const OutgoingMessage& message);
   void MaybeErase(Queue* queue);
   void MarkReady(Queue* queue);
   void SendNext(Queue* queue);
   bool FillBatch(Queue* queue, Batch* batch);
   void Expire(Queue* queue, TimePoint now);
+  void Failed(Queue* queue, Batch batch, const Response& response);
   void Published(Queue* queue, const Batch& batch);
-  void RetryLater(Queue* queue, Batch batch, const Response& response);
+  void Answered(Topic* topic);
+  void Retry(Queue* queue, Batch batch);
+  void RetryLater(Queue* queue, Batch batch);
+  // After RESOURCE_EXHAUSTED.
+  void SendSlower(Queue* queue, Batch batch);
+  void Pause(Queue* queue);
+  // Ends the backoff of everything of the topic that failed.
+  void RetryNow(Topic* topic, TimePoint now);
+  // Ends everything of a topic that is down, except for what is in flight.
+  void GiveUp(Topic* topic, const std::string& error);
+  // Sends the batch again, in two parts.
   void Bisect(Queue* queue, const Batch& batch);
   void Fail(Queue* queue, const Batch& batch, PublishStatus status, const std::string& error);
   void StopKey(Queue* queue, PublishStatus status, const std::string& error);
+  // Nobody waits for the batch any longer.
+  void End(Queue* queue, const Batch& batch);
   void Deliver(Queue* queue, OutgoingMessage* message, PublishStatus status,
                const std::string& error);
   std::string GaveUp(const Batch& batch) const;
@@ -166,6 +191,7 @@ class PublishScheduler {
   std::deque<Topic*> ready_;  // with queues that could send and wait for a free request
   absl::flat_hash_map<std::uint64_t, InFlight> in_flight_;
   std::multimap<TimePoint, InFlight> delayed_;  // wait for their next attempt
+  std::multimap<TimePoint, Queue*> paused_;     // between two requests
   std::uint64_t last_request_ = 0;
   int next_channel_ = 0;
   TimePoint last_sweep_;

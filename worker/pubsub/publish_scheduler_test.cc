@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <random>
 #include <set>
@@ -14,125 +13,13 @@
 #include "proto/rules/error_class.h"
 #include "proto/rules/limits.h"
 #include "proto/rules/wire_size.h"
+#include "worker/pubsub/publish_scheduler_world.h"
 
 namespace postbox::pubsub {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Tags = std::vector<std::uint64_t>;
-
-constexpr char kTopic[] = "projects/p/topics/catalog.video.events";
-
-struct Sent {
-  std::uint64_t id;
-  int channel;
-  std::string topic;
-  std::string key;
-  Tags tags;
-  std::size_t size;
-  milliseconds timeout;
-};
-
-struct Tagged : OutgoingMessage {
-  std::uint64_t tag = 0;
-};
-
-struct Done {
-  const Tagged* result;
-  PublishScheduler::Queue* queue;
-};
-
-// The host of a scheduler, with a clock that the test moves and requests that the test answers.
-class World : public PublishScheduler::Host {
- public:
-  explicit World(PublishScheduler::Options options = {})
-      : options_(options), scheduler(options, this) {}
-
-  PublishScheduler::TimePoint Now() override { return now; }
-  double Random() override { return 1.0; }
-  void Send(const PublishScheduler::Request& request) override {
-    Sent copy{request.id, request.channel, request.topic,  request.messages.front()->ordering_key,
-              {},         request.size,    request.timeout};
-    std::size_t size = EmptyRequestSize(request.topic.size());
-    for (const OutgoingMessage* message : request.messages) {
-      copy.tags.push_back(static_cast<const Tagged*>(message)->tag);
-      size += MessageSizeInRequest(message->encoded.size());
-      EXPECT_EQ(message->ordering_key, copy.key) << "a request has one ordering key";
-      EXPECT_EQ(message->topic, copy.topic);
-    }
-    EXPECT_EQ(size, request.size);
-    EXPECT_LE(request.size, kMaxRequestBytes);
-    EXPECT_LE(request.messages.size(), kMaxRequestMessages);
-    EXPECT_GT(request.timeout.count(), 0);
-    sent.push_back(std::move(copy));
-  }
-  void Abort(std::uint64_t request_id) override { aborted.insert(request_id); }
-  void Deliver(OutgoingMessage* message, PublishScheduler::Queue* queue) override {
-    done.push_back({static_cast<const Tagged*>(message), queue});
-  }
-
-  void Add(std::uint64_t tag, const std::string& key, const std::string& data = "data",
-           std::string_view topic = kTopic) {
-    AddMessage(tag, MakeOutgoingMessage(topic, key, data, {}));
-  }
-  void AddInvalid(std::uint64_t tag, const std::string& key) {
-    AddMessage(tag, MakeOutgoingMessage(kTopic, key, "data", {{"bytes", "\xFF"}}));
-  }
-
-  // Takes the oldest unanswered request out of the list.
-  Sent Next() {
-    EXPECT_FALSE(sent.empty()) << "nothing was sent";
-    if (sent.empty()) return {};
-    Sent request = sent.front();
-    sent.erase(sent.begin());
-    return request;
-  }
-  void Ok(const Sent& request) { scheduler.OnResponse(request.id, {kOk, "", request.tags.size()}); }
-  void Error(const Sent& request, int code, const std::string& text = "no") {
-    scheduler.OnResponse(request.id, {code, text, std::nullopt});
-  }
-  // Moves the clock forward, and calls the scheduler at each time that it asks for.
-  void Advance(milliseconds duration) {
-    const auto end = now + duration;
-    while (const auto wake = scheduler.NextWake()) {
-      if (*wake > end) break;
-      now = std::max(now, *wake);
-      scheduler.OnTime();
-    }
-    now = end;
-  }
-  // Takes the results so far and returns them as "tag:status".
-  std::string Take() {
-    static constexpr const char* kNames[] = {"published", "rejected", "behind", "broken",
-                                             "unknown"};
-    std::string text;
-    for (const Done& one : std::exchange(done, {})) {
-      text += (text.empty() ? "" : " ") + std::to_string(one.result->tag) + ":" +
-              kNames[static_cast<int>(one.result->status)];
-      EXPECT_EQ(one.result->error.empty(), one.result->status == PublishStatus::kPublished);
-      scheduler.Taken(one.queue, 1);
-    }
-    return text;
-  }
-
- private:
-  void AddMessage(std::uint64_t tag, OutgoingMessage&& message) {
-    messages_.push_back({std::move(message), tag});
-    messages_.back().deadline = now + options_.publish_timeout;
-    scheduler.Add(&messages_.back());
-  }
-
-  const PublishScheduler::Options options_;
-  std::deque<Tagged> messages_;  // of the whole test
-
- public:
-  PublishScheduler::TimePoint now{seconds(1000)};
-  std::vector<Sent> sent;
-  std::vector<Done> done;
-  std::set<std::uint64_t> aborted;
-  PublishScheduler scheduler;
-};
 
 TEST(PublishScheduler, AKeyHasOneRequestInFlightAndWhatPilesUpGoesIntoTheNext) {
   World world;
@@ -253,59 +140,6 @@ TEST(PublishScheduler, ATopicThatDoesNotAnswerLeavesRequestsForAnother) {
   }
 }
 
-TEST(PublishScheduler, ARetryIsTheSameRequestAfterABackoffAndNothingOvertakesIt) {
-  World world;
-  world.Add(1, "a");
-  world.Add(2, "a");
-  world.scheduler.Pump();
-  for (const int code : {kUnavailable, kDeadlineExceeded, kAborted, kInternal, kUnknownError,
-                         kCancelled, kResourceExhausted}) {
-    const Sent attempt = world.Next();
-    EXPECT_EQ(attempt.tags, Tags({1, 2}));
-    world.Error(attempt, code);
-    world.Add(10 + static_cast<std::uint64_t>(code), "a");
-    world.scheduler.Pump();
-    EXPECT_TRUE(world.sent.empty()) << "waits for its backoff";
-    world.Advance(milliseconds(99));
-    EXPECT_TRUE(world.sent.empty()) << "100 ms is the first backoff";
-    world.Advance(seconds(1));
-  }
-  world.Ok(world.Next());
-  EXPECT_EQ(world.Next().tags.size(), 7u);
-  EXPECT_EQ(world.Take(), "1:published 2:published");
-}
-
-TEST(PublishScheduler, AfterThePublishTimeoutARetriedRequestIsUnknownAndWhatFollowsIsBehind) {
-  World world({.publish_timeout = seconds(10)});
-  world.Add(1, "a");
-  world.Add(2, "a");
-  world.scheduler.Pump();
-  world.Add(3, "a");
-  int attempts = 0;
-  while (!world.sent.empty()) {
-    world.Error(world.Next(), kUnavailable, "connection refused");
-    world.Advance(seconds(2));
-    ++attempts;
-  }
-  EXPECT_GE(attempts, 4);
-  ASSERT_EQ(world.done.size(), 3u);
-  EXPECT_EQ(world.done[0].result->error.substr(0, 65),
-            "UNAVAILABLE: connection refused (gave up after " + std::to_string(attempts) +
-                " attempts, publis");
-  EXPECT_EQ(world.Take(), "1:unknown 2:unknown 3:behind");
-}
-
-TEST(PublishScheduler, AnAttemptGetsAThirdOfTheTimeAndNeverMoreThanIsLeft) {
-  World world({.publish_timeout = seconds(60)});
-  world.Add(1, "a");
-  world.scheduler.Pump();
-  EXPECT_EQ(world.sent[0].timeout, seconds(20));
-  world.Advance(seconds(55));
-  world.Error(world.Next(), kUnavailable);
-  world.Advance(seconds(1));
-  EXPECT_LE(world.Next().timeout, seconds(5));
-}
-
 TEST(PublishScheduler, AnInvalidArgumentIsBisectedAndOnlyTheBrokenEventIsRejected) {
   World world;
   for (std::uint64_t tag = 1; tag <= 8; ++tag) world.Add(tag, "a");
@@ -403,29 +237,6 @@ TEST(PublishScheduler, AMessageOverALimitIsRejectedWhenItsTurnComes) {
   EXPECT_NE(world.done[1].result->error.find("INVALID_ARGUMENT: value of attribute \"bytes\""),
             std::string::npos);
   EXPECT_EQ(world.Take(), "1:published 2:rejected 3:behind");
-}
-
-TEST(PublishScheduler, MessagesThatWaitTooLongForAFreeRequestAreUnknown) {
-  World world({.channels = 1, .requests_per_channel = 1, .publish_timeout = seconds(30)});
-  world.Add(1, "a");
-  world.scheduler.Pump();
-  world.now += seconds(10);
-  world.Add(2, "b");
-  world.Add(3, "c");
-  world.now += seconds(5);
-  world.Add(4, "b");
-  world.scheduler.Pump();
-  const Sent stuck = world.Next();
-  world.Advance(seconds(27));
-  EXPECT_EQ(world.done.size(), 3u)
-      << "the request in flight says nothing, the others do not wait for it";
-  EXPECT_EQ(world.done[0].result->error.substr(0, 38), "DEADLINE_EXCEEDED: not sent within 30 ");
-  EXPECT_EQ(world.Take(), "2:unknown 4:behind 3:unknown");
-  world.Ok(stuck);
-  EXPECT_EQ(world.Take(), "1:published");
-  world.Add(5, "b");
-  world.scheduler.Pump();
-  EXPECT_EQ(world.Next().tags, Tags({5}));
 }
 
 TEST(PublishScheduler, CancelEndsEverythingAndTheAnswersThatStillComeCount) {

@@ -240,7 +240,6 @@ class Publisher::Impl {
     // The other thread can only make the bytes less meanwhile.
     std::size_t taken_bytes = 0;
     std::size_t taken = 0;
-    const auto deadline = std::chrono::steady_clock::now() + options_.publish_timeout;
     for (OutgoingMessage* message : messages) {
       const std::size_t size = SizeInRequest(*message);
       const std::size_t before = outstanding + taken;
@@ -249,7 +248,6 @@ class Publisher::Impl {
         break;
       }
       taken_bytes += size;
-      message->deadline = deadline;
       ++taken;
     }
     if (taken == 0) return 0;

@@ -7,21 +7,25 @@
 //
 // Guarantees:
 //   - Every message that Publish() took has exactly one result, at most publish_timeout after it
-//     was taken, and 0.1 s more in which that is noticed. So a lease that is longer than that does
-//     not end before its message has a result.
+//     was first sent, or at its `send_by` if it was not sent by then, and 1 s more in which that is
+//     noticed. So a lease that is longer than both together does not end before its message has a
+//     result.
 //   - The messages of a (topic, ordering key) are sent in the order in which they were handed over,
 //     with one request in flight. The messages that come meanwhile go into the next request.
 //     Different keys, and messages without a key, do not wait for each other.
-//   - Errors that may pass are retried with backoff until publish_timeout.
-//   - A key stops at its first failure. When a message of a key has become kRejected, kTopicBroken
-//     or kUnknown, every other message of the key that has no result yet, and every one that is
-//     handed over later, becomes kBehind without being sent. (The messages of one failed request
-//     share its status.) The key can be used again when none of its messages is outstanding, that
-//     is, when TakeResults() has returned all of them. By then the caller knows of the failure and
-//     decides what to send next.
-//   - A message with kPublished was published at least once. A message with kUnknown may have been
-//     published. Any other message was not published by its last attempt; with kTopicBroken and
-//     kRejected an earlier attempt whose answer was lost may have published it.
+//   - Errors that may pass are retried with backoff until publish_timeout. When nothing of a topic
+//     goes through, there is one request at a time, every 1.5 s at least, and everything else goes
+//     on as soon as one of them is answered.
+//   - What the broker refuses with RESOURCE_EXHAUSTED waits, in smaller requests.
+//   - A key stops at its first failure. When a message of a key has become kRejected, kTopicBroken,
+//     kUnknown or kUnreachable, every other message of the key that has no result yet, and every
+//     one that is handed over later, becomes kBehind without being sent. (The messages of one
+//     failed request share its status.) The key can be used again when none of its messages is
+//     outstanding, that is, when TakeResults() has returned all of them. By then the caller knows
+//     of the failure and decides what to send next.
+//   - A message with kPublished was published at least once. A message with kUnknown or
+//     kUnreachable may have been published. Any other message was not published by its last
+//     attempt; an earlier attempt whose answer was lost may have published it.
 //
 // Threads: Create() starts one I/O thread with every signal blocked. gRPC is first called on that
 // thread, so the threads that gRPC starts inherit the mask. A publisher must not be used by several
@@ -48,6 +52,7 @@ struct PublisherOptions {
   // The most messages that Publish() took and TakeResults() has not returned.
   std::size_t max_outstanding_messages = 20'000;
   std::size_t max_outstanding_bytes = 64 << 20;  // of those without a result, in wire format
+  // From the first sending of a message.
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
   std::string quota_project;  // x-goog-user-project; empty: that of the credentials file, if any
   // An eventfd that the caller owns, or -1. 1 is written to it when there are results.

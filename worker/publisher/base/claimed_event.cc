@@ -35,6 +35,7 @@ EventPointer NewEvent() {
   }
   event->topic = {};
   event->status = pubsub::PublishStatus::kUnknown;
+  event->send_by = std::chrono::steady_clock::time_point::max();
   event->attempts = 0;
   event->parked = false;
   event->seq = 0;

@@ -84,13 +84,13 @@ TimestampTz Suspend(const std::string& publication, const std::string& error,
   return retry_at;
 }
 
-void EndSuspension(const std::string& publication) {
+bool EndSuspension(const std::string& publication) {
   Parameters name;
   name.AddText(publication);
-  Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
-      "suspended_since = NULL WHERE publication OPERATOR(pg_catalog.=) $1 "
-      "AND slice OPERATOR(pg_catalog.=) 0 AND attempts OPERATOR(pg_catalog.>) 0",
-      name);
+  return Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
+             "suspended_since = NULL WHERE publication OPERATOR(pg_catalog.=) $1 "
+             "AND slice OPERATOR(pg_catalog.=) 0 AND attempts OPERATOR(pg_catalog.>) 0",
+             name) > 0;
 }
 
 void RetryAllNow() {

@@ -53,8 +53,8 @@ Suspension ReadSuspension(const std::string& publication);
 TimestampTz Suspend(const std::string& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff);
 
-// The publication works again: its failures are no longer counted.
-void EndSuspension(const std::string& publication);
+// The publication works again: its failures are no longer counted. Returns whether there were any.
+bool EndSuspension(const std::string& publication);
 // Something was changed that concerns all publications: each may be tried at once.
 void RetryAllNow();
 

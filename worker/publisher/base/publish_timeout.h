@@ -3,16 +3,25 @@
 #define POSTBOX_WORKER_PUBLISHER_BASE_PUBLISH_TIMEOUT_H_
 
 #include <algorithm>
+#include <chrono>
 
 #include "extension/shared/settings.h"
 
 namespace postbox::publisher {
 
-// In seconds: postbox.publish_timeout, but at most half of postbox.lease_timeout. An event must
-// have its result before its lease ends. Else another worker would send it, too, and what follows
-// of its key might overtake it.
+// An event must have its result before its lease ends. Else another worker would send it, too, and
+// what follows of its key might overtake it. So there are two times, together three quarters of
+// postbox.lease_timeout at most.
+
+// From its first sending, in seconds: postbox.publish_timeout, but at most half of the lease.
 inline int PublishTimeout() {
   return std::min(settings().publish_timeout, std::max(1, settings().lease_timeout / 2));
+}
+
+// From its claim to its first sending. What has waited for longer in the queue of its key is given
+// back unsent. The lane of a log has a lease that its worker renews, so its events just wait.
+inline std::chrono::milliseconds SendTimeout() {
+  return std::chrono::milliseconds(settings().lease_timeout * 1000 / 4);
 }
 
 }  // namespace postbox::publisher

@@ -4,7 +4,6 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
-#include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/step_limit.h"
@@ -15,9 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An event that came back unknown this often, while others of its lane went through, is moved
-// aside: it must not hold up the position.
-constexpr int kMaxUnknown = 3;
 // How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
 constexpr int kMaxCopies = 1000;
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
@@ -126,7 +122,6 @@ void LogOutbox::RollBack() {
   progress_.reset();
   --share_->held;
   parked_.Reset();
-  unknown_.clear();
 }
 
 // Claim.
@@ -337,32 +332,20 @@ void LogOutbox::Settle(const Events& events, Transaction* transaction) {
 
   transaction->Begin();
   const Oid owner_role = Open();
-  const ClaimedEvent* outage = nullptr;
-  {
-    const ActAs owner(owner_role);
-    SettleUnpublished(events, &outage);
-    parked_.DeletePublished();
-    share_->log.Write();
-  }
-  // Nothing goes through. The publication is suspended rather than sending the same again at once.
-  if (outage != nullptr)
-    Suspend(publication_.name, Shortened(ServerText(outage->error), kMaxReason),
-            publication_.backoff);
+  const ActAs owner(owner_role);
+  SettleUnpublished(events);
+  parked_.DeletePublished();
+  share_->log.Write();
 }
 
 void LogOutbox::SettlePublished(const Events& events) {
-  bool any = false;
   for (const EventPointer& event : events) {
-    if (event->status != pubsub::PublishStatus::kPublished) continue;
-    any = true;
-    if (event->handle == 0) continue;
+    if (event->status != pubsub::PublishStatus::kPublished || event->handle == 0) continue;
     progress_->Settle(event->handle);
-    if (!unknown_.empty()) unknown_.erase(event->handle);
   }
-  if (any) published_at_ = Clock::now();
 }
 
-void LogOutbox::SettleUnpublished(const Events& events, const ClaimedEvent** outage) {
+void LogOutbox::SettleUnpublished(const Events& events) {
   using pubsub::PublishStatus;
   std::vector<const ClaimedEvent*> behind;
   for (const EventPointer& event : events) {
@@ -370,16 +353,15 @@ void LogOutbox::SettleUnpublished(const Events& events, const ClaimedEvent** out
       parked_.Settle(*event);
     } else if (event->status == PublishStatus::kPublished) {
       continue;
-    } else if (event->leaving || event->status == PublishStatus::kTopicBroken) {
+    } else if (event->leaving || event->status == PublishStatus::kTopicBroken ||
+               event->status == PublishStatus::kUnreachable) {
       progress_->Fail(event->handle);
-    } else if (event->status == PublishStatus::kRejected) {
-      parked_.Park(*event);
-      progress_->Settle(event->handle);
-      unknown_.erase(event->handle);
     } else if (event->status == PublishStatus::kBehind) {
       behind.push_back(event.get());
     } else {
-      SettleUnknown(*event, outage);
+      // Refused, or unknown while others went through. It must not hold up the position.
+      parked_.Park(*event);
+      progress_->Settle(event->handle);
     }
   }
   std::vector<ParkedEvents::Waiting> park_behind;
@@ -392,24 +374,6 @@ void LogOutbox::SettleUnpublished(const Events& events, const ClaimedEvent** out
     }
   }
   parked_.ParkBehind(park_behind);
-}
-
-void LogOutbox::SettleUnknown(const ClaimedEvent& event, const ClaimedEvent** outage) {
-  const bool alone = OthersWentThrough(event);
-  if (!alone) *outage = &event;
-  if (alone && ++unknown_[event.handle] >= kMaxUnknown) {
-    parked_.Park(event);
-    progress_->Settle(event.handle);
-    unknown_.erase(event.handle);
-  } else {
-    progress_->Fail(event.handle);
-  }
-}
-
-// Something of the lane was published after the event had been handed over: what happened to it is
-// no outage.
-bool LogOutbox::OthersWentThrough(const ClaimedEvent& event) const {
-  return published_at_ > event.deadline - std::chrono::seconds(PublishTimeout());
 }
 
 // Checkpoints and repairs.

@@ -95,9 +95,7 @@ class LogOutbox : public OutboxSource {
 
   static bool AllPublished(const Events& events);
   void SettlePublished(const Events& events);
-  void SettleUnpublished(const Events& events, const ClaimedEvent** outage);
-  void SettleUnknown(const ClaimedEvent& event, const ClaimedEvent** outage);
-  bool OthersWentThrough(const ClaimedEvent& event) const;
+  void SettleUnpublished(const Events& events);
 
   bool PositionMoved() const;
   std::chrono::milliseconds CheckpointIn() const;
@@ -131,10 +129,6 @@ class LogOutbox : public OutboxSource {
   // The chunk that is being read: events to hand out, in order, and their seqs.
   Events chunk_;
   std::vector<std::int64_t> chunk_seqs_;
-
-  Clock::time_point published_at_;  // when the last event went through
-  // How often an event came back unknown while others went through.
-  std::unordered_map<LaneProgress::Handle, int> unknown_;
 };
 
 }  // namespace postbox::publisher

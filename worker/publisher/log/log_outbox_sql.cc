@@ -89,7 +89,7 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
   sql->unpark = fill(
       "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
   sql->park_again = fill(
-      "UPDATE {parked} SET publish_attempts = publish_attempts + 1, last_error = CASE WHEN "
+      "UPDATE {parked} SET publish_attempts = publish_attempts + $5, last_error = CASE WHEN "
       "jsonb_typeof(attributes) = 'object' THEN $3 ELSE coalesce(last_error, $3) END, "
       "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");

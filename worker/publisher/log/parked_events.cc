@@ -20,7 +20,7 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_
       Statement(sql.park_unreadable, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
   repair_ = Statement(sql.repair, {TEXTOID, TEXTARRAYOID});
   unpark_ = Statement(sql.unpark, {TEXTOID, TEXTARRAYOID});
-  park_again_ = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID});
+  park_again_ = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
   heads_ = Statement(sql.heads, {TEXTOID, TEXTOID, INT4OID});
   heads_of_ = Statement(sql.heads_of, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID});
   hold_ = Statement(sql.hold, {TIDARRAYOID});
@@ -139,11 +139,12 @@ std::unordered_set<std::string> ParkedEvents::Hold(const std::vector<Head>& head
 
 void ParkedEvents::Park(const ClaimedEvent& event) {
   const bool rejected = event.status == pubsub::PublishStatus::kRejected;
-  const double delay = BackoffSeconds(1, rejected);
+  const int attempts = rejected ? 1 : 0;  // that nobody answers for it does not count
+  const double delay = BackoffSeconds(attempts, rejected);
   // It was never encoded.
   Statement& park = event.encoded.empty() ? park_unreadable_ : park_;
   const std::string error = ServerText(event.error);
-  const uint64 parked = park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(1),
+  const uint64 parked = park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(attempts),
                                   TextValue(error), Pg([&] { return Float8GetDatum(delay); })});
   const std::string id = parked > 0 ? TextColumn(0, 1) : "";
   Added(event.key, event.seq);
@@ -336,10 +337,11 @@ void ParkedEvents::Settle(const ClaimedEvent& event) {
   }
   const bool rejected = event.status == PublishStatus::kRejected;
   if (event.leaving || (!rejected && event.status != PublishStatus::kUnknown)) return;
-  const double delay = BackoffSeconds(event.attempts + 1, rejected);
+  const int attempts = rejected ? 1 : 0;
+  const double delay = BackoffSeconds(event.attempts + attempts, rejected);
   const std::string error = ServerText(event.error);
-  park_again_.Run(
-      {Name(), TextValue(event.id), TextValue(error), Pg([&] { return Float8GetDatum(delay); })});
+  park_again_.Run({Name(), TextValue(event.id), TextValue(error),
+                   Pg([&] { return Float8GetDatum(delay); }), Int32GetDatum(attempts)});
   log_.Add(std::isinf(delay) ? EventLog::kFailed : EventLog::kParked, event.id, event.key, error);
 }
 

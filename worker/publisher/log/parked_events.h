@@ -13,6 +13,7 @@
 //   published                    Settle(), DeletePublished(): the row is deleted, and the next one
 //                                of its key is due
 //   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
+//   nobody answers for it        the same, but it is no attempt
 //
 // However many rows wait, nothing here reads them before it is their turn. Rows behind another one
 // have next_retry_at = 'infinity', and are reached through the first row of their key. Whoever

@@ -5,6 +5,7 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
+#include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/table/table_outbox_sql.h"
@@ -93,8 +94,8 @@ Oid TableOutbox::Open() {
   made->confirm = Statement(sql.confirm, {TEXTARRAYOID, TEXTOID});
   made->release = Statement(sql.release, {TEXTARRAYOID, TEXTOID});
   made->release_behind = Statement(sql.release_behind, {TEXTARRAYOID, TEXTOID});
-  made->park = Statement(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID});
-  made->park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID});
+  made->park = Statement(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
+  made->park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
   made->park_unreadable =
       Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
   made->make_due = Statement(sql.make_due, {kTids});
@@ -366,6 +367,8 @@ std::size_t TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Ev
   constexpr int kAttempts = 11;
   constexpr int kParked = 12;
   events->reserve(events->size() + rows);
+  // Their results must be there before the lease ends (publish_timeout.h).
+  const auto send_by = std::chrono::steady_clock::now() + SendTimeout();
   std::size_t bytes = 0;
   RowReader reader(rows);
   while (!reader.AtEnd()) {
@@ -373,6 +376,7 @@ std::size_t TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Ev
     const std::span<const StoredRow> portion = reader.Next(&budget);
     for (std::size_t i = 0; i < portion.size(); ++i) {
       EventPointer event = MakeEvent(portion[i], topic_, ordering_);
+      event->send_by = send_by;
       event->id = portion[i].event.id;
       event->attempts = Int32Column(reader.portion() + i, kAttempts);
       event->parked = BoolColumn(reader.portion() + i, kParked);
@@ -411,7 +415,8 @@ void TableOutbox::Settle(const Events& events, Transaction* transaction) {
     const PublishStatus status = event->status;
     if (status == PublishStatus::kPublished) {
       published.push_back(event.get());
-    } else if (event->leaving || status == PublishStatus::kTopicBroken) {
+    } else if (event->leaving || status == PublishStatus::kTopicBroken ||
+               status == PublishStatus::kUnreachable) {
       released.push_back(event->id);
     } else if (status == PublishStatus::kBehind) {
       behind.push_back(event.get());
@@ -447,9 +452,10 @@ void TableOutbox::Confirm(const std::vector<const ClaimedEvent*>& published) {
 }
 
 bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
-  const int attempts = event.attempts + 1;
-  *failed =
-      event.status == pubsub::PublishStatus::kRejected && attempts >= publication_.max_attempts;
+  // That nobody answers for it is no fault of the event, and does not count.
+  const bool rejected = event.status == pubsub::PublishStatus::kRejected;
+  const int attempts = event.attempts + (rejected ? 1 : 0);
+  *failed = rejected && attempts >= publication_.max_attempts;
   double delay = std::numeric_limits<double>::infinity();
   if (!*failed) {
     const auto backoff =
@@ -459,10 +465,12 @@ bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
   const Datum seconds = Pg([&] { return Float8GetDatum(delay); });
   const Datum token = TextValue(lock_token_);
   const Datum error = TextValue(ServerText(event.error));
+  const Datum counted = Int32GetDatum(rejected ? 1 : 0);
   if (event.id.empty()) {
-    return statements_->park_seq.Run({Int64GetDatum(event.seq), token, error, seconds}) > 0;
+    return statements_->park_seq.Run({Int64GetDatum(event.seq), token, error, seconds, counted}) >
+           0;
   }
-  return statements_->park.Run({TextValue(event.id), token, error, seconds}) > 0;
+  return statements_->park.Run({TextValue(event.id), token, error, seconds, counted}) > 0;
 }
 
 void TableOutbox::Update(Statement* statement, const std::vector<std::string>& ids) {

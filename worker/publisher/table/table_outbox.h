@@ -2,9 +2,9 @@
 // sql/install/30_publication.sql, seen from the worker.
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
-//      ^  ^               |  \--not its fault (behind, topic broken, worker leaves)--> as before
-//      |  |               |---unknown--------> RETRY (attempts + 1, due after the backoff)
-//      |  |               |---rejected-------> RETRY, and after max_attempts FAILED
+//      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before
+//      |  |               |---unknown--------> DUE (after the base backoff; not counted)
+//      |  |               |---rejected-------> RETRY (attempts + 1), after max_attempts FAILED
 //      |  +--due----------+   (a due RETRY is claimed like PENDING)
 //      BEHIND: parked behind a RETRY or FAILED row of its key, until that one is through
 //
@@ -32,8 +32,9 @@
 //      any more, so it never takes a claim that was made after it looked.
 //   3. A lives, but its row is older than postbox.lease_timeout. B takes it over, too. When A comes
 //      back, its UPDATE has its own token in the condition, finds no row, and says so in the log.
-//      The event has been sent twice, under the same event id. postbox.publish_timeout is at most
-//      half of the lease, so in this window A sends nothing any more.
+//      The event has been sent twice, under the same event id. What is not sent in a quarter of the
+//      lease is given back, and postbox.publish_timeout is at most half of the lease, so in this
+//      window A sends nothing any more.
 //   4. A's result is stored without waiting for the disk. If the server crashes before it is there,
 //      the row is still leased, its worker is gone, and the event is sent again.
 //

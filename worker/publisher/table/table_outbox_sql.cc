@@ -156,12 +156,12 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
       "RETURNING {id}::text");
   sql->park = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
-      "+ 1, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
+      "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE {id} = $1::uuid AND lock_token = $2 "
       "RETURNING {id}::text");
   sql->park_seq = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
-      "+ 1, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
+      "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE seq = $1 AND lock_token = $2 "
       "RETURNING seq");
   sql->park_unreadable = templates.Fill(

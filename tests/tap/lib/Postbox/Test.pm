@@ -19,18 +19,19 @@ our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_out
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
 
-# start_emulator(argument...): an emulator on a free port with the topic of these tests. Returns
+# start_emulator(argument...): an emulator, on a free port unless --port is given, with the topic of these tests. Returns
 # { pid, address => 'host:port', endpoint => the value of postbox.endpoint }.
 sub start_emulator
 {
 	my @arguments = @_;
+	my @port = (grep { $_ eq '--port' } @arguments) ? () : ('--port', '0');
 	my $log = "$PostgreSQL::Test::Utils::log_path/emulator_" . (1 + keys %emulators) . '.log';
 	pipe(my $reader, my $writer) or BAIL_OUT("pipe: $!");
 	my $pid = fork() // BAIL_OUT("fork: $!");
 	if ($pid == 0)
 	{
 		open(STDOUT, '>&', $writer) and open(STDERR, '>>', $log) and open(STDIN, '<', '/dev/null')
-		  and exec($ENV{POSTBOX}, 'emulator', '--port', '0', '--project', 'postbox-dev', '--topic', $topic, @arguments);
+		  and exec($ENV{POSTBOX}, 'emulator', @port, '--project', 'postbox-dev', '--topic', $topic, @arguments);
 		POSIX::_exit(127);
 	}
 	close($writer);

@@ -1,0 +1,84 @@
+# Pub/Sub takes 1 MB/s of one ordering key. A backlog of one key that is larger goes out at that rate: nothing of it is
+# unknown, parked, suspended or sent twice because it has waited in the worker, and other keys do not wait for it.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $emulator = start_emulator('--key-throughput', 1_000_000);
+# A table gives back what it could not send in a quarter of the lease, here 2.5 s.
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1,
+	'postbox.poll_interval' => '50ms',
+	'postbox.publish_timeout' => '2s',
+	'postbox.lease_timeout' => '10s',
+});
+$node->start;
+create_outbox($node, 'postgres');
+$node->safe_psql(
+	'postgres', q{
+	SELECT postbox.create_outbox('app.log');
+	SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events');
+});
+
+my $sent = 0;
+
+sub emit_bytes
+{
+	my ($outbox, $key, $count, $size) = @_;
+	$node->safe_psql('postgres', "SELECT count(postbox.outbox_emit('video', '$key', 'video.changed', convert_to(repeat('x', $size), 'UTF8'), outbox => '$outbox')) FROM generate_series(1, $count) n");
+	$sent += $count;
+	return;
+}
+
+sub unpublished
+{
+	my ($publication) = @_;
+	return $node->safe_psql('postgres', "SELECT pending FROM postbox.publication_status WHERE publication = '$publication'");
+}
+
+for my $publication ([ 'log', 'app.log' ], [ 'videos', 'app.outbox' ])
+{
+	my ($name, $outbox) = @$publication;
+	subtest "a backlog of 12 MB in one key of $outbox goes out at the rate of the key, each event once" => sub {
+		my $begin = time;
+		emit_bytes($outbox, "busy $name", 1200, 10_000);
+		my (%states, $quiet);
+		wait_for(sub {
+			++$states{ $node->safe_psql('postgres', "SELECT state || coalesce(': ' || last_error, '') FROM postbox.publication_status WHERE publication = '$name'") };
+			# While it goes out, another key has an event.
+			if (!defined $quiet && messages_published($emulator) > 0)
+			{
+				my $before = time;
+				emit_bytes($outbox, "quiet $name", 1, 10);
+				$quiet = unpublished($name);
+			}
+			return unpublished($name) eq '0';
+		}, 'all of it is published');
+		my $took = time - $begin;
+		cmp_ok($took, '>', 10, 'at the rate of the key');
+		cmp_ok($took, '<', 60, 'and not much slower');
+		note(sprintf('%s: %.1f s', $outbox, $took));
+		cmp_ok($quiet, '>', 1, 'while the other key had its event, the backlog was there');
+		is_deeply([ keys %states ], ['active'], 'the publication was active all the time');
+		is(messages_published($emulator), $sent, 'no event was sent twice');
+	};
+}
+
+subtest 'nothing was parked or counted' => sub {
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.paused_keys'), '0', 'no key is paused');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE publish_attempts > 0 OR last_error IS NOT NULL OR published_at IS NULL'), '0', 'no event of the table was blamed');
+	unlike(log_since($node, 0), qr/is suspended|lease of \d+ events was lost|took over/, 'nobody complains');
+};
+
+subtest 'the events of the key came in their order' => sub {
+	is($node->safe_psql('postgres', q{SELECT bool_and(published_at >= before) FROM (SELECT published_at, lag(published_at) OVER (ORDER BY seq) AS before FROM app.outbox WHERE aggregate_id = 'busy videos') e}), 't', 'of the table');
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,138 @@
+// The host of a PublishScheduler for tests: a clock that the test moves, and requests that the test
+// answers.
+#ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_WORLD_H_
+#define POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_WORLD_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "proto/rules/error_class.h"
+#include "proto/rules/limits.h"
+#include "proto/rules/wire_size.h"
+#include "worker/pubsub/publish_scheduler.h"
+
+namespace postbox::pubsub {
+
+using Tags = std::vector<std::uint64_t>;
+
+inline constexpr char kTopic[] = "projects/p/topics/catalog.video.events";
+
+struct Sent {
+  std::uint64_t id;
+  int channel;
+  std::string topic;
+  std::string key;
+  Tags tags;
+  std::size_t size;
+  std::chrono::milliseconds timeout;
+};
+
+struct Tagged : OutgoingMessage {
+  std::uint64_t tag = 0;
+};
+
+struct Done {
+  const Tagged* result;
+  PublishScheduler::Queue* queue;
+};
+
+class World : public PublishScheduler::Host {
+ public:
+  explicit World(PublishScheduler::Options options = {}) : scheduler(options, this) {}
+
+  PublishScheduler::TimePoint Now() override { return now; }
+  double Random() override { return 1.0; }
+  void Send(const PublishScheduler::Request& request) override {
+    Sent copy{request.id, request.channel, request.topic,  request.messages.front()->ordering_key,
+              {},         request.size,    request.timeout};
+    std::size_t size = EmptyRequestSize(request.topic.size());
+    for (const OutgoingMessage* message : request.messages) {
+      copy.tags.push_back(static_cast<const Tagged*>(message)->tag);
+      size += MessageSizeInRequest(message->encoded.size());
+      EXPECT_EQ(message->ordering_key, copy.key) << "a request has one ordering key";
+      EXPECT_EQ(message->topic, copy.topic);
+    }
+    EXPECT_EQ(size, request.size);
+    EXPECT_LE(request.size, kMaxRequestBytes);
+    EXPECT_LE(request.messages.size(), kMaxRequestMessages);
+    EXPECT_GT(request.timeout.count(), 0);
+    sent.push_back(std::move(copy));
+  }
+  void Abort(std::uint64_t request_id) override { aborted.insert(request_id); }
+  void Deliver(OutgoingMessage* message, PublishScheduler::Queue* queue) override {
+    done.push_back({static_cast<const Tagged*>(message), queue});
+  }
+
+  void Add(std::uint64_t tag, const std::string& key, const std::string& data = "data",
+           std::string_view topic = kTopic) {
+    AddMessage(tag, MakeOutgoingMessage(topic, key, data, {}));
+  }
+  void AddInvalid(std::uint64_t tag, const std::string& key) {
+    AddMessage(tag, MakeOutgoingMessage(kTopic, key, "data", {{"bytes", "\xFF"}}));
+  }
+
+  // Takes the oldest unanswered request out of the list.
+  Sent Next() {
+    EXPECT_FALSE(sent.empty()) << "nothing was sent";
+    if (sent.empty()) return {};
+    Sent request = sent.front();
+    sent.erase(sent.begin());
+    return request;
+  }
+  void Ok(const Sent& request) { scheduler.OnResponse(request.id, {kOk, "", request.tags.size()}); }
+  void Error(const Sent& request, int code, const std::string& text = "no") {
+    scheduler.OnResponse(request.id, {code, text, std::nullopt});
+  }
+  // Moves the clock forward, and calls the scheduler at each time that it asks for.
+  void Advance(std::chrono::milliseconds duration) {
+    const auto end = now + duration;
+    while (const auto wake = scheduler.NextWake()) {
+      if (*wake > end) break;
+      now = std::max(now, *wake);
+      scheduler.OnTime();
+    }
+    now = end;
+  }
+  // Takes the results so far and returns them as "tag:status".
+  std::string Take() {
+    static constexpr const char* kNames[] = {"published", "rejected", "behind",
+                                             "broken",    "unknown",  "unreachable"};
+    std::string text;
+    for (const Done& one : std::exchange(done, {})) {
+      text += (text.empty() ? "" : " ") + std::to_string(one.result->tag) + ":" +
+              kNames[static_cast<int>(one.result->status)];
+      EXPECT_EQ(one.result->error.empty(), one.result->status == PublishStatus::kPublished);
+      scheduler.Taken(one.queue, 1);
+    }
+    return text;
+  }
+
+ private:
+  void AddMessage(std::uint64_t tag, OutgoingMessage&& message) {
+    messages_.push_back({std::move(message), tag});
+    if (patience.count() > 0) messages_.back().send_by = now + patience;
+    scheduler.Add(&messages_.back());
+  }
+
+  std::deque<Tagged> messages_;  // of the whole test
+
+ public:
+  PublishScheduler::TimePoint now{std::chrono::seconds(1000)};
+  std::chrono::milliseconds patience{
+      0};  // of the messages that are added, until they are sent; 0: without end
+  std::vector<Sent> sent;
+  std::vector<Done> done;
+  std::set<std::uint64_t> aborted;
+  PublishScheduler scheduler;
+};
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_WORLD_H_

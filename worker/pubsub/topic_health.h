@@ -1,0 +1,65 @@
+// Whether a topic answers, as the requests to it show.
+//
+// A topic whose requests fail kFailuresOfOutage times in a row, with errors that may pass, is down.
+// While it is down there is one request at a time, the probe, and a pause between two probes that
+// grows to kLongestPause. Each probe is of another queue in turn: one key that fails alone does not
+// make a topic look down for long. The first answer ends the outage for all keys. An answer is
+// whatever shows that the broker works: that messages were published, but also that they were
+// refused.
+
+#ifndef POSTBOX_WORKER_PUBSUB_TOPIC_HEALTH_H_
+#define POSTBOX_WORKER_PUBSUB_TOPIC_HEALTH_H_
+
+#include <chrono>
+#include <optional>
+
+#include "proto/rules/backoff.h"
+
+namespace postbox::pubsub {
+
+class TopicHealth {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  static constexpr int kFailuresOfOutage = 3;
+  // Between two probes: short, so that a broker that is back is noticed soon. A probe costs next to
+  // nothing.
+  static constexpr BackoffPolicy kProbeBackoff{std::chrono::milliseconds(100), 1.3,
+                                               std::chrono::milliseconds(1500)};
+
+  bool down() const { return failures_ >= kFailuresOfOutage; }
+  TimePoint next_probe() const { return next_probe_; }
+  // There was an answer after this time.
+  bool AnsweredSince(TimePoint time) const { return !down() && answered_at_ > time; }
+
+  void Answered(TimePoint now) {
+    failures_ = 0;
+    answered_at_ = now;
+    give_up_at_.reset();
+  }
+  // Of the failures in a row the first one is `patience` before the time to give up.
+  void Failed(TimePoint now, std::chrono::milliseconds patience, double random) {
+    ++failures_;
+    if (!give_up_at_) give_up_at_ = now + patience;
+    if (down()) {
+      next_probe_ = now + BackoffDelay(kProbeBackoff, failures_ - kFailuresOfOutage + 1, random);
+    }
+  }
+
+  // Nothing was answered for the whole patience. The next failure begins it again.
+  bool GiveUp(TimePoint now) {
+    if (!down() || !give_up_at_ || now < *give_up_at_) return false;
+    give_up_at_.reset();
+    return true;
+  }
+
+ private:
+  int failures_ = 0;  // in a row
+  TimePoint next_probe_;
+  TimePoint answered_at_;
+  std::optional<TimePoint> give_up_at_;
+};
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_TOPIC_HEALTH_H_
