@@ -2,10 +2,10 @@
 
 #include "extension/shared/settings.h"
 #include "proto/rules/resource_name.h"
+#include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
-#include "worker/publisher/failpoint.h"
 #include "worker/publisher/make_sources.h"
 
 extern "C" {
@@ -268,6 +268,7 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
   if (waits_for_rest_) return false;
   if (!leaving && RefusedThroughout(summary)) BlameTopic(&summary);
   if (!Store(now, summary, leaving)) return false;
+  if (!leaving) Failpoint("after_mark");
   Remember(now, summary);
   in_flight->Settled(unsettled_.size(), summary.bytes, holding_.get());
   unsettled_.clear();
@@ -324,6 +325,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
     if (pause_until_ > now || source_->MaintainIn().count() > 0) return;
     // What failed would fail again, perhaps after waiting for a lock.
     if (failed_ && retry_at_ > now) return;
+    Failpoint("before_checkpoint");
   }
   const TimestampTz begin = GetCurrentTimestamp();
   try {
@@ -336,6 +338,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
     return;
   }
   Charge(begin, 0);
+  if (!leaving) Failpoint("after_checkpoint");
 }
 
 TimestampTz Lane::NextWork(TimestampTz now) const {

@@ -4,6 +4,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/transaction.h"
 
@@ -77,6 +78,7 @@ bool Retention::Purge(const Table& table) {
     Run(table.outbox ? "SELECT postbox.purge_outbox($1)" : "SELECT postbox.purge_inbox($1)",
         relation);
     purged = Int64Column(0, 1);
+    if (purged > 0) Failpoint("during_retention");
   });
   return purged == 0;
 }

@@ -6,10 +6,10 @@
 
 #include "extension/shared/settings.h"
 #include "proto/rules/resource_name.h"
+#include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/standby.h"
-#include "worker/publisher/failpoint.h"
 #include "worker/publisher/terminate.h"
 
 extern "C" {
@@ -227,9 +227,11 @@ bool Worker::ClaimLanes() {
     XLogRecPtr durable_at = 0;
     progress |= lane->Claim(now_, in_flight_, &events, &durable_at);
     for (const EventPointer& event : events) event->owner = lane;
+    const bool any_events = !events.empty();
     const XLogRecPtr confirmed = ConfirmedByStandbys();
     in_flight_.Add(std::move(events), lane->holding(), lane->publication_name(),
                    durable_at <= confirmed ? 0 : durable_at, now_);
+    if (any_events) Failpoint("before_send");
     in_flight_.HandOver(client_.get(), confirmed);
   }
   return progress;

@@ -1,10 +1,13 @@
 // Failpoints of the puller, for tests. The environment variable POSTBOX_FAILPOINT lists them as
 // proto/rules/failpoint_list.h says, for instance after_commit_before_ack=kill. The names are
-// before_apply, after_commit_before_ack and after_ack. The only action here is kill: the process
-// ends itself with SIGKILL. The other actions are ignored.
+// before_apply, after_commit_before_ack and after_ack. Actions are
+//
+//   kill   the process ends itself with SIGKILL
+//   pause  the process stops itself with SIGSTOP when it comes here first; SIGCONT lets it go on
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -19,7 +22,11 @@ inline void Failpoint(std::string_view name) {
     const char* value = std::getenv("POSTBOX_FAILPOINT");
     return std::string(value == nullptr ? "" : value);
   }();
-  if (pubsub::FindFailpoint(list, name) == "kill") std::raise(SIGKILL);
+  if (list.empty()) return;
+  const std::string_view action = pubsub::FindFailpoint(list, name);
+  if (action == "kill") std::raise(SIGKILL);
+  static std::atomic<bool> paused = false;
+  if (action == "pause" && !paused.exchange(true)) std::raise(SIGSTOP);
 }
 
 }  // namespace postbox::puller

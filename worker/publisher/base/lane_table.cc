@@ -1,6 +1,7 @@
 // See lane_table.h.
 #include "worker/publisher/base/lane_table.h"
 
+#include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/registration.h"
 
 namespace postbox::publisher {
@@ -173,6 +174,7 @@ bool LaneRow::IsForeign(Oid outbox) {
 void LaneRow::Rebase(Oid outbox) {
   rebase_.Run({ObjectIdGetDatum(outbox)});
   const int64 moved = Int64Column(0, 1);
+  Failpoint("during_rebase");
   Pg([&] {
     ereport(LOG, (errmsg("the outbox of publication \"%s\" comes from another cluster: re-based, "
                          "%lld events that it had not published follow",

@@ -1,5 +1,5 @@
 // See failpoint.h.
-#include "worker/publisher/failpoint.h"
+#include "worker/publisher/base/failpoint.h"
 
 #include <csignal>
 
