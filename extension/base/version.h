@@ -138,6 +138,15 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_RUN_QUERY(query) ExecutorRun(query, ForwardScanDirection, 0, true)
 #endif
 
+// The columns that a planned INSERT needs a right on. 16 keeps rights apart from the range table. (A
+// macro, because the planner's headers are not included here.)
+#if PG_VERSION_NUM >= 160000
+#define POSTBOX_INSERTED_COLUMNS(plan) \
+  linitial_node(RTEPermissionInfo, (plan)->permInfos)->insertedCols
+#else
+#define POSTBOX_INSERTED_COLUMNS(plan) linitial_node(RangeTblEntry, (plan)->rtable)->insertedCols
+#endif
+
 // The setting of this name, or nullptr. It is one of the server's own. (16 has a function for it.)
 inline config_generic* FindSetting(const char* name) {
 #if PG_VERSION_NUM >= 160000

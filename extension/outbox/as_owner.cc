@@ -5,8 +5,8 @@
 // user, and its triggers, policies and types are that user's code. So they run as the owner of the
 // outbox, in a security-restricted operation and under a fixed search_path, whenever the caller did
 // not choose that table or has more rights than its owner:
-//   - postbox.publication_status and postbox.paused_keys look at every outbox that the caller may
-//     read, always as its owner;
+//   - postbox.publication_status, outbox_status and paused_keys look at every outbox that the
+//     caller may read, always as its owner;
 //   - the functions act as the owner for those who have the rights of the owner, superusers among
 //     them; redrive and discard also for members of postbox_operator. Everyone else acts with
 //     rights of their own, as an UPDATE or DELETE would.
@@ -213,5 +213,22 @@ POSTBOX_FUNCTION(show_paused_keys) {
     if (!MaySee({IsThere(tables.parked) ? tables.parked : tables.outbox})) return Datum{0};
     ReturnRows(fcinfo, tables.outbox, "SELECT * FROM postbox.outbox_paused_keys($1)", outbox);
     return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(show_retention_problem) {
+  using namespace postbox;
+  return Guarded([&] {
+    Parameters outbox;
+    outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
+    const Tables tables = FindTables("o.relation = $1", outbox);
+    std::string problem;
+    if (IsThere(tables.outbox) && MaySee({tables.outbox})) {
+      const Rights owner(RelationOwner(tables.outbox));
+      Run("SELECT postbox.retention_problem($1)", outbox);
+      problem = TextColumn(0, 1);
+    }
+    fcinfo->isnull = problem.empty();
+    return problem.empty() ? Datum{0} : TextValue(problem);
   });
 }

@@ -29,6 +29,11 @@
 //  3. T1 stores the event and commits. T2 has the lock, looks again with a new snapshot, finds the
 //     event, and returns it. No version was used.
 //
+// event_id names an event that must not be in the outbox yet. A `table` has a unique index on it,
+// and so has a `log` of 0.1. The index of a `log` is unique within a generation, and all are looked
+// at before. (Two transactions that give one id at the same time, one of which began before a new
+// generation and the other after, do not see each other.)
+//
 // On disk are the event and, unless the log's caller counts, the counter's row: in the tables of
 // the outbox, both written by the caller's transaction. In memory is the flag that wakes the
 // workers at commit (server/wakeup.h).
@@ -43,6 +48,7 @@
 #include "extension/base/guard.h"
 #include "extension/base/spi.h"
 #include "extension/base/uuid.h"
+#include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/settings.h"
@@ -89,6 +95,7 @@ struct EmittedEvent {
   std::string_view data;
   std::optional<int64> version;
   std::optional<pg_uuid_t> id;
+  bool id_is_given;
   std::optional<Text> source_event_id;
   TimestampTz occurred_at;
   // The caller's attributes and those of the context, in UTF-8.
@@ -312,7 +319,8 @@ EmittedEvent ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
   event.schema_version = arguments[kSchemaVersion].isnull
                              ? ToText(Pg([] { return CStringGetTextDatum("v1"); }))
                              : ToText(arguments[kSchemaVersion].value);
-  if (!arguments[kEventId].isnull) event.id = *DatumGetUUIDP(arguments[kEventId].value);
+  event.id_is_given = !arguments[kEventId].isnull;
+  if (event.id_is_given) event.id = *DatumGetUUIDP(arguments[kEventId].value);
   if (!arguments[kSourceEventId].isnull) {
     event.source_event_id = RequiredText(fcinfo, kSourceEventId, "source_event_id");
     if (event.id.has_value()) {
@@ -401,20 +409,6 @@ int64 TakeVersion(Outbox* outbox, const EmittedEvent& event) {
         "Versions of an aggregate only grow. Leave version out to let the outbox count.");
 }
 
-// The partition of an event is chosen by the time in its id. An event of tomorrow would be kept
-// longer than the retention.
-void CheckIdIsNotOfTheFuture(const pg_uuid_t& id) {
-  if ((id.data[6] >> 4) != 7) return;
-  int64 milliseconds = 0;
-  for (int i = 0; i < 6; ++i) milliseconds = milliseconds << 8 | id.data[i];
-  const int64 now = (GetCurrentTimestamp() + kMicrosFrom1970To2000) / 1000;
-  constexpr int64 kTolerance = 60'000;
-  if (milliseconds <= now + kTolerance) return;
-  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_id " + UuidText(id) + " is a UUIDv7 of the future",
-        "The time in it is more than a minute ahead of this server's clock.",
-        "Correct the clock that made it, or leave event_id out.");
-}
-
 std::optional<Receipt> FindEvent(Outbox* outbox, const EmittedEvent& event) {
   pg_uuid_t id = *event.id;
   Datum value = UUIDPGetDatum(&id);
@@ -422,27 +416,43 @@ std::optional<Receipt> FindEvent(Outbox* outbox, const EmittedEvent& event) {
   return Receipt{id, Int64Column(0, 1)};
 }
 
+std::string StoredMessage(const OutboxFacts& facts, const EmittedEvent& event) {
+  return "event " + UuidText(*event.id) + " is in outbox \"" + facts.name + "\" already";
+}
+constexpr char kStoredHint[] =
+    "Leave event_id out to get a new id. To emit an event once whatever is repeated, give "
+    "source_event_id.";
+
+// Whether an id that the caller has given has to be looked up in all generations of the log.
+bool MustLookUp(const OutboxFacts& facts, const EmittedEvent& event) {
+  return event.id_is_given && facts.is_log && facts.primary_key.empty();
+}
+
 void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {
   pg_uuid_t id = *event.id;
-  std::array<Datum, 10> values = {
+  const OutboxFacts& facts = outbox->facts();
+  std::array<Datum, 13> values = {
       UUIDPGetDatum(&id),         Int64GetDatum(seq),
       event.aggregate_type.datum, event.aggregate_id.datum,
       event.event_type.datum,     Int64GetDatum(version),
       event.schema_version.datum, event.payload,
       AttributesDatum(event),     TimestampTzGetDatum(event.occurred_at)};
+  if (facts.generation_span > 0) {
+    values[10] = 
+        UInt64GetDatum(U64FromFullTransactionId(Pg([] { return GetTopFullTransactionId(); })));
+    values[11] = Int16GetDatum(
+        GenerationOf(GetCurrentTransactionStartTimestamp(), facts.generation_span));
+    values[12] = Int32GetDatum(ClusterOrigin());
+  }
   try {
     if (outbox->Insert(values.data()) != 0) return;
   } catch (PostgresError& error) {
     // The partitions of a log have primary keys of their own names.
-    const OutboxFacts& facts = outbox->facts();
     if (error.sqlstate == ERRCODE_UNIQUE_VIOLATION &&
         (facts.is_log ? error.constraint_name.ends_with("_pkey")
                       : error.constraint_name == facts.primary_key)) {
-      error.message =
-          "event " + UuidText(id) + " is in outbox \"" + outbox->facts().name + "\" already";
-      error.hint =
-          "Leave event_id out to get a new id. To emit an event once whatever is repeated, give "
-          "source_event_id.";
+      error.message = StoredMessage(facts, event);
+      error.hint = kStoredHint;
     }
     throw;
   }
@@ -475,6 +485,9 @@ std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, int64*
     outbox->Run(OutboxStatement::kLockVersion, aggregate.data());
     if (const auto stored = FindEvent(outbox, event)) return stored;
   }
+  if (MustLookUp(outbox->facts(), event) && FindEvent(outbox, event)) {
+    Throw(ERRCODE_UNIQUE_VIOLATION, StoredMessage(outbox->facts(), event), "", kStoredHint);
+  }
   *version = TakeVersion(outbox, event);
   return std::nullopt;
 }
@@ -490,11 +503,11 @@ Receipt Emit(FunctionCallInfo fcinfo, const EmittedEvent& event) {
 
   int64 version = event.version.value_or(0);
   // A caller that counts versions for a log has locked its aggregate: one INSERT is all.
-  if (!facts.is_log || version == 0 || event.source_event_id.has_value()) {
+  if (!facts.is_log || version == 0 || event.source_event_id.has_value() ||
+      MustLookUp(facts, event)) {
     if (const auto stored = Prepare(outbox.get(), event, &version)) return *stored;
   }
   if (version != 0) CheckMessage(event, version);
-  if (facts.is_log) CheckIdIsNotOfTheFuture(*event.id);
   const int64 seq = Pg([&] {
     // Workers rely on it: the transaction has its id before it takes a sequence number of a log.
     if (facts.is_log) GetTopTransactionId();

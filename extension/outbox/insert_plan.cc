@@ -1,8 +1,10 @@
 #include "extension/outbox/insert_plan.h"
 
 extern "C" {
+#include <access/sysattr.h>
 #include <executor/executor.h>
 #include <tcop/dest.h>
+#include <utils/lsyscache.h>
 }
 
 namespace postbox {
@@ -35,6 +37,18 @@ bool InsertPlan::IsForEveryone(Oid relation) const {
     if (entry->rtekind == RTE_RELATION && entry->relid != relation) return false;
   }
   return true;
+}
+
+void InsertPlan::NeedNoRightOn(Oid relation, std::initializer_list<const char*> columns) {
+  if (!IsSingle()) return;
+  Pg([&] {
+    Bitmapset* inserted = POSTBOX_INSERTED_COLUMNS(linitial_node(PlannedStmt, plan_->stmt_list));
+    for (const char* column : columns) {
+      // In place, without the memory that a copy would need: the plan is shared by nobody else.
+      bms_del_member(inserted,
+                     get_attnum(relation, column) - FirstLowInvalidHeapAttributeNumber);
+    }
+  });
 }
 
 bool InsertPlan::IsValid() const {

@@ -39,6 +39,10 @@ class InsertPlan {
   // only.
   bool IsForEveryone(Oid relation) const;
 
+  // The caller needs no right on these columns of `relation`: their values are not the caller's.
+  // It still needs a right on each of the others.
+  void NeedNoRightOn(Oid relation, std::initializer_list<const char*> columns);
+
   // Whether a plan that is kept is still valid.
   bool IsValid() const;
 

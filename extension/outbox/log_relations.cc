@@ -1,11 +1,57 @@
 #include "extension/outbox/log_relations.h"
 
+#include "extension/base/guard.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 
+extern "C" {
+#include <access/xlog.h>
+#include <common/hashfn.h>
+}
+
 namespace postbox {
 
-void CreateLogTables(const NewRelation& relation) {
+namespace {
+
+// The default of the column generation.
+std::string GenerationOfNow(const NullableDatum& retention) {
+  Parameters parameters;
+  if (retention.isnull) {
+    parameters.AddNull(INTERVALOID);
+  } else {
+    parameters.Add(INTERVALOID, retention.value);
+  }
+  Run("SELECT postbox.generation_expression(postbox.generation_span($1))", parameters);
+  return TextColumn(0, 1);
+}
+
+}  // namespace
+
+int16 GenerationOf(TimestampTz moment, int64 span) {
+  constexpr int64 kFrom1970To2000 =
+      static_cast<int64>(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY;
+  constexpr int64 kGenerations = 6;
+  const int64 turn = (moment / USECS_PER_SEC + kFrom1970To2000) / span;
+  return static_cast<int16>((turn % kGenerations + kGenerations) % kGenerations);
+}
+
+int32 ClusterOrigin() {
+  static const int32 origin = [] {
+    const uint64 identifier = GetSystemIdentifier();
+    const auto hash = static_cast<int32>(
+        hash_bytes(reinterpret_cast<const unsigned char*>(&identifier), sizeof identifier));
+    return hash == kSettledOrigin ? 1 : hash;
+  }();
+  return origin;
+}
+
+bool HasGenerations() {
+  Run("SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'postbox.outbox'::regclass AND "
+      "attname = 'generation_span' AND NOT attisdropped)");
+  return BoolColumn(0, 1);
+}
+
+void CreateLogTables(const NewRelation& relation, const NullableDatum& retention) {
   const std::string table = relation.Qualified();
   const std::string sequence = relation.Qualified("_seq");
   const std::string parked = relation.Qualified("_parked");
@@ -20,17 +66,26 @@ void CreateLogTables(const NewRelation& relation) {
       "attributes jsonb NOT NULL DEFAULT '{}', "
       "occurred_at timestamptz NOT NULL DEFAULT now(), ";
 
+  // The primary key of a partition is made with it.
+  const std::string partitioning =
+      HasGenerations() ? "origin int NOT NULL DEFAULT postbox.cluster_origin(), "
+                         "generation smallint NOT NULL DEFAULT (" +
+                             GenerationOfNow(retention) + ")) PARTITION BY LIST (generation)"
+                       : "PRIMARY KEY (id)) PARTITION BY RANGE (id)";
+
   // No identity column: partitioned tables have none before PostgreSQL 17. Plain INSERTs by others
   // take the default, for which they need USAGE.
   Run("CREATE SEQUENCE " + sequence + " CACHE 1");
   Run("GRANT USAGE ON SEQUENCE " + sequence + " TO PUBLIC");
   Run("CREATE TABLE " + table +
       " (txid xid8 NOT NULL DEFAULT pg_current_xact_id(), seq bigint NOT NULL DEFAULT nextval('" +
-      sequence + "'), " + event_columns + "PRIMARY KEY (id)) PARTITION BY RANGE (id)");
+      sequence + "'), " + event_columns + partitioning);
   Run("ALTER SEQUENCE " + sequence + " OWNED BY " + table + ".seq");
   Run("CREATE INDEX " + Quoted(relation.name + "_seq_idx") + " ON " + table + " (seq)");
   Run("CREATE INDEX " + Quoted(relation.name + "_txid_idx") + " ON " + table + " (txid, seq)");
-  Run("CREATE TABLE " + relation.Qualified("_default") + " PARTITION OF " + table + " DEFAULT");
+  if (!HasGenerations()) {
+    Run("CREATE TABLE " + relation.Qualified("_default") + " PARTITION OF " + table + " DEFAULT");
+  }
   Run("COMMENT ON TABLE " + table + " IS 'Events to publish, append only (postbox outbox)'");
 
   Run("CREATE TABLE " + parked + " (publication text NOT NULL, seq bigint NOT NULL, " +
@@ -49,3 +104,14 @@ void CreateLogTables(const NewRelation& relation) {
 }
 
 }  // namespace postbox
+
+POSTBOX_FUNCTION(generation_of) {
+  const TimestampTz moment = PG_GETARG_TIMESTAMPTZ(0);
+  const int64 span = PG_GETARG_INT32(1);
+  return postbox::Guarded([&] {
+    if (span < 1) postbox::Throw(ERRCODE_INVALID_PARAMETER_VALUE, "span must be positive");
+    return Int16GetDatum(postbox::GenerationOf(moment, span));
+  });
+}
+
+POSTBOX_FUNCTION(cluster_origin) { return Int32GetDatum(postbox::ClusterOrigin()); }

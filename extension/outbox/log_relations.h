@@ -5,6 +5,11 @@
 //  - txid comes before seq in the row: defaults are evaluated in this order, so the transaction id
 //    is assigned before the sequence number is taken, for a plain INSERT and for COPY as well.
 //  - The sequence has CACHE 1: a greater seq was taken later.
+//
+// The column generation says which partition a row lies in, and so when it is purged: by default it
+// follows from the time at which the transaction began (sql/install/35_log_outbox.sql). The id is
+// unique within a generation. outbox_emit sees to it that an id which its caller gave, or which is
+// derived from a source, is unique in the whole log.
 #ifndef POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 #define POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 
@@ -12,11 +17,24 @@
 
 namespace postbox {
 
-// Creates, as the current user: the append-only partitioned table with its default partition, its
-// sequence and indexes, and <name>_parked for events that could not be published. The partitions
-// of today come from postbox.add_partitions once the outbox is registered. Needs SPI and
-// FixedSearchPath.
-void CreateLogTables(const NewRelation& relation);
+// Whether logs are partitioned by generation: not before the extension is updated from 0.1. Needs
+// SPI.
+bool HasGenerations();
+
+// The generation of a moment, of a log whose generations are written to for `span` seconds each.
+int16 GenerationOf(TimestampTz moment, int64 span);
+
+// The origin of rows of other clusters that have been settled (extension/outbox/rebase.cc).
+constexpr int32 kSettledOrigin = PG_INT32_MIN;
+
+// The number by which rows tell this cluster from others, made from its system identifier.
+int32 ClusterOrigin();
+
+// Creates, as the current user: the append-only partitioned table, its sequence and indexes, and
+// <name>_parked for events that could not be published. The partitions come from
+// postbox.add_partitions once the outbox is registered. `retention` is an interval or NULL. Needs
+// SPI and FixedSearchPath.
+void CreateLogTables(const NewRelation& relation, const NullableDatum& retention);
 
 }  // namespace postbox
 

@@ -23,7 +23,7 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// The longest name made from that of the outbox: a partition, <name>_YYYYMMDDHHMM.
+// No name made from that of the outbox is longer by more than this.
 constexpr size_t kSuffixLength = 13;
 
 void CheckKind(const std::string& kind) {
@@ -38,12 +38,13 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
   FixedSearchPath search_path;
   const bool log = kind == "log";
   if (log) {
-    CreateLogTables(relation);
+    CreateLogTables(relation, retention);
   } else {
     CreateTable(relation);
   }
   CreateVersionCounter(relation);
-  const Oid table = RegisterOutbox(relation, {.kind = kind, .retention = retention});
+  const Oid table = RegisterOutbox(
+      relation, {.kind = kind, .retention = retention, .has_generations = log && HasGenerations()});
   if (log) {
     Parameters outbox;
     outbox.AddOid(REGCLASSOID, table);

@@ -98,7 +98,9 @@ OutboxFacts ReadFacts(Oid relation) {
       " WHERE i.indrelid = o.relation AND i.indisunique AND i.indnkeyatts = 1"
       " AND a.attname = coalesce(o.columns ->> 'id', 'id')"
       " ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1),"
-      " o.kind = 'log', coalesce(o.parked::oid, 0), o.adopted"
+      " o.kind = 'log', coalesce(o.parked::oid, 0), o.adopted,"
+      // Not o.generation_span: the extension may not be updated from 0.1 yet.
+      " coalesce(extract(epoch FROM (to_jsonb(o) ->> 'generation_span')::interval)::bigint, 0)"
       " FROM postbox.outbox o WHERE o.relation = $1";
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
@@ -110,6 +112,7 @@ OutboxFacts ReadFacts(Oid relation) {
   const Oid parked = OidColumn(0, 5);
   if (OidIsValid(parked)) facts.parked_name = RelationName(parked);
   facts.adopted = BoolColumn(0, 6);
+  facts.generation_span = Int64Column(0, 7);
   facts.counter_name = RelationName(facts.counter);
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
@@ -151,9 +154,13 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
     case OutboxStatement::kInsert:
       break;
   }
-  return {facts.columns.InsertInto(facts.name),
-          {UUIDOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID, BYTEAOID, JSONBOID,
-           TIMESTAMPTZOID}};
+  StatementText insert = {facts.columns.InsertInto(facts.name),
+                          {UUIDOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID, BYTEAOID,
+                           JSONBOID, TIMESTAMPTZOID}};
+  if (facts.generation_span == 0) return insert;
+  insert.sql = facts.columns.InsertInto(facts.name, {"txid", "generation", "origin"});
+  for (const Oid type : {XID8OID, INT2OID, INT4OID}) insert.types.push_back(type);
+  return insert;
 }
 
 }  // namespace
@@ -180,7 +187,10 @@ std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
   insert_ = nullptr;
   SpiConnection connection;
   FixedSearchPath search_path;
-  auto plan = std::make_shared<const InsertPlan>(Planned(OutboxStatement::kInsert).Plan());
+  auto plan = std::make_shared<InsertPlan>(Planned(OutboxStatement::kInsert).Plan());
+  if (facts_.generation_span > 0) {
+    plan->NeedNoRightOn(facts_.relation, {"txid", "generation", "origin"});
+  }
   if (plan->IsForEveryone(facts_.relation)) insert_ = plan;
   return plan;
 }

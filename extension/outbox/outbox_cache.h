@@ -39,7 +39,8 @@ enum class OutboxStatement {
   // (id) -> version
   kFindEvent,
   // id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
-  // attributes, occurred_at
+  // attributes, occurred_at; into a log with generations also txid, generation, origin. (Their
+  // defaults would be set up and evaluated for each event.)
   kInsert,
 };
 inline constexpr size_t kOutboxStatements = 6;
@@ -56,6 +57,7 @@ struct OutboxFacts {
   std::string counter_name;  // quoted and qualified
   std::string parked_name;   // quoted and qualified; empty unless it is a log
   std::string primary_key;   // the name of the unique index on the id
+  int64 generation_span;     // seconds; 0 unless it is a log with generations
   OutboxColumns columns;     // of an adopted table; else the standard ones
 
   bool operator==(const OutboxFacts&) const = default;

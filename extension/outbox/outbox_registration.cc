@@ -48,8 +48,11 @@ Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& regist
     row.Add(INTERVALOID, registration.retention.value);
   }
   row.Add(BOOLOID, BoolGetDatum(registration.adopted)).AddText(registration.columns);
-  Run("INSERT INTO postbox.outbox (relation, counter, kind, parked, retention, adopted, columns) "
-      "VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb)",
+  const bool span = registration.has_generations;
+  Run("INSERT INTO postbox.outbox (relation, counter, kind, parked, retention, adopted, columns" +
+          std::string(span ? ", generation_span" : "") +
+          ") VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb" +
+          (span ? ", postbox.generation_span($5))" : ")"),
       row);
   return table;
 }

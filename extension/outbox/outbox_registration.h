@@ -18,7 +18,8 @@ struct OutboxRegistration {
   std::string kind;         // log or table
   NullableDatum retention;  // interval; NULL keeps published events for ever
   bool adopted = false;
-  std::string columns = "{}";  // JSON: standard name -> name of the column, where they differ
+  bool has_generations = false;  // of a log, see log_relations.h
+  std::string columns = "{}";    // JSON: standard name -> name of the column, where they differ
 };
 
 // Writes the row of postbox.outbox, acting as the owner of postbox.outbox, and returns the OID of

@@ -1,18 +1,22 @@
-// postbox.rebase_outbox: what to do when the transaction ids of a log come from another cluster.
+// postbox.rebase_outbox: what to do when the positions of a log come from another cluster.
 //
 // A position is made of transaction ids (worker/publisher/base/log_position_logic.h). After a
 // restore into another cluster, or pg_upgrade, they mean nothing. Rows that some lane has not read
 // are appended again, under new transaction ids; rows that every lane has read stay where they are,
 // below the floor of every lane.
 //
+// The log may have rows of this cluster, too: emitted while the dump was restored, or before a
+// worker looked. A position of another cluster says nothing about them, so no lane has read them,
+// whatever their transaction ids are. The column origin tells them apart.
+//
 //   1. The table is locked: from here on no transaction emits into this outbox, and every one that
 //      has emitted into it has ended.
 //   2. The last seq and a snapshot are taken, before this transaction has an id: the snapshot does
 //      not see what is appended.
-//   3. The unread rows are deleted and inserted again, those that few lanes miss first. A lane that
-//      is behind misses whatever the lanes ahead of it miss, so the rows that a lane misses come
-//      last, and the lane begins before them. What a lane has read of a key is its first events, so
-//      the order of a key stays.
+//   3. The unread rows are deleted and inserted again, those that few lanes miss first, and those
+//      of this cluster last. A lane that is behind misses whatever the lanes ahead of it miss, so
+//      the rows that a lane misses come last, and the lane begins before them. What a lane has read
+//      of a key is its first events, so the order of a key stays. They keep their generation.
 //   4. Each lane gets its new position.
 //
 // A crash takes all four back. Steps 1 and 3 touch the user's table, whose triggers, defaults,
@@ -45,11 +49,17 @@ struct Appended {
   std::string floors;  // [{"publication": .., "slice": .., "floor": ..}]: where a lane begins
 };
 
-Appended AppendUnread(const OutboxFacts& facts, int64 reached) {
-  static constexpr char kColumns[] =
+Appended AppendUnread(const OutboxFacts& facts, const std::string& identifier, int64 reached) {
+  // A log of 0.1 has neither generations nor origins.
+  const bool has_origin = facts.primary_key.empty();
+  const std::string columns =
       "id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, "
-      "occurred_at";
-  const std::string columns = kColumns;
+      "occurred_at" +
+      std::string(has_origin ? ", generation" : "");
+  const std::string here =
+      has_origin ? "(e.origin = postbox.cluster_origin())" : "(e.txid IS NULL)";
+  const std::string missed_by_lane = "(postbox.has_read(l, e.txid, e.seq) IS NOT TRUE OR " + here +
+                                     " AND l.system_identifier IS DISTINCT FROM $3::numeric)";
   const std::string lane_of =
       "LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.slice = "
       "postbox.lane_slice(e.aggregate_id, p.lanes) ";
@@ -58,17 +68,17 @@ Appended AppendUnread(const OutboxFacts& facts, int64 reached) {
   const ActAs owner(facts.owner);
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, facts.relation).Add(INT8OID, Int64GetDatum(reached));
+  parameters.AddText(identifier);
   Run("WITH unread AS (DELETE FROM " + facts.name +
           " e WHERE EXISTS (SELECT FROM postbox.publication p " + lane_of +
-          "WHERE p.outbox = $1 AND " + wanted +
-          " AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE) RETURNING txid, seq, " + columns +
-          "), missed AS (SELECT e.id, p.name AS publication, l.slice, " + wanted +
-          " AS wanted FROM unread e JOIN postbox.publication p ON p.outbox = $1 " + lane_of +
-          "WHERE postbox.has_read(l, e.txid, e.seq) IS NOT TRUE"
-          "), appended AS (INSERT INTO " +
-          facts.name + " (" + columns + ") SELECT " + columns +
-          " FROM unread JOIN (SELECT id, count(*) AS lanes FROM missed GROUP BY id) AS m USING (id)"
-          " ORDER BY lanes, unread.seq RETURNING id, seq"
+          "WHERE p.outbox = $1 AND " + wanted + " AND " + missed_by_lane +
+          ") RETURNING txid, seq, " + std::string(has_origin ? "origin, " : "") + columns +
+          "), missed AS (SELECT e.id, p.name AS publication, l.slice, " + wanted + " AS wanted, " +
+          here + " AS here FROM unread e JOIN postbox.publication p ON p.outbox = $1 " + lane_of +
+          "WHERE " + missed_by_lane + "), appended AS (INSERT INTO " + facts.name + " (" + columns +
+          ") SELECT " + columns +
+          " FROM unread JOIN (SELECT id, count(*) AS lanes, bool_or(here) AS here FROM missed "
+          "GROUP BY id) AS m USING (id) ORDER BY lanes, here, unread.seq RETURNING id, seq"
           "), first AS (SELECT publication, slice, min(seq) - 1 AS floor FROM missed JOIN appended"
           " USING (id) WHERE wanted GROUP BY publication, slice)"
           " SELECT (SELECT count(*) FROM appended), (SELECT coalesce(max(seq), $2) FROM appended),"
@@ -114,7 +124,7 @@ int64 Rebase(Oid relation) {
   Run("SELECT coalesce(pg_sequence_last_value($1), 0), pg_current_snapshot()::text", sequence);
   const int64 reached = Int64Column(0, 1);
   const std::string seen = TextColumn(0, 2);
-  const Appended appended = AppendUnread(facts, reached);
+  const Appended appended = AppendUnread(facts, identifier, reached);
   BeginLanes(relation, identifier, appended, seen);
   return appended.events;
 }

@@ -67,8 +67,9 @@ struct OutboxColumns {
   }
 
   // The statement that outbox_emit runs; its parameters have the standard types, in the order of
-  // the columns in it.
-  std::string InsertInto(const std::string& table) const {
+  // the columns in it. `more`: columns whose parameters follow.
+  std::string InsertInto(const std::string& table,
+                         std::initializer_list<const char*> more = {}) const {
     const auto as = [](const char* parameter, const OutboxColumn& column) {
       return column.IsText() ? std::string(parameter) : parameter + ("::" + column.type);
     };
@@ -85,6 +86,11 @@ struct OutboxColumns {
     add(payload, payload.type == "bytea" ? "$8" : as("convert_from($8, 'UTF8')", payload));
     add(attributes, attributes.type == "jsonb" ? "$9" : as("$9", attributes));
     add(occurred_at, HasZone() ? "$10" : "$10 AT TIME ZONE 'UTC'");
+    int parameter = 10;
+    for (const char* column : more) {
+      names += std::string(", ") + column;
+      values += ", $" + std::to_string(++parameter);
+    }
     return "INSERT INTO " + table + names + ") VALUES (" + values + ")";
   }
 

@@ -8,7 +8,8 @@ CREATE TABLE postbox.outbox (
     retention  interval    CHECK (retention > interval '0'),
     adopted    boolean     NOT NULL DEFAULT false,
     columns    jsonb       NOT NULL DEFAULT '{}',
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    generation_span interval CHECK (generation_span >= interval '1 second')
 );
 COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; only create_outbox, adopt_outbox and drop_outbox change it';
 COMMENT ON COLUMN postbox.outbox.counter IS 'The table that counts the versions of each aggregate';
@@ -16,6 +17,7 @@ COMMENT ON COLUMN postbox.outbox.parked IS 'Log outbox: the table of events that
 COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them forever';
 COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table existed before; if so, drop_outbox keeps it';
 COMMENT ON COLUMN postbox.outbox.columns IS 'Standard name -> name in the table, where they differ: {"aggregate_id": "aggregateid"}';
+COMMENT ON COLUMN postbox.outbox.generation_span IS 'Log outbox: how long a generation of events is written to; NULL in one of 0.1';
 SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;
 
@@ -140,5 +142,5 @@ CREATE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) R
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
     'Deletes up to `batch` published or discarded events that are older than the retention, and returns how many. Needs '
-    'DELETE on the outbox. In a log outbox, drops whole partitions instead, which only the owner may do. Workers call it '
+    'DELETE on the outbox. In a log outbox, empties whole partitions instead, which only the owner may do. Workers call it '
     'regularly';

@@ -70,7 +70,7 @@ GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
 
 -- What a position is made of, as one row.
 CREATE VIEW postbox.lane_progress AS
-    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot FROM postbox.lane l;
+    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot, l.system_identifier FROM postbox.lane l;
 COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read: columns of postbox.lane';
 GRANT SELECT ON postbox.lane_progress TO PUBLIC;
 

@@ -2,7 +2,7 @@
 -- 0.1 to 0.2.0: publications are "suspended" until "retry_at" and say since when; a lane's hash is a function.
 --
 -- Sessions and pullers may go on meanwhile. Workers that run the library of 0.2.0 publish nothing in this database until
--- the update has committed. The script waits 3 s at most for transactions that use postbox.lane, have changed the
+-- the update has committed. The script waits 3 s at most for transactions that use postbox.outbox or postbox.lane, have changed the
 -- configuration, record dead letters or are the first of their session to use an inbox, since workers and appliers wait behind
 -- it, and fails then; it can be run again. It changes no table of an outbox or inbox, and keeps every
 -- registration, position and right but these:
@@ -117,13 +117,14 @@ CREATE FUNCTION postbox.is_operator() RETURNS boolean
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.is_operator() IS 'Whether the current user is a superuser or a member of postbox_operator';
 
--- The lanes.
+-- The lanes, and the registrations of outboxes. Logs keep the partitions that they have.
 DO $$
 BEGIN
+    ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second');
     ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
 EXCEPTION WHEN lock_not_available THEN
     RAISE lock_not_available USING
-        MESSAGE = 'cannot update extension postbox to 0.2.0 because another transaction uses postbox.lane',
+        MESSAGE = 'cannot update extension postbox to 0.2.0 because another transaction uses postbox.outbox or postbox.lane',
         DETAIL = 'Workers would wait behind the update as long as that transaction runs.',
         HINT = 'Try again when it has ended, for example a pg_dump.';
 END
@@ -152,7 +153,7 @@ GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
 
 -- What a position is made of, as one row.
 CREATE VIEW postbox.lane_progress AS
-    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot FROM postbox.lane l;
+    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot, l.system_identifier FROM postbox.lane l;
 COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read: columns of postbox.lane';
 GRANT SELECT ON postbox.lane_progress TO PUBLIC;
 
@@ -437,32 +438,6 @@ GRANT SELECT ON postbox.publication_status TO PUBLIC;
 CREATE OR REPLACE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
 
-CREATE OR REPLACE FUNCTION postbox.is_read(outbox regclass, part regclass) RETURNS boolean
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    last_txid xid8;
-    last_seq bigint;
-    misplaced boolean;
-BEGIN
-    EXECUTE format('SELECT EXISTS (SELECT FROM %1$s WHERE seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE seq < 1)', part)
-        INTO misplaced;
-    IF misplaced THEN
-        RETURN false;
-    END IF;
-    EXECUTE format('SELECT (SELECT txid FROM %1$s WHERE txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1), (SELECT max(seq) FROM %1$s)', part)
-        INTO last_txid, last_seq;
-    RETURN last_seq IS NULL OR NOT EXISTS (
-        SELECT FROM postbox.publication p
-        CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
-        LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
-        WHERE p.outbox = is_read.outbox
-          AND (l.snapshot IS NULL OR (last_seq > l.floor AND
-               (l.hwm < last_seq OR pg_snapshot_xmin(l.snapshot) <= last_txid))));
-END
-$$;
-
 DROP FUNCTION postbox.has_read(postbox.lane, xid8, bigint);
 CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigint) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -530,51 +505,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.log_sequence(regclass) IS
     'The sequence of a log outbox, whatever the column that owns it is called now; NULL if there is none';
-
-CREATE OR REPLACE FUNCTION postbox.purge_log_outbox(outbox regclass, batch int) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-    SET lock_timeout = '200ms'
-AS $$
-DECLARE
-    keep interval := (postbox.require_outbox(outbox)).retention;
-    rest regclass;
-    part record;
-    purged bigint;
-BEGIN
-    -- A lock that cannot be had within lock_timeout is left for the next call, here and below.
-    BEGIN
-        PERFORM postbox.add_partitions(outbox);
-    EXCEPTION WHEN lock_not_available THEN
-        NULL;
-    END;
-    IF keep IS NULL THEN
-        RETURN 0;
-    END IF;
-    FOR part IN
-        SELECT c.oid::regclass AS relation, pg_get_expr(c.relpartbound, c.oid) AS bound
-        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = outbox
-    LOOP
-        IF part.bound = 'DEFAULT' THEN
-            rest := part.relation;
-        ELSIF (regexp_match(part.bound, 'TO \(''([-0-9a-f]+)''\)'))[1]::uuid <= postbox.uuid_bound(now() - keep)
-              AND postbox.is_read(outbox, part.relation) THEN
-            BEGIN
-                EXECUTE format('DROP TABLE %s', part.relation);
-            EXCEPTION WHEN lock_not_available THEN
-                NULL;
-            END;
-        END IF;
-    END LOOP;
-    IF rest IS NULL OR NOT postbox.is_read(outbox, rest) THEN
-        RETURN 0;
-    END IF;
-    EXECUTE format('DELETE FROM %1$s WHERE ctid = ANY (ARRAY(SELECT ctid FROM %1$s WHERE occurred_at < $1 LIMIT $2))', rest)
-        USING now() - keep, batch;
-    GET DIAGNOSTICS purged = ROW_COUNT;
-    RETURN purged;
-END
-$$;
 
 -- What operators may do.
 CREATE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
@@ -777,34 +707,382 @@ COMMENT ON FUNCTION postbox.purge_events(regclass, int) IS 'postbox.purge_outbox
 
 CREATE OR REPLACE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
+-- Retention. The default of the column generation is a number from 0 to 5 that follows from the time at which the
+-- transaction began: each is written to for a quarter of the retention, in turn. Each has a partition, made with the
+-- outbox. The retention touches five generations at most, so one at least is past it, and its partition is emptied.
+--   - Rule: TRUNCATE only under the lock of the partition, and only if under this lock every lane of every publication
+--     has read all of its rows. Whoever has inserted into it holds its lock until his transaction ends, so no row can be
+--     committed between the check and the TRUNCATE.
+--   - What cannot be emptied in its turn (a row is unread, no publication reads the outbox, the partition is locked, no
+--     worker runs) stays. New rows join it when its turn comes again, and it is emptied in a later one.
+--   - So nothing has to be made ahead of time, and nothing depends on the ids of events.
+--
+-- Transaction ids mean nothing in another cluster, and rows of both meet in one log there: restored ones, and those emitted
+-- since. The column origin says which cluster a row was written in; see extension/outbox/rebase.cc.
+--
+-- A log that version 0.1 has made (generation_span IS NULL) has no origin, and keeps its partitions: ranges of the time inside the UUIDv7 of
+-- the event, which are dropped, and a default partition for all other ids, whose rows are deleted.
+
+CREATE FUNCTION postbox.cluster_origin() RETURNS int
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.cluster_origin() IS 'The number by which the rows of a log outbox tell this cluster from others, made from its system identifier';
+
+-- At least a minute: workers purge every postbox.maintenance_interval, and find each generation past the retention in its
+-- turn. NULL counts as 4 days.
+CREATE FUNCTION postbox.generation_span(retention interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT make_interval(secs => least(2000000000, greatest(60, ceil(extract(epoch FROM coalesce(retention, '4 days')) / 4)))::float8)
+$$;
+COMMENT ON FUNCTION postbox.generation_span(interval) IS 'How long a generation of a log outbox is written to: a quarter of the retention, at least a minute';
+
+-- In C because each plain INSERT evaluates it, and outbox_emit sets up its evaluation for each event.
+CREATE FUNCTION postbox.generation_of(moment timestamptz, span int) RETURNS smallint
+    LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.generation_of(timestamptz, int) IS
+    'The generation of a moment, in a log outbox whose generations are written to for `span` seconds each';
+
+CREATE FUNCTION postbox.generation_expression(span interval, moment text DEFAULT 'now()') RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('postbox.generation_of(%s, %s)', moment, extract(epoch FROM span)::int)
+$$;
+COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'The SQL expression for the generation of a moment, for a log outbox with this span';
+
+CREATE FUNCTION postbox.log_partitions(outbox regclass)
+    RETURNS TABLE (part regclass, generation smallint, before uuid)
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.oid::regclass, (regexp_match(b.bound, 'IN \(''(\d+)''\)'))[1]::smallint,
+           (regexp_match(b.bound, 'TO \(''([-0-9a-f]+)''\)'))[1]::uuid
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    CROSS JOIN LATERAL pg_get_expr(c.relpartbound, c.oid) AS b(bound)
+    WHERE i.inhparent = outbox
+$$;
+COMMENT ON FUNCTION postbox.log_partitions(regclass) IS
+    'The partitions of a log outbox: of a generation, or of the ids before this one; both NULL: the default partition of a log of 0.1';
+
+COMMENT ON FUNCTION postbox.uuid_bound(timestamptz) IS 'The smallest UUIDv7 of a moment: the bound of a partition in a log outbox of 0.1';
+
+COMMENT ON FUNCTION postbox.partition_span(interval) IS 'The time that one partition of a log outbox of 0.1 spans';
+
+-- PostgreSQL makes no partition for rows that are in the default partition. A range that has such rows is left to it.
+CREATE FUNCTION postbox.make_range_partitions(registered postbox.outbox, ahead int) RETURNS int
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    span interval := postbox.partition_span(registered.retention);
+    seconds float8 := extract(epoch FROM span);
+    first timestamptz := to_timestamp(floor(extract(epoch FROM now()) / seconds) * seconds);
+    schema name;
+    log name;
+    rest regclass;
+    part name;
+    lower timestamptz;
+    occupied boolean := false;
+    added int := 0;
+BEGIN
+    SELECT n.nspname, c.relname INTO schema, log
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = registered.relation;
+    SELECT p.part INTO rest FROM postbox.log_partitions(registered.relation) p WHERE p.before IS NULL;
+    FOR i IN 0..ahead LOOP
+        lower := first + i * span;
+        part := log || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
+        CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
+        -- Looked up in the index; CREATE TABLE would read the whole default partition while nobody can emit.
+        IF rest IS NOT NULL THEN
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE id >= $1 AND id < $2)', rest)
+                INTO occupied USING postbox.uuid_bound(lower), postbox.uuid_bound(lower + span);
+        END IF;
+        CONTINUE WHEN occupied;
+        BEGIN
+            EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
+                           schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));
+            added := added + 1;
+        EXCEPTION WHEN check_violation THEN
+            NULL;  -- committed since
+        END;
+    END LOOP;
+    RETURN added;
+END
+$$;
+COMMENT ON FUNCTION postbox.make_range_partitions(postbox.outbox, int) IS 'postbox.make_partitions for a log outbox of 0.1';
+
 CREATE FUNCTION postbox.make_partitions(outbox regclass, ahead int) RETURNS int
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    span interval := postbox.partition_span((postbox.require_outbox(outbox)).retention);
-    seconds float8 := extract(epoch FROM span);
-    first timestamptz := to_timestamp(floor(extract(epoch FROM now()) / seconds) * seconds);
+    registered postbox.outbox := postbox.require_outbox(outbox);
     schema name;
     log name;
-    part name;
-    lower timestamptz;
     added int := 0;
 BEGIN
+    IF registered.generation_span IS NULL THEN
+        RETURN postbox.make_range_partitions(registered, ahead);
+    END IF;
     SELECT n.nspname, c.relname INTO schema, log
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
-    FOR i IN 0..ahead LOOP
-        lower := first + i * span;
-        part := log || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
-        CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
-        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
-                       schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));
+    FOR i IN 0..5 LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i)
+            OR to_regclass(format('%I.%I', schema, log || '_g' || i)) IS NOT NULL;
+        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, log || '_g' || i, schema, log, i);
         added := added + 1;
     END LOOP;
     RETURN added;
 END
 $$;
 COMMENT ON FUNCTION postbox.make_partitions(regclass, int) IS 'postbox.add_partitions with the rights of the current user';
+
+COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
+    'Adds the partitions of a log outbox that are missing; returns how many. In a log of 0.1: those for now and the next '
+    '`ahead` spans of time. For its owner. Workers call it regularly';
+
+-- Transaction ids of another cluster say nothing here: a lane that has yet to be re-based has read nothing.
+CREATE FUNCTION postbox.read_by_all(outbox regclass, OUT floor bigint, OUT hwm bigint, OUT xmin xid8)
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT min(l.floor), min(l.hwm), (array_agg(pg_snapshot_xmin(l.snapshot) ORDER BY pg_snapshot_xmin(l.snapshot)))[1]
+    FROM postbox.publication p
+    CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
+    LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
+    WHERE p.outbox = read_by_all.outbox
+    HAVING bool_and(l.snapshot IS NOT NULL AND l.system_identifier = (SELECT c.system_identifier FROM pg_control_system() c))
+$$;
+COMMENT ON FUNCTION postbox.read_by_all(regclass) IS
+    'What all lanes of a log outbox have read: rows with seq up to floor, and those with seq up to hwm and txid below xmin. '
+    'NULL if a lane has read nothing, or no publication reads the outbox';
+
+-- No lane reads a row that has no seq, or one that the sequence never gives out. An event that cannot be published as it
+-- is stays in the log when it is parked; see worker/publisher/log/parked_events.h.
+CREATE OR REPLACE FUNCTION postbox.is_read(outbox regclass, part regclass) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    parked regclass := (postbox.require_outbox(outbox)).parked;
+    floor bigint;
+    hwm bigint;
+    xmin xid8;
+    unread boolean;
+BEGIN
+    SELECT r.floor, r.hwm, r.xmin INTO floor, hwm, xmin FROM postbox.read_by_all(outbox) r;
+    IF floor IS NULL THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO unread;
+        RETURN NOT unread;
+    END IF;
+    -- Below the floor are rows of other clusters, whose transaction ids say nothing.
+    EXECUTE format($sql$
+        SELECT coalesce((SELECT max(seq) FROM %1$s) > greatest($1, $2), false)
+            OR coalesce((SELECT txid FROM %1$s WHERE seq > $1 AND txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1) >= $3, false)
+        $sql$, part) INTO unread USING floor, hwm, xmin;
+    IF unread THEN
+        RETURN false;
+    END IF;
+    EXECUTE format($sql$
+        SELECT EXISTS (SELECT FROM %1$s WHERE seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE seq < 1)
+            OR EXISTS (SELECT FROM %2$s p JOIN %1$s e ON e.seq = p.seq AND e.id = p.id WHERE jsonb_typeof(p.attributes) <> 'object')
+        $sql$, part, parked) INTO unread;
+    RETURN NOT unread;
+END
+$$;
+COMMENT ON FUNCTION postbox.is_read(regclass, regclass) IS
+    'Whether every lane of an outbox has read all rows of one of its partitions; no if no publication reads the outbox';
+
+CREATE FUNCTION postbox.past_retention(registered postbox.outbox) RETURNS SETOF regclass
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    oldest timestamptz := clock_timestamp() - registered.retention;
+    retained smallint[];
+BEGIN
+    IF registered.retention IS NULL THEN
+        RETURN;
+    END IF;
+    IF registered.generation_span IS NOT NULL THEN
+        EXECUTE format('SELECT array_agg(%s) FROM (SELECT generate_series($1, $2, $3) UNION ALL SELECT $2) AS t(moment)',
+                       postbox.generation_expression(registered.generation_span, 'moment'))
+            INTO retained USING oldest, clock_timestamp(), registered.generation_span;
+    END IF;
+    RETURN QUERY SELECT p.part FROM postbox.log_partitions(registered.relation) p
+    WHERE p.generation <> ALL (retained) OR p.before <= postbox.uuid_bound(oldest) ORDER BY p.part;
+END
+$$;
+COMMENT ON FUNCTION postbox.past_retention(postbox.outbox) IS 'The partitions of a log outbox whose events are older than the retention';
+
+CREATE FUNCTION postbox.purge_partition(registered postbox.outbox, part regclass) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    filled boolean;
+BEGIN
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
+    IF registered.generation_span IS NOT NULL AND NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
+        RETURN false;
+    END IF;
+    -- The second look is taken with a snapshot of its own, after the lock.
+    IF registered.generation_span IS NULL THEN
+        EXECUTE format('LOCK TABLE ONLY %s, ONLY %s IN ACCESS EXCLUSIVE MODE', registered.relation, part);
+    ELSE
+        EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', part);
+    END IF;
+    IF NOT postbox.is_read(registered.relation, part) THEN
+        RAISE lock_not_available;  -- gives the lock back
+    END IF;
+    EXECUTE format(CASE WHEN registered.generation_span IS NULL THEN 'DROP TABLE %s' ELSE 'TRUNCATE TABLE ONLY %s' END, part);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_partition(postbox.outbox, regclass) IS
+    'Empties a partition of a log outbox, or drops it in a log of 0.1, if every lane has read all of it. No if it is locked';
+
+-- One statement: the rows and the positions of the lanes are of one snapshot.
+CREATE FUNCTION postbox.purge_default_partition(registered postbox.outbox, batch int) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    rest regclass;
+    purged bigint;
+BEGIN
+    SELECT p.part INTO rest FROM postbox.log_partitions(registered.relation) p WHERE p.generation IS NULL AND p.before IS NULL;
+    IF rest IS NULL THEN
+        RETURN 0;
+    END IF;
+    EXECUTE format($sql$
+        DELETE FROM %1$s WHERE ctid = ANY (ARRAY(
+            SELECT e.ctid FROM %1$s e CROSS JOIN postbox.read_by_all($3) r
+            WHERE e.occurred_at < $1 AND e.seq > 0 AND (e.seq <= r.floor OR e.seq <= r.hwm AND e.txid < r.xmin)
+              AND NOT EXISTS (SELECT FROM %2$s p WHERE p.seq = e.seq AND p.id = e.id AND jsonb_typeof(p.attributes) <> 'object')
+            LIMIT $2))
+        $sql$, rest, registered.parked) USING now() - registered.retention, batch, registered.relation;
+    GET DIAGNOSTICS purged = ROW_COUNT;
+    RETURN purged;
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_default_partition(postbox.outbox, int) IS
+    'Deletes up to `batch` events of the default partition of a log outbox of 0.1 that are older than the retention and that '
+    'every lane has read';
+
+CREATE OR REPLACE FUNCTION postbox.purge_log_outbox(outbox regclass, batch int) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '200ms'
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+BEGIN
+    IF current_setting('transaction_isolation') NOT LIKE 'read %committed' THEN
+        RAISE invalid_transaction_state USING
+            MESSAGE = 'purge_outbox needs isolation level READ COMMITTED for a log outbox',
+            DETAIL = 'An older snapshot does not show events that were committed since.';
+    END IF;
+    -- A lock that cannot be had within lock_timeout is left for the next call, here and below.
+    BEGIN
+        PERFORM postbox.add_partitions(outbox);
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;
+    END;
+    IF registered.retention IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM postbox.purge_partition(registered, part) FROM postbox.past_retention(registered) AS part;
+    RETURN postbox.purge_default_partition(registered, batch);
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
+    'postbox.purge_outbox for a log outbox: empties the partitions whose events are older than the retention and that every '
+    'lane has read. In a log of 0.1, drops them, and deletes up to `batch` such rows of the default partition. Skips '
+    'partitions that are locked';
+
+CREATE FUNCTION postbox.retention_problem(outbox regclass) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    published boolean := EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = retention_problem.outbox);
+    part regclass;
+    kept boolean;
+BEGIN
+    IF registered.kind <> 'log' OR registered.retention IS NULL THEN
+        RETURN NULL;
+    END IF;
+    FOR part IN SELECT postbox.past_retention(registered) LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO kept;
+        kept := kept AND NOT postbox.is_read(outbox, part);
+        EXIT WHEN kept;
+    END LOOP;
+    IF kept IS NOT TRUE AND NOT published THEN
+        SELECT p.part INTO part FROM postbox.log_partitions(outbox) p WHERE p.generation IS NULL AND p.before IS NULL;
+        IF FOUND THEN
+            EXECUTE format('SELECT occurred_at < $1 FROM %s ORDER BY seq LIMIT 1', part)
+                INTO kept USING now() - registered.retention;
+        END IF;
+    END IF;
+    RETURN CASE
+        WHEN kept IS NOT TRUE THEN NULL
+        WHEN published THEN 'events older than the retention are kept: not every publication has read all of them, or one that '
+                            'cannot be published has been altered or is parked; see postbox.publication_status and postbox.paused_keys'
+        ELSE 'events older than the retention are kept: no publication reads this outbox'
+    END;
+END
+$$;
+COMMENT ON FUNCTION postbox.retention_problem(regclass) IS
+    'Why a log outbox keeps events that are older than its retention, judged with the rights of the current user; NULL if it does not';
+
+CREATE FUNCTION postbox.show_retention_problem(outbox regclass) RETURNS text
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.show_retention_problem(regclass) IS
+    'postbox.retention_problem, run as the owner of the outbox; NULL if the caller may not see its events';
+
+CREATE FUNCTION postbox.list_outbox_status()
+    RETURNS TABLE (outbox regclass, kind text, retention interval, publications bigint, problem text)
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox;
+BEGIN
+    FOR registered IN SELECT o.* FROM postbox.outbox o ORDER BY o.relation LOOP
+        outbox := registered.relation;
+        kind := registered.kind;
+        retention := registered.retention;
+        SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
+        problem := postbox.outbox_problem(registered);
+        IF problem IS NULL THEN
+            -- What the owner of one outbox has made of it hides no other.
+            BEGIN
+                problem := postbox.show_retention_problem(outbox);
+            EXCEPTION WHEN OTHERS THEN
+                IF SQLSTATE LIKE '57%' THEN
+                    RAISE;
+                END IF;
+                problem := format('the outbox cannot be read: %s', SQLERRM);
+            END;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.list_outbox_status() IS 'The rows of postbox.outbox_status';
+
+CREATE VIEW postbox.outbox_status AS SELECT * FROM postbox.list_outbox_status();
+COMMENT ON VIEW postbox.outbox_status IS
+    'Each outbox: how many publications read it, and what is wrong with it. postbox_operator and pg_monitor see that of all outboxes';
+COMMENT ON COLUMN postbox.outbox_status.problem IS
+    'What is wrong with the tables of the outbox, or why it keeps events that are older than the retention; NULL if nothing is, or '
+    'if the caller may not read the outbox';
+GRANT SELECT ON postbox.outbox_status TO PUBLIC;
 
 CREATE OR REPLACE FUNCTION postbox.add_partitions(outbox regclass, ahead int DEFAULT 2) RETURNS int
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -1030,6 +1308,7 @@ COMMENT ON COLUMN postbox.outbox.parked IS 'Log outbox: the table of events that
 COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kept; NULL keeps them forever';
 COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table existed before; if so, drop_outbox keeps it';
 COMMENT ON COLUMN postbox.outbox.columns IS 'Standard name -> name in the table, where they differ: {"aggregate_id": "aggregateid"}';
+COMMENT ON COLUMN postbox.outbox.generation_span IS 'Log outbox: how long a generation of events is written to; NULL in one of 0.1';
 COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
     'Creates an outbox: event table, indexes and version counter. The caller needs CREATE on the schema and becomes the owner';
 COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS
@@ -1042,7 +1321,7 @@ COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an 
 COMMENT ON FUNCTION postbox.outbox_column(postbox.outbox, text, text) IS 'The SQL expression that reads a column of an outbox, by the standard name of the column';
 COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
     'Deletes up to `batch` published or discarded events that are older than the retention, and returns how many. Needs '
-    'DELETE on the outbox. In a log outbox, drops whole partitions instead, which only the owner may do. Workers call it '
+    'DELETE on the outbox. In a log outbox, empties whole partitions instead, which only the owner may do. Workers call it '
     'regularly';
 COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, jsonb, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
     'Stores an event in the current transaction, to be published after the commit. Needs INSERT on the outbox';
@@ -1072,12 +1351,6 @@ COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
 COMMENT ON VIEW postbox.paused_keys IS
     'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
     'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
-COMMENT ON FUNCTION postbox.add_partitions(regclass, int) IS
-    'Adds the missing partitions of a log outbox for now and the next `ahead` spans of time; returns how many. For its owner. '
-    'Workers call it regularly';
-COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
-    'postbox.purge_outbox for a log outbox: adds partitions, drops those older than the retention that every lane has read, '
-    'and deletes up to `batch` such rows of the default partition. Skips partitions that are locked';
 COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
     'After a restore into another cluster: appends the events again that some lane has not read, and moves each lane before '
     'the first of its own. Returns how many events. Workers call it when they need it';

@@ -105,7 +105,7 @@ subtest 'a re-base runs the triggers and defaults of a log as its owner' => sub 
 		SELECT postbox.outbox_emit('job', 'unread-' || n, 'job.created', '{}'::jsonb, outbox => 'evil.log') FROM generate_series(1, 5) n;
 		TRUNCATE evil.ran});
 	# As a restore from another cluster leaves it.
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET system_identifier = 1 WHERE publication = 'log'});
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET system_identifier = 1 WHERE publication = 'log'; UPDATE evil.log SET origin = 1});
 	my $position = log_position($node);
 	$node->append_conf('postgresql.conf', 'postbox.publishers = 1');
 	$node->reload;

@@ -1,0 +1,188 @@
+# Retention of a log outbox: what is older than the retention goes away while writers write, and nothing goes away that a
+# publication has not read, at whatever moment it is committed.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use IPC::Run ();
+use PostgreSQL::Test::Utils;
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 12;
+my @topics = map { "catalog.$_.events" } qw(rotation worst absent orphan held);
+my $emulator = start_emulator('--subscription', 'catalog.rotation.events.follower=catalog.rotation.events,ordered', map { ('--topic', $_) } @topics);
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1,
+	'postbox.poll_interval' => '50ms',
+	'postbox.checkpoint_interval' => '20ms',
+	'postbox.maintenance_interval' => '1s',
+	'max_connections' => 60,
+	'log_lock_waits' => 'on',
+	'deadlock_timeout' => '10ms',
+});
+$node->start;
+$node->safe_psql('postgres', q{CREATE EXTENSION postbox; CREATE SCHEMA app; ALTER DATABASE postgres SET postbox.default_outbox = 'app.rotation'});
+
+# A log and its publication. A plain INSERT writes to the generation of its choice.
+sub create_log
+{
+	my ($name, $retention, %options) = @_;
+	$node->safe_psql('postgres', "SELECT postbox.create_outbox('app.$name', 'log', '$retention')");
+	$node->safe_psql('postgres', "SELECT postbox.create_publication('$name', 'app.$name', 'catalog.$name.events')") unless $options{unpublished};
+	return;
+}
+
+sub insert_into
+{
+	my ($name, $generation, $id) = @_;
+	$id //= 'gen_random_uuid()';
+	return "INSERT INTO app.$name (id, aggregate_type, aggregate_id, event_type, version, payload, generation) SELECT $id, 'video', 'x', 'video.changed', 1, '{}', $generation;";
+}
+
+# The generation that the retention does not reach now, and its partition.
+sub past_retention
+{
+	my ($name) = @_;
+	my $row = $node->safe_psql('postgres', "SELECT p.generation, p.part FROM postbox.log_partitions('app.$name') p
+		WHERE p.part IN (SELECT postbox.past_retention(o) FROM postbox.outbox o WHERE o.relation = 'app.$name'::regclass)");
+	return split /\|/, $row;
+}
+
+sub count_of { my ($table) = @_; return $node->safe_psql('postgres', "SELECT count(*) FROM $table"); }
+sub problem_of { my ($name) = @_; return $node->safe_psql('postgres', "SELECT problem FROM postbox.outbox_status WHERE outbox = 'app.$name'::regclass"); }
+sub wait_read { my ($name) = @_; return wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status WHERE publication = '$name'", "$name is read"); }
+
+subtest 'with a new generation every second, under load, nothing is lost and each key is in order' => sub {
+	create_log('rotation', '4 seconds');
+	$node->safe_psql('postgres', q{UPDATE postbox.outbox SET generation_span = '1 second' WHERE relation = 'app.rotation'::regclass;
+		SELECT format('ALTER TABLE app.rotation ALTER generation SET DEFAULT (%s)', postbox.generation_expression('1 second')) \gexec});
+	follow($node, 'postgres', 'catalog.rotation.events.follower', 'video.changed');
+	$node->safe_psql('postgres', 'CREATE TABLE app.emitted (aggregate_id text, version bigint, event_id uuid); CREATE SEQUENCE app.source');
+	my $puller = start_puller($node, 'postgres', $emulator);
+	my $record = 'INSERT INTO app.emitted SELECT aggregate_id, version, event_id FROM postbox.outbox_emit(\'video\', :key, \'video.changed\', \'{}\'::jsonb';
+	my %scripts = (
+		'generated' => "BEGIN; $record); $record); COMMIT;",
+		'long' => "BEGIN; $record); \n\\sleep 2500 ms\n $record); COMMIT;",
+		'undone' => "BEGIN; $record); ROLLBACK;",
+		'random' => "$record, event_id => gen_random_uuid());",
+		'derived' => "$record, source_event_id => nextval('app.source')::text);",
+		'future' => "$record, event_id => overlay(gen_random_uuid()::text placing 'ffffffff-ffff-7' from 1)::uuid);",
+	);
+	my $tmp = $PostgreSQL::Test::Utils::tmp_check;
+	# Long transactions have keys of their own: they hold the lock of the key.
+	append_to_file("$tmp/$_.sql", "\\set n random(1, 20)\n" . ($scripts{$_} =~ s/:key/"'" . ($_ eq 'long' ? 'long-' : 'key-') . "' || :n"/ger) . "\n") for keys %scripts;
+	my $output = '';
+	my $writers = IPC::Run::start([ 'pgbench', '-n', '-c', '12', '-R', '200', '-T', $seconds, (map { ('-f', "$tmp/$_.sql@" . ($_ eq 'long' ? 1 : 30)) } sort keys %scripts),
+		'-h', $node->host, '-p', $node->port, 'postgres' ], '<', \undef, '>&', \$output);
+	my ($emptied, %filled) = (0);
+	while ($writers->pumpable)
+	{
+		$writers->pump_nb;
+		my %now = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', q{SELECT DISTINCT generation FROM app.rotation});
+		$node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.rotation')});
+		$emptied += grep { !$now{$_} } keys %filled;
+		%filled = %now;
+		select(undef, undef, undef, 0.05);
+	}
+	$writers->finish;
+	is($writers->result(0), 0, 'the writers succeeded') or diag($output);
+	cmp_ok($emptied, '>', 2, "generations were emptied meanwhile: $emptied times");
+	wait_read('rotation');
+	my $events = count_of('app.emitted');
+	wait_until($node, 'postgres', "SELECT count(*) >= $events FROM app.seen", "the $events events have come");
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM app.emitted e WHERE NOT EXISTS (SELECT FROM app.seen s WHERE s.aggregate_id = e.aggregate_id AND s.version = e.version)}), '0', 'none is lost');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM (SELECT version < lag(version) OVER (PARTITION BY aggregate_id ORDER BY n) AS back FROM app.seen) e WHERE back}), '0', 'none came after a later one of its key');
+	is(messages_published($emulator), $events, 'each was sent once');
+	wait_until($node, 'postgres', 'SELECT count(*) = 0 OR count(*) < 0.5 * (SELECT count(*) FROM app.emitted) FROM app.rotation', 'the log is shorter than what was emitted');
+	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM app.rotation}, 'when nothing is emitted any more, it becomes empty');
+	stop_puller($puller);
+};
+
+subtest 'a row that is committed while retention waits for the lock of its partition is published' => sub {
+	create_log('worst', '1 hour');
+	my ($generation, $part) = past_retention('worst');
+	my $before = messages_published($emulator);
+	my $position = log_position($node);
+	$node->append_conf('postgresql.conf', "postbox.maintenance_interval = '1h'");
+	$node->reload;
+	my ($inserted, $met) = (0, 0);
+	for my $attempt (1 .. 60)
+	{
+		$node->safe_psql('postgres', insert_into('worst', $generation));
+		++$inserted;
+		wait_until($node, 'postgres', "SELECT postbox.is_read('app.worst', '$part')", 'all of the partition is read') or last;
+		my $writer = $node->background_psql('postgres');
+		$writer->query_safe('BEGIN; ' . insert_into('worst', $generation));
+		++$inserted;
+		my $output = '';
+		my $purge = IPC::Run::start([ 'psql', '-X', '-c', q{SELECT postbox.purge_outbox('app.worst')}, $node->connstr('postgres') ], '<', \undef, '>&', \$output);
+		my $end = time + 2;
+		select(undef, undef, undef, 0.005) until log_since($node, $position) =~ /still waiting for AccessExclusiveLock/ || time > $end;
+		$writer->query_safe('COMMIT');
+		$writer->quit;
+		$purge->finish;
+		my $log = log_since($node, $position);
+		$position = log_position($node);
+		++$met if $log =~ /acquired AccessExclusiveLock on relation/;
+		last if $met == 3;
+	}
+	cmp_ok($met, '>=', 3, 'retention had its lock right after the row was committed');
+	wait_for(sub { messages_published($emulator) >= $before + $inserted }, "all $inserted events are published") or diag(messages_published($emulator) - $before);
+	wait_until($node, 'postgres', "SELECT postbox.is_read('app.worst', '$part')", 'all of the partition is read');
+	$node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.worst')});
+	is(count_of($part), '0', 'then it is emptied');
+};
+
+subtest 'without a worker for months, events of all ids are kept, and published when there is one' => sub {
+	$node->append_conf('postgresql.conf', "postbox.publishers = 0");
+	$node->reload;
+	wait_workers($node, 'postgres', 0);
+	create_log('absent', '1 hour');
+	my $before = messages_published($emulator);
+	# As many turns of the generations: each has rows of long ago, and of ids of every kind.
+	my @ids = ('gen_random_uuid()', q{'016f5e66-e800-7000-8000-' || lpad(g::text, 12, '0')}, q{'ffffffff-ffff-7000-8000-' || lpad(g::text, 12, '0')}, q{'6ba7b810-9dad-51d1-80b4-' || lpad(g::text, 12, '0')});
+	$node->safe_psql('postgres', "INSERT INTO app.absent (id, aggregate_type, aggregate_id, event_type, version, payload, occurred_at, generation)
+		SELECT ($_)::uuid, 'video', 'x' || g, 'video.changed', 1, '{}', now() - interval '40 days', g FROM generate_series(0, 5) g") for @ids;
+	is($node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.absent'); SELECT count(*) FROM app.absent}), "0\n24", 'nothing that is unread is purged');
+	like(problem_of('absent'), qr/^events older than the retention are kept: not every publication has read all of them/, 'the status says so');
+	$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'new', 'video.changed', '{}'::jsonb, outbox => 'app.absent')});
+	$node->append_conf('postgresql.conf', "postbox.publishers = 1\npostbox.maintenance_interval = '1s'");
+	$node->reload;
+	wait_for(sub { messages_published($emulator) == $before + 25 }, 'all are published') or diag(messages_published($emulator) - $before);
+	my ($generation, $part) = past_retention('absent');
+	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'and purged in turn');
+	is(problem_of('absent'), '', 'the status has nothing to say');
+};
+
+subtest 'without a publication nothing is purged, and the status says so' => sub {
+	create_log('orphan', '1 hour', unpublished => 1);
+	$node->safe_psql('postgres', insert_into('orphan', 'generate_series(0, 5)'));
+	is($node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.orphan'); SELECT count(*) FROM app.orphan}), "0\n6", 'all are kept');
+	is(problem_of('orphan'), 'events older than the retention are kept: no publication reads this outbox', 'the status says why');
+	is($node->safe_psql('postgres', q{SELECT publications FROM postbox.outbox_status WHERE outbox = 'app.orphan'::regclass}), '0', 'it has no publication');
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', q{SELECT postbox.create_publication('orphan', 'app.orphan', 'catalog.orphan.events')});
+	wait_for(sub { messages_published($emulator) == $before + 6 }, 'a publication has them all');
+	my ($generation, $part) = past_retention('orphan');
+	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'then they are purged in turn');
+};
+
+subtest 'a suspended publication keeps what it has not read' => sub {
+	create_log('held', '1 hour');
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('held', topic => 'catalog.missing.events', base_backoff => '1h', max_backoff => '1h')});
+	my ($generation, $part) = past_retention('held');
+	$node->safe_psql('postgres', insert_into('held', $generation));
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' FROM postbox.publication_status WHERE publication = 'held'}, 'it is suspended');
+	is($node->safe_psql('postgres', "SELECT postbox.purge_outbox('app.held'); SELECT count(*) FROM app.held"), "0\n1", 'the event is kept');
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('held', topic => 'catalog.held.events')});
+	wait_for(sub { messages_published($emulator) == $before + 1 }, 'it is published when the publication goes on');
+	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'and then purged');
+};
+
+unlike(log_since($node, 0), qr/could not purge events/, 'no purge has failed');
+$node->stop;
+done_testing();
