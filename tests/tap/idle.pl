@@ -19,9 +19,9 @@ my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settin
 $node->start;
 create_outbox($node, 'postgres');
 $node->safe_psql('postgres', q{
-	SELECT postbox.create_outbox('app.log', retention => '1 hour');
+	SELECT postbox.create_outbox('app.log');
 	SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events', lanes => 3);
-	SELECT postbox.create_outbox('app.other', retention => '1 day');
+	SELECT postbox.create_outbox('app.other');
 	SELECT postbox.create_publication('other', 'app.other', 'catalog.video.events');
 });
 follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.created');
