@@ -429,7 +429,8 @@ BEGIN
     EXECUTE format($sql$
         SELECT count(*), min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at))
         FROM postbox.publication p
-        CROSS JOIN LATERAL (SELECT coalesce(min(l.hwm), 0) AS hwm FROM postbox.lane l WHERE l.publication = p.name) lowest
+        CROSS JOIN LATERAL (SELECT CASE WHEN count(l.hwm) < p.lanes THEN 0 ELSE min(l.hwm) END AS hwm
+                            FROM postbox.lane l WHERE l.publication = p.name) lowest
         JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
         LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
         WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE

@@ -119,5 +119,15 @@ subtest 'a standby says that its primary publishes' => sub {
 	$standby->stop;
 };
 
+subtest 'what nobody has begun to read is pending, however far the other lanes are' => sub {
+	set('postbox.publishers', 0);
+	$node->reload;
+	wait_workers($node, 'postgres', 0);
+	$node->safe_psql('postgres', 'DELETE FROM postbox.lane WHERE slice = 1');
+	my $count = $node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE postbox.lane_slice(aggregate_id, 4) = 1');
+	cmp_ok($count, '>', 0, 'a lane has events');
+	is($node->safe_psql('postgres', 'SELECT pending, "position" FROM postbox.publication_status'), "$count|0", 'and no row yet: they are pending');
+};
+
 $node->stop;
 done_testing();
