@@ -628,7 +628,7 @@ BEGIN
                 WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
         FROM %1$s e
         WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL
-          AND (e.publish_attempts > 0 OR e.last_error IS NOT NULL)
+          AND (e.publish_attempts > 0 OR e.last_error IS NOT NULL AND e.next_retry_at > now())
           AND NOT EXISTS (SELECT FROM %1$s earlier
                           WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
         ORDER BY e.seq

@@ -18,7 +18,8 @@ CREATE FUNCTION pg_temp.state() RETURNS TABLE (event int, key text, state text, 
     SELECT right(id::text, 4)::int, aggregate_id,
            CASE WHEN published_at = '-infinity' THEN 'discarded' WHEN published_at IS NOT NULL THEN 'published'
                 WHEN lock_token IS NOT NULL THEN 'inflight' WHEN next_retry_at IS NULL THEN 'pending'
-                WHEN publish_attempts = 0 AND next_retry_at <= now() THEN 'due' WHEN publish_attempts = 0 THEN 'behind' WHEN next_retry_at = 'infinity' THEN 'failed' ELSE 'retry' END,
+                WHEN publish_attempts = 0 AND next_retry_at <= now() THEN 'due' WHEN publish_attempts = 0 AND next_retry_at = 'infinity' THEN 'behind'
+                WHEN next_retry_at = 'infinity' THEN 'failed' ELSE 'retry' END,
            publish_attempts, last_error
     FROM catalog.outbox ORDER BY seq $$;
 CREATE PROCEDURE pg_temp.setup() LANGUAGE plpgsql AS $$
