@@ -33,6 +33,16 @@ free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
+# with_own_mounts COMMAND...: becomes COMMAND, which may mount file systems if POSTBOX_OWN_MOUNTS=1. Nobody else
+# sees them, and they vanish with the last process.
+with_own_mounts() {
+  if [ "$(id -u)" = 0 ] && unshare --mount --propagation private true 2>/dev/null; then
+    export POSTBOX_OWN_MOUNTS=1
+    exec unshare --mount --propagation private "$@"
+  fi
+  exec "$@"
+}
+
 # run_sql_tests KIND RUNNER SUFFIX [NAME...]: runs tests/KIND with a runner of pg_regress's family in a
 # private cluster. No publishers run there: these tests are about SQL, and rows stay as sessions left them.
 # What tests/support builds can be loaded there by its name.

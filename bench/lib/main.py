@@ -6,12 +6,14 @@ import signal
 import sys
 import traceback
 
-sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[2] / "tests/e2e/lib")]
+TESTS = pathlib.Path(__file__).parents[2] / "tests"
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(TESTS / "e2e/lib"), str(TESTS / "matrix")]
 import bed  # first: it moves standard output away
 import database
 import emitting
 import neighbours
 import publishing
+import soak
 import torture
 from harness import Failure
 
@@ -26,6 +28,7 @@ BENCHES = {
     "emit": emitting.emit,
     "neighbours": neighbours.neighbours,
     "torture": torture.torture,
+    "soak": soak.soak,
 }
 
 
@@ -33,6 +36,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=BENCHES)
     parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--seconds", type=int, help="of soak")
     arguments = parser.parse_args()
 
     def interrupted(number, _frame):
@@ -41,7 +45,8 @@ def main():
     signal.signal(signal.SIGTERM, interrupted)
     signal.signal(signal.SIGINT, interrupted)
     try:
-        BENCHES[arguments.name](bed.Report(arguments.name), arguments.smoke)
+        more = {"seconds": arguments.seconds} if arguments.seconds else {}
+        BENCHES[arguments.name](bed.Report(arguments.name), arguments.smoke, **more)
     except Failure as failure:
         traceback.print_exc()
         sys.exit(f"FAILED: {failure}")

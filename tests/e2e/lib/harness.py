@@ -154,12 +154,15 @@ def _tied_to_us(command):
 class Cluster:
     """A private Postgres (control/cluster) that listens on a Unix socket only."""
 
-    def __init__(self, testbed, settings):
-        self.directory = testbed.directory / "cluster"
+    def __init__(self, testbed, settings, name="cluster"):
+        self.directory = testbed.directory / name
         self.bin = testbed.bin
         settings = {"listen_addresses": "", "postbox.project_id": PROJECT, "postbox.restart_delay": "100ms",
                     "log_min_messages": "info", **settings}
         self._control("start", self.directory, *(f"{name}={value}" for name, value in settings.items()))
+        self._find_port()
+
+    def _find_port(self):
         self.port = (self.directory / "port").read_text().strip()
         self.environment = {"PGHOST": str(self.directory), "PGPORT": self.port, "PGUSER": "postgres",
                             "PGOPTIONS": "", "PSQLRC": "/dev/null", "PGAPPNAME": "e2e"}
@@ -173,6 +176,20 @@ class Cluster:
         """Starts it again after a crash."""
         self._control("start", self.directory)
 
+    def stop(self, mode="fast"):
+        self._control("stop", self.directory, mode)
+
+    @classmethod
+    def of_backup(cls, primary, directory, **settings):
+        """A running standby of a running primary. Its settings are those of the primary, and then these."""
+        standby = cls.__new__(cls)
+        standby.directory, standby.bin = directory, primary.bin
+        subprocess.run([str(ROOT / "control/cluster"), "standby", str(directory), primary.dsn("postgres"),
+                        *(f"{name.replace('__', '.')}={value}" for name, value in settings.items())], check=True, timeout=240,
+                       env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())}, stdin=subprocess.DEVNULL)
+        standby._find_port()
+        return standby
+
     @classmethod
     def close(cls, directory):
         """Stops the server of this directory, even if its start was interrupted."""
@@ -185,11 +202,15 @@ class Cluster:
     def log_text(self):
         return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
 
-    def set(self, **settings):
-        """Appends settings (`__` stands for the dot of a qualified name) and tells the server to read them again."""
+    def write(self, **settings):
+        """Appends settings to the configuration; `__` stands for the dot of a qualified name."""
         with open(self.directory / "data/postgresql.conf", "a", encoding="utf-8") as conf:
             for name, value in settings.items():
                 conf.write(f"{name.replace('__', '.')} = '{value}'\n")
+
+    def set(self, **settings):
+        """Appends settings and tells the server to read them again."""
+        self.write(**settings)
         postmaster = int((self.directory / "data/postmaster.pid").read_text().splitlines()[0])
         os.kill(postmaster, signal.SIGHUP)
 
@@ -364,12 +385,12 @@ def find_google_emulator():
 class Puller:
     """`postbox pull` for one database, with its log as JSON lines. `verbose` logs each event with its outcome."""
 
-    def __init__(self, testbed, database, failpoint=None, arguments=(), verbose=True):
+    def __init__(self, testbed, database, failpoint=None, arguments=(), verbose=True, dsn=None, endpoint=None):
         self.database = database
         self.process = testbed.start(
             f"puller-{database}",
-            [testbed.postbox, "pull", "--dsn", testbed.cluster.dsn(database), "--endpoint", testbed.emulator.endpoint,
-             "--project", PROJECT, "--log-format", "json", *arguments],
+            [testbed.postbox, "pull", "--dsn", dsn or testbed.cluster.dsn(database),
+             "--endpoint", endpoint or testbed.emulator.endpoint, "--project", PROJECT, "--log-format", "json", *arguments],
             env={"SPDLOG_LEVEL": "debug" if verbose else "info", **({"POSTBOX_FAILPOINT": failpoint} if failpoint else {})})
 
     def records(self):
@@ -494,15 +515,15 @@ class Testbed:
             if process.running():
                 with contextlib.suppress(Exception):
                     process.stop(signal.SIGTERM, timeout=20)
-        with contextlib.suppress(Exception):
-            Cluster.close(self.directory / "cluster")
+        for data in self.directory.glob("*/data"):
+            with contextlib.suppress(Exception):
+                Cluster.close(data.parent)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _print_logs(self):
         logs = [(process.name, process.text()) for process in self._processes]
-        server = self.directory / "cluster/server.log"
-        if server.exists():
-            logs.append(("postgres", server.read_text("utf-8", "replace")))
+        for server in sorted(self.directory.glob("*/server.log")):
+            logs.append((f"postgres in {server.parent.name}", server.read_text("utf-8", "replace")))
         for name, text in logs:
             lines = text.splitlines()
             if lines:

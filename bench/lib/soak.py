@@ -1,0 +1,227 @@
+"""Constant load for a long time, with faults of the fault matrix at random, and what it does to processes and tables.
+
+Memory, descriptors and threads are those of one process: a fault ends some of them, so slopes are taken within the lives of
+processes, of which the first WARM_UP seconds do not count. A slope is flat if it is below its limit, or if it exceeds the
+limit by less than twice its standard error: what a short run cannot tell is not held against it. A smoke run judges none.
+"""
+
+import bisect
+import contextlib
+import math
+import os
+import random
+import re
+import threading
+import time
+
+import bank
+from bed import Failure
+from faults import FAULTS, FullWal, ImmediateStop, Kill, Stop
+from harness import say
+from place import Site, may_mount
+from steps import STEPS
+
+SECONDS, SMOKE_SECONDS = 1200, 25
+SETTLE = 120  # s
+# Of processes, whose allocators fill up slowly, and of tables, whose retention has to pass first.
+WARM_UP, TABLE_WARM_UP = 120, 300
+# Longer than a puller is stopped: what it holds has been applied by another one meanwhile, which the inbox must still know.
+INBOX_RETENTION = "3 minutes"
+# What a slope may have in 10 minutes. Of memory, some 35 bytes for each event: the arenas of malloc still grow a little then.
+LIMITS = {"RssAnon": (4096, "kB"), "descriptors": (1, "descriptors"), "threads": (1, "threads"), "size": (1024, "kB")}
+
+
+class Slope:
+    """Least squares over several series with the same slope and each its own level."""
+
+    def __init__(self, series):
+        self._series = [[(at - series_begin(points), value) for at, value in points] for points in series if len(points) > 2]
+        self.points = sum(len(points) for points in self._series)
+        self.mean = sum(value for points in self._series for _, value in points) / max(1, self.points)
+        self.per_minute, self.error = self._fit()
+
+    def _fit(self):
+        sxx = sxy = syy = 0.0
+        for points in self._series:
+            mean_t = sum(at for at, _ in points) / len(points)
+            mean_v = sum(value for _, value in points) / len(points)
+            sxx += sum((at - mean_t) ** 2 for at, _ in points)
+            sxy += sum((at - mean_t) * (value - mean_v) for at, value in points)
+            syy += sum((value - mean_v) ** 2 for _, value in points)
+        freedom = self.points - len(self._series) - 1
+        if sxx == 0 or freedom < 1:
+            return 0.0, math.inf
+        slope = sxy / sxx
+        return 60 * slope, 60 * math.sqrt(max(0.0, syy - slope * sxy) / freedom / sxx)
+
+    def flat(self, limit):
+        """`limit` is for 10 minutes."""
+        return 10 * (self.per_minute - 2 * self.error) <= limit
+
+
+def series_begin(points):
+    return points[0][0]
+
+
+class Samples:
+    """What was seen of each subject: {(subject, quantity): {life: [(second, value)]}}. A life is a process or a table."""
+
+    def __init__(self):
+        self._values = {}
+
+    def add(self, subject, quantity, life, at, value):
+        self._values.setdefault((subject, quantity), {}).setdefault(life, []).append((at, value))
+
+    def slopes(self, end):
+        for (subject, quantity), lives in sorted(self._values.items()):
+            # Less of a short run, so that something is left of it.
+            warm_up = min(TABLE_WARM_UP if quantity == "size" else WARM_UP, end / 4)
+            yield subject, quantity, Slope([points[bisect.bisect(points, (series_begin(points) + warm_up,)):] for points in lives.values()])
+
+
+class Watch:
+    """Samples on a thread of its own, with one connection for what SQL says."""
+
+    def __init__(self, site, interval):
+        self._site = site
+        self._interval = interval
+        self.samples = Samples()
+        self.begun = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self):
+        self._ended.set()
+        self._thread.join()
+        return time.monotonic() - self.begun
+
+    def _run(self):
+        said = self.begun
+        while not self._ended.wait(self._interval):
+            with contextlib.suppress(Failure):  # the server is down now and then
+                self._sample()
+            if time.monotonic() - said > 60:
+                said = time.monotonic()
+                say_slopes(self.samples, said - self.begun)
+
+    def _sample(self):
+        at = time.monotonic() - self.begun
+        for subject, pid in self._processes():
+            with contextlib.suppress(OSError, AttributeError):
+                status = open(f"/proc/{pid}/status", encoding="ascii", errors="replace").read()
+                for quantity, pattern in (("RssAnon", r"RssAnon:\s+(\d+)"), ("threads", r"Threads:\s+(\d+)")):
+                    self.samples.add(subject, quantity, pid, at, int(re.search(pattern, status).group(1)))
+                self.samples.add(subject, "descriptors", pid, at, self._descriptors(pid))
+        for kind in bank.KINDS:
+            for subject, size in self._site.cluster.sql(bank.database(kind), SIZES):
+                self.samples.add(f"{kind}: {subject}", "size", kind, at, int(size) / 1024)
+
+    def _descriptors(self, pid):
+        """But those of tables and logs, of which Postgres keeps up to max_files_per_process open on purpose."""
+        links = []
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):  # closed meanwhile
+                links.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+        return sum(not link.startswith(str(self._site.directory)) for link in links)
+
+    def _processes(self):
+        rows = self._site.cluster.sql("postgres", """
+            SELECT CASE backend_type WHEN 'postbox launcher' THEN 'launcher' ELSE 'worker of ' || datname END, pid
+            FROM pg_stat_activity WHERE backend_type LIKE 'postbox %'""")
+        yield from ((subject, int(pid)) for subject, pid in rows)
+        yield "emulator", self._site.bed.emulator.process.pid
+        yield "puller of witness", self._site.witness_puller.process.pid
+        for puller in list(self._site.pullers):
+            if puller.process.running():
+                yield f"puller of {puller.database}", puller.process.pid
+
+
+# The bank's own tables and the journal grow, since they are the books; they are not Postbox's.
+SIZES = """
+    SELECT CASE WHEN n.nspname = 'postbox' THEN 'tables of the schema postbox'
+                WHEN c.relname LIKE 'inbox%' THEN 'inbox' ELSE 'outbox' END || CASE c.relkind WHEN 'i' THEN ', indexes' ELSE '' END,
+           sum(pg_relation_size(c.oid))::bigint
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'i') AND (n.nspname = 'postbox' OR n.nspname = 'bank' AND c.relname LIKE 'outbox%'
+                                       OR n.nspname = 'reader' AND c.relname LIKE 'inbox%')
+    GROUP BY 1"""
+
+
+def say_slopes(samples, end):
+    say(f"after {end:.0f} s, the slope a minute and its standard error:")
+    for subject, quantity, slope in samples.slopes(end):
+        say(f"    {subject}, {quantity}: {slope.per_minute:+.3f} ± {slope.error:.3f} {LIMITS[quantity][1]}, mean {slope.mean:.1f}")
+
+
+def check_rule():
+    """That the rule sees a leak: series that grow by twice the limit, with noise and over two lives, and such that do not."""
+    dice = random.Random(1)
+    for growth, flat in ((0, True), (2, False)):
+        lives = [[(at, level + growth * LIMITS["RssAnon"][0] / 600 * at + dice.uniform(-50, 50)) for at in range(begin, begin + 200, 2)]
+                 for begin, level in ((20, 5000), (300, 9000))]
+        if Slope(lives).flat(LIMITS["RssAnon"][0]) != flat:
+            raise Failure(f"the rule takes a growth by {growth} times the limit for {'a leak' if flat else 'none'}")
+
+
+def soak(report, smoke, seconds=None):
+    seconds = seconds or (SMOKE_SECONDS if smoke else SECONDS)
+    seed = random.randrange(1 << 32) if "POSTBOX_SOAK_SEED" not in os.environ else int(os.environ["POSTBOX_SOAK_SEED"])
+    check_rule()
+    say(f"soak: {seconds} s, seed {seed} (POSTBOX_SOAK_SEED={seed} has the same faults in the same order)")
+    with Site.open(inbox_retention=INBOX_RETENTION) as site:
+        site.cluster.set(autovacuum_naptime="5s")
+        ledgers = {kind: bank.Ledger(site, kind) for kind in bank.KINDS}
+        site.start_load(clients=6, rate=30 if smoke else 100)
+        watch = Watch(site, 0.5 if smoke else 2)
+        struck = strike_at_random(site, random.Random(seed), seconds, smoke)
+        end = watch.stop()
+        site.stop_load()
+        trouble = [late for ledger in ledgers.values() if (late := ledger.settle(SETTLE))]
+        trouble += report_books(report, ledgers)
+    report.line("faults", struck, "faults")
+    say_slopes(watch.samples, end)
+    for subject, quantity, slope in watch.samples.slopes(end):
+        limit, unit = LIMITS[quantity]
+        report.line(f"{subject}, {quantity}, mean", slope.mean, unit)
+        report.line(f"{subject}, {quantity}, slope", slope.per_minute, f"{unit}/min")
+        if not smoke and not slope.flat(limit):
+            trouble.append(f"{subject}: {quantity} grows by {slope.per_minute:.2f} {unit} a minute, standard error {slope.error:.2f}")
+    if trouble:
+        raise Failure("\n".join(trouble))
+
+
+def strike_at_random(site, dice, seconds, smoke):
+    """Faults one after the other until the time is over. Returns how many."""
+    end = time.monotonic() + seconds
+    pause = 2 if smoke else 30
+    faults = [fault for fault in FAULTS if not fault.needs_standby and (may_mount() or not fault.needs_disks)]
+    if smoke:  # a lease takes longer than the whole run
+        faults = [fault for fault in faults if not isinstance(fault, Stop)]
+    # Those that end the server are rarer, so that processes live long enough to say something.
+    weights = [1 if isinstance(fault, (Kill, ImmediateStop, FullWal)) else 3 for fault in faults]
+    struck = 0
+    while time.monotonic() < end:
+        time.sleep(min(dice.uniform(0.5, 1.5) * pause, max(0.0, end - time.monotonic())))  # the load goes on meanwhile
+        step, fault = dice.choice(STEPS), dice.choices(faults, weights)[0]
+        say(f"  {step.name} / {fault.name}")
+        step.prepare(site)
+        fault.strike(site, step, step.reach(site))
+        site.wait_workers()
+        step.finish(site)
+        struck += 1
+    return struck
+
+
+def report_books(report, ledgers):
+    """The figures of the matrix, and whether source and projection are equal."""
+    trouble = []
+    for kind, ledger in ledgers.items():
+        figures, differences = ledger.take()
+        for name, value in vars(figures).items():
+            report.line(f"{kind}, {name}", value, "events")
+        report.line(f"{kind}, projections that are not their source", len(differences), "projections")
+        trouble += differences
+        if figures.wrong():
+            trouble.append(f"{kind}: {figures.wrong()}")
+    return trouble

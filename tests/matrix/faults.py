@@ -1,0 +1,163 @@
+"""The faults. strike() begins with the system held at a step, and returns when the cause of the fault is over: what is left
+is for Postbox to do."""
+
+import contextlib
+import os
+import signal
+import time
+
+import bank
+from harness import Failure, wait_until
+from place import LEASE
+
+
+class Fault:
+    needs_disks = False
+    needs_standby = False
+
+    def __init__(self, name):
+        self.name = name
+
+    def prepare(self, site):
+        pass
+
+
+class Kill(Fault):
+    """SIGKILL of the workers that are held, which makes Postgres restart all processes; or of the pullers."""
+
+    def strike(self, site, step, victims):
+        step.forget(site)
+        for pid in victims.values():
+            with contextlib.suppress(ProcessLookupError):  # the postmaster has been faster with the second
+                os.kill(pid, signal.SIGKILL)
+        if step.of_puller:
+            site.pullers = []
+            site.start_pullers()
+        site.wait_up()
+        step.release(site)
+
+
+class ImmediateStop(Fault):
+    def strike(self, site, step, victims):
+        step.forget(site)
+        site.restart("immediate")
+        step.release(site)
+
+
+class LostBroker(Fault):
+    """Connections are reset and refused, while the load goes on."""
+
+    def strike(self, site, step, victims):
+        site.publish_link.cut()
+        site.pull_link.cut()
+        step.release(site)
+        site.wait_load(100)
+        site.publish_link.mend()
+        site.pull_link.mend()
+
+
+class Stop(Fault):
+    """SIGSTOP for longer than the lease: until another worker has done what was in the stopped one's hands, or until the
+    leases of the messages that a stopped puller holds have ended at the broker. Then it goes on."""
+
+    def strike(self, site, step, victims):
+        if step.of_puller:
+            self._outlast_messages(site)
+        else:
+            self._outlast_claims(site, step, victims)
+        site.continue_processes()
+
+    @staticmethod
+    def _outlast_messages(site):
+        def expired():
+            return [site.bed.emulator.subscription_stats(bank.subscription(kind, "reader"))["expired"] for kind in bank.KINDS]
+
+        before = expired()
+        site.start_pullers()
+        wait_until("the leases of messages have ended", lambda: all(now > was for now, was in zip(expired(), before)))
+
+    def _outlast_claims(self, site, step, victims):
+        before = {kind: site.cluster.number(bank.database(kind), "SELECT coalesce(max(id), 0) FROM bank.journal") for kind in victims}
+        begun = time.monotonic()
+        for pid in victims.values():
+            site.stop_process(pid)
+        step.release(site)
+
+        def taken_over():
+            left = {} if step.holds_locks else {kind: self._left(site, kind, upto) for kind, upto in before.items()}
+            if any(left.values()):
+                raise Failure(f"events that wait for the stopped process: {left}")
+            return time.monotonic() > begun + LEASE + 1
+
+        wait_until("others have taken over, and the lease is over", taken_over)
+
+    @staticmethod
+    def _left(site, kind, upto):
+        return site.cluster.number(bank.database(kind), f"""
+            SELECT count(*) FROM bank.journal WHERE id <= {upto} AND account_id <> '{bank.POISON}'
+                AND event_id NOT IN (SELECT event_id FROM reader.effect)""")
+
+
+class FullWal(Fault):
+    """No space for WAL: Postgres ends with PANIC and cannot start until there is space again."""
+
+    needs_disks = True
+
+    def strike(self, site, step, victims):
+        step.forget(site)
+        position = site.log_position()
+        site.wal_disk.fill()
+
+        def panic():
+            with contextlib.suppress(Failure):
+                site.cluster.sql("postgres", "SELECT pg_switch_wal()")
+            return "PANIC:" in site.log_since(position)
+
+        wait_until("the server is out of space for WAL", panic)
+        site.restart("immediate", between=site.wal_disk.free)
+        step.release(site)
+
+
+class FullTablespace(Fault):
+    """No space for tables: whoever emits gets an ERROR, and the workers and pullers have to wait."""
+
+    needs_disks = True
+
+    def strike(self, site, step, victims):
+        site.table_disk.fill()
+        # What is held may have locked the outbox of its kind.
+        self._wait_errors(site, any if step.holds_locks else all)
+        step.release(site)
+        self._wait_errors(site, all)
+        site.table_disk.free()
+
+    @staticmethod
+    def _wait_errors(site, enough):
+        before = [len(load.errors) for load in site.loads]
+
+        def seen():
+            new = [[error for error in load.errors[start:] if "No space left on device" in error]
+                   for load, start in zip(site.loads, before)]
+            return enough(new)
+
+        wait_until("emitters are told that there is no space", seen)
+
+
+class Failover(Fault):
+    """The primary is stopped at once and its synchronous standby promoted."""
+
+    needs_standby = True
+
+    def prepare(self, site):
+        site.make_standby()
+
+    def strike(self, site, step, victims):
+        step.forget(site)
+        site.fail_over()
+        step.release(site)
+
+
+FAULTS = [
+    Kill("SIGKILL"), ImmediateStop("immediate stop"), LostBroker("loss of the broker"), Stop("SIGSTOP"),
+    FullWal("full WAL disk"), FullTablespace("full tablespace"), Failover("failover"),
+]

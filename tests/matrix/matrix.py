@@ -1,0 +1,152 @@
+"""control/fault-matrix: strikes each step of an event's path with each fault, under load, and counts what went wrong."""
+
+import argparse
+import dataclasses
+import pathlib
+import signal
+import sys
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e/lib"))
+import bank
+import planted
+import report
+from faults import FAULTS
+from harness import Failure, say, wait_until
+from place import Site, may_mount
+from steps import STEPS
+
+RECOVERY = 90  # s, after which what is not applied counts as lost
+# What `control/test` runs: every fault and every step that needs something of its own.
+QUICK = [
+    ("after the claim", "SIGKILL"), ("before sending", "SIGSTOP"), ("effect without response", "immediate stop"),
+    ("after publishing, before the mark", "loss of the broker"), ("before a checkpoint", "full WAL disk"),
+    ("during redrive", "full tablespace"), ("after COMMIT, before the ack", "SIGKILL"),
+    ("during a re-base", "immediate stop"), ("before sending", "failover"),
+]
+
+
+@dataclasses.dataclass
+class Result:
+    step: str
+    fault: str
+    figures: dict  # by kind of outbox
+    trouble: list  # why the cell has failed, beside figures that are not 0
+    seconds: float
+
+    def good(self):
+        return not self.trouble and not any(figures.wrong() for figures in self.figures.values())
+
+
+def run_cell(site, ledgers, step, fault):
+    """One step and one fault, from a quiet system to a quiet system."""
+    begun = time.monotonic()
+    site.start_load()
+    step.prepare(site)
+    fault.prepare(site)
+    site.wait_load(5)
+    victims = step.reach(site)
+    fault.strike(site, step, victims)
+    site.wait_workers()
+    step.finish(site)
+    site.wait_load(10)
+    site.stop_load()
+    trouble = [late for ledger in ledgers.values() if (late := ledger.settle(RECOVERY))]
+    figures = {}
+    for kind, ledger in ledgers.items():
+        figures[kind], differences = ledger.take()
+        trouble += differences
+    return Result(step.name, fault.name, figures, trouble, time.monotonic() - begun)
+
+
+def run_cells(cells, site_options, quick):
+    """Runs cells on one site as long as they are good. Yields their results."""
+    with Site.open(**site_options) as site:
+        ledgers = {kind: bank.Ledger(site, kind) for kind in bank.KINDS}
+        for step, fault in cells:
+            try:
+                result = run_cell(site, ledgers, step, fault)
+            except Failure as failure:
+                traceback.print_exc(file=sys.stdout)
+                yield Result(step.name, fault.name, {}, [str(failure)], 0)
+                raise
+            yield result
+            if not result.good():
+                raise Failure("the next cell begins with a new site, for the records of this one are not clean")
+        if quick:
+            planted.plant(site, ledgers)
+
+
+def run_group(cells, site_options, quick):
+    results = []
+    while len(results) < len(cells):
+        try:
+            for result in run_cells(cells[len(results):], site_options, quick):
+                results.append(result)
+                say_result(result)
+        except Failure as failure:
+            say(f"  {failure}")
+            if not results or results[-1].good():
+                raise
+    return results
+
+
+def say_result(result):
+    say(f"{'ok  ' if result.good() else 'FAIL'} {result.step} / {result.fault} ({result.seconds:.1f} s)")
+    for kind, figures in result.figures.items():
+        say(f"       {kind}: " + ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(figures).items()))
+    for line in result.trouble:
+        say(f"       {line}")
+
+
+def choose(arguments):
+    cells = [(step, fault) for fault in FAULTS for step in STEPS]
+    if arguments.quick:
+        cells = [(step, fault) for step, fault in cells if (step.name, fault.name) in QUICK]
+    for part, index in ((arguments.step, 0), (arguments.fault, 1)):
+        if part:
+            cells = [cell for cell in cells if part in cell[index].name]
+    if not cells:
+        sys.exit("no cell has such a name; --list prints them")
+    return cells
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="fault-matrix")
+    parser.add_argument("--step", help="only steps whose name contains this")
+    parser.add_argument("--fault", help="only faults whose name contains this")
+    parser.add_argument("--quick", action="store_true", help="a selection that takes two minutes")
+    parser.add_argument("--list", action="store_true", help="print the names of steps and faults")
+    parser.add_argument("--record", action="store_true", help="write the figures of these cells into docs/reliability.md")
+    arguments = parser.parse_args()
+    if arguments.list:
+        say("\n".join(["steps:", *(f"  {step.name}" for step in STEPS), "faults:", *(f"  {fault.name}" for fault in FAULTS)]))
+        return
+    cells = choose(arguments)
+    skipped = [] if may_mount() else [cell for cell in cells if cell[1].needs_disks]
+    if skipped:
+        say(f"{len(skipped)} cells are left out: only root can mount the small file systems that they fill up")
+    # A commit that does not wait for the standby may be gone after a failover.
+    groups = [([cell for cell in cells if not cell[1].needs_standby and cell not in skipped], {}),
+              ([cell for cell in cells if cell[1].needs_standby], {"disks": False, "hurried": 0})]
+    begun = time.monotonic()
+    results = [result for group, options in groups if group for result in run_group(group, options, arguments.quick)]
+    bad = [result for result in results if not result.good()]
+    if arguments.quick:
+        report.check(STEPS, FAULTS)
+    say(f"{len(results)} cells in {time.monotonic() - begun:.0f} s, {len(bad)} failed")
+    for result in bad:
+        say_result(result)
+    if arguments.record:
+        report.record(results, STEPS, FAULTS)
+    sys.exit(1 if bad else 0)
+
+
+def interrupted(number, _frame):
+    sys.exit(f"interrupted by {signal.Signals(number).name}")  # no failure of a cell
+
+
+signal.signal(signal.SIGTERM, interrupted)
+signal.signal(signal.SIGINT, interrupted)
+main()

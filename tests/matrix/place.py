@@ -1,0 +1,247 @@
+"""The servers under the fault matrix: a cluster with a bank for each kind of outbox, its pullers, the link to Pub/Sub, and
+a witness beside them that no fault reaches.
+
+With root's rights, and in a mount namespace of its own (control/fault-matrix), the WAL and the banks' tablespace are on
+small file systems that can be filled up.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e/lib"))
+import bank
+import harness
+import pg_control
+from harness import Cluster, Failure, Puller, wait_until
+from link import Link
+
+LEASE = 10  # s, the least that postbox.lease_timeout may be
+WORKERS = 2  # for each database
+SETTINGS = {
+    "postbox.publishers": "0", "postbox.lease_timeout": f"{LEASE}s", "postbox.maintenance_interval": "1s",
+    "postbox.poll_interval": "200ms", "max_connections": "60"}
+# The witness has as many processes allowed as it needs, so that the machine is left to the rest.
+WITNESS_SETTINGS = {"postbox.publishers": "0", "max_worker_processes": "8"}
+
+
+def may_mount():
+    """Whether file systems may be mounted that nobody else sees."""
+    return os.environ.get("POSTBOX_OWN_MOUNTS") == "1"
+
+
+class Disk:
+    """A small file system in memory."""
+
+    def __init__(self, directory, megabytes):
+        self.directory = directory
+        directory.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0777", "tmpfs", str(directory)], check=True)
+
+    def fill(self):
+        with open(self.directory / "ballast", "ab", buffering=0) as ballast, contextlib.suppress(OSError):
+            while True:
+                ballast.write(bytes(4096))
+
+    def free(self):
+        (self.directory / "ballast").unlink(missing_ok=True)
+
+    def unmount(self):
+        subprocess.run(["umount", "--lazy", str(self.directory)], check=False)
+
+
+class Site:
+    def __init__(self, bed, disks=None, inbox_retention="14 days", hurried=30):
+        self.bed = bed
+        self.hurried = hurried
+        self.directory = bed.directory
+        self.wal_disk = self.table_disk = None
+        self.endpoint = bed.emulator.endpoint
+        self.publish_link = Link(bed.emulator.address)
+        self.pull_link = Link(bed.emulator.address)
+        self.pullers = []
+        self.loads = []
+        self.stopped = []  # processes that a fault has stopped
+        self.standby = None
+        self.cluster = bed.cluster
+        # Clients know both places where the primary can be. The sockets are in different directories.
+        self._homes = [self.cluster.directory, self.directory / "cluster-b"]
+        self._homes[1].mkdir()
+        (self._homes[1] / "port").write_text(self.cluster.port + "\n")
+        self.cluster.write(postbox__endpoint=self.publish_link.endpoint)
+        if may_mount() if disks is None else disks:
+            self._use_small_disks()
+        else:
+            self.cluster.set()
+        for kind in bank.KINDS:
+            bank.create_bank(self.cluster, kind, "2 seconds", inbox_retention, "small" if self.table_disk else None)
+        self.witness = Cluster(bed, WITNESS_SETTINGS, "witness")
+        bank.create_witness(self.witness)
+        self.witness_puller = Puller(bed, "witness", verbose=False, dsn=self.witness.dsn("witness"), endpoint=self.endpoint)
+        self.start_pullers()
+        self.set_workers(WORKERS)
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, **how):
+        site = None
+        with harness.Testbed("embedded", bank.emulator_flags(), SETTINGS) as bed:
+            try:
+                site = cls(bed, **how)
+                yield site
+            finally:
+                if site:
+                    site.close()
+
+    def _use_small_disks(self):
+        self.wal_disk = Disk(self.directory / "wal-disk", 64)
+        self.table_disk = Disk(self.directory / "table-disk", 192)
+        self.cluster.stop()
+        self.cluster.write(min_wal_size="2MB", max_wal_size="16MB")
+        data = self.cluster.directory / "data"
+        pg_control.run_as_postgres(self.cluster.bin / "pg_resetwal", "--wal-segsize=1", data)
+        wal = self.wal_disk.directory / "wal"
+        subprocess.run(["cp", "-a", data / "pg_wal", wal], check=True)
+        shutil.rmtree(data / "pg_wal")
+        (data / "pg_wal").symlink_to(wal)
+        tables = self.table_disk.directory / "tables"
+        tables.mkdir()
+        shutil.chown(tables, "postgres")
+        self.cluster.start()
+        self.cluster.sql("postgres", f"CREATE TABLESPACE small LOCATION '{tables}'")
+
+    def close(self):
+        self.stop_load()
+        self.continue_processes()
+        for disk in (self.wal_disk, self.table_disk):
+            if disk:
+                disk.free()
+        with contextlib.suppress(Exception):
+            self.cluster.stop("immediate")
+        for disk in (self.wal_disk, self.table_disk):
+            if disk:
+                disk.unmount()
+
+    # Load.
+
+    def pgbench(self, kind, arguments, on_error):
+        environment = {**self.cluster.environment, "PGHOST": ",".join(map(str, self._homes)), "PGTARGETSESSIONATTRS": "read-write"}
+        command = ["sh", "-c", 'exec "$0" "$@" 2>&1', self.cluster.bin / "pgbench", *arguments, bank.database(kind)]
+        return harness.Process(f"pgbench-{kind}", command, self.directory / "pgbench.log", env=environment, on_line=on_error)
+
+    def start_load(self, **more):
+        self.loads = [bank.Load(self, kind, **more) for kind in bank.KINDS]
+
+    def stop_load(self):
+        for load in self.loads:
+            load.stop()
+        self.loads = []
+
+    def wait_load(self, events):
+        """Until each bank has committed so many events more."""
+        goal = {kind: self.committed(kind) + events for kind in bank.KINDS}
+
+        def reached():
+            left = {kind: goal[kind] - self.committed(kind) for kind in bank.KINDS}
+            if any(count > 0 for count in left.values()):
+                raise Failure(f"events to come: {left}; the last errors: {[load.errors[-1:] for load in self.loads]}")
+            return True
+
+        wait_until("the load goes on", reached)
+
+    def committed(self, kind):
+        return self.cluster.number(bank.database(kind), "SELECT count(*) FROM bank.journal")
+
+    # Processes.
+
+    def dsn(self, database):
+        return f"host={','.join(map(str, self._homes))} port={self.cluster.port} user=postgres dbname={database} target_session_attrs=read-write"
+
+    def start_pullers(self, failpoint=None):
+        """One for each bank, beside those that run already."""
+        started = [Puller(self.bed, bank.database(kind), failpoint, verbose=False, dsn=self.dsn(bank.database(kind)),
+                          endpoint=self.pull_link.endpoint) for kind in bank.KINDS]
+        self.pullers += started
+        return started
+
+    def stop_pullers(self):
+        for puller in self.pullers:
+            puller.process.kill(signal.SIGTERM)
+        for puller in self.pullers:
+            puller.process.wait()
+        self.pullers = []
+
+    def workers(self, kind):
+        rows = self.cluster.sql("postgres", f"""
+            SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = '{bank.database(kind)}'""")
+        return [int(pid) for pid, in rows]
+
+    def set_workers(self, count):
+        self.cluster.set(postbox__publishers=count)
+        self.wait_workers(count)
+
+    def wait_workers(self, count=WORKERS):
+        def so():
+            found = {kind: len(self.workers(kind)) for kind in bank.KINDS}
+            if set(found.values()) != {count}:
+                raise Failure(f"workers: {found}")
+            return True
+
+        wait_until(f"each bank has {count} workers", so)
+
+    def stop_process(self, pid):
+        os.kill(pid, signal.SIGSTOP)
+        self.stopped.append(pid)
+
+    def continue_processes(self):
+        stopped, self.stopped = self.stopped, []
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    # The server.
+
+    def session(self, database):
+        return harness.Session(self.cluster, database)
+
+    def log_since(self, position):
+        with open(self.cluster.log, "rb") as log:
+            log.seek(position)
+            return log.read().decode("utf-8", "replace")
+
+    def log_position(self):
+        return self.cluster.log.stat().st_size
+
+    def wait_up(self):
+        def up():
+            self.cluster.sql("postgres", "SELECT 1")
+            return True
+
+        wait_until("the server takes connections", up)
+
+    def restart(self, mode="immediate", between=lambda: None):
+        with contextlib.suppress(subprocess.CalledProcessError):  # it may have ended by itself
+            self.cluster.stop(mode)
+        between()
+        self.cluster.start()
+
+    # Failover.
+
+    def make_standby(self):
+        """A synchronous standby in the place where no server is."""
+        home = next(home for home in self._homes if home != self.cluster.directory)
+        shutil.rmtree(home / "data", ignore_errors=True)
+        (home / "server.log").unlink(missing_ok=True)
+        self.standby = Cluster.of_backup(self.cluster, home, synchronous_standby_names="")
+        self.cluster.set(synchronous_commit="remote_apply", synchronous_standby_names="*")
+        wait_until("the standby is synchronous", lambda: self.cluster.value(
+            "postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1")
+
+    def fail_over(self):
+        self.cluster.stop("immediate")
+        self.standby.sql("postgres", "SELECT pg_promote()")
+        self.cluster, self.standby = self.standby, None
