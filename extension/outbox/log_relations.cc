@@ -35,13 +35,14 @@ int16 GenerationOf(TimestampTz moment, int64 span) {
   return static_cast<int16>((turn % kGenerations + kGenerations) % kGenerations);
 }
 
+int32 OriginOf(uint64 system_identifier) {
+  const auto hash = static_cast<int32>(hash_bytes(
+      reinterpret_cast<const unsigned char*>(&system_identifier), sizeof system_identifier));
+  return hash == kSettledOrigin ? 1 : hash;
+}
+
 int32 ClusterOrigin() {
-  static const int32 origin = [] {
-    const uint64 identifier = GetSystemIdentifier();
-    const auto hash = static_cast<int32>(
-        hash_bytes(reinterpret_cast<const unsigned char*>(&identifier), sizeof identifier));
-    return hash == kSettledOrigin ? 1 : hash;
-  }();
+  static const int32 origin = OriginOf(GetSystemIdentifier());
   return origin;
 }
 
@@ -81,7 +82,9 @@ void CreateLogTables(const NewRelation& relation, const NullableDatum& retention
       " (txid xid8 NOT NULL DEFAULT pg_current_xact_id(), seq bigint NOT NULL DEFAULT nextval('" +
       sequence + "'), " + event_columns + partitioning);
   Run("ALTER SEQUENCE " + sequence + " OWNED BY " + table + ".seq");
-  Run("CREATE INDEX " + Quoted(relation.name + "_seq_idx") + " ON " + table + " (seq)");
+  // Readers take the rows of this cluster only, in the order of seq.
+  Run("CREATE INDEX " + Quoted(relation.name + "_seq_idx") + " ON " + table +
+      (HasGenerations() ? " (origin, seq)" : " (seq)"));
   Run("CREATE INDEX " + Quoted(relation.name + "_txid_idx") + " ON " + table + " (txid, seq)");
   if (!HasGenerations()) {
     Run("CREATE TABLE " + relation.Qualified("_default") + " PARTITION OF " + table + " DEFAULT");
@@ -113,5 +116,3 @@ POSTBOX_FUNCTION(generation_of) {
     return Int16GetDatum(postbox::GenerationOf(moment, span));
   });
 }
-
-POSTBOX_FUNCTION(cluster_origin) { return Int32GetDatum(postbox::ClusterOrigin()); }

@@ -27,7 +27,9 @@ int16 GenerationOf(TimestampTz moment, int64 span);
 // The origin of rows of other clusters that have been settled (extension/outbox/rebase.cc).
 constexpr int32 kSettledOrigin = PG_INT32_MIN;
 
-// The number by which rows tell this cluster from others, made from its system identifier.
+// The number by which rows tell a cluster from others, made from its system identifier; and that of
+// this cluster.
+int32 OriginOf(uint64 system_identifier);
 int32 ClusterOrigin();
 
 // Creates, as the current user: the append-only partitioned table, its sequence and indexes, and

@@ -12,6 +12,7 @@
 #include "extension/base/library_version.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
@@ -208,6 +209,22 @@ void AddTo(Parameters* parameters, const Properties& properties) {
   add_text(properties.on_failure);
 }
 
+// A new publication has what is in the log, rows of other clusters included (rebase.cc).
+void TakeForeignRows(const std::string& name, Oid outbox) {
+  Parameters parameters;
+  parameters.AddText(name).AddOid(REGCLASSOID, outbox);
+  Run("DELETE FROM postbox.former_position WHERE publication = $1 AND $2 <> 0", parameters);
+  if (Run("INSERT INTO postbox.former_position (publication, slice, origin) "
+          "SELECT DISTINCT $1, l.slice, f.origin FROM postbox.lane l, postbox.publication p "
+          "JOIN postbox.lane_progress f ON f.publication = p.name "
+          "WHERE p.outbox = $2 AND l.publication = $1 AND f.origin <> postbox.cluster_origin()",
+          parameters) == 0) {
+    return;
+  }
+  const ActAs owner(RelationOwner(outbox));
+  Run("SELECT postbox.park_settled($1, $2)", parameters);
+}
+
 void CreatePublication(const std::string& name, Oid outbox, const std::string& ordering, int lanes,
                        const Properties& properties) {
   SpiConnection connection;
@@ -239,7 +256,10 @@ void CreatePublication(const std::string& name, Oid outbox, const std::string& o
   lane.AddText(name).AddInt(lanes);
   // A worker that was just suspending the lane of a dropped publication may have left a row.
   Run("DELETE FROM postbox.lane WHERE publication = $1 AND $2 > 0", lane);
-  Run("INSERT INTO postbox.lane (publication, slice) SELECT $1, generate_series(0, $2 - 1)", lane);
+  Run("INSERT INTO postbox.lane (publication, slice, system_identifier) SELECT $1, s, "
+      "c.system_identifier FROM generate_series(0, $2 - 1) s, pg_control_system() c",
+      lane);
+  if (is_log && HasGenerations()) TakeForeignRows(name, outbox);
 }
 
 // The outbox of a publication. Throws unless the caller may change it.

@@ -68,12 +68,6 @@ GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at
     zone_snapshot, zone_next_xid, suspended_since) ON postbox.lane TO PUBLIC;
 GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
 
--- What a position is made of, as one row.
-CREATE VIEW postbox.lane_progress AS
-    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot, l.system_identifier FROM postbox.lane l;
-COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read: columns of postbox.lane';
-GRANT SELECT ON postbox.lane_progress TO PUBLIC;
-
 -- The only definition of a lane's hash; workers use it, too. It depends on nothing but the bytes of the key and
 -- Postgres's own hash function. The planner inlines the function, so it costs no call per row. A function with a SET
 -- clause would not be inlined. This one needs none: its names are bound when it is created, so no search_path changes
@@ -245,7 +239,8 @@ BEGIN
                    (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
                     AND later.aggregate_id = e.aggregate_id AND later.seq > e.seq)
             FROM %1$s e
-            WHERE NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
+            WHERE (e.publish_attempts > 0 OR e.last_error IS NOT NULL)  -- not one that a restore has put there
+              AND NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
                               AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
             ORDER BY e.seq
             $sql$, registered.parked);
@@ -343,7 +338,8 @@ AS $$
         SELECT (registered).relation, coalesce((registered).columns ->> name, name), CASE WHEN (registered).kind = 'log' THEN type END
         FROM event WHERE NOT (registered).adopted OR name IN ('id', 'aggregate_type', 'aggregate_id', 'event_type', 'payload')
         UNION ALL SELECT (registered).relation, 'seq', 'bigint'
-        UNION ALL SELECT (registered).relation, 'txid', 'xid8' WHERE (registered).kind = 'log'
+        UNION ALL SELECT (registered).relation, s.name, s.type FROM (VALUES ('txid', 'xid8'), ('origin', 'integer')) AS s(name, type)
+        WHERE (registered).kind = 'log'
         UNION ALL SELECT (registered).relation, s.name, s.type FROM (
             VALUES ('published_at', 'timestamp with time zone'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
                    ('lock_token', 'text'), ('locked_at', 'timestamp with time zone'), ('last_error', 'text')) AS s(name, type)
@@ -378,6 +374,12 @@ AS $$
           AND d.refobjsubid > 0 AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
           AND (NOT (registered).adopted OR EXISTS (
               SELECT FROM pg_attribute a WHERE a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = 'seq'))
+        UNION ALL
+        SELECT 6, format('outbox %s has no valid index on (origin, seq): its restore is not complete, or the index was dropped; then run CREATE INDEX ON %s (origin, seq)',
+                         (registered).relation, (registered).relation)
+        WHERE (registered).kind = 'log' AND NOT EXISTS (
+            SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+            WHERE i.indrelid = (registered).relation AND i.indisvalid AND a.attname = 'origin')
     )
     SELECT text FROM problem ORDER BY rank, text LIMIT 1
 $$;

@@ -17,12 +17,8 @@
 -- Transaction ids mean nothing in another cluster, and rows of both meet in one log there: restored ones, and those emitted
 -- since. The column origin says which cluster a row was written in; see extension/outbox/rebase.cc.
 --
--- A log that version 0.1 has made (generation_span IS NULL) has no origin, and keeps its partitions: ranges of the time inside the UUIDv7 of
+-- A log that version 0.1 has made (generation_span IS NULL) keeps its partitions: ranges of the time inside the UUIDv7 of
 -- the event, which are dropped, and a default partition for all other ids, whose rows are deleted.
-
-CREATE FUNCTION postbox.cluster_origin() RETURNS int
-    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.cluster_origin() IS 'The number by which the rows of a log outbox tell this cluster from others, made from its system identifier';
 
 -- At least a minute: workers purge every postbox.maintenance_interval, and find each generation past the retention in its
 -- turn. NULL counts as 4 days.
@@ -165,10 +161,10 @@ AS $$
     CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
     LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
     WHERE p.outbox = read_by_all.outbox
-    HAVING bool_and(l.snapshot IS NOT NULL AND l.system_identifier = (SELECT c.system_identifier FROM pg_control_system() c))
+    HAVING bool_and(l.snapshot IS NOT NULL AND postbox.origin_of(l.system_identifier) = postbox.cluster_origin())
 $$;
 COMMENT ON FUNCTION postbox.read_by_all(regclass) IS
-    'What all lanes of a log outbox have read: rows with seq up to floor, and those with seq up to hwm and txid below xmin. '
+    'What all lanes of a log outbox have read of the rows of this cluster: those with seq up to floor, and those with seq up to hwm and txid below xmin. '
     'NULL if a lane has read nothing, or no publication reads the outbox';
 
 -- No lane reads a row that has no seq, or one that the sequence never gives out. An event that cannot be published as it
@@ -189,18 +185,18 @@ BEGIN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO unread;
         RETURN NOT unread;
     END IF;
-    -- Below the floor are rows of other clusters, whose transaction ids say nothing.
     EXECUTE format($sql$
-        SELECT coalesce((SELECT max(seq) FROM %1$s) > greatest($1, $2), false)
-            OR coalesce((SELECT txid FROM %1$s WHERE seq > $1 AND txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1) >= $3, false)
-        $sql$, part) INTO unread USING floor, hwm, xmin;
+        SELECT coalesce((SELECT max(seq) FROM %1$s WHERE origin = $4) > greatest($1, $2), false)
+            OR coalesce((SELECT txid FROM %1$s WHERE origin = $4 AND seq > $1 AND txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1) >= $3, false)
+        $sql$, part) INTO unread USING floor, hwm, xmin, postbox.cluster_origin();
+    unread := unread OR postbox.has_unsettled(outbox, part) OR EXISTS (SELECT FROM postbox.foreign_origins(outbox, part) f WHERE NOT f.known);
     IF unread THEN
         RETURN false;
     END IF;
     EXECUTE format($sql$
-        SELECT EXISTS (SELECT FROM %1$s WHERE seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE seq < 1)
+        SELECT EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq < 1)
             OR EXISTS (SELECT FROM %2$s p JOIN %1$s e ON e.seq = p.seq AND e.id = p.id WHERE jsonb_typeof(p.attributes) <> 'object')
-        $sql$, part, parked) INTO unread;
+        $sql$, part, parked) INTO unread USING postbox.cluster_origin();
     RETURN NOT unread;
 END
 $$;
@@ -274,7 +270,13 @@ BEGIN
     EXECUTE format($sql$
         DELETE FROM %1$s WHERE ctid = ANY (ARRAY(
             SELECT e.ctid FROM %1$s e CROSS JOIN postbox.read_by_all($3) r
-            WHERE e.occurred_at < $1 AND e.seq > 0 AND (e.seq <= r.floor OR e.seq <= r.hwm AND e.txid < r.xmin)
+            WHERE e.occurred_at < $1 AND e.seq > 0 AND CASE e.origin
+                WHEN postbox.cluster_origin() THEN e.seq <= r.floor OR e.seq <= r.hwm AND e.txid < r.xmin
+                WHEN -2147483648 THEN true
+                ELSE (SELECT count(*) > 0 AND bool_and(postbox.has_read(l, e.txid, e.seq)) FROM postbox.publication p
+                      LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = e.origin
+                       AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+                      WHERE p.outbox = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))) END
               AND NOT EXISTS (SELECT FROM %2$s p WHERE p.seq = e.seq AND p.id = e.id AND jsonb_typeof(p.attributes) <> 'object')
             LIMIT $2))
         $sql$, rest, registered.parked) USING now() - registered.retention, batch, registered.relation;
@@ -308,8 +310,12 @@ BEGIN
     IF registered.retention IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM postbox.purge_partition(registered, part) FROM postbox.past_retention(registered) AS part;
-    RETURN postbox.purge_default_partition(registered, batch);
+    BEGIN
+        PERFORM postbox.purge_partition(registered, part) FROM postbox.past_retention(registered) AS part;
+        RETURN postbox.purge_default_partition(registered, batch);
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN 0;  -- the bounds of a partition are not shown while somebody empties it
+    END;
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
@@ -327,7 +333,14 @@ DECLARE
     part regclass;
     kept boolean;
 BEGIN
-    IF registered.kind <> 'log' OR registered.retention IS NULL THEN
+    IF registered.kind <> 'log' THEN
+        RETURN NULL;
+    END IF;
+    IF published AND EXISTS (SELECT FROM postbox.foreign_origins(outbox, outbox) f WHERE NOT f.known) THEN
+        RETURN format('events of another cluster are kept: the positions of its lanes are not known, so nobody knows whether they were published; '
+                      'restore postbox.lane, or run SELECT postbox.decide_unknown(''%s'', true) if they were, false if not', outbox);
+    END IF;
+    IF registered.retention IS NULL THEN
         RETURN NULL;
     END IF;
     FOR part IN SELECT postbox.past_retention(registered) LOOP
@@ -351,7 +364,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.retention_problem(regclass) IS
-    'Why a log outbox keeps events that are older than its retention, judged with the rights of the current user; NULL if it does not';
+    'Why a log outbox keeps events that are older than its retention, or events of another cluster, judged with the rights of the current user; NULL if it does not';
 
 CREATE FUNCTION postbox.show_retention_problem(outbox regclass) RETURNS text
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -397,24 +410,6 @@ COMMENT ON COLUMN postbox.outbox_status.problem IS
     'if the caller may not read the outbox';
 GRANT SELECT ON postbox.outbox_status TO PUBLIC;
 
--- A lane that does not exist or has not begun has read nothing.
-CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigint) RETURNS boolean
-    LANGUAGE sql IMMUTABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT (lane).snapshot IS NOT NULL AND (seq <= (lane).floor OR seq <= (lane).hwm AND pg_visible_in_snapshot(txid, coalesce(
-        (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
-         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
-$$;
-COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
-
-CREATE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
-    LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
-    'After a restore into another cluster: appends the events again that some lane has not read, and moves each lane before '
-    'the first of its own. Returns how many events. Workers call it when they need it';
-REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
-
 -- What is unread is judged by the stored positions of the lanes, which workers write every postbox.checkpoint_interval.
 -- So an event that was just published may still count. `unread` includes the parked events.
 CREATE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
@@ -425,19 +420,32 @@ AS $$
 DECLARE
     oldest_unread timestamptz;
     oldest_parked timestamptz;
+    cluster record;
 BEGIN
     EXECUTE format($sql$
         SELECT count(*), min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at))
         FROM postbox.publication p
-        CROSS JOIN LATERAL (SELECT CASE WHEN count(l.hwm) < p.lanes THEN 0 ELSE min(l.hwm) END AS hwm
-                            FROM postbox.lane l WHERE l.publication = p.name) lowest
-        JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        CROSS JOIN LATERAL (SELECT CASE WHEN count(l.hwm) = p.lanes THEN min(l.hwm) ELSE 0 END AS hwm
+                            FROM postbox.lane_progress l WHERE l.publication = p.name AND l.origin = $2) lowest
+        JOIN %1$s e ON e.origin = $2 AND e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $2
+         AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
         WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
-        $sql$, outbox) INTO unread, oldest_unread USING publication;
+        $sql$, outbox) INTO unread, oldest_unread USING publication, postbox.cluster_origin();
+    -- Of another cluster, and not settled yet.
+    FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
+        EXECUTE format($sql$
+            SELECT $1 + count(*), least($2, min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at)))
+            FROM %1$s e JOIN postbox.publication p ON p.name = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+            JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $4
+             AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+            WHERE e.origin = $4 AND e.seq = ANY ($5) AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+            $sql$, outbox) INTO unread, oldest_unread
+            USING unread, oldest_unread, publication, cluster.origin, postbox.foreign_unread(outbox, outbox, cluster, 100000);
+    END LOOP;
     -- No lane reads these; see postbox.misplaced_rows.
-    EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE seq < 1) + (SELECT count(*) FROM %1$s WHERE seq IS NULL)', outbox)
-        INTO unread USING unread;
+    EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)', outbox)
+        INTO unread USING unread, postbox.cluster_origin();
     EXECUTE format('SELECT count(*), min(occurred_at) FROM %s WHERE publication = $1', parked_table)
         INTO parked, oldest_parked USING publication;
     unread := unread + parked;
@@ -457,9 +465,9 @@ DECLARE
     misplaced bigint;
 BEGIN
     EXECUTE format($sql$
-        SELECT (SELECT count(*) FROM %1$s WHERE seq > (SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)))
-             + (SELECT count(*) FROM %1$s WHERE seq < 1) + (SELECT count(*) FROM %1$s WHERE seq IS NULL)
-        $sql$, outbox) INTO misplaced USING outbox;
+        SELECT (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq > (SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)))
+             + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)
+        $sql$, outbox) INTO misplaced USING outbox, postbox.cluster_origin();
     RETURN misplaced;
 END
 $$;

@@ -11,6 +11,7 @@ BEGIN
             DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
         WHEN 'publication' THEN
             DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
+            DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;
         WHEN 'inbox' THEN
             DELETE FROM postbox.subscription s WHERE s.inbox = OLD.relation;
             DELETE FROM postbox.projection p WHERE p.inbox = OLD.relation;

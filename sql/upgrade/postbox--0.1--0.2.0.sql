@@ -4,8 +4,9 @@
 -- Sessions and pullers may go on meanwhile. Workers that run the library of 0.2.0 publish nothing in this database until
 -- the update has committed. The script waits 3 s at most for transactions that use postbox.outbox or postbox.lane, have changed the
 -- configuration, record dead letters or are the first of their session to use an inbox, since workers and appliers wait behind
--- it, and fails then; it can be run again. It changes no table of an outbox or inbox, and keeps every
--- registration, position and right but these:
+-- it, and fails then; it can be run again. It keeps every registration, position and right, and every table of an outbox or
+-- inbox, but these:
+--   - A log gets the column origin and an index on (origin, seq). Its emitters wait while the index is built.
 --   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
 --     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
 --   - inbox_apply and inbox_apply_batch get the argument on_error, so they are dropped and created. The update fails if
@@ -151,12 +152,6 @@ GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at
     zone_snapshot, zone_next_xid, suspended_since) ON postbox.lane TO PUBLIC;
 GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
 
--- What a position is made of, as one row.
-CREATE VIEW postbox.lane_progress AS
-    SELECT l.publication, l.slice, l.floor, l.hwm, l.snapshot, l.zone_upto, l.zone_snapshot, l.system_identifier FROM postbox.lane l;
-COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read: columns of postbox.lane';
-GRANT SELECT ON postbox.lane_progress TO PUBLIC;
-
 CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((pg_catalog.hashtextextended(aggregate_id COLLATE "C", 0::bigint) & 9223372036854775807) % lanes::bigint)::int;
@@ -194,7 +189,8 @@ AS $$
         SELECT (registered).relation, coalesce((registered).columns ->> name, name), CASE WHEN (registered).kind = 'log' THEN type END
         FROM event WHERE NOT (registered).adopted OR name IN ('id', 'aggregate_type', 'aggregate_id', 'event_type', 'payload')
         UNION ALL SELECT (registered).relation, 'seq', 'bigint'
-        UNION ALL SELECT (registered).relation, 'txid', 'xid8' WHERE (registered).kind = 'log'
+        UNION ALL SELECT (registered).relation, s.name, s.type FROM (VALUES ('txid', 'xid8'), ('origin', 'integer')) AS s(name, type)
+        WHERE (registered).kind = 'log'
         UNION ALL SELECT (registered).relation, s.name, s.type FROM (
             VALUES ('published_at', 'timestamp with time zone'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
                    ('lock_token', 'text'), ('locked_at', 'timestamp with time zone'), ('last_error', 'text')) AS s(name, type)
@@ -229,6 +225,12 @@ AS $$
           AND d.refobjsubid > 0 AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
           AND (NOT (registered).adopted OR EXISTS (
               SELECT FROM pg_attribute a WHERE a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = 'seq'))
+        UNION ALL
+        SELECT 6, format('outbox %s has no valid index on (origin, seq): its restore is not complete, or the index was dropped; then run CREATE INDEX ON %s (origin, seq)',
+                         (registered).relation, (registered).relation)
+        WHERE (registered).kind = 'log' AND NOT EXISTS (
+            SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+            WHERE i.indrelid = (registered).relation AND i.indisvalid AND a.attname = 'origin')
     )
     SELECT text FROM problem ORDER BY rank, text LIMIT 1
 $$;
@@ -436,10 +438,57 @@ COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens 
 GRANT SELECT ON postbox.publication_status TO PUBLIC;
 
 -- The log outbox.
-CREATE OR REPLACE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
-    LANGUAGE C AS 'MODULE_PATHNAME';
+-- Rows of other clusters in a log outbox: extension/outbox/rebase.cc says how they come and what becomes of them.
+
+-- Where lanes stood in other clusters. A position is made of transaction ids, which mean nothing in another cluster. When a
+-- lane comes from one, by a restore or pg_upgrade, its position goes here and it begins again with the rows of this cluster.
+-- What the old position had not read of the rows of its own origin is settled: see postbox.settle_rows.
+CREATE TABLE postbox.former_position (
+    publication   text   NOT NULL,
+    slice         int    NOT NULL,
+    origin        int    NOT NULL,
+    floor         bigint,
+    hwm           bigint,
+    snapshot      pg_snapshot,
+    next_xid      xid8,
+    zone_upto     bigint[],
+    zone_snapshot pg_snapshot[],
+    settled       bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (publication, slice, origin)
+);
+COMMENT ON TABLE postbox.former_position IS 'Log outbox: how far each lane had read in other clusters, from which the database was restored';
+COMMENT ON COLUMN postbox.former_position.origin IS 'The cluster, as in the column origin of the log';
+COMMENT ON COLUMN postbox.former_position.floor IS 'As in postbox.lane; if this and snapshot are NULL, the lane had read nothing';
+COMMENT ON COLUMN postbox.former_position.hwm IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.snapshot IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.next_xid IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.zone_upto IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.zone_snapshot IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.settled IS 'Counts the times at which unread events of that cluster were settled';
+SELECT pg_catalog.pg_extension_config_dump('postbox.former_position', '');
+GRANT SELECT ON postbox.former_position TO PUBLIC;
+
+CREATE FUNCTION postbox.origin_of(system_identifier numeric) RETURNS int
+    LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.origin_of(numeric) IS 'The number by which the rows of a log outbox tell a cluster from others';
+
+-- What a position is made of, as one row: where each lane stands here and where it stood in other clusters.
+CREATE VIEW postbox.lane_progress AS
+    SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier) AS origin, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+    FROM postbox.lane l
+    UNION ALL
+    SELECT f.publication, f.slice, f.origin, f.floor, f.hwm, f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot
+    FROM postbox.former_position f;
+COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read the rows of each cluster: columns of postbox.lane and postbox.former_position';
+GRANT SELECT ON postbox.lane_progress TO PUBLIC;
+
+CREATE FUNCTION postbox.cluster_origin() RETURNS int
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.cluster_origin() IS 'The number by which the rows of a log outbox tell this cluster from others, made from its system identifier';
 
 DROP FUNCTION postbox.has_read(postbox.lane, xid8, bigint);
+
+-- A lane that does not exist or has not begun has read nothing.
 CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigint) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
@@ -450,6 +499,231 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
+-- Rows of other clusters. They come with a restore, with pg_upgrade, or with a copy of the table, at any time and in any
+-- order. Readers take rows of this cluster only. What a former position had not read is settled once: in one transaction
+-- the event is put into the table of parked events, for each publication that misses it, where it is due, before later events of
+-- its key; and its row gets the origin -2147483648, which nobody reads. It stays for the retention. What the former
+-- positions had read stays as it is. A row of a cluster of which no position is known is kept: nobody knows whether it
+-- was published.
+
+CREATE FUNCTION postbox.foreign_origins(outbox regclass, part regclass,
+    OUT origin int, OUT known boolean, OUT hwm bigint, OUT xmin xid8, OUT next_xid xid8)
+    RETURNS SETOF record
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    origin := -2147483648;
+    LOOP
+        -- From one to the next, through the index.
+        EXECUTE format('SELECT e.origin FROM %s e WHERE e.origin > $1 ORDER BY e.origin LIMIT 1', part) INTO origin USING origin;
+        EXIT WHEN origin IS NULL;
+        CONTINUE WHEN origin = postbox.cluster_origin();
+        SELECT count(*) > 0, min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END),
+               (array_agg(s.xmin ORDER BY s.xmin))[1], (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1]
+          INTO known, hwm, xmin, next_xid
+        FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = foreign_origins.origin
+        LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
+        WHERE p.outbox = foreign_origins.outbox;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass) IS
+    'The other clusters of which a log outbox, or one of its partitions, has rows, whether positions of its lanes there are known, and '
+    'between which bounds rows may be unread: seq above hwm, or txid from xmin on and below next_xid';
+
+-- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
+CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, cluster record, most int) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    bounds text;
+    seqs bigint[];
+BEGIN
+    FOREACH bounds IN ARRAY '{e.seq <= $2 AND e.txid >= $3 AND e.txid < $4,e.seq > $2}'::text[] LOOP
+        EXECUTE format($sql$
+            SELECT array_agg(u.seq) FROM (
+                SELECT e.seq FROM %1$s e WHERE e.origin = $1 AND %2$s AND EXISTS (
+                    SELECT FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
+                     AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+                    WHERE p.outbox = $5 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                      AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
+                ORDER BY e.seq LIMIT $6) u
+            $sql$, part, bounds) INTO seqs USING cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, outbox, most;
+        EXIT WHEN seqs IS NOT NULL;
+    END LOOP;
+    RETURN seqs;
+END
+$$;
+COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, record, int) IS
+    'The seq of up to `most` rows of another cluster that some lane had not read there; `cluster` is a row of postbox.foreign_origins';
+
+CREATE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    cluster record;
+BEGIN
+    FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, part) f WHERE f.known LOOP
+        IF postbox.foreign_unread(outbox, part, cluster, 1) IS NOT NULL THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END
+$$;
+COMMENT ON FUNCTION postbox.has_unsettled(regclass, regclass) IS
+    'Whether a log outbox, or one of its partitions, has rows of another cluster that postbox.settle_rows has to settle';
+
+CREATE FUNCTION postbox.settle_rows(outbox regclass, batch int) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    cluster record;
+    seqs bigint[];
+    settled bigint;
+BEGIN
+    FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
+        seqs := postbox.foreign_unread(outbox, outbox, cluster, batch);
+        CONTINUE WHEN seqs IS NULL;
+        -- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its
+        -- key waits for it.
+        EXECUTE format($sql$
+            WITH settled AS (
+                UPDATE %1$s e SET origin = -2147483648 WHERE e.origin = $1 AND e.seq = ANY ($2) RETURNING e.*
+            ), unread AS (
+                SELECT p.name AS publication, e.*,
+                       e.aggregate_type IS NULL OR e.aggregate_id IS NULL OR e.event_type IS NULL OR e.version IS NULL OR e.version < 1 OR
+                       e.schema_version IS NULL OR e.payload IS NULL OR e.attributes IS NULL OR e.occurred_at IS NULL AS unreadable,
+                       row_number() OVER (PARTITION BY p.name, e.aggregate_id ORDER BY e.seq) AS place
+                FROM settled e
+                JOIN postbox.publication p ON p.outbox = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
+                 AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+                WHERE postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+            ), parked AS (
+                INSERT INTO %2$s AS q (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+                    attributes, occurred_at, publish_attempts, last_error, next_retry_at)
+                SELECT u.publication, u.seq, u.id, coalesce(u.aggregate_type, ''), coalesce(u.aggregate_id, ''), coalesce(u.event_type, ''),
+                    greatest(u.version, 1), coalesce(u.schema_version, ''), coalesce(u.payload, ''),
+                    CASE WHEN u.unreadable THEN to_jsonb(text 'a column is null') ELSE u.attributes END, coalesce(u.occurred_at, now()), 0,
+                    CASE WHEN u.unreadable THEN 'the row cannot be an event: a column is null' END,
+                    CASE WHEN u.place > 1 OR EXISTS (
+                        SELECT FROM %2$s b WHERE b.publication = u.publication AND b.aggregate_id = coalesce(u.aggregate_id, '') AND b.seq < u.seq)
+                    THEN 'infinity' ELSE now() END
+                FROM unread u ON CONFLICT (publication, id) DO NOTHING
+            )
+            SELECT count(*) FROM settled
+            $sql$, outbox, registered.parked) INTO settled USING cluster.origin, seqs, outbox;
+        IF settled = 0 THEN
+            RAISE triggered_action_exception USING
+                MESSAGE = format('the rows of outbox %s that another cluster has not published are not settled', outbox),
+                DETAIL = 'A trigger, rule or policy keeps them from being changed.',
+                HINT = 'Let the owner of the outbox UPDATE the column origin.';
+        END IF;
+        RETURN settled;
+    END LOOP;
+    RETURN 0;
+END
+$$;
+COMMENT ON FUNCTION postbox.settle_rows(regclass, int) IS
+    'Settles up to `batch` rows of other clusters that were not published there, and returns how many: they become parked events that are due';
+
+CREATE FUNCTION postbox.add_origin(outbox regclass, origin int) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ADD COLUMN origin int NOT NULL DEFAULT %s', outbox, origin);
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN origin SET DEFAULT postbox.cluster_origin()', outbox);
+    EXECUTE format('CREATE INDEX ON %s (origin, seq)', outbox);
+END
+$$;
+COMMENT ON FUNCTION postbox.add_origin(regclass, int) IS
+    'Gives a log outbox of 0.1 the column origin, with this value in the rows that are there';
+
+-- Before the lanes' rows of this cluster are read. It is the one thing here that writes tables of Postbox, so only workers
+-- and superusers run it.
+CREATE FUNCTION postbox.begin_here(outbox regclass) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- One at a time: whoever else wants to settle rows comes again.
+    PERFORM FROM postbox.outbox o WHERE o.relation = begin_here.outbox FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    WITH lane AS (
+        SELECT l.* FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
+        WHERE p.outbox = begin_here.outbox AND l.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c)
+        FOR UPDATE OF l
+    ), former AS (
+        INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, next_xid, zone_upto, zone_snapshot)
+        SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier), l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+        FROM lane l ON CONFLICT (publication, slice, origin) DO UPDATE SET floor = EXCLUDED.floor, hwm = EXCLUDED.hwm,
+            snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, zone_snapshot = EXCLUDED.zone_snapshot
+    )
+    UPDATE postbox.lane l SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() c), lock_token = NULL, floor = NULL,
+        hwm = NULL, snapshot = NULL, next_xid = NULL, zone_upto = NULL, zone_snapshot = NULL, zone_next_xid = NULL
+    FROM lane o WHERE l.publication = o.publication AND l.slice = o.slice;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postbox.begin_here(regclass) IS
+    'Makes the lanes of a log outbox that come from another cluster begin with the rows of this one, and keeps their positions there in '
+    'postbox.former_position. False if another session does it';
+REVOKE EXECUTE ON FUNCTION postbox.begin_here(regclass) FROM PUBLIC;
+
+-- A publication that is created after a restore misses the rows that had been settled before.
+CREATE FUNCTION postbox.park_settled(publication text, outbox regclass) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format($sql$
+        INSERT INTO %2$s (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+            attributes, occurred_at, next_retry_at)
+        SELECT p.name, e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.version, e.schema_version, e.payload, e.attributes,
+            e.occurred_at, CASE WHEN row_number() OVER (PARTITION BY e.aggregate_id ORDER BY e.seq) > 1 THEN 'infinity' ELSE now() END
+        FROM %1$s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        WHERE e.origin = -2147483648 AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS NOT NULL AND e.event_type IS NOT NULL
+          AND e.version > 0 AND e.schema_version IS NOT NULL AND e.payload IS NOT NULL AND e.attributes IS NOT NULL AND e.occurred_at IS NOT NULL
+        ON CONFLICT (publication, id) DO NOTHING
+        $sql$, outbox, (postbox.require_outbox(outbox)).parked) USING publication;
+END
+$$;
+COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
+    'Gives a new publication the rows of other clusters that have been settled for those that were there: they become parked events that are due';
+
+-- What nobody knows, a superuser has to say.
+CREATE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void
+    LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot)
+    SELECT p.name, s.slice, f.origin, CASE WHEN published THEN 9223372036854775807 END, CASE WHEN published THEN 9223372036854775807 END,
+           CASE WHEN published THEN '1:1:'::pg_snapshot END
+    FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
+    CROSS JOIN postbox.foreign_origins(decide_unknown.outbox, decide_unknown.outbox) f
+    WHERE p.outbox = decide_unknown.outbox AND NOT f.known ON CONFLICT DO NOTHING;
+    SELECT postbox.wake_publishers();
+END;
+COMMENT ON FUNCTION postbox.decide_unknown(regclass, boolean) IS
+    'Says whether rows of other clusters that came without the positions of their lanes were published there. If not, they are published now';
+REVOKE EXECUTE ON FUNCTION postbox.decide_unknown(regclass, boolean) FROM PUBLIC;
+
+CREATE OR REPLACE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
+    'After a restore into another cluster: makes the lanes begin with the rows of this one, and settles some rows of other clusters that were not published '
+    'there. Returns how many. Workers call it when they need it';
+
 CREATE OR REPLACE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
     OUT unread bigint, OUT parked bigint, OUT oldest interval)
     LANGUAGE plpgsql STABLE
@@ -458,19 +732,32 @@ AS $$
 DECLARE
     oldest_unread timestamptz;
     oldest_parked timestamptz;
+    cluster record;
 BEGIN
     EXECUTE format($sql$
         SELECT count(*), min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at))
         FROM postbox.publication p
-        CROSS JOIN LATERAL (SELECT CASE WHEN count(l.hwm) < p.lanes THEN 0 ELSE min(l.hwm) END AS hwm
-                            FROM postbox.lane l WHERE l.publication = p.name) lowest
-        JOIN %1$s e ON e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        CROSS JOIN LATERAL (SELECT CASE WHEN count(l.hwm) = p.lanes THEN min(l.hwm) ELSE 0 END AS hwm
+                            FROM postbox.lane_progress l WHERE l.publication = p.name AND l.origin = $2) lowest
+        JOIN %1$s e ON e.origin = $2 AND e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $2
+         AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
         WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
-        $sql$, outbox) INTO unread, oldest_unread USING publication;
+        $sql$, outbox) INTO unread, oldest_unread USING publication, postbox.cluster_origin();
+    -- Of another cluster, and not settled yet.
+    FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
+        EXECUTE format($sql$
+            SELECT $1 + count(*), least($2, min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at)))
+            FROM %1$s e JOIN postbox.publication p ON p.name = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+            JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $4
+             AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+            WHERE e.origin = $4 AND e.seq = ANY ($5) AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+            $sql$, outbox) INTO unread, oldest_unread
+            USING unread, oldest_unread, publication, cluster.origin, postbox.foreign_unread(outbox, outbox, cluster, 100000);
+    END LOOP;
     -- No lane reads these; see postbox.misplaced_rows.
-    EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE seq < 1) + (SELECT count(*) FROM %1$s WHERE seq IS NULL)', outbox)
-        INTO unread USING unread;
+    EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)', outbox)
+        INTO unread USING unread, postbox.cluster_origin();
     EXECUTE format('SELECT count(*), min(occurred_at) FROM %s WHERE publication = $1', parked_table)
         INTO parked, oldest_parked USING publication;
     unread := unread + parked;
@@ -488,9 +775,9 @@ DECLARE
     misplaced bigint;
 BEGIN
     EXECUTE format($sql$
-        SELECT (SELECT count(*) FROM %1$s WHERE seq > (SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)))
-             + (SELECT count(*) FROM %1$s WHERE seq < 1) + (SELECT count(*) FROM %1$s WHERE seq IS NULL)
-        $sql$, outbox) INTO misplaced USING outbox;
+        SELECT (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq > (SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)))
+             + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)
+        $sql$, outbox) INTO misplaced USING outbox, postbox.cluster_origin();
     RETURN misplaced;
 END
 $$;
@@ -616,7 +903,8 @@ BEGIN
                    (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
                     AND later.aggregate_id = e.aggregate_id AND later.seq > e.seq)
             FROM %1$s e
-            WHERE NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
+            WHERE (e.publish_attempts > 0 OR e.last_error IS NOT NULL)  -- not one that a restore has put there
+              AND NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
                               AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
             ORDER BY e.seq
             $sql$, registered.parked);
@@ -725,9 +1013,6 @@ CREATE OR REPLACE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAU
 -- A log that version 0.1 has made (generation_span IS NULL) has no origin, and keeps its partitions: ranges of the time inside the UUIDv7 of
 -- the event, which are dropped, and a default partition for all other ids, whose rows are deleted.
 
-CREATE FUNCTION postbox.cluster_origin() RETURNS int
-    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.cluster_origin() IS 'The number by which the rows of a log outbox tell this cluster from others, made from its system identifier';
 
 -- At least a minute: workers purge every postbox.maintenance_interval, and find each generation past the retention in its
 -- turn. NULL counts as 4 days.
@@ -854,10 +1139,10 @@ AS $$
     CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
     LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
     WHERE p.outbox = read_by_all.outbox
-    HAVING bool_and(l.snapshot IS NOT NULL AND l.system_identifier = (SELECT c.system_identifier FROM pg_control_system() c))
+    HAVING bool_and(l.snapshot IS NOT NULL AND postbox.origin_of(l.system_identifier) = postbox.cluster_origin())
 $$;
 COMMENT ON FUNCTION postbox.read_by_all(regclass) IS
-    'What all lanes of a log outbox have read: rows with seq up to floor, and those with seq up to hwm and txid below xmin. '
+    'What all lanes of a log outbox have read of the rows of this cluster: those with seq up to floor, and those with seq up to hwm and txid below xmin. '
     'NULL if a lane has read nothing, or no publication reads the outbox';
 
 -- No lane reads a row that has no seq, or one that the sequence never gives out. An event that cannot be published as it
@@ -878,18 +1163,18 @@ BEGIN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO unread;
         RETURN NOT unread;
     END IF;
-    -- Below the floor are rows of other clusters, whose transaction ids say nothing.
     EXECUTE format($sql$
-        SELECT coalesce((SELECT max(seq) FROM %1$s) > greatest($1, $2), false)
-            OR coalesce((SELECT txid FROM %1$s WHERE seq > $1 AND txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1) >= $3, false)
-        $sql$, part) INTO unread USING floor, hwm, xmin;
+        SELECT coalesce((SELECT max(seq) FROM %1$s WHERE origin = $4) > greatest($1, $2), false)
+            OR coalesce((SELECT txid FROM %1$s WHERE origin = $4 AND seq > $1 AND txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1) >= $3, false)
+        $sql$, part) INTO unread USING floor, hwm, xmin, postbox.cluster_origin();
+    unread := unread OR postbox.has_unsettled(outbox, part) OR EXISTS (SELECT FROM postbox.foreign_origins(outbox, part) f WHERE NOT f.known);
     IF unread THEN
         RETURN false;
     END IF;
     EXECUTE format($sql$
-        SELECT EXISTS (SELECT FROM %1$s WHERE seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE seq < 1)
+        SELECT EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq < 1)
             OR EXISTS (SELECT FROM %2$s p JOIN %1$s e ON e.seq = p.seq AND e.id = p.id WHERE jsonb_typeof(p.attributes) <> 'object')
-        $sql$, part, parked) INTO unread;
+        $sql$, part, parked) INTO unread USING postbox.cluster_origin();
     RETURN NOT unread;
 END
 $$;
@@ -963,7 +1248,13 @@ BEGIN
     EXECUTE format($sql$
         DELETE FROM %1$s WHERE ctid = ANY (ARRAY(
             SELECT e.ctid FROM %1$s e CROSS JOIN postbox.read_by_all($3) r
-            WHERE e.occurred_at < $1 AND e.seq > 0 AND (e.seq <= r.floor OR e.seq <= r.hwm AND e.txid < r.xmin)
+            WHERE e.occurred_at < $1 AND e.seq > 0 AND CASE e.origin
+                WHEN postbox.cluster_origin() THEN e.seq <= r.floor OR e.seq <= r.hwm AND e.txid < r.xmin
+                WHEN -2147483648 THEN true
+                ELSE (SELECT count(*) > 0 AND bool_and(postbox.has_read(l, e.txid, e.seq)) FROM postbox.publication p
+                      LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = e.origin
+                       AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+                      WHERE p.outbox = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))) END
               AND NOT EXISTS (SELECT FROM %2$s p WHERE p.seq = e.seq AND p.id = e.id AND jsonb_typeof(p.attributes) <> 'object')
             LIMIT $2))
         $sql$, rest, registered.parked) USING now() - registered.retention, batch, registered.relation;
@@ -997,8 +1288,12 @@ BEGIN
     IF registered.retention IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM postbox.purge_partition(registered, part) FROM postbox.past_retention(registered) AS part;
-    RETURN postbox.purge_default_partition(registered, batch);
+    BEGIN
+        PERFORM postbox.purge_partition(registered, part) FROM postbox.past_retention(registered) AS part;
+        RETURN postbox.purge_default_partition(registered, batch);
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN 0;  -- the bounds of a partition are not shown while somebody empties it
+    END;
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_log_outbox(regclass, int) IS
@@ -1016,7 +1311,14 @@ DECLARE
     part regclass;
     kept boolean;
 BEGIN
-    IF registered.kind <> 'log' OR registered.retention IS NULL THEN
+    IF registered.kind <> 'log' THEN
+        RETURN NULL;
+    END IF;
+    IF published AND EXISTS (SELECT FROM postbox.foreign_origins(outbox, outbox) f WHERE NOT f.known) THEN
+        RETURN format('events of another cluster are kept: the positions of its lanes are not known, so nobody knows whether they were published; '
+                      'restore postbox.lane, or run SELECT postbox.decide_unknown(''%s'', true) if they were, false if not', outbox);
+    END IF;
+    IF registered.retention IS NULL THEN
         RETURN NULL;
     END IF;
     FOR part IN SELECT postbox.past_retention(registered) LOOP
@@ -1040,7 +1342,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.retention_problem(regclass) IS
-    'Why a log outbox keeps events that are older than its retention, judged with the rights of the current user; NULL if it does not';
+    'Why a log outbox keeps events that are older than its retention, or events of another cluster, judged with the rights of the current user; NULL if it does not';
 
 CREATE FUNCTION postbox.show_retention_problem(outbox regclass) RETURNS text
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -1353,9 +1655,6 @@ COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
 COMMENT ON VIEW postbox.paused_keys IS
     'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
     'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
-COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
-    'After a restore into another cluster: appends the events again that some lane has not read, and moves each lane before '
-    'the first of its own. Returns how many events. Workers call it when they need it';
 COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
     'Events of a log outbox that a publication has not published: how many, how many are parked, and the age of the oldest';
 COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS
@@ -1486,3 +1785,43 @@ COMMENT ON VIEW postbox.workers IS
     'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
     'pg_monitor and postbox_operator';
 COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';
+
+CREATE OR REPLACE FUNCTION postbox.delete_dependents() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    CASE TG_TABLE_NAME
+        WHEN 'outbox' THEN
+            DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
+        WHEN 'publication' THEN
+            DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
+            DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;
+        WHEN 'inbox' THEN
+            DELETE FROM postbox.subscription s WHERE s.inbox = OLD.relation;
+            DELETE FROM postbox.projection p WHERE p.inbox = OLD.relation;
+            DELETE FROM postbox.handler h WHERE h.inbox = OLD.relation;
+            DELETE FROM postbox.dead_letter d WHERE d.inbox = OLD.relation;
+    END CASE;
+    RETURN NULL;
+END
+$$;
+
+-- Logs get the column origin, and an index on it, which is built now: their emitters wait as long as that takes. All their rows
+-- are of the cluster of which their lanes have positions.
+DO $$
+DECLARE
+    log record;
+BEGIN
+    FOR log IN
+        SELECT o.relation, coalesce((SELECT postbox.origin_of(min(l.system_identifier)) FROM postbox.publication p
+                                     JOIN postbox.lane l ON l.publication = p.name WHERE p.outbox = o.relation), postbox.cluster_origin()) AS origin
+        FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation WHERE o.kind = 'log'
+    LOOP
+        PERFORM postbox.add_origin(log.relation, log.origin);
+    END LOOP;
+END
+$$;
+INSERT INTO postbox.lane (publication, slice)
+    SELECT p.name, s.slice FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice) ON CONFLICT DO NOTHING;
+UPDATE postbox.lane SET system_identifier = c.system_identifier FROM pg_control_system() c WHERE lane.system_identifier IS NULL;

@@ -138,6 +138,8 @@ subtest 'what a synchronous standby has not confirmed is not sent, and is gone w
 	emit_to($primary, 'app.outbox', 20);
 	wait_published($primary, 'postgres', 20);
 	wait_for(sub { seen_count() == $before + 20 }, 'events flow');
+	# Their marks are stored without waiting for anybody.
+	wait_until($standby, 'postgres', 'SELECT count(published_at) = 20 FROM app.outbox', 'the standby knows that they are published');
 	my $receiver = stop_receiver();
 	my $sent = messages_published($emulator);
 	# Their commits do not wait, so the primary shows them.

@@ -23,6 +23,9 @@ my $node = new_node('main', emulator => $emulator, settings => {
 });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log', lanes => 3);
+# A new generation every second, so that all partitions are written to and read.
+$node->safe_psql('postgres', q{UPDATE postbox.outbox SET generation_span = '1 second' WHERE relation = 'app.outbox'::regclass;
+	SELECT format('ALTER TABLE app.outbox ALTER generation SET DEFAULT (%s)', postbox.generation_expression('1 second')) \gexec});
 follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.changed');
 $node->safe_psql('postgres', 'CREATE SEQUENCE app.gid; CREATE SEQUENCE app.copied');
 wait_until($node, 'postgres', 'SELECT count(*) = 3 AND count(DISTINCT lock_token) = 1 FROM postbox.lane WHERE lock_token IS NOT NULL', 'one worker has all lanes');

@@ -1,4 +1,4 @@
-# A log of many rows that comes from another cluster is re-based, though that takes longer than a worker's steps may otherwise
+# What was pending of a log of many rows that comes from another cluster is settled, though that may take longer than a worker's steps may otherwise
 # take, and another publication goes on meanwhile. A worker that is told to leave does not wait for it.
 use strict;
 use warnings;
@@ -28,9 +28,9 @@ wait_for(sub { messages_published($emulator) >= 1 }, 'an event is published');
 $node->safe_psql('postgres', "ALTER SYSTEM SET postbox.publishers = 0; SELECT pg_reload_conf()");
 wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%'}, 'the worker has left');
 $node->safe_psql('postgres', qq{
-	INSERT INTO app.log (id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes)
-		SELECT gen_random_uuid(), 'video', 'old', 'video.changed', 1, '1', '', '{}' FROM generate_series(1, $rows);
-	UPDATE postbox.lane SET system_identifier = 1, hwm = (SELECT max(seq) - 1 FROM app.log), floor = (SELECT max(seq) - 1 FROM app.log);
+	INSERT INTO app.log (id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, origin)
+		SELECT gen_random_uuid(), 'video', 'old', 'video.changed', 1, '1', '', '{}', postbox.origin_of(1) FROM generate_series(1, $rows);
+	UPDATE postbox.lane SET system_identifier = 1, hwm = (SELECT max(seq) - 10000 FROM app.log), floor = (SELECT max(seq) - 10000 FROM app.log);
 	UPDATE postbox.lane SET zone_upto = NULL, zone_snapshot = NULL, zone_next_xid = NULL, snapshot = pg_current_snapshot();
 });
 my $start = log_position($node);
@@ -38,16 +38,18 @@ $node->safe_psql('postgres', "ALTER SYSTEM SET postbox.publishers = 1; SELECT pg
 wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM postbox.lane WHERE system_identifier <> 1}, 'the log is re-based')
   or diag(log_since($node, $start));
 $node->safe_psql('postgres', $insert);
-wait_for(sub { messages_published($emulator) >= 2 }, 'a new event is published');
+wait_for(sub { messages_published($emulator) >= 10002 }, 'what was pending and a new event are published');
+is($node->safe_psql('postgres', q{SELECT count(*) FILTER (WHERE origin = -2147483648), count(*) FILTER (WHERE origin = postbox.origin_of(1)) FROM app.log}), '10000|' . ($rows - 10000), 'what was not pending stays as it is');
 
 # Code of the owner that never ends runs while the log is re-based; the worker leaves nevertheless.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION app.sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3600); RETURN NULL; END';
-	CREATE TRIGGER sleep BEFORE DELETE ON app.log FOR EACH STATEMENT EXECUTE FUNCTION app.sleep();
+	CREATE TRIGGER sleep BEFORE UPDATE ON app.log FOR EACH STATEMENT EXECUTE FUNCTION app.sleep();
 	ALTER SYSTEM SET postbox.publishers = 0;
 	SELECT pg_reload_conf()});
 wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%'}, 'the worker has left');
-$node->safe_psql('postgres', 'UPDATE postbox.lane SET system_identifier = 1; ALTER SYSTEM SET postbox.publishers = 1; SELECT pg_reload_conf()');
+$node->safe_psql('postgres', "INSERT INTO app.log (id, aggregate_type, aggregate_id, event_type, version, payload, origin) VALUES (gen_random_uuid(), 'video', 'late', 'video.changed', 1, '', postbox.origin_of(1))");
+$node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.publishers = 1; SELECT pg_reload_conf()');
 wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%' AND wait_event = 'PgSleep'}, 'the log is being re-based');
 my $before = time();
 $node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.publishers = 0; SELECT pg_reload_conf()');

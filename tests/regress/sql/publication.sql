@@ -12,7 +12,7 @@ SELECT postbox.create_publication('lists', 'catalog.outbox', 'projects/shop-2/to
     max_attempts => 1, base_backoff => '100 ms', max_backoff => '100 ms', on_failure => 'park_event');
 SELECT name, outbox, topic, aggregate_types, ordering, lanes, max_attempts, base_backoff, max_backoff, on_failure
 FROM postbox.publication ORDER BY name;
-SELECT * FROM postbox.lane ORDER BY publication;
+SELECT publication, slice, attempts, next_retry_at, last_error, lock_token, floor, suspended_since FROM postbox.lane ORDER BY publication;
 
 -- names: refused where Pub/Sub refuses, a warning where they are unusual
 SELECT postbox.check_topic_name('catalog.video.events');
@@ -76,7 +76,7 @@ UPDATE postbox.lane SET attempts = 3, next_retry_at = 'infinity', last_error = '
 SELECT publication, state, retry_at, suspended_since, last_error FROM postbox.publication_status ORDER BY 1;
 SELECT postbox.alter_publication('lists', topic => 'catalog.list.events', on_failure => 'park_key');
 SELECT name, topic, aggregate_types, max_attempts, base_backoff, max_backoff, on_failure FROM postbox.publication ORDER BY name;
-SELECT * FROM postbox.lane ORDER BY publication;
+SELECT publication, slice, attempts, next_retry_at, last_error, lock_token, floor, suspended_since FROM postbox.lane ORDER BY publication;
 SELECT postbox.alter_publication('lists', aggregate_types => '{}');
 SELECT postbox.alter_publication('lists', aggregate_types => ARRAY['video']);
 SELECT postbox.alter_publication('lists', max_attempts => 0);

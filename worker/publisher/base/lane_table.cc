@@ -59,16 +59,13 @@ TimestampTz Suspend(const std::string& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff) {
   Parameters name;
   name.AddText(publication);
-  Run("INSERT INTO postbox.lane (publication, slice) SELECT name, 0 FROM postbox.publication "
-      "WHERE name OPERATOR(pg_catalog.=) $1 ON CONFLICT DO NOTHING",
-      name);
   // The row lock makes workers that fail together take turns; the second one then sees that the
   // publication is suspended.
   if (Run("SELECT attempts, CASE WHEN next_retry_at OPERATOR(pg_catalog.>) pg_catalog.now() "
           "THEN next_retry_at END FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
           "AND slice OPERATOR(pg_catalog.=) 0 FOR UPDATE",
           name) == 0) {
-    return 0;  // dropped meanwhile
+    return 0;  // dropped meanwhile, or a restore has yet to load it
   }
   if (const TimestampTz suspended = Int64Column(0, 2); suspended != 0) return suspended;
   const int attempts = Int32Column(0, 1) + 1;
@@ -127,15 +124,10 @@ LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
           "SELECT lock_token FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
           "AND slice OPERATOR(pg_catalog.=) $2 AND lock_token IS NOT NULL",
           {TEXTOID, INT4OID}),
-      make_(
-          "INSERT INTO postbox.lane (publication, slice) "
-          "SELECT name, $2 FROM postbox.publication WHERE name OPERATOR(pg_catalog.=) $1 "
-          "ON CONFLICT DO NOTHING",
-          {TEXTOID, INT4OID}),
       foreign_(
           "SELECT 1 FROM postbox.lane l, postbox.publication p "
           "WHERE p.name OPERATOR(pg_catalog.=) l.publication "
-          "AND p.outbox OPERATOR(pg_catalog.=) $1 AND l.snapshot IS NOT NULL "
+          "AND p.outbox OPERATOR(pg_catalog.=) $1 "
           "AND l.system_identifier OPERATOR(pg_catalog.<>) $2::numeric LIMIT 1",
           {OIDOID, TEXTOID}),
       rebase_("SELECT postbox.rebase_outbox($1::pg_catalog.regclass)", {OIDOID}),
@@ -171,15 +163,18 @@ bool LaneRow::IsForeign(Oid outbox) {
   return foreign_.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) > 0;
 }
 
-void LaneRow::Rebase(Oid outbox) {
+int64 LaneRow::Rebase(Oid outbox) {
   rebase_.Run({ObjectIdGetDatum(outbox)});
-  const int64 moved = Int64Column(0, 1);
+  const int64 settled = Int64Column(0, 1);
   Failpoint("during_rebase");
+  if (settled == 0) return 0;
   Pg([&] {
-    ereport(LOG, (errmsg("the outbox of publication \"%s\" comes from another cluster: re-based, "
-                         "%lld events that it had not published follow",
-                         publication_.c_str(), static_cast<long long>(moved))));
+    ereport(LOG,
+            (errmsg("the outbox of publication \"%s\" has events of another cluster: %lld that "
+                    "were not published there follow",
+                    publication_.c_str(), static_cast<long long>(settled))));
   });
+  return settled;
 }
 
 std::optional<LogPosition> LaneRow::TryAcquire() {
@@ -187,11 +182,8 @@ std::optional<LogPosition> LaneRow::TryAcquire() {
   const Datum slice = Int32GetDatum(slice_);
   // A row lock needs a transaction id, and is not asked for as long as it would be for nothing.
   if (look_.Run({publication, slice}) > 0 && !MayTake(TextColumn(0, 1))) return std::nullopt;
-  if (read_.Run({publication, slice}) == 0) {
-    // It is locked, or there is none yet.
-    if (make_.Run({publication, slice}) == 0) return std::nullopt;
-    if (read_.Run({publication, slice}) == 0) return std::nullopt;
-  }
+  // It is locked, or a restore has yet to load it. A lane that was made here would be in its way.
+  if (read_.Run({publication, slice}) == 0) return std::nullopt;
   const std::string token = TextColumn(0, 1);
   const int64 floor = Int64Column(0, 2);
   const bool begun = !IsNull(0, 3);

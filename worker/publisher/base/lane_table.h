@@ -73,9 +73,9 @@ class LaneRow {
 
   // Whether lanes of the outbox are from another cluster. Then it must be re-based.
   bool IsForeign(Oid outbox);
-  // Nothing of the outbox may be read in the same transaction: this transaction sees its own rows,
-  // which no snapshot shows. It reads every row of the log.
-  void Rebase(Oid outbox);
+  // A step of extension/outbox/rebase.cc. Returns how many rows it has settled; 0 also while
+  // somebody else does it.
+  int64 Rebase(Oid outbox);
 
   // Gives the lane up for others to take.
   void Release();
@@ -90,7 +90,7 @@ class LaneRow {
   const std::string publication_;
   const int slice_;
   const std::string lock_token_;
-  Statement look_, make_, foreign_, rebase_, read_, take_, release_, checkpoint_;
+  Statement look_, foreign_, rebase_, read_, take_, release_, checkpoint_;
 };
 
 }  // namespace postbox::publisher

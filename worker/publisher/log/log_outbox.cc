@@ -16,7 +16,10 @@ using std::chrono::milliseconds;
 
 // How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
 constexpr int kMaxCopies = 1000;
+constexpr milliseconds kFirstRebaseTime = std::chrono::seconds(30);
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
+// How often a lane looks for rows of other clusters. They come with a restore.
+constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
 // For a lane that this worker does not have.
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
@@ -30,7 +33,15 @@ LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneSha
       topic_(std::move(topic)),
       ordering_(publication_.ordering),
       row_(publication_.name, slice, std::move(lock_token)),
-      parked_(publication_, topic_, ordering_, share_->log) {}
+      parked_(publication_, topic_, ordering_, share_->log),
+      ready_(
+          "SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid "
+          "OPERATOR(pg_catalog.=) a.attrelid AND i.indisvalid AND i.indkey[0] "
+          "OPERATOR(pg_catalog.=) a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid "
+          "OPERATOR(pg_catalog.=) $1 AND a.attname OPERATOR(pg_catalog.=) 'origin' "
+          "AND NOT a.attisdropped",
+          {OIDOID}),
+      unsettled_("SELECT postbox.has_unsettled($1, $1)", {REGCLASSOID}) {}
 
 LogOutbox::~LogOutbox() {
   if (progress_) --share_->held;
@@ -67,8 +78,10 @@ Oid LogOutbox::Open() {
 }
 
 void LogOutbox::Prepare(const std::string& parked) {
-  const LogOutboxSql sql =
-      MakeLogOutboxSql(relation_name_, parked, slice_, publication_.lanes, publication_.filtered);
+  Run("SELECT postbox.cluster_origin()");
+  const LogOutboxSql sql = MakeLogOutboxSql(relation_name_, parked, Int32Column(0, 1), slice_,
+                                            publication_.lanes, publication_.filtered);
+  foreign_ = Statement(sql.foreign, {TEXTOID});
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
   late_txids_ = Statement(sql.late_txids, {XID8OID, XID8OID, INT8OID, INT8OID});
   late_ =
@@ -97,14 +110,15 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   if (progress_) return !doubt_;
   doubt_ = false;
   if (share_->held >= Share()) return false;
-  if (row_.IsForeign(publication_.outbox)) {
-    // Cancelled, it would begin at the start again.
-    StepLimit::Extend(share_->rebase_time);
-    share_->rebase_time = std::min(share_->rebase_time * 2, kMostRebaseTime);
-    row_.Rebase(publication_.outbox);
-    result->more = true;
+  // A log of 0.1 that was restored has no origin yet. One without its index is being restored.
+  const bool has_origin = ready_.Run({ObjectIdGetDatum(publication_.outbox)}) > 0;
+  const bool complete = has_origin && BoolColumn(0, 1);
+  if (!has_origin || row_.IsForeign(publication_.outbox)) {
+    Rebase();
+    result->more = !row_.IsForeign(publication_.outbox);
     return false;
   }
+  if (!complete) return false;
   std::optional<LogPosition> position = row_.TryAcquire();
   if (!position) return false;
   stored_ = *position;
@@ -113,6 +127,48 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   read_below_ = 0;
   progress_.emplace(*std::move(position), next_handle_);
   ++share_->held;
+  return true;
+}
+
+int64 LogOutbox::Rebase() {
+  // Cancelled, it would begin at the start again.
+  StepLimit::Extend(share_->rebase_time);
+  share_->rebase_time = std::min(share_->rebase_time * 2, kMostRebaseTime);
+  const int64 settled = row_.Rebase(publication_.outbox);
+  share_->rebase_time = kFirstRebaseTime;
+  share_->look_at = {};
+  return settled;
+}
+
+// Rows of this cluster may follow events of another one that were not published there.
+bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
+  const Clock::time_point begin = Clock::now();
+  if (begin >= share_->look_at) {
+    bool unsettled = false;
+    {
+      const ActAs owner(owner_role);
+      foreign_.Run({TextValue(publication_.name)});
+      unsettled = BoolColumn(0, 1);
+      share_->settled = Int64Column(0, 2);
+      if (unsettled) {
+        unsettled_.Run({ObjectIdGetDatum(publication_.outbox)});
+        unsettled = BoolColumn(0, 1);
+      }
+    }
+    if (unsettled) {
+      result->more = Rebase() > 0;
+      return false;
+    }
+    // Where many rows had to be passed, it may cost a twentieth of the time.
+    const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+    share_->look_at = Clock::now() + std::max(kLookForForeignRows, took * 20);
+  }
+  if (share_->settled != settled_) {
+    settled_ = share_->settled;
+    // Another worker may have done it. All that was parked goes before what is in the log.
+    reload_parked_ = true;
+    parked_first_ = !publication_.parked_blocks;
+  }
   return true;
 }
 
@@ -130,12 +186,13 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   transaction->Begin();
   ClaimResult result;
   const Oid owner_role = Open();
-  if (!Acquire(&result)) return result;
+  if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
   const ActAs owner(owner_role);
-  if (!parked_.loaded()) {
+  if (!parked_.loaded() || reload_parked_) {
     result.more = !parked_.Load();
     repaired_at_ = Clock::now();
     if (result.more) return result;
+    reload_parked_ = false;
   }
 
   ByteBudget budget(limits.bytes, limits.first);
@@ -144,7 +201,10 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
     if (progress_->outstanding() == 0) ClaimFailed(limits, &budget, &result);
   } else {
     const bool more = parked_.Claim(limits.events, &budget, &result.events);
-    if (result.events.size() < limits.events && !budget.refused()) {
+    if (result.events.empty() && !more && !parked_.HasOutstanding() && !budget.refused()) {
+      parked_first_ = false;
+    }
+    if (result.events.size() < limits.events && !budget.refused() && !parked_first_) {
       ClaimChunk(limits, &budget, &result);
     }
     result.more = result.more || more;

@@ -50,6 +50,9 @@ struct LaneShare {
   int held = 0;
   EventLog log;
   std::chrono::milliseconds rebase_time = std::chrono::seconds(30);
+  // When to look for rows of other clusters again, and how often such rows had been settled.
+  std::chrono::steady_clock::time_point look_at;
+  std::int64_t settled = 0;
 };
 
 class LogOutbox : public OutboxSource {
@@ -76,6 +79,10 @@ class LogOutbox : public OutboxSource {
 
   // Takes the lane, or gives it up if the worker has more than its share. False: it is not ours.
   bool Acquire(ClaimResult* result);
+  // A step of re-basing. Returns how many rows it has settled.
+  int64 Rebase();
+  // False: there are rows of other clusters to settle, which comes first.
+  bool SettleForeignRows(Oid owner_role, ClaimResult* result);
   // How many of the publication's lanes each worker should have.
   int Share() const;
 
@@ -111,7 +118,7 @@ class LogOutbox : public OutboxSource {
   Oid sequence_ = InvalidOid;
   std::string relation_name_;
   std::string prepared_for_;  // the names that the statements were made with
-  Statement last_seq_, late_txids_, again_;
+  Statement ready_, unsettled_, foreign_, last_seq_, late_txids_, again_;
   FilteredStatement late_, fresh_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
@@ -119,6 +126,9 @@ class LogOutbox : public OutboxSource {
   LogPosition stored_;
   Clock::time_point stored_at_;
   Clock::time_point repaired_at_;
+  std::int64_t settled_ = 0;    // share_->settled when this lane read the keys of its parked events
+  bool reload_parked_ = false;  // the table has rows that were put there meanwhile
+  bool parked_first_ = false;   // without a pause, keys would go on before them
   // Events were read since the position was stored. (When none were, the stored one says the same
   // with older transaction ids, and an idle lane writes nothing.)
   bool dirty_ = false;

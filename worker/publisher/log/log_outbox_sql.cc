@@ -38,16 +38,19 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
   // The function reads under the lock.
   sql->last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
   sql->late_txids = fill(
-      "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4");
+      "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4 "
+      "AND {here}");
   sql->late = fill(
       "SELECT {columns} FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
-      "(SELECT * FROM (SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3{mine} "
+      "(SELECT * FROM (SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3 AND "
+      "{here}{mine} "
       "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
       "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5");
   sql->fresh = fill(
-      "SELECT {columns} FROM (SELECT * FROM {log} WHERE seq > $1 AND seq <= $2{mine_new} "
+      "SELECT {columns} FROM (SELECT * FROM {log} WHERE {here} AND seq > $1 AND seq <= "
+      "$2{mine_new} "
       "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4");
-  sql->again = fill("SELECT {columns} FROM {log} WHERE seq = ANY($1) ORDER BY seq");
+  sql->again = fill("SELECT {columns} FROM {log} WHERE {here} AND seq = ANY($1) ORDER BY seq");
 }
 
 void FillParking(const Filler& fill, LogOutboxSql* sql) {
@@ -60,12 +63,12 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
       "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, "
       "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM unnest($2, $3) AS w(behind_seq, key) "
-      "JOIN {log} ON seq = w.behind_seq AND coalesce(aggregate_id, '') = w.key "
+      "JOIN {log} ON {here} AND seq = w.behind_seq AND coalesce(aggregate_id, '') = w.key "
       "ON CONFLICT (publication, id) DO NOTHING");
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   // The columns of the table of parked events are NOT NULL. Attributes that are no JSON object mark
   // the row as one that cannot be an event; they say why.
@@ -75,7 +78,7 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "''), "
       "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
       "to_jsonb($4), now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE seq = $2 "
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   sql->repair = fill(
       "UPDATE {parked} p SET aggregate_type = e.aggregate_type, aggregate_id = e.aggregate_id, "
@@ -144,8 +147,9 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
 
 }  // namespace
 
-LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
-                              int lanes, bool typed) {
+LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int origin,
+                              int slice, int lanes, bool typed) {
+  const std::string here = "origin = " + std::to_string(origin);
   // A row without a key, which cannot be an event, is in lane 0.
   const std::string in_slice = lanes == 1
                                    ? ""
@@ -159,6 +163,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   const std::string problem = Fill(kProblem, {{"too_large", too_large}});
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
+                       {"here", here},
                        {"parked", parked},
                        {"columns", kColumns},
                        {"event", kEventColumns},
@@ -171,6 +176,12 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"most", most}});
   };
   LogOutboxSql sql;
+  sql.foreign =
+      fill("SELECT EXISTS (SELECT FROM {log} WHERE origin > -2147483648 AND origin < " +
+           std::to_string(origin) + ") OR EXISTS (SELECT FROM {log} WHERE origin > " +
+           std::to_string(origin) +
+           "), (SELECT coalesce(sum(f.settled), 0)::bigint FROM postbox.former_position f "
+           "WHERE f.publication = $1)");
   FillReads(fill, &sql);
   FillParking(fill, &sql);
   FillQueue(fill, &sql);

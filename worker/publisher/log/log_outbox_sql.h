@@ -10,6 +10,9 @@
 namespace postbox::publisher {
 
 struct LogOutboxSql {
+  // Whether the log has rows of other clusters that may have to be settled, and how often such rows
+  // have been. $1 text: publication.
+  std::string foreign;
   // The last value that the sequence gave out, 0 if none. $1 regclass: the sequence.
   std::string last_seq;
   // Which transactions of a range have rows. $1, $2 xid8: from, before; $3, $4 bigint: after seq,
@@ -64,10 +67,10 @@ struct LogOutboxSql {
   std::string rows_of_ids;
 };
 
-// `log` and `parked` are quoted, qualified names. The lane takes the keys of `slice` out of
-// `lanes`.
-LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int slice,
-                              int lanes, bool typed);
+// `log` and `parked` are quoted, qualified names. `origin` is that of this cluster: other rows are
+// not read. The lane takes the keys of `slice` out of `lanes`.
+LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked, int origin,
+                              int slice, int lanes, bool typed);
 
 }  // namespace postbox::publisher
 

@@ -1,0 +1,284 @@
+-- Rows of other clusters in a log outbox: extension/outbox/rebase.cc says how they come and what becomes of them.
+
+-- Where lanes stood in other clusters. A position is made of transaction ids, which mean nothing in another cluster. When a
+-- lane comes from one, by a restore or pg_upgrade, its position goes here and it begins again with the rows of this cluster.
+-- What the old position had not read of the rows of its own origin is settled: see postbox.settle_rows.
+CREATE TABLE postbox.former_position (
+    publication   text   NOT NULL,
+    slice         int    NOT NULL,
+    origin        int    NOT NULL,
+    floor         bigint,
+    hwm           bigint,
+    snapshot      pg_snapshot,
+    next_xid      xid8,
+    zone_upto     bigint[],
+    zone_snapshot pg_snapshot[],
+    settled       bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (publication, slice, origin)
+);
+COMMENT ON TABLE postbox.former_position IS 'Log outbox: how far each lane had read in other clusters, from which the database was restored';
+COMMENT ON COLUMN postbox.former_position.origin IS 'The cluster, as in the column origin of the log';
+COMMENT ON COLUMN postbox.former_position.floor IS 'As in postbox.lane; if this and snapshot are NULL, the lane had read nothing';
+COMMENT ON COLUMN postbox.former_position.hwm IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.snapshot IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.next_xid IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.zone_upto IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.zone_snapshot IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.former_position.settled IS 'Counts the times at which unread events of that cluster were settled';
+SELECT pg_catalog.pg_extension_config_dump('postbox.former_position', '');
+GRANT SELECT ON postbox.former_position TO PUBLIC;
+
+CREATE FUNCTION postbox.origin_of(system_identifier numeric) RETURNS int
+    LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.origin_of(numeric) IS 'The number by which the rows of a log outbox tell a cluster from others';
+
+-- What a position is made of, as one row: where each lane stands here and where it stood in other clusters.
+CREATE VIEW postbox.lane_progress AS
+    SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier) AS origin, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+    FROM postbox.lane l
+    UNION ALL
+    SELECT f.publication, f.slice, f.origin, f.floor, f.hwm, f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot
+    FROM postbox.former_position f;
+COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read the rows of each cluster: columns of postbox.lane and postbox.former_position';
+GRANT SELECT ON postbox.lane_progress TO PUBLIC;
+
+CREATE FUNCTION postbox.cluster_origin() RETURNS int
+    LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.cluster_origin() IS 'The number by which the rows of a log outbox tell this cluster from others, made from its system identifier';
+
+-- A lane that does not exist or has not begun has read nothing.
+CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (lane).snapshot IS NOT NULL AND (seq <= (lane).floor OR seq <= (lane).hwm AND pg_visible_in_snapshot(txid, coalesce(
+        (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
+         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
+$$;
+COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
+
+-- Rows of other clusters. They come with a restore, with pg_upgrade, or with a copy of the table, at any time and in any
+-- order. Readers take rows of this cluster only. What a former position had not read is settled once: in one transaction
+-- the event is put into the table of parked events, for each publication that misses it, where it is due, before later events of
+-- its key; and its row gets the origin -2147483648, which nobody reads. It stays for the retention. What the former
+-- positions had read stays as it is. A row of a cluster of which no position is known is kept: nobody knows whether it
+-- was published.
+
+CREATE FUNCTION postbox.foreign_origins(outbox regclass, part regclass,
+    OUT origin int, OUT known boolean, OUT hwm bigint, OUT xmin xid8, OUT next_xid xid8)
+    RETURNS SETOF record
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    origin := -2147483648;
+    LOOP
+        -- From one to the next, through the index.
+        EXECUTE format('SELECT e.origin FROM %s e WHERE e.origin > $1 ORDER BY e.origin LIMIT 1', part) INTO origin USING origin;
+        EXIT WHEN origin IS NULL;
+        CONTINUE WHEN origin = postbox.cluster_origin();
+        SELECT count(*) > 0, min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END),
+               (array_agg(s.xmin ORDER BY s.xmin))[1], (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1]
+          INTO known, hwm, xmin, next_xid
+        FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = foreign_origins.origin
+        LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
+        WHERE p.outbox = foreign_origins.outbox;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass) IS
+    'The other clusters of which a log outbox, or one of its partitions, has rows, whether positions of its lanes there are known, and '
+    'between which bounds rows may be unread: seq above hwm, or txid from xmin on and below next_xid';
+
+-- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
+CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, cluster record, most int) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    bounds text;
+    seqs bigint[];
+BEGIN
+    FOREACH bounds IN ARRAY '{e.seq <= $2 AND e.txid >= $3 AND e.txid < $4,e.seq > $2}'::text[] LOOP
+        EXECUTE format($sql$
+            SELECT array_agg(u.seq) FROM (
+                SELECT e.seq FROM %1$s e WHERE e.origin = $1 AND %2$s AND EXISTS (
+                    SELECT FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
+                     AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+                    WHERE p.outbox = $5 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                      AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
+                ORDER BY e.seq LIMIT $6) u
+            $sql$, part, bounds) INTO seqs USING cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, outbox, most;
+        EXIT WHEN seqs IS NOT NULL;
+    END LOOP;
+    RETURN seqs;
+END
+$$;
+COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, record, int) IS
+    'The seq of up to `most` rows of another cluster that some lane had not read there; `cluster` is a row of postbox.foreign_origins';
+
+CREATE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    cluster record;
+BEGIN
+    FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, part) f WHERE f.known LOOP
+        IF postbox.foreign_unread(outbox, part, cluster, 1) IS NOT NULL THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END
+$$;
+COMMENT ON FUNCTION postbox.has_unsettled(regclass, regclass) IS
+    'Whether a log outbox, or one of its partitions, has rows of another cluster that postbox.settle_rows has to settle';
+
+CREATE FUNCTION postbox.settle_rows(outbox regclass, batch int) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    cluster record;
+    seqs bigint[];
+    settled bigint;
+BEGIN
+    FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
+        seqs := postbox.foreign_unread(outbox, outbox, cluster, batch);
+        CONTINUE WHEN seqs IS NULL;
+        -- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its
+        -- key waits for it.
+        EXECUTE format($sql$
+            WITH settled AS (
+                UPDATE %1$s e SET origin = -2147483648 WHERE e.origin = $1 AND e.seq = ANY ($2) RETURNING e.*
+            ), unread AS (
+                SELECT p.name AS publication, e.*,
+                       e.aggregate_type IS NULL OR e.aggregate_id IS NULL OR e.event_type IS NULL OR e.version IS NULL OR e.version < 1 OR
+                       e.schema_version IS NULL OR e.payload IS NULL OR e.attributes IS NULL OR e.occurred_at IS NULL AS unreadable,
+                       row_number() OVER (PARTITION BY p.name, e.aggregate_id ORDER BY e.seq) AS place
+                FROM settled e
+                JOIN postbox.publication p ON p.outbox = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
+                 AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+                WHERE postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+            ), parked AS (
+                INSERT INTO %2$s AS q (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+                    attributes, occurred_at, publish_attempts, last_error, next_retry_at)
+                SELECT u.publication, u.seq, u.id, coalesce(u.aggregate_type, ''), coalesce(u.aggregate_id, ''), coalesce(u.event_type, ''),
+                    greatest(u.version, 1), coalesce(u.schema_version, ''), coalesce(u.payload, ''),
+                    CASE WHEN u.unreadable THEN to_jsonb(text 'a column is null') ELSE u.attributes END, coalesce(u.occurred_at, now()), 0,
+                    CASE WHEN u.unreadable THEN 'the row cannot be an event: a column is null' END,
+                    CASE WHEN u.place > 1 OR EXISTS (
+                        SELECT FROM %2$s b WHERE b.publication = u.publication AND b.aggregate_id = coalesce(u.aggregate_id, '') AND b.seq < u.seq)
+                    THEN 'infinity' ELSE now() END
+                FROM unread u ON CONFLICT (publication, id) DO NOTHING
+            )
+            SELECT count(*) FROM settled
+            $sql$, outbox, registered.parked) INTO settled USING cluster.origin, seqs, outbox;
+        IF settled = 0 THEN
+            RAISE triggered_action_exception USING
+                MESSAGE = format('the rows of outbox %s that another cluster has not published are not settled', outbox),
+                DETAIL = 'A trigger, rule or policy keeps them from being changed.',
+                HINT = 'Let the owner of the outbox UPDATE the column origin.';
+        END IF;
+        RETURN settled;
+    END LOOP;
+    RETURN 0;
+END
+$$;
+COMMENT ON FUNCTION postbox.settle_rows(regclass, int) IS
+    'Settles up to `batch` rows of other clusters that were not published there, and returns how many: they become parked events that are due';
+
+CREATE FUNCTION postbox.add_origin(outbox regclass, origin int) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ADD COLUMN origin int NOT NULL DEFAULT %s', outbox, origin);
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN origin SET DEFAULT postbox.cluster_origin()', outbox);
+    EXECUTE format('CREATE INDEX ON %s (origin, seq)', outbox);
+END
+$$;
+COMMENT ON FUNCTION postbox.add_origin(regclass, int) IS
+    'Gives a log outbox of 0.1 the column origin, with this value in the rows that are there';
+
+-- Before the lanes' rows of this cluster are read. It is the one thing here that writes tables of Postbox, so only workers
+-- and superusers run it.
+CREATE FUNCTION postbox.begin_here(outbox regclass) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    -- One at a time: whoever else wants to settle rows comes again.
+    PERFORM FROM postbox.outbox o WHERE o.relation = begin_here.outbox FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    WITH lane AS (
+        SELECT l.* FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
+        WHERE p.outbox = begin_here.outbox AND l.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c)
+        FOR UPDATE OF l
+    ), former AS (
+        INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, next_xid, zone_upto, zone_snapshot)
+        SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier), l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+        FROM lane l ON CONFLICT (publication, slice, origin) DO UPDATE SET floor = EXCLUDED.floor, hwm = EXCLUDED.hwm,
+            snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, zone_snapshot = EXCLUDED.zone_snapshot
+    )
+    UPDATE postbox.lane l SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() c), lock_token = NULL, floor = NULL,
+        hwm = NULL, snapshot = NULL, next_xid = NULL, zone_upto = NULL, zone_snapshot = NULL, zone_next_xid = NULL
+    FROM lane o WHERE l.publication = o.publication AND l.slice = o.slice;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postbox.begin_here(regclass) IS
+    'Makes the lanes of a log outbox that come from another cluster begin with the rows of this one, and keeps their positions there in '
+    'postbox.former_position. False if another session does it';
+REVOKE EXECUTE ON FUNCTION postbox.begin_here(regclass) FROM PUBLIC;
+
+-- A publication that is created after a restore misses the rows that had been settled before.
+CREATE FUNCTION postbox.park_settled(publication text, outbox regclass) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format($sql$
+        INSERT INTO %2$s (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+            attributes, occurred_at, next_retry_at)
+        SELECT p.name, e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.version, e.schema_version, e.payload, e.attributes,
+            e.occurred_at, CASE WHEN row_number() OVER (PARTITION BY e.aggregate_id ORDER BY e.seq) > 1 THEN 'infinity' ELSE now() END
+        FROM %1$s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        WHERE e.origin = -2147483648 AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS NOT NULL AND e.event_type IS NOT NULL
+          AND e.version > 0 AND e.schema_version IS NOT NULL AND e.payload IS NOT NULL AND e.attributes IS NOT NULL AND e.occurred_at IS NOT NULL
+        ON CONFLICT (publication, id) DO NOTHING
+        $sql$, outbox, (postbox.require_outbox(outbox)).parked) USING publication;
+END
+$$;
+COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
+    'Gives a new publication the rows of other clusters that have been settled for those that were there: they become parked events that are due';
+
+-- What nobody knows, a superuser has to say.
+CREATE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void
+    LANGUAGE sql
+    SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+    INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot)
+    SELECT p.name, s.slice, f.origin, CASE WHEN published THEN 9223372036854775807 END, CASE WHEN published THEN 9223372036854775807 END,
+           CASE WHEN published THEN '1:1:'::pg_snapshot END
+    FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
+    CROSS JOIN postbox.foreign_origins(decide_unknown.outbox, decide_unknown.outbox) f
+    WHERE p.outbox = decide_unknown.outbox AND NOT f.known ON CONFLICT DO NOTHING;
+    SELECT postbox.wake_publishers();
+END;
+COMMENT ON FUNCTION postbox.decide_unknown(regclass, boolean) IS
+    'Says whether rows of other clusters that came without the positions of their lanes were published there. If not, they are published now';
+REVOKE EXECUTE ON FUNCTION postbox.decide_unknown(regclass, boolean) FROM PUBLIC;
+
+CREATE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
+    'After a restore into another cluster: makes the lanes begin with the rows of this one, and settles some rows of other clusters that were not published '
+    'there. Returns how many. Workers call it when they need it';
+REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
