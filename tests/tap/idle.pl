@@ -80,8 +80,7 @@ subtest "nothing happens for $seconds s: no transaction id, no WAL, few wake-ups
 	is(transactions() - $transactions, 0, 'transaction ids');
 	is(wal() - $wal, 0, 'bytes of WAL');
 	my @slept = map { sleeps($pids[$_]) - $sleeps[$_] } 0 .. $#pids;
-	# The poll, every second, is three of them, since the timer of a step goes off once more after it. Leases are looked
-	# through and retention is applied every few seconds.
+	# The poll, every second. Leases are looked through and retention is applied every few seconds.
 	cmp_ok($slept[$_], '<=', 8 * $seconds, "a worker woke up $slept[$_] times") for 0, 1;
 	cmp_ok($slept[2], '<=', 10, "the launcher woke up $slept[2] times");
 };

@@ -83,7 +83,7 @@ std::chrono::milliseconds ComeRound();
 uint64 LeaseMilliseconds();
 
 // Whether the latch was set because there may be something to publish. The server sets it for other
-// reasons, too; the timer of a step (step_limit.h) goes off once more when the step is over.
+// reasons, too.
 bool TakeWakeUp();
 
 // Tells that the worker has read the publications, or could not.
