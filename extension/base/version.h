@@ -138,8 +138,8 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_RUN_QUERY(query) ExecutorRun(query, ForwardScanDirection, 0, true)
 #endif
 
-// The columns that a planned INSERT needs a right on. 16 keeps rights apart from the range table. (A
-// macro, because the planner's headers are not included here.)
+// The columns that a planned INSERT needs a right on. 16 keeps rights apart from the range table.
+// (A macro, because the planner's headers are not included here.)
 #if PG_VERSION_NUM >= 160000
 #define POSTBOX_INSERTED_COLUMNS(plan) \
   linitial_node(RTEPermissionInfo, (plan)->permInfos)->insertedCols

@@ -438,10 +438,10 @@ void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version)
       event.schema_version.datum, event.payload,
       AttributesDatum(event),     TimestampTzGetDatum(event.occurred_at)};
   if (facts.generation_span > 0) {
-    values[10] = 
+    values[10] =
         UInt64GetDatum(U64FromFullTransactionId(Pg([] { return GetTopFullTransactionId(); })));
-    values[11] = Int16GetDatum(
-        GenerationOf(GetCurrentTransactionStartTimestamp(), facts.generation_span));
+    values[11] =
+        Int16GetDatum(GenerationOf(GetCurrentTransactionStartTimestamp(), facts.generation_span));
     values[12] = Int32GetDatum(ClusterOrigin());
   }
   try {
