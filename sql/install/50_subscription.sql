@@ -52,6 +52,9 @@ CREATE UNLOGGED TABLE postbox.subscription_status (
     next_try timestamptz,
     last_error text,
     last_error_at timestamptz,
+    stream text,
+    stream_since timestamptz,
+    stream_error text,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS
@@ -67,6 +70,10 @@ COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were 
 COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches';
 COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success';
 COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When what failed last is tried again';
+COMMENT ON COLUMN postbox.subscription_status.stream IS
+    'connected to Pub/Sub; connecting for the first time; reconnecting after an error that may pass; failed: tried again every 10 s';
+COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the stream is so';
+COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream has ended, until it is connected again';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));

@@ -96,7 +96,28 @@ my $before = $node->safe_psql('postgres', 'SELECT last_seen FROM postbox.subscri
 video('later', 1, '{"title": "x"}');
 status("applied >= 103 AND last_seen > '$before'", 'it is kept up to date');
 
+# What is the matter with the stream.
+status(q{stream = 'connected' AND stream_error IS NULL}, 'the stream is connected');
+emulator_fault($emulator, 'rpc=StreamingPull,action=abort-stream,code=UNAVAILABLE,message=away');
+status(q{stream = 'reconnecting' AND stream_error = 'UNAVAILABLE: away' AND stream_since <= now()}, 'a stream that ends and is opened again says why');
+emulator_fault($emulator, '--clear');
+status(q{stream = 'connected' AND stream_error IS NULL}, 'and when it is there again');
+
 stop_puller($puller);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'a puller that has left is not shown');
+
+emulator_fault($emulator, 'rpc=StreamingPull,action=abort-stream,code=PERMISSION_DENIED,message=not yours');
+$puller->{output} = '';
+$puller->{run} = IPC::Run::start(
+	[ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr('postgres') . ' user=reader', '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev' ],
+	'<', \undef, '>&', \$puller->{output});
+$puller->{run}->finish;
+is($puller->{run}->full_result(0), 256, 'a puller whose only subscription is refused leaves with an error');
+is($node->safe_psql('postgres', 'SELECT stream, stream_error FROM postbox.subscription_status'), 'failed|PERMISSION_DENIED: not yours', 'and the status says why') or diag($puller->{output});
+emulator_fault($emulator, '--clear');
+$puller = start_puller($node, 'postgres', $emulator);
+wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'the next one is connected');
+stop_puller($puller);
+is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'and takes both reports away when it leaves');
 $node->stop;
 done_testing();

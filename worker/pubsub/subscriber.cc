@@ -371,9 +371,10 @@ void SubscriberCore::OnAnswer(const std::shared_ptr<AckCall>& call) {
     }
   }
   batcher_.Retry(request.deadline_seconds, std::move(again), Clock::now());
-  if (!call->status.ok() && call->status.error_details().empty() && callbacks_.on_failure) {
-    callbacks_.on_failure(std::string(request.is_ack() ? "Acknowledge: " : "ModifyAckDeadline: ") +
-                          StatusText(call->status.error_code(), call->status.error_message()));
+  if (!call->status.ok() && call->status.error_details().empty() && callbacks_.on_ack_failure) {
+    callbacks_.on_ack_failure(
+        std::string(request.is_ack() ? "Acknowledge: " : "ModifyAckDeadline: ") +
+        StatusText(call->status.error_code(), call->status.error_message()));
   }
   HandOn();
 }

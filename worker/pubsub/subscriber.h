@@ -71,6 +71,8 @@ struct SubscriberCallbacks {
   std::function<void(bool exactly_once, bool ordered)> on_connected;
   // The stream ended and will be opened again. `error` has the form '<CODE>: text'.
   std::function<void(const std::string& error)> on_failure;
+  // Acks or nacks could not be sent, and are sent again or given up.
+  std::function<void(const std::string& error)> on_ack_failure;
   // The stream ended and will not be opened again. `error` has the form '<CODE>: text'.
   std::function<void(const std::string& error)> on_fatal;
 };

@@ -13,6 +13,8 @@ namespace {
 constexpr char kPoisonSqlstate[] = "22P02";
 // The SQLSTATE with which an event is recorded whose connection breaks each time.
 constexpr char kConnectionSqlstate[] = "08006";
+// The SQLSTATE of what is cancelled or not begun because the puller stops: query_canceled.
+constexpr char kStoppingSqlstate[] = "57014";
 // After so many full transactions in a row that succeed, transactions become larger.
 constexpr int kGrowAfter = 4;
 
@@ -95,15 +97,18 @@ BatchApplier::Fault BatchApplier::FaultOf(const InboxResult& result) const {
 
 void BatchApplier::ApplyRange(size_t begin, size_t end) {
   for (size_t at = begin; at < end;) {
-    const bool hopeless = broken_ || lone_failures_ >= kMaxLone;
+    const bool hopeless = broken_ || lone_failures_ >= kMaxLone || Stopping();
     std::vector<size_t> positions;
     for (; at < end && (hopeless || positions.size() < limit_); ++at) {
       if (!decided_[at] && !Behind(at)) positions.push_back(at);
     }
     if (positions.empty()) continue;
     if (hopeless) {
-      FailTogether(positions, {.sqlstate = broken_ ? "" : lone_sqlstate_,
-                               .error = "not tried after the failures before"});
+      const bool stopping = !broken_ && Stopping();
+      FailTogether(positions,
+                   {.sqlstate = broken_ ? "" : (stopping ? kStoppingSqlstate : lone_sqlstate_),
+                    .error = stopping ? "not tried, the puller stops"
+                                      : "not tried after the failures before"});
     } else {
       ApplyChunk(positions);
     }
@@ -175,6 +180,7 @@ void BatchApplier::Grow(size_t events, std::chrono::milliseconds took) {
 
 void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison) {
   if (broken_) return FailTogether({i}, {.error = "connection lost"});
+  if (Stopping()) return FailTogether({i}, result);
   if (fault == Fault::kConnection) {
     broken_ = true;
   } else {
@@ -185,7 +191,7 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
   }
 
   const Delivery& delivery = (*batch_)[i];
-  const bool own = fault == Fault::kEvents || fault == Fault::kSlow;
+  const bool own = fault == Fault::kEvents;
   const auto attempts = attempts_->Increment(delivery.message.message_id, own, now_);
   EventFailure failure{result.sqlstate.empty() ? kConnectionSqlstate : result.sqlstate,
                        result.error, attempts.count};
@@ -195,7 +201,9 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
 
   bool give_up = poison || attempts.count >= policy_.max_attempts;
   if (!own) {
-    give_up = give_up && attempts.others_applied && now_ - attempts.first >= kPatience;
+    const auto failing = now_ - attempts.first;
+    give_up = give_up && ((attempts.others_applied && failing >= policy_.patience) ||
+                          (fault == Fault::kSlow && failing >= kLongPatience * policy_.patience));
   }
   if (policy_.on_error == OnError::kNack || !give_up) {
     const auto delay = BackoffDelay(policy_.backoff, attempts.count, pubsub::JitterRandom());

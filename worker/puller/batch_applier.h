@@ -16,14 +16,17 @@
 //     postbox.dead_letter. `dead_letter_topic` publishes it to that topic with the error as
 //     attributes. `nack` keeps nacking it without a limit. A poisoned event (received_event.h) is
 //     never applied; the policy decides at its first attempt.
-//   - An event that waits for a lock, or for memory, is given up later: when it has failed for
-//     kPatience, while other events of the subscription were applied. Until then an operator may
-//     have locked a table.
+//   - An event that waits for a lock, or for memory, or that exceeds statement_timeout alone, is
+//     given up later: when it has failed for policy.patience, while other events of the
+//     subscription were applied. Until then an operator may have locked a row or a table, or the
+//     disk may be slow. One that takes too long is given up at last, after a day, even if nothing
+//     else came.
 //   - An error that is not an event's nacks the events of its transaction, with a backoff that
 //     grows until some transaction succeeds. An error of an event is treated so while the inbox
 //     itself is at fault: the inbox is dropped, or a right, a handler or a column is missing. A
 //     call without events finds that out.
 //   - Nothing of a key is applied behind an event of the key that is not settled.
+//   - When the puller stops, the statement that runs is cancelled and no other one begins.
 //
 // The database is behind an interface. No threads; the time is passed in.
 #ifndef POSTBOX_WORKER_PULLER_BATCH_APPLIER_H_
@@ -57,6 +60,8 @@ struct ApplyPolicy {
   int max_attempts = 5;
   size_t batch_size = 500;
   std::chrono::milliseconds statement_timeout{0};  // 0: none
+  std::chrono::milliseconds patience = std::chrono::minutes(10);
+  const std::atomic<bool>* stopping = nullptr;  // null: it never stops
   pubsub::BackoffPolicy backoff{std::chrono::seconds(1), 2.0, std::chrono::seconds(60)};
 };
 
@@ -116,7 +121,7 @@ struct Disposition {
 class BatchApplier {
  public:
   using TimePoint = AttemptCounter::TimePoint;
-  static constexpr std::chrono::minutes kPatience{10};
+  static constexpr int kLongPatience = 144;  // times policy.patience: a day
   // When so many events in a row have failed alone, and not through their own fault, the rest of
   // the batch is given back without being tried: a table may be locked, and each trial takes its
   // time.
@@ -159,6 +164,7 @@ class BatchApplier {
   void Fail(size_t i, std::chrono::milliseconds delay);
   void FailTogether(const std::vector<size_t>& positions, const InboxResult& result);
   void Grow(size_t events, std::chrono::milliseconds took);
+  bool Stopping() const { return policy_.stopping != nullptr && *policy_.stopping; }
   // True if an earlier delivery of the same key failed, so that this one must not be applied.
   bool Behind(size_t i) const;
 

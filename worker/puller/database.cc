@@ -2,10 +2,16 @@
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "proto/rules/utf8.h"
@@ -13,6 +19,10 @@
 
 namespace postbox::puller {
 namespace {
+
+constexpr int64_t kLongestPollMs = 60'000;
+constexpr char kStopped[] = "stopped before the server has answered";
+constexpr char kNoAnswer[] = "the server has not answered in time";
 
 void AppendInt32(std::string* out, int64_t value) {
   const uint32_t network = htonl(static_cast<uint32_t>(value));
@@ -133,39 +143,159 @@ int64_t QueryResult::integer(int row, int column) const {
   return std::strtoll(PQgetvalue(result_.get(), row, column), nullptr, 10);
 }
 
-std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
-                                             const std::string& application_name,
-                                             const TransactionLimits& limits, std::string* error) {
-  // The values before dbname are defaults that the connection string may change. The timeouts
-  // detect a server that is gone without closing the connection.
-  const char* const keywords[] = {"fallback_application_name",
-                                  "connect_timeout",
-                                  "tcp_user_timeout",
-                                  "keepalives_idle",
-                                  "dbname",
-                                  "client_encoding",
-                                  nullptr};
-  const char* const values[] = {
-      application_name.c_str(), "10", "30000", "30", dsn.c_str(), "UTF8", nullptr};
-  PGconn* raw = PQconnectdbParams(keywords, values, /*expand_dbname=*/1);
-  if (raw == nullptr || PQstatus(raw) != CONNECTION_OK) {
-    *error = raw == nullptr ? "out of memory" : OneLine(PQerrorMessage(raw));
-    PQfinish(raw);
+namespace {
+
+// Waits until the socket can be read (or written), or `interrupt` can be read. Returns whether it
+// is the socket.
+bool PollSocket(int socket, bool reading, bool writing, int interrupt,
+                std::chrono::steady_clock::time_point until) {
+  while (true) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    const auto events = static_cast<short>((reading ? POLLIN : 0) | (writing ? POLLOUT : 0));
+    pollfd fds[] = {{socket, events, 0}, {interrupt, POLLIN, 0}};
+    // poll() passes over a negative descriptor.
+    const int ready =
+        poll(fds, 2, static_cast<int>(std::min<int64_t>(left.count(), kLongestPollMs)));
+    if (ready > 0) return fds[1].revents == 0;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+bool Interrupted(int interrupt) {
+  pollfd fd{interrupt, POLLIN, 0};
+  return interrupt >= 0 && poll(&fd, 1, 0) > 0;
+}
+
+// An attempt to connect, which a thread of its own makes: libpq knows how to try several hosts,
+// each with a time-out, only in a call that blocks. Nobody need wait for its end.
+class Attempt {
+ public:
+  explicit Attempt(std::vector<std::pair<const char*, std::string>> parameters)
+      : parameters_(std::move(parameters)), done_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Attempt() {
+    PQfinish(connection_);
+    if (done_fd_ >= 0) close(done_fd_);
+  }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+  int done_fd() const { return done_fd_; }
+  void Run() {
+    std::vector<const char*> keywords;
+    std::vector<const char*> values;
+    for (const auto& [keyword, value] : parameters_) {
+      keywords.push_back(keyword);
+      values.push_back(value.c_str());
+    }
+    keywords.push_back(nullptr);
+    values.push_back(nullptr);
+    connection_ = PQconnectdbParams(keywords.data(), values.data(), /*expand_dbname=*/1);
+    eventfd_write(done_fd_, 1);
+  }
+  // After done_fd() is readable.
+  PGconn* Take() { return std::exchange(connection_, nullptr); }
+
+ private:
+  const std::vector<std::pair<const char*, std::string>> parameters_;
+  const int done_fd_;
+  PGconn* connection_ = nullptr;
+};
+
+PGconn* Connect(std::vector<std::pair<const char*, std::string>> parameters, int interrupt,
+                std::string* error) {
+  const auto attempt = std::make_shared<Attempt>(std::move(parameters));
+  try {
+    std::thread([attempt] { attempt->Run(); }).detach();
+  } catch (const std::system_error&) {
+    *error = "no thread to connect";
     return nullptr;
   }
-  return std::unique_ptr<Connection>(new Connection(raw, limits));
+  const auto until = std::chrono::steady_clock::now() + Connection::kConnectTime;
+  if (!PollSocket(attempt->done_fd(), true, false, interrupt, until)) {
+    *error = Interrupted(interrupt) ? kStopped : kNoAnswer;
+    return nullptr;
+  }
+  PGconn* connection = attempt->Take();
+  if (connection != nullptr && PQstatus(connection) == CONNECTION_OK) return connection;
+  *error = connection == nullptr ? "out of memory" : OneLine(PQerrorMessage(connection));
+  PQfinish(connection);
+  return nullptr;
 }
 
-Connection::Connection(PGconn* connection, const TransactionLimits& limits)
+}  // namespace
+
+std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
+                                             const std::string& application_name,
+                                             const TransactionLimits& limits, int interrupt,
+                                             std::string* error) {
+  // The values before dbname are defaults that the connection string may change. The timeouts
+  // detect a server that is gone without closing the connection.
+  PGconn* raw = Connect({{"fallback_application_name", application_name},
+                         {"connect_timeout", "10"},
+                         {"tcp_user_timeout", "30000"},
+                         {"keepalives_idle", "30"},
+                         {"dbname", dsn},
+                         {"client_encoding", "UTF8"}},
+                        interrupt, error);
+  if (raw == nullptr) return nullptr;
+  return std::unique_ptr<Connection>(new Connection(raw, limits, interrupt));
+}
+
+Connection::Connection(PGconn* connection, const TransactionLimits& limits, int interrupt)
     : connection_(connection),
-      cancel_(PQgetCancel(connection)),
+      cancel_(PQgetCancel(connection), PQfreeCancel),
+      interrupt_(interrupt),
+      statement_timeout_(limits.statement_timeout),
       prologue_(Prologue(limits, PQserverVersion(connection))) {
   PQsetNoticeReceiver(connection_, OnNotice, this);
+  // Sending must not block either: a server that is stopped does not read.
+  PQsetnonblocking(connection_, 1);
 }
 
-Connection::~Connection() {
-  PQfreeCancel(cancel_);
-  PQfinish(connection_);
+Connection::~Connection() { PQfinish(connection_); }
+
+std::string Connection::Error() const {
+  return error_.empty() ? OneLine(PQerrorMessage(connection_)) : error_;
+}
+
+bool Connection::WaitForSocket(bool sending, Clock::time_point until) {
+  return PollSocket(PQsocket(connection_), true, sending, interrupt_, until);
+}
+
+bool Connection::Wait() {
+  bool cancelled = false;
+  auto until = std::min(deadline_, last_deadline_);
+  while (true) {
+    const int unsent = PQflush(connection_);
+    if (unsent < 0) return false;
+    if (unsent == 0 && PQisBusy(connection_) == 0) return true;
+    if (!WaitForSocket(unsent > 0, until)) {
+      if (Interrupted(interrupt_)) {
+        error_ = kStopped;
+        return false;
+      }
+      if (cancelled || Clock::now() >= last_deadline_) {
+        error_ = kNoAnswer;
+        return false;
+      }
+      cancelled = true;
+      Cancel();
+      until = std::min(Clock::now() + kCancelTime, last_deadline_);
+      continue;
+    }
+    if (PQconsumeInput(connection_) == 0) return false;
+  }
+}
+
+PGresult* Connection::GetResult() {
+  if (!error_.empty() || !Wait()) {
+    if (error_.empty()) error_ = OneLine(PQerrorMessage(connection_));
+    if (error_.empty()) error_ = "connection lost";
+    return nullptr;
+  }
+  return PQgetResult(connection_);
 }
 
 void Connection::OnNotice(void* connection, const PGresult* notice) {
@@ -206,10 +336,10 @@ bool Connection::Send(const std::string& setting, const char* sql,
 }
 
 PGresult* Connection::NextResult() {
-  PGresult* result = PQgetResult(connection_);
+  PGresult* result = GetResult();
   // After each result but that of the sync comes a NULL.
   if (result != nullptr && PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
-    while (PGresult* more = PQgetResult(connection_)) PQclear(more);
+    while (PGresult* more = GetResult()) PQclear(more);
   }
   return result;
 }
@@ -222,7 +352,7 @@ QueryResult Connection::Receive(size_t before) {
   std::optional<QueryResult> outcome;
   const auto end = [&](PGresult* result, bool not_begun) {
     if (outcome) return PQclear(result);  // what follows an error was skipped
-    outcome.emplace(result, OneLine(PQerrorMessage(connection_)));
+    outcome.emplace(result, Error());
     outcome->not_begun_ = not_begun;
   };
   for (size_t i = 0; i < before; ++i) {
@@ -245,6 +375,12 @@ QueryResult Connection::Receive(size_t before) {
   } else if (failed(commit)) {
     PQclear(result);
     end(commit, false);
+  } else if (std::strcmp(PQcmdStatus(commit), "COMMIT") != 0) {
+    // COMMIT of a transaction that has failed is answered with ROLLBACK, and is no error.
+    PQclear(result);
+    outcome.emplace(QueryResult::Failure(
+        "25P02", std::string("COMMIT was answered with ") + PQcmdStatus(commit), false));
+    PQclear(commit);
   } else {
     end(result, false);
     PQclear(commit);
@@ -260,20 +396,36 @@ QueryResult Connection::Receive(size_t before) {
 
 QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters,
                                 std::optional<std::chrono::milliseconds> lock_timeout) {
+  error_.clear();
+  deadline_ = statement_timeout_.count() == 0 ? Clock::time_point::max()
+                                              : Clock::now() + statement_timeout_ + kAnswerTime;
   const std::string setting = lock_timeout ? SetLocal("lock_timeout", *lock_timeout) : "";
   if (PQenterPipelineMode(connection_) != 1 || !Send(setting, sql, parameters)) {
     usable_ = false;
     return QueryResult(nullptr, OneLine(PQerrorMessage(connection_)));
   }
   QueryResult result = Receive(prologue_.size() + (setting.empty() ? 0 : 1));
+  if (!error_.empty()) {
+    usable_ = false;
+    return result.ok() ? std::move(result) : QueryResult(nullptr, error_);
+  }
   if (PQexitPipelineMode(connection_) != 1 || PQtransactionStatus(connection_) == PQTRANS_UNKNOWN) {
     usable_ = false;
     if (result.ok()) return result;
     return QueryResult(nullptr, result.error());
   }
-  if (PQtransactionStatus(connection_) != PQTRANS_IDLE) PQclear(PQexec(connection_, "ROLLBACK"));
-  usable_ = PQtransactionStatus(connection_) == PQTRANS_IDLE;
+  if (PQtransactionStatus(connection_) != PQTRANS_IDLE) RollBack();
+  usable_ = error_.empty() && PQtransactionStatus(connection_) == PQTRANS_IDLE;
   return result;
+}
+
+void Connection::RollBack() {
+  deadline_ = Clock::now() + kAnswerTime;
+  if (PQsendQuery(connection_, "ROLLBACK") != 1) {
+    usable_ = false;
+    return;
+  }
+  while (PGresult* result = GetResult()) PQclear(result);
 }
 
 bool Connection::alive() {
@@ -288,8 +440,15 @@ bool Connection::alive() {
 }
 
 void Connection::Cancel() {
-  char error[256];
-  if (cancel_ != nullptr) PQcancel(cancel_, error, sizeof(error));
+  if (cancel_ == nullptr) return;
+  try {
+    std::thread([cancel = cancel_] {
+      char error[256];
+      PQcancel(cancel.get(), error, sizeof(error));
+    }).detach();
+  } catch (const std::system_error&) {
+    LogDebug("no thread to cancel a statement", {});
+  }
 }
 
 }  // namespace postbox::puller

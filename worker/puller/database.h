@@ -13,6 +13,12 @@
 //     synchronous_commit is on, or remote_apply if that is the default of the session. A wait for a
 //     standby that is cancelled ends with a warning, and the transaction is committed here only.
 //     The result is not ok then.
+//   - No wait is without an end. A server that does not answer is given statement_timeout and
+//     kAnswerTime more. Then the statement is cancelled, which also ends the wait for a standby,
+//     and kCancelTime later the connection counts as broken. With statement_timeout = 0 nobody
+//     can tell a silent server from a long statement; then only the interrupt ends the wait.
+//   - The interrupt is a descriptor that becomes readable when somebody wants the thread to stop.
+//     It ends every wait at once; the connection is broken then.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_
 #define POSTBOX_WORKER_PULLER_DATABASE_H_
 
@@ -86,11 +92,18 @@ struct TransactionLimits {
 
 class Connection {
  public:
-  // `application_name` is shown in pg_stat_activity. On failure returns null and puts the reason
-  // into `error`.
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kAnswerTime{30};
+  static constexpr std::chrono::seconds kCancelTime{10};
+  // To connect, to all the hosts of the connection string together.
+  static constexpr std::chrono::seconds kConnectTime{60};
+
+  // `application_name` is shown in pg_stat_activity. `interrupt` is a descriptor that outlives the
+  // connection, or -1. On failure returns null and puts the reason into `error`.
   static std::unique_ptr<Connection> Open(const std::string& dsn,
                                           const std::string& application_name,
-                                          const TransactionLimits& limits, std::string* error);
+                                          const TransactionLimits& limits, int interrupt,
+                                          std::string* error);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -101,11 +114,14 @@ class Connection {
 
   // False if the server has closed the connection. Does not wait.
   bool alive();
-  // Asks the server to cancel the statement that runs. May be called on any thread.
+  // Asks the server to cancel the statement that runs. May be called on any thread. Does not wait:
+  // a server that is stopped does not even answer this.
   void Cancel();
+  // The time until which the next statements must be over, whatever their timeouts.
+  void SetDeadline(Clock::time_point deadline) { last_deadline_ = deadline; }
 
  private:
-  Connection(PGconn* connection, const TransactionLimits& limits);
+  Connection(PGconn* connection, const TransactionLimits& limits, int interrupt);
 
   // `setting`: one more statement before that, or empty.
   bool Send(const std::string& setting, const char* sql, const std::vector<Parameter>& parameters);
@@ -113,10 +129,23 @@ class Connection {
   QueryResult Receive(size_t before);
   // The result of the next statement of the pipeline, or null if the connection broke.
   PGresult* NextResult();
+  // PQgetResult, with an end. It is null, too, if the connection broke.
+  PGresult* GetResult();
+  // Waits until PQgetResult does not block. False: the connection is broken, and error_ says why.
+  bool Wait();
+  // Waits for the socket. False if the time is over.
+  bool WaitForSocket(bool sending, Clock::time_point until);
+  void RollBack();
+  std::string Error() const;
   static void OnNotice(void* connection, const PGresult* notice);
 
   PGconn* const connection_;
-  PGcancel* const cancel_;
+  const std::shared_ptr<PGcancel> cancel_;
+  const int interrupt_;
+  const std::chrono::milliseconds statement_timeout_;
+  Clock::time_point deadline_ = Clock::time_point::max();       // of the transaction that runs
+  Clock::time_point last_deadline_ = Clock::time_point::max();  // SetDeadline()
+  std::string error_;                  // why the wait has ended; empty: see PQerrorMessage
   std::vector<std::string> prologue_;  // what comes before the statement, BEGIN first
   bool usable_ = true;                 // nothing is left to be read of an earlier transaction
   bool committing_ = false;            // the answer to COMMIT is being read

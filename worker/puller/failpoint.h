@@ -4,6 +4,9 @@
 //
 //   kill   the process ends itself with SIGKILL
 //   pause  the process stops itself with SIGSTOP when it comes here first; SIGCONT lets it go on
+//
+// The other actions are ignored. patience=short makes the time for which an event may wait for a lock
+// (batch_applier.h) 3 s.
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_
 
@@ -17,13 +20,16 @@
 
 namespace postbox::puller {
 
-inline void Failpoint(std::string_view name) {
+inline std::string FailpointAction(std::string_view name) {
   static const std::string list = [] {
     const char* value = std::getenv("POSTBOX_FAILPOINT");
     return std::string(value == nullptr ? "" : value);
   }();
-  if (list.empty()) return;
-  const std::string_view action = pubsub::FindFailpoint(list, name);
+  return std::string(pubsub::FindFailpoint(list, name));
+}
+
+inline void Failpoint(std::string_view name) {
+  const std::string action = FailpointAction(name);
   if (action == "kill") std::raise(SIGKILL);
   static std::atomic<bool> paused = false;
   if (action == "pause" && !paused.exchange(true)) std::raise(SIGSTOP);

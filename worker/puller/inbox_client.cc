@@ -35,32 +35,36 @@ constexpr char kApply[] =
     "ORDER BY o.position";
 
 // The texts are sent as bytes: one that the database cannot hold must not keep its event from being
-// recorded.
+// recorded. A duplicate waits for the COMMIT of its effect here, too.
 constexpr char kRecord[] =
-    "SELECT postbox.record_dead_letter($1::oid::regclass, e.event_id, e.event_type, "
+    "SELECT r.outcome, CASE WHEN r.outcome = 'duplicate' THEN pg_current_xact_id() END "
+    "FROM (SELECT postbox.record_dead_letter($1::oid::regclass, e.event_id, e.event_type, "
     "e.aggregate_type, e.aggregate_id, e.version::bigint, e.payload, e.attributes, "
-    "e.occurred_at::timestamptz, $10::text, $11::bytea, $12::int) "
+    "e.occurred_at::timestamptz, $10::text, $11::bytea, $12::int) AS outcome "
     "FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bytea[], "
     "$8::bytea[], $9::text[]) AS e(event_id, event_type, aggregate_type, aggregate_id, version, "
-    "payload, attributes, occurred_at)";
+    "payload, attributes, occurred_at) OFFSET 0) AS r";
 
 constexpr char kReport[] =
     "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
     "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
-    "last_error, last_error_at) "
+    "last_error, last_error_at, stream, stream_since, stream_error) "
     "VALUES ($1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
     "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
-    "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms') "
+    "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
+    "$15, now() - $16::float * interval '1 ms', $17) "
     "ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
     "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
     "stale = excluded.stale, out_of_order = excluded.out_of_order, "
     "dead_letters = excluded.dead_letters, failures = excluded.failures, "
     "retrying_since = excluded.retrying_since, next_try = excluded.next_try, "
-    "last_error = excluded.last_error, last_error_at = excluded.last_error_at";
-// Also what pullers have left behind that were killed.
+    "last_error = excluded.last_error, last_error_at = excluded.last_error_at, "
+    "stream = excluded.stream, stream_since = excluded.stream_since, "
+    "stream_error = excluded.stream_error";
+// Also what pullers have left behind that were killed, or whose subscription was refused.
 constexpr char kRemoveReport[] =
     "DELETE FROM postbox.subscription_status WHERE subscription = $1 "
-    "AND (puller = $2 OR last_seen < now() - interval '1 day')";
+    "AND (puller = $2 OR last_seen < now() - interval '1 day' OR stream = 'failed')";
 
 // Host and process id.
 const std::string& ThisPuller() {
@@ -146,7 +150,7 @@ bool DatabaseInboxClient::Connect(std::string* error) {
     const std::lock_guard<std::mutex> lock(mutex_);
     connection_.reset();
   }
-  auto connection = Connection::Open(dsn_, application_name_, limits_, error);
+  auto connection = Connection::Open(dsn_, application_name_, limits_, interrupt_, error);
   if (!connection) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
   connection_ = std::move(connection);
@@ -156,6 +160,14 @@ bool DatabaseInboxClient::Connect(std::string* error) {
 void DatabaseInboxClient::Cancel() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (connection_) connection_->Cancel();
+}
+
+void DatabaseInboxClient::Abort() {
+  if (interrupt_ >= 0) eventfd_write(interrupt_, 1);
+}
+
+void DatabaseInboxClient::SetDeadline(std::chrono::steady_clock::time_point deadline) {
+  if (connection_) connection_->SetDeadline(deadline);
 }
 
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
@@ -209,6 +221,10 @@ InboxResult DatabaseInboxClient::Report(const std::string& subscription, int app
   parameters.push_back(numbers->last_error_before_ms ? Parameter::Text(numbers->last_error)
                                                      : Parameter::Text(std::nullopt));
   number(numbers->last_error_before_ms);
+  parameters.push_back(Parameter::Text(numbers->stream));
+  number(numbers->stream_for_ms);
+  parameters.push_back(numbers->stream_error.empty() ? Parameter::Text(std::nullopt)
+                                                     : Parameter::Text(numbers->stream_error));
   return Converted(connection_->Execute(kReport, parameters, kReportLockTimeout));
 }
 

@@ -2,6 +2,9 @@
 #ifndef POSTBOX_WORKER_PULLER_INBOX_CLIENT_H_
 #define POSTBOX_WORKER_PULLER_INBOX_CLIENT_H_
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -51,13 +54,23 @@ class DatabaseInboxClient : public InboxClient {
       : dsn_(std::move(dsn)),
         application_name_(std::move(application_name)),
         inbox_(inbox),
-        limits_(limits) {}
+        limits_(limits),
+        interrupt_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~DatabaseInboxClient() override {
+    connection_.reset();
+    if (interrupt_ >= 0) close(interrupt_);
+  }
 
   // On failure returns false and puts the reason into `error`.
   bool Connect(std::string* error);
   bool connected() { return connection_ != nullptr && connection_->alive(); }
   // Cancels the statement that runs, if any. May be called on any thread.
   void Cancel();
+  // Ends whatever waits for the server: the connection is broken, and none is opened any more. May
+  // be called on any thread.
+  void Abort();
+  // The statements to come must be over by then. Not while one runs.
+  void SetDeadline(std::chrono::steady_clock::time_point deadline);
 
   InboxResult Apply(const std::vector<const Delivery*>& events) override;
   InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override;
@@ -70,6 +83,7 @@ class DatabaseInboxClient : public InboxClient {
   const std::string application_name_;
   const Oid inbox_;
   const TransactionLimits limits_;
+  const int interrupt_;  // readable after Abort()
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;  // held where connection_ is replaced, and by Cancel
   std::unique_ptr<Connection> connection_;

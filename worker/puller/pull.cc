@@ -1,12 +1,16 @@
 #include "worker/puller/pull.h"
 
 #include <signal.h>
+#include <sys/signalfd.h>
 #include <time.h>
 
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "proto/rules/backoff.h"
 #include "worker/puller/config.h"
@@ -23,11 +27,15 @@ constexpr std::chrono::seconds kReloadInterval{10};
 constexpr std::chrono::milliseconds kLookInterval{500};
 // A database that cannot be reached at the start is tried for this long. Later there is no limit.
 constexpr std::chrono::seconds kFirstConnectLimit{30};
-// For a subscription that is stopped because its configuration has changed.
-constexpr std::chrono::seconds kReconfigureGrace{10};
+// How long a process stays in which no subscription works: postbox.subscription_status shall say why.
+constexpr std::chrono::seconds kFailedTime{2};
+// For a subscription that is stopped because its configuration has changed. No signal is answered
+// meanwhile.
+constexpr std::chrono::seconds kReconfigureGrace{2};
 
 // The configuration can be read on a standby, too.
-constexpr TransactionLimits kReading{.read_only = true};
+constexpr TransactionLimits kReading{.read_only = true,
+                                     .statement_timeout = std::chrono::seconds(10)};
 
 // The signals that control the process. They are blocked in every thread; the main thread waits for
 // them.
@@ -38,7 +46,13 @@ class Signals {
     for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     signal(SIGPIPE, SIG_IGN);
+    sigset_t ending;
+    sigemptyset(&ending);
+    for (int signal : {SIGTERM, SIGINT}) sigaddset(&ending, signal);
+    end_fd_ = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
   }
+  // Readable while a signal to end is pending.
+  int end_fd() const { return end_fd_; }
   enum Order { kNone, kEnd, kReload };
   Order Wait(std::chrono::milliseconds time) {
     timespec limit{};
@@ -50,6 +64,7 @@ class Signals {
 
  private:
   sigset_t set_;
+  int end_fd_ = -1;
 };
 
 class Puller {
@@ -77,7 +92,8 @@ class Puller {
     const auto give_up = Clock::now() + kFirstConnectLimit;
     while (true) {
       std::string error;
-      connection_ = Connection::Open(options_.dsn, "postbox pull", kReading, &error);
+      connection_ =
+          Connection::Open(options_.dsn, "postbox pull", kReading, signals_.end_fd(), &error);
       if (connection_) {
         auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/true, &error);
         if (configs) return configs;
@@ -104,7 +120,11 @@ class Puller {
     const auto until = Clock::now() + kReloadInterval;
     while (Clock::now() < until) {
       LogSums();
-      if (AllFailed()) {
+      if (!AllFailed()) {
+        failed_since_.reset();
+      } else if (!failed_since_) {
+        failed_since_ = Clock::now();
+      } else if (Clock::now() >= *failed_since_ + kFailedTime) {
         LogError("no subscription works any more");
         exit_code_ = 1;
         return false;
@@ -126,7 +146,8 @@ class Puller {
     std::string error;
     if (!connection_ || !connection_->alive()) {
       connection_.reset();
-      connection_ = Connection::Open(options_.dsn, "postbox pull", kReading, &error);
+      connection_ =
+          Connection::Open(options_.dsn, "postbox pull", kReading, signals_.end_fd(), &error);
     }
     if (connection_) {
       if (auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/false, &error)) {
@@ -142,18 +163,30 @@ class Puller {
 
   void Reconcile(const Subscriptions& subscriptions) {
     const std::map<std::string, SubscriptionConfig>& configs = subscriptions.good;
+    std::map<std::string, std::shared_ptr<PullStatus>> statuses;  // of those that start again
+    std::vector<std::unique_ptr<Runner>> ending;
     for (auto it = runners_.begin(); it != runners_.end();) {
       auto config = configs.find(it->first);
       // A subscription that failed is started again: the cause may have been repaired.
       const bool keep = config != configs.end() && config->second == it->second->config() &&
                         !it->second->failed();
-      if (!keep) it->second->Finish(Clock::now() + kReconfigureGrace);
-      it = keep ? std::next(it) : runners_.erase(it);
+      if (keep) {
+        ++it;
+        continue;
+      }
+      if (config != configs.end()) statuses[it->first] = it->second->status();
+      ending.push_back(std::move(it->second));
+      it = runners_.erase(it);
     }
+    FinishAll(ending, Clock::now() + kReconfigureGrace,
+              [&](const Runner& runner) { return statuses.contains(runner.config().name); });
+    ending.clear();
     std::map<std::string, std::string> failures = subscriptions.wrong;
     for (const auto& [name, config] : configs) {
       if (runners_.contains(name)) continue;
-      auto runner = std::make_unique<Runner>(config, options_.dsn);
+      std::shared_ptr<PullStatus>& status = statuses[name];
+      if (!status) status = std::make_shared<PullStatus>();
+      auto runner = std::make_unique<Runner>(config, options_.dsn, status);
       std::string error;
       if (runner->Start(&error)) {
         runners_.emplace(name, std::move(runner));
@@ -180,11 +213,25 @@ class Puller {
     return true;
   }
 
+  // All at once: what one of them waits for holds up no other.
+  template <class Again>
+  static void FinishAll(const std::vector<std::unique_ptr<Runner>>& runners,
+                        Clock::time_point deadline, Again again) {
+    for (const auto& runner : runners) runner->StopPulling();
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < runners.size(); ++i) {
+      threads.emplace_back([&, i] { runners[i]->Finish(deadline, again(*runners[i])); });
+    }
+    if (!runners.empty()) runners[0]->Finish(deadline, again(*runners[0]));
+    for (std::thread& thread : threads) thread.join();
+  }
+
   void Shutdown() {
     const auto deadline = Clock::now() + std::chrono::seconds(options_.grace_period_seconds);
-    for (const auto& [name, runner] : runners_) runner->StopPulling();
-    for (const auto& [name, runner] : runners_) runner->Finish(deadline);
+    std::vector<std::unique_ptr<Runner>> ending;
+    for (auto& [name, runner] : runners_) ending.push_back(std::move(runner));
     runners_.clear();
+    FinishAll(ending, deadline, [](const Runner&) { return false; });
     LogSums(/*all=*/true);
   }
 
@@ -193,6 +240,7 @@ class Puller {
   std::unique_ptr<Connection> connection_;
   std::map<std::string, std::unique_ptr<Runner>> runners_;
   std::string reload_error_;
+  std::optional<Clock::time_point> failed_since_;      // all subscriptions
   std::map<std::string, std::string> start_failures_;  // name -> what is wrong
   int exit_code_ = 0;
 };

@@ -36,6 +36,16 @@ void PullStatus::GaveUp() {
   changed_ = true;
 }
 
+void PullStatus::StreamIs(Stream stream, const std::string& error, TimePoint now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // A stream that is opened again and again is a report each second at most, as everything is.
+  if (stream == stream_ && error == numbers_.stream_error) return;
+  if (stream != stream_) stream_since_ = now;
+  stream_ = stream;
+  numbers_.stream_error = error;
+  changed_ = true;
+}
+
 PullStatus::TimePoint PullStatus::NextReport() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (disabled_) return TimePoint::max();
@@ -53,6 +63,9 @@ StatusNumbers PullStatus::Take(TimePoint now) {
     numbers.retrying_for_ms = Milliseconds(now - *retrying_since_);
     numbers.next_try_in_ms = Milliseconds(next_try_ - now);
   }
+  static constexpr const char* kStreams[] = {"connecting", "connected", "reconnecting", "failed"};
+  numbers.stream = kStreams[static_cast<int>(stream_)];
+  numbers.stream_for_ms = Milliseconds(now - stream_since_);
   return numbers;
 }
 

@@ -26,6 +26,11 @@ struct StatusNumbers {
   std::optional<int64_t> next_try_in_ms{};
   std::optional<int64_t> last_error_before_ms{};
   std::string last_error{};
+  // The stream: 'connecting', 'connected', 'reconnecting' or 'failed', since when, and the error of
+  // the last two.
+  std::string stream{};
+  int64_t stream_for_ms = 0;
+  std::string stream_error{};
 };
 
 class PullStatus {
@@ -39,6 +44,9 @@ class PullStatus {
   // An attempt failed and is repeated after `delay`.
   void Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now);
   void GaveUp();
+  // The stream of messages: it is connected, or ended with `error` and is opened again, or not.
+  enum class Stream { kConnecting, kConnected, kReconnecting, kFailed };
+  void StreamIs(Stream stream, const std::string& error, TimePoint now);
 
   // When the next report is due.
   TimePoint NextReport() const;
@@ -53,6 +61,8 @@ class PullStatus {
   std::optional<TimePoint> retrying_since_;
   TimePoint next_try_{};
   std::optional<TimePoint> last_error_at_;
+  Stream stream_ = Stream::kConnecting;
+  TimePoint stream_since_ = std::chrono::steady_clock::now();
   bool changed_ = true;  // the first report says that the puller is there
   bool disabled_ = false;
   TimePoint reported_{};

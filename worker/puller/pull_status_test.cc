@@ -45,5 +45,31 @@ TEST(PullStatusTest, ItIsRetryingFromTheFirstFailureUntilASuccess) {
   EXPECT_EQ(numbers.last_error, "second");
 }
 
+TEST(PullStatusTest, TheStreamIsShownWithTheErrorThatEndedItUntilItIsConnectedAgain) {
+  using Stream = PullStatus::Stream;
+  PullStatus status;
+  PullStatus::TimePoint now = std::chrono::steady_clock::now();
+  EXPECT_EQ(status.Take(now).stream, "connecting");
+  status.StreamIs(Stream::kConnected, "", now);
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.Take(now).stream, "connected");
+  status.StreamIs(Stream::kReconnecting, "UNAVAILABLE: gone", now);
+  now += seconds(5);
+  status.StreamIs(Stream::kReconnecting, "UNAVAILABLE: still gone", now);
+  now += seconds(5);
+  StatusNumbers numbers = status.Take(now);
+  EXPECT_EQ(numbers.stream, "reconnecting");
+  EXPECT_EQ(numbers.stream_error, "UNAVAILABLE: still gone");
+  EXPECT_EQ(numbers.stream_for_ms, 10'000);
+  status.StreamIs(Stream::kReconnecting, "UNAVAILABLE: still gone", now);
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kSignOfLife) << "it says nothing new";
+  status.StreamIs(Stream::kFailed, "PERMISSION_DENIED: no", now);
+  EXPECT_EQ(status.Take(now).stream, "failed");
+  status.StreamIs(Stream::kConnected, "", now);
+  numbers = status.Take(now);
+  EXPECT_EQ(numbers.stream, "connected");
+  EXPECT_EQ(numbers.stream_error, "");
+}
+
 }  // namespace
 }  // namespace postbox::puller

@@ -16,16 +16,20 @@ namespace {
 
 // The most bytes that one transaction applies; its first event may be larger.
 constexpr size_t kMaxBatchBytes = 16 << 20;
-// How long a shutdown waits for dead letters that are on their way.
-constexpr std::chrono::seconds kLetterTimeout{2};
-// How long the last acks and nacks are waited for.
-constexpr std::chrono::seconds kSettleTimeout{5};
+// How long a shutdown waits for dead letters that are on their way, for the end of the statements
+// that it has cancelled, for the last acks and nacks, and for the removal of the report. Together
+// less than 5 s.
+constexpr std::chrono::milliseconds kLetterTimeout{1000};
+constexpr std::chrono::milliseconds kCancelTimeout{1000};
+constexpr std::chrono::milliseconds kSettleTimeout{1500};
+constexpr std::chrono::milliseconds kReportTimeout{500};
 
 }  // namespace
 
-Runner::Runner(SubscriptionConfig config, std::string dsn)
+Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status)
     : config_(std::move(config)),
       dsn_(std::move(dsn)),
+      status_(std::move(status)),
       dead_letter_topic_(config_.endpoint, config_.quota_project, config_.dead_letter_topic,
                          config_.subscription,
                          [this](DeadLetterTopic::Letter letter) { OnLetter(std::move(letter)); }),
@@ -49,17 +53,23 @@ bool Runner::Start(std::string* error) {
   };
   callbacks.on_connected = [this](bool exactly_once, bool ordered) {
     ordered_ = ordered;
+    StreamIs(PullStatus::Stream::kConnected, "");
     LogDebug(
         "stream connected",
         {{"subscription", config_.name}, {"exactly_once", exactly_once}, {"ordered", ordered}});
   };
+  callbacks.on_ack_failure = [this](const std::string& text) {
+    LogRepeated("acks not taken, trying again", {{"subscription", config_.name}, {"error", text}});
+  };
   callbacks.on_failure = [this](const std::string& text) {
-    LogWarn("stream failed, trying again", {{"subscription", config_.name}, {"error", text}});
+    StreamIs(PullStatus::Stream::kReconnecting, text);
+    LogRepeated("stream failed, trying again", {{"subscription", config_.name}, {"error", text}});
   };
   callbacks.on_fatal = [this](const std::string& text) {
     LogError("subscription failed", {{"subscription", config_.name},
                                      {"pubsub_subscription", config_.subscription},
                                      {"error", text}});
+    StreamIs(PullStatus::Stream::kFailed, text);
     const std::lock_guard<std::mutex> lock(mutex_);
     failed_ = true;
   };
@@ -73,6 +83,10 @@ bool Runner::Start(std::string* error) {
         dsn_, "postbox pull " + config_.name, config_.inbox,
         TransactionLimits{.statement_timeout = config_.statement_timeout,
                           .lock_timeout = config_.lock_timeout});
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ++running_;
+    }
     applier.thread = std::thread([this, inbox = applier.inbox.get()] { ApplierLoop(inbox); });
     appliers_.push_back(std::move(applier));
   }
@@ -81,6 +95,15 @@ bool Runner::Start(std::string* error) {
                                    {"inbox", config_.inbox_name},
                                    {"endpoint", config_.endpoint.address}});
   return true;
+}
+
+void Runner::StreamIs(PullStatus::Stream stream, const std::string& error) {
+  status_->StreamIs(stream, Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
+  {
+    // So that an applier that is about to wait has seen the change, or hears of it.
+    const std::lock_guard<std::mutex> lock(mutex_);
+  }
+  changed_.notify_one();
 }
 
 bool Runner::failed() {
@@ -120,7 +143,7 @@ Runner::Clock::time_point Runner::NextWork(bool connected, Clock::time_point con
       next = std::min(next, full ? *since : *since + config_.batch_delay);
     }
     if (auto since = NextSuspect()) next = std::min(next, *since);
-    next = std::min(next, status_.NextReport());
+    next = std::min(next, status_->NextReport());
   }
   return next;
 }
@@ -153,7 +176,7 @@ void Runner::GiveBackSuspended(Clock::time_point now) {
   });
 }
 
-void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
+ApplyPolicy Runner::Policy() const {
   ApplyPolicy policy;
   policy.subscription = config_.name;
   policy.on_error = config_.on_error;
@@ -161,15 +184,27 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
   policy.batch_size = static_cast<size_t>(config_.batch_size);
   policy.statement_timeout = config_.statement_timeout;
   policy.backoff = {config_.min_backoff, 2.0, config_.max_backoff};
-  BatchApplier applier(std::move(policy), inbox, &attempts_, &status_);
+  policy.stopping = &cancelling_;
+  if (FailpointAction("patience") == "short") policy.patience = std::chrono::seconds(3);
+  return policy;
+}
+
+void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
+  BatchApplier applier(Policy(), inbox, &attempts_, status_.get());
   pubsub::Backoff reconnect(pubsub::kReconnectBackoff);
   auto connect_at = Clock::now();
+  bool was_connected = false;
 
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_) {
     const auto now = Clock::now();
     GiveBackSuspended(now);
     const bool connected = inbox->connected();
+    if (connected != was_connected) {
+      connected_ += connected ? 1 : -1;
+      changed_.notify_all();
+    }
+    was_connected = connected;
     const auto next = NextWork(connected, connect_at);
     if (next > now) {
       changed_.wait_until(lock, next);
@@ -183,7 +218,7 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
       } else {
         const auto delay = reconnect.Next();
         connect_at = Clock::now() + delay;
-        status_.Failed(error, delay, Clock::now());
+        status_->Failed(error, delay, Clock::now());
         LogRepeated(
             "no connection to the database",
             {{"subscription", config_.name}, {"error", error}, {"retry_after_ms", delay.count()}});
@@ -191,7 +226,7 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
       lock.lock();
       continue;
     }
-    if (status_.NextReport() <= now) {
+    if (status_->NextReport() <= now) {
       lock.unlock();
       Report(inbox);
       lock.lock();
@@ -208,6 +243,8 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
     suspects_ -= suspects;
     changed_.notify_all();
   }
+  --running_;
+  changed_.notify_all();
 }
 
 void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier) {
@@ -249,24 +286,27 @@ void Runner::CountOutcomes(const std::vector<Delivery>& batch,
       ++numbers.applied;
     }
   }
-  if (settled) status_.Succeeded(numbers);
+  if (settled) status_->Succeeded(numbers);
 }
 
 void Runner::Report(DatabaseInboxClient* inbox) {
-  const StatusNumbers numbers = status_.Take(Clock::now());
+  const StatusNumbers numbers = status_->Take(Clock::now());
   const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
   if (stored.ok || IsTransientSqlstate(stored.sqlstate)) return;
   // Release 0.1 does not have the table or a column. Everything else may pass.
-  if (stored.sqlstate == "42P01" || stored.sqlstate == "42703") status_.Disable();
+  if (stored.sqlstate == "42P01" || stored.sqlstate == "42703") status_->Disable();
   LogRepeated(
       "the status of the subscription is not shown in postbox.subscription_status",
       {{"subscription", config_.name}, {"sqlstate", stored.sqlstate}, {"error", stored.error}});
 }
 
-void Runner::RemoveReport() {
+void Runner::LastReport() {
+  const bool keep = failed();
+  const StatusNumbers numbers = status_->Take(Clock::now());
   for (Applier& applier : appliers_) {
     if (!applier.inbox->connected()) continue;
-    applier.inbox->Report(config_.name, config_.appliers, nullptr);
+    applier.inbox->SetDeadline(Clock::now() + kReportTimeout);
+    applier.inbox->Report(config_.name, config_.appliers, keep ? &numbers : nullptr);
     return;
   }
 }
@@ -346,7 +386,7 @@ void Runner::OnLetter(DeadLetterTopic::Letter letter) {
     LogRepeated("event published to the dead-letter topic", fields);
     subscriber_->Ack(letter.delivery.message.handle);
     attempts_.Forget(letter.delivery.message.message_id);
-    status_.GaveUp();
+    status_->GaveUp();
   } else {
     fields["publish_error"] = letter.error;
   }
@@ -364,7 +404,7 @@ void Runner::OnLetter(DeadLetterTopic::Letter letter) {
       ReturnToQueue(queue_key, std::move(event), record, now);
     } else {
       const auto delay = letter_backoff_.Next();
-      status_.Failed("dead-letter topic: " + letter.error, delay, now);
+      status_->Failed("dead-letter topic: " + letter.error, delay, now);
       fields["retry_after_ms"] = delay.count();
       LogRepeated("event could not be published to the dead-letter topic", fields);
       std::vector<Delivery> event;
@@ -379,7 +419,29 @@ void Runner::StopPulling() {
   if (subscriber_) subscriber_->StopPulling();
 }
 
-void Runner::Finish(Clock::time_point deadline) {
+void Runner::StopAppliers() {
+  cancelling_ = true;
+  const auto abort_at = Clock::now() + kCancelTimeout;
+  std::unique_lock<std::mutex> lock(mutex_);
+  // A batch whose statement is cancelled is rolled back, and nacked with the rest. A statement may
+  // have begun just after it was to be cancelled.
+  while (busy_ > 0 && Clock::now() < abort_at) {
+    lock.unlock();
+    for (Applier& applier : appliers_) applier.inbox->Cancel();
+    lock.lock();
+    changed_.wait_for(lock, kCancelTimeout / 4, [this] { return busy_ == 0; });
+  }
+  // One that is not busy may wait for a connection, or for the answer to a report.
+  const bool all =
+      busy_ > 0 || !changed_.wait_until(lock, abort_at, [this] { return running_ == 0; });
+  lock.unlock();
+  if (all) {
+    for (Applier& applier : appliers_) applier.inbox->Abort();
+  }
+  for (Applier& applier : appliers_) applier.thread.join();
+}
+
+void Runner::Finish(Clock::time_point deadline, bool again) {
   if (finished_) return;
   finished_ = true;
   StopPulling();
@@ -387,24 +449,15 @@ void Runner::Finish(Clock::time_point deadline) {
     std::unique_lock<std::mutex> lock(mutex_);
     // Suspended messages are not waited for; they are to be nacked anyway.
     changed_.wait_until(lock, deadline, [this] {
-      return busy_ == 0 && queues_.ready() == 0 && !queues_.suspect_since();
+      // Without a connection nothing becomes less.
+      return busy_ == 0 && (connected_ == 0 || (queues_.ready() == 0 && !queues_.suspect_since()));
     });
     const auto letters_until = std::min(deadline, Clock::now() + kLetterTimeout);
     changed_.wait_until(lock, letters_until, [this] { return letters_ == 0; });
     stopping_ = true;
     changed_.notify_all();
   }
-  {
-    // A batch whose statement is cancelled is rolled back, and nacked with the rest.
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (busy_ > 0) {
-      lock.unlock();
-      for (Applier& applier : appliers_) applier.inbox->Cancel();
-      lock.lock();
-      changed_.wait_for(lock, std::chrono::seconds(1), [this] { return busy_ == 0; });
-    }
-  }
-  for (Applier& applier : appliers_) applier.thread.join();
+  StopAppliers();
   // What is on its way to the dead-letter topic is nacked with the rest.
   dead_letter_topic_.Stop();
   if (subscriber_) {
@@ -415,7 +468,7 @@ void Runner::Finish(Clock::time_point deadline) {
     subscriber_->Stop(kSettleTimeout);
   }
   // Last, since it may wait for the database, and what was given back shall not.
-  RemoveReport();
+  if (!again) LastReport();
   LogInfo("subscription stopped", {{"subscription", config_.name}});
 }
 

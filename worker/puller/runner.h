@@ -24,7 +24,10 @@
 //     postbox.dead_letter.
 //   - An applier whose connection is gone takes no batch until it is connected again.
 //   - Shutdown: StopPulling, then Finish. Until its deadline, Finish lets the appliers apply what
-//     the puller holds. Then it cancels the statements that still run and nacks the rest.
+//     the puller holds, as long as any of them has a connection. Then it cancels the statements
+//     that still run, a little later ends the connections that do not answer, and nacks the rest. From
+//     the deadline on this takes 5 s at most, whatever does not answer: the database, Pub/Sub, or
+//     the dead-letter topic.
 #ifndef POSTBOX_WORKER_PULLER_RUNNER_H_
 #define POSTBOX_WORKER_PULLER_RUNNER_H_
 
@@ -53,7 +56,8 @@ class Runner {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Runner(SubscriptionConfig config, std::string dsn);
+  // `status`: that of an earlier runner of the subscription, or a new one.
+  Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status);
   ~Runner();  // Finish(now)
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -62,8 +66,10 @@ class Runner {
   // can be started.
   bool Start(std::string* error);
   void StopPulling();
-  void Finish(Clock::time_point deadline);
+  // `again`: the subscription is started again, so its report stays.
+  void Finish(Clock::time_point deadline, bool again = false);
 
+  const std::shared_ptr<PullStatus>& status() const { return status_; }
   const SubscriptionConfig& config() const { return config_; }
   // True if the service refused the subscription with an error that does not pass. It was logged.
   bool failed();
@@ -75,8 +81,10 @@ class Runner {
   };
 
   void OnMessage(pubsub::ReceivedMessage message);
+  void StreamIs(PullStatus::Stream stream, const std::string& error);
   // Lets the I/O thread give back the keys whose retry_at has come.
   void GiveBackSuspended(Clock::time_point now);
+  ApplyPolicy Policy() const;
   void ApplierLoop(DatabaseInboxClient* inbox);
   // The time until which an applier has to wait. If it is not in the future, there is work.
   Clock::time_point NextWork(bool connected, Clock::time_point connect_at);
@@ -95,15 +103,18 @@ class Runner {
   void CountOutcomes(const std::vector<Delivery>& batch,
                      const std::vector<Disposition>& dispositions);
   void Report(DatabaseInboxClient* inbox);
-  // Removes the report of this process.
-  void RemoveReport();
+  // Removes the report of this process. That of a subscription that was refused stays, since it
+  // says why.
+  void LastReport();
+  // Ends the statements that run, and the connections that do not answer.
+  void StopAppliers();
   void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                   Clock::duration took) const;
 
   const SubscriptionConfig config_;
   const std::string dsn_;
   AttemptCounter attempts_;
-  PullStatus status_;
+  const std::shared_ptr<PullStatus> status_;
   std::atomic<bool> ordered_ = false;  // as the service said last
   DeadLetterTopic dead_letter_topic_;
   std::unique_ptr<pubsub::Subscriber> subscriber_;
@@ -112,11 +123,14 @@ class Runner {
   std::mutex mutex_;
   std::condition_variable changed_;
   KeyQueues queues_;
+  int running_ = 0;           // appliers that have not left
   int busy_ = 0;              // appliers with a batch
   int suspects_ = 0;          // appliers with a suspect
   int letters_ = 0;           // on their way to the dead-letter topic
   bool giving_back_ = false;  // the I/O thread has been told to give back suspended keys
   bool stopping_ = false;
+  int connected_ = 0;                     // appliers with a connection, as they knew last
+  std::atomic<bool> cancelling_ = false;  // no statement begins any more
   bool failed_ = false;
   bool finished_ = false;
   pubsub::Backoff letter_backoff_;

@@ -1,0 +1,236 @@
+# The puller answers SIGTERM within 5 s of the end of its grace period whatever does not answer: the database, Pub/Sub, or the
+# dead-letter topic. A server that is silent for too long counts as gone, and the events are applied over another connection.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use IO::Socket::INET;
+use IPC::Run ();
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $subscription = 'catalog.video.events.test-follower';
+my $emulator = start_emulator('--topic', 'catalog.video.dead', '--subscription', "$subscription=catalog.video.events,ordered");
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+$node->safe_psql(
+	'postgres', qq{
+	CREATE TABLE app.seen (aggregate_id text, version bigint);
+	CREATE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS \$\$
+		BEGIN
+			PERFORM pg_sleep((convert_from(event.payload, 'UTF8')::jsonb ->> 'sleep')::float);
+			IF convert_from(event.payload, 'UTF8')::jsonb ? 'fail' THEN RAISE 'it failed'; END IF;
+			INSERT INTO app.seen VALUES (event.aggregate_id, event.version);
+		END \$\$;
+	SELECT postbox.create_inbox('app.inbox');
+	SELECT postbox.create_handler('app.inbox', '{work}', 'app.work(postbox.event)');
+	SELECT postbox.create_subscription('follower', 'app.inbox', '$subscription', appliers => 1, max_attempts => 1, batch_size => 1,
+		on_error => 'dead_letter_topic', dead_letter_topic => 'catalog.video.dead', statement_timeout => '1min');
+});
+my $emitted = 0;
+
+sub work
+{
+	my ($count, $payload) = @_;
+	$node->safe_psql('postgres', "SELECT count(postbox.outbox_emit('work', 'k' || n, 'work', '$payload'::jsonb)) FROM generate_series(1, $count) n");
+	$emitted += $count;
+	return;
+}
+
+sub start_pull
+{
+	my (%options) = @_;
+	my $puller = { output => '' };
+	# The name that it gives itself shows in pg_stat_activity.
+	delete local $ENV{PGAPPNAME};
+	$puller->{run} = IPC::Run::start(
+		[ $ENV{POSTBOX}, 'pull', '--dsn', $options{dsn} // $node->connstr('postgres'), '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev', '--grace-period', $options{grace} // 0 ],
+		'<', \undef, '>&', \$puller->{output});
+	return $puller;
+}
+
+sub says
+{
+	my ($puller, $pattern, $what) = @_;
+	return wait_for(sub { $puller->{run}->pump_nb; return $puller->{output} =~ $pattern }, $what) || diag($puller->{output});
+}
+
+# Sends SIGTERM, and takes the time until the process is gone.
+sub ends_soon
+{
+	my ($puller, $what) = @_;
+	my $begin = time;
+	$puller->{run}->signal('TERM');
+	$puller->{run}->finish;
+	my $took = time - $begin;
+	# On a loaded machine a process that ends needs a moment.
+	cmp_ok($took, '<', 5 + 1, $what) or diag($puller->{output});
+	note(sprintf('%s: %.1f s', $what, $took));
+	is($puller->{run}->full_result(0), 0, 'it leaves cleanly') or diag($puller->{output});
+	return;
+}
+
+sub applier
+{
+	return $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE application_name = 'postbox pull follower' LIMIT 1});
+}
+
+sub wait_connected
+{
+	wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM postbox.subscription_status WHERE stream = 'connected'
+		AND EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'postbox pull follower')}, 'the puller is there');
+	return applier();
+}
+
+sub wait_working
+{
+	wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND wait_event = 'PgSleep'}, 'an event is being applied');
+	return;
+}
+
+sub all_seen
+{
+	my $seen = 0;
+	wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'every event has taken effect once');
+	return;
+}
+
+subtest 'an event that is being applied for long: its statement is cancelled, and the next event is not begun' => sub {
+	my $puller = start_pull();
+	wait_connected();
+	work(5, '{"sleep": 20}');
+	wait_working();
+	ends_soon($puller, 'during a long statement');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.seen'), '0', 'nothing of it has taken effect');
+	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}, 'the server has no session of it');
+	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
+		$$ BEGIN INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
+	$puller = start_pull(grace => 5);
+	wait_connected();
+	all_seen();
+	ends_soon($puller, 'without anything to do');
+};
+
+subtest 'a server that does not answer while it applies' => sub {
+	my $puller = start_pull();
+	my $pid = wait_connected();
+	kill('STOP', $pid);
+	work(5, '{}');
+	wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status", 'the events are published');
+	select(undef, undef, undef, 0.5);
+	ends_soon($puller, 'while a session is stopped');
+	kill('CONT', $pid);
+	$puller = start_pull(grace => 5);
+	wait_connected();
+	all_seen();
+	ends_soon($puller, 'afterwards');
+};
+
+subtest 'a server that does not answer a new connection' => sub {
+	my $puller = start_pull();
+	my $pid = wait_connected();
+	my $postmaster = (split /\n/, slurp($node->data_dir . '/postmaster.pid'))[0];
+	# All of them lose their connection, and the postmaster does not make new ones.
+	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'});
+	kill('STOP', $postmaster);
+	says($puller, qr/no connection to the database|could not be read/, 'the puller has noticed');
+	ends_soon($puller, 'while it connects');
+	kill('CONT', $postmaster);
+};
+
+subtest 'a server that never answered' => sub {
+	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 0, Listen => 5) or BAIL_OUT("listen: $!");
+	my $puller = start_pull(dsn => 'host=127.0.0.1 connect_timeout=0 dbname=postgres port=' . $listener->sockport);
+	my $taken = $listener->accept;
+	ok($taken, 'the puller has connected');
+	ends_soon($puller, 'at its first connection');
+};
+
+subtest 'the configuration is being read' => sub {
+	my $puller = start_pull();
+	wait_connected();
+	my $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE application_name = 'postbox pull'});
+	like($pid, qr/^\d+$/, 'its session is there');
+	kill('STOP', $pid);
+	$puller->{run}->signal('HUP');
+	select(undef, undef, undef, 0.5);
+	ends_soon($puller, 'while the session of the configuration is stopped');
+	kill('CONT', $pid);
+};
+
+subtest 'a dead-letter topic that does not answer' => sub {
+	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
+		$$ BEGIN
+			IF convert_from(event.payload, 'UTF8')::jsonb ? 'fail' THEN RAISE 'it failed'; END IF;
+			INSERT INTO app.seen VALUES (event.aggregate_id, event.version);
+		END $$});
+	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=60000,attribute=postbox_error_sqlstate');
+	my $puller = start_pull();
+	wait_connected();
+	work(3, '{"fail": true}');
+	$emitted -= 3;
+	work(3, '{}');
+	wait_for(sub { emulator_fault_count() > 0 }, 'the dead letters are on their way');
+	ends_soon($puller, 'while dead letters are on their way');
+	emulator_fault($emulator, '--clear');
+	$puller = start_pull(grace => 5);
+	wait_connected();
+	all_seen();
+	wait_for(sub { $puller->{run}->pump_nb; my @dead = $puller->{output} =~ /event published to the dead-letter topic/g; return @dead >= 3 }, 'the dead letters are published later')
+	  or diag($puller->{output});
+	ends_soon($puller, 'afterwards');
+};
+
+subtest 'a broker that does not take the acks' => sub {
+	my $puller = start_pull();
+	wait_connected();
+	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
+		$$ BEGIN PERFORM pg_sleep(0.5); INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
+	work(3, '{}');
+	wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND wait_event = 'PgSleep'}, 'an event is being applied');
+	kill('STOP', $emulator->{pid});
+	wait_until($node, 'postgres', "SELECT count(*) > $emitted - 3 FROM app.seen", 'it is applied');
+	ends_soon($puller, 'while the broker is stopped');
+	kill('CONT', $emulator->{pid});
+	$puller = start_pull(grace => 5);
+	wait_connected();
+	all_seen();
+	ends_soon($puller, 'afterwards');
+};
+
+subtest 'a server that is silent for too long counts as gone' => sub {
+	$node->safe_psql('postgres', q{UPDATE postbox.subscription SET statement_timeout = '2s' WHERE name = 'follower';
+		CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
+		$$ BEGIN INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
+	my $puller = start_pull();
+	my $pid = wait_connected();
+	kill('STOP', $pid);
+	work(3, '{}');
+	# The statement timeout, 30 s, and 10 s for a cancel.
+	all_seen();
+	says($puller, qr/the server has not answered in time/, 'the log says why');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND pid <> $pid"), '1', 'over another connection');
+	ends_soon($puller, 'afterwards');
+	kill('CONT', $pid);
+};
+
+sub emulator_fault_count
+{
+	my $output = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
+	return $output =~ /faults_?fired"?\s*:\s*"?(\d+)/i ? $1 : 0;
+}
+
+sub slurp
+{
+	my ($file) = @_;
+	open(my $handle, '<', $file) or BAIL_OUT("$file: $!");
+	local $/;
+	return scalar <$handle>;
+}
+
+$node->stop;
+done_testing();
