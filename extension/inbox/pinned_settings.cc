@@ -7,6 +7,7 @@ extern "C" {
 #include <utils/bytea.h>
 #include <utils/float.h>
 #include <utils/guc.h>
+#include <utils/pg_locale.h>
 #include <utils/xml.h>
 }
 
@@ -25,6 +26,7 @@ void PinSettings() {
       {"timezone_abbreviations", "Default",
        std::strcmp(Pg([] { return GetConfigOption("timezone_abbreviations", false, false); }),
                    "Default") == 0},
+      {"lc_monetary", "C", std::strcmp(locale_monetary, "C") == 0},
       {"bytea_output", "hex", bytea_output == BYTEA_OUTPUT_HEX},
       {"extra_float_digits", "1", extra_float_digits == 1},
       {"xmloption", "content", xmloption == XMLOPTION_CONTENT},

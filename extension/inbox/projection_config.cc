@@ -153,16 +153,18 @@ std::string ProjectionProblem(int64 id) {
       !Pg([&] { return ConditionalLockRelationOid(target, AccessShareLock); })) {
     return "";
   }
+  std::string text;
   try {
     ResolveColumns(configs[0]);
   } catch (const PostgresError& error) {
     if (error.raised_by_postgres) throw;
-    std::string text = error.message + ".";
+    text = error.message + ".";
     if (!error.detail.empty()) text += " " + error.detail;
     if (!error.hint.empty()) text += " " + error.hint;
-    return text;
   }
-  return "";
+  // A session that looks at the status, and then leaves its transaction open, holds up nobody.
+  if (OidIsValid(target)) Pg([&] { UnlockRelationOid(target, AccessShareLock); });
+  return text;
 }
 
 // Drops a row of postbox.projection or postbox.handler.

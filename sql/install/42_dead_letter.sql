@@ -1,7 +1,7 @@
 -- Dead letters: events that could not be applied. They are kept with their payload until they are redriven or deleted.
 --
--- A role sees and may delete the dead letters of an inbox if it has the rights of the owner of the inbox, or those
--- of postbox_operator.
+-- A role sees and may discard the dead letters of an inbox if it has the rights of the owner of the inbox, or those
+-- of postbox_operator. It may not DELETE: whoever may DELETE may LOCK TABLE, which would hold up the dead letters of all inboxes.
 
 CREATE TABLE postbox.dead_letter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -21,7 +21,7 @@ CREATE TABLE postbox.dead_letter (
     raw jsonb
 );
 CREATE INDEX dead_letter_inbox ON postbox.dead_letter (inbox, id);
-COMMENT ON TABLE postbox.dead_letter IS 'Events that could not be applied. Apply one again with redrive_dead_letter(id), or DELETE it';
+COMMENT ON TABLE postbox.dead_letter IS 'Events that could not be applied. Apply one again with redrive_dead_letter(id), or remove it with discard_dead_letter(id)';
 COMMENT ON COLUMN postbox.dead_letter.event_id IS 'As received; NULL if the message had none';
 COMMENT ON COLUMN postbox.dead_letter.sqlstate IS 'SQLSTATE of the last attempt';
 COMMENT ON COLUMN postbox.dead_letter.error IS 'Error message of the last attempt';
@@ -60,7 +60,12 @@ COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
     'Applies a dead letter again and deletes it. If it fails again, it stays with the new error. Needs INSERT on the inbox, '
     'or postbox_operator';
 
+CREATE FUNCTION postbox.discard_dead_letter(id bigint) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'discard_dead_letter' LANGUAGE C;
+COMMENT ON FUNCTION postbox.discard_dead_letter(bigint) IS
+    'Deletes a dead letter that the caller may see; false if there is none';
+
 SELECT pg_catalog.pg_extension_config_dump('postbox.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.dead_letter_id_seq', '');
 REVOKE ALL ON postbox.dead_letter FROM PUBLIC;
-GRANT SELECT, DELETE ON postbox.dead_letter TO PUBLIC;
+GRANT SELECT ON postbox.dead_letter TO PUBLIC;

@@ -1550,6 +1550,12 @@ COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the regi
 COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
 
 -- What cannot be stored as text is stored as bytes.
+REVOKE DELETE ON postbox.dead_letter FROM PUBLIC;
+CREATE FUNCTION postbox.discard_dead_letter(id bigint) RETURNS boolean
+    AS 'MODULE_PATHNAME', 'discard_dead_letter' LANGUAGE C;
+COMMENT ON FUNCTION postbox.discard_dead_letter(bigint) IS
+    'Deletes a dead letter that the caller may see; false if there is none';
+
 ALTER TABLE postbox.dead_letter ADD COLUMN raw jsonb;
 COMMENT ON COLUMN postbox.dead_letter.raw IS
     'Fields that the database cannot hold as text: name -> their bytes in hex. The columns have them escaped, attributes has NULL. '
@@ -1689,7 +1695,7 @@ COMMENT ON FUNCTION postbox.create_handler(regclass, text[], regprocedure) IS
 COMMENT ON FUNCTION postbox.drop_handler(bigint) IS 'Drops a handler; its function stays';
 COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS
     'Waits until a projection has this version of the key or a newer one, or has deleted the key; false after the timeout';
-COMMENT ON TABLE postbox.dead_letter IS 'Events that could not be applied. Apply one again with redrive_dead_letter(id), or DELETE it';
+COMMENT ON TABLE postbox.dead_letter IS 'Events that could not be applied. Apply one again with redrive_dead_letter(id), or remove it with discard_dead_letter(id)';
 COMMENT ON COLUMN postbox.dead_letter.event_id IS 'As received; NULL if the message had none';
 COMMENT ON COLUMN postbox.dead_letter.sqlstate IS 'SQLSTATE of the last attempt';
 COMMENT ON COLUMN postbox.dead_letter.error IS 'Error message of the last attempt';

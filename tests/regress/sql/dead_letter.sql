@@ -69,11 +69,16 @@ SELECT postbox.record_dead_letter('reader.mine', ROW('mine', 'x', NULL, NULL, NU
 SELECT event_id FROM postbox.dead_letter;
 UPDATE postbox.dead_letter SET error = 'changed';
 DELETE FROM postbox.dead_letter WHERE event_id IS DISTINCT FROM 'mine';
+-- who may DELETE may lock the table, and hold up everybody's dead letters
+BEGIN;
+LOCK TABLE postbox.dead_letter IN ACCESS EXCLUSIVE MODE;
+ROLLBACK;
+SELECT postbox.discard_dead_letter(1);
 SELECT postbox.redrive_dead_letter(5);
 RESET ROLE;
 SET ROLE regress_postbox_other;
 SELECT event_id FROM postbox.dead_letter;
-DELETE FROM postbox.dead_letter;
+SELECT postbox.discard_dead_letter(id) FROM generate_series(1, 10) id;
 SELECT postbox.record_dead_letter((SELECT inbox FROM postbox.dead_letter LIMIT 1), ROW('e', NULL, NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event, 'x', 'x');
 RESET ROLE;
 SELECT 'reader.inbox'::regclass::oid AS inbox \gset
@@ -82,7 +87,8 @@ SELECT postbox.record_dead_letter(:inbox, ROW('e', NULL, NULL, NULL, NULL, NULL,
 RESET ROLE;
 SELECT count(*) FROM postbox.dead_letter;
 SET ROLE regress_postbox_owner;
-DELETE FROM postbox.dead_letter RETURNING event_id;
+SELECT event_id, postbox.discard_dead_letter(id) FROM postbox.dead_letter;
+SELECT postbox.discard_dead_letter(NULL);
 RESET ROLE;
 SELECT event_id FROM postbox.dead_letter ORDER BY id;
 

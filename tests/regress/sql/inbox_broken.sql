@@ -16,6 +16,11 @@ CREATE FUNCTION reader.apply(event_id text, event_type text, on_error text DEFAU
     SELECT postbox.inbox_apply('reader.inbox', event_id, event_type, 'video', 'v1', 1, '{"title": "t"}', on_error => on_error)
 $$;
 SELECT * FROM postbox.inbox_problem;
+-- who looks keeps no lock on the targets
+BEGIN;
+SELECT * FROM postbox.inbox_problem;
+SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND relation IN ('reader.video'::regclass, 'reader.other'::regclass);
+COMMIT;
 SELECT reader.apply('e1', 'video');
 
 -- the target is dropped: its events are neither ignored nor recorded

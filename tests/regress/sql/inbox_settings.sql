@@ -11,7 +11,8 @@ SELECT postbox.create_projection('reader.inbox', '{value}', 'reader.value', colu
     delete_types => '{value.deleted}');
 CREATE FUNCTION reader.show(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE WARNING '% % % %', current_setting('DateStyle'), current_setting('TimeZone'), current_setting('IntervalStyle'), current_setting('bytea_output');
+    RAISE WARNING '% % % % %', current_setting('DateStyle'), current_setting('TimeZone'), current_setting('IntervalStyle'), current_setting('bytea_output'),
+        current_setting('lc_monetary');
     SET TimeZone = 'Asia/Tokyo';
     SET DateStyle = 'German';
 END $$;
@@ -23,6 +24,7 @@ SET TimeZone = 'America/New_York';
 SET DateStyle = 'SQL, DMY';
 SET IntervalStyle = 'sql_standard';
 SET bytea_output = 'escape';
+SET lc_monetary = 'POSIX';
 SET xmloption = 'document';
 SET extra_float_digits = -3;
 SELECT reader.apply('e1', 'value', '2024-02-01 10:00', 1, '{"day": "01/02/2024", "at": "2024-02-01 12:00", "length": "-1 2:03:04", "document": "a"}');

@@ -110,6 +110,7 @@ INSERT INTO attempts (what, statement) VALUES
     ('drop_inbox', $$SELECT postbox.drop_inbox($inbox)$$),
     ('wake_publishers', $$SELECT postbox.wake_publishers()$$),
     ('postbox.workers', $$SELECT count(*) FROM postbox.workers$$),
+    ('discard_dead_letter', $$SELECT 1 / count(*) FROM postbox.dead_letter d WHERE postbox.discard_dead_letter(d.id)$$),
     ('DELETE dead_letter', $$DELETE FROM postbox.dead_letter$$),
     ('UPDATE dead_letter', $$UPDATE postbox.dead_letter SET error = ''$$),
     ('INSERT dead_letter', $$INSERT INTO postbox.dead_letter (inbox) VALUES ($inbox)$$),
@@ -214,7 +215,7 @@ SELECT postbox.discard(o.relation, :'event') FROM postbox.outbox o ORDER BY o.ki
 SHOW search_path;
 SELECT current_user;
 SELECT postbox.redrive_dead_letter(id) FROM postbox.dead_letter;
-DELETE FROM postbox.dead_letter RETURNING error;
+SELECT error, postbox.discard_dead_letter(id) FROM postbox.dead_letter;
 -- errors are those of everyone
 SELECT postbox.redrive(NULL);
 SELECT postbox.redrive('pg_class');
