@@ -27,7 +27,7 @@ constexpr std::chrono::seconds kReloadInterval{10};
 constexpr std::chrono::milliseconds kLookInterval{500};
 // A database that cannot be reached at the start is tried for this long. Later there is no limit.
 constexpr std::chrono::seconds kFirstConnectLimit{30};
-// How long a process stays in which no subscription works: postbox.subscription_status shall say why.
+// How long a process stays in which no subscription works: the status of each shall say why.
 constexpr std::chrono::seconds kFailedTime{2};
 // For a subscription that is stopped because its configuration has changed. No signal is answered
 // meanwhile.

@@ -25,9 +25,9 @@
 //   - An applier whose connection is gone takes no batch until it is connected again.
 //   - Shutdown: StopPulling, then Finish. Until its deadline, Finish lets the appliers apply what
 //     the puller holds, as long as any of them has a connection. Then it cancels the statements
-//     that still run, a little later ends the connections that do not answer, and nacks the rest. From
-//     the deadline on this takes 5 s at most, whatever does not answer: the database, Pub/Sub, or
-//     the dead-letter topic.
+//     that still run, a little later ends the connections that do not answer, and nacks the rest.
+//     From the deadline on this takes 5 s at most, whatever does not answer: the database, Pub/Sub,
+//     or the dead-letter topic.
 #ifndef POSTBOX_WORKER_PULLER_RUNNER_H_
 #define POSTBOX_WORKER_PULLER_RUNNER_H_
 
