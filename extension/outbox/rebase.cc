@@ -1,5 +1,4 @@
-// postbox.rebase_outbox: what to do with positions and rows of a log that come from another
-// cluster.
+// postbox.rebase_outbox: what to do with positions and rows of a log that are of another cluster.
 //
 // A position is made of transaction ids (worker/publisher/base/log_position_logic.h). After a
 // restore into another cluster, or pg_upgrade, they mean nothing. The log may have rows of both

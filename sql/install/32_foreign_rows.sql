@@ -92,7 +92,8 @@ COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass) IS
     'between which bounds rows may be unread: seq above hwm, or txid from xmin on and below next_xid';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
-CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, cluster record, most int) RETURNS bigint[]
+CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)
+    RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -109,14 +110,14 @@ BEGIN
                     WHERE p.outbox = $5 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                       AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
                 ORDER BY e.seq LIMIT $6) u
-            $sql$, part, bounds) INTO seqs USING cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, outbox, most;
+            $sql$, part, bounds) INTO seqs USING origin, hwm, xmin, next_xid, outbox, most;
         EXIT WHEN seqs IS NOT NULL;
     END LOOP;
     RETURN seqs;
 END
 $$;
-COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, record, int) IS
-    'The seq of up to `most` rows of another cluster that some lane had not read there; `cluster` is a row of postbox.foreign_origins';
+COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int) IS
+    'The seq of up to `most` rows of another cluster that some lane had not read there; between the bounds of postbox.foreign_origins';
 
 CREATE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -126,7 +127,7 @@ DECLARE
     cluster record;
 BEGIN
     FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, part) f WHERE f.known LOOP
-        IF postbox.foreign_unread(outbox, part, cluster, 1) IS NOT NULL THEN
+        IF postbox.foreign_unread(outbox, part, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, 1) IS NOT NULL THEN
             RETURN true;
         END IF;
     END LOOP;
@@ -147,7 +148,7 @@ DECLARE
     settled bigint;
 BEGIN
     FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
-        seqs := postbox.foreign_unread(outbox, outbox, cluster, batch);
+        seqs := postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, batch);
         CONTINUE WHEN seqs IS NULL;
         -- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its
         -- key waits for it.

@@ -232,6 +232,8 @@ AS $$
 DECLARE
     filled boolean;
 BEGIN
+    -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
+    EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
     EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
     IF registered.generation_span IS NOT NULL AND NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
         RETURN false;
@@ -247,7 +249,7 @@ BEGIN
     END IF;
     EXECUTE format(CASE WHEN registered.generation_span IS NULL THEN 'DROP TABLE %s' ELSE 'TRUNCATE TABLE ONLY %s' END, part);
     RETURN true;
-EXCEPTION WHEN lock_not_available THEN
+EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     RETURN false;
 END
 $$;
@@ -441,7 +443,8 @@ BEGIN
              AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
             WHERE e.origin = $4 AND e.seq = ANY ($5) AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
             $sql$, outbox) INTO unread, oldest_unread
-            USING unread, oldest_unread, publication, cluster.origin, postbox.foreign_unread(outbox, outbox, cluster, 100000);
+            USING unread, oldest_unread, publication, cluster.origin,
+                  postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, 100000);
     END LOOP;
     -- No lane reads these; see postbox.misplaced_rows.
     EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)', outbox)

@@ -534,7 +534,8 @@ COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass) IS
     'between which bounds rows may be unread: seq above hwm, or txid from xmin on and below next_xid';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
-CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, cluster record, most int) RETURNS bigint[]
+CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)
+    RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -551,14 +552,14 @@ BEGIN
                     WHERE p.outbox = $5 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                       AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
                 ORDER BY e.seq LIMIT $6) u
-            $sql$, part, bounds) INTO seqs USING cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, outbox, most;
+            $sql$, part, bounds) INTO seqs USING origin, hwm, xmin, next_xid, outbox, most;
         EXIT WHEN seqs IS NOT NULL;
     END LOOP;
     RETURN seqs;
 END
 $$;
-COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, record, int) IS
-    'The seq of up to `most` rows of another cluster that some lane had not read there; `cluster` is a row of postbox.foreign_origins';
+COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int) IS
+    'The seq of up to `most` rows of another cluster that some lane had not read there; between the bounds of postbox.foreign_origins';
 
 CREATE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -568,7 +569,7 @@ DECLARE
     cluster record;
 BEGIN
     FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, part) f WHERE f.known LOOP
-        IF postbox.foreign_unread(outbox, part, cluster, 1) IS NOT NULL THEN
+        IF postbox.foreign_unread(outbox, part, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, 1) IS NOT NULL THEN
             RETURN true;
         END IF;
     END LOOP;
@@ -589,7 +590,7 @@ DECLARE
     settled bigint;
 BEGIN
     FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
-        seqs := postbox.foreign_unread(outbox, outbox, cluster, batch);
+        seqs := postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, batch);
         CONTINUE WHEN seqs IS NULL;
         -- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its
         -- key waits for it.
@@ -753,7 +754,8 @@ BEGIN
              AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
             WHERE e.origin = $4 AND e.seq = ANY ($5) AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
             $sql$, outbox) INTO unread, oldest_unread
-            USING unread, oldest_unread, publication, cluster.origin, postbox.foreign_unread(outbox, outbox, cluster, 100000);
+            USING unread, oldest_unread, publication, cluster.origin,
+                  postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, 100000);
     END LOOP;
     -- No lane reads these; see postbox.misplaced_rows.
     EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)', outbox)
@@ -1210,6 +1212,8 @@ AS $$
 DECLARE
     filled boolean;
 BEGIN
+    -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
+    EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
     EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
     IF registered.generation_span IS NOT NULL AND NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
         RETURN false;
@@ -1225,7 +1229,7 @@ BEGIN
     END IF;
     EXECUTE format(CASE WHEN registered.generation_span IS NULL THEN 'DROP TABLE %s' ELSE 'TRUNCATE TABLE ONLY %s' END, part);
     RETURN true;
-EXCEPTION WHEN lock_not_available THEN
+EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     RETURN false;
 END
 $$;

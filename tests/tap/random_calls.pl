@@ -23,7 +23,7 @@ $node->safe_psql('postgres', world());
 
 # Relations of every kind, those of Postbox too, and OIDs of nothing.
 my @relations = ('NULL', '0', '1', '4294967295', map { "'$_'::regclass" } qw(fuzz.log fuzz.tab fuzz.inbox fuzz.adopted fuzz.log_parked
-	fuzz.log_version fuzz.log_default fuzz.inbox_tombstone fuzz.target fuzz.plain fuzz.seen fuzz.counted fuzz.plain_pkey fuzz.rows fuzz.renamed fuzz.wide
+	fuzz.log_version fuzz.log_g0 fuzz.inbox_tombstone fuzz.target fuzz.plain fuzz.seen fuzz.counted fuzz.plain_pkey fuzz.rows fuzz.renamed fuzz.wide
 	fuzz.altered_inbox other.log pg_class pg_toast.pg_toast_1255 postbox.outbox postbox.lane postbox.dead_letter postbox.publication_status
 	postbox.event information_schema.tables));
 my @names = ('NULL', "''", "'log'", "'tab'", "'feed'", "'renamed'", "'nobody'", "'fuzz.made'", "'fuzz.log'", "'other.made'", "'made'", q{'"'}, q{'a.b.c.d'},

@@ -126,7 +126,7 @@ my @calls = (
 	q{UPDATE app.log SET origin = 7 WHERE seq OPERATOR(pg_catalog.=) 1},
 	q{SELECT postbox.foreign_origins('app.log', 'app.log'), postbox.cluster_origin(), postbox.origin_of(1)},
 	q{SELECT postbox.decide_unknown('app.log', false)},
-	q{SELECT postbox.has_unsettled('app.log', 'app.log'), postbox.foreign_unread('app.log', 'app.log', f, 1) FROM postbox.foreign_origins('app.log', 'app.log') f},
+	q{SELECT postbox.has_unsettled('app.log', 'app.log'), postbox.foreign_unread('app.log', 'app.log', f.origin, f.hwm, f.xmin, f.next_xid, 1) FROM postbox.foreign_origins('app.log', 'app.log') f},
 	q{SELECT postbox.begin_here('app.log'), postbox.settle_rows('app.log', 10), postbox.park_settled('log', 'app.log')},
 	q{SELECT postbox.generation_span('1 day'), postbox.generation_expression('1 day'), postbox.generation_of(pg_catalog.now(), 60)},
 	q{SELECT * FROM postbox.outbox_status},

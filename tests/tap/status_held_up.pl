@@ -61,9 +61,9 @@ is((paused_keys())[0], 'app.log|1', 'and the paused key is shown');
 # [table, publications that are not counted, outboxes whose keys are not read]
 foreach my $case (
 	[ 'held.log', 'log', '' ],
-	[ 'held.log_default', 'log', '' ],
+	[ 'held.log_g0', 'log', '' ],
 	[ 'held.log_parked', 'log', 'held.log' ],
-	[ 'held.log_default_seq_idx', 'log', '', 'REINDEX INDEX held.log_default_seq_idx' ],
+	[ 'held.log_g0_origin_seq_idx', 'log', '', 'REINDEX INDEX held.log_g0_origin_seq_idx' ],
 	[ 'held.jobs', 'jobs', 'held.jobs' ])
 {
 	my ($table, $publication, $outbox, $lock) = @$case;
@@ -84,8 +84,8 @@ foreach my $case (
 foreach my $case (
 	[   'a policy', 'CREATE POLICY p ON held.log USING (held.sleep(seq)); ALTER TABLE held.log ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY',
 		'ALTER TABLE held.log DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', 'log', 'row security is forced on held.log' ],
-	[   'an index', 'CREATE INDEX late ON held.log_default (seq) WHERE held.sleep(1)', 'DROP INDEX held.late', 'log', 'held.log uses function held.sleep(anyelement)' ],
-	[   'a constraint of a partition', 'ALTER TABLE held.log_default ADD CONSTRAINT late CHECK (held.sleep(1))', 'ALTER TABLE held.log_default DROP CONSTRAINT late',
+	[   'an index', 'CREATE INDEX late ON held.log_g0 (seq) WHERE held.sleep(1)', 'DROP INDEX held.late', 'log', 'held.log uses function held.sleep(anyelement)' ],
+	[   'a constraint of a partition', 'ALTER TABLE held.log_g0 ADD CONSTRAINT late CHECK (held.sleep(1))', 'ALTER TABLE held.log_g0 DROP CONSTRAINT late',
 		'log', 'held.log uses function held.sleep(anyelement)' ],
 	[   'an index of parked events', 'CREATE INDEX late ON held.log_parked (seq) WHERE held.sleep(1)', 'DROP INDEX held.late', 'log',
 		'held.log_parked uses function held.sleep(anyelement)', 'held.log' ],

@@ -32,8 +32,8 @@ sub emit_into
 	return $node->safe_psql($database, "SELECT count(postbox.outbox_emit('video', 'video-' || n % 3, 'video.created', '{}'::jsonb, outbox => '$schema.outbox')) FROM generate_series(1, $count) n");
 }
 
-# In each database, 30 events that are published, and 8 that are not: one late, seven new. The dumps are in $tmp: app with .sql, .archive,
-# .schema, .data, .copy; and with events that are emitted during the restore, .during.sql and .slow.sql.
+# In each database, 30 events that are published, and 8 that are not: one late, seven new. The dumps are in $tmp, named by
+# schema and kind: sql, archive, schema, data, copy; two more have events that are emitted during the restore.
 sub dump_old_cluster
 {
 	($emulator) = @_;
