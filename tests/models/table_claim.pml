@@ -10,7 +10,8 @@
 /*! long -DLIVES=3 */
 /*! long -DLIVES=3 -DFAILURES=2 -DREDRIVES=1 */
 /*! refuted disorder -DPLAIN_SKIP_LOCKED */
-/*! refuted disorder -DROWS_AFTER_A_LOST_ONE_STAY */
+/*! refuted two_publishers -DROWS_AFTER_A_LOST_ONE_STAY */
+/*! refuted disorder -DPREDECESSOR_ABOVE_THE_FLOOR */
 /*! refuted two_publishers -DLIVE_TOKENS_READ_FIRST -DLIVES=3 */
 /*! refuted two_publishers -DLEASE_ENDS_WHILE_SENDING */
 /*! refuted stuck -DBEHIND_WITHOUT_HOLDING_THE_HEAD */
@@ -65,10 +66,15 @@ inline CheckNobodyIsStuck()
 	i = 0
 }
 
-/* The candidates, and the verdict on each (claim_logic.h). */
+/* The candidates, and the verdict on each (claim_logic.h). The walk begins at any floor (claim_floor.h). */
 inline Judge()
 {
-	i = 0; before = NOBODY; claimed_last = NOBODY; parked_last = NOBODY;
+#ifdef PREDECESSOR_ABOVE_THE_FLOOR
+	i = floor;
+#else
+	i = 0;
+#endif
+	before = NOBODY; claimed_last = NOBODY; parked_last = NOBODY;
 	do
 	:: i == ROWS || !(visible & BIT(i)) -> break
 	:: else ->
@@ -76,7 +82,7 @@ inline Judge()
 		:: published & BIT(i)
 		:: else ->
 			if
-			:: token_of[i] == 0 && !(behind & BIT(i)) && (due || !(retry & BIT(i))) ->
+			:: token_of[i] == 0 && !(behind & BIT(i)) && (due || !(retry & BIT(i))) && (i >= floor || (retry & BIT(i))) ->
 				if
 #ifdef PLAIN_SKIP_LOCKED
 				:: count < limit -> claim = claim | BIT(i); count++
@@ -177,7 +183,7 @@ inline CommitClaim()
 	:: hand != 0 -> in_hand = in_hand | BIT(_pid)
 	:: else
 	fi;
-	claim = 0; park = 0; limit = 0; due = false;
+	claim = 0; park = 0; limit = 0; due = false; floor = 0;
 	Unlock();
 	CheckNobodyIsStuck()
 }
@@ -267,7 +273,7 @@ inline ReadTokens()
 
 active [WORKERS] proctype Worker()
 {
-	byte token = 0, claim = 0, park = 0, hand = 0, done = 0, limit = 0, seen = 0, seen_live = 0;
+	byte token = 0, claim = 0, park = 0, hand = 0, done = 0, limit = 0, floor = 0, seen = 0, seen_live = 0;
 	byte i = 0, before = 0, claimed_last = 0, parked_last = 0, count = 0;
 	bool due = false, unpark = false, first = false;
 
@@ -287,6 +293,10 @@ end_idle:
 			:: due = true
 			:: skip
 			fi;
+			if
+			:: floor = 1
+			:: skip
+			fi;
 			d_step { Judge() };
 			if
 			:: (claim | park) == 0
@@ -300,7 +310,7 @@ end_idle:
 #endif
 			if
 			:: d_step { CommitClaim() }
-			:: d_step { Unlock(); claim = 0; park = 0; limit = 0; due = false }; goto killed
+			:: d_step { Unlock(); claim = 0; park = 0; limit = 0; due = false; floor = 0 }; goto killed
 			fi
 		:: d_step { (hand & ~done) != 0 ->
 			First();

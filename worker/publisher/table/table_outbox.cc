@@ -135,24 +135,17 @@ ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one)
   if (free_behind_) {
     const auto count = static_cast<int32>(limits.events);
     free_behind_ = statements_->free_behind.Run({Int32GetDatum(count)}) == limits.events;
+    floor_.Clear();
     result.more = free_behind_;
   }
   TakeRetries(limits.events, &selection, &chosen, &result.more);
 
-  // The whole backlog once: from where the last walk stopped to the end; if that is in the middle,
-  // the next step begins at the start again.
-  const auto chunk_size = static_cast<int32>(std::max<std::size_t>(limits.events, 10));
-  bool walked_to_end = false;
-  for (int chunks = 0; chunks < kMaxChunks && !selection.full() && !walked_to_end; ++chunks) {
-    const Datum blocked = TextArrayValue(selection.blocked_keys());
-    const uint64 rows =
-        statements_->waiting.Run({Int64GetDatum(cursor_), Int32GetDatum(chunk_size), blocked});
-    const Chunk chunk = ReadChunk(rows);
-    walked_to_end = rows < static_cast<uint64>(chunk_size);
-    if (rows > 0) cursor_ = chunk.candidates.back().seq;
-    TakeChunk(chunk, true, &statements_->lock, &selection, &chosen, &result.more);
-    // Enough for a good batch: a claim that is late is worse than one that is not full.
-    if (selection.claimed() * 2 >= limits.events) break;
+  if (cursor_ == 0) floor_.Look(Clock::now(), ClaimFloor::kLookInterval);
+  bool walked_to_end = Walk(limits, &selection, &chosen, &result.more);
+  if (walked_to_end && chosen.empty() && floor_.seq() > 0 &&
+      floor_.Look(Clock::now(), ClaimFloor::kLookAgain)) {
+    cursor_ = 0;
+    walked_to_end = Walk(limits, &selection, &chosen, &result.more);
   }
   // Not at the end, nothing found yet: go on from the cursor at once. Else the next claim begins
   // with the oldest again.
@@ -164,6 +157,33 @@ ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one)
   }
   result.events = Lease(std::move(chosen), limits.bytes, one_by_one);
   return result;
+}
+
+// The whole backlog once: from where the last walk stopped to the end; if that is in the middle,
+// the next step begins at the floor again.
+bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
+                       std::vector<Chosen>* chosen, bool* progress) {
+  const auto chunk_size = static_cast<int32>(std::max<std::size_t>(limits.events, 10));
+  for (int chunks = 0; chunks < kMaxChunks && !selection->full(); ++chunks) {
+    const bool begins = cursor_ == 0;
+    const bool all_keys = selection->blocked_keys().empty();
+    const Datum blocked = TextArrayValue(selection->blocked_keys());
+    const uint64 rows = statements_->waiting.Run(
+        {Int64GetDatum(begins ? floor_.seq() : cursor_), Int32GetDatum(chunk_size), blocked});
+    const Chunk chunk = ReadChunk(rows);
+    std::optional<int64> first;
+    if (rows > 0) {
+      first = chunk.candidates.front().seq;
+      cursor_ = chunk.candidates.back().seq;
+      floor_.Seen(cursor_);
+    }
+    if (begins && all_keys) floor_.Found(Clock::now(), first);
+    TakeChunk(chunk, true, &statements_->lock, selection, chosen, progress);
+    if (rows < static_cast<uint64>(chunk_size)) return true;
+    // Enough for a good batch: a claim that is late is worse than one that is not full.
+    if (selection->claimed() * 2 >= limits.events) return false;
+  }
+  return false;
 }
 
 void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
@@ -434,6 +454,7 @@ void TableOutbox::Settle(const Events& events, Transaction* transaction) {
     (park ? parked_behind : released).push_back(event->id);
   }
   Confirm(published);
+  if (!released.empty()) floor_.Clear();
   Update(&statements_->release, released);
   Update(&statements_->release_behind, parked_behind);
   log_.Write();
@@ -545,6 +566,7 @@ void TableOutbox::TakeOverLeases() {
         {Pg([&] { return Float8GetDatum(timeout); }), TextValue(lock_token_)});
   }
   if (rows == 0) return;
+  floor_.Clear();
   Pg([&] {
     ereport(LOG, (errmsg("publication \"%s\": took over %llu events whose worker is gone",
                          publication_.name.c_str(), static_cast<unsigned long long>(rows))));

@@ -48,6 +48,7 @@
 #include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
+#include "worker/publisher/table/claim_floor.h"
 #include "worker/publisher/table/claim_logic.h"
 
 namespace postbox::publisher {
@@ -63,7 +64,10 @@ class TableOutbox : public OutboxSource {
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
   // What failed may be about an altered table: the statements are made again.
-  void RollBack() override { relation_.clear(); }
+  void RollBack() override {
+    relation_.clear();
+    floor_.Clear();
+  }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -87,6 +91,9 @@ class TableOutbox : public OutboxSource {
   // multixact, and scans would pass their old index entries until a VACUUM. `one_by_one`: each row
   // is leased in a subtransaction of its own, since one of them cannot be read.
   ClaimResult ClaimAtOnce(const ClaimLimits& limits, bool one_by_one);
+  // Takes what waits, from the cursor on, some chunks of it. Returns whether it came to the end.
+  bool Walk(const ClaimLimits& limits, ClaimSelection* selection, std::vector<Chosen>* chosen,
+            bool* progress);
   void TakeRetries(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
                    bool* progress);
   Chunk ReadChunk(uint64 rows) const;
@@ -132,7 +139,8 @@ class TableOutbox : public OutboxSource {
   std::string relation_;         // quoted and qualified, as the statements have it
   std::size_t max_payload_ = 0;  // of a row that may be an event
   std::shared_ptr<Statements> statements_;
-  int64 cursor_ = 0;  // where the walk over the backlog goes on
+  int64 cursor_ = 0;  // where the walk over the backlog goes on; 0: it begins at the floor
+  ClaimFloor floor_;
   Clock::time_point leases_seen_at_{};
   Clock::time_point repaired_at_{};
   std::string repaired_upto_;     // the key at which the round goes on

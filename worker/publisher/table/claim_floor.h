@@ -1,0 +1,66 @@
+// Where a walk over the rows that wait begins, without Postgres.
+//
+// The index of the claim keeps entries of rows that were published, until a VACUUM. To pass all of
+// them in each claim would cost more with every event. So a walk begins at a floor, up to which
+// nothing waited the last time. A row can appear below it: its transaction took the seq long before
+// it committed, or somebody gave the row back. A seq that was not seen kRecent ago is never below.
+// For the others a walk begins at the start every kLookInterval, and at once if a claim has found
+// nothing, but not more often than every kLookAgain.
+//
+// The order of a key does not depend on the floor: what a claim does not see blocks its key
+// (claim_logic.h).
+#ifndef POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_FLOOR_H_
+#define POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_FLOOR_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace postbox::publisher {
+
+class ClaimFloor {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  static constexpr std::chrono::milliseconds kRecent{2000};
+  static constexpr std::chrono::milliseconds kLookInterval{500};
+  static constexpr std::chrono::milliseconds kLookAgain{50};
+
+  // The walk begins after this seq.
+  std::int64_t seq() const { return floor_; }
+
+  // The next walk begins at the start if none has for so long. Returns whether it does.
+  bool Look(TimePoint now, std::chrono::milliseconds interval) {
+    if (looked_at_ && now < *looked_at_ + interval) return false;
+    looked_at_ = now;
+    floor_ = 0;
+    return true;
+  }
+  // Rows below may wait again.
+  void Clear() { floor_ = 0; }
+
+  // A walk over all keys that began at seq() has found this row first, or none.
+  void Found(TimePoint now, std::optional<std::int64_t> first) {
+    if (!sampled_at_ || now >= *sampled_at_ + kRecent) {
+      not_recent_ = sample_;
+      sample_ = highest_;
+      sampled_at_ = now;
+    }
+    floor_ = std::max(floor_, std::min(first ? *first - 1 : highest_, not_recent_));
+  }
+  // A walk has come to this row.
+  void Seen(std::int64_t seq) { highest_ = std::max(highest_, seq); }
+
+ private:
+  std::int64_t floor_ = 0;
+  std::int64_t highest_ = 0;
+  std::int64_t not_recent_ = 0;  // what highest_ was kRecent ago, or longer
+  std::int64_t sample_ = 0;      // what it was at sampled_at_
+  std::optional<TimePoint> sampled_at_;
+  std::optional<TimePoint> looked_at_;
+};
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_TABLE_CLAIM_FLOOR_H_
