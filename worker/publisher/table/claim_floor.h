@@ -5,7 +5,8 @@
 // nothing waited the last time. A row can appear below it: its transaction took the seq long before
 // it committed, or somebody gave the row back. A seq that was not seen kRecent ago is never below.
 // For the others a walk begins at the start every kLookInterval, and at once if a claim has found
-// nothing, but not more often than every kLookAgain.
+// nothing, but not more often than every kLookAgain, and so that it takes a tenth of the time at
+// most.
 //
 // The order of a key does not depend on the floor: what a claim does not see blocks its key
 // (claim_logic.h).
@@ -26,17 +27,20 @@ class ClaimFloor {
   static constexpr std::chrono::milliseconds kRecent{2000};
   static constexpr std::chrono::milliseconds kLookInterval{500};
   static constexpr std::chrono::milliseconds kLookAgain{50};
+  static constexpr int kPauseFactor = 10;
 
   // The walk begins after this seq.
   std::int64_t seq() const { return floor_; }
 
   // The next walk begins at the start if none has for so long. Returns whether it does.
   bool Look(TimePoint now, std::chrono::milliseconds interval) {
-    if (looked_at_ && now < *looked_at_ + interval) return false;
+    if (looked_at_ && now < *looked_at_ + std::max(interval, pause_)) return false;
     looked_at_ = now;
     floor_ = 0;
     return true;
   }
+  // So long it took to come from the start to the first row.
+  void Took(std::chrono::milliseconds time) { pause_ = time * kPauseFactor; }
   // Rows below may wait again.
   void Clear() { floor_ = 0; }
 
@@ -54,6 +58,7 @@ class ClaimFloor {
 
  private:
   std::int64_t floor_ = 0;
+  std::chrono::milliseconds pause_{0};
   std::int64_t highest_ = 0;
   std::int64_t not_recent_ = 0;  // what highest_ was kRecent ago, or longer
   std::int64_t sample_ = 0;      // what it was at sampled_at_

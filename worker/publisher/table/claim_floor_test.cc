@@ -49,5 +49,14 @@ TEST(ClaimFloor, AWalkBeginsAtTheStartNowAndThen) {
   EXPECT_TRUE(floor.Look(now + ClaimFloor::kLookInterval, ClaimFloor::kLookInterval));
 }
 
+TEST(ClaimFloor, AWalkFromTheStartThatTakesLongIsRare) {
+  ClaimFloor::TimePoint now{};
+  ClaimFloor floor = Settled(&now);
+  EXPECT_TRUE(floor.Look(now, ClaimFloor::kLookAgain));
+  floor.Took(std::chrono::milliseconds(100));
+  EXPECT_FALSE(floor.Look(now + std::chrono::milliseconds(999), ClaimFloor::kLookAgain));
+  EXPECT_TRUE(floor.Look(now + std::chrono::milliseconds(1000), ClaimFloor::kLookAgain));
+}
+
 }  // namespace
 }  // namespace postbox::publisher

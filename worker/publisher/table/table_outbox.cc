@@ -168,8 +168,13 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
     const bool begins = cursor_ == 0;
     const bool all_keys = selection->blocked_keys().empty();
     const Datum blocked = TextArrayValue(selection->blocked_keys());
+    const Clock::time_point start = Clock::now();
+    const bool from_start = begins && floor_.seq() == 0;
     const uint64 rows = statements_->waiting.Run(
         {Int64GetDatum(begins ? floor_.seq() : cursor_), Int32GetDatum(chunk_size), blocked});
+    if (from_start) {
+      floor_.Took(std::chrono::duration_cast<milliseconds>(Clock::now() - start));
+    }
     const Chunk chunk = ReadChunk(rows);
     std::optional<int64> first;
     if (rows > 0) {
