@@ -5,8 +5,8 @@
 //   kill   the process ends itself with SIGKILL
 //   pause  the process stops itself with SIGSTOP when it comes here first; SIGCONT lets it go on
 //
-// The other actions are ignored. patience=short makes the time for which an event may wait for a lock
-// (batch_applier.h) 3 s.
+// The other actions are ignored. patience=short makes the time for which an event may wait for a
+// lock (batch_applier.h) 3 s.
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_
 

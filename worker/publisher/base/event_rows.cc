@@ -272,6 +272,11 @@ std::span<const StoredRow> RowReader::NextUnread(const char* problem) {
 
 int64 RowReader::NextSeq() const { return Int64Column(next_, kSeq + 1); }
 
+bool IsOfValue(const PostgresError& error) {
+  const int sqlclass = ERRCODE_TO_CATEGORY(error.sqlstate);
+  return sqlclass == ERRCODE_DATA_EXCEPTION || error.sqlstate == ERRCODE_DATA_CORRUPTED;
+}
+
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering) {
   EventPointer event = NewEvent();
   event->key = row.key;

@@ -86,6 +86,10 @@ class RowReader {
   bool* nulls_ = nullptr;
 };
 
+// Whether an error can be that of one row: a value that cannot be converted, or damaged data. All
+// others concern the table.
+bool IsOfValue(const PostgresError& error);
+
 // `topic` must outlive the event.
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering);
 

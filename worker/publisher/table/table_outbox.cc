@@ -30,13 +30,6 @@ constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
 // How many keys a step of a repair looks at, at least 2.
 constexpr int kRepairKeys = 1000;
 
-// Whether an error can be that of one row: a value that cannot be converted, or damaged data. All
-// others concern the table.
-bool IsOfValue(const PostgresError& error) {
-  const int sqlclass = ERRCODE_TO_CATEGORY(error.sqlstate);
-  return sqlclass == ERRCODE_DATA_EXCEPTION || error.sqlstate == ERRCODE_DATA_CORRUPTED;
-}
-
 }  // namespace
 
 struct TableOutbox::Statements {
