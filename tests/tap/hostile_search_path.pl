@@ -99,19 +99,21 @@ subtest 'a re-base runs the triggers and defaults of a log as its owner' => sub 
 		SET ROLE evil;
 		CREATE FUNCTION evil.schema_version() RETURNS text LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.take('default'); RETURN 'v1'; END $$;
 		CREATE FUNCTION evil.delete() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.take('trigger of a deleted row'); PERFORM set_config('search_path', 'evil, pg_catalog', false); RETURN old; END $$;
-		ALTER TABLE evil.log ADD COLUMN extra text DEFAULT evil.schema_version();
-		CREATE TRIGGER leave BEFORE INSERT ON evil.log FOR EACH ROW EXECUTE FUNCTION evil.leave();
-		CREATE TRIGGER removed BEFORE DELETE ON evil.log FOR EACH ROW EXECUTE FUNCTION evil.delete();
+		ALTER TABLE evil.log_parked ADD COLUMN extra text DEFAULT evil.schema_version();
+		CREATE TRIGGER leave BEFORE INSERT ON evil.log_parked FOR EACH ROW EXECUTE FUNCTION evil.leave();
+		CREATE TRIGGER removed BEFORE DELETE ON evil.log_parked FOR EACH ROW EXECUTE FUNCTION evil.delete();
 		SELECT postbox.outbox_emit('job', 'unread-' || n, 'job.created', '{}'::jsonb, outbox => 'evil.log') FROM generate_series(1, 5) n;
 		TRUNCATE evil.ran});
 	# As a restore from another cluster leaves it.
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET system_identifier = 1 WHERE publication = 'log'; UPDATE evil.log SET origin = 1});
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET system_identifier = 1 WHERE publication = 'log'; UPDATE evil.log SET origin = postbox.origin_of(1)});
 	my $position = log_position($node);
 	$node->append_conf('postgresql.conf', 'postbox.publishers = 1');
 	$node->reload;
-	wait_for(sub { log_since($node, $position) =~ /the outbox of publication "log" comes from another cluster: re-based, 5 events/ }, 'the worker re-bases');
+	wait_for(sub { log_since($node, $position) =~ /the outbox of publication "log" has events of another cluster: 5 that were not published there follow/ }, 'the worker re-bases');
 	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'log'}, 'what was not published is');
-	is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT place, ', ' ORDER BY place) FROM evil.ran}), 'default, trigger, trigger of a deleted row', 'its code ran');
+	# Its operator may run, too: rows are settled as the owner, and the trigger has set the search_path.
+	is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT place, ', ' ORDER BY place) FROM evil.ran WHERE place <> 'operator'}),
+		'default, trigger, trigger of a deleted row', 'its code ran');
 	no_superuser_ran('a re-base');
 };
 
