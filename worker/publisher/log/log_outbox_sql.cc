@@ -50,7 +50,12 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "SELECT {columns} FROM (SELECT * FROM {log} WHERE {here} AND seq > $1 AND seq <= "
       "$2{mine_new} "
       "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4");
-  sql->again = fill("SELECT {columns} FROM {log} WHERE {here} AND seq = ANY($1) ORDER BY seq");
+  // Not seq = ANY($1): where seq is not the first column of an index, that gives no order, and
+  // without sorting the index is read from end to end.
+  sql->again = fill(
+      "SELECT {columns} FROM (SELECT DISTINCT failed FROM unnest($1) AS failed ORDER BY failed) AS "
+      "w CROSS JOIN LATERAL (SELECT {columns} FROM {log} WHERE {here} AND seq = w.failed OFFSET 0) "
+      "AS e ORDER BY w.failed");
 }
 
 void FillParking(const Filler& fill, LogOutboxSql* sql) {
