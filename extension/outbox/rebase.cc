@@ -30,6 +30,7 @@
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
+#include "extension/server/wakeup.h"
 
 extern "C" {
 #include <utils/numeric.h>
@@ -92,12 +93,47 @@ int64 Rebase(Oid relation) {
   return settled;
 }
 
+// What nobody knows, a superuser has to say. He asks the table as its owner.
+void DecideUnknown(Oid relation, bool published) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  const std::shared_ptr<Outbox> outbox = FindOutbox(relation);
+  Parameters parameters;
+  parameters.AddOid(REGCLASSOID, relation);
+  std::vector<int> origins;
+  {
+    const ActAs owner(outbox->facts().owner);
+    const uint64 rows = Run(
+        "SELECT f.origin FROM postbox.foreign_origins($1, $1) f WHERE NOT f.known", parameters);
+    for (uint64 row = 0; row < rows; ++row) origins.push_back(Int32Column(row, 1));
+  }
+  for (const int origin : origins) {
+    Parameters decision;
+    decision.AddOid(REGCLASSOID, relation).AddInt(origin).Add(BOOLOID, BoolGetDatum(published));
+    Run("INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot) "
+        "SELECT p.name, s.slice, $2, CASE WHEN $3 THEN 9223372036854775807 END, "
+        "CASE WHEN $3 THEN 9223372036854775807 END, CASE WHEN $3 THEN '1:1:'::pg_snapshot END "
+        "FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice) "
+        "WHERE p.outbox = $1 ON CONFLICT DO NOTHING",
+        decision);
+  }
+  RequestPublishersAtCommit();
+}
+
 }  // namespace
 }  // namespace postbox
 
 POSTBOX_FUNCTION(rebase_outbox) {
   return postbox::Guarded(
       [&] { return Int64GetDatum(postbox::Rebase(postbox::OidArgument(fcinfo, 0, "outbox"))); });
+}
+
+POSTBOX_FUNCTION(decide_unknown) {
+  return postbox::Guarded([&] {
+    const Oid outbox = postbox::OidArgument(fcinfo, 0, "outbox");
+    postbox::DecideUnknown(outbox, DatumGetBool(postbox::Argument(fcinfo, 1, "published")));
+    return Datum{0};
+  });
 }
 
 POSTBOX_FUNCTION(cluster_origin) { return Int32GetDatum(postbox::ClusterOrigin()); }

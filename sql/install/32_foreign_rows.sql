@@ -262,17 +262,7 @@ COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
 
 -- What nobody knows, a superuser has to say.
 CREATE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void
-    LANGUAGE sql
-    SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot)
-    SELECT p.name, s.slice, f.origin, CASE WHEN published THEN 9223372036854775807 END, CASE WHEN published THEN 9223372036854775807 END,
-           CASE WHEN published THEN '1:1:'::pg_snapshot END
-    FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
-    CROSS JOIN postbox.foreign_origins(decide_unknown.outbox, decide_unknown.outbox) f
-    WHERE p.outbox = decide_unknown.outbox AND NOT f.known ON CONFLICT DO NOTHING;
-    SELECT postbox.wake_publishers();
-END;
+    LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.decide_unknown(regclass, boolean) IS
     'Says whether rows of other clusters that came without the positions of their lanes were published there. If not, they are published now';
 REVOKE EXECUTE ON FUNCTION postbox.decide_unknown(regclass, boolean) FROM PUBLIC;

@@ -127,6 +127,7 @@ DECLARE
     registered postbox.outbox := postbox.require_outbox(outbox);
     schema name;
     log name;
+    part name;
     added int := 0;
 BEGIN
     IF registered.generation_span IS NULL THEN
@@ -135,9 +136,14 @@ BEGIN
     SELECT n.nspname, c.relname INTO schema, log
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
     FOR i IN 0..5 LOOP
-        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i)
-            OR to_regclass(format('%I.%I', schema, log || '_g' || i)) IS NOT NULL;
-        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, log || '_g' || i, schema, log, i);
+        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
+        -- Without it nobody could emit when its turn comes. Its name may be that of another table, or of a partition that was detached.
+        part := log || '_g' || i;
+        FOR n IN 1..1000 LOOP
+            EXIT WHEN to_regclass(format('%I.%I', schema, part)) IS NULL;
+            part := log || '_g' || i || '_' || n;
+        END LOOP;
+        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
         added := added + 1;
     END LOOP;
     RETURN added;

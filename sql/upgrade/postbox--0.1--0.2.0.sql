@@ -704,17 +704,7 @@ COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
 
 -- What nobody knows, a superuser has to say.
 CREATE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void
-    LANGUAGE sql
-    SET search_path = pg_catalog, pg_temp
-BEGIN ATOMIC
-    INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot)
-    SELECT p.name, s.slice, f.origin, CASE WHEN published THEN 9223372036854775807 END, CASE WHEN published THEN 9223372036854775807 END,
-           CASE WHEN published THEN '1:1:'::pg_snapshot END
-    FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
-    CROSS JOIN postbox.foreign_origins(decide_unknown.outbox, decide_unknown.outbox) f
-    WHERE p.outbox = decide_unknown.outbox AND NOT f.known ON CONFLICT DO NOTHING;
-    SELECT postbox.wake_publishers();
-END;
+    LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.decide_unknown(regclass, boolean) IS
     'Says whether rows of other clusters that came without the positions of their lanes were published there. If not, they are published now';
 REVOKE EXECUTE ON FUNCTION postbox.decide_unknown(regclass, boolean) FROM PUBLIC;
@@ -1109,6 +1099,7 @@ DECLARE
     registered postbox.outbox := postbox.require_outbox(outbox);
     schema name;
     log name;
+    part name;
     added int := 0;
 BEGIN
     IF registered.generation_span IS NULL THEN
@@ -1117,9 +1108,14 @@ BEGIN
     SELECT n.nspname, c.relname INTO schema, log
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
     FOR i IN 0..5 LOOP
-        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i)
-            OR to_regclass(format('%I.%I', schema, log || '_g' || i)) IS NOT NULL;
-        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, log || '_g' || i, schema, log, i);
+        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
+        -- Without it nobody could emit when its turn comes. Its name may be that of another table, or of a partition that was detached.
+        part := log || '_g' || i;
+        FOR n IN 1..1000 LOOP
+            EXIT WHEN to_regclass(format('%I.%I', schema, part)) IS NULL;
+            part := log || '_g' || i || '_' || n;
+        END LOOP;
+        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
         added := added + 1;
     END LOOP;
     RETURN added;
