@@ -60,13 +60,13 @@ sub purge
 	return;
 }
 
+# Events of another cluster that nobody has published become parked ones.
 sub rebase
 {
-	emit($node, 'cell', 10);
-	wait_until($node, 'cell', 'SELECT pending = 0 FROM postbox.publication_status', 'the events are published');
 	set_publishers(0);
-	$node->safe_psql('cell', "$sleep; CREATE TRIGGER sleep BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON app.outbox FOR EACH STATEMENT EXECUTE FUNCTION app.sleep();
-		UPDATE postbox.lane SET system_identifier = 1");
+	emit($node, 'cell', 10);
+	$node->safe_psql('cell', "$sleep; CREATE TRIGGER sleep BEFORE INSERT ON app.outbox_parked FOR EACH STATEMENT EXECUTE FUNCTION app.sleep();
+		UPDATE postbox.lane SET system_identifier = 1; UPDATE app.outbox SET origin = postbox.origin_of(1)");
 	set_publishers(1);
 	return;
 }
