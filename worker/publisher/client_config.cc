@@ -1,5 +1,7 @@
 #include "worker/publisher/client_config.h"
 
+#include <limits>
+
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/publish_timeout.h"
@@ -12,9 +14,7 @@ ClientConfig ClientConfig::FromSettings() {
           .project_id = values.project_id,
           .quota_project = values.quota_project,
           .channels = values.channels,
-          .publish_timeout = PublishTimeout(),
-          .max_messages = values.max_outstanding_messages,
-          .max_kilobytes = values.max_outstanding_bytes};
+          .publish_timeout = PublishTimeout()};
 }
 
 std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
@@ -32,9 +32,10 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
     return nullptr;
   }
   options.channels = channels;
-  // InFlight keeps the budget. This is above all that it allows (proto/rules/fair_share.h).
-  options.max_outstanding_messages = static_cast<std::size_t>(max_messages) * 2;
-  options.max_outstanding_bytes = static_cast<std::size_t>(max_kilobytes) * 1024 * 2;
+  // InFlight keeps the budget. It allows a little more than the settings say, to large events and to
+  // many publications with small parts; if the client did not take that, all would wait for it.
+  options.max_outstanding_messages = options.max_outstanding_bytes =
+      std::numeric_limits<std::size_t>::max();
   options.publish_timeout = std::chrono::seconds(publish_timeout);
   options.quota_project = quota_project;
   options.notify_fd = notify_fd;

@@ -14,8 +14,6 @@ struct ClientConfig {
   std::string endpoint, project_id, quota_project;
   int channels = 0;
   int publish_timeout = 0;  // s, see PublishTimeout()
-  int max_messages = 0;
-  int max_kilobytes = 0;
 
   static ClientConfig FromSettings();
   bool operator==(const ClientConfig&) const = default;

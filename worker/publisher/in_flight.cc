@@ -2,19 +2,21 @@
 
 #include "extension/shared/settings.h"
 #include "proto/rules/fair_share.h"
+#include "proto/rules/limits.h"
 
 namespace postbox::publisher {
 
 namespace {
 
-// An event that is larger than what is left of the budget may exceed it by this part of it. (A
-// message has 10 MB at most, the budget is 64 MB by default.)
+// An event that is larger than what is left of the budget may exceed it by this part of it, or by
+// the largest message and its row: else it would wait until nothing at all is in flight, which may
+// never be so while others publish, or while a topic does not answer.
 constexpr std::size_t kOverhang = 8;
+constexpr std::size_t kLargestEvent = pubsub::kMaxRequestBytes + pubsub::kMaxRequestBytes / 10;
 
 }  // namespace
 
-bool InFlight::Room(std::size_t batch_size, const Holding& held, bool proven,
-                    ClaimLimits* limits) const {
+bool InFlight::Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const {
   const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
   const std::size_t max_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
   const std::size_t batch = std::min(batch_size, max_events);
@@ -22,10 +24,10 @@ bool InFlight::Room(std::size_t batch_size, const Holding& held, bool proven,
   limits->bytes = max_bytes;
   limits->first = std::numeric_limits<std::size_t>::max();
   if (unsettled_.events == 0) return true;
-  const std::size_t most = max_bytes + max_bytes / kOverhang;
+  const std::size_t most = max_bytes + std::max(max_bytes / kOverhang, kLargestEvent);
   limits->first = most - std::min(most, unsettled_.bytes);
   if (handed_over_ < waiting_.size()) return false;
-  if (!proven && publications_ > 1 &&
+  if (!held.proven && publications_ > 1 &&
       held.events >= pubsub::Guaranteed(max_events, publications_)) {
     return false;
   }

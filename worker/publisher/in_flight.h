@@ -28,11 +28,13 @@
 
 namespace postbox::publisher {
 
-// What the lanes of one publication hold of the budget, and when their events last went through.
+// What the lanes of one publication hold of the budget, when their events last went through, and
+// whether that says something about what they claim next.
 struct Holding {
   std::size_t events = 0;
   std::size_t bytes = 0;
   TimestampTz published_at = 0;
+  bool proven = false;
 };
 
 class InFlight {
@@ -42,8 +44,9 @@ class InFlight {
 
   // Whether there is room for a claim of up to `batch_size` events of the publication that holds
   // `held`, and what may be claimed. With nothing in flight there always is. A publication of which
-  // nothing has gone through yet (not `proven`) gets no more than its guaranteed part.
-  bool Room(std::size_t batch_size, const Holding& held, bool proven, ClaimLimits* limits) const;
+  // nothing has gone through yet (not Holding::proven) gets no more than its guaranteed part. That
+  // a lane of it is new says nothing: what the others hold must not keep it back.
+  bool Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const;
 
   // `wait_for`: up to there WAL must become safe before the events are sent; 0: it is.
   void Add(Events events, Holding* holding, const std::string& publication, std::uint64_t wait_for,

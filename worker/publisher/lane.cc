@@ -107,7 +107,7 @@ bool Lane::TryLock() const {
 bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
                  XLogRecPtr* durable_at) {
   ClaimLimits limits{};
-  if (!in_flight.Room(BatchSize(), *holding_, proven_, &limits)) return false;
+  if (!in_flight.Room(BatchSize(), *holding_, &limits)) return false;
   if (limits.first < needed_) return false;
   if (!trouble_.empty()) {
     Fail(now, trouble_);
@@ -246,11 +246,11 @@ void Lane::BlameTopic(Summary* summary) {
 void Lane::Remember(TimestampTz now, const Summary& summary) {
   if (summary.published > 0) {
     holding_->published_at = now;
-    proven_ = true;
+    proven_ = holding_->proven = true;
     refused_in_row_ = 0;
   } else {
     refused_in_row_ += summary.refused;
-    if (refused_in_row_ >= kManyRefused) proven_ = false;
+    if (refused_in_row_ >= kManyRefused) proven_ = holding_->proven = false;
   }
   if (!summary.broken.empty()) {
     LogOnce(summary.broken);
