@@ -32,8 +32,8 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
     return nullptr;
   }
   options.channels = channels;
-  // InFlight keeps the budget. It allows a little more than the settings say, to large events and to
-  // many publications with small parts; if the client did not take that, all would wait for it.
+  // InFlight keeps the budget. It allows a little more than the settings say, to large events and
+  // to many publications with small parts; if the client did not take that, all would wait for it.
   options.max_outstanding_messages = options.max_outstanding_bytes =
       std::numeric_limits<std::size_t>::max();
   options.publish_timeout = std::chrono::seconds(publish_timeout);
