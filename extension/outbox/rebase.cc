@@ -7,6 +7,7 @@
 //
 //   1. A lane whose position is of another cluster begins with the first row of this one. Its old
 //      position goes into postbox.former_position.
+//      A lane that was here before goes on where it stood here.
 //   2. Rows of other clusters are settled by these, in batches (postbox.settle_rows in
 //      sql/install/35_log_outbox.sql): what the old position had not read becomes a parked event
 //      that is due. It goes out before what its key has here, and its row is marked, in one
@@ -103,8 +104,8 @@ void DecideUnknown(Oid relation, bool published) {
   std::vector<int> origins;
   {
     const ActAs owner(outbox->facts().owner);
-    const uint64 rows = Run(
-        "SELECT f.origin FROM postbox.foreign_origins($1, $1) f WHERE NOT f.known", parameters);
+    const uint64 rows =
+        Run("SELECT f.origin FROM postbox.foreign_origins($1, $1) f WHERE NOT f.known", parameters);
     for (uint64 row = 0; row < rows; ++row) origins.push_back(Int32Column(row, 1));
   }
   for (const int origin : origins) {

@@ -669,10 +669,15 @@ BEGIN
         SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier), l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
         FROM lane l ON CONFLICT (publication, slice, origin) DO UPDATE SET floor = EXCLUDED.floor, hwm = EXCLUDED.hwm,
             snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, zone_snapshot = EXCLUDED.zone_snapshot
+    ), back AS (
+        -- The log was in this cluster before, where its transaction ids go on: so does the lane. Of its zones the last was read first.
+        DELETE FROM postbox.former_position f USING lane l
+        WHERE f.publication = l.publication AND f.slice = l.slice AND f.origin = postbox.cluster_origin() RETURNING f.*
     )
-    UPDATE postbox.lane l SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() c), lock_token = NULL, floor = NULL,
-        hwm = NULL, snapshot = NULL, next_xid = NULL, zone_upto = NULL, zone_snapshot = NULL, zone_next_xid = NULL
-    FROM lane o WHERE l.publication = o.publication AND l.slice = o.slice;
+    UPDATE postbox.lane l SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() c), lock_token = NULL, floor = b.floor,
+        hwm = b.hwm, snapshot = b.snapshot, next_xid = b.next_xid, zone_upto = b.zone_upto, zone_snapshot = b.zone_snapshot,
+        zone_next_xid = ARRAY(SELECT b.next_xid FROM unnest(b.zone_upto))
+    FROM lane o LEFT JOIN back b ON b.publication = o.publication AND b.slice = o.slice WHERE l.publication = o.publication AND l.slice = o.slice;
     RETURN true;
 END
 $$;
