@@ -60,11 +60,7 @@ void Worker::Run() {
 
 bool Worker::Step() {
   now_ = GetCurrentTimestamp();
-  // Half of the lease, since the setting may just be changing.
-  if (static_cast<uint64>(ComeRound().count()) * 2 >= LeaseMilliseconds()) {
-    for (const LanePointer& lane : lanes_) lane->Doubt();
-    GiveBackUnsafe(0);
-  }
+  BeHeard();
   // A commit may have come while there was other work.
   if (MyLatch->is_set) {
     ResetLatch(MyLatch);
@@ -84,6 +80,14 @@ bool Worker::Step() {
   progress |= ClaimLanes();
   if (identity().ordinal == 0) progress |= retention_.Step(now_);
   return progress;
+}
+
+// A worker that was away for too long no longer knows whether its lanes are its own.
+void Worker::BeHeard() {
+  // Half of the lease, since the setting may just be changing.
+  if (static_cast<uint64>(ComeRound().count()) * 2 < LeaseMilliseconds()) return;
+  for (const LanePointer& lane : lanes_) lane->Doubt();
+  GiveBackUnsafe(0);
 }
 
 void Worker::WantAll() {
@@ -223,6 +227,8 @@ bool Worker::ClaimLanes() {
     const LanePointer lane = lanes_[(first_lane_ + i) % lanes_.size()];
     if (!lane->WantsToClaim(now_)) continue;
     if (lane->Rests(now_) && OthersPublish(*lane)) continue;
+    // The lane before may have taken long.
+    BeHeard();
     Events events;
     XLogRecPtr durable_at = 0;
     progress |= lane->Claim(now_, in_flight_, &events, &durable_at);

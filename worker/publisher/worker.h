@@ -47,6 +47,7 @@ class Worker {
   void Wait();
   // Returns false when the time is over and nothing happened.
   bool Sleep(long milliseconds);
+  void BeHeard();
   void WantAll();
 
   void FollowSettings();

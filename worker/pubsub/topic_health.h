@@ -2,9 +2,9 @@
 //
 // A topic whose requests fail kFailuresOfOutage times in a row, with errors that may pass, is down.
 // While it is down single requests are sent, the probes, with a pause between two of them that
-// grows to that of kProbeBackoff. A probe, or what was sent before the outage, may get no answer at all
-// for a long time; that keeps the next probe back for no longer. Each probe is of another queue in
-// turn: one key that fails alone does not make a topic look down for long. The first answer ends
+// grows to that of kProbeBackoff. A probe, or what was sent before the outage, may get no answer at
+// all for a long time; that keeps the next probe back for no longer. Each probe is of another queue
+// in turn: one key that fails alone does not make a topic look down for long. The first answer ends
 // the outage for all keys. An answer is whatever shows that the broker works: that messages were
 // published, but also that they were refused.
 
