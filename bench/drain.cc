@@ -157,7 +157,8 @@ void Select(const Publication& publication, Measure* measure) {
         select = Statement(
             "SELECT seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, "
             "payload, attributes, occurred_at FROM " +
-                RelationName(publication.outbox) + " WHERE seq > $1 ORDER BY seq LIMIT $2",
+                RelationName(publication.outbox) +
+                " WHERE origin = postbox.cluster_origin() AND seq > $1 ORDER BY seq LIMIT $2",
             std::vector<Oid>{INT8OID, INT4OID});
       }
       rows = select.RunReadOnly({Int64GetDatum(after), Int32GetDatum(chunk)});

@@ -61,11 +61,10 @@ void Worker::Run() {
 bool Worker::Step() {
   now_ = GetCurrentTimestamp();
   BeHeard();
-  // A commit may have come while there was other work.
-  if (MyLatch->is_set) {
-    ResetLatch(MyLatch);
-    if (TakeWakeUp()) WantAll();
-  }
+  // A commit may have come while there was other work. If that waited for a lock, it has taken the
+  // latch's state, and only the flag is left.
+  if (MyLatch->is_set) ResetLatch(MyLatch);
+  if (TakeWakeUp()) WantAll();
   if (now_ >= next_poll_) {
     next_poll_ = After(now_, settings().poll_interval);
     WantAll();
@@ -76,9 +75,11 @@ bool Worker::Step() {
   if (client_ != nullptr) in_flight_.HandOver(client_.get(), ConfirmedByStandbys());
   WatchStandbys();
   // First what workers that are gone have left behind; then it can be claimed.
-  for (const LanePointer& lane : lanes_) lane->Maintain(now_, false);
+  for (const LanePointer& lane : lanes_) {
+    if (!StopRequested()) lane->Maintain(now_, false);
+  }
   progress |= ClaimLanes();
-  if (identity().ordinal == 0) progress |= retention_.Step(now_);
+  if (identity().ordinal == 0 && !StopRequested()) progress |= retention_.Step(now_);
   return progress;
 }
 
@@ -95,6 +96,7 @@ void Worker::WantAll() {
 }
 
 void Worker::Wait() {
+  if (HasWakeUp()) return;
   TimestampTz until = next_poll_;
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());

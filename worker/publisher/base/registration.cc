@@ -175,7 +175,13 @@ void Ready() {
   WakePublishers(self.database);
 }
 
-bool TakeWakeUp() { return pg_atomic_exchange_u32(&Slot()->wake_up, 0) != 0; }
+bool HasWakeUp() { return pg_atomic_read_u32(&Slot()->wake_up) != 0; }
+
+// Every step asks, and mostly there is nothing to take.
+bool TakeWakeUp() {
+  if (!HasWakeUp()) return false;
+  return pg_atomic_exchange_u32(&Slot()->wake_up, 0) != 0;
+}
 
 void SetServing(bool serving) {
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);

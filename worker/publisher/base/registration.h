@@ -85,6 +85,8 @@ uint64 LeaseMilliseconds();
 // Whether the latch was set because there may be something to publish. The server sets it for other
 // reasons, too.
 bool TakeWakeUp();
+// The same, and leaves it for TakeWakeUp().
+bool HasWakeUp();
 
 // Tells that the worker has read the publications, or could not.
 void SetServing(bool serving);
