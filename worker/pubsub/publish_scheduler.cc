@@ -233,7 +233,6 @@ void PublishScheduler::SendNext(Queue* queue) {
   Batch batch;
   if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
   if (!batch.first_sent) batch.first_sent = now;
-  batch.last_sent = now;
   if (queue->topic->health.down()) queue->topic->health.Probed(now);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
   if (!queue->keyed()) queue->channel = next_channel_++ % options_.channels;
@@ -424,7 +423,6 @@ void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
   halves[1].messages.assign(middle, batch.messages.end());
   for (Batch& half : halves) {
     half.first_sent = batch.first_sent;
-    half.last_sent = batch.last_sent;
     half.last_error = batch.last_error;
     half.size = EmptyRequestSize(queue->topic->name.size());
     for (const OutgoingMessage* message : half.messages) {
@@ -489,8 +487,7 @@ void PublishScheduler::Expire(Queue* queue, TimePoint now) {
 void PublishScheduler::End(Queue* queue, const Batch& batch) {
   if (!batch.first_sent) {
     Fail(queue, batch, PublishStatus::kBehind, kNotSentInTime);
-  } else if (queue->topic->health.AnsweredSince(*batch.first_sent) &&
-             !queue->topic->health.IsOfOutage(batch.last_sent)) {
+  } else if (queue->topic->health.AnsweredSince(*batch.first_sent)) {
     Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
   } else {
     Fail(queue, batch, PublishStatus::kUnreachable, GaveUp(batch));

@@ -144,7 +144,6 @@ class PublishScheduler {
     std::string last_error;
     bool cancelled = false;
     std::optional<TimePoint> first_sent;
-    TimePoint last_sent;
   };
   struct InFlight {
     Queue* queue;

@@ -142,23 +142,6 @@ TEST(PublishSchedulerTime, WhatGetsNoAnswerAtAllDoesNotKeepTheProbesBack) {
   EXPECT_GE(world.sent.size(), 10u);
 }
 
-TEST(PublishSchedulerTime, AProbeThatHangsUntilAfterTheOutageIsNotAMessageThatFailsAlone) {
-  World world({.publish_timeout = seconds(10)});
-  for (std::uint64_t tag = 0; tag < 5; ++tag) world.Add(tag, "key-" + std::to_string(tag));
-  world.scheduler.Pump();
-  while (!world.sent.empty()) world.Error(world.Next(), kUnavailable);
-  world.Advance(milliseconds(1500));
-  ASSERT_EQ(world.sent.size(), 1u);
-  const Sent hangs = world.Next();
-  world.Advance(milliseconds(1500));
-  ASSERT_EQ(world.sent.size(), 1u);
-  world.Ok(world.Next());
-  while (!world.sent.empty()) world.Ok(world.Next());
-  world.Advance(seconds(10));
-  world.Error(hangs, kDeadlineExceeded);
-  EXPECT_TRUE(world.Take().ends_with("unreachable"));
-}
-
 TEST(PublishSchedulerTime, AMessageWithoutAKeyThatFailsAloneDoesNotHoldUpTheOthersAfterIt) {
   World world({.publish_timeout = seconds(60)});
   world.Add(1, "");

@@ -33,11 +33,8 @@ class TopicHealth {
   TimePoint next_probe() const { return next_probe_; }
   // There was an answer after this time.
   bool AnsweredSince(TimePoint time) const { return !down() && answered_at_ > time; }
-  // What was sent in an outage may get no answer although the broker works again.
-  bool IsOfOutage(TimePoint sent) const { return down() || sent < up_since_; }
 
   void Answered(TimePoint now) {
-    if (down()) up_since_ = now;
     failures_ = 0;
     answered_at_ = now;
     give_up_at_.reset();
@@ -66,7 +63,6 @@ class TopicHealth {
   int failures_ = 0;  // in a row
   TimePoint next_probe_;
   TimePoint answered_at_;
-  TimePoint up_since_;  // the end of the last outage
   std::optional<TimePoint> give_up_at_;
 };
 
