@@ -55,8 +55,6 @@ class PublishScheduler::Queue {
   bool cancelling = false;      // of a key: what waits is cancelled when its request is answered
   std::size_t outstanding = 0;  // added and not taken yet
 
-  bool probed_again = false;  // of the messages without a key: the last probe was one of `again`
-
   bool keyed() const { return !key.empty(); }
   bool Waits() const { return begin < waiting.size(); }
   bool CanSend() const { return !paused && busy < max_busy && (!again.empty() || Waits()); }
@@ -181,7 +179,8 @@ PublishScheduler::Topic* PublishScheduler::NextTopic() {
 }
 
 bool PublishScheduler::MaySend(const Topic& topic) const {
-  return !topic.health.down() || host_->Now() >= topic.health.next_probe();
+  return !topic.health.down() ||
+         (topic.in_flight == 0 && host_->Now() >= topic.health.next_probe());
 }
 
 PublishScheduler::TimePoint PublishScheduler::Deadline(const Batch& batch) const {
@@ -193,11 +192,6 @@ PublishScheduler::TimePoint PublishScheduler::Deadline(const Batch& batch) const
 // that must not be sent ends the batch. If it would be the first of the batch, it is rejected.
 bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
   while (!queue->again.empty()) {
-    // Perhaps what failed fails alone: without a key, others are probes in their turn.
-    if (!queue->keyed() && queue->topic->health.down() && queue->Waits() &&
-        std::exchange(queue->probed_again, !queue->probed_again)) {
-      break;
-    }
     *batch = std::move(queue->again.back());
     queue->again.pop_back();
     if (batch->size <= queue->MostBytes() || batch->messages.size() == 1) return true;
@@ -233,7 +227,6 @@ void PublishScheduler::SendNext(Queue* queue) {
   Batch batch;
   if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
   if (!batch.first_sent) batch.first_sent = now;
-  if (queue->topic->health.down()) queue->topic->health.Probed(now);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
   if (!queue->keyed()) queue->channel = next_channel_++ % options_.channels;
   ++queue->busy;
@@ -345,9 +338,7 @@ void PublishScheduler::Retry(Queue* queue, Batch batch) {
   } else if (now >= Deadline(batch)) {
     End(queue, batch);
   } else {
-    // Without a key, another one is the next probe.
-    queue->again.insert(queue->keyed() ? queue->again.end() : queue->again.begin(),
-                        std::move(batch));
+    queue->again.push_back(std::move(batch));
   }
   if (topic->health.GiveUp(now)) GiveUp(topic, error);
 }
@@ -465,19 +456,12 @@ void PublishScheduler::StopKey(Queue* queue, PublishStatus status, const std::st
 
 // Ends the waiting messages whose deadline is over.
 void PublishScheduler::Expire(Queue* queue, TimePoint now) {
-  // Those of a key end in their order: the first one ends all.
-  for (std::size_t at = queue->again.size(); at-- > 0;) {
-    if (Deadline(queue->again[at]) > now) {
-      if (queue->keyed()) break;
-      continue;
-    }
-    const Batch batch = std::move(queue->again[at]);
-    queue->again.erase(queue->again.begin() + static_cast<std::ptrdiff_t>(at));
+  while (!queue->again.empty() && Deadline(queue->again.back()) <= now) {
+    const Batch batch = std::move(queue->again.back());
+    queue->again.pop_back();
     End(queue, batch);
-    at = std::min(at, queue->again.size());
   }
-  while ((queue->again.empty() || !queue->keyed()) && queue->Waits() &&
-         queue->waiting[queue->begin]->send_by <= now) {
+  while (queue->again.empty() && queue->Waits() && queue->waiting[queue->begin]->send_by <= now) {
     Batch batch;
     batch.messages.push_back(queue->PopFront());
     End(queue, batch);
@@ -520,7 +504,9 @@ std::optional<PublishScheduler::TimePoint> PublishScheduler::NextWake() const {
   if (!ready_.empty()) by(last_sweep_ + kSweepInterval);
   for (const Topic* topic : ready_) {
     // One whose time has come waits for a free request.
-    if (!MaySend(*topic)) by(topic->health.next_probe());
+    if (topic->health.down() && topic->in_flight == 0 && !MaySend(*topic)) {
+      by(topic->health.next_probe());
+    }
   }
   return wake;
 }

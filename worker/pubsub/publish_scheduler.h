@@ -27,9 +27,9 @@
 // Time counts from the first sending. A message may wait in its queue for as long as its `send_by`
 // allows; if that is over, it is kBehind, and so is what follows of its key.
 //
-// A topic that answers nobody is down (topic_health.h). Then its requests are sent one by one, and
-// what fails goes to the end of the line instead of having a backoff of its own. When one request
-// is answered, everything is sent. If that does not happen within publish_timeout,
+// A topic that answers nobody is down (topic_health.h). Then its requests are sent one at a time,
+// and what fails goes to the end of the line instead of having a backoff of its own. When one
+// request is answered, everything is sent. If that does not happen within publish_timeout,
 // everything that waits is kUnreachable.
 //
 // A retry that goes through ends the backoff of all others of its topic, at most once a second.

@@ -7,8 +7,6 @@
 #include <chrono>
 #include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "proto/rules/error_class.h"
 #include "worker/pubsub/publish_scheduler_world.h"
@@ -112,55 +110,12 @@ TEST(PublishSchedulerTime, TheProbesOfATopicThatIsDownAreOfAllItsKeysInTurn) {
   while (!world.sent.empty()) world.Error(world.Next(), kUnavailable);
   std::set<std::string> probed;
   for (int i = 0; i < 5; ++i) {
-    world.Advance(milliseconds(1500));
+    world.Advance(seconds(2));
     ASSERT_EQ(world.sent.size(), 1u);
     probed.insert(world.sent.front().key);
     world.Error(world.Next(), kUnavailable);
   }
   EXPECT_EQ(probed.size(), 5u);
-}
-
-TEST(PublishSchedulerTime, WhatGetsNoAnswerAtAllDoesNotKeepTheProbesBack) {
-  World world({.publish_timeout = seconds(60)});
-  for (std::uint64_t tag = 0; tag < 20; ++tag) world.Add(tag, "key-" + std::to_string(tag));
-  world.scheduler.Pump();
-  // One connection is reset; nothing comes from the other one.
-  for (int i = 0; i < 10; ++i) world.Error(world.Next(), kUnavailable);
-  ASSERT_EQ(world.sent.size(), 10u);
-  const std::vector<Sent> hang = std::exchange(world.sent, {});
-  world.Advance(milliseconds(1500));
-  ASSERT_GE(world.sent.size(), 1u) << "the requests from before the outage are no probes";
-  // The first probe hangs, too, and what was sent before fails bit by bit.
-  world.sent.clear();
-  for (std::size_t i = 0; i < 5; ++i) {
-    world.Advance(milliseconds(300));
-    world.Error(hang[i], kDeadlineExceeded);
-  }
-  ASSERT_GE(world.sent.size(), 1u);
-  EXPECT_LE(world.sent.size(), 2u);
-  world.Ok(world.Next());
-  EXPECT_GE(world.sent.size(), 10u);
-}
-
-TEST(PublishSchedulerTime, AMessageWithoutAKeyThatFailsAloneDoesNotHoldUpTheOthersAfterIt) {
-  World world({.publish_timeout = seconds(60)});
-  world.Add(1, "");
-  world.scheduler.Pump();
-  for (int i = 0; i < 3; ++i) {
-    world.Error(world.Next(), kDeadlineExceeded);
-    world.Advance(seconds(1));
-  }
-  // The topic is down as far as it shows.
-  world.Add(2, "");
-  world.scheduler.Pump();
-  for (int i = 0; i < 10 && world.done.empty(); ++i) {
-    while (!world.sent.empty()) {
-      const Sent request = world.Next();
-      request.tags == Tags({1}) ? world.Error(request, kDeadlineExceeded) : world.Ok(request);
-    }
-    world.Advance(seconds(1));
-  }
-  EXPECT_EQ(world.Take(), "2:published");
 }
 
 TEST(PublishSchedulerTime,
@@ -187,7 +142,7 @@ TEST(PublishSchedulerTime,
   world.Add(200, "new");
   world.Add(201, "newer");
   world.scheduler.Pump();
-  world.Advance(milliseconds(1400));
+  world.Advance(seconds(2));
   ASSERT_EQ(world.sent.size(), 1u);
   world.Ok(world.Next());
   EXPECT_EQ(world.sent.size(), 1u);

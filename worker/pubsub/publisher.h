@@ -14,8 +14,8 @@
 //     with one request in flight. The messages that come meanwhile go into the next request.
 //     Different keys, and messages without a key, do not wait for each other.
 //   - Errors that may pass are retried with backoff until publish_timeout. When nothing of a topic
-//     goes through, a single request is sent every 1.5 s at least, whether or not those before it
-//     have failed yet, and everything else goes on as soon as one of them is answered.
+//     goes through, there is one request at a time, every 1.5 s at least, and everything else goes
+//     on as soon as one of them is answered.
 //   - What the broker refuses with RESOURCE_EXHAUSTED waits, in smaller requests.
 //   - A key stops at its first failure. When a message of a key has become kRejected, kTopicBroken,
 //     kUnknown or kUnreachable, every other message of the key that has no result yet, and every

@@ -1,17 +1,15 @@
 // Whether a topic answers, as the requests to it show.
 //
 // A topic whose requests fail kFailuresOfOutage times in a row, with errors that may pass, is down.
-// While it is down single requests are sent, the probes, with a pause between two of them that
-// grows to that of kProbeBackoff. A probe, or what was sent before the outage, may get no answer at
-// all for a long time; that keeps the next probe back for no longer. Each probe is of another queue
-// in turn: one key that fails alone does not make a topic look down for long. The first answer ends
-// the outage for all keys. An answer is whatever shows that the broker works: that messages were
-// published, but also that they were refused.
+// While it is down there is one request at a time, the probe, and a pause between two probes that
+// grows to kLongestPause. Each probe is of another queue in turn: one key that fails alone does not
+// make a topic look down for long. The first answer ends the outage for all keys. An answer is
+// whatever shows that the broker works: that messages were published, but also that they were
+// refused.
 
 #ifndef POSTBOX_WORKER_PUBSUB_TOPIC_HEALTH_H_
 #define POSTBOX_WORKER_PUBSUB_TOPIC_HEALTH_H_
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -43,14 +41,10 @@ class TopicHealth {
   void Failed(TimePoint now, std::chrono::milliseconds patience, double random) {
     ++failures_;
     if (!give_up_at_) give_up_at_ = now + patience;
-    if (!down()) return;
-    const TimePoint next =
-        now + BackoffDelay(kProbeBackoff, failures_ - kFailuresOfOutage + 1, random);
-    // Many old requests that fail one after the other do not put it off again and again.
-    next_probe_ = next_probe_ > now ? std::min(next_probe_, next) : next;
+    if (down()) {
+      next_probe_ = now + BackoffDelay(kProbeBackoff, failures_ - kFailuresOfOutage + 1, random);
+    }
   }
-  // A probe is sent.
-  void Probed(TimePoint now) { next_probe_ = now + kProbeBackoff.cap; }
 
   // Nothing was answered for the whole patience. The next failure begins it again.
   bool GiveUp(TimePoint now) {
