@@ -183,6 +183,33 @@ subtest 'events go on when the standby comes back, or is not asked for any more'
 	$standby->stop;
 };
 
+# The worker gives them back to their lanes when it makes a new connection to Pub/Sub, and takes them again.
+subtest 'events that wait for a standby still do so after the worker has read new settings' => sub {
+	new_cluster('*');
+	my $before = seen_count();
+	emit_to($primary, 'app.log', 20);
+	wait_for(sub { seen_count() == $before + 20 }, 'events flow');
+	my $stored = q{SELECT bool_and(replay_lsn = pg_current_wal_insert_lsn()) AND (SELECT count(*) = 2 FROM postbox.lane WHERE publication = 'log' AND hwm >= 20) FROM pg_stat_replication};
+	wait_until($primary, 'postgres', $stored, 'the standby has all that the worker has stored');
+	my $receiver = stop_receiver();
+	my $sent = messages_published($emulator);
+	emit_to($primary, 'app.log', 5, mode => 'local');
+	my $waiting = q{SELECT last_error FROM postbox.publication_status WHERE publication = 'log' AND state = 'waiting'};
+	wait_until($primary, 'postgres', "SELECT EXISTS ($waiting)", 'events wait');
+	my $since = $primary->safe_psql('postgres', $waiting);
+	$primary->append_conf('postgresql.conf', 'postbox.publish_timeout = 3s');
+	$primary->reload;
+	wait_for(sub {
+		my $now = $primary->safe_psql('postgres', $waiting);
+		return messages_published($emulator) > $sent || ($now ne '' && $now ne $since);
+	}, 'the worker has taken them again');
+	is(messages_published($emulator), $sent, 'nothing was sent');
+	kill('CONT', $receiver);
+	is(ghosts($primary, $before), 0, 'and all of it is when the standby is back');
+	$primary->stop;
+	$standby->stop;
+};
+
 for my $mode ('synchronous', 'asynchronous')
 {
 	subtest "an $mode standby is promoted under load, $failovers times" => sub {

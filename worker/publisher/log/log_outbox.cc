@@ -16,7 +16,6 @@ using std::chrono::milliseconds;
 
 // How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
 constexpr int kMaxCopies = 1000;
-constexpr milliseconds kFirstRebaseTime = std::chrono::seconds(30);
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // How often a lane looks for rows of other clusters. They come with a restore.
 constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
@@ -135,7 +134,7 @@ int64 LogOutbox::Rebase() {
   StepLimit::Extend(share_->rebase_time);
   share_->rebase_time = std::min(share_->rebase_time * 2, kMostRebaseTime);
   const int64 settled = row_.Rebase(publication_.outbox);
-  share_->rebase_time = kFirstRebaseTime;
+  share_->rebase_time = LaneShare::kFirstRebaseTime;
   share_->look_at = {};
   return settled;
 }
@@ -208,8 +207,9 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
       ClaimChunk(limits, &budget, &result);
     }
     result.more = result.more || more;
-    if (!result.events.empty()) result.durable_at = FlushVisibleWal();
   }
+  // Failed ones, too: perhaps they were given back while they waited for a standby.
+  if (!result.events.empty()) result.durable_at = FlushVisibleWal();
   result.needed = budget.needed();
   return result;
 }

@@ -49,7 +49,9 @@ namespace postbox::publisher {
 struct LaneShare {
   int held = 0;
   EventLog log;
-  std::chrono::milliseconds rebase_time = std::chrono::seconds(30);
+  // What the next step of re-basing may take.
+  static constexpr std::chrono::milliseconds kFirstRebaseTime = std::chrono::seconds(30);
+  std::chrono::milliseconds rebase_time = kFirstRebaseTime;
   // When to look for rows of other clusters again, and how often such rows had been settled.
   std::chrono::steady_clock::time_point look_at;
   std::int64_t settled = 0;
