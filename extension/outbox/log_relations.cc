@@ -53,6 +53,7 @@ bool HasGenerations() {
 }
 
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention) {
+  const bool has_generations = HasGenerations();
   const std::string table = relation.Qualified();
   const std::string sequence = relation.Qualified("_seq");
   const std::string parked = relation.Qualified("_parked");
@@ -69,10 +70,10 @@ void CreateLogTables(const NewRelation& relation, const NullableDatum& retention
 
   // The primary key of a partition is made with it.
   const std::string partitioning =
-      HasGenerations() ? "origin int NOT NULL DEFAULT postbox.cluster_origin(), "
-                         "generation smallint NOT NULL DEFAULT (" +
-                             GenerationOfNow(retention) + ")) PARTITION BY LIST (generation)"
-                       : "PRIMARY KEY (id)) PARTITION BY RANGE (id)";
+      has_generations ? "origin int NOT NULL DEFAULT postbox.cluster_origin(), "
+                        "generation smallint NOT NULL DEFAULT (" +
+                            GenerationOfNow(retention) + ")) PARTITION BY LIST (generation)"
+                      : "PRIMARY KEY (id)) PARTITION BY RANGE (id)";
 
   // No identity column: partitioned tables have none before PostgreSQL 17. Plain INSERTs by others
   // take the default, for which they need USAGE.
@@ -84,9 +85,9 @@ void CreateLogTables(const NewRelation& relation, const NullableDatum& retention
   Run("ALTER SEQUENCE " + sequence + " OWNED BY " + table + ".seq");
   // Readers take the rows of this cluster only, in the order of seq.
   Run("CREATE INDEX " + Quoted(relation.name + "_seq_idx") + " ON " + table +
-      (HasGenerations() ? " (origin, seq)" : " (seq)"));
+      (has_generations ? " (origin, seq)" : " (seq)"));
   Run("CREATE INDEX " + Quoted(relation.name + "_txid_idx") + " ON " + table + " (txid, seq)");
-  if (!HasGenerations()) {
+  if (!has_generations) {
     Run("CREATE TABLE " + relation.Qualified("_default") + " PARTITION OF " + table + " DEFAULT");
   }
   Run("COMMENT ON TABLE " + table + " IS 'Events to publish, append only (postbox outbox)'");

@@ -9,7 +9,7 @@
 //      position goes into postbox.former_position.
 //      A lane that was here before goes on where it stood here.
 //   2. Rows of other clusters are settled by these, in batches (postbox.settle_rows in
-//      sql/install/35_log_outbox.sql): what the old position had not read becomes a parked event
+//      sql/install/32_foreign_rows.sql): what the old position had not read becomes a parked event
 //      that is due. It goes out before what its key has here, and its row is marked, in one
 //      transaction. What the old position had read stays where it is, and nobody reads it.
 //

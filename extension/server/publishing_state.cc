@@ -32,8 +32,7 @@ void Look(WorkerSlot* slot, uint64 publication, Service* service) {
   }
   if (slot->state != SlotState::kRunning) return;
   ++service->running;
-  const uint64 lease = static_cast<uint64>(settings().lease_timeout) * 1000;
-  if (pg_atomic_read_u64(&slot->seen_at) + lease < MonotonicMilliseconds()) {
+  if (!SeenWithin(slot, static_cast<uint64>(settings().lease_timeout) * 1000)) {
     service->silent = slot->pid;
   } else if (slot->serving) {
     ++service->serving;
@@ -93,26 +92,20 @@ std::string WhyNobodyServes(const Service& service) {
   return "no worker runs in this database; see the server log";
 }
 
-std::string WhyNotServed(const Service& service) {
-  return "nobody publishes it: " + WhyNobodyServes(service);
-}
-
 struct State {
   const char* name = nullptr;  // nullptr: nothing is the matter
   std::string reason;
 };
 
+State Unserved(const std::string& cause) { return {"unserved", "nobody publishes it: " + cause}; }
+
 State LookAt(const std::string& publication) {
-  if (RecoveryInProgress()) {
-    return {"unserved", "nobody publishes it: this server is a standby, and its primary publishes"};
-  }
+  if (RecoveryInProgress()) return Unserved("this server is a standby, and its primary publishes");
   if (!Preloaded()) {
-    return {"unserved",
-            "nobody publishes it: postbox is not in shared_preload_libraries; add it, and restart "
-            "the server"};
+    return Unserved("postbox is not in shared_preload_libraries; add it, and restart the server");
   }
   const Service service = LookAtSlots(publication);
-  if (service.serving == 0) return {"unserved", WhyNotServed(service)};
+  if (service.serving == 0) return Unserved(WhyNobodyServes(service));
   if (!service.waits) return {};
   const TimestampTz since = service.first.since;
   const char* since_text = Pg([since] { return timestamptz_to_str(since); });

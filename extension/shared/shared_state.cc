@@ -24,10 +24,6 @@ pg_atomic_uint64* GenerationOfDatabase() {
   return &state->config_generations[MyDatabaseId % kConfigGenerations];
 }
 
-bool SeenWithin(WorkerSlot* worker, uint64 within) {
-  return pg_atomic_read_u64(&worker->seen_at) + within >= MonotonicMilliseconds();
-}
-
 }  // namespace
 
 uint64 HashOfName(std::string_view name) {
@@ -195,6 +191,10 @@ std::vector<std::string> LiveLockTokens(Oid database) {
     result.emplace_back(text);
   }
   return result;
+}
+
+bool SeenWithin(WorkerSlot* worker, uint64 within) {
+  return pg_atomic_read_u64(&worker->seen_at) + within >= MonotonicMilliseconds();
 }
 
 bool IsLiving(Oid database, const std::string& lock_token, uint64 within) {

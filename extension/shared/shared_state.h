@@ -211,6 +211,9 @@ bool HasPublishers(Oid database);
 // claimed would look dead.
 std::vector<std::string> LiveLockTokens(Oid database);
 
+// Whether the worker of a slot was seen within so many milliseconds.
+bool SeenWithin(WorkerSlot* worker, uint64 within);
+
 // Whether the worker with this lock token is attached to `database` and was seen within so many
 // milliseconds. To be called after the token was read, as above.
 bool IsLiving(Oid database, const std::string& lock_token, uint64 within);

@@ -2,10 +2,10 @@
 //
 // A topic whose requests fail kFailuresOfOutage times in a row, with errors that may pass, is down.
 // While it is down there is one request at a time, the probe, and a pause between two probes that
-// grows to kLongestPause. Each probe is of another queue in turn: one key that fails alone does not
-// make a topic look down for long. The first answer ends the outage for all keys. An answer is
-// whatever shows that the broker works: that messages were published, but also that they were
-// refused.
+// grows as kProbeBackoff says. Each probe is of another queue in turn: one key that fails alone
+// does not make a topic look down for long. The first answer ends the outage for all keys. An
+// answer is whatever shows that the broker works: that messages were published, but also that they
+// were refused.
 
 #ifndef POSTBOX_WORKER_PUBSUB_TOPIC_HEALTH_H_
 #define POSTBOX_WORKER_PUBSUB_TOPIC_HEALTH_H_

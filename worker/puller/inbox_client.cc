@@ -24,9 +24,6 @@ namespace {
 // cancel. With a transaction id of its own this transaction has a COMMIT record behind the other
 // one, and waits for it.
 // An event that fails is raised: BatchApplier decides what becomes of it.
-// The table of the reports can be locked by anybody, and events shall not wait for it.
-constexpr std::chrono::milliseconds kReportLockTimeout(50);
-
 constexpr char kApply[] =
     "SELECT o.outcome, CASE WHEN o.outcome = 'duplicate' THEN pg_current_xact_id() END FROM "
     "unnest(postbox.inbox_apply_batch($1::oid::regclass, "
@@ -44,6 +41,9 @@ constexpr char kRecord[] =
     "FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bytea[], "
     "$8::bytea[], $9::text[]) AS e(event_id, event_type, aggregate_type, aggregate_id, version, "
     "payload, attributes, occurred_at) OFFSET 0) AS r";
+
+// The table of the reports can be locked by anybody, and events shall not wait for it.
+constexpr std::chrono::milliseconds kReportLockTimeout(50);
 
 constexpr char kReport[] =
     "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "

@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 // How often the timer looks. Most steps are over before it does so for the first time.
 constexpr int kLookMs = 50;
 // The server's own timeouts are not used: their signal comes even when a timeout has been disabled,
-// and sets the latch, which looks like a commit. A worker would claim for ever, 20 times a second.
-// Nothing in the server uses this signal.
+// and sets the latch, which would wake an idle worker after each step. Nothing in the server uses
+// this signal.
 constexpr int kSignal = SIGVTALRM;
 // Memory grows fast: who does not obey at once has no second.
 constexpr int64 kMemoryGraceMs = 200;
