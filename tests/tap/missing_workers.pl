@@ -76,6 +76,23 @@ subtest 'the lanes of a worker that stands still go to the others, and it does n
 	wait_empty('all are published');
 };
 
+subtest 'a worker that takes other lanes when its publication is altered leaves none behind' => sub {
+	my ($stopped, $other) = worker_pids($node, 'postgres');
+	kill('STOP', $stopped);
+	# As if it had not come to take its lanes yet.
+	$node->safe_psql('postgres', qq{UPDATE postbox.lane SET lock_token = NULL WHERE lock_token = (SELECT lock_token FROM postbox.workers WHERE pid = $stopped)});
+	for my $attempts (11 .. 18)
+	{
+		my $now = $node->safe_psql('postgres', 'SELECT now()');
+		$node->safe_psql('postgres', "SELECT postbox.alter_publication('videos', max_attempts => $attempts)");
+		wait_until($node, 'postgres', "SELECT count(*) >= 2 FROM postbox.lane WHERE locked_at > '$now'", "altered $attempts: the other one has its share again");
+	}
+	kill('CONT', $stopped);
+	wait_for(sub { shares() eq '2 2' }, 'both have their share');
+	emit($node, 'postgres', 100);
+	wait_empty('all are published');
+};
+
 subtest 'nobody serves a publication: its state says so, and why' => sub {
 	set('postbox.publishers', 0);
 	$node->reload;

@@ -159,6 +159,11 @@ LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
           {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
            TEXTARRAYOID, TEXTARRAYOID}) {}
 
+bool LaneRow::IsOurs() {
+  return look_.Run({TextValue(publication_), Int32GetDatum(slice_)}) > 0 &&
+         TextColumn(0, 1) == lock_token_;
+}
+
 bool LaneRow::IsForeign(Oid outbox) {
   return foreign_.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) > 0;
 }

@@ -71,6 +71,9 @@ class LaneRow {
   // just looking at it.
   std::optional<LogPosition> TryAcquire();
 
+  // Whether it is this worker's, as the row says.
+  bool IsOurs();
+
   // Whether lanes of the outbox are from another cluster. Then it must be re-based.
   bool IsForeign(Oid outbox);
   // A step of extension/outbox/rebase.cc. Returns how many rows it has settled; 0 also while

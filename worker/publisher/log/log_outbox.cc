@@ -104,11 +104,12 @@ bool LogOutbox::Acquire(ClaimResult* result) {
     if (PositionMoved()) Checkpoint();
     row_.Release();
     RollBack();
+    maybe_left_ = false;
     return false;
   }
   if (progress_) return !doubt_;
   doubt_ = false;
-  if (share_->held >= Share()) return false;
+  if (share_->held >= Share() && !IsLeftBehind()) return false;
   // A log of 0.1 that was restored has no origin yet. One without its index is being restored.
   const bool has_origin = ready_.Run({ObjectIdGetDatum(publication_.outbox)}) > 0;
   const bool complete = has_origin && BoolColumn(0, 1);
@@ -127,6 +128,11 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   progress_.emplace(*std::move(position), next_handle_);
   ++share_->held;
   return true;
+}
+
+bool LogOutbox::IsLeftBehind() {
+  maybe_left_ = maybe_left_ && row_.IsOurs();
+  return maybe_left_;
 }
 
 int64 LogOutbox::Rebase() {
@@ -172,6 +178,7 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
 }
 
 void LogOutbox::RollBack() {
+  maybe_left_ = true;
   if (!progress_) return;
   next_handle_ = progress_->next();
   progress_.reset();

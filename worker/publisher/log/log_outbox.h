@@ -81,6 +81,10 @@ class LogOutbox : public OutboxSource {
 
   // Takes the lane, or gives it up if the worker has more than its share. False: it is not ours.
   bool Acquire(ClaimResult* result);
+  // Whether the row says that this worker has the lane, though it has no progress here: it was
+  // rolled back, or the publication was altered. Nobody else takes it, so it is taken, even above
+  // the share, and given up in order.
+  bool IsLeftBehind();
   // A step of re-basing. Returns how many rows it has settled.
   int64 Rebase();
   // False: there are rows of other clusters to settle, which comes first.
@@ -136,7 +140,8 @@ class LogOutbox : public OutboxSource {
   bool dirty_ = false;
   // The transactions of all events that were read are below this.
   FullXid read_below_ = 0;
-  bool doubt_ = false;  // somebody may have taken the lane over
+  bool doubt_ = false;      // somebody may have taken the lane over
+  bool maybe_left_ = true;  // see IsLeftBehind()
 
   // The chunk that is being read: events to hand out, in order, and their seqs.
   Events chunk_;
