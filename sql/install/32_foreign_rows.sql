@@ -137,6 +137,34 @@ $$;
 COMMENT ON FUNCTION postbox.has_unsettled(regclass, regclass) IS
     'Whether a log outbox, or one of its partitions, has rows of another cluster that postbox.settle_rows has to settle';
 
+-- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its key
+-- waits for it.
+CREATE FUNCTION postbox.parking(parked regclass, source text) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format($sql$
+        INSERT INTO %1$s AS q (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+            attributes, occurred_at, publish_attempts, last_error, next_retry_at)
+        SELECT u.publication, u.seq, u.id, coalesce(u.aggregate_type, ''), coalesce(u.aggregate_id, ''), coalesce(u.event_type, ''),
+            greatest(u.version, 1), coalesce(u.schema_version, ''), coalesce(u.payload, ''),
+            CASE WHEN u.unreadable THEN to_jsonb(text 'a column is null') ELSE u.attributes END, coalesce(u.occurred_at, now()), 0,
+            CASE WHEN u.unreadable THEN 'the row cannot be an event: a column is null' END,
+            CASE WHEN u.place > 1 OR EXISTS (
+                SELECT FROM %1$s b WHERE b.publication = u.publication AND b.aggregate_id = coalesce(u.aggregate_id, '') AND b.seq < u.seq)
+            THEN 'infinity' ELSE now() END
+        FROM (SELECT p.name AS publication, e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.version, e.schema_version, e.payload,
+                     e.attributes, e.occurred_at,
+                     e.aggregate_type IS NULL OR e.aggregate_id IS NULL OR e.event_type IS NULL OR e.version IS NULL OR e.version < 1 OR
+                     e.schema_version IS NULL OR e.payload IS NULL OR e.attributes IS NULL OR e.occurred_at IS NULL AS unreadable,
+                     row_number() OVER (PARTITION BY p.name, e.aggregate_id ORDER BY e.seq) AS place
+              FROM %2$s) u
+        ON CONFLICT (publication, id) DO NOTHING
+        $sql$, parked, source)
+$$;
+COMMENT ON FUNCTION postbox.parking(regclass, text) IS
+    'The statement that makes parked events of a log outbox, which are due, of what comes FROM source: p, a publication, and e, a row of the log';
+
 CREATE FUNCTION postbox.settle_rows(outbox regclass, batch int) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -150,35 +178,14 @@ BEGIN
     FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
         seqs := postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, batch);
         CONTINUE WHEN seqs IS NULL;
-        -- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its
-        -- key waits for it.
-        EXECUTE format($sql$
-            WITH settled AS (
-                UPDATE %1$s e SET origin = -2147483648 WHERE e.origin = $1 AND e.seq = ANY ($2) RETURNING e.*
-            ), unread AS (
-                SELECT p.name AS publication, e.*,
-                       e.aggregate_type IS NULL OR e.aggregate_id IS NULL OR e.event_type IS NULL OR e.version IS NULL OR e.version < 1 OR
-                       e.schema_version IS NULL OR e.payload IS NULL OR e.attributes IS NULL OR e.occurred_at IS NULL AS unreadable,
-                       row_number() OVER (PARTITION BY p.name, e.aggregate_id ORDER BY e.seq) AS place
-                FROM settled e
+        EXECUTE format('WITH settled AS (UPDATE %s e SET origin = -2147483648 WHERE e.origin = $1 AND e.seq = ANY ($2) RETURNING e.*), '
+                       'parked AS (%s) SELECT count(*) FROM settled', outbox, postbox.parking(registered.parked, $sql$
+                settled e
                 JOIN postbox.publication p ON p.outbox = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                 JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
                  AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
                 WHERE postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
-            ), parked AS (
-                INSERT INTO %2$s AS q (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
-                    attributes, occurred_at, publish_attempts, last_error, next_retry_at)
-                SELECT u.publication, u.seq, u.id, coalesce(u.aggregate_type, ''), coalesce(u.aggregate_id, ''), coalesce(u.event_type, ''),
-                    greatest(u.version, 1), coalesce(u.schema_version, ''), coalesce(u.payload, ''),
-                    CASE WHEN u.unreadable THEN to_jsonb(text 'a column is null') ELSE u.attributes END, coalesce(u.occurred_at, now()), 0,
-                    CASE WHEN u.unreadable THEN 'the row cannot be an event: a column is null' END,
-                    CASE WHEN u.place > 1 OR EXISTS (
-                        SELECT FROM %2$s b WHERE b.publication = u.publication AND b.aggregate_id = coalesce(u.aggregate_id, '') AND b.seq < u.seq)
-                    THEN 'infinity' ELSE now() END
-                FROM unread u ON CONFLICT (publication, id) DO NOTHING
-            )
-            SELECT count(*) FROM settled
-            $sql$, outbox, registered.parked) INTO settled USING cluster.origin, seqs, outbox;
+                $sql$)) INTO settled USING cluster.origin, seqs, outbox;
         IF settled = 0 THEN
             RAISE triggered_action_exception USING
                 MESSAGE = format('the rows of outbox %s that another cluster has not published are not settled', outbox),
@@ -250,16 +257,10 @@ CREATE FUNCTION postbox.park_settled(publication text, outbox regclass) RETURNS 
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    EXECUTE format($sql$
-        INSERT INTO %2$s (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
-            attributes, occurred_at, next_retry_at)
-        SELECT p.name, e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.version, e.schema_version, e.payload, e.attributes,
-            e.occurred_at, CASE WHEN row_number() OVER (PARTITION BY e.aggregate_id ORDER BY e.seq) > 1 THEN 'infinity' ELSE now() END
-        FROM %1$s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        WHERE e.origin = -2147483648 AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS NOT NULL AND e.event_type IS NOT NULL
-          AND e.version > 0 AND e.schema_version IS NOT NULL AND e.payload IS NOT NULL AND e.attributes IS NOT NULL AND e.occurred_at IS NOT NULL
-        ON CONFLICT (publication, id) DO NOTHING
-        $sql$, outbox, (postbox.require_outbox(outbox)).parked) USING publication;
+    EXECUTE postbox.parking((postbox.require_outbox(outbox)).parked, format($sql$
+        %s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        WHERE e.origin = -2147483648
+        $sql$, outbox)) USING publication;
 END
 $$;
 COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS

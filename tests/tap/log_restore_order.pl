@@ -120,6 +120,21 @@ subtest 'a publication that is created after a restore has all that the log has'
 	wait_until($node, 'joined', 'SELECT bool_and(pending = 0) FROM postbox.publication_status', 'all is published');
 	is(messages_published($emulator) - $before, 48, 'nothing is sent twice');
 };
+
+subtest 'a row that cannot be an event is parked for that publication, too, and says so' => sub {
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', 'CREATE DATABASE altered');
+	load('altered', 'app.sql');
+	wait_for(sub { messages_published($emulator) >= $before + 8 }, 'what was pending is sent');
+	wait_until($node, 'altered', 'SELECT pending = 0 FROM postbox.publication_status', 'and is published');
+	$node->safe_psql('altered', q{ALTER TABLE app.outbox ALTER payload DROP NOT NULL; UPDATE app.outbox SET payload = NULL WHERE aggregate_id = 'held';
+		SELECT postbox.create_publication('audit', 'app.outbox', 'catalog.video.events')});
+	wait_for(sub { messages_published($emulator) >= $before + 8 + 37 }, 'the new publication has the others');
+	wait_until($node, 'altered', q{SELECT parked = 1 AND pending = 1 FROM postbox.publication_status WHERE publication = 'audit'}, 'this one is parked');
+	is($node->safe_psql('altered', q{SELECT aggregate_id, last_error FROM app.outbox_parked WHERE publication = 'audit'}),
+		'held|the row cannot be an event: a column is null', 'with the reason');
+};
+
 subtest 'a log of 0.1, whose rows do not say where they come from' => sub {
 	my $before = messages_published($emulator);
 	$node->safe_psql('postgres', 'CREATE DATABASE first_release');
