@@ -28,6 +28,7 @@
 // touches tables of Postbox, and runs as the caller, a worker.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
@@ -104,8 +105,17 @@ void DecideUnknown(Oid relation, bool published) {
   std::vector<int> origins;
   {
     const ActAs owner(outbox->facts().owner);
-    const uint64 rows =
-        Run("SELECT f.origin FROM postbox.foreign_origins($1, $1) f WHERE NOT f.known", parameters);
+    // postbox.foreign_origins returns only one of these. From one to the next, through the index.
+    const uint64 rows = Run(
+        "WITH RECURSIVE step(origin) AS (SELECT -2147483648 UNION ALL SELECT (SELECT e.origin "
+        "FROM " +
+            RelationName(relation) +
+            " e WHERE e.origin > s.origin ORDER BY e.origin LIMIT 1) FROM step s WHERE s.origin IS "
+            "NOT NULL) SELECT s.origin FROM step s WHERE s.origin > -2147483648 AND s.origin <> "
+            "postbox.cluster_origin() AND s.origin NOT IN (SELECT l.origin FROM "
+            "postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name "
+            "WHERE p.outbox = $1 AND l.origin IS NOT NULL)",
+        parameters);
     for (uint64 row = 0; row < rows; ++row) origins.push_back(Int32Column(row, 1));
   }
   for (const int origin : origins) {

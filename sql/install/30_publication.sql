@@ -360,7 +360,7 @@ AS $$
         UNION ALL
         SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
         FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
-        WHERE format_type(a.atttypid, NULL) <> e.type AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
+        WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
         UNION ALL
         SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (

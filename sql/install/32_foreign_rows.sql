@@ -70,26 +70,42 @@ CREATE FUNCTION postbox.foreign_origins(outbox regclass, part regclass,
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    known_origins int[] := ARRAY[postbox.cluster_origin()];
+    there boolean;
 BEGIN
+    known := true;
+    FOR origin, hwm, xmin, next_xid IN
+        SELECT l.origin, min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END),
+               (array_agg(s.xmin ORDER BY s.xmin))[1], (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1]
+        FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin <> postbox.cluster_origin()
+        LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
+        WHERE p.outbox = foreign_origins.outbox GROUP BY l.origin
+    LOOP
+        known_origins := known_origins || origin;
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s e WHERE e.origin = $1)', part) INTO there USING origin;
+        IF there THEN
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    -- Whoever may INSERT can make up any number of others: the first of them will do. From one to the next, through the index.
+    known := false;
+    hwm := NULL;
+    xmin := NULL;
+    next_xid := NULL;
     origin := -2147483648;
     LOOP
-        -- From one to the next, through the index.
         EXECUTE format('SELECT e.origin FROM %s e WHERE e.origin > $1 ORDER BY e.origin LIMIT 1', part) INTO origin USING origin;
         EXIT WHEN origin IS NULL;
-        CONTINUE WHEN origin = postbox.cluster_origin();
-        SELECT count(*) > 0, min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END),
-               (array_agg(s.xmin ORDER BY s.xmin))[1], (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1]
-          INTO known, hwm, xmin, next_xid
-        FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = foreign_origins.origin
-        LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
-        WHERE p.outbox = foreign_origins.outbox;
+        CONTINUE WHEN origin = ANY (known_origins);
         RETURN NEXT;
+        EXIT;
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass) IS
-    'The other clusters of which a log outbox, or one of its partitions, has rows, whether positions of its lanes there are known, and '
-    'between which bounds rows may be unread: seq above hwm, or txid from xmin on and below next_xid';
+    'The other clusters of which a log outbox, or one of its partitions, has rows: those of which positions of its lanes are known, with the bounds '
+    'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and one of those of which none are known';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
 CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)

@@ -49,8 +49,8 @@ CREATE FUNCTION postbox.log_partitions(outbox regclass)
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT c.oid::regclass, (regexp_match(b.bound, 'IN \(''(\d+)''\)'))[1]::smallint,
-           (regexp_match(b.bound, 'TO \(''([-0-9a-f]+)''\)'))[1]::uuid
+    SELECT c.oid::regclass, (regexp_match(b.bound, 'IN [(]''([0-9]+)''[)]'))[1]::smallint,
+           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN LATERAL pg_get_expr(c.relpartbound, c.oid) AS b(bound)
     WHERE i.inhparent = outbox
@@ -237,6 +237,7 @@ CREATE FUNCTION postbox.purge_partition(registered postbox.outbox, part regclass
 AS $$
 DECLARE
     filled boolean;
+    reason text;
 BEGIN
     -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
     EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
@@ -255,12 +256,20 @@ BEGIN
     END IF;
     EXECUTE format(CASE WHEN registered.generation_span IS NULL THEN 'DROP TABLE %s' ELSE 'TRUNCATE TABLE ONLY %s' END, part);
     RETURN true;
-EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-    RETURN false;
+EXCEPTION
+    WHEN lock_not_available OR deadlock_detected THEN
+        RETURN false;
+    WHEN OTHERS THEN
+        -- What the owner has made of one partition does not keep the others.
+        GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
+        RAISE WARNING USING
+            MESSAGE = format('could not empty partition %s of outbox %s', part, registered.relation),
+            DETAIL = concat_ws(': ', SQLERRM, nullif(reason, ''));
+        RETURN false;
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_partition(postbox.outbox, regclass) IS
-    'Empties a partition of a log outbox, or drops it in a log of 0.1, if every lane has read all of it. No if it is locked';
+    'Empties a partition of a log outbox, or drops it in a log of 0.1, if every lane has read all of it. No if it is locked, or cannot be emptied';
 
 -- One statement: the rows and the positions of the lanes are of one snapshot.
 CREATE FUNCTION postbox.purge_default_partition(registered postbox.outbox, batch int) RETURNS bigint
@@ -340,6 +349,7 @@ DECLARE
     published boolean := EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = retention_problem.outbox);
     part regclass;
     kept boolean;
+    reason text;
 BEGIN
     IF registered.kind <> 'log' THEN
         RETURN NULL;
@@ -350,6 +360,15 @@ BEGIN
     END IF;
     IF registered.retention IS NULL THEN
         RETURN NULL;
+    END IF;
+    SELECT format('events older than the retention are kept: %s cannot be emptied, because foreign key %s of %s references it; drop the foreign key',
+                  c.confrelid::regclass, quote_ident(c.conname), c.conrelid::regclass)
+        INTO reason
+    FROM pg_constraint c
+    WHERE c.contype = 'f' AND c.confrelid IN (SELECT outbox UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p)
+    ORDER BY c.confrelid::regclass::text, c.conname LIMIT 1;
+    IF FOUND THEN
+        RETURN reason;
     END IF;
     FOR part IN SELECT postbox.past_retention(registered) LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO kept;
@@ -383,9 +402,11 @@ CREATE FUNCTION postbox.list_outbox_status()
     RETURNS TABLE (outbox regclass, kind text, retention interval, publications bigint, problem text)
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
 AS $$
 DECLARE
     registered postbox.outbox;
+    code text;
 BEGIN
     FOR registered IN SELECT o.* FROM postbox.outbox o ORDER BY o.relation LOOP
         outbox := registered.relation;
@@ -393,15 +414,18 @@ BEGIN
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
         problem := postbox.outbox_problem(registered);
-        IF problem IS NULL THEN
-            -- What the owner of one outbox has made of it hides no other.
+        code := CASE WHEN kind = 'log' THEN coalesce(postbox.code_of_users(outbox), postbox.code_of_users(registered.parked)) END;
+        IF problem IS NULL AND code IS NOT NULL THEN
+            problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
+        ELSIF problem IS NULL THEN
+            -- What the owner of one outbox has made of it hides no other, and holds up nobody.
             BEGIN
                 problem := postbox.show_retention_problem(outbox);
-            EXCEPTION WHEN OTHERS THEN
-                IF SQLSTATE LIKE '57%' THEN
-                    RAISE;
-                END IF;
-                problem := format('the outbox cannot be read: %s', SQLERRM);
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    problem := format('the outbox cannot be read: %s', postbox.lock_holders(registered));
+                WHEN OTHERS THEN
+                    problem := format('the outbox cannot be read: %s', SQLERRM);
             END;
         END IF;
         RETURN NEXT;

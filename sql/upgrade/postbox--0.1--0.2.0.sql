@@ -211,7 +211,7 @@ AS $$
         UNION ALL
         SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
         FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
-        WHERE format_type(a.atttypid, NULL) <> e.type AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
+        WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
         UNION ALL
         SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (
@@ -512,26 +512,42 @@ CREATE FUNCTION postbox.foreign_origins(outbox regclass, part regclass,
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    known_origins int[] := ARRAY[postbox.cluster_origin()];
+    there boolean;
 BEGIN
+    known := true;
+    FOR origin, hwm, xmin, next_xid IN
+        SELECT l.origin, min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END),
+               (array_agg(s.xmin ORDER BY s.xmin))[1], (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1]
+        FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin <> postbox.cluster_origin()
+        LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
+        WHERE p.outbox = foreign_origins.outbox GROUP BY l.origin
+    LOOP
+        known_origins := known_origins || origin;
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s e WHERE e.origin = $1)', part) INTO there USING origin;
+        IF there THEN
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    -- Whoever may INSERT can make up any number of others: the first of them will do. From one to the next, through the index.
+    known := false;
+    hwm := NULL;
+    xmin := NULL;
+    next_xid := NULL;
     origin := -2147483648;
     LOOP
-        -- From one to the next, through the index.
         EXECUTE format('SELECT e.origin FROM %s e WHERE e.origin > $1 ORDER BY e.origin LIMIT 1', part) INTO origin USING origin;
         EXIT WHEN origin IS NULL;
-        CONTINUE WHEN origin = postbox.cluster_origin();
-        SELECT count(*) > 0, min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END),
-               (array_agg(s.xmin ORDER BY s.xmin))[1], (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1]
-          INTO known, hwm, xmin, next_xid
-        FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = foreign_origins.origin
-        LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
-        WHERE p.outbox = foreign_origins.outbox;
+        CONTINUE WHEN origin = ANY (known_origins);
         RETURN NEXT;
+        EXIT;
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass) IS
-    'The other clusters of which a log outbox, or one of its partitions, has rows, whether positions of its lanes there are known, and '
-    'between which bounds rows may be unread: seq above hwm, or txid from xmin on and below next_xid';
+    'The other clusters of which a log outbox, or one of its partitions, has rows: those of which positions of its lanes are known, with the bounds '
+    'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and one of those of which none are known';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
 CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)
@@ -1041,8 +1057,8 @@ CREATE FUNCTION postbox.log_partitions(outbox regclass)
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT c.oid::regclass, (regexp_match(b.bound, 'IN \(''(\d+)''\)'))[1]::smallint,
-           (regexp_match(b.bound, 'TO \(''([-0-9a-f]+)''\)'))[1]::uuid
+    SELECT c.oid::regclass, (regexp_match(b.bound, 'IN [(]''([0-9]+)''[)]'))[1]::smallint,
+           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN LATERAL pg_get_expr(c.relpartbound, c.oid) AS b(bound)
     WHERE i.inhparent = outbox
@@ -1213,6 +1229,7 @@ CREATE FUNCTION postbox.purge_partition(registered postbox.outbox, part regclass
 AS $$
 DECLARE
     filled boolean;
+    reason text;
 BEGIN
     -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
     EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
@@ -1231,12 +1248,20 @@ BEGIN
     END IF;
     EXECUTE format(CASE WHEN registered.generation_span IS NULL THEN 'DROP TABLE %s' ELSE 'TRUNCATE TABLE ONLY %s' END, part);
     RETURN true;
-EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-    RETURN false;
+EXCEPTION
+    WHEN lock_not_available OR deadlock_detected THEN
+        RETURN false;
+    WHEN OTHERS THEN
+        -- What the owner has made of one partition does not keep the others.
+        GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
+        RAISE WARNING USING
+            MESSAGE = format('could not empty partition %s of outbox %s', part, registered.relation),
+            DETAIL = concat_ws(': ', SQLERRM, nullif(reason, ''));
+        RETURN false;
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_partition(postbox.outbox, regclass) IS
-    'Empties a partition of a log outbox, or drops it in a log of 0.1, if every lane has read all of it. No if it is locked';
+    'Empties a partition of a log outbox, or drops it in a log of 0.1, if every lane has read all of it. No if it is locked, or cannot be emptied';
 
 -- One statement: the rows and the positions of the lanes are of one snapshot.
 CREATE FUNCTION postbox.purge_default_partition(registered postbox.outbox, batch int) RETURNS bigint
@@ -1316,6 +1341,7 @@ DECLARE
     published boolean := EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = retention_problem.outbox);
     part regclass;
     kept boolean;
+    reason text;
 BEGIN
     IF registered.kind <> 'log' THEN
         RETURN NULL;
@@ -1326,6 +1352,15 @@ BEGIN
     END IF;
     IF registered.retention IS NULL THEN
         RETURN NULL;
+    END IF;
+    SELECT format('events older than the retention are kept: %s cannot be emptied, because foreign key %s of %s references it; drop the foreign key',
+                  c.confrelid::regclass, quote_ident(c.conname), c.conrelid::regclass)
+        INTO reason
+    FROM pg_constraint c
+    WHERE c.contype = 'f' AND c.confrelid IN (SELECT outbox UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p)
+    ORDER BY c.confrelid::regclass::text, c.conname LIMIT 1;
+    IF FOUND THEN
+        RETURN reason;
     END IF;
     FOR part IN SELECT postbox.past_retention(registered) LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO kept;
@@ -1359,9 +1394,11 @@ CREATE FUNCTION postbox.list_outbox_status()
     RETURNS TABLE (outbox regclass, kind text, retention interval, publications bigint, problem text)
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
 AS $$
 DECLARE
     registered postbox.outbox;
+    code text;
 BEGIN
     FOR registered IN SELECT o.* FROM postbox.outbox o ORDER BY o.relation LOOP
         outbox := registered.relation;
@@ -1369,15 +1406,18 @@ BEGIN
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
         problem := postbox.outbox_problem(registered);
-        IF problem IS NULL THEN
-            -- What the owner of one outbox has made of it hides no other.
+        code := CASE WHEN kind = 'log' THEN coalesce(postbox.code_of_users(outbox), postbox.code_of_users(registered.parked)) END;
+        IF problem IS NULL AND code IS NOT NULL THEN
+            problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
+        ELSIF problem IS NULL THEN
+            -- What the owner of one outbox has made of it hides no other, and holds up nobody.
             BEGIN
                 problem := postbox.show_retention_problem(outbox);
-            EXCEPTION WHEN OTHERS THEN
-                IF SQLSTATE LIKE '57%' THEN
-                    RAISE;
-                END IF;
-                problem := format('the outbox cannot be read: %s', SQLERRM);
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    problem := format('the outbox cannot be read: %s', postbox.lock_holders(registered));
+                WHEN OTHERS THEN
+                    problem := format('the outbox cannot be read: %s', SQLERRM);
             END;
         END IF;
         RETURN NEXT;
@@ -1458,14 +1498,23 @@ END
 $$;
 
 -- Workers find what is due by this index. An outbox that was made with the new files and the old script has it already.
+-- What the owner of one outbox has made of its tables keeps nobody else from the update, here and below.
 DO $$
 DECLARE
     parked record;
 BEGIN
     FOR parked IN
-        SELECT o.parked AS relation, log.relname AS log FROM postbox.outbox o JOIN pg_class log ON log.oid = o.relation JOIN pg_class c ON c.oid = o.parked
+        SELECT o.relation AS outbox, o.parked AS relation, log.relname AS log FROM postbox.outbox o JOIN pg_class log ON log.oid = o.relation JOIN pg_class c ON c.oid = o.parked
     LOOP
-        EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (publication, next_retry_at, publish_attempts, seq)', parked.log || '_parked_due', parked.relation);
+        BEGIN
+            EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (publication, next_retry_at, publish_attempts, seq)', parked.log || '_parked_due', parked.relation);
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING USING
+                MESSAGE = format('outbox %s is not complete', parked.outbox),
+                DETAIL = SQLERRM,
+                HINT = format('Repair it, see postbox.outbox_status; then run CREATE INDEX IF NOT EXISTS %I ON %s (publication, next_retry_at, publish_attempts, seq)',
+                              parked.log || '_parked_due', parked.relation);
+        END;
     END LOOP;
 END $$;
 
@@ -1837,7 +1886,14 @@ BEGIN
                                      JOIN postbox.lane l ON l.publication = p.name WHERE p.outbox = o.relation), postbox.cluster_origin()) AS origin
         FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation WHERE o.kind = 'log'
     LOOP
-        PERFORM postbox.add_origin(log.relation, log.origin);
+        BEGIN
+            PERFORM postbox.add_origin(log.relation, log.origin);
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING USING
+                MESSAGE = format('outbox %s is not complete', log.relation),
+                DETAIL = SQLERRM,
+                HINT = 'Rename a column origin of your own, or repair it as postbox.outbox_status says. Workers add the column then.';
+        END;
     END LOOP;
 END
 $$;

@@ -104,6 +104,26 @@ subtest 'a sequence that does not count one by one is shown with the repair' => 
 	others_flow(0);
 };
 
+subtest 'rows of any number of clusters that somebody has made up hold up no events of others' => sub {
+	$node->safe_psql('postgres', q{SET ROLE emitter; INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, origin)
+		SELECT gen_random_uuid(), 'video', 'x', 'video.changed', 1, '{}', n FROM generate_series(-20000, 20000) n});
+	my $position = log_position($node);
+	# More than one look for rows of other clusters, of which there is one a second.
+	for (1 .. 3)
+	{
+		others_flow(0);
+		$node->safe_psql('postgres', 'SELECT pg_sleep(1)');
+	}
+	unlike(log_since($node, $position), qr/is suspended/, 'the publication is not suspended');
+	my $status = q{SET statement_timeout = '2s'; SELECT problem FROM postbox.outbox_status};
+	like($node->safe_psql('postgres', $status), qr/^events of another cluster are kept: .*postbox\.decide_unknown\('app\.outbox', true\)/, 'the status says at once what is the matter');
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', q{SELECT postbox.decide_unknown('app.outbox', true)});
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM postbox.foreign_origins('app.outbox', 'app.outbox') WHERE NOT known}), '0', 'all of them can be decided about');
+	$node->safe_psql('postgres', 'DELETE FROM app.outbox WHERE origin <> postbox.cluster_origin(); DELETE FROM postbox.former_position');
+	is(messages_published($emulator), $before, 'as published');
+};
+
 subtest 'rows of a table outbox that no claim takes are shown with the repair' => sub {
 	$node->safe_psql('postgres', q{
 		SELECT postbox.create_outbox('app.jobs', 'table');

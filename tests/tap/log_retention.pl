@@ -12,7 +12,7 @@ use Postbox::Test;
 use Test::More;
 
 my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 12;
-my @topics = map { "catalog.$_.events" } qw(rotation worst absent orphan held);
+my @topics = map { "catalog.$_.events" } qw(rotation worst absent orphan referenced held);
 my $emulator = start_emulator('--subscription', 'catalog.rotation.events.follower=catalog.rotation.events,ordered', map { ('--topic', $_) } @topics);
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
@@ -170,6 +170,21 @@ subtest 'without a publication nothing is purged, and the status says so' => sub
 	wait_for(sub { messages_published($emulator) == $before + 6 }, 'a publication has them all');
 	my ($generation, $part) = past_retention('orphan');
 	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'then they are purged in turn');
+};
+
+subtest 'a foreign key that keeps a partition from being emptied is shown, and keeps no other' => sub {
+	create_log('referenced', '1 hour');
+	my ($generation, $part) = past_retention('referenced');
+	$node->safe_psql('postgres', "CREATE TABLE app.audit (id uuid CONSTRAINT of_event REFERENCES $part (id))");
+	$node->safe_psql('postgres', insert_into('referenced', $_)) for 0 .. 5;
+	wait_read('referenced');
+	is(problem_of('referenced'), "events older than the retention are kept: $part cannot be emptied, because foreign key of_event of app.audit references it; drop the foreign key", 'the status says which');
+	# All generations are past a retention of a microsecond, but the one that is written to.
+	$node->safe_psql('postgres', q{UPDATE postbox.outbox SET retention = '1 microsecond' WHERE relation = 'app.referenced'::regclass});
+	wait_until($node, 'postgres', "SELECT count(*) = 2 AND count(*) FILTER (WHERE tableoid = '$part'::regclass) = 1 FROM app.referenced", 'the others are emptied');
+	$node->safe_psql('postgres', 'DROP TABLE app.audit');
+	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'it is emptied when the foreign key is dropped');
+	is(problem_of('referenced'), '', 'and nothing is shown any more');
 };
 
 subtest 'a suspended publication keeps what it has not read' => sub {

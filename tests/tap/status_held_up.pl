@@ -53,6 +53,21 @@ sub paused_keys
 	return $timed_out ? ('held up', '') : ($stdout, $stderr);
 }
 
+# [outbox, what is shown] of each outbox.
+sub problems
+{
+	my ($code, $stdout, $stderr) = $node->psql('postgres', q{SET statement_timeout = '5s'; SELECT outbox, problem FROM postbox.outbox_status},
+		connstr => $node->connstr('postgres') . ' user=watcher', timeout => 30, timed_out => \my $timed_out);
+	return $timed_out ? 'held up' : $stdout . ($stderr // '');
+}
+
+# What is shown of the retention when this is shown of the log of the owner.
+sub problems_with
+{
+	my ($problem) = @_;
+	return "app.log|\nheld.log|$problem\nheld.jobs|";
+}
+
 # There are no workers here.
 my $nobody = 'nobody publishes it: postbox.publishers is 0; raise it, and reload the configuration';
 is(status('publication, state, pending, last_error'), "jobs|unserved|0|$nobody\nlog|unserved|0|$nobody\nzebra|unserved|2|$nobody", 'all is counted at first');
@@ -76,6 +91,9 @@ foreach my $case (
 	my ($keys, $warnings) = paused_keys();
 	is($keys, 'app.log|1', "$table is locked: paused keys are shown");
 	like($warnings, qr/could not read the paused keys of outbox \Q$outbox\E\n.*locked by process $pid/, "$table is locked: and who locks it") if $outbox;
+	# The table of parked events is looked at only if something is past the retention.
+	is(problems(), problems_with("the outbox cannot be read: a table of the outbox is locked by process $pid"), "$table is locked: the retention of the others is shown")
+	  if $table =~ /^held\.log(_g0)?$/;
 	$session->query_safe('ROLLBACK');
 	$session->quit;
 }
@@ -112,9 +130,12 @@ foreach my $case (
 	my ($keys, $warnings) = paused_keys();
 	is($keys, 'app.log|1', "$what: paused keys are shown");
 	like($warnings, qr/could not read the paused keys of outbox \Q$outbox\E\n.*\Q$reason\E/, "$what: and what is the matter") if $outbox;
+	my $shown = $publication eq 'log' ? "whether it keeps events that are older than the retention is not looked at: $reason" : '';
+	is(problems(), problems_with($shown), "$what: the retention of the others is shown");
 	$node->safe_psql('postgres', 'TRUNCATE held.armed');
 	$node->safe_psql('postgres', "SET ROLE owner; $undo");
 }
+is(problems(), problems_with(''), 'nothing is the matter with the retention at the end');
 is(status('publication, state, pending, last_error'), "jobs|unserved|0|$nobody\nlog|unserved|0|$nobody\nzebra|unserved|2|$nobody", 'all is counted at the end');
 
 $node->stop;
