@@ -43,6 +43,8 @@ namespace {
 
 // How many rows a call settles at most: a worker has other publications to serve.
 constexpr int kBatch = 2000;
+// Of more clusters no log has events, unless somebody made them up: each costs every look at it.
+constexpr std::size_t kMostClusters = 100;
 
 // A log that 0.1 has made, restored from a dump of 0.1. Its rows are of the cluster of which its
 // lanes have positions.
@@ -114,9 +116,18 @@ void DecideUnknown(Oid relation, bool published) {
             "NOT NULL) SELECT s.origin FROM step s WHERE s.origin > -2147483648 AND s.origin <> "
             "postbox.cluster_origin() AND s.origin NOT IN (SELECT l.origin FROM "
             "postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name "
-            "WHERE p.outbox = $1 AND l.origin IS NOT NULL)",
+            "WHERE p.outbox = $1 AND l.origin IS NOT NULL) LIMIT " +
+            std::to_string(kMostClusters + 1),
         parameters);
     for (uint64 row = 0; row < rows; ++row) origins.push_back(Int32Column(row, 1));
+  }
+  if (origins.size() > kMostClusters) {
+    Throw(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+          "outbox \"" + outbox->facts().name + "\" has events of more than " +
+              std::to_string(kMostClusters) + " unknown clusters",
+          "Whoever may INSERT can write any origin: most of them have been made up.",
+          "DELETE the events whose origin no cluster of yours has (postbox.cluster_origin()), then "
+          "call the function again.");
   }
   for (const int origin : origins) {
     Parameters decision;
