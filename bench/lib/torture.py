@@ -18,18 +18,22 @@ def emit(kind):
     return f"SELECT postbox.outbox_emit('video', 'key-' || :key, 'video.{kind}', '{{}}'::jsonb, outbox => '{OUTBOX}');"
 
 
+# As large as an event may be, next to what goes into the message with it.
+LARGE = emit("changed").replace("'{}'::jsonb", "jsonb_build_object('data', repeat('x', 9990000))")
+
 # name: (weight, transaction). Those of `early` have an old transaction id when they take their sequence number.
 SCRIPTS = {
-    "short": (6, f"BEGIN; {emit('changed')} {emit('changed')} COMMIT;"),
-    "long": (3, f"BEGIN; {emit('changed')}\n\\sleep 60 ms\n{emit('changed')} COMMIT;"),
-    "savepoint": (2, f"BEGIN; {emit('changed')} SAVEPOINT s; {emit('undone')} ROLLBACK TO s; {emit('changed')} RELEASE s; COMMIT;"),
-    "rolled_back": (2, f"BEGIN; {emit('undone')}\n\\sleep 5 ms\nROLLBACK;"),
-    "early": (3, f"BEGIN; SELECT pg_current_xact_id();\n\\sleep 40 ms\n{emit('changed')} COMMIT;"),
-    "prepared": (2, f"SELECT nextval('app.gid') AS gid \\gset\nBEGIN; {emit('changed')} PREPARE TRANSACTION 'p:gid';\n"
+    "short": (60, f"BEGIN; {emit('changed')} {emit('changed')} COMMIT;"),
+    "long": (30, f"BEGIN; {emit('changed')}\n\\sleep 60 ms\n{emit('changed')} COMMIT;"),
+    "savepoint": (20, f"BEGIN; {emit('changed')} SAVEPOINT s; {emit('undone')} ROLLBACK TO s; {emit('changed')} RELEASE s; COMMIT;"),
+    "rolled_back": (20, f"BEGIN; {emit('undone')}\n\\sleep 5 ms\nROLLBACK;"),
+    "early": (30, f"BEGIN; SELECT pg_current_xact_id();\n\\sleep 40 ms\n{emit('changed')} COMMIT;"),
+    "prepared": (20, f"SELECT nextval('app.gid') AS gid \\gset\nBEGIN; {emit('changed')} PREPARE TRANSACTION 'p:gid';\n"
                     "\\sleep 20 ms\nCOMMIT PREPARED 'p:gid';"),
-    "plain": (2, f"INSERT INTO {OUTBOX} (id, aggregate_type, aggregate_id, event_type, version, payload) "
+    "plain": (20, f"INSERT INTO {OUTBOX} (id, aggregate_type, aggregate_id, event_type, version, payload) "
                  "SELECT gen_random_uuid(), 'video', 'plain-' || c, 'video.changed', n, '{}' "
                  "FROM nextval('app.copied') c, generate_series(1, 3) n;"),
+    "large": (1, f"BEGIN; {emit('changed')} {LARGE} {emit('changed')} COMMIT;"),
 }
 
 
