@@ -13,8 +13,9 @@ use Test::More;
 
 start_world();
 
-my $policy = 'ALTER TABLE evil.log ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY';
-my $no_policy = 'DROP POLICY hook ON evil.log; ALTER TABLE evil.log DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY';
+# The filter on aggregate types calls the cast of this type.
+my $odd = q{ALTER TABLE evil.log ALTER aggregate_type TYPE evil.odd USING 'video'};
+my $not_odd = q{ALTER TABLE evil.log ALTER aggregate_type TYPE text USING 'video'};
 
 # A session of mallory's that keeps what it has locked.
 sub hold
@@ -57,7 +58,7 @@ sub end_all
 my @hooks = (
 	[ 'the claim of a table outbox', q{CREATE TRIGGER hook BEFORE UPDATE ON evil.tab FOR EACH ROW WHEN (new.lock_token IS NOT NULL) EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.tab', \&publish_table, 'tab' ],
 	[ 'the results of a table outbox', q{CREATE TRIGGER hook BEFORE UPDATE ON evil.tab FOR EACH ROW WHEN (new.lock_token IS NULL) EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.tab', \&publish_table, undef ],
-	[ 'the claim of a log', "$policy; CREATE POLICY hook ON evil.log USING (evil.good(aggregate_id, 'HOOK'))", $no_policy, \&publish_log, 'log' ],
+	[ 'the claim of a log', $odd, $not_odd, \&publish_log, 'log' ],
 	[ 'the parking of an event', q{CREATE TRIGGER hook BEFORE INSERT ON evil.log_parked FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.log_parked', \&park_log, undef ],
 	[ 'retention', q{CREATE TRIGGER hook BEFORE DELETE ON evil.tab FOR EACH STATEMENT EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.tab', sub { }, undef ],
 );
@@ -89,16 +90,16 @@ for my $hook (@hooks)
 	}
 }
 
-attempt('a policy that sleeps for ever when somebody looks at publication_status',
+attempt('a cast that sleeps for ever when somebody looks at publication_status',
 	place => $hooks[2][0], may_end => 1, outcome => 'does not hide what others have',
 	act => sub {
-		as_mallory("$hooks[2][1]" =~ s/HOOK/$hooks[2][0]/r);
+		as_mallory($odd);
 		set_goal('SELECT pg_sleep(1000000)');
 		publish_log();
 		my (undef, $state) = $node->psql('postgres', q{SET application_name = 'victim'; SET statement_timeout = '30s'; SELECT state FROM postbox.publication_status WHERE publication = 'alice'});
 		is($state, 'active', 'the state of the others is shown');
 	},
-	after => sub { end_all($hooks[2][2]) }, flows => ['log']);
+	after => sub { end_all($not_odd) }, flows => ['log']);
 
 # A lock that a session of hers holds.
 for my $lock (

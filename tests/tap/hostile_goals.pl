@@ -13,14 +13,15 @@ use Test::More;
 
 start_world();
 
-my $policy = q{ALTER TABLE evil.log ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY hook ON evil.log USING (evil.good(aggregate_id, 'HOOK'))};
-my $no_policy = 'DROP POLICY hook ON evil.log; ALTER TABLE evil.log DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY';
+# The filter on aggregate types calls the cast of this type.
+my $odd = q{ALTER TABLE evil.log ALTER aggregate_type TYPE evil.odd USING 'video'};
+my $not_odd = q{ALTER TABLE evil.log ALTER aggregate_type TYPE text USING 'video'};
 
 # hook, set, unset, what makes Postbox come to it, publication that is suspended.
 my @hooks = (
 	[ 'the claim of a table outbox', q{CREATE TRIGGER hook BEFORE UPDATE ON evil.tab FOR EACH ROW WHEN (new.lock_token IS NOT NULL) EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.tab', \&publish_table, 'tab' ],
 	[ 'the results of a table outbox', q{CREATE TRIGGER hook BEFORE UPDATE ON evil.tab FOR EACH ROW WHEN (new.lock_token IS NULL) EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.tab', \&publish_table, undef ],
-	[ 'the claim of a log', $policy, $no_policy, \&publish_log, 'log' ],
+	[ 'the claim of a log', $odd, $not_odd, \&publish_log, 'log' ],
 	[ 'the parking of an event', q{CREATE TRIGGER hook BEFORE INSERT ON evil.log_parked FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.log_parked', \&park_log, undef ],
 	[ 'retention', q{CREATE TRIGGER hook BEFORE DELETE ON evil.tab FOR EACH STATEMENT EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.tab', sub { }, undef ],
 	[ 'inbox_apply', q{CREATE TRIGGER hook BEFORE INSERT ON evil.inbox FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.inbox', sub { apply_event('set') }, undef ],
@@ -87,15 +88,15 @@ for my $hook (@hooks[ 0, 2, 4 ])
 }
 
 # Nor may it end the session of whoever looks at the status.
-attempt('exit_on_error in a policy that publication_status meets',
+attempt('exit_on_error in a cast that publication_status meets',
 	place => $hooks[2][0], outcome => 'does not end the session',
 	act => sub {
-		as_mallory($policy =~ s/HOOK/$hooks[2][0]/r);
+		as_mallory($odd);
 		set_goal(q{SELECT set_config('exit_on_error', 'on', true)}, raise('P0001'));
 		publish_log('status');
 		as_victim('SELECT count(*) FROM postbox.publication_status');
 	},
-	unset => $no_policy, after => sub { set_goal() });
+	unset => $not_odd, after => sub { set_goal() });
 
 # A message of 50 MB would go into the log, into postbox.lane and into the memory of everyone who looks at the status, with
 # each attempt. (It is a new one each time, so that it is not the same message again.)

@@ -16,14 +16,6 @@ my $suspended = 'is refused, and suspends its own publication';
 
 # Places other than triggers: hook, table outbox or log, how it is set and taken away. The code logs the name of the hook.
 my @places = (
-	[ 'a policy that a table outbox is read with', q{CREATE POLICY hook ON evil.tab USING (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.tab ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
-		'DROP POLICY hook ON evil.tab; ALTER TABLE evil.tab DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&publish_table ],
-	[ 'a policy that a table outbox is written with', q{CREATE POLICY hook ON evil.tab USING (true) WITH CHECK (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.tab ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
-		'DROP POLICY hook ON evil.tab; ALTER TABLE evil.tab DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&publish_table ],
-	[ 'a policy of a log', q{CREATE POLICY hook ON evil.log USING (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.log ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
-		'DROP POLICY hook ON evil.log; ALTER TABLE evil.log DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&publish_log ],
-	[ 'a policy of parked events', q{CREATE POLICY hook ON evil.log_parked USING (evil.good(aggregate_id, 'HOOK')); ALTER TABLE evil.log_parked ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY},
-		'DROP POLICY hook ON evil.log_parked; ALTER TABLE evil.log_parked DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', \&park_log ],
 	[ 'a DEFAULT of parked events', q{ALTER TABLE evil.log_parked ADD extra text DEFAULT evil.same('x', 'HOOK')}, 'ALTER TABLE evil.log_parked DROP extra', \&park_log ],
 	[ 'a generated column of a table outbox', q{ALTER TABLE evil.tab ADD extra text GENERATED ALWAYS AS (evil.same(lock_token, 'HOOK')) STORED}, 'ALTER TABLE evil.tab DROP extra', \&publish_table ],
 	[ 'a generated column of parked events', q{ALTER TABLE evil.log_parked ADD extra text GENERATED ALWAYS AS (evil.same(last_error, 'HOOK')) STORED}, 'ALTER TABLE evil.log_parked DROP extra', \&park_log ],
@@ -45,6 +37,21 @@ for my $place (@places)
 {
 	my ($hook, $set, $unset, $act) = @$place;
 	attempt($hook, set => $set =~ s/HOOK/$hook/r, unset => $unset, act => $act, outcome => $as_owner, flows => [ 'tab', 'log' ]);
+}
+
+# Workers read and write all rows, or none: policies would hide events from them.
+for my $policy (
+	[ 'a policy that a table outbox is read with', 'tab', q{USING (evil.good(aggregate_id, 'a policy'))}, \&publish_table, 'tab' ],
+	[ 'a policy that a table outbox is written with', 'tab', q{USING (true) WITH CHECK (evil.good(aggregate_id, 'a policy'))}, \&publish_table, 'tab' ],
+	[ 'a policy of a log', 'log', q{USING (evil.good(aggregate_id, 'a policy'))}, \&publish_log, 'log' ],
+	[ 'a policy of parked events', 'log_parked', q{USING (evil.good(aggregate_id, 'a policy'))}, \&park_log, 'log' ])
+{
+	my ($hook, $table, $expression, $act, $publication) = @$policy;
+	attempt($hook,
+		set => "CREATE POLICY hook ON evil.$table $expression; ALTER TABLE evil.$table ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+		act => $act, outcome => $suspended,
+		never => sub { wait_until($node, 'postgres', qq{SELECT last_error LIKE '%affected by row-level security%NO FORCE%' FROM postbox.lane WHERE publication = '$publication' AND slice = 0}, 'the reason is shown') },
+		unset => "DROP POLICY hook ON evil.$table; ALTER TABLE evil.$table DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY", flows => [$publication]);
 }
 
 # The filter on aggregate types compares with a text.

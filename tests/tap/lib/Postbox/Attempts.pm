@@ -67,7 +67,7 @@ sub start_world
 		'postbox.maintenance_interval' => '1s', 'client_min_messages' => 'error', %{ $options{settings} // {} } });
 	$node->start;
 	$node->safe_psql('postgres', world_sql());
-	as_mallory(mallory_sql());
+	as_mallory(mallory_sql(), types_sql());
 	others_flow();
 	wait_for(sub { worker_settings(0) ne '' }, 'the settings of the worker are known');
 	$settings = worker_settings(0);
@@ -141,17 +141,25 @@ sub mallory_sql
 	CREATE FUNCTION evil.yes(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN PERFORM evil.hook('operator of her own'); RETURN a OPERATOR(pg_catalog.=) b; END \$\$;
 	CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.yes);
 	SELECT postbox.create_outbox('evil.log');
-	SELECT postbox.create_publication('log', 'evil.log', 'catalog.video.events', $retries);
+	SELECT postbox.create_publication('log', 'evil.log', 'catalog.video.events', aggregate_types => '{video}', $retries);
 	SELECT postbox.create_outbox('evil.tab', 'table', retention => '1 day');
 	SELECT postbox.create_publication('tab', 'evil.tab', 'catalog.video.events', $retries);
 	SELECT postbox.create_inbox('evil.inbox');
 	CREATE TABLE evil.target (id text PRIMARY KEY, title text, version bigint);
 	SELECT postbox.create_projection('evil.inbox', '{set,gone}', 'evil.target', delete_types => '{gone}');
 	CREATE FUNCTION evil.handler(event postbox.event) RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM evil.hook(\$x\$handler\$x\$); END';
-	CREATE TYPE evil.kind AS ENUM ('video', 'other');
-	CREATE FUNCTION evil.kind_to_text(evil.kind) RETURNS text LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN PERFORM evil.hook('cast'); RETURN 'video'; END \$\$;
-	CREATE CAST (evil.kind AS text) WITH FUNCTION evil.kind_to_text(evil.kind) AS IMPLICIT;
 	};
+}
+
+# Types of columns whose casts are called in the filter on aggregate types: [type, what its hook is called].
+sub types_sql
+{
+	return join('', map { my ($type, $hook) = @$_; qq{
+	CREATE TYPE evil.$type AS ENUM ('video', 'other');
+	CREATE FUNCTION evil.${type}_to_text(evil.$type) RETURNS text LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN PERFORM evil.hook('$hook'); RETURN 'video'; END \$\$;
+	CREATE CAST (evil.$type AS text) WITH FUNCTION evil.${type}_to_text(evil.$type) AS IMPLICIT;
+	CREATE CAST (text AS evil.$type) WITH INOUT AS ASSIGNMENT;
+	} } [ 'kind', 'cast' ], [ 'odd', 'the claim of a log' ]);
 }
 
 sub stop_world

@@ -1,0 +1,51 @@
+# Row security that is forced on the owner of an outbox does not hide events from the workers: they are not passed over. The
+# publication says what is the matter, and everything is published when it is mended.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms' });
+$node->start;
+$node->safe_psql('postgres', q{
+	CREATE EXTENSION postbox;
+	CREATE ROLE owner;
+	CREATE SCHEMA app AUTHORIZATION owner;
+	GRANT EXECUTE ON FUNCTION postbox.create_publication TO owner;
+	SET ROLE owner;
+	SELECT postbox.create_outbox('app.log'), postbox.create_outbox('app.jobs', 'table');
+	SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events'), postbox.create_publication('jobs', 'app.jobs', 'catalog.video.events');
+});
+my $published = 0;
+
+sub emit_both
+{
+	$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', n || '', 'video.created', '{}', outbox => o::regclass)
+		FROM generate_series(1, 10) n, unnest('{app.log,app.jobs}'::text[]) o});
+	$published += 20;
+	return;
+}
+
+sub wait_all { my ($what) = @_; return wait_for(sub { messages_published($emulator) == $published }, $what); }
+
+emit_both();
+wait_all('what is emitted is published');
+
+$node->safe_psql('postgres', qq{SET ROLE owner; CREATE POLICY half ON $_ USING (aggregate_id::int % 2 = 0) WITH CHECK (true);
+	ALTER TABLE $_ ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY}) for qw(app.log app.jobs);
+emit_both();
+wait_until($node, 'postgres', q{SELECT bool_and(state = 'suspended' AND last_error ~ 'would be affected by row-level security policy.*NO FORCE ROW LEVEL SECURITY')
+	FROM postbox.publication_status}, 'both publications say that row security is forced, and what to do');
+is(messages_published($emulator), $published - 20, 'and nothing is passed over');
+
+$node->safe_psql('postgres', "SET ROLE owner; ALTER TABLE $_ NO FORCE ROW LEVEL SECURITY") for qw(app.log app.jobs);
+wait_all('when it is not forced any more, everything is published');
+is($node->safe_psql('postgres', 'SELECT sum(pending) FROM postbox.publication_status'), '0', 'nothing is left');
+
+$node->stop;
+done_testing();
