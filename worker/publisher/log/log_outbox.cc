@@ -82,6 +82,7 @@ void LogOutbox::Prepare(const std::string& parked) {
                                             publication_.lanes, publication_.filtered);
   foreign_ = Statement(sql.foreign, {TEXTOID});
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
+  any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
   late_txids_ = Statement(sql.late_txids, {XID8OID, XID8OID, INT8OID, INT8OID});
   late_ =
       FilteredStatement(publication_, sql.late, {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID});
@@ -127,6 +128,7 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   read_below_ = 0;
   progress_.emplace(*std::move(position), next_handle_);
   ++share_->held;
+  check_position_ = true;
   return true;
 }
 
@@ -200,6 +202,8 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
     if (result.more) return result;
     reload_parked_ = false;
   }
+  if (check_position_ && WasEmptied()) BeginAgain();
+  check_position_ = false;
 
   ByteBudget budget(limits.bytes, limits.first);
   if (progress_->failed() > 0) {
@@ -294,7 +298,10 @@ LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
   chunk_seqs_.clear();
   last_seq_.Run({ObjectIdGetDatum(sequence_)});
   const int64 last_seq = Int64Column(0, 1);
-  if (last_seq < progress_->read().from()) ThrowSetBack(last_seq);
+  if (last_seq < progress_->read().from()) {
+    if (!WasEmptied()) ThrowSetBack(last_seq);
+    BeginAgain();
+  }
   const SnapshotGuard snapshot;
   LogMoment moment = TakeMoment(last_seq);
   ReadLate(moment, limit, budget);
@@ -304,6 +311,24 @@ LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
   chunk_seqs_.reserve(chunk_.size());
   for (const EventPointer& event : chunk_) chunk_seqs_.push_back(event->seq);
   return moment;
+}
+
+bool LogOutbox::WasEmptied() {
+  const LogPosition& position = progress_->read();
+  if (position.zones().empty()) return false;
+  // Of the zones the lowest was read last: what it does not see, none of them does.
+  const XidSnapshot& seen = position.zones().front().seen;
+  any_read_.RunReadOnly(
+      {Int64GetDatum(position.from()), TextValue(seen.ToText()), XidValue(seen.xmax)});
+  return !BoolColumn(0, 1);
+}
+
+// What is still out is of rows that are gone: its results are ignored.
+void LogOutbox::BeginAgain() {
+  next_handle_ = progress_->next();
+  progress_.emplace(LogPosition(), next_handle_);
+  dirty_ = true;
+  read_below_ = 0;
 }
 
 // New events would get a seq up to which everything counts as read.

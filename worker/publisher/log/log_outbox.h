@@ -98,6 +98,10 @@ class LogOutbox : public OutboxSource {
   LogMoment ReadChunk(std::size_t limit, ByteBudget* budget);
   void ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
   void ReadFresh(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
+  // The log was emptied, and its sequence may begin again: nothing that is in it was read.
+  bool WasEmptied();
+  // Forgets the position, so that all that is in the log is read.
+  void BeginAgain();
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
   // Takes the rows of SPI_tuptable into the chunk that is being read. `limit`: how many were asked
   // for.
@@ -124,7 +128,7 @@ class LogOutbox : public OutboxSource {
   Oid sequence_ = InvalidOid;
   std::string relation_name_;
   std::string prepared_for_;  // the names that the statements were made with
-  Statement ready_, unsettled_, foreign_, last_seq_, late_txids_, again_;
+  Statement ready_, unsettled_, foreign_, last_seq_, any_read_, late_txids_, again_;
   FilteredStatement late_, fresh_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
@@ -140,8 +144,9 @@ class LogOutbox : public OutboxSource {
   bool dirty_ = false;
   // The transactions of all events that were read are below this.
   FullXid read_below_ = 0;
-  bool doubt_ = false;      // somebody may have taken the lane over
-  bool maybe_left_ = true;  // see IsLeftBehind()
+  bool check_position_ = false;  // it was just taken from the row
+  bool doubt_ = false;           // somebody may have taken the lane over
+  bool maybe_left_ = true;       // see IsLeftBehind()
 
   // The chunk that is being read: events to hand out, in order, and their seqs.
   Events chunk_;

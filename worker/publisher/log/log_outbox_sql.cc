@@ -37,6 +37,10 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
   // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events.
   // The function reads under the lock.
   sql->last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
+  sql->any_read = fill(
+      "SELECT coalesce((SELECT seq <= $1 AND pg_visible_in_snapshot(txid, $2::pg_snapshot) FROM "
+      "{log} WHERE {here} ORDER BY seq LIMIT 1), false) OR EXISTS (SELECT FROM {log} WHERE txid < "
+      "$3 AND seq <= $1 AND pg_visible_in_snapshot(txid, $2::pg_snapshot) AND {here})");
   sql->late_txids = fill(
       "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4 "
       "AND {here}");

@@ -1,0 +1,74 @@
+# TRUNCATE ... RESTART IDENTITY of a log, as test suites clean up with: what is emitted afterwards has sequence numbers that had
+# been read, and is published nevertheless, whether workers run meanwhile or not.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 2, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms' });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log', lanes => 4);
+my $published = 0;
+
+sub wait_all
+{
+	my ($what) = @_;
+	wait_for(sub { messages_published($emulator) >= $published }, $what);
+	return is(messages_published($emulator) . ' ' . $node->safe_psql('postgres', 'SELECT pending FROM postbox.publication_status'), "$published 0", "$what, and nothing twice");
+}
+
+sub emit_more
+{
+	my ($count) = @_;
+	emit($node, 'postgres', $count);
+	$published += $count;
+	return;
+}
+
+my $truncate = 'TRUNCATE app.outbox RESTART IDENTITY';
+
+subtest 'while workers run' => sub {
+	for my $count (100, 110, 20, 300)
+	{
+		emit_more($count);
+		wait_all("$count events");
+		$node->safe_psql('postgres', $truncate);
+	}
+	is($node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status'), '', 'no error is shown');
+};
+
+subtest 'while none runs, with more transactions in between than anybody looks through' => sub {
+	emit_more(100);
+	wait_all('100 events');
+	wait_until($node, 'postgres', 'SELECT min(hwm) >= 100 FROM postbox.lane', 'the position is stored');
+	$node->append_conf('postgresql.conf', 'postbox.publishers = 0');
+	$node->reload;
+	wait_workers($node, 'postgres', 0);
+	$node->safe_psql('postgres', $truncate);
+	$node->safe_psql('postgres', 'DO $$ BEGIN FOR i IN 1 .. 6000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$');
+	emit_more(150);
+	$node->append_conf('postgresql.conf', 'postbox.publishers = 2');
+	$node->reload;
+	wait_all('150 events');
+};
+
+subtest 'a log that is only empty is not read again' => sub {
+	$node->safe_psql('postgres', 'DELETE FROM app.outbox');
+	$node->restart;
+	emit_more(10);
+	wait_all('10 events');
+};
+
+subtest 'a log with rows that were read goes on where it was' => sub {
+	$node->restart;
+	emit_more(10);
+	wait_all('10 events');
+};
+
+$node->stop;
+done_testing();
