@@ -267,7 +267,7 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
       !leaving && !proven_ && outstanding_ > 0 && summary.refused > 0 && summary.published == 0;
   if (waits_for_rest_) return false;
   if (!leaving && RefusedThroughout(summary)) BlameTopic(&summary);
-  if (!Store(now, summary, leaving)) return false;
+  if (!Store(now, &summary, leaving)) return false;
   if (!leaving) Failpoint("after_mark");
   Remember(now, summary);
   in_flight->Settled(unsettled_.size(), summary.bytes, holding_.get());
@@ -278,7 +278,7 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
   return true;
 }
 
-bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
+bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
   TimestampTz retry_at = 0;
   bool ended = false;
   const TimestampTz begin = GetCurrentTimestamp();
@@ -289,13 +289,13 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
     transaction.Limit(publication_.outbox, StepTime());
     transaction.Run([&] {
       source_->Settle(unsettled_, &transaction);
-      if (!summary.broken.empty() && !leaving) {
+      if (!summary->broken.empty() && !leaving) {
         transaction.Begin();
-        retry_at = Suspend(publication_.name, summary.broken,
-                           summary.outage ? kOutageBackoff : publication_.backoff);
-      } else if ((summary.published > 0 || summary.settled_each) && attempts_ > 0) {
+        retry_at = Suspend(publication_, summary->broken,
+                           summary->outage ? kOutageBackoff : publication_.backoff);
+      } else if ((summary->published > 0 || summary->settled_each) && attempts_ > 0) {
         transaction.Begin();
-        ended = EndSuspension(publication_.name);
+        ended = EndSuspension(publication_);
       }
     });
   } catch (const PostgresError& error) {
@@ -308,7 +308,8 @@ bool Lane::Store(TimestampTz now, const Summary& summary, bool leaving) {
     if (!leaving) FailStatement(now, error);
     return false;
   }
-  Charge(begin, summary.published);
+  Charge(begin, summary->published);
+  if (retry_at == 0) summary->broken.clear();
   retry_at_ = std::max(retry_at_, retry_at);
   if (ended) {
     // The other lanes do not wait for the end of the suspension that they know of.
@@ -403,9 +404,8 @@ void Lane::SuspendWith(TimestampTz now, const std::string& error,
   attempts_ = std::max(attempts_, 1);
   retry_at_ = TimestampTzPlusMilliseconds(now, backoff.base.count());
   try {
-    InTransaction("postbox: suspending a publication", [&] {
-      retry_at_ = std::max(retry_at_, Suspend(publication_.name, error, backoff));
-    });
+    InTransaction("postbox: suspending a publication",
+                  [&] { retry_at_ = std::max(retry_at_, Suspend(publication_, error, backoff)); });
   } catch (const PostgresError& second) {
     Pg([&] {
       ereport(LOG, (errmsg("could not store that publication \"%s\" is suspended: %s",

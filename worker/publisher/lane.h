@@ -81,6 +81,10 @@ class Lane {
   // are stored.
   bool Settle(TimestampTz now, bool leaving, InFlight* in_flight);
 
+  // The publication was altered or dropped, and the lane claims nothing more. What is on its way
+  // still gets its results. The events of a log are claimed by its successor, too, from the stored
+  // position on: so what becomes of them here is of no account.
+  void Retire() { source_->Retire(); }
   // The worker was away for so long that others may have its lanes.
   void Doubt() { source_->Doubt(); }
   // Does what is due by the clock; when leaving, also what would be due later.
@@ -118,7 +122,8 @@ class Lane {
   bool RefusedThroughout(const Summary& summary) const;
   void Remember(TimestampTz now, const Summary& summary);
   // The transaction of Settle(), if it needs one. False if it failed.
-  bool Store(TimestampTz now, const Summary& summary, bool leaving);
+  // It clears Summary::broken if that suspends nothing.
+  bool Store(TimestampTz now, Summary* summary, bool leaving);
 
   std::chrono::milliseconds StepTime() const;
   std::size_t BatchSize() const;

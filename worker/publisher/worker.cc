@@ -177,6 +177,9 @@ void Worker::LoadLanes() {
     if (lanes.size() > before) continue;
     for (LanePointer& lane : MakeLanes(publication, topic)) lanes.push_back(std::move(lane));
   }
+  for (const LanePointer& lane : lanes_) {
+    if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) lane->Retire();
+  }
   // Events of the old lanes that are still out hold their lane until they are settled.
   lanes_ = std::move(lanes);
   in_flight_.SetPublications(publications.size());

@@ -37,6 +37,20 @@ XidSnapshot ToSnapshot(const std::string& text) {
 
 std::string Identifier() { return std::to_string(GetSystemIdentifier()); }
 
+// Whether what this worker knows of a publication is still so, as far as failures go.
+constexpr const char* kIsCurrent =
+    " FROM postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
+    "AND p.outbox OPERATOR(pg_catalog.=) $2 AND p.topic OPERATOR(pg_catalog.=) $3 "
+    "AND p.created_at OPERATOR(pg_catalog.=) $4";
+
+Parameters Current(const Publication& publication) {
+  Parameters parameters;
+  parameters.AddText(publication.name).AddOid(OIDOID, publication.outbox);
+  parameters.AddText(publication.topic);
+  parameters.Add(TIMESTAMPTZOID, TimestampTzGetDatum(publication.created_at));
+  return parameters;
+}
+
 }  // namespace
 
 Suspension ReadSuspension(const std::string& publication) {
@@ -55,10 +69,10 @@ Suspension ReadSuspension(const std::string& publication) {
   return state;
 }
 
-TimestampTz Suspend(const std::string& publication, const std::string& error,
+TimestampTz Suspend(const Publication& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff) {
   Parameters name;
-  name.AddText(publication);
+  name.AddText(publication.name);
   // The row lock makes workers that fail together take turns; the second one then sees that the
   // publication is suspended.
   if (Run("SELECT attempts, CASE WHEN next_retry_at OPERATOR(pg_catalog.>) pg_catalog.now() "
@@ -69,10 +83,13 @@ TimestampTz Suspend(const std::string& publication, const std::string& error,
   }
   if (const TimestampTz suspended = Int64Column(0, 2); suspended != 0) return suspended;
   const int attempts = Int32Column(0, 1) + 1;
+  // Whoever alters the publication writes the row that is locked now.
+  Parameters current = Current(publication);
+  if (Run(std::string("SELECT 1") + kIsCurrent, current) == 0) return 0;
   const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
   const TimestampTz retry_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count());
   Parameters values;
-  values.AddText(publication).AddInt(attempts);
+  values.AddText(publication.name).AddInt(attempts);
   values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);
   Run("UPDATE postbox.lane SET attempts = $2, next_retry_at = $3, last_error = $4, "
       "suspended_since = CASE WHEN attempts OPERATOR(pg_catalog.=) 0 THEN pg_catalog.now() "
@@ -82,13 +99,15 @@ TimestampTz Suspend(const std::string& publication, const std::string& error,
   return retry_at;
 }
 
-bool EndSuspension(const std::string& publication) {
-  Parameters name;
-  name.AddText(publication);
-  return Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
-             "suspended_since = NULL WHERE publication OPERATOR(pg_catalog.=) $1 "
-             "AND slice OPERATOR(pg_catalog.=) 0 AND attempts OPERATOR(pg_catalog.>) 0",
-             name) > 0;
+bool EndSuspension(const Publication& publication) {
+  Parameters current = Current(publication);
+  return Run(std::string("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, "
+                         "last_error = NULL, suspended_since = NULL "
+                         "WHERE publication OPERATOR(pg_catalog.=) $1 "
+                         "AND slice OPERATOR(pg_catalog.=) 0 "
+                         "AND attempts OPERATOR(pg_catalog.>) 0 AND EXISTS (SELECT") +
+                 kIsCurrent + ")",
+             current) > 0;
 }
 
 void RetryAllNow() {

@@ -36,6 +36,7 @@
 #include "extension/base/statement.h"
 #include "proto/rules/backoff.h"
 #include "worker/publisher/base/log_position_logic.h"
+#include "worker/publisher/base/publication.h"
 
 namespace postbox::publisher {
 
@@ -48,13 +49,14 @@ struct Suspension {
 Suspension ReadSuspension(const std::string& publication);
 
 // Suspends a publication, longer with each failure in a row, and keeps `error` for
-// postbox.publication_status. Returns until when. If it is suspended already, nothing changes; if
-// it was dropped, 0.
-TimestampTz Suspend(const std::string& publication, const std::string& error,
+// postbox.publication_status. Returns until when. If it is suspended already, nothing changes. If
+// it was dropped, or has another topic by now, the failure says nothing about it: 0.
+TimestampTz Suspend(const Publication& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff);
 
 // The publication works again: its failures are no longer counted. Returns whether there were any.
-bool EndSuspension(const std::string& publication);
+// Of one that has another topic by now, they stay.
+bool EndSuspension(const Publication& publication);
 // Something was changed that concerns all publications: each may be tried at once.
 void RetryAllNow();
 

@@ -14,7 +14,7 @@ std::vector<Publication> LoadPublications() {
           "(extract(epoch FROM p.base_backoff) OPERATOR(pg_catalog.*) 1000)::bigint, "
           "(extract(epoch FROM p.max_backoff) OPERATOR(pg_catalog.*) 1000)::bigint, "
           "p.on_failure OPERATOR(pg_catalog.=) 'park_key', p.lanes, "
-          "coalesce(o.parked::pg_catalog.oid::bigint, 0) "
+          "coalesce(o.parked::pg_catalog.oid::bigint, 0), p.created_at "
           "FROM postbox.publication p, postbox.outbox o "
           "WHERE o.relation OPERATOR(pg_catalog.=) p.outbox ORDER BY p.name");
   std::vector<Publication> publications;
@@ -33,6 +33,7 @@ std::vector<Publication> LoadPublications() {
     publication.parked_blocks = BoolColumn(row, 10);
     publication.lanes = Int32Column(row, 11);
     publication.parked = static_cast<Oid>(Int64Column(row, 12));
+    publication.created_at = Int64Column(row, 13);
     publications.push_back(std::move(publication));
   }
   return publications;

@@ -20,6 +20,8 @@ struct Publication {
   int max_attempts = 0;
   pubsub::BackoffPolicy backoff{};
   bool parked_blocks = true;  // on_failure = 'park_key'
+  // One that was dropped and created again has the same name, and nothing of the other one's.
+  TimestampTz created_at = 0;
 
   bool is_log() const { return kind == "log"; }
   bool operator==(const Publication&) const = default;

@@ -69,6 +69,9 @@ class LogOutbox : public OutboxSource {
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
   void Doubt() override { doubt_ = true; }
+  // Its successor publishes from the stored position on, also what is outstanding here. Were this
+  // one to park of that what the old topic refuses, it would stop keys that go on there.
+  void Retire() override { RollBack(); }
   void RollBack() override;
 
  private:

@@ -1,0 +1,108 @@
+# A publication that is altered, or dropped and created again, while its events are on their way: what comes back of the old
+# one says nothing about the new one.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+use constant TOPIC => 'catalog.video.events';
+use constant OTHER_TOPIC => 'catalog.other.events';
+
+my $emulator = start_emulator('--topic', OTHER_TOPIC);
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '20ms', 'postbox.maintenance_interval' => '1s' });
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
+
+# An outbox of its own for each test, one event of which has gone through.
+sub create
+{
+	my ($name, %options) = @_;
+	$node->safe_psql('postgres', qq{
+		SELECT postbox.create_outbox('app.$name', '$options{kind}');
+		SELECT postbox.create_publication('$name', 'app.$name', '@{[TOPIC]}', lanes => @{[$options{lanes} // 1]}, max_attempts => 1,
+			base_backoff => '1h', max_backoff => '1h')});
+	emit_to($name, 'first');
+	wait_empty($name, "an event of $name is published");
+	return;
+}
+
+sub emit_to
+{
+	my ($name, $key) = @_;
+	$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', '$key', 'video.changed', '{}'::jsonb, outbox => 'app.$name')");
+	return;
+}
+
+sub wait_empty
+{
+	my ($name, $what) = @_;
+	return wait_until($node, 'postgres', "SELECT pending = 0 AND parked = 0 AND state = 'active' AND last_error IS NULL FROM postbox.publication_status WHERE publication = '$name'", $what);
+}
+
+# A counter of the emulator, all of that name together.
+sub counted
+{
+	my ($name) = @_;
+	my $stats = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
+	my $sum = 0;
+	$sum += $1 while $stats =~ /"$name"\s*:\s*"?(\d+)/g;
+	return $sum;
+}
+
+# Emits an event that is refused with `code` after two seconds, and waits until it is on its way. Returns what is to be called
+# to wait for the answer.
+sub emit_refused_late
+{
+	my ($name, $code) = @_;
+	my ($fired, $errors) = (counted('faults_fired'), counted('errors'));
+	emulator_fault($emulator, "rpc=Publish,code=$code,latency-ms=2000,count=1");
+	emit_to($name, 'late');
+	wait_for(sub { counted('faults_fired') > $fired }, 'an event is on its way');
+	return sub { return wait_for(sub { counted('errors') > $errors }, 'it is refused') };
+}
+
+for my $kind ('log', 'table')
+{
+	subtest "$kind: an error of the old topic that comes late does not suspend the publication" => sub {
+		create("suspended_$kind", kind => $kind);
+		my $wait_for_answer = emit_refused_late("suspended_$kind", 'NOT_FOUND');
+		$node->safe_psql('postgres', "SELECT postbox.alter_publication('suspended_$kind', topic => '@{[OTHER_TOPIC]}')");
+		$wait_for_answer->();
+		emit_to("suspended_$kind", 'next');
+		wait_empty("suspended_$kind", 'all go to the new one');
+	};
+}
+
+subtest 'what the old topic refuses late and the new one takes is not parked' => sub {
+	create('parked', kind => 'log');
+	my $wait_for_answer = emit_refused_late('parked', 'INVALID_ARGUMENT');
+	my $sent = messages_published($emulator);
+	$node->safe_psql('postgres', "SELECT postbox.alter_publication('parked', topic => '@{[OTHER_TOPIC]}')");
+	wait_for(sub { messages_published($emulator) > $sent }, 'the new topic takes it');
+	$wait_for_answer->();
+	emit_to('parked', 'next');
+	wait_for(sub { messages_published($emulator) > $sent + 1 }, 'and the next one');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.parked_parked'), '0', 'it is not parked');
+	emit_to('parked', 'late');
+	wait_empty('parked', 'its key goes on');
+};
+
+subtest 'a publication that is dropped and created in one transaction begins with the log again' => sub {
+	create('again', kind => 'log', lanes => 2);
+	emit_to('again', "key-$_") for 1 .. 9;
+	wait_empty('again', 'ten events are published');
+	my $sent = messages_published($emulator);
+	$node->safe_psql('postgres', qq{BEGIN; SELECT postbox.drop_publication('again');
+		SELECT postbox.create_publication('again', 'app.again', '@{[TOPIC]}', lanes => 2, max_attempts => 1, base_backoff => '1h', max_backoff => '1h'); COMMIT});
+	wait_for(sub { messages_published($emulator) >= $sent + 10 }, 'they are published again');
+	wait_empty('again', 'and nothing is pending');
+	wait_until($node, 'postgres', q{SELECT count(*) = 2 FROM postbox.lane JOIN postbox.workers USING (lock_token) WHERE publication = 'again'}, 'the worker has both lanes');
+};
+
+$node->stop;
+done_testing();
