@@ -104,5 +104,27 @@ subtest 'a publication that is dropped and created in one transaction begins wit
 	wait_until($node, 'postgres', q{SELECT count(*) = 2 FROM postbox.lane JOIN postbox.workers USING (lock_token) WHERE publication = 'again'}, 'the worker has both lanes');
 };
 
+subtest 'what is refused for a worker that has lost its lane meanwhile is not parked' => sub {
+	create('taken', kind => 'log');
+	$node->adjust_conf('postgresql.conf', 'postbox.publishers', 2);
+	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_publish_before_mark=pause'");
+	$node->reload;
+	wait_workers($node, 'postgres', 2);
+	my ($errors, $sent) = (counted('errors'), messages_published($emulator));
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,count=1');
+	emit_to('taken', 'late');
+	wait_for(sub { counted('errors') > $errors }, 'an event is refused');
+	# As if its worker had stood still for longer than its lease.
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET lock_token = NULL WHERE publication = 'taken'});
+	wait_for(sub { messages_published($emulator) > $sent }, 'the other worker has the lane, and its event is taken');
+	my $position = log_position($node);
+	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	$node->reload;
+	wait_for(sub { log_since($node, $position) =~ /publication "taken": lane 0 was taken over/ }, 'the first one finds out');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.taken_parked'), '0', 'it has not parked the event');
+	emit_to('taken', 'late');
+	wait_empty('taken', 'its key goes on');
+};
+
 $node->stop;
 done_testing();

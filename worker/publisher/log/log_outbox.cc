@@ -417,6 +417,19 @@ bool LogOutbox::AllPublished(const Events& events) {
   });
 }
 
+bool LogOutbox::IsSentAgain(const ClaimedEvent& event) {
+  using pubsub::PublishStatus;
+  return event.leaving || event.status == PublishStatus::kTopicBroken ||
+         event.status == PublishStatus::kUnreachable;
+}
+
+bool LogOutbox::WritesParked(const Events& events) {
+  return std::any_of(events.begin(), events.end(), [](const EventPointer& event) {
+    if (event->handle == 0) return true;
+    return event->status != pubsub::PublishStatus::kPublished && !IsSentAgain(*event);
+  });
+}
+
 void LogOutbox::Settle(const Events& events, Transaction* transaction) {
   if (!progress_) return;  // rolled back: the lane begins at its stored position again
   SettlePublished(events);
@@ -424,6 +437,10 @@ void LogOutbox::Settle(const Events& events, Transaction* transaction) {
 
   transaction->Begin();
   const Oid owner_role = Open();
+  // Another worker may have the lane by now, and publish these events. What this one parked would
+  // stop their keys there.
+  if (WritesParked(events)) Checkpoint();
+  if (!progress_) return;
   const ActAs owner(owner_role);
   SettleUnpublished(events);
   parked_.DeletePublished();
@@ -445,8 +462,7 @@ void LogOutbox::SettleUnpublished(const Events& events) {
       parked_.Settle(*event);
     } else if (event->status == PublishStatus::kPublished) {
       continue;
-    } else if (event->leaving || event->status == PublishStatus::kTopicBroken ||
-               event->status == PublishStatus::kUnreachable) {
+    } else if (IsSentAgain(*event)) {
       progress_->Fail(event->handle);
     } else if (event->status == PublishStatus::kBehind) {
       behind.push_back(event.get());

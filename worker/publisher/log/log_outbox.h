@@ -114,6 +114,10 @@ class LogOutbox : public OutboxSource {
   std::optional<int64> TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
 
   static bool AllPublished(const Events& events);
+  // It was not the event's fault: the lane sends it again.
+  static bool IsSentAgain(const ClaimedEvent& event);
+  // Whether settling them may write to the table of parked events.
+  static bool WritesParked(const Events& events);
   void SettlePublished(const Events& events);
   void SettleUnpublished(const Events& events);
 
