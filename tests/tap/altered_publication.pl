@@ -126,5 +126,62 @@ subtest 'what is refused for a worker that has lost its lane meanwhile is not pa
 	wait_empty('taken', 'its key goes on');
 };
 
+# Two publications' worth of types, of which the publication takes one at first; the keys are in all lanes.
+sub create_filtered
+{
+	my ($name) = @_;
+	create($name, kind => 'log', lanes => 8);
+	$node->safe_psql('postgres', "SELECT postbox.alter_publication('$name', aggregate_types => '{video}')");
+	emit_to($name, 'second');
+	wait_empty($name, 'it takes one type');
+	return messages_published($emulator);
+}
+
+sub alter_and_emit
+{
+	my ($name) = @_;
+	$node->safe_psql('postgres', "SELECT postbox.alter_publication('$name', aggregate_types => '{}')");
+	$node->safe_psql('postgres', "SELECT count(postbox.outbox_emit(type, type || n, 'video.changed', '{}'::jsonb, outbox => 'app.$name'))
+		FROM generate_series(1, 40) n, unnest(ARRAY['video', 'other']) AS type");
+	return;
+}
+
+subtest 'a worker that cannot read an altered publication passes no event that this takes now' => sub {
+	$node->adjust_conf('postgresql.conf', 'postbox.publishers', 1);
+	$node->reload;
+	wait_workers($node, 'postgres', 1);
+	my $sent = create_filtered('unread');
+	my ($pid) = worker_pids($node, 'postgres');
+	kill('STOP', $pid);
+	alter_and_emit('unread');
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('BEGIN; LOCK TABLE postbox.outbox IN ACCESS EXCLUSIVE MODE');
+	my $position = log_position($node);
+	kill('CONT', $pid);
+	wait_for(sub { log_since($node, $position) =~ /could not read the publications/ }, 'it cannot read the publications');
+	$session->query_safe('COMMIT');
+	$session->quit;
+	wait_for(sub { messages_published($emulator) >= $sent + 80 }, 'all events are published when it can');
+};
+
+subtest 'nor does one that is told to leave before it has read it' => sub {
+	my $sent = create_filtered('leaving');
+	my $position = log_position($node);
+	$node->append_conf('postgresql.conf', "postbox.failpoint = 'before_send=pause'");
+	$node->reload;
+	wait_for(sub { emit_to('leaving', 'third'); return log_since($node, $position) =~ /failpoint before_send: paused/ }, 'it has claimed from one of its lanes');
+	alter_and_emit('leaving');
+	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', "'after_claim=pause'");
+	$node->reload;
+	wait_for(sub { log_since($node, $position) =~ /failpoint after_claim: paused/ }, 'it goes on with another');
+	my ($pid) = worker_pids($node, 'postgres');
+	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	wait_for(sub { !grep { $_ eq $pid } worker_pids($node, 'postgres') }, 'it has left');
+	$node->reload;
+	my $all = $node->safe_psql('postgres', 'SELECT count(*) FROM app.leaving');
+	wait_for(sub { messages_published($emulator) >= $sent + $all - 2 }, 'all events have been published');
+};
+
 $node->stop;
 done_testing();

@@ -69,7 +69,7 @@ bool Worker::Step() {
     next_poll_ = After(now_, settings().poll_interval);
     WantAll();
   }
-  if (reload_ || ConfigGeneration() != generation_) LoadLanes();
+  if (reload_ || LanesAreOutdated()) LoadLanes();
 
   bool progress = CollectResults();
   if (client_ != nullptr) in_flight_.HandOver(client_.get(), ConfirmedByStandbys());
@@ -138,8 +138,19 @@ void Worker::FollowSettings() {
   if (client_ != nullptr) Drain();
 }
 
+bool Worker::LanesAreOutdated() const { return ConfigGeneration() != generation_; }
+
+void Worker::RetireOutdated() {
+  if (!LanesAreOutdated()) return;
+  for (const LanePointer& lane : lanes_) lane->Retire();
+  lanes_.clear();
+}
+
 void Worker::LoadLanes() {
-  if (now_ < next_load_) return;
+  if (now_ < next_load_) {
+    RetireOutdated();
+    return;
+  }
   // The generation before the configuration: a change in between is seen next time.
   const uint64 generation = ConfigGeneration();
   if (!Pg([] { return ExtensionExists(); })) {
@@ -156,6 +167,7 @@ void Worker::LoadLanes() {
     LeaveIfExtensionGone();
     LogLoadError(error);
     SetServing(false);
+    RetireOutdated();
     next_load_ = After(now_, 1000);
     return;
   }
@@ -353,6 +365,8 @@ bool Worker::TooLate() const {
 }
 
 void Worker::Drain() {
+  // Nothing is read any more from here on, so this is not too early to ask.
+  RetireOutdated();
   in_flight_.StopHandOver();
   leave_by_ = After(GetCurrentTimestamp(), kLeaveMs);
   WaitForResults(kFinishMs);

@@ -52,6 +52,10 @@ class Worker {
 
   void FollowSettings();
   void LoadLanes();
+  // The lanes are those of publications that have been changed since. What they have read may not
+  // be stored: perhaps they passed what their publication takes now.
+  bool LanesAreOutdated() const;
+  void RetireOutdated();
   // What has ended an earlier worker of the database is not touched again at once.
   void SuspendSuspects();
   void LogLoadError(const PostgresError& error);
