@@ -103,6 +103,12 @@ status(q{stream = 'reconnecting' AND stream_error = 'UNAVAILABLE: away' AND stre
 emulator_fault($emulator, '--clear');
 status(q{stream = 'connected' AND stream_error IS NULL}, 'and when it is there again');
 
+# Acks that are refused: the broker sends the events again and again.
+emulator_fault($emulator, 'rpc=Acknowledge,code=PERMISSION_DENIED,message=no acks');
+video('unacked', 1, '{"title": "x"}');
+status(q{last_error = 'Acknowledge: PERMISSION_DENIED: no acks' AND stream = 'connected'}, 'acks that are refused are shown');
+emulator_fault($emulator, '--clear');
+
 stop_puller($puller);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'a puller that has left is not shown');
 

@@ -27,7 +27,6 @@ struct PullStream::Call {
   bool finishing = false;
   bool half_closed = false;
   bool answered = false;  // any response came
-  bool pings_answered = false;
   bool ping_open = false;  // no response since the last ping
   bool checking = false;   // check_timer is set
   bool timed_out = false;
@@ -90,7 +89,7 @@ void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
   call->answered = true;
   if (first) backoff_.Reset();
   if (call->ping_open && call->response.received_messages().empty()) {
-    call->pings_answered = true;
+    pings_answered_ = true;
   }
   call->ping_open = false;
   callbacks_.on_response(&call->response, first);
@@ -164,7 +163,7 @@ void PullStream::SchedulePing(const std::shared_ptr<Call>& call) {
       if (!call->ping_open) call->ping_sent = Clock::now();
       call->ping_open = true;
       Write(call, StreamingPullRequest());
-      if (call->pings_answered && !call->checking) {
+      if (pings_answered_ && !call->checking) {
         CheckPing(call, options_.ping_timeout);
       }
     }

@@ -6,10 +6,10 @@
 // Each time that the stream is opened is a call.
 //   - Every call begins with the full first request and the same client_id.
 //   - An empty request, a ping, is sent every ping_interval. A server that answers pings sends a
-//     response without messages. After the first such answer of a call, the call is ended when
-//     nothing arrives for ping_timeout after a ping. Before that, silence means nothing: Google's
+//     response without messages. After the first such answer, this call and all later ones are ended
+//     when nothing arrives for ping_timeout after a ping. Before that, silence means nothing: Google's
 //     emulator never answers pings. Silence while reading is paused means nothing either, because
-//     nothing can arrive then.
+//     nothing can arrive then. (In the first call gRPC's keepalive ends a silent connection.)
 //   - The first response of a call resets the backoff.
 //
 // For the loop's thread only. It must live until the loop has delivered its tags.
@@ -83,6 +83,7 @@ class PullStream {
   Backoff backoff_{kReconnectBackoff};
   bool paused_ = false;
   bool closing_ = false;
+  bool pings_answered_ = false;  // in any call: it is a property of the server
   std::shared_ptr<Call> call_;
   EventLoop::TimerId reconnect_timer_;
 };

@@ -193,6 +193,20 @@ TEST_F(SubscriberTest, AStreamThatStopsAnsweringPingsIsOpenedAgain) {
   }));
 }
 
+TEST_F(SubscriberTest, AStreamThatIsOpenedAgainAndNeverAnswersIsOpenedOnceMore) {
+  service_.answer_pings = true;
+  Start({.ping_interval = std::chrono::milliseconds(20),
+         .ping_timeout = std::chrono::milliseconds(500)});
+  ASSERT_TRUE(service_.WaitFor(
+      [&] { return service_.sessions.size() > 1 || service_.sessions[0]->pings >= 3; }));
+  service_.Locked([&] {
+    service_.answer_pings = false;
+    service_.sessions[0]->answer_pings = false;
+  });
+  // The second stream answers nothing, not even once.
+  EXPECT_TRUE(WaitForSession(3));
+}
+
 TEST_F(SubscriberTest, AServerThatNeverAnsweredAPingIsNotGivenUp) {
   Start({.ping_interval = std::chrono::milliseconds(5),
          .ping_timeout = std::chrono::milliseconds(10)});

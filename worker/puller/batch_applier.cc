@@ -18,6 +18,11 @@ constexpr char kStoppingSqlstate[] = "57014";
 // After so many full transactions in a row that succeed, transactions become larger.
 constexpr int kGrowAfter = 4;
 
+// What the status shows of an error. A connection that broke has no SQLSTATE.
+std::string ErrorText(const std::string& sqlstate, const std::string& error) {
+  return sqlstate.empty() ? error : sqlstate + ": " + error;
+}
+
 }  // namespace
 
 AttemptCounter::Attempts AttemptCounter::Increment(const std::string& message_id, bool own,
@@ -209,7 +214,7 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
     const auto delay = BackoffDelay(policy_.backoff, attempts.count, pubsub::JitterRandom());
     fields["retry_after_ms"] = delay.count();
     LogRepeated("event failed", fields);
-    status_->Failed(failure.sqlstate + ": " + failure.error, delay, now_);
+    status_->Failed(ErrorText(failure.sqlstate, failure.error), delay, now_);
     return Fail(i, delay);
   }
   if (!poison && fault == Fault::kEvents) {
@@ -274,7 +279,7 @@ void BatchApplier::FailTogether(const std::vector<size_t>& positions, const Inbo
                  {"error", result.error},
                  {"retry_after_ms", delay.count()}});
   LogRepeated("batch failed", fields);
-  status_->Failed(result.sqlstate + ": " + result.error, delay, now_);
+  status_->Failed(ErrorText(result.sqlstate, result.error), delay, now_);
   for (size_t i : positions) {
     if (!Behind(i)) Fail(i, delay);
   }

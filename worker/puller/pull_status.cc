@@ -36,6 +36,13 @@ void PullStatus::GaveUp() {
   changed_ = true;
 }
 
+void PullStatus::AckFailed(const std::string& error, TimePoint now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  numbers_.last_error = error;
+  last_error_at_ = now;
+  changed_ = true;
+}
+
 void PullStatus::StreamIs(Stream stream, const std::string& error, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   // A stream that is opened again and again is a report each second at most, as everything is.

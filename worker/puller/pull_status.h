@@ -44,6 +44,8 @@ class PullStatus {
   // An attempt failed and is repeated after `delay`.
   void Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now);
   void GaveUp();
+  // An ack or an extension of a lease was refused. Events go on being applied, and come again.
+  void AckFailed(const std::string& error, TimePoint now);
   // The stream of messages: it is connected, or ended with `error` and is opened again, or not.
   enum class Stream { kConnecting, kConnected, kReconnecting, kFailed };
   void StreamIs(Stream stream, const std::string& error, TimePoint now);

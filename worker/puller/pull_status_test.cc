@@ -45,6 +45,19 @@ TEST(PullStatusTest, ItIsRetryingFromTheFirstFailureUntilASuccess) {
   EXPECT_EQ(numbers.last_error, "second");
 }
 
+TEST(PullStatusTest, ARefusedAckIsTheLastErrorAndNoFailureOfEvents) {
+  PullStatus status;
+  const PullStatus::TimePoint now = std::chrono::steady_clock::now();
+  status.Take(now);
+  status.AckFailed("Acknowledge: PERMISSION_DENIED: no", now);
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  const StatusNumbers numbers = status.Take(now + seconds(1));
+  EXPECT_EQ(numbers.last_error, "Acknowledge: PERMISSION_DENIED: no");
+  EXPECT_EQ(numbers.last_error_before_ms, 1000);
+  EXPECT_EQ(numbers.failures, 0);
+  EXPECT_EQ(numbers.retrying_for_ms, std::nullopt);
+}
+
 TEST(PullStatusTest, TheStreamIsShownWithTheErrorThatEndedItUntilItIsConnectedAgain) {
   using Stream = PullStatus::Stream;
   PullStatus status;

@@ -59,6 +59,8 @@ bool Runner::Start(std::string* error) {
         {{"subscription", config_.name}, {"exactly_once", exactly_once}, {"ordered", ordered}});
   };
   callbacks.on_ack_failure = [this](const std::string& text) {
+    status_->AckFailed(Cut(text, QueryResult::kMaxErrorBytes), Clock::now());
+    WakeReporter();
     LogRepeated("acks not taken, trying again", {{"subscription", config_.name}, {"error", text}});
   };
   callbacks.on_failure = [this](const std::string& text) {
@@ -99,6 +101,10 @@ bool Runner::Start(std::string* error) {
 
 void Runner::StreamIs(PullStatus::Stream stream, const std::string& error) {
   status_->StreamIs(stream, Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
+  WakeReporter();
+}
+
+void Runner::WakeReporter() {
   {
     // So that an applier that is about to wait has seen the change, or hears of it.
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -82,6 +82,8 @@ class Runner {
 
   void OnMessage(pubsub::ReceivedMessage message);
   void StreamIs(PullStatus::Stream stream, const std::string& error);
+  // The status has changed: an applier that waits sees when the next report is due.
+  void WakeReporter();
   // Lets the I/O thread give back the keys whose retry_at has come.
   void GiveBackSuspended(Clock::time_point now);
   ApplyPolicy Policy() const;
