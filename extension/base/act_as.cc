@@ -61,6 +61,10 @@ FixedSearchPath::FixedSearchPath(const char* path)
   Pg([&] {
     set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
                       false);
+    if (quote_all_identifiers) {
+      set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+                        true, 0, false);
+    }
   });
 }
 

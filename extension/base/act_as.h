@@ -30,7 +30,8 @@ class ActAs {
   int saved_context_ = 0;
 };
 
-// Sets search_path to pg_catalog, pg_temp (or to `path`) for its lifetime. Code that acts as
+// Sets search_path to pg_catalog, pg_temp (or to `path`) for its lifetime, and
+// quote_all_identifiers to off: names and types are compared as text. Code that acts as
 // another role needs it too; otherwise functions of that role would look up names where the caller
 // wants.
 class FixedSearchPath {

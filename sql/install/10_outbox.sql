@@ -23,7 +23,8 @@ GRANT SELECT ON postbox.outbox TO PUBLIC;
 
 -- Sessions cache outboxes and workers cache publications. This trigger invalidates both caches when a change of the
 -- tables commits, whoever made it: a function, a trigger or a restore. It is for each row, since a statement that finds no
--- row changes nothing: every DROP of any object looks here for what it has to forget.
+-- row changes nothing: every DROP of any object looks here for what it has to forget. Like all triggers of Postbox's own tables it
+-- fires whatever session_replication_role is: a worker that does not hear of a publication would publish nothing.
 CREATE FUNCTION postbox.configuration_changed() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.configuration_changed() IS 'Trigger: tells sessions and workers that the configuration has changed';
@@ -33,6 +34,7 @@ CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.outbox
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.outbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
 CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'log', retention interval DEFAULT '7 days')
     RETURNS regclass

@@ -25,6 +25,7 @@ CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.publication
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.publication
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
 CREATE TABLE postbox.lane (
     publication   text NOT NULL,

@@ -19,6 +19,7 @@ CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.inbox
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.inbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
 CREATE FUNCTION postbox.create_inbox(name text, retention interval DEFAULT '14 days') RETURNS regclass
     AS 'MODULE_PATHNAME', 'create_inbox' LANGUAGE C;

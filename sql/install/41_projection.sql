@@ -35,10 +35,12 @@ CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.projection
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.projection
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.projection ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.handler
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.handler
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.handler ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
 CREATE FUNCTION postbox.create_projection(inbox regclass, event_types text[], target regclass,
         columns jsonb DEFAULT NULL, key text[] DEFAULT NULL, version_column name DEFAULT 'version',

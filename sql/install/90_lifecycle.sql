@@ -27,6 +27,9 @@ REVOKE EXECUTE ON FUNCTION postbox.delete_dependents() FROM PUBLIC;
 CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.inbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
+ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER deleted;
+ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER deleted;
+ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER deleted;
 
 -- A plain DROP TABLE, DROP SCHEMA or DROP OWNED may drop a registered table. Its registration must go with it.
 
@@ -81,4 +84,5 @@ COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the regi
 REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 
 CREATE EVENT TRIGGER postbox_forget_dropped ON sql_drop EXECUTE FUNCTION postbox.forget_dropped();
+ALTER EVENT TRIGGER postbox_forget_dropped ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';

@@ -73,22 +73,27 @@ CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.ou
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.outbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.publication
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.publication
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.inbox
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.inbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.projection
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.projection
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.projection ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 CREATE OR REPLACE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.handler
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.handler
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.handler ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
 -- The role postbox_operator: sees the status of every outbox and inbox of the databases that have the extension, and may
 -- redrive and discard their events. Granted like pg_monitor. It belongs to the server, so DROP EXTENSION leaves it.
@@ -1602,6 +1607,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER deleted;
+ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER deleted;
+ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER deleted;
+ALTER EVENT TRIGGER postbox_forget_dropped ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
 
 -- What cannot be stored as text is stored as bytes.

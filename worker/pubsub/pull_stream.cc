@@ -26,7 +26,7 @@ struct PullStream::Call {
   bool ended = false;  // no new operation but Finish
   bool finishing = false;
   bool half_closed = false;
-  bool answered = false;  // any response came
+  bool answered = false;   // any response came
   bool ping_open = false;  // no response since the last ping
   bool checking = false;   // check_timer is set
   bool timed_out = false;

@@ -125,6 +125,10 @@ void PinSettings() {
       {"idle_session_timeout", "0"},
       // What a policy hides would be passed over for ever. So it is an error that says what to do.
       {"row_security", "off"},
+      // Names and types of columns are compared as text: "bytea" in quotes is another type.
+      {"quote_all_identifiers", "off"},
+      // What the owner of an outbox has put on it counts.
+      {"session_replication_role", "origin"},
       {"jit", "off"},
       // One plan for each statement whatever the statistics say (table_outbox_sql.h).
       {"enable_seqscan", "off"},
