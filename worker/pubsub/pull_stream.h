@@ -6,10 +6,10 @@
 // Each time that the stream is opened is a call.
 //   - Every call begins with the full first request and the same client_id.
 //   - An empty request, a ping, is sent every ping_interval. A server that answers pings sends a
-//     response without messages. After the first such answer, this call and all later ones are ended
-//     when nothing arrives for ping_timeout after a ping. Before that, silence means nothing: Google's
-//     emulator never answers pings. Silence while reading is paused means nothing either, because
-//     nothing can arrive then. (In the first call gRPC's keepalive ends a silent connection.)
+//     response without messages. After the first such answer, this call and all later ones are
+//     ended when nothing arrives for ping_timeout after a ping. Before that, silence means nothing:
+//     Google's emulator never answers pings. Then only gRPC's keepalive ends a silent connection.
+//     Silence while reading is paused means nothing either, because nothing can arrive then.
 //   - The first response of a call resets the backoff.
 //
 // For the loop's thread only. It must live until the loop has delivered its tags.

@@ -58,11 +58,7 @@ bool Runner::Start(std::string* error) {
         "stream connected",
         {{"subscription", config_.name}, {"exactly_once", exactly_once}, {"ordered", ordered}});
   };
-  callbacks.on_ack_failure = [this](const std::string& text) {
-    status_->AckFailed(Cut(text, QueryResult::kMaxErrorBytes), Clock::now());
-    WakeReporter();
-    LogRepeated("acks not taken, trying again", {{"subscription", config_.name}, {"error", text}});
-  };
+  callbacks.on_ack_failure = [this](const std::string& text) { AckFailed(text); };
   callbacks.on_failure = [this](const std::string& text) {
     StreamIs(PullStatus::Stream::kReconnecting, text);
     LogRepeated("stream failed, trying again", {{"subscription", config_.name}, {"error", text}});
@@ -102,6 +98,12 @@ bool Runner::Start(std::string* error) {
 void Runner::StreamIs(PullStatus::Stream stream, const std::string& error) {
   status_->StreamIs(stream, Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
   WakeReporter();
+}
+
+void Runner::AckFailed(const std::string& error) {
+  status_->AckFailed(Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
+  WakeReporter();
+  LogRepeated("acks not taken, trying again", {{"subscription", config_.name}, {"error", error}});
 }
 
 void Runner::WakeReporter() {

@@ -82,6 +82,7 @@ class Runner {
 
   void OnMessage(pubsub::ReceivedMessage message);
   void StreamIs(PullStatus::Stream stream, const std::string& error);
+  void AckFailed(const std::string& error);
   // The status has changed: an applier that waits sees when the next report is due.
   void WakeReporter();
   // Lets the I/O thread give back the keys whose retry_at has come.
