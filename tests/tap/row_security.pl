@@ -35,6 +35,7 @@ sub wait_all { my ($what) = @_; return wait_for(sub { messages_published($emulat
 
 emit_both();
 wait_all('what is emitted is published');
+wait_until($node, 'postgres', q{SELECT hwm >= 10 FROM postbox.lane WHERE publication = 'log'}, 'and that is stored, so that it is not sent again');
 
 $node->safe_psql('postgres', qq{SET ROLE owner; CREATE POLICY half ON $_ USING (aggregate_id::int % 2 = 0) WITH CHECK (true);
 	ALTER TABLE $_ ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY}) for qw(app.log app.jobs);
