@@ -7,13 +7,15 @@ import signal
 import time
 
 import bank
-from harness import Failure, wait_until
-from place import LEASE
+from harness import Failure, say, wait_until
+from place import LEASE, process_state
 
 
 class Fault:
     needs_disks = False
     needs_standby = False
+    ends_processes = False  # of Postbox
+    aborts_server = False   # with PANIC
 
     def __init__(self, name):
         self.name = name
@@ -21,26 +23,46 @@ class Fault:
     def prepare(self, site):
         pass
 
+    def strike(self, site, step, victims):
+        raise NotImplementedError
+
+
+def require(struck, what):
+    """A fault that has not struck says nothing about what it would have done."""
+    if not struck:
+        raise Failure(f"the fault has not struck: {what}")
+
 
 class Kill(Fault):
     """SIGKILL of the workers that are held, which makes Postgres restart all processes; or of the pullers."""
 
+    ends_processes = True
+
     def strike(self, site, step, victims):
         step.forget(site)
+        position = site.log_position()
         for pid in victims.values():
             with contextlib.suppress(ProcessLookupError):  # the postmaster has been faster with the second
                 os.kill(pid, signal.SIGKILL)
         if step.of_puller:
-            site.pullers = []
+            killed, site.pullers = site.pullers, []
+            for puller in killed:
+                require(puller.process.wait() == -signal.SIGKILL, f"the puller of {puller.database} is not killed")
             site.start_pullers()
+        else:
+            site.wait_crash(position)
         site.wait_up()
         step.release(site)
 
 
 class ImmediateStop(Fault):
+    ends_processes = True
+
     def strike(self, site, step, victims):
         step.forget(site)
+        position = site.log_position()
         site.restart("immediate")
+        site.wait_crash(position)
         step.release(site)
 
 
@@ -48,12 +70,12 @@ class LostBroker(Fault):
     """Connections are reset and refused, while the load goes on."""
 
     def strike(self, site, step, victims):
-        site.publish_link.cut()
-        site.pull_link.cut()
+        for link in (site.publish_link, site.pull_link):
+            require(link.cut(), "there was no connection to cut")
         step.release(site)
         site.wait_load(100)
-        site.publish_link.mend()
-        site.pull_link.mend()
+        for link in (site.publish_link, site.pull_link):
+            link.mend()
 
 
 class Stop(Fault):
@@ -65,6 +87,8 @@ class Stop(Fault):
             self._outlast_messages(site)
         else:
             self._outlast_claims(site, step, victims)
+        for pid in victims.values():
+            require(process_state(pid) == "T", f"process {pid} does not stand still")
         site.continue_processes()
 
     @staticmethod
@@ -102,6 +126,8 @@ class FullWal(Fault):
     """No space for WAL: Postgres ends with PANIC and cannot start until there is space again."""
 
     needs_disks = True
+    ends_processes = True
+    aborts_server = True
 
     def strike(self, site, step, victims):
         step.forget(site)
@@ -115,6 +141,7 @@ class FullWal(Fault):
 
         wait_until("the server is out of space for WAL", panic)
         site.restart("immediate", between=site.wal_disk.free)
+        site.wait_crash(position)
         step.release(site)
 
 
@@ -124,7 +151,6 @@ class FullTablespace(Fault):
     needs_disks = True
 
     def strike(self, site, step, victims):
-        site.table_disk.fill()
         # What is held may have locked the outbox of its kind.
         self._wait_errors(site, any if step.holds_locks else all)
         step.release(site)
@@ -136,6 +162,7 @@ class FullTablespace(Fault):
         before = [len(load.errors) for load in site.loads]
 
         def seen():
+            site.table_disk.fill()  # what a purge has freed
             new = [[error for error in load.errors[start:] if "No space left on device" in error]
                    for load, start in zip(site.loads, before)]
             return enough(new)
@@ -144,17 +171,44 @@ class FullTablespace(Fault):
 
 
 class Failover(Fault):
-    """The primary is stopped at once and its synchronous standby promoted."""
+    """The primary is stopped at once and its synchronous standby promoted, which lacks the last commits: those that did not
+    wait for it. No event of theirs may have been sent."""
 
     needs_standby = True
+    ends_processes = True
 
     def prepare(self, site):
         site.make_standby()
 
     def strike(self, site, step, victims):
         step.forget(site)
+        site.stop_receiver()
+        unlocked = [kind for kind in bank.KINDS if self._hasten(site, kind)]
+        require(unlocked if step.holds_locks else len(unlocked) == len(bank.KINDS), "nothing was committed without the standby")
+        if step.of_puller:  # the workers run, and have time to send what they must not
+            for kind in bank.KINDS:
+                wait_until("events wait for the standby", lambda: site.cluster.value(
+                    bank.database(kind), "SELECT state FROM postbox.publication_status") == "waiting")
+        visible = self._committed(site)
         site.fail_over()
+        gone = visible - self._committed(site)
+        require(gone, "no commit is gone")
+        say(f"  {len(gone)} events that were committed are gone with the primary")
         step.release(site)
+
+    @staticmethod
+    def _hasten(site, kind):
+        """Events whose commits do not wait for the standby, of an account that nobody else uses. False if the outbox is locked."""
+        with contextlib.suppress(Failure):
+            site.cluster.sql(bank.database(kind), f"""
+                SET synchronous_commit = off; SET lock_timeout = '1s';
+                SELECT bank.change('{bank.HASTY}', 1, 'first') FROM generate_series(1, 3)""")
+            return True
+        return False
+
+    @staticmethod
+    def _committed(site):
+        return {event for kind in bank.KINDS for event, in site.cluster.sql(bank.database(kind), "SELECT event_id FROM bank.journal")}
 
 
 FAULTS = [

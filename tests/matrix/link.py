@@ -37,14 +37,14 @@ class Link:
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def cut(self):
-        """All connections are reset, and new ones refused."""
+        """All connections are reset, and new ones refused. Returns how many there were."""
         if self._listener:
             listener, self._listener = self._listener, None
             # close() alone would leave accept() waiting, and with it the port listening.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
-        self.reset()
+        return self.reset()
 
     def mute(self):
         """What the broker answers does not arrive; what clients send does."""
@@ -62,6 +62,7 @@ class Link:
             for end in pair:
                 with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
+        return len(pairs)
 
     def _accept(self, listener):
         while True:

@@ -8,6 +8,7 @@ small file systems that can be filled up.
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,14 @@ WITNESS_SETTINGS = {"postbox.publishers": "0", "max_worker_processes": "8"}
 def may_mount():
     """Whether file systems may be mounted that nobody else sees."""
     return os.environ.get("POSTBOX_OWN_MOUNTS") == "1"
+
+
+def process_state(pid):
+    """The letter of /proc: T is a process that stands still."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        raise Failure(f"process {pid} has ended") from None
 
 
 class Disk:
@@ -67,6 +76,7 @@ class Site:
         self.loads = []
         self.stopped = []  # processes that a fault has stopped
         self.standby = None
+        self._receiver = None  # the process of the standby that receives WAL, while it is stopped
         self.cluster = bed.cluster
         # Clients know both places where the primary can be. The sockets are in different directories.
         self._homes = [self.cluster.directory, self.directory / "cluster-b"]
@@ -153,6 +163,13 @@ class Site:
 
         wait_until("the load goes on", reached)
 
+    def touch_all(self):
+        """An event of each account, so that each lane has something to do."""
+        for kind in bank.KINDS:
+            self.cluster.sql(bank.database(kind), f"""
+                SELECT bank.change(account, 1, 'first') FROM generate_series(1, {bank.ACCOUNTS}) AS account;
+                SELECT bank.change('{bank.HASTY}', 1, 'first')""")
+
     def committed(self, kind):
         return self.cluster.number(bank.database(kind), "SELECT count(*) FROM bank.journal")
 
@@ -223,6 +240,15 @@ class Site:
 
         wait_until("the server takes connections", up)
 
+    def wait_crash(self, position):
+        """Until the server has begun to recover from a crash."""
+        wait_until("the server recovers", lambda: "automatic recovery in progress" in self.log_since(position))
+
+    def broken_off(self, position, expected):
+        """Processes of the server that have ended by a signal that no fault asks for."""
+        lines = re.findall(r".*(?:terminated by signal|TRAP:).*", self.log_since(position))
+        return [line for line in lines if not any(f"by signal {number}:" in line for number in expected)]
+
     def restart(self, mode="immediate", between=lambda: None):
         with contextlib.suppress(subprocess.CalledProcessError):  # it may have ended by itself
             self.cluster.stop(mode)
@@ -241,7 +267,18 @@ class Site:
         wait_until("the standby is synchronous", lambda: self.cluster.value(
             "postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1")
 
+    def stop_receiver(self):
+        """From now on the standby gets nothing more."""
+        self._receiver = self.standby.number("postgres", "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walreceiver'")
+        self.stop_process(self._receiver)
+        wait_until("the receiver stands still", lambda: process_state(self._receiver) == "T")
+
     def fail_over(self):
+        """What the receiver has not written is gone with it, whereupon the standby starts its processes again."""
         self.cluster.stop("immediate")
+        os.kill(self._receiver, signal.SIGKILL)
+        self.stopped.remove(self._receiver)
+        wait_until("the receiver is gone", lambda: not pathlib.Path(f"/proc/{self._receiver}").exists())
+        wait_until("the standby takes connections", lambda: self.standby.value("postgres", "SELECT 1"))
         self.standby.sql("postgres", "SELECT pg_promote()")
         self.cluster, self.standby = self.standby, None

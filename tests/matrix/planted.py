@@ -4,8 +4,18 @@ import bank
 from harness import check
 
 
+def plant_pending(site, ledger):
+    """Some of the lanes are in the hands of a worker that does not go on, which ends long before its lease does."""
+    site.stop_process(site.workers("log")[0])
+    site.touch_all()
+    check("events of one lane that stay unpublished are seen", ledger.settle(2) is not None)
+    site.continue_processes()
+    check("and they are published then", ledger.settle(60), None)
+
+
 def plant(site, ledgers):
     """Plants one error of each kind, and checks that it is counted and nothing else is."""
+    plant_pending(site, ledgers["log"])
     kind, ledger = next(iter(ledgers.items()))
     ledger.take()
     source = bank.database(kind)

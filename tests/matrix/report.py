@@ -11,7 +11,7 @@ from harness import Failure
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/reliability.md"
 BEGIN, END = "<!-- written by control/fault-matrix --record -->", "<!-- to here -->"
-GOOD = re.compile(r"\d+ / \d+ of \d+")
+GOOD = re.compile(r"\d+ / \d+ of [1-9]\d*")
 
 
 def machine():

@@ -8,19 +8,19 @@
 """
 
 import contextlib
-import pathlib
 import re
 
 import bank
 import pg_control
 from bank import KINDS, POISON
 from harness import Failure, wait_until
-from place import WORKERS
+from place import WORKERS, process_state
 
 
 class Step:
     kinds = KINDS        # those that must have come to the step
     of_puller = False
+    ends_processes = False  # of Postbox, to get there
     holds_locks = False  # others of the same outbox may have to wait for a process that is held here
 
     def __init__(self, name):
@@ -38,6 +38,10 @@ class Step:
     def finish(self, site):
         pass
 
+    def repeats(self, _fault):
+        """Whether events must be sent again, since Postbox cannot know that they were."""
+        return False
+
 
 class WorkerStep(Step):
     """A failpoint of the publisher worker."""
@@ -51,17 +55,18 @@ class WorkerStep(Step):
     def reach(self, site):
         position = site.log_position()
         site.cluster.set(postbox__failpoint=f"{self._failpoint}=pause")
-        return self._wait_paused(site, position)
+        return self._wait_paused(site, position, self._failpoint, self.kinds)
 
-    def _wait_paused(self, site, position):
+    @staticmethod
+    def _wait_paused(site, position, failpoint, kinds):
         def paused():
-            pids = set(map(int, re.findall(rf"\[(\d+)\].*failpoint {self._failpoint}: paused", site.log_since(position))))
+            pids = set(map(int, re.findall(rf"\[(\d+)\].*failpoint {failpoint}: paused", site.log_since(position))))
             found = {kind: here[0] for kind in KINDS if (here := [pid for pid in site.workers(kind) if pid in pids])}
-            if not set(self.kinds) <= found.keys():
+            if not set(kinds) <= found.keys():
                 raise Failure(f"paused there: {found}")
             return found
 
-        return wait_until(f"workers are at {self._failpoint}", paused)
+        return wait_until(f"workers are at {failpoint}", paused)
 
     def forget(self, site):
         site.cluster.write(postbox__failpoint="")
@@ -95,9 +100,24 @@ class NoResponse(WorkerStep):
     def release(self, site):
         site.publish_link.unmute()
 
+    def repeats(self, _fault):
+        return True
+
+
+class Unmarked(WorkerStep):
+    """Pub/Sub has answered, and only the worker knows."""
+
+    def __init__(self, name):
+        super().__init__(name, "after_publish_before_mark")
+
+    def repeats(self, fault):
+        return fault.ends_processes
+
 
 class Rebase(WorkerStep):
     """The log's positions come from another cluster."""
+
+    ends_processes = True
 
     def __init__(self, name):
         super().__init__(name, "during_rebase", ("log",), holds_locks=True)
@@ -110,7 +130,7 @@ class Rebase(WorkerStep):
     def reach(self, site):
         position = site.log_position()
         site.cluster.set(postbox__failpoint="during_rebase=pause", postbox__publishers=WORKERS)
-        return self._wait_paused(site, position)
+        return self._wait_paused(site, position, self._failpoint, self.kinds)
 
     def release(self, site):
         super().release(site)
@@ -118,14 +138,37 @@ class Rebase(WorkerStep):
 
 
 class Retention(WorkerStep):
-    """Published events are purged. A worker that had to give up a purge leaves that outbox alone for a while."""
+    """Published events are purged: rows of a table, a partition of a log. A purge that is held is given up after 2 s, and
+    the worker leaves that outbox alone for a while."""
+
+    ends_processes = True
 
     def __init__(self, name):
-        super().__init__(name, "during_retention", ("table",), holds_locks=True)
+        super().__init__(name, "during_retention", holds_locks=True)
 
-    def prepare(self, site):
-        site.set_workers(0)
-        site.set_workers(WORKERS)
+    def reach(self, site):
+        """The log first: no partition is emptied while a transaction that is older than its events has written, as one that
+        purges a table has."""
+        def purging():
+            self.release(site)
+            site.set_workers(0)
+            site.set_workers(WORKERS)
+            position = site.log_position()
+            site.cluster.set(postbox__failpoint="during_rotation=pause")
+            held = self._wait_paused(site, position, "during_rotation", ("log",))
+            site.cluster.set(postbox__failpoint="during_rotation=pause,during_retention=pause")
+            held |= self._wait_paused(site, position, "during_retention", ("table",))
+            if not self._has_emptied(site, held["log"]):
+                raise Failure("the worker has given up to empty a partition, or could not lock it")
+            return held
+
+        return wait_until("events of both kinds are purged", purging)
+
+    @staticmethod
+    def _has_emptied(site, pid):
+        return site.cluster.number(bank.database("log"), f"""
+            SELECT count(*) FROM pg_locks l JOIN pg_inherits i ON i.inhrelid = l.relation
+            WHERE l.pid = {pid} AND l.mode = 'AccessExclusiveLock' AND l.granted AND i.inhparent = 'bank.outbox'::regclass""")
 
 
 class Redrive(WorkerStep):
@@ -172,6 +215,7 @@ class PullerStep(Step):
     """A failpoint of the puller, which stops the whole process."""
 
     of_puller = True
+    ends_processes = True
 
     def __init__(self, name, failpoint):
         super().__init__(name)
@@ -183,15 +227,8 @@ class PullerStep(Step):
         self._held = site.start_pullers(f"{self._failpoint}=pause")
         pids = {kind: puller.process.pid for kind, puller in zip(KINDS, self._held)}
         site.stopped += pids.values()
-        wait_until(f"the pullers are at {self._failpoint}", lambda: all(self._state(pid) == "T" for pid in pids.values()))
+        wait_until(f"the pullers are at {self._failpoint}", lambda: all(process_state(pid) == "T" for pid in pids.values()))
         return pids
-
-    @staticmethod
-    def _state(pid):
-        try:
-            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            raise Failure("the puller has ended") from None
 
     def release(self, site):
         site.continue_processes()
@@ -201,7 +238,7 @@ STEPS = [
     WorkerStep("after the claim", "after_claim"),
     WorkerStep("before sending", "before_send"),
     NoResponse("effect without response"),
-    WorkerStep("after publishing, before the mark", "after_publish_before_mark"),
+    Unmarked("after publishing, before the mark"),
     WorkerStep("after the mark", "after_mark"),
     WorkerStep("before a checkpoint", "before_checkpoint"),
     WorkerStep("after a checkpoint", "after_checkpoint"),

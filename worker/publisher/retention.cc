@@ -79,6 +79,10 @@ bool Retention::Purge(const Table& table) {
         relation);
     purged = Int64Column(0, 1);
     if (purged > 0) Failpoint("during_retention");
+    // A log empties partitions and counts no events. If it did, the transaction has an id.
+    if (table.outbox && purged == 0 && TransactionIdIsValid(GetTopTransactionIdIfAny())) {
+      Failpoint("during_rotation");
+    }
   });
   return purged == 0;
 }

@@ -14,9 +14,10 @@
 //   after_checkpoint           it has done so
 //   during_rebase              a log was re-based, which is not committed
 //   during_retention           events were purged, which is not committed
+//   during_rotation            a partition of a log was emptied, which is not committed
 //
-// The last two are in a transaction. A pause there keeps its locks, and ends with an ERROR when the
-// step has taken its time (step_limit.h).
+// The last three are in a transaction. A pause there keeps its locks, and ends with an ERROR when
+// the step has taken its time (step_limit.h).
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_FAILPOINT_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_FAILPOINT_H_
 
