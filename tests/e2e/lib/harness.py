@@ -504,8 +504,8 @@ class Testbed:
         return session
 
     def close(self, failed=False):
-        for number in (signal.SIGTERM, signal.SIGINT):  # cleaning up is not interrupted
-            signal.signal(number, signal.SIG_IGN)
+        # Cleaning up is not interrupted. What comes then is, as the next cell of a long run.
+        handlers = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGTERM, signal.SIGINT)]
         for close in self._closers:
             with contextlib.suppress(Exception):
                 close()
@@ -519,6 +519,8 @@ class Testbed:
             with contextlib.suppress(Exception):
                 Cluster.close(data.parent)
         shutil.rmtree(self.directory, ignore_errors=True)
+        for number, handler in handlers:
+            signal.signal(number, handler)
 
     def _print_logs(self):
         logs = [(process.name, process.text()) for process in self._processes]
