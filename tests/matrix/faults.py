@@ -152,22 +152,23 @@ class FullTablespace(Fault):
 
     def strike(self, site, step, victims):
         # What is held may have locked the outbox of its kind.
-        self._wait_errors(site, any if step.holds_locks else all)
+        self._wait_refused(site, any if step.holds_locks else all)
         step.release(site)
-        self._wait_errors(site, all)
+        self._wait_refused(site, all)
         site.table_disk.free()
 
     @staticmethod
-    def _wait_errors(site, enough):
-        before = [len(load.errors) for load in site.loads]
+    def _wait_refused(site, enough):
+        """Until emitters, pullers or workers of a bank are refused. After a long load emitters find space in tables of before."""
+        position = site.log_position()
+        paths = [f"/{oid}/" for oid, in site.cluster.sql("postgres", "SELECT oid FROM pg_database WHERE datname LIKE 'bank%'")]
 
         def seen():
             site.table_disk.fill()  # what a purge has freed
-            new = [[error for error in load.errors[start:] if "No space left on device" in error]
-                   for load, start in zip(site.loads, before)]
-            return enough(new)
+            refused = [line for line in site.log_since(position).splitlines() if "No space left on device" in line]
+            return enough(any(path in line for line in refused) for path in paths)
 
-        wait_until("emitters are told that there is no space", seen)
+        wait_until("there is no space in the banks", seen)
 
 
 class Failover(Fault):
