@@ -52,6 +52,7 @@ def run_cell(site, ledgers, step, fault):
     if not set(step.kinds) <= victims.keys():
         raise Failure(f"only these are at the step: {victims}")
     fault.strike(site, step, victims)
+    site.alter_publications()
     site.wait_workers()
     step.finish(site)
     site.wait_load(10)

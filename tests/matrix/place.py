@@ -163,6 +163,12 @@ class Site:
 
         wait_until("the load goes on", reached)
 
+    def alter_publications(self):
+        """With new settings the workers begin again, with the lanes that they have and those that are free."""
+        for backoff in ("2s", "1s"):
+            for kind in bank.KINDS:
+                self.cluster.sql(bank.database(kind), f"SELECT postbox.alter_publication('accounts', max_backoff => '{backoff}')")
+
     def touch_all(self):
         """An event of each account, so that each lane has something to do."""
         for kind in bank.KINDS:
