@@ -29,8 +29,8 @@ AttemptCounter::Attempts AttemptCounter::Increment(const std::string& message_id
                                                    TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto [it, is_new] = attempts_.try_emplace(message_id);
-  if (is_new) order_.push_back(message_id);
-  Count& count = it->second[own ? 0 : 1];
+  if (is_new) it->second.place = order_.insert(order_.end(), message_id);
+  Count& count = it->second.counts[own ? 0 : 1];
   if (++count.count == 1) {
     count.first = now;
     count.applied_before = applied_;
@@ -47,7 +47,10 @@ AttemptCounter::Attempts AttemptCounter::Increment(const std::string& message_id
 void AttemptCounter::Forget(const std::string& message_id) {
   if (known_ == 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  attempts_.erase(message_id);  // its entry in order_ is removed later, by Increment
+  const auto it = attempts_.find(message_id);
+  if (it == attempts_.end()) return;
+  order_.erase(it->second.place);
+  attempts_.erase(it);
   known_ = attempts_.size();
 }
 

@@ -37,7 +37,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -93,14 +93,17 @@ class AttemptCounter {
     TimePoint first;
     uint64_t applied_before = 0;
   };
-  using Entry = std::array<Count, 2>;  // own or not
+  struct Entry {
+    std::array<Count, 2> counts;  // own or not
+    std::list<std::string>::iterator place;
+  };
 
   const size_t max_messages_;
   std::atomic<uint64_t> applied_ = 0;
   std::atomic<size_t> known_ = 0;  // the size of attempts_
   std::mutex mutex_;
   std::unordered_map<std::string, Entry> attempts_;
-  std::deque<std::string> order_;
+  std::list<std::string> order_;  // those of attempts_, the first one first
 };
 
 // What is to become of a delivery after its batch was applied.
