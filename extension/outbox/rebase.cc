@@ -109,7 +109,7 @@ void DecideUnknown(Oid relation, bool published) {
     const ActAs owner(outbox->facts().owner);
     // postbox.foreign_origins returns only one of these. From one to the next, through the index.
     const uint64 rows = Run(
-        "WITH RECURSIVE step(origin) AS (SELECT -2147483648 UNION ALL SELECT (SELECT e.origin "
+        "WITH RECURSIVE step(origin) AS (SELECT -2147483648 UNION ALL SELECT (SELECT e.origin::int "
         "FROM " +
             RelationName(relation) +
             " e WHERE e.origin > s.origin ORDER BY e.origin LIMIT 1) FROM step s WHERE s.origin IS "

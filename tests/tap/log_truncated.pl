@@ -19,7 +19,8 @@ sub wait_all
 {
 	my ($what) = @_;
 	wait_for(sub { messages_published($emulator) >= $published }, $what);
-	return is(messages_published($emulator) . ' ' . $node->safe_psql('postgres', 'SELECT pending FROM postbox.publication_status'), "$published 0", "$what, and nothing twice");
+	wait_until($node, 'postgres', 'SELECT pending = 0 FROM postbox.publication_status', "$what: that is stored");
+	return is(messages_published($emulator), $published, "$what, and nothing twice");
 }
 
 sub emit_more
