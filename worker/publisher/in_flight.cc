@@ -27,20 +27,28 @@ bool InFlight::Room(std::size_t batch_size, const Holding& held, ClaimLimits* li
   const std::size_t most = max_bytes + std::max(max_bytes / kOverhang, kLargestEvent);
   limits->first = most - std::min(most, unsettled_.bytes);
   if (handed_over_ < waiting_.size()) return false;
-  if (!held.proven && publications_ > 1 &&
-      held.events >= pubsub::Guaranteed(max_events, publications_)) {
-    return false;
-  }
-  const std::size_t events =
-      pubsub::MayTake(max_events, publications_, unsettled_.events, held.events);
-  const std::size_t bytes = pubsub::MayTake(max_bytes, publications_, unsettled_.bytes, held.bytes);
-  limits->events = std::min(batch, events);
-  limits->bytes = bytes;
-  if (events == 0 || bytes == 0) return false;
+  limits->events = std::min(batch, Left(max_events, &Holding::events, held));
+  limits->bytes = Left(max_bytes, &Holding::bytes, held);
+  if (limits->events == 0 || limits->bytes == 0) return false;
+  if (held.events == 0) return true;
   // Not in crumbs: wait until a whole batch fits, or a good part of the budget is free.
-  return held.events == 0 ||
-         (limits->events >= std::min(batch, std::max(max_events / 4, std::size_t{1})) &&
-          limits->bytes * 8 >= max_bytes);
+  const std::size_t most_bytes =
+      held.proven ? max_bytes : pubsub::Guaranteed(max_bytes, publications_.size());
+  return limits->events >= std::min(batch, std::max(max_events / 4, std::size_t{1})) &&
+         limits->bytes * 8 >= most_bytes;
+}
+
+std::size_t InFlight::Left(std::size_t places, std::size_t Holding::*of,
+                           const Holding& held) const {
+  const std::size_t users = publications_.size();
+  std::size_t all = unsettled_.*of;
+  if (users <= 1) return pubsub::MayTake(places, users, all, held.*of);
+  const std::size_t guaranteed = pubsub::Guaranteed(places, users);
+  if (!held.proven) return guaranteed - std::min(guaranteed, held.*of);
+  for (const auto& other : publications_) {
+    if (!other->proven) all -= std::min((*other).*of, guaranteed);
+  }
+  return pubsub::MayTake(places, users, all, held.*of);
 }
 
 void InFlight::Add(Events events, Holding* holding, const std::string& publication,

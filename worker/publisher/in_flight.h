@@ -19,6 +19,8 @@
 #define POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 
 #include <cstddef>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "worker/publisher/base/claimed_event.h"
@@ -39,13 +41,16 @@ struct Holding {
 
 class InFlight {
  public:
-  // How many share the budget.
-  void SetPublications(std::size_t publications) { publications_ = publications; }
+  // Who shares the budget.
+  void SetPublications(std::vector<std::shared_ptr<const Holding>> publications) {
+    publications_ = std::move(publications);
+  }
 
   // Whether there is room for a claim of up to `batch_size` events of the publication that holds
   // `held`, and what may be claimed. With nothing in flight there always is. A publication of which
-  // nothing has gone through yet (not Holding::proven) gets no more than its guaranteed part. That
-  // a lane of it is new says nothing: what the others hold must not keep it back.
+  // nothing has gone through yet (not Holding::proven) gets its guaranteed part, which costs the
+  // others nothing. That a lane of it is new says nothing: what the others hold must not keep it
+  // back.
   bool Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const;
 
   // `wait_for`: up to there WAL must become safe before the events are sent; 0: it is.
@@ -67,6 +72,8 @@ class InFlight {
   void Settled(std::size_t events, std::size_t bytes, Holding* holding);
 
  private:
+  // The same for a number of places or of bytes.
+  std::size_t Left(std::size_t places, std::size_t Holding::*of, const Holding& held) const;
   void ForgetHandedOver();
   Events TakeOut(const std::vector<pubsub::OutgoingMessage*>& messages);
 
@@ -77,7 +84,7 @@ class InFlight {
   std::size_t handed_over_ = 0;
   StandbyQueue standby_queue_;  // what may not be handed over yet
   Holding unsettled_;
-  std::size_t publications_ = 1;
+  std::vector<std::shared_ptr<const Holding>> publications_;
 };
 
 }  // namespace postbox::publisher

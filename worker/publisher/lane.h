@@ -47,7 +47,7 @@ class Lane {
   const std::string& publication_name() const { return publication_.name; }
   Oid outbox() const { return publication_.outbox; }
   // What the lanes of the publication hold of the budget.
-  Holding* holding() const { return holding_.get(); }
+  const std::shared_ptr<Holding>& holding() const { return holding_; }
   bool IsOfSamePublication(const Lane& other) const { return holding_ == other.holding_; }
   // Whether other publications wait for this worker.
   void SetCrowded(bool crowded) { crowded_ = crowded; }

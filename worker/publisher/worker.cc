@@ -194,7 +194,11 @@ void Worker::LoadLanes() {
   }
   // Events of the old lanes that are still out hold their lane until they are settled.
   lanes_ = std::move(lanes);
-  in_flight_.SetPublications(publications.size());
+  std::vector<std::shared_ptr<const Holding>> holdings;
+  for (const LanePointer& lane : lanes_) {
+    if (holdings.empty() || holdings.back() != lane->holding()) holdings.push_back(lane->holding());
+  }
+  in_flight_.SetPublications(std::move(holdings));
   for (const LanePointer& lane : lanes_) lane->SetCrowded(publications.size() > 1);
   SuspendSuspects();
 }
@@ -252,7 +256,7 @@ bool Worker::ClaimLanes() {
     for (const EventPointer& event : events) event->owner = lane;
     const bool any_events = !events.empty();
     const XLogRecPtr confirmed = ConfirmedByStandbys();
-    in_flight_.Add(std::move(events), lane->holding(), lane->publication_name(),
+    in_flight_.Add(std::move(events), lane->holding().get(), lane->publication_name(),
                    durable_at <= confirmed ? 0 : durable_at, now_);
     if (any_events) Failpoint("before_send");
     in_flight_.HandOver(client_.get(), confirmed);

@@ -164,15 +164,22 @@ void PublishScheduler::Pump() {
 PublishScheduler::Topic* PublishScheduler::NextTopic() {
   std::size_t limit = static_cast<std::size_t>(options_.requests_per_channel) *
                       static_cast<std::size_t>(options_.channels);
-  // What is guaranteed comes on top, and all together is what the channels can take.
-  if (topics_.size() > 1) limit = limit * kGuaranteedPart / (kGuaranteedPart + 1);
+  std::size_t answering = in_flight_.size();
+  if (topics_.size() > 1) {
+    // What is guaranteed comes on top, and all together is what the channels can take. A topic that
+    // does not answer, or has yet to, gets no more than that, and costs the others nothing.
+    limit = limit * kGuaranteedPart / (kGuaranteedPart + 1);
+    for (const auto& [name, topic] : topics_) {
+      if (!topic->health.answers()) answering -= topic->in_flight;
+    }
+  }
   for (std::size_t i = 0; i < ready_.size(); ++i) {
     Topic* topic = ready_.front();
     ready_.pop_front();
-    if (MaySend(*topic) &&
-        MayTake(limit, topics_.size(), in_flight_.size(), topic->in_flight) > 0) {
-      return topic;
-    }
+    const bool has_room = topics_.size() == 1 || topic->health.answers()
+                              ? MayTake(limit, topics_.size(), answering, topic->in_flight) > 0
+                              : topic->in_flight < Guaranteed(limit, topics_.size());
+    if (has_room && MaySend(*topic)) return topic;
     ready_.push_back(topic);
   }
   return nullptr;

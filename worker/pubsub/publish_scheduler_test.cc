@@ -122,11 +122,33 @@ TEST(PublishScheduler, KeysThatFindNoFreeRequestWaitInLineAndPileUp) {
   EXPECT_EQ(world.Next().tags, Tags({3, 4}));
 }
 
-TEST(PublishScheduler, ATopicThatDoesNotAnswerLeavesRequestsForAnother) {
+TEST(PublishScheduler, ATopicThatHasYetToAnswerGetsItsGuaranteedPartAndCostsAnotherNothing) {
   World world({.channels = 1, .requests_per_channel = 20});
   constexpr char kOther[] = "projects/p/topics/other";
   world.Add(1, "first", "data", kOther);
   world.scheduler.Pump();
+  world.Ok(world.Next());
+  for (std::uint64_t tag = 10; tag < 60; ++tag) world.Add(tag, "k" + std::to_string(tag));
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent.size(), 2u);
+  const Sent silent = world.sent.back();
+  for (std::uint64_t tag = 60; tag < 99; ++tag) {
+    world.Add(tag, "k" + std::to_string(tag), "data", kOther);
+  }
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent.size(), 2u + 16u) << "of 20";
+  world.sent.clear();
+  world.Ok(silent);
+  EXPECT_FALSE(world.sent.empty()) << "it has answered, and its next request is sent";
+}
+
+TEST(PublishScheduler, ATopicThatDoesNotAnswerLeavesRequestsForAnother) {
+  World world({.channels = 1, .requests_per_channel = 20});
+  constexpr char kOther[] = "projects/p/topics/other";
+  world.Add(1, "first", "data", kOther);
+  world.Add(2, "first");
+  world.scheduler.Pump();
+  world.Ok(world.Next());
   world.Ok(world.Next());
   for (std::uint64_t tag = 10; tag < 60; ++tag) world.Add(tag, "k" + std::to_string(tag));
   world.scheduler.Pump();

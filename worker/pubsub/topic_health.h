@@ -28,6 +28,8 @@ class TopicHealth {
                                                std::chrono::milliseconds(1500)};
 
   bool down() const { return failures_ >= kFailuresOfOutage; }
+  // It has answered, and is not down.
+  bool answers() const { return answered_at_ != TimePoint() && !down(); }
   TimePoint next_probe() const { return next_probe_; }
   // There was an answer after this time.
   bool AnsweredSince(TimePoint time) const { return !down() && answered_at_ > time; }
