@@ -44,26 +44,16 @@ sub wait_empty
 	return wait_until($node, 'postgres', "SELECT pending = 0 AND parked = 0 AND state = 'active' AND last_error IS NULL FROM postbox.publication_status WHERE publication = '$name'", $what);
 }
 
-# A counter of the emulator, all of that name together.
-sub counted
-{
-	my ($name) = @_;
-	my $stats = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
-	my $sum = 0;
-	$sum += $1 while $stats =~ /"$name"\s*:\s*"?(\d+)/g;
-	return $sum;
-}
-
 # Emits an event that is refused with `code` after two seconds, and waits until it is on its way. Returns what is to be called
 # to wait for the answer.
 sub emit_refused_late
 {
 	my ($name, $code) = @_;
-	my ($fired, $errors) = (counted('faults_fired'), counted('errors'));
+	my ($fired, $errors) = (counted($emulator, 'faults_fired'), counted($emulator, 'errors'));
 	emulator_fault($emulator, "rpc=Publish,code=$code,latency-ms=2000,count=1");
 	emit_to($name, 'late');
-	wait_for(sub { counted('faults_fired') > $fired }, 'an event is on its way');
-	return sub { return wait_for(sub { counted('errors') > $errors }, 'it is refused') };
+	wait_for(sub { counted($emulator, 'faults_fired') > $fired }, 'an event is on its way');
+	return sub { return wait_for(sub { counted($emulator, 'errors') > $errors }, 'it is refused') };
 }
 
 for my $kind ('log', 'table')
@@ -110,10 +100,10 @@ subtest 'what is refused for a worker that has lost its lane meanwhile is not pa
 	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_publish_before_mark=pause'");
 	$node->reload;
 	wait_workers($node, 'postgres', 2);
-	my ($errors, $sent) = (counted('errors'), messages_published($emulator));
+	my ($errors, $sent) = (counted($emulator, 'errors'), messages_published($emulator));
 	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,count=1');
 	emit_to('taken', 'late');
-	wait_for(sub { counted('errors') > $errors }, 'an event is refused');
+	wait_for(sub { counted($emulator, 'errors') > $errors }, 'an event is refused');
 	# As if its worker had stood still for longer than its lease.
 	$node->safe_psql('postgres', q{UPDATE postbox.lane SET lock_token = NULL WHERE publication = 'taken'});
 	wait_for(sub { messages_published($emulator) > $sent }, 'the other worker has the lane, and its event is taken');

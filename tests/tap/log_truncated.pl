@@ -31,6 +31,13 @@ sub emit_more
 	return;
 }
 
+sub emit_key
+{
+	my ($key) = @_;
+	$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', '$key', 'video.created', '{}'::jsonb)");
+	return;
+}
+
 my $truncate = 'TRUNCATE app.outbox RESTART IDENTITY';
 
 subtest 'while workers run' => sub {
@@ -41,6 +48,22 @@ subtest 'while workers run' => sub {
 		$node->safe_psql('postgres', $truncate);
 	}
 	is($node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status'), '', 'no error is shown');
+};
+
+subtest 'what is refused after its log was emptied parks no new event of the same number' => sub {
+	my ($fired, $errors) = (counted($emulator, 'faults_fired'), counted($emulator, 'errors'));
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,latency-ms=2000,count=1');
+	emit_key('refused');
+	wait_for(sub { counted($emulator, 'faults_fired') > $fired }, 'an event is on its way');
+	$node->safe_psql('postgres', $truncate);
+	emit_key('next');
+	++$published;
+	wait_for(sub { messages_published($emulator) >= $published }, 'the next one, which has its number, is published');
+	wait_for(sub { counted($emulator, 'errors') > $errors }, 'the first one is refused');
+	emit_key('next');
+	++$published;
+	wait_all('another one of its key');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox_parked'), '0', 'nothing is parked');
 };
 
 subtest 'while none runs, with more transactions in between than anybody looks through' => sub {

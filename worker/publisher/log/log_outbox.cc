@@ -468,15 +468,13 @@ void LogOutbox::SettleUnpublished(const Events& events) {
       behind.push_back(event.get());
     } else {
       // Refused, or unknown while others went through. It must not hold up the position.
-      parked_.Park(*event);
-      progress_->Settle(event->handle);
+      if (progress_->Settle(event->handle)) parked_.Park(*event);
     }
   }
   std::vector<ParkedEvents::Waiting> park_behind;
   for (const ClaimedEvent* event : behind) {
     if (parked_.Pauses(event->key)) {
-      park_behind.push_back({event->seq, event->key});
-      progress_->Settle(event->handle);
+      if (progress_->Settle(event->handle)) park_behind.push_back({event->seq, event->key});
     } else {
       progress_->Fail(event->handle);
     }

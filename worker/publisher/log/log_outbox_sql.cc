@@ -77,8 +77,9 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 "
-      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 AND "
+      "coalesce(aggregate_id, '') = $6 ON CONFLICT (publication, id) DO NOTHING RETURNING "
+      "id::text");
   // The columns of the table of parked events are NOT NULL. Attributes that are no JSON object mark
   // the row as one that cannot be an event; they say why.
   sql->park_unreadable = fill(
@@ -87,8 +88,9 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "''), "
       "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
       "to_jsonb($4), now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 "
-      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 AND "
+      "coalesce(aggregate_id, '') = $6 ON CONFLICT (publication, id) DO NOTHING RETURNING "
+      "id::text");
   sql->repair = fill(
       "UPDATE {parked} p SET aggregate_type = e.aggregate_type, aggregate_id = e.aggregate_id, "
       "event_type = e.event_type, version = e.version, schema_version = e.schema_version, "

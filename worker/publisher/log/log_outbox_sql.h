@@ -35,7 +35,8 @@ struct LogOutboxSql {
   // may have been copied; $4 bool: an earlier row of their key is held, so they wait behind it.
   std::string park_behind;
   // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
-  // until the next try, or infinity. Returns the id.
+  // until the next try, or infinity; $6 text: the key, since somebody may have copied the seq, or
+  // emptied the log. Returns the id.
   std::string park;
   // The same for a row that cannot be an event: with what can be stored of it.
   std::string park_unreadable;

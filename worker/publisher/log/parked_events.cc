@@ -15,9 +15,9 @@ constexpr int kLoadKeys = 10'000;
 void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
   relation_name_ = relation_name;
   park_behind_ = Statement(sql.park_behind, {TEXTOID, INT8ARRAYOID, TEXTARRAYOID, BOOLOID});
-  park_ = Statement(sql.park, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
+  park_ = Statement(sql.park, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID, TEXTOID});
   park_unreadable_ =
-      Statement(sql.park_unreadable, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID});
+      Statement(sql.park_unreadable, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID, TEXTOID});
   repair_ = Statement(sql.repair, {TEXTOID, TEXTARRAYOID});
   unpark_ = Statement(sql.unpark, {TEXTOID, TEXTARRAYOID});
   park_again_ = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
@@ -144,8 +144,9 @@ void ParkedEvents::Park(const ClaimedEvent& event) {
   // It was never encoded.
   Statement& park = event.encoded.empty() ? park_unreadable_ : park_;
   const std::string error = ServerText(event.error);
-  const uint64 parked = park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(attempts),
-                                  TextValue(error), Pg([&] { return Float8GetDatum(delay); })});
+  const uint64 parked =
+      park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(attempts), TextValue(error),
+                Pg([&] { return Float8GetDatum(delay); }), TextValue(event.key)});
   const std::string id = parked > 0 ? TextColumn(0, 1) : "";
   Added(event.key, event.seq);
   log_.Add(std::isinf(delay) ? EventLog::kFailed : EventLog::kParked, id, event.key, error);

@@ -10,7 +10,7 @@ use IPC::Run ();
 use Postbox::Test;
 use Test::More;
 
-our @EXPORT = qw(messages_published follow start_puller stop_puller states);
+our @EXPORT = qw(counted messages_published follow start_puller stop_puller states);
 
 # How many messages the emulator has taken since it started.
 sub messages_published
@@ -18,6 +18,16 @@ sub messages_published
 	my ($emulator) = @_;
 	my $output = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
 	return $output =~ /messages_?published"?\s*:\s*"?(\d+)/i ? $1 : 0;
+}
+
+# A counter of the emulator's: the sum of all of that name.
+sub counted
+{
+	my ($emulator, $name) = @_;
+	my $stats = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
+	my $sum = 0;
+	$sum += $1 while $stats =~ /"$name"\s*:\s*"?(\d+)/g;
+	return $sum;
 }
 
 # Makes app.inbox in the database, fed by the subscription, whose handler notes every event in app.seen:
