@@ -28,7 +28,6 @@
 // touches tables of Postbox, and runs as the caller, a worker.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
-#include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
@@ -44,7 +43,7 @@ namespace {
 // How many rows a call settles at most: a worker has other publications to serve.
 constexpr int kBatch = 2000;
 // Of more clusters no log has events, unless somebody made them up: each costs every look at it.
-constexpr std::size_t kMostClusters = 100;
+constexpr int kMostClusters = 100;
 
 // A log that 0.1 has made, restored from a dump of 0.1. Its rows are of the cluster of which its
 // lanes have positions.
@@ -103,25 +102,15 @@ void DecideUnknown(Oid relation, bool published) {
   FixedSearchPath search_path;
   const std::shared_ptr<Outbox> outbox = FindOutbox(relation);
   Parameters parameters;
-  parameters.AddOid(REGCLASSOID, relation);
+  parameters.AddOid(REGCLASSOID, relation).AddInt(kMostClusters + 1);
   std::vector<int> origins;
   {
     const ActAs owner(outbox->facts().owner);
-    // postbox.foreign_origins returns only one of these. From one to the next, through the index.
     const uint64 rows = Run(
-        "WITH RECURSIVE step(origin) AS (SELECT -2147483648 UNION ALL SELECT (SELECT e.origin::int "
-        "FROM " +
-            RelationName(relation) +
-            " e WHERE e.origin > s.origin ORDER BY e.origin LIMIT 1) FROM step s WHERE s.origin IS "
-            "NOT NULL) SELECT s.origin FROM step s WHERE s.origin > -2147483648 AND s.origin <> "
-            "postbox.cluster_origin() AND s.origin NOT IN (SELECT l.origin FROM "
-            "postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name "
-            "WHERE p.outbox = $1 AND l.origin IS NOT NULL) LIMIT " +
-            std::to_string(kMostClusters + 1),
-        parameters);
+        "SELECT f.origin FROM postbox.foreign_origins($1, $1, $2) f WHERE NOT f.known", parameters);
     for (uint64 row = 0; row < rows; ++row) origins.push_back(Int32Column(row, 1));
   }
-  if (origins.size() > kMostClusters) {
+  if (std::ssize(origins) > kMostClusters) {
     Throw(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
           "outbox \"" + outbox->facts().name + "\" has events of more than " +
               std::to_string(kMostClusters) + " unknown clusters",

@@ -64,7 +64,7 @@ COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Wh
 -- positions had read stays as it is. A row of a cluster of which no position is known is kept: nobody knows whether it
 -- was published.
 
-CREATE FUNCTION postbox.foreign_origins(outbox regclass, part regclass,
+CREATE FUNCTION postbox.foreign_origins(outbox regclass, part regclass, most_unknown int DEFAULT 1,
     OUT origin int, OUT known boolean, OUT hwm bigint, OUT xmin xid8, OUT next_xid xid8)
     RETURNS SETOF record
     LANGUAGE plpgsql STABLE
@@ -88,7 +88,7 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
-    -- Whoever may INSERT can make up any number of others: the first of them will do. From one to the next, through the index.
+    -- Whoever may INSERT can make up any number of others: most often the first of them will do. From one to the next, through the index.
     known := false;
     hwm := NULL;
     xmin := NULL;
@@ -99,13 +99,14 @@ BEGIN
         EXIT WHEN origin IS NULL;
         CONTINUE WHEN origin = ANY (known_origins);
         RETURN NEXT;
-        EXIT;
+        most_unknown := most_unknown - 1;
+        EXIT WHEN most_unknown = 0;
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass) IS
+COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass, int) IS
     'The other clusters of which a log outbox, or one of its partitions, has rows: those of which positions of its lanes are known, with the bounds '
-    'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and one of those of which none are known';
+    'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and up to `most_unknown` of those of which none are known';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
 CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)
@@ -155,7 +156,7 @@ COMMENT ON FUNCTION postbox.has_unsettled(regclass, regclass) IS
 
 -- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its key
 -- waits for it.
-CREATE FUNCTION postbox.parking(parked regclass, source text) RETURNS text
+CREATE FUNCTION postbox.parking_statement(parked regclass, source text) RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -178,7 +179,7 @@ AS $$
         ON CONFLICT (publication, id) DO NOTHING
         $sql$, parked, source)
 $$;
-COMMENT ON FUNCTION postbox.parking(regclass, text) IS
+COMMENT ON FUNCTION postbox.parking_statement(regclass, text) IS
     'The statement that makes parked events of a log outbox, which are due, of what comes FROM source: p, a publication, and e, a row of the log';
 
 CREATE FUNCTION postbox.settle_rows(outbox regclass, batch int) RETURNS bigint
@@ -195,7 +196,7 @@ BEGIN
         seqs := postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, batch);
         CONTINUE WHEN seqs IS NULL;
         EXECUTE format('WITH settled AS (UPDATE %s e SET origin = -2147483648 WHERE e.origin = $1 AND e.seq = ANY ($2) RETURNING e.*), '
-                       'parked AS (%s) SELECT count(*) FROM settled', outbox, postbox.parking(registered.parked, $sql$
+                       'parked AS (%s) SELECT count(*) FROM settled', outbox, postbox.parking_statement(registered.parked, $sql$
                 settled e
                 JOIN postbox.publication p ON p.outbox = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                 JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
@@ -273,7 +274,7 @@ CREATE FUNCTION postbox.park_settled(publication text, outbox regclass) RETURNS 
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    EXECUTE postbox.parking((postbox.require_outbox(outbox)).parked, format($sql$
+    EXECUTE postbox.parking_statement((postbox.require_outbox(outbox)).parked, format($sql$
         %s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
         WHERE e.origin = -2147483648
         $sql$, outbox)) USING publication;

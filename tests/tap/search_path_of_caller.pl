@@ -127,7 +127,7 @@ my @calls = (
 	q{SELECT postbox.foreign_origins('app.log', 'app.log'), postbox.cluster_origin(), postbox.origin_of(1)},
 	q{SELECT postbox.decide_unknown('app.log', false)},
 	q{SELECT postbox.has_unsettled('app.log', 'app.log'), postbox.foreign_unread('app.log', 'app.log', f.origin, f.hwm, f.xmin, f.next_xid, 1) FROM postbox.foreign_origins('app.log', 'app.log') f},
-	q{SELECT postbox.begin_here('app.log'), postbox.settle_rows('app.log', 10), postbox.park_settled('log', 'app.log'), postbox.parking('app.log_parked', 'app.log e')},
+	q{SELECT postbox.begin_here('app.log'), postbox.settle_rows('app.log', 10), postbox.park_settled('log', 'app.log'), postbox.parking_statement('app.log_parked', 'app.log e')},
 	q{SELECT postbox.generation_span('1 day'), postbox.generation_expression('1 day'), postbox.generation_of(pg_catalog.now(), 60)},
 	q{SELECT * FROM postbox.outbox_status},
 	q{SELECT postbox.list_outbox_status(), postbox.show_retention_problem('app.log'), postbox.retention_problem('app.log')},
