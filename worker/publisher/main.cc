@@ -12,6 +12,7 @@
 //  - killed: the postmaster restarts the cluster; the next worker takes over the leases.
 #include "extension/base/guard.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/heap.h"
 #include "worker/publisher/terminate.h"
 #include "worker/publisher/worker.h"
 
@@ -42,6 +43,7 @@ void StopThreads(int /*code*/, Datum /*argument*/) {
 void postbox_publisher_main(Datum slot) {
   using namespace postbox::publisher;
   InstallTerminateHandler();
+  SetUpHeap();
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
   BackgroundWorkerUnblockSignals();

@@ -250,6 +250,7 @@ bool Worker::ClaimLanes() {
     if (lane->Rests(now_) && OthersPublish(*lane)) continue;
     // The lane before may have taken long.
     BeHeard();
+    heap_.Trim();
     Events events;
     XLogRecPtr durable_at = 0;
     progress |= lane->Claim(now_, in_flight_, &events, &durable_at);

@@ -22,6 +22,7 @@
 
 #include "extension/base/guard.h"
 #include "worker/publisher/client_config.h"
+#include "worker/publisher/heap.h"
 #include "worker/publisher/in_flight.h"
 #include "worker/publisher/lane.h"
 #include "worker/publisher/retention.h"
@@ -88,6 +89,7 @@ class Worker {
   std::vector<LanePointer> lanes_;
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
   InFlight in_flight_;
+  HeapTrimmer heap_;
   Retention retention_;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first
   bool leaving_ = false;               // failures are not counted any more

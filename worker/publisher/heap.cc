@@ -1,0 +1,52 @@
+// See heap.h.
+#include "worker/publisher/heap.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "worker/publisher/base/private_memory.h"
+
+namespace postbox::publisher {
+namespace {
+
+#ifdef __GLIBC__
+
+// What is this large has a mapping of its own. Left to itself malloc raises the limit with each that
+// is freed, and then keeps them.
+constexpr int kLarge = 4 << 20;
+// So much is kept at the end of a heap.
+constexpr int kKept = 8 << 20;
+
+// A look at all free pieces takes some milliseconds. It is not worth it below this in all, nor below
+// this more than after the last time.
+constexpr std::size_t kMuch = std::size_t{96} << 20;
+constexpr std::size_t kMore = std::size_t{16} << 20;
+
+#endif
+
+}  // namespace
+
+#ifdef __GLIBC__
+
+void SetUpHeap() {
+  mallopt(M_MMAP_THRESHOLD, kLarge);
+  mallopt(M_TRIM_THRESHOLD, kKept);
+}
+
+void HeapTrimmer::Trim() {
+  const std::size_t now = PrivateMemory();
+  after_last_ = std::min(after_last_, now);
+  if (now < std::max(kMuch, after_last_ + kMore)) return;
+  malloc_trim(0);
+  after_last_ = PrivateMemory();
+}
+
+#else
+
+void SetUpHeap() {}
+void HeapTrimmer::Trim() {}
+
+#endif
+
+}  // namespace postbox::publisher
