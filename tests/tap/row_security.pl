@@ -48,5 +48,27 @@ $node->safe_psql('postgres', "SET ROLE owner; ALTER TABLE $_ NO FORCE ROW LEVEL 
 wait_all('when it is not forced any more, everything is published');
 wait_until($node, 'postgres', 'SELECT sum(pending) = 0 FROM postbox.publication_status', 'nothing is left');
 
+# What a trigger of the owner reads has nothing to do with the outbox.
+subtest 'a trigger of the owner may read a table that has row security' => sub {
+	$node->safe_psql('postgres', q{
+		CREATE TABLE app.tenant (name text);
+		INSERT INTO app.tenant VALUES ('mine'), ('other');
+		ALTER TABLE app.tenant ENABLE ROW LEVEL SECURITY;
+		CREATE POLICY mine ON app.tenant USING (name = 'mine');
+		GRANT SELECT ON app.tenant TO owner;
+		SET ROLE owner;
+		CREATE TABLE app.seen (place text, tenants int);
+		CREATE FUNCTION app.look() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO app.seen SELECT TG_TABLE_NAME, count(*) FROM app.tenant; RETURN new; END';
+		CREATE TRIGGER look BEFORE UPDATE ON app.jobs FOR EACH ROW EXECUTE FUNCTION app.look();
+		CREATE TRIGGER look BEFORE INSERT ON app.log_parked FOR EACH ROW EXECUTE FUNCTION app.look();
+	});
+	emit_both();
+	wait_all('events are published');
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,count=1');
+	$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'refused', 'video.created', '{}', outbox => 'app.log')});
+	wait_until($node, 'postgres', q{SELECT array_agg(DISTINCT place || ' ' || tenants) = '{jobs 1,log_parked 1}' FROM app.seen}, 'and the trigger sees what its owner may see');
+};
+
 $node->stop;
 done_testing();

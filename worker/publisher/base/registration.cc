@@ -123,8 +123,8 @@ void PinSettings() {
       {"lock_timeout", "100ms"},
       {"idle_in_transaction_session_timeout", "0"},
       {"idle_session_timeout", "0"},
-      // What a policy hides would be passed over for ever. So it is an error that says what to do.
-      {"row_security", "off"},
+      // For the triggers of owners. What would hide events is refused (row_security.h).
+      {"row_security", "on"},
       // Names and types of columns are compared as text: "bytea" in quotes is another type.
       {"quote_all_identifiers", "off"},
       // What the owner of an outbox has put on it counts.

@@ -5,6 +5,7 @@
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/row_security.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/log/log_moment.h"
@@ -73,6 +74,8 @@ Oid LogOutbox::Open() {
     Prepare(parked);
     prepared_for_ = std::move(names);
   }
+  RefuseRowSecurity(publication_.outbox, owner);
+  RefuseRowSecurity(publication_.parked, owner);
   return owner;
 }
 

@@ -7,6 +7,7 @@
 #include "extension/base/subtransaction.h"
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/row_security.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/table/table_outbox_sql.h"
 
@@ -63,6 +64,7 @@ Oid TableOutbox::Open() {
     relation_close(relation, NoLock);
   });
   if (!OidIsValid(owner)) return InvalidOid;
+  RefuseRowSecurity(publication_.outbox, owner);
   std::string name = RelationName(publication_.outbox);
   if (statements_ != nullptr && name == relation_) return owner;
 

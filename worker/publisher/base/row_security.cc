@@ -1,0 +1,21 @@
+// See row_security.h.
+#include "worker/publisher/base/row_security.h"
+
+#include "extension/base/relation.h"
+
+extern "C" {
+#include <utils/rls.h>
+}
+
+namespace postbox::publisher {
+
+void RefuseRowSecurity(Oid relation, Oid role) {
+  if (Pg([&] { return check_enable_rls(relation, role, true); }) != RLS_ENABLED) return;
+  Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "query would be affected by row-level security policy for table " + RelationName(relation),
+        "Workers read and write all events of an outbox, or none.",
+        "To disable the policy for the table's owner, use ALTER TABLE NO FORCE ROW LEVEL "
+        "SECURITY.");
+}
+
+}  // namespace postbox::publisher
