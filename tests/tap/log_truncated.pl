@@ -39,6 +39,7 @@ sub emit_key
 }
 
 my $truncate = 'TRUNCATE app.outbox RESTART IDENTITY';
+my $many_transactions = 'DO $$ BEGIN FOR i IN 1 .. 6000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$';
 
 subtest 'while workers run' => sub {
 	for my $count (100, 110, 20, 300)
@@ -74,11 +75,37 @@ subtest 'while none runs, with more transactions in between than anybody looks t
 	$node->reload;
 	wait_workers($node, 'postgres', 0);
 	$node->safe_psql('postgres', $truncate);
-	$node->safe_psql('postgres', 'DO $$ BEGIN FOR i IN 1 .. 6000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$');
+	$node->safe_psql('postgres', $many_transactions);
 	emit_more(150);
 	$node->append_conf('postgresql.conf', 'postbox.publishers = 2');
 	$node->reload;
 	wait_all('150 events');
+};
+
+subtest 'while the workers have its lanes and read nothing for as many transactions' => sub {
+	$node->restart;
+	my $hwm = $node->safe_psql('postgres', 'SELECT last_value FROM app.outbox_seq');
+	emit_more(10);
+	wait_all('10 events');
+	my @pids = worker_pids($node, 'postgres');
+	kill('STOP', @pids);
+	$node->safe_psql('postgres', $truncate);
+	$node->safe_psql('postgres', $many_transactions);
+	emit_more($hwm + 50);
+	kill('CONT', @pids);
+	wait_all('all events');
+};
+
+subtest 'a log whose rows are put back is not read again' => sub {
+	$node->safe_psql('postgres', 'CREATE TABLE copy AS SELECT * FROM app.outbox');
+	my $last = $node->safe_psql('postgres', 'SELECT last_value FROM app.outbox_seq');
+	$node->safe_psql('postgres', $truncate);
+	$node->restart;
+	wait_until($node, 'postgres', 'SELECT count(*) = 4 FROM postbox.lane JOIN postbox.workers USING (lock_token)', 'workers have the lanes');
+	$node->safe_psql('postgres', 'INSERT INTO app.outbox SELECT * FROM copy');
+	$node->safe_psql('postgres', "SELECT setval('app.outbox_seq', $last)");
+	emit_more(10);
+	wait_all('10 events');
 };
 
 subtest 'a log that is only empty is not read again' => sub {

@@ -11,6 +11,10 @@ namespace {
 // A look for copied rows is an index scan over the rows of so many transactions at most.
 constexpr FullXid kTransactionsOfCopies = 5000;
 
+bool LooksForCopies(const LogZone& zone, const XidSnapshot& now) {
+  return now.xmax <= zone.next_xid + kTransactionsOfCopies;
+}
+
 }  // namespace
 
 bool XidSnapshot::Sees(FullXid xid) const {
@@ -74,8 +78,8 @@ std::vector<LateRead> LogPosition::LateReads(const XidSnapshot& now) const {
     for (FullXid xid : zone.seen.xip) {
       if (now.Sees(xid)) read.txids.push_back(xid);
     }
-    const bool copies = now.xmax <= zone.next_xid + kTransactionsOfCopies;
-    const FullXid range_end = copies ? now.xmax : std::min(zone.next_xid, now.xmax);
+    const FullXid range_end =
+        LooksForCopies(zone, now) ? now.xmax : std::min(zone.next_xid, now.xmax);
     if (range_end > zone.seen.xmax) {
       read.range_begin = zone.seen.xmax;
       read.range_end = range_end;
@@ -84,6 +88,11 @@ std::vector<LateRead> LogPosition::LateReads(const XidSnapshot& now) const {
     if (any && read.upto > read.after) reads.push_back(std::move(read));
   }
   return reads;
+}
+
+bool LogPosition::LeavesOutCopies(const XidSnapshot& now) const {
+  return std::any_of(zones_.begin(), zones_.end(),
+                     [&](const LogZone& zone) { return !LooksForCopies(zone, now); });
 }
 
 LogPosition LogPosition::AfterPartial(const LogMoment& moment, int64_t last_seq) const {

@@ -131,7 +131,6 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   read_below_ = 0;
   progress_.emplace(*std::move(position), next_handle_);
   ++share_->held;
-  check_position_ = true;
   return true;
 }
 
@@ -205,8 +204,6 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
     if (result.more) return result;
     reload_parked_ = false;
   }
-  if (check_position_ && WasEmptied()) BeginAgain();
-  check_position_ = false;
 
   ByteBudget budget(limits.bytes, limits.first);
   if (progress_->failed() > 0) {
@@ -301,12 +298,9 @@ LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
   chunk_seqs_.clear();
   last_seq_.Run({ObjectIdGetDatum(sequence_)});
   const int64 last_seq = Int64Column(0, 1);
-  if (last_seq < progress_->read().from()) {
-    if (!WasEmptied()) ThrowSetBack(last_seq);
-    BeginAgain();
-  }
   const SnapshotGuard snapshot;
   LogMoment moment = TakeMoment(last_seq);
+  CheckPosition(moment);
   ReadLate(moment, limit, budget);
   if (chunk_.size() < limit && !budget->refused()) {
     ReadFresh(moment, limit - chunk_.size(), budget);
@@ -316,14 +310,21 @@ LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
   return moment;
 }
 
-bool LogOutbox::WasEmptied() {
+void LogOutbox::CheckPosition(const LogMoment& moment) {
   const LogPosition& position = progress_->read();
-  if (position.zones().empty()) return false;
+  const bool set_back = moment.hwm < position.from();
+  if (!set_back && !position.LeavesOutCopies(moment.snapshot)) return;
+  if (position.zones().empty()) ThrowSetBack(moment.hwm);
   // Of the zones the lowest was read last: what it does not see, none of them does.
   const XidSnapshot& seen = position.zones().front().seen;
-  any_read_.RunReadOnly(
-      {Int64GetDatum(position.from()), TextValue(seen.ToText()), XidValue(seen.xmax)});
-  return !BoolColumn(0, 1);
+  const bool empty = any_read_.RunReadOnly({Int64GetDatum(position.from()),
+                                            TextValue(seen.ToText()), XidValue(seen.xmax)}) == 0;
+  if (empty) return;
+  if (!BoolColumn(0, 1)) {
+    BeginAgain();
+  } else if (set_back) {
+    ThrowSetBack(moment.hwm);
+  }
 }
 
 // What is still out is of rows that are gone: its results are ignored.

@@ -101,8 +101,10 @@ class LogOutbox : public OutboxSource {
   LogMoment ReadChunk(std::size_t limit, ByteBudget* budget);
   void ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
   void ReadFresh(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
-  // The log was emptied, and its sequence may begin again: nothing that is in it was read.
-  bool WasEmptied();
+  // The log may have been emptied, and its sequence begin again: then nothing that is in it was
+  // read, and it is read from its beginning. While it is empty the position stays: perhaps what was
+  // read comes back, with the same seqs.
+  void CheckPosition(const LogMoment& moment);
   // Forgets the position, so that all that is in the log is read.
   void BeginAgain();
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
@@ -151,9 +153,8 @@ class LogOutbox : public OutboxSource {
   bool dirty_ = false;
   // The transactions of all events that were read are below this.
   FullXid read_below_ = 0;
-  bool check_position_ = false;  // it was just taken from the row
-  bool doubt_ = false;           // somebody may have taken the lane over
-  bool maybe_left_ = true;       // see IsLeftBehind()
+  bool doubt_ = false;      // somebody may have taken the lane over
+  bool maybe_left_ = true;  // see IsLeftBehind()
 
   // The chunk that is being read: events to hand out, in order, and their seqs.
   Events chunk_;

@@ -38,9 +38,11 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
   // The function reads under the lock.
   sql->last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
   sql->any_read = fill(
-      "SELECT coalesce((SELECT seq <= $1 AND pg_visible_in_snapshot(txid, $2::pg_snapshot) FROM "
-      "{log} WHERE {here} ORDER BY seq LIMIT 1), false) OR EXISTS (SELECT FROM {log} WHERE txid < "
-      "$3 AND seq <= $1 AND pg_visible_in_snapshot(txid, $2::pg_snapshot) AND {here})");
+      "SELECT CASE WHEN f.seq > $1 THEN false WHEN pg_visible_in_snapshot(f.txid, $2::pg_snapshot) "
+      "THEN true ELSE (SELECT true FROM {log} WHERE txid < $3 AND seq <= $1 AND seq > 0 AND "
+      "pg_visible_in_snapshot(txid, $2::pg_snapshot) AND {here} ORDER BY txid, seq LIMIT 1) IS NOT "
+      "NULL END FROM (SELECT txid, seq FROM {log} WHERE {here} AND seq > 0 ORDER BY seq LIMIT 1) "
+      "f");
   sql->late_txids = fill(
       "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4 "
       "AND {here}");

@@ -16,7 +16,8 @@ struct LogOutboxSql {
   // The last value that the sequence gave out, 0 if none. $1 regclass: the sequence.
   std::string last_seq;
   // Whether there is a row that was read: $1 bigint: up to this seq; $2 text: of a transaction that
-  // this pg_snapshot sees; $3 xid8: its xmax. Most often the first row is one.
+  // this pg_snapshot sees; $3 xid8: its xmax. Most often the first row is one; if the first has a
+  // greater seq, all have. No row if the log is empty.
   std::string any_read;
   // Which transactions of a range have rows. $1, $2 xid8: from, before; $3, $4 bigint: after seq,
   // up to seq.
