@@ -1239,6 +1239,9 @@ DECLARE
 BEGIN
     -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
     EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
+    IF row_security_active(part) THEN
+        RETURN false;  -- nobody knows what is in it; postbox.retention_problem says so
+    END IF;
     EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
     IF registered.generation_span IS NOT NULL AND NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
         RETURN false;
@@ -1279,7 +1282,7 @@ DECLARE
     purged bigint;
 BEGIN
     SELECT p.part INTO rest FROM postbox.log_partitions(registered.relation) p WHERE p.generation IS NULL AND p.before IS NULL;
-    IF rest IS NULL THEN
+    IF rest IS NULL OR row_security_active(rest) THEN
         RETURN 0;
     END IF;
     EXECUTE format($sql$
@@ -1322,7 +1325,7 @@ BEGIN
     EXCEPTION WHEN lock_not_available THEN
         NULL;
     END;
-    IF registered.retention IS NULL THEN
+    IF registered.retention IS NULL OR row_security_active(registered.parked) THEN
         RETURN 0;
     END IF;
     BEGIN
@@ -1358,6 +1361,14 @@ BEGIN
     END IF;
     IF registered.retention IS NULL THEN
         RETURN NULL;
+    END IF;
+    SELECT format('events older than the retention are kept: row security is forced on the owner of %1$s; use ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY', r.relation)
+        INTO reason
+    FROM (SELECT registered.parked UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p) AS r(relation)
+    WHERE row_security_active(r.relation)
+    ORDER BY r.relation::text LIMIT 1;
+    IF FOUND THEN
+        RETURN reason;
     END IF;
     SELECT format('events older than the retention are kept: %s cannot be emptied, because foreign key %s of %s references it; drop the foreign key',
                   c.confrelid::regclass, quote_ident(c.conname), c.conrelid::regclass)

@@ -12,7 +12,7 @@ use Postbox::Test;
 use Test::More;
 
 my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 12;
-my @topics = map { "catalog.$_.events" } qw(rotation worst absent orphan referenced held);
+my @topics = map { "catalog.$_.events" } qw(rotation worst absent orphan referenced hidden held);
 my $emulator = start_emulator('--subscription', 'catalog.rotation.events.follower=catalog.rotation.events,ordered', map { ('--topic', $_) } @topics);
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
@@ -185,6 +185,29 @@ subtest 'a foreign key that keeps a partition from being emptied is shown, and k
 	$node->safe_psql('postgres', 'DROP TABLE app.audit');
 	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'it is emptied when the foreign key is dropped');
 	is(problem_of('referenced'), '', 'and nothing is shown any more');
+};
+
+subtest 'what row security hides is kept, and the status says so' => sub {
+	create_log('hidden', '1 hour', unpublished => 1);
+	my ($generation, $part) = past_retention('hidden');
+	$node->safe_psql('postgres', 'CREATE ROLE tenant; GRANT USAGE, CREATE ON SCHEMA app TO tenant; ALTER TABLE app.hidden OWNER TO tenant');
+	$node->safe_psql('postgres', "ALTER TABLE $_ OWNER TO tenant") for split /\n/, $node->safe_psql('postgres', "SELECT p.part FROM postbox.log_partitions('app.hidden') p UNION ALL SELECT o.parked FROM postbox.outbox o WHERE o.relation = 'app.hidden'::regclass");
+	$node->safe_psql('postgres', q{SELECT postbox.create_publication('hidden', 'app.hidden', 'catalog.hidden.events', base_backoff => '1h', max_backoff => '1h')});
+	$node->safe_psql('postgres', "CREATE TABLE app.keep (id uuid REFERENCES $part (id))");
+	$node->safe_psql('postgres', insert_into('hidden', $generation));
+	wait_read('hidden');
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('hidden', topic => 'catalog.missing.events')});
+	$node->safe_psql('postgres', insert_into('hidden', $generation));
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' FROM postbox.publication_status WHERE publication = 'hidden'}, 'it is suspended');
+	my $last = $node->safe_psql('postgres', "SELECT max(seq) FROM $part");
+	$node->safe_psql('postgres', "CREATE POLICY lower ON $part USING (seq < $last); ALTER TABLE $part ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; DROP TABLE app.keep");
+	$node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.hidden')});
+	is(count_of($part), 2, 'the event that the policy hides is kept');
+	is(problem_of('hidden'), "events older than the retention are kept: row security is forced on the owner of $part; use ALTER TABLE $part NO FORCE ROW LEVEL SECURITY", 'and the status says why');
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', qq{ALTER TABLE $part NO FORCE ROW LEVEL SECURITY; SELECT postbox.alter_publication('hidden', topic => 'catalog.hidden.events')});
+	wait_for(sub { messages_published($emulator) == $before + 1 }, 'it is published when the publication goes on');
+	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'and then purged');
 };
 
 subtest 'a suspended publication keeps what it has not read' => sub {

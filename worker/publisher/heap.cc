@@ -12,14 +12,14 @@ namespace {
 
 #ifdef __GLIBC__
 
-// What is this large has a mapping of its own. Left to itself malloc raises the limit with each that
-// is freed, and then keeps them.
+// What is this large has a mapping of its own. Left to itself malloc raises the limit with each
+// that is freed, and then keeps them.
 constexpr int kLarge = 4 << 20;
 // So much is kept at the end of a heap.
 constexpr int kKept = 8 << 20;
 
-// A look at all free pieces takes some milliseconds. It is not worth it below this in all, nor below
-// this more than after the last time.
+// A look at all free pieces takes some milliseconds. It is not worth it below this in all, nor
+// below this more than after the last time.
 constexpr std::size_t kMuch = std::size_t{96} << 20;
 constexpr std::size_t kMore = std::size_t{16} << 20;
 
