@@ -103,8 +103,8 @@ class LogPosition {
   // What a chunk has to look at below from(), lowest first. Empty when nothing can have appeared.
   std::vector<LateRead> LateReads(const XidSnapshot& now) const;
 
-  // Whether so much time has passed since a zone was read that LateReads() leaves out rows whose seq
-  // was given out a second time.
+  // Whether so much time has passed since a zone was read that LateReads() leaves out rows whose
+  // seq was given out a second time.
   bool LeavesOutCopies(const XidSnapshot& now) const;
 
   // The position after a chunk that was full: `last_seq` is its last row's. It may lie in any zone.

@@ -6,9 +6,9 @@
 
 namespace postbox::publisher {
 
-// Throws insufficient_privilege if policies of the relation hold for `role`. What they hide would be
-// passed over for ever. The setting row_security = off does the same, but for the triggers of the
-// owner as well, whatever they read. Nothing changes as long as the relation is locked.
+// Throws insufficient_privilege if policies of the relation hold for `role`. What they hide would
+// be passed over for ever. The setting row_security = off does the same, but for the triggers of
+// the owner as well, whatever they read. Nothing changes as long as the relation is locked.
 void RefuseRowSecurity(Oid relation, Oid role);
 
 }  // namespace postbox::publisher
