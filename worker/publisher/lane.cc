@@ -35,6 +35,8 @@ constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)}
 // through yet with not too many.
 constexpr std::size_t kProbeEvents = 10;
 constexpr std::size_t kFirstEvents = 500;
+// Of which everything was refused so far, while there are others: each event is stored by itself.
+constexpr std::size_t kRefusedEvents = 50;
 // Before the next of those batches, while the one before has no results.
 constexpr milliseconds kFirstPatience(200);
 // So many refused events in a row, and the lane is no longer sure of its topic.
@@ -51,12 +53,12 @@ constexpr milliseconds kLastStepTime(500);
 constexpr milliseconds kLongStep(100);
 constexpr std::chrono::microseconds kLongEvent(100);
 constexpr int kPauseFactor = 9;
+constexpr milliseconds kLongestPause = seconds(60);
 // So much delay is forgiven: at most in all, and in proportion to the time that passes.
 constexpr milliseconds kGrace(500);
 constexpr int kGraceOf = 20;
 // One that took longer than this, and kLongEvent for each event in it, is followed by a rest.
 constexpr milliseconds kShortStep(5);
-constexpr int kRestFactor = 4;
 
 milliseconds Between(TimestampTz begin, TimestampTz end) {
   return milliseconds((end - begin) / 1000);
@@ -94,7 +96,7 @@ milliseconds Lane::StepTime() const {
 }
 
 std::size_t Lane::BatchSize() const {
-  if (!proven_) return kFirstEvents;
+  if (!proven_) return crowded_ && refused_in_row_ > 0 ? kRefusedEvents : kFirstEvents;
   const int most = publication_.is_log() ? settings().read_chunk_size : settings().claim_batch_size;
   return std::min(static_cast<std::size_t>(most), batch_size_);
 }
@@ -168,21 +170,21 @@ bool Lane::Charge(TimestampTz begin, std::size_t events) {
       std::chrono::duration_cast<milliseconds>(kLongEvent * static_cast<int64>(events));
   const milliseconds more = Between(begin, end) - needed;
   if (more > kShortStep) {
-    rest_until_ = TimestampTzPlusMilliseconds(end, (kRestFactor * more).count());
+    rest_until_ = TimestampTzPlusMilliseconds(end, (kPauseFactor * more).count());
   }
   return more > kLongStep && PauseFor(end, Forgive(end, more - kLongStep));
 }
 
 void Lane::ChargeFailure(TimestampTz begin) {
-  if (!crowded_) return;
   const TimestampTz end = GetCurrentTimestamp();
   PauseFor(end, Between(begin, end) - kLongStep);
 }
 
 bool Lane::PauseFor(TimestampTz now, milliseconds over) {
   if (over.count() <= 0) return false;
-  // Leases must not end meanwhile.
-  const milliseconds longest(settings().lease_timeout * 1000 / 4);
+  // The leases of what is out must not end meanwhile.
+  const milliseconds longest =
+      outstanding_ > 0 ? milliseconds(settings().lease_timeout * 1000 / 4) : kLongestPause;
   pause_until_ = TimestampTzPlusMilliseconds(now, std::min(kPauseFactor * over, longest).count());
   return true;
 }
@@ -261,7 +263,7 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
 }
 
 bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
-  if (std::max(settle_at_, pause_until_) > now && !leaving) return false;
+  if (std::max(settle_at_, PauseUntil()) > now && !leaving) return false;
   Summary summary = Summarize();
   waits_for_rest_ =
       !leaving && !proven_ && outstanding_ > 0 && summary.refused > 0 && summary.published == 0;
@@ -323,7 +325,7 @@ bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
 
 void Lane::Maintain(TimestampTz now, bool leaving) {
   if (!leaving) {
-    if (pause_until_ > now || source_->MaintainIn().count() > 0) return;
+    if (PauseUntil() > now || source_->MaintainIn().count() > 0) return;
     // What failed would fail again, perhaps after waiting for a lock.
     if (failed_ && retry_at_ > now) return;
     Failpoint("before_checkpoint");
@@ -343,11 +345,11 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
 }
 
 TimestampTz Lane::NextWork(TimestampTz now) const {
-  if (failed_ && retry_at_ > now) return std::max(retry_at_, pause_until_);
+  if (failed_ && retry_at_ > now) return std::max(retry_at_, PauseUntil());
   TimestampTz next = TimestampTzPlusMilliseconds(now, source_->MaintainIn().count());
   const TimestampTz claim_at = std::max(ClaimAt(), rest_until_);
   if (wanted_ && claim_at > now) next = std::min(next, claim_at);
-  return std::max(next, pause_until_);
+  return std::max(next, PauseUntil());
 }
 
 // Failures.
@@ -404,8 +406,9 @@ void Lane::SuspendWith(TimestampTz now, const std::string& error,
   attempts_ = std::max(attempts_, 1);
   retry_at_ = TimestampTzPlusMilliseconds(now, backoff.base.count());
   try {
-    InTransaction("postbox: suspending a publication",
-                  [&] { retry_at_ = std::max(retry_at_, Suspend(publication_, error, backoff)); });
+    InTransaction("postbox: suspending a publication", [&] {
+      retry_at_ = std::max(retry_at_, Suspend(publication_, error, backoff, PauseUntil()));
+    });
   } catch (const PostgresError& second) {
     Pg([&] {
       ereport(LOG, (errmsg("could not store that publication \"%s\" is suspended: %s",

@@ -26,7 +26,7 @@
 //    worker's time, and a step that does not end by itself is ended (step_limit.h). A slow step
 //    every now and then is forgiven (kGrace): disks and processors have hiccups.
 //  - After a step that took longer than the events that it publishes need (it parks events, or
-//    looks in vain) the lane rests kRestFactor times as long while others publish.
+//    looks in vain) the lane rests kPauseFactor times as long while others publish.
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_H_
 
@@ -99,12 +99,14 @@ class Lane {
   TimestampTz NextWork(TimestampTz now) const;
   // When results that could not be stored are tried again.
   TimestampTz settle_at() const {
-    return waits_for_rest_ ? DT_NOEND : std::max(settle_at_, pause_until_);
+    return waits_for_rest_ ? DT_NOEND : std::max(settle_at_, PauseUntil());
   }
 
  private:
+  // When there is nobody to hold up it does not pause. Others may come at any time.
+  TimestampTz PauseUntil() const { return crowded_ ? pause_until_ : 0; }
   TimestampTz ClaimAt() const {
-    const TimestampTz at = std::max(retry_at_, pause_until_);
+    const TimestampTz at = std::max(retry_at_, PauseUntil());
     return proven_ || outstanding_ == 0 ? at : std::max(at, next_unproven_);
   }
   // What the results of a settlement say about the publication.

@@ -70,7 +70,7 @@ Suspension ReadSuspension(const std::string& publication) {
 }
 
 TimestampTz Suspend(const Publication& publication, const std::string& error,
-                    const pubsub::BackoffPolicy& backoff) {
+                    const pubsub::BackoffPolicy& backoff, TimestampTz earliest) {
   Parameters name;
   name.AddText(publication.name);
   // The row lock makes workers that fail together take turns; the second one then sees that the
@@ -87,7 +87,8 @@ TimestampTz Suspend(const Publication& publication, const std::string& error,
   Parameters current = Current(publication);
   if (Run(std::string("SELECT 1") + kIsCurrent, current) == 0) return 0;
   const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
-  const TimestampTz retry_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count());
+  const TimestampTz retry_at =
+      std::max(earliest, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count()));
   Parameters values;
   values.AddText(publication.name).AddInt(attempts);
   values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);

@@ -48,11 +48,12 @@ struct Suspension {
 
 Suspension ReadSuspension(const std::string& publication);
 
-// Suspends a publication, longer with each failure in a row, and keeps `error` for
-// postbox.publication_status. Returns until when. If it is suspended already, nothing changes. If
-// it was dropped, or has another topic by now, the failure says nothing about it: 0.
+// Suspends a publication, longer with each failure in a row and at least until `earliest`, and
+// keeps `error` for postbox.publication_status. Returns until when. If it is suspended already,
+// nothing changes. If it was dropped, or has another topic by now, the failure says nothing about
+// it: 0.
 TimestampTz Suspend(const Publication& publication, const std::string& error,
-                    const pubsub::BackoffPolicy& backoff);
+                    const pubsub::BackoffPolicy& backoff, TimestampTz earliest = 0);
 
 // The publication works again: its failures are no longer counted. Returns whether there were any.
 // Of one that has another topic by now, they stay.
