@@ -163,13 +163,13 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
   return wanted_ && retry_at_ == 0 && needed_ == 0;
 }
 
-bool Lane::Charge(TimestampTz begin, std::size_t events) {
+bool Lane::Charge(TimestampTz begin, std::size_t events, milliseconds free) {
   if (!crowded_) return false;
   const TimestampTz end = GetCurrentTimestamp();
   const auto needed =
       std::chrono::duration_cast<milliseconds>(kLongEvent * static_cast<int64>(events));
   const milliseconds more = Between(begin, end) - needed;
-  if (more > kShortStep) {
+  if (more > free) {
     rest_until_ = TimestampTzPlusMilliseconds(end, (kPauseFactor * more).count());
   }
   return more > kLongStep && PauseFor(end, Forgive(end, more - kLongStep));
@@ -198,7 +198,7 @@ milliseconds Lane::Forgive(TimestampTz now, milliseconds delay) {
 }
 
 void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
-  if (Charge(begin, events)) {
+  if (Charge(begin, events, kShortStep)) {
     // A claim that is slow because of what it reads becomes faster so.
     batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
   } else if (batch_size_ < kFirstEvents * 1000) {
@@ -310,7 +310,8 @@ bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
     if (!leaving) FailStatement(now, error);
     return false;
   }
-  Charge(begin, summary->published);
+  const bool in_vain = summary->refused > 0 && summary->published == 0;
+  Charge(begin, summary->published, in_vain ? milliseconds(0) : kShortStep);
   if (retry_at == 0) summary->broken.clear();
   retry_at_ = std::max(retry_at_, retry_at);
   if (ended) {
@@ -340,7 +341,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
     RollBack(now, error);
     return;
   }
-  Charge(begin, 0);
+  Charge(begin, 0, kShortStep);
   if (!leaving) Failpoint("after_checkpoint");
 }
 

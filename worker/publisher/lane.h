@@ -137,8 +137,9 @@ class Lane {
   void RollBack(TimestampTz now, const PostgresError& error);
   void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
   // A step that began at `begin` is over. It claimed so many events or stored that they are
-  // published. Returns whether a pause follows.
-  bool Charge(TimestampTz begin, std::size_t events);
+  // published. If it took more than `free` beyond what they need, a rest follows. Returns whether a
+  // pause follows.
+  bool Charge(TimestampTz begin, std::size_t events, std::chrono::milliseconds free);
   void ChargeClaim(TimestampTz begin, std::size_t events);
   // The same for one that failed. Nothing is forgiven.
   void ChargeFailure(TimestampTz begin);
