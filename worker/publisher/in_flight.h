@@ -13,8 +13,8 @@
 // (proto/rules/fair_share.h), however long the events of the others stay here.
 //
 // What an event takes beyond the budget: the request that it is sent in is a copy, from sending to
-// the answer. So the worker needs about twice the budget, and a few portions of rows while it reads
-// (event_rows.h). tests/tap/memory_of_worker.pl measures it.
+// the answer. So the worker needs about twice the budget, a few portions of rows while it reads
+// (event_rows.h), and what malloc keeps (heap.h). tests/tap/memory_of_worker.pl measures it.
 #ifndef POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 #define POSTBOX_WORKER_PUBLISHER_IN_FLIGHT_H_
 
