@@ -35,7 +35,8 @@ constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)}
 // through yet with not too many.
 constexpr std::size_t kProbeEvents = 10;
 constexpr std::size_t kFirstEvents = 500;
-// Of which everything was refused so far, while there are others: each event is stored by itself.
+// Of a log of which everything was refused so far, while there are others: each event is stored by
+// itself. A claim from a table looks at its backlog anew, so it does not get smaller.
 constexpr std::size_t kRefusedEvents = 50;
 // Before the next of those batches, while the one before has no results.
 constexpr milliseconds kFirstPatience(200);
@@ -96,7 +97,10 @@ milliseconds Lane::StepTime() const {
 }
 
 std::size_t Lane::BatchSize() const {
-  if (!proven_) return crowded_ && refused_in_row_ > 0 ? kRefusedEvents : kFirstEvents;
+  if (!proven_) {
+    const bool few = publication_.is_log() && crowded_ && refused_in_row_ > 0;
+    return few ? kRefusedEvents : kFirstEvents;
+  }
   const int most = publication_.is_log() ? settings().read_chunk_size : settings().claim_batch_size;
   return std::min(static_cast<std::size_t>(most), batch_size_);
 }
