@@ -54,7 +54,6 @@ constexpr milliseconds kLastStepTime(500);
 constexpr milliseconds kLongStep(100);
 constexpr std::chrono::microseconds kLongEvent(100);
 constexpr int kPauseFactor = 9;
-constexpr milliseconds kLongestPause = seconds(60);
 // So much delay is forgiven: at most in all, and in proportion to the time that passes.
 constexpr milliseconds kGrace(500);
 constexpr int kGraceOf = 20;
@@ -186,9 +185,8 @@ void Lane::ChargeFailure(TimestampTz begin) {
 
 bool Lane::PauseFor(TimestampTz now, milliseconds over) {
   if (over.count() <= 0) return false;
-  // The leases of what is out must not end meanwhile.
-  const milliseconds longest =
-      outstanding_ > 0 ? milliseconds(settings().lease_timeout * 1000 / 4) : kLongestPause;
+  // Leases must not end meanwhile.
+  const milliseconds longest(settings().lease_timeout * 1000 / 4);
   pause_until_ = TimestampTzPlusMilliseconds(now, std::min(kPauseFactor * over, longest).count());
   return true;
 }
