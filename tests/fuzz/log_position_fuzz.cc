@@ -24,7 +24,7 @@ void CheckPosition(const XidSnapshot& snapshot, FullXid next_xid, std::int64_t h
                    std::int64_t last, FullXid xid) {
   const postbox::publisher::LogMoment moment{hwm, snapshot, next_xid};
   const LogPosition all = LogPosition::At(moment, 0);
-  FUZZ_CHECK(all.LateReads(snapshot).empty(), snapshot.ToText());
+  FUZZ_CHECK(all.LateReads(moment).empty(), snapshot.ToText());
   FUZZ_CHECK(all.HasRead(xid, hwm) == (hwm <= 0 || snapshot.Sees(xid)), snapshot.ToText());
   const LogPosition part = all.AfterPartial(moment, last);
   FUZZ_CHECK(part.HasRead(xid, last) == (last <= 0 || snapshot.Sees(xid)), snapshot.ToText());

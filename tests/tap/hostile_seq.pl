@@ -149,6 +149,18 @@ subtest 'a sequence that was set back suspends the publication, and the repair l
 	others_flow(0);
 };
 
+subtest 'a sequence that was set back and has come to where it was again loses nothing' => sub {
+	emit($node, 'postgres', 2000);
+	others_flow(0);
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', q{SELECT setval('app.outbox_seq', pg_sequence_last_value('app.outbox_seq') - 2000)});
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' FROM postbox.publication_status}, 'the publication is suspended');
+	$node->safe_psql('postgres', q{DO $$ BEGIN FOR i IN 1 .. 10000 LOOP PERFORM postbox.outbox_emit('video', 'v' || i % 7, 'video.created', '{}'::jsonb); COMMIT; END LOOP; END $$});
+	wait_for(sub { messages_published($emulator) >= $before + 10000 }, 'all that was emitted meanwhile is published when it has');
+	others_flow(0);
+	is(messages_published($emulator), $before + 10020, 'once');
+};
+
 unlike(log_since($node, $start), qr/terminated by signal|PANIC/, 'nothing crashed');
 $node->stop;
 done_testing();

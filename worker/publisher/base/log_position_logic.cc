@@ -8,10 +8,12 @@ namespace postbox::publisher {
 
 namespace {
 
-// A look for copied rows is an index scan over the rows of so many transactions at most.
+// A look for copied rows is an index scan over the rows of so many transactions at most, or over
+// about so many rows, once: the next look begins where this one ended.
 constexpr FullXid kTransactionsOfCopies = 5000;
+constexpr int64_t kRowsOfCopies = 1'000'000;
 
-bool LooksForCopies(const LogZone& zone, const XidSnapshot& now) {
+bool HasFewTransactions(const LogZone& zone, const XidSnapshot& now) {
   return now.xmax <= zone.next_xid + kTransactionsOfCopies;
 }
 
@@ -69,7 +71,9 @@ LogPosition LogPosition::At(const LogMoment& moment, int64_t floor) {
   return LogPosition(floor, {{moment.hwm, moment.snapshot, moment.next_xid}}, moment.snapshot);
 }
 
-std::vector<LateRead> LogPosition::LateReads(const XidSnapshot& now) const {
+std::vector<LateRead> LogPosition::LateReads(const LogMoment& moment) const {
+  const XidSnapshot& now = moment.snapshot;
+  const bool few_rows = moment.hwm - from() <= kRowsOfCopies;
   std::vector<LateRead> reads;
   int64_t after = floor_;
   for (const LogZone& zone : zones_) {
@@ -79,7 +83,7 @@ std::vector<LateRead> LogPosition::LateReads(const XidSnapshot& now) const {
       if (now.Sees(xid)) read.txids.push_back(xid);
     }
     const FullXid range_end =
-        LooksForCopies(zone, now) ? now.xmax : std::min(zone.next_xid, now.xmax);
+        few_rows || HasFewTransactions(zone, now) ? now.xmax : std::min(zone.next_xid, now.xmax);
     if (range_end > zone.seen.xmax) {
       read.range_begin = zone.seen.xmax;
       read.range_end = range_end;
@@ -90,9 +94,9 @@ std::vector<LateRead> LogPosition::LateReads(const XidSnapshot& now) const {
   return reads;
 }
 
-bool LogPosition::LeavesOutCopies(const XidSnapshot& now) const {
+bool LogPosition::MayLeaveOutCopies(const XidSnapshot& now) const {
   return std::any_of(zones_.begin(), zones_.end(),
-                     [&](const LogZone& zone) { return !LooksForCopies(zone, now); });
+                     [&](const LogZone& zone) { return !HasFewTransactions(zone, now); });
 }
 
 LogPosition LogPosition::AfterPartial(const LogMoment& moment, int64_t last_seq) const {

@@ -28,8 +28,9 @@
 // before.)
 //
 // A row of a later transaction can only be in a zone if somebody has written its seq, by copying
-// rows for example. It is taken like a late one, unless very many transactions have begun since the
-// zone was read: then a look for such rows would cost too much, and they are not read.
+// rows for example, or has set the sequence back. It is taken like a late one, unless very many
+// transactions have begun since the zone was read and very many rows have come: then a look for
+// such rows would cost too much, and they are not read.
 //
 // Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it, and
 // tests/models/log_cursor.pml all short ones.
@@ -101,11 +102,11 @@ class LogPosition {
   bool caught_up() const { return zones_.size() == 1 && zones_[0].seen == top_; }
 
   // What a chunk has to look at below from(), lowest first. Empty when nothing can have appeared.
-  std::vector<LateRead> LateReads(const XidSnapshot& now) const;
+  std::vector<LateRead> LateReads(const LogMoment& moment) const;
 
-  // Whether so much time has passed since a zone was read that LateReads() leaves out rows whose
+  // Whether so much time has passed since a zone was read that LateReads() may leave out rows whose
   // seq was given out a second time.
-  bool LeavesOutCopies(const XidSnapshot& now) const;
+  bool MayLeaveOutCopies(const XidSnapshot& now) const;
 
   // The position after a chunk that was full: `last_seq` is its last row's. It may lie in any zone.
   LogPosition AfterPartial(const LogMoment& moment, int64_t last_seq) const;

@@ -74,7 +74,7 @@ std::vector<Row> ReadChunk(const History& history, const LogMoment& moment, size
       if (row.seq > after && row.seq <= upto && visible(row) && wanted(row)) chunk.push_back(row);
     }
   };
-  for (const LateRead& read : position->LateReads(moment.snapshot)) {
+  for (const LateRead& read : position->LateReads(moment)) {
     take(
         [&](const Row& row) {
           return std::count(read.txids.begin(), read.txids.end(), row.txid) > 0 ||
@@ -143,27 +143,31 @@ TEST(LogPosition, LooksForNothingLateWhileATransactionStaysOpen) {
   LogPosition position;
   LogMoment moment{history.last_seq(), history.Snapshot(), history.next_xid()};
   ReadChunk(history, moment, 100, &position);
-  EXPECT_TRUE(position.LateReads(history.Snapshot()).empty());
+  EXPECT_TRUE(position.LateReads({history.last_seq(), history.Snapshot(), history.next_xid()}).empty());
 }
 
 TEST(LogPosition, ReadsARowWithASeqThatSomebodyHasCopied) {
   LogPosition position = LogPosition::At({100, {20, 20, {}}, 20});
   EXPECT_FALSE(position.HasRead(25, 7));
-  const auto reads = position.LateReads({26, 26, {}});
+  const auto reads = position.LateReads({100, {26, 26, {}}, 26});
   ASSERT_EQ(reads.size(), 1u);
   EXPECT_EQ(reads[0].upto, 100);
   EXPECT_LE(reads[0].range_begin, 25u);
   EXPECT_EQ(reads[0].range_end, 26u);
   position = position.AfterAll({100, {26, 26, {}}, 26});
   EXPECT_TRUE(position.HasRead(25, 7));
-  EXPECT_TRUE(position.LateReads({26, 26, {}}).empty());
+  EXPECT_TRUE(position.LateReads({100, {26, 26, {}}, 26}).empty());
 }
 
-TEST(LogPosition, LooksForNoCopiesWhenVeryManyTransactionsHaveBegun) {
+TEST(LogPosition, LooksForNoCopiesWhenVeryManyTransactionsHaveBegunAndVeryManyRowsHaveCome) {
   const LogPosition position = LogPosition::At({100, {20, 20, {}}, 22});
-  const auto reads = position.LateReads({1'000'000, 1'000'000, {}});
+  const XidSnapshot later{1'000'000, 1'000'000, {}};
+  auto reads = position.LateReads({5'000'000, later, 1'000'000});
   ASSERT_EQ(reads.size(), 1u);
   EXPECT_EQ(reads[0].range_end, 22u);
+  reads = position.LateReads({5'000, later, 1'000'000});
+  ASSERT_EQ(reads.size(), 1u);
+  EXPECT_EQ(reads[0].range_end, 1'000'000u);
 }
 
 TEST(LogPosition, HasReadNothingAboveTheLastValueOfTheSequence) {
@@ -177,7 +181,7 @@ TEST(LogPosition, HasReadNothingAboveTheLastValueOfTheSequence) {
 
 TEST(LogPosition, NeverLooksAtRowsUpToItsFloor) {
   LogPosition position = LogPosition::At({100, {10, 20, {12}}, 25}, 100);
-  EXPECT_TRUE(position.LateReads({30, 30, {}}).empty());
+  EXPECT_TRUE(position.LateReads({100, {30, 30, {}}, 30}).empty());
   EXPECT_TRUE(position.HasRead(22, 100));
   EXPECT_FALSE(position.HasRead(22, 101));
 }

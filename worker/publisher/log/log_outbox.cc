@@ -86,7 +86,8 @@ void LogOutbox::Prepare(const std::string& parked) {
   foreign_ = Statement(sql.foreign, {TEXTOID});
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
   any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
-  late_txids_ = Statement(sql.late_txids, {XID8OID, XID8OID, INT8OID, INT8OID});
+  late_txids_ = FilteredStatement(publication_, sql.late_txids,
+                                  {XID8OID, XID8OID, INT8OID, INT8OID, INT4OID});
   late_ =
       FilteredStatement(publication_, sql.late, {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID});
   fresh_ = FilteredStatement(publication_, sql.fresh, {INT8OID, INT8OID, INT4OID, INT4OID});
@@ -313,7 +314,7 @@ LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
 void LogOutbox::CheckPosition(const LogMoment& moment) {
   const LogPosition& position = progress_->read();
   const bool set_back = moment.hwm < position.from();
-  if (!set_back && !position.LeavesOutCopies(moment.snapshot)) return;
+  if (!set_back && !position.MayLeaveOutCopies(moment.snapshot)) return;
   if (position.zones().empty()) ThrowSetBack(moment.hwm);
   // Of the zones the lowest was read last: what it does not see, none of them does.
   const XidSnapshot& seen = position.zones().front().seen;
@@ -348,22 +349,25 @@ void LogOutbox::ThrowSetBack(int64 last_seq) const {
 }
 
 void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget* budget) {
-  for (const LateRead& read : progress_->read().LateReads(moment.snapshot)) {
+  for (const LateRead& read : progress_->read().LateReads(moment)) {
+    const auto count = static_cast<int32>(limit - chunk_.size());
     const Datum after = Int64GetDatum(read.after);
-    const Datum upto = Int64GetDatum(read.upto);
+    int64 upto = read.upto;
     std::vector<FullXid> txids = read.txids;
     if (read.range_end > read.range_begin) {
-      const uint64 rows = late_txids_.RunReadOnly(
-          {XidValue(read.range_begin), XidValue(read.range_end), after, upto});
-      CheckColumns(relation_name_, {XID8OID});
+      const uint64 rows =
+          late_txids_.RunReadOnly({XidValue(read.range_begin), XidValue(read.range_end), after,
+                                   Int64GetDatum(upto), Int32GetDatum(count)});
+      CheckColumns(relation_name_, {XID8OID, INT8OID});
       for (uint64 row = 0; row < rows; ++row) {
         txids.push_back(static_cast<FullXid>(Int64Column(row, 1)));
       }
+      // Up to the first row of the last one there are enough. The others begin behind it.
+      if (rows >= static_cast<uint64>(count)) upto = Int64Column(rows - 1, 2);
     }
     if (txids.empty()) continue;
-    const auto count = static_cast<int32>(limit - chunk_.size());
-    TakeChunkRows(late_.RunReadOnly({XidArrayValue(txids), after, upto, Int32GetDatum(count),
-                                     Int32GetDatum(count + kMaxCopies)}),
+    TakeChunkRows(late_.RunReadOnly({XidArrayValue(txids), after, Int64GetDatum(upto),
+                                     Int32GetDatum(count), Int32GetDatum(count + kMaxCopies)}),
                   count, budget);
     if (chunk_.size() >= limit || budget->refused()) return;
   }

@@ -137,8 +137,8 @@ class LogOutbox : public OutboxSource {
   Oid sequence_ = InvalidOid;
   std::string relation_name_;
   std::string prepared_for_;  // the names that the statements were made with
-  Statement ready_, unsettled_, foreign_, last_seq_, any_read_, late_txids_, again_;
-  FilteredStatement late_, fresh_;
+  Statement ready_, unsettled_, foreign_, last_seq_, any_read_, again_;
+  FilteredStatement late_txids_, late_, fresh_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
   LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again

@@ -44,8 +44,8 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "NULL END FROM (SELECT txid, seq FROM {log} WHERE {here} AND seq > 0 ORDER BY seq LIMIT 1) "
       "f");
   sql->late_txids = fill(
-      "SELECT DISTINCT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4 "
-      "AND {here}");
+      "SELECT txid, min(seq) FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4 "
+      "AND {here}{mine} GROUP BY txid ORDER BY min(seq) FETCH FIRST $5 ROWS WITH TIES");
   sql->late = fill(
       "SELECT {columns} FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
       "(SELECT * FROM (SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3 AND "
