@@ -54,6 +54,10 @@ constexpr milliseconds kLastStepTime(500);
 constexpr milliseconds kLongStep(100);
 constexpr std::chrono::microseconds kLongEvent(100);
 constexpr int kPauseFactor = 9;
+// The first long step in so much time may have nothing to do with the outbox: the machine had a
+// hiccup, or was stopped for a while. Its pause is no longer than that of one that is cancelled.
+constexpr milliseconds kLongStepsApart = kPauseFactor * kStepTime * (1 << kMostDoublings);
+constexpr milliseconds kLongestFirstPause = kPauseFactor * kStepTime;
 // So much delay is forgiven: at most in all, and in proportion to the time that passes.
 constexpr milliseconds kGrace(500);
 constexpr int kGraceOf = 20;
@@ -63,6 +67,9 @@ constexpr milliseconds kShortStep(5);
 milliseconds Between(TimestampTz begin, TimestampTz end) {
   return milliseconds((end - begin) / 1000);
 }
+
+// Leases must not end meanwhile.
+milliseconds LongestPause() { return milliseconds(settings().lease_timeout * 1000 / 4); }
 
 bool IsOfLock(const PostgresError& error) {
   return error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
@@ -173,7 +180,8 @@ bool Lane::Charge(TimestampTz begin, std::size_t events, milliseconds free) {
       std::chrono::duration_cast<milliseconds>(kLongEvent * static_cast<int64>(events));
   const milliseconds more = Between(begin, end) - needed;
   if (more > free) {
-    rest_until_ = TimestampTzPlusMilliseconds(end, (kPauseFactor * more).count());
+    rest_until_ =
+        TimestampTzPlusMilliseconds(end, std::min(kPauseFactor * more, LongestPause()).count());
   }
   return more > kLongStep && PauseFor(end, Forgive(end, more - kLongStep));
 }
@@ -185,8 +193,10 @@ void Lane::ChargeFailure(TimestampTz begin) {
 
 bool Lane::PauseFor(TimestampTz now, milliseconds over) {
   if (over.count() <= 0) return false;
-  // Leases must not end meanwhile.
-  const milliseconds longest(settings().lease_timeout * 1000 / 4);
+  const bool first = Between(long_step_at_, now) > kLongStepsApart;
+  long_step_at_ = now;
+  const milliseconds longest =
+      first ? std::min(kLongestFirstPause, LongestPause()) : LongestPause();
   pause_until_ = TimestampTzPlusMilliseconds(now, std::min(kPauseFactor * over, longest).count());
   return true;
 }

@@ -173,6 +173,7 @@ class Lane {
 
   bool crowded_ = false;
   TimestampTz pause_until_ = 0;
+  TimestampTz long_step_at_ = 0;  // the end of the last one that was followed by a pause
   TimestampTz rest_until_ = 0;
   std::chrono::milliseconds grace_{0};  // as it was at grace_at_
   TimestampTz grace_at_ = 0;

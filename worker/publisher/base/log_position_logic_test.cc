@@ -143,7 +143,8 @@ TEST(LogPosition, LooksForNothingLateWhileATransactionStaysOpen) {
   LogPosition position;
   LogMoment moment{history.last_seq(), history.Snapshot(), history.next_xid()};
   ReadChunk(history, moment, 100, &position);
-  EXPECT_TRUE(position.LateReads({history.last_seq(), history.Snapshot(), history.next_xid()}).empty());
+  EXPECT_TRUE(
+      position.LateReads({history.last_seq(), history.Snapshot(), history.next_xid()}).empty());
 }
 
 TEST(LogPosition, ReadsARowWithASeqThatSomebodyHasCopied) {

@@ -1,0 +1,71 @@
+# A step on an outbox that took long once: while other publications have the worker, its results are stored before its leases end, and it
+# goes on before long.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1,
+	'postbox.poll_interval' => '50ms',
+	'postbox.lease_timeout' => '10s',
+});
+$node->start;
+create_outbox($node, 'postgres');
+# The first claim is cancelled after a second. The second takes 2.9 seconds, since it catches its cancellation.
+$node->safe_psql('postgres', q{
+	SELECT postbox.create_outbox('app.other', 'table');
+	SELECT postbox.create_publication('other', 'app.other', 'catalog.video.events');
+	CREATE SEQUENCE app.called;
+	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		CASE nextval('app.called')
+			WHEN 1 THEN PERFORM pg_sleep(100);
+			WHEN 2 THEN BEGIN PERFORM pg_sleep(100); EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0.9); END;
+			ELSE NULL;
+		END CASE;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER slow BEFORE UPDATE ON app.outbox FOR EACH ROW WHEN (NEW.lock_token IS NOT NULL) EXECUTE FUNCTION app.slow();
+});
+
+sub emit_one { return $node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'x', 'video.created', '{}'::jsonb, outbox => 'app.outbox')}); }
+
+subtest 'what a slow claim has taken is stored before its lease ends' => sub {
+	emit_one();
+	wait_for(sub { messages_published($emulator) > 0 }, 'the event is sent');
+	$node->append_conf('postgresql.conf', 'postbox.publishers = 2');
+	$node->reload;
+	wait_until($node, 'postgres', 'SELECT count(published_at) = 1 FROM app.outbox', 'that is stored');
+	is(messages_published($emulator), 1, 'it was sent once');
+	unlike(log_since($node, 0), qr/took over 1 events/, 'by one worker');
+};
+
+subtest 'a worker that was stopped for a while in the middle of a step goes on before long' => sub {
+	$node->append_conf('postgresql.conf', "postbox.publishers = 1\npostbox.lease_timeout = '30s'");
+	$node->restart;
+	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF nextval('app.called') = 1 THEN PERFORM pg_sleep(100); END IF;
+			RETURN NEW;
+		END $$;
+		SELECT setval('app.called', 1, false)});
+	emit_one();
+	my $pid;
+	wait_for(sub { $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND wait_event = 'PgSleep'}) }, 'a claim is slow');
+	kill('STOP', $pid);
+	sleep(7);
+	kill('CONT', $pid);
+	my $start = time;
+	wait_until($node, 'postgres', 'SELECT count(*) = count(published_at) FROM app.outbox', 'the event is published');
+	cmp_ok(time - $start, '<', 30, 'within 30 seconds');
+};
+
+$node->stop;
+done_testing();
