@@ -778,7 +778,7 @@ BEGIN
     -- No lane reads these; see postbox.misplaced_rows.
     EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)', outbox)
         INTO unread USING unread, postbox.cluster_origin();
-    EXECUTE format('SELECT count(*), min(occurred_at) FROM %s WHERE publication = $1', parked_table)
+    EXECUTE format('SELECT count(*), min(occurred_at) FILTER (WHERE isfinite(occurred_at)) FROM %s WHERE publication = $1', parked_table)
         INTO parked, oldest_parked USING publication;
     unread := unread + parked;
     oldest := date_trunc('milliseconds', clock_timestamp() - least(oldest_unread, oldest_parked));

@@ -79,6 +79,15 @@ subtest 'they are published when they are repaired as the status says' => sub {
 	others_flow(0);
 };
 
+subtest 'an event of an infinite time that waits behind a parked one does not hide the backlog' => sub {
+	$node->safe_psql('postgres', q{SET ROLE emitter; INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, occurred_at)
+		SELECT gen_random_uuid(), 'video', 'endless', 'video.changed', 1, '{}', '-infinity' FROM generate_series(1, 2) n});
+	wait_until($node, 'postgres', q{SELECT count(*) = 2 FROM app.outbox_parked}, 'they are parked');
+	wait_until($node, 'postgres', q{SELECT state = 'active' AND pending = 2 AND parked = 2 FROM postbox.publication_status}, 'the status counts them');
+	$node->safe_psql('postgres', q{SELECT postbox.discard('app.outbox', id) FROM app.outbox_parked});
+	others_flow(0);
+};
+
 subtest 'rows with the same seq are read together, wherever a chunk ends' => sub {
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.read_chunk_size = 10; SELECT pg_reload_conf()');
 	wait_until($node, 'postgres', q{SELECT current_setting('postbox.read_chunk_size') = '10'}, 'chunks are small');
