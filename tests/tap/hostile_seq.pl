@@ -104,6 +104,20 @@ subtest 'rows with the same seq are read together, wherever a chunk ends' => sub
 	$node->safe_psql('postgres', 'ALTER SYSTEM RESET postbox.read_chunk_size; SELECT pg_reload_conf()');
 };
 
+subtest 'rows of a paused key that have the same seq are each parked once' => sub {
+	$node->safe_psql('postgres', q{INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, occurred_at) VALUES (gen_random_uuid(), 'video', 'paused', 'video.changed', 1, '{}', 'infinity')});
+	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM app.outbox_parked}, 'the key is paused');
+	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
+	$node->safe_psql('postgres', qq{SET ROLE emitter; INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
+		SELECT $seq, gen_random_uuid(), 'video', 'paused', 'video.changed', 1, '{}' FROM generate_series(1, 400)});
+	wait_until($node, 'postgres', q{SELECT count(*) = 401 FROM app.outbox_parked}, 'what follows is parked');
+	# A look at the primary key for each row that is to be inserted.
+	wait_until($node, 'postgres', q{SELECT idx_scan > 400 FROM pg_stat_user_indexes WHERE indexrelname = 'outbox_parked_pkey'}, 'the statistics say so');
+	cmp_ok($node->safe_psql('postgres', q{SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'outbox_parked_pkey'}), '<', 10000, 'and costs no more than its rows');
+	$node->safe_psql('postgres', q{DELETE FROM app.outbox_parked});
+	others_flow(0);
+};
+
 subtest 'a sequence that does not count one by one is shown with the repair' => sub {
 	$node->safe_psql('postgres', 'ALTER SEQUENCE app.outbox_seq CACHE 20');
 	is($node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'broken', 'the publication is broken');

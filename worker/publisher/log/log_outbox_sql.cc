@@ -73,9 +73,9 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "''), coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
       "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
       "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, "
-      "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM unnest($2, $3) AS w(behind_seq, key) "
-      "JOIN {log} ON {here} AND seq = w.behind_seq AND coalesce(aggregate_id, '') = w.key "
-      "ON CONFLICT (publication, id) DO NOTHING");
+      "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM (SELECT DISTINCT * FROM unnest($2, $3) AS "
+      "u(behind_seq, key)) AS w JOIN {log} ON {here} AND seq = w.behind_seq AND "
+      "coalesce(aggregate_id, '') = w.key ON CONFLICT (publication, id) DO NOTHING");
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
