@@ -49,7 +49,7 @@
 #include "extension/base/spi.h"
 #include "extension/base/uuid.h"
 #include "extension/outbox/log_relations.h"
-#include "extension/outbox/outbox_cache.h"
+#include "extension/outbox/version_counter.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/attributes.h"
@@ -378,35 +378,27 @@ void CheckMessage(const EmittedEvent& event, int64 version) {
   Throw(sqlstate, problem->what, problem->limit, problem->hint);
 }
 
+Aggregate AggregateOf(const EmittedEvent& event) {
+  return {event.aggregate_type.datum, event.aggregate_id.datum};
+}
+
 // Takes the version of the event, which locks the aggregate: the next transaction that emits for it
 // waits for this one. Returns 0 if the seq is going to be the version.
-int64 TakeVersion(Outbox* outbox, const EmittedEvent& event) {
-  std::array<Datum, 3> values = {event.aggregate_type.datum, event.aggregate_id.datum, Datum{0}};
+int64 VersionOf(Outbox* outbox, const EmittedEvent& event) {
+  const Aggregate aggregate = AggregateOf(event);
   if (outbox->facts().columns.VersionIsSeq()) {
     if (event.version.has_value()) {
       Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
             "outbox \"" + outbox->facts().name + "\" has no column for versions",
             "The version of its events is their seq.", "Leave version out.");
     }
-    outbox->Run(OutboxStatement::kLockVersion, values.data());
+    LockAggregate(outbox, aggregate);
     return 0;
   }
-  if (!event.version.has_value()) {
-    outbox->Run(OutboxStatement::kNextVersion, values.data());
-    return Int64Column(0, 1);
-  }
+  if (!event.version.has_value()) return CountVersion(outbox, aggregate);
   if (outbox->facts().is_log) return *event.version;
-  values[2] = Int64GetDatum(*event.version);
-  if (outbox->Run(OutboxStatement::kTakeVersion, values.data()) != 0) return *event.version;
-  outbox->Run(OutboxStatement::kLastVersion, values.data());
-  const std::string last = PrintedColumn(0, 1);
-  const bool repeats = last == std::to_string(*event.version);
-  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-        "version " + std::to_string(*event.version) + " of " +
-            std::string(event.aggregate_type.view) + " \"" + std::string(event.aggregate_id.view) +
-            "\" " + (repeats ? "is taken already" : "goes back"),
-        "The last version in outbox \"" + outbox->facts().name + "\" is " + last + ".",
-        "Versions of an aggregate only grow. Leave version out to let the outbox count.");
+  TakeVersion(outbox, aggregate, *event.version);
+  return *event.version;
 }
 
 std::optional<Receipt> FindEvent(Outbox* outbox, const EmittedEvent& event) {
@@ -474,21 +466,25 @@ void CheckInsertPrivilege(const OutboxFacts& facts) {
 }
 
 // What has to be done as the owner of the outbox before the event is stored. Sets its version (see
-// TakeVersion), or returns the event that is already stored.
+// VersionOf), or returns the event that is already stored.
 std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, int64* version) {
+  if (!event.version.has_value() && !event.source_event_id.has_value() &&
+      !MustLookUp(outbox->facts(), event)) {
+    *version = CountVersionInMemory(*outbox, AggregateOf(event));
+    if (*version != 0) return std::nullopt;
+  }
   SpiConnection connection;
   FixedSearchPath search_path;
   ActAs owner(outbox->facts().owner);
   if (event.source_event_id.has_value()) {
     if (const auto stored = FindEvent(outbox, event)) return stored;
-    std::array<Datum, 2> aggregate = {event.aggregate_type.datum, event.aggregate_id.datum};
-    outbox->Run(OutboxStatement::kLockVersion, aggregate.data());
+    LockAggregate(outbox, AggregateOf(event));
     if (const auto stored = FindEvent(outbox, event)) return stored;
   }
   if (MustLookUp(outbox->facts(), event) && FindEvent(outbox, event)) {
     Throw(ERRCODE_UNIQUE_VIOLATION, StoredMessage(outbox->facts(), event), "", kStoredHint);
   }
-  *version = TakeVersion(outbox, event);
+  *version = VersionOf(outbox, event);
   return std::nullopt;
 }
 

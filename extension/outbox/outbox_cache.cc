@@ -133,6 +133,8 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
   const std::string count = "INSERT INTO " + facts.counter_name +
                             " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, ";
   const std::string conflict = ") ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET ";
+  const std::string update = "UPDATE ONLY " + facts.counter_name + " AS c SET version = ";
+  const std::string of_row = " WHERE c.aggregate_type = $1 AND c.aggregate_id = $2";
   switch (statement) {
     case OutboxStatement::kNextVersion:
       return {count + "1" + conflict + "version = c.version + 1 RETURNING version",
@@ -142,7 +144,14 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
                   "version = EXCLUDED.version WHERE c.version < EXCLUDED.version RETURNING version",
               {TEXTOID, TEXTOID, INT8OID}};
     case OutboxStatement::kLockVersion:
-      return {count + "0" + conflict + "version = c.version", {TEXTOID, TEXTOID}};
+      return {count + "0" + conflict + "version = c.version RETURNING version", {TEXTOID, TEXTOID}};
+    case OutboxStatement::kNextVersionOfRow:
+      return {update + "c.version + 1" + of_row + " RETURNING version", {TEXTOID, TEXTOID}};
+    case OutboxStatement::kTakeVersionOfRow:
+      return {update + "$3" + of_row + " AND c.version < $3 RETURNING version",
+              {TEXTOID, TEXTOID, INT8OID}};
+    case OutboxStatement::kLockVersionOfRow:
+      return {update + "c.version" + of_row + " RETURNING version", {TEXTOID, TEXTOID}};
     case OutboxStatement::kLastVersion:
       return {"SELECT version FROM " + facts.counter_name +
                   " WHERE aggregate_type = $1 AND aggregate_id = $2",

@@ -32,8 +32,12 @@ enum class OutboxStatement {
   kNextVersion,
   // (aggregate_type, aggregate_id, version) -> version: no row if that is not newer than the last
   kTakeVersion,
-  // (aggregate_type, aggregate_id): locks the counter's row as it is
+  // (aggregate_type, aggregate_id) -> version: locks the counter's row as it is
   kLockVersion,
+  // The same three for a row that is there: no row if it is not.
+  kNextVersionOfRow,
+  kTakeVersionOfRow,
+  kLockVersionOfRow,
   // (aggregate_type, aggregate_id) -> version
   kLastVersion,
   // (id) -> version
@@ -43,7 +47,7 @@ enum class OutboxStatement {
   // defaults would be set up and evaluated for each event.)
   kInsert,
 };
-inline constexpr size_t kOutboxStatements = 6;
+inline constexpr size_t kOutboxStatements = 9;
 
 // What is read from the catalogs. If two reads are equal, the prepared statements are still right.
 struct OutboxFacts {
