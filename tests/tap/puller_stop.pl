@@ -1,5 +1,5 @@
-# The puller answers SIGTERM within 5 s of the end of its grace period whatever does not answer: the database, Pub/Sub, or the
-# dead-letter topic. A server that is silent for too long counts as gone, and the events are applied over another connection.
+# The puller answers SIGTERM within its grace period, or 2 s if that is shorter, whatever does not answer: the database, Pub/Sub,
+# or the dead-letter topic. A server that is silent for too long counts as gone, and the events are applied over another connection.
 use strict;
 use warnings;
 
@@ -68,7 +68,7 @@ sub ends_soon
 	$puller->{run}->finish;
 	my $took = time - $begin;
 	# On a loaded machine a process that ends needs a moment.
-	cmp_ok($took, '<', 5 + 1, $what) or diag($puller->{output});
+	cmp_ok($took, '<', 2 + 1, $what) or diag($puller->{output});
 	note(sprintf('%s: %.1f s', $what, $took));
 	is($puller->{run}->full_result(0), 0, 'it leaves cleanly') or diag($puller->{output});
 	return;

@@ -32,12 +32,15 @@ CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
                    "PUBSUB_EMULATOR_HOST, else Google");
   pull->add_option("--project", options->project, "Project that completes short names");
   pull->add_option("--grace-period", options->grace_period_seconds,
-                   "Seconds to apply received messages after SIGTERM")
+                   "Seconds from SIGTERM to the end, whatever does not answer; 2 at least")
       ->capture_default_str()
       ->check(CLI::Range(0, 3600));
   pull->add_option("--log-format", options->log_format, "Format of the log on standard error")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}));
+  pull->footer(
+      "It needs one connection to the database for the configuration, and one for each applier of "
+      "each subscription (4 by default). A pooler must have room for them.");
   return pull;
 }
 

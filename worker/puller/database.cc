@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -15,9 +16,18 @@
 #include <utility>
 
 #include "proto/rules/utf8.h"
+#include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 
 namespace postbox::puller {
+
+struct CancelRequest {
+  explicit CancelRequest(PGconn* connection) : data(PQgetCancel(connection), PQfreeCancel) {}
+
+  const std::unique_ptr<PGcancel, void (*)(PGcancel*)> data;
+  std::atomic<bool> running = false;  // a thread sends it, and waits for the answer
+};
+
 namespace {
 
 constexpr int64_t kLongestPollMs = 60'000;
@@ -168,6 +178,53 @@ bool Interrupted(int interrupt) {
   return interrupt >= 0 && poll(&fd, 1, 0) > 0;
 }
 
+// Calls of libpq that have not returned. Never destroyed, because their threads outlive main().
+std::atomic<int>& CallsOut() {
+  static auto& calls = *new std::atomic<int>(0);
+  return calls;
+}
+constexpr int kMaxCallsOut = 1000;
+
+// Makes the call on a thread of its own. False if there is none.
+template <class Call>
+bool OnOwnThread(Call call) {
+  if (++CallsOut() <= kMaxCallsOut) {
+    try {
+      std::thread([call = std::move(call)]() mutable {
+        call();
+        // What it holds on to is freed before the call counts as over.
+        { const Call last = std::move(call); }
+        --CallsOut();
+      }).detach();
+      return true;
+    } catch (const std::system_error&) {
+      LogDebug("no thread for a call of libpq", {});
+    }
+  }
+  --CallsOut();
+  return false;
+}
+
+std::chrono::seconds ConnectTime() {
+  return FailpointAction("connect_time") == "short" ? std::chrono::seconds(2)
+                                                    : Connection::kConnectTime;
+}
+
+// The connect_timeout of the connection string, which counts for each host, in seconds. A thread
+// that nobody waits for any more would never end without one.
+std::string ConnectTimeout(const std::string& dsn) {
+  const auto most = static_cast<int>(ConnectTime().count());
+  int timeout = std::min(10, most);
+  const std::unique_ptr<PQconninfoOption, void (*)(PQconninfoOption*)> options(
+      PQconninfoParse(dsn.c_str(), nullptr), PQconninfoFree);
+  for (const auto* option = options.get(); option != nullptr && option->keyword; ++option) {
+    if (option->val == nullptr || std::strcmp(option->keyword, "connect_timeout") != 0) continue;
+    const int64_t wanted = std::strtoll(option->val, nullptr, 10);
+    timeout = wanted <= 0 || wanted > most ? most : static_cast<int>(wanted);
+  }
+  return std::to_string(timeout);
+}
+
 // An attempt to connect, which a thread of its own makes: libpq knows how to try several hosts,
 // each with a time-out, only in a call that blocks. Nobody need wait for its end.
 class Attempt {
@@ -206,13 +263,11 @@ class Attempt {
 PGconn* Connect(std::vector<std::pair<const char*, std::string>> parameters, int interrupt,
                 std::string* error) {
   const auto attempt = std::make_shared<Attempt>(std::move(parameters));
-  try {
-    std::thread([attempt] { attempt->Run(); }).detach();
-  } catch (const std::system_error&) {
+  if (!OnOwnThread([attempt] { attempt->Run(); })) {
     *error = "no thread to connect";
     return nullptr;
   }
-  const auto until = std::chrono::steady_clock::now() + Connection::kConnectTime;
+  const auto until = std::chrono::steady_clock::now() + ConnectTime();
   if (!PollSocket(attempt->done_fd(), true, false, interrupt, until)) {
     *error = Interrupted(interrupt) ? kStopped : kNoAnswer;
     return nullptr;
@@ -233,10 +288,10 @@ std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
   // The values before dbname are defaults that the connection string may change. The timeouts
   // detect a server that is gone without closing the connection.
   PGconn* raw = Connect({{"fallback_application_name", application_name},
-                         {"connect_timeout", "10"},
                          {"tcp_user_timeout", "30000"},
                          {"keepalives_idle", "30"},
                          {"dbname", dsn},
+                         {"connect_timeout", ConnectTimeout(dsn)},
                          {"client_encoding", "UTF8"}},
                         interrupt, error);
   if (raw == nullptr) return nullptr;
@@ -245,7 +300,7 @@ std::unique_ptr<Connection> Connection::Open(const std::string& dsn,
 
 Connection::Connection(PGconn* connection, const TransactionLimits& limits, int interrupt)
     : connection_(connection),
-      cancel_(PQgetCancel(connection), PQfreeCancel),
+      cancel_(std::make_shared<CancelRequest>(connection)),
       interrupt_(interrupt),
       statement_timeout_(limits.statement_timeout),
       prologue_(Prologue(limits, PQserverVersion(connection))) {
@@ -440,15 +495,15 @@ bool Connection::alive() {
 }
 
 void Connection::Cancel() {
-  if (cancel_ == nullptr) return;
-  try {
-    std::thread([cancel = cancel_] {
-      char error[256];
-      PQcancel(cancel.get(), error, sizeof(error));
-    }).detach();
-  } catch (const std::system_error&) {
-    LogDebug("no thread to cancel a statement", {});
-  }
+  if (cancel_->data == nullptr || cancel_->running.exchange(true)) return;
+  const bool begun = OnOwnThread([cancel = cancel_] {
+    char error[256];
+    PQcancel(cancel->data.get(), error, sizeof(error));
+    cancel->running = false;
+  });
+  if (!begun) cancel_->running = false;
 }
+
+bool Connection::CallsLeft() { return CallsOut() > 0; }
 
 }  // namespace postbox::puller

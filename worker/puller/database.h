@@ -19,6 +19,11 @@
 //     can tell a silent server from a long statement; then only the interrupt ends the wait.
 //   - The interrupt is a descriptor that becomes readable when somebody wants the thread to stop.
 //     It ends every wait at once; the connection is broken then.
+//   - Two calls of libpq cannot be interrupted: the one that connects, which resolves names, tries
+//     several hosts and speaks TLS and Kerberos, and the one that asks for a cancel. Each is made
+//     by a thread of its own, which nobody has to wait for. There are never many of them: to
+//     connect always has a time-out, whatever the connection string says, and a connection whose
+//     last request for a cancel has not been answered sends no other one.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_
 #define POSTBOX_WORKER_PULLER_DATABASE_H_
 
@@ -90,6 +95,8 @@ struct TransactionLimits {
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(5);
 };
 
+struct CancelRequest;  // what a thread that asks for a cancel needs
+
 class Connection {
  public:
   using Clock = std::chrono::steady_clock;
@@ -114,9 +121,12 @@ class Connection {
 
   // False if the server has closed the connection. Does not wait.
   bool alive();
-  // Asks the server to cancel the statement that runs. May be called on any thread. Does not wait:
-  // a server that is stopped does not even answer this.
+  // Asks the server to cancel the statement that runs, unless it is being asked already. May be
+  // called on any thread. Does not wait: a server that is stopped does not even answer this.
   void Cancel();
+  // True if a thread is still in a call of libpq. Then the process must not end through exit(),
+  // whose handlers would take OpenSSL from under the thread.
+  static bool CallsLeft();
   // The time until which the next statements must be over, whatever their timeouts.
   void SetDeadline(Clock::time_point deadline) { last_deadline_ = deadline; }
 
@@ -140,7 +150,7 @@ class Connection {
   static void OnNotice(void* connection, const PGresult* notice);
 
   PGconn* const connection_;
-  const std::shared_ptr<PGcancel> cancel_;
+  const std::shared_ptr<CancelRequest> cancel_;
   const int interrupt_;
   const std::chrono::milliseconds statement_timeout_;
   Clock::time_point deadline_ = Clock::time_point::max();       // of the transaction that runs

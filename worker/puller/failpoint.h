@@ -6,7 +6,7 @@
 //   pause  the process stops itself with SIGSTOP when it comes here first; SIGCONT lets it go on
 //
 // The other actions are ignored. patience=short makes the time for which an event may wait for a
-// lock (batch_applier.h) 3 s.
+// lock (batch_applier.h) 3 s, connect_time=short that to connect (database.h) 2 s.
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_
 

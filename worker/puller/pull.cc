@@ -1,10 +1,8 @@
 #include "worker/puller/pull.h"
 
-#include <signal.h>
-#include <sys/signalfd.h>
-#include <time.h>
-
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +15,7 @@
 #include "worker/puller/database.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
+#include "worker/puller/signals.h"
 
 namespace postbox::puller {
 namespace {
@@ -31,47 +30,21 @@ constexpr std::chrono::seconds kFirstConnectLimit{30};
 constexpr std::chrono::seconds kFailedTime{2};
 // For a subscription that is stopped because its configuration has changed. No signal is answered
 // meanwhile.
-constexpr std::chrono::seconds kReconfigureGrace{2};
+constexpr std::chrono::seconds kReconfigureGrace{4};
 
 // The configuration can be read on a standby, too.
 constexpr TransactionLimits kReading{.read_only = true,
                                      .statement_timeout = std::chrono::seconds(10)};
-
-// The signals that control the process. They are blocked in every thread; the main thread waits for
-// them.
-class Signals {
- public:
-  Signals() {
-    sigemptyset(&set_);
-    for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, signal);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    signal(SIGPIPE, SIG_IGN);
-    sigset_t ending;
-    sigemptyset(&ending);
-    for (int signal : {SIGTERM, SIGINT}) sigaddset(&ending, signal);
-    end_fd_ = signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  // Readable while a signal to end is pending.
-  int end_fd() const { return end_fd_; }
-  enum Order { kNone, kEnd, kReload };
-  Order Wait(std::chrono::milliseconds time) {
-    timespec limit{};
-    limit.tv_sec = static_cast<time_t>(time.count() / 1000);
-    limit.tv_nsec = static_cast<long>(time.count() % 1000) * 1000000;
-    const int signal = sigtimedwait(&set_, nullptr, &limit);
-    return signal < 0 ? kNone : signal == SIGHUP ? kReload : kEnd;
-  }
-
- private:
-  sigset_t set_;
-  int end_fd_ = -1;
-};
 
 class Puller {
  public:
   explicit Puller(const PullOptions& options) : options_(options) {}
 
   int Run() {
+    // First of all: what is too small for it may keep it from saying anything else.
+    LogInfo(
+        "needs connections to the database: one for the configuration, and one for each applier "
+        "of each subscription");
     auto configs = LoadFirst();
     if (!configs) return exit_code_;
     if (configs->good.empty() && configs->wrong.empty())
@@ -201,6 +174,19 @@ class Puller {
       LogError("subscription could not be started", {{"subscription", name}, {"error", error}});
     }
     start_failures_ = std::move(failures);
+    SayConnections();
+  }
+
+  // How many connections the subscriptions that run need, if that has changed.
+  void SayConnections() {
+    int appliers = 0;
+    for (const auto& [name, runner] : runners_) appliers += runner->config().appliers;
+    if (std::exchange(appliers_, appliers) == appliers) return;
+    LogInfo("connections to the database that are needed now",
+            {{"connections", 1 + appliers},
+             {"configuration", 1},
+             {"appliers", appliers},
+             {"subscriptions", runners_.size()}});
   }
 
   // A subscription that failed does not end the others. When all have failed, the process ends, so
@@ -215,23 +201,24 @@ class Puller {
 
   // All at once: what one of them waits for holds up no other.
   template <class Again>
-  static void FinishAll(const std::vector<std::unique_ptr<Runner>>& runners,
-                        Clock::time_point deadline, Again again) {
+  static void FinishAll(const std::vector<std::unique_ptr<Runner>>& runners, Clock::time_point end,
+                        Again again) {
     for (const auto& runner : runners) runner->StopPulling();
     std::vector<std::thread> threads;
     for (std::size_t i = 1; i < runners.size(); ++i) {
-      threads.emplace_back([&, i] { runners[i]->Finish(deadline, again(*runners[i])); });
+      threads.emplace_back([&, i] { runners[i]->Finish(end, again(*runners[i])); });
     }
-    if (!runners.empty()) runners[0]->Finish(deadline, again(*runners[0]));
+    if (!runners.empty()) runners[0]->Finish(end, again(*runners[0]));
     for (std::thread& thread : threads) thread.join();
   }
 
   void Shutdown() {
-    const auto deadline = Clock::now() + std::chrono::seconds(options_.grace_period_seconds);
+    const auto end = signals_.end_at().value_or(Clock::now()) +
+                     std::chrono::seconds(options_.grace_period_seconds);
     std::vector<std::unique_ptr<Runner>> ending;
     for (auto& [name, runner] : runners_) ending.push_back(std::move(runner));
     runners_.clear();
-    FinishAll(ending, deadline, [](const Runner&) { return false; });
+    FinishAll(ending, end, [](const Runner&) { return false; });
     LogSums(/*all=*/true);
   }
 
@@ -242,6 +229,7 @@ class Puller {
   std::string reload_error_;
   std::optional<Clock::time_point> failed_since_;      // all subscriptions
   std::map<std::string, std::string> start_failures_;  // name -> what is wrong
+  int appliers_ = -1;                                  // as SayConnections has said last
   int exit_code_ = 0;
 };
 
@@ -249,7 +237,12 @@ class Puller {
 
 int RunPull(const PullOptions& options) {
   InitLog(options.log_format == "json");
-  return Puller(options).Run();
+  const int code = Puller(options).Run();
+  if (Connection::CallsLeft()) {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return code;
 }
 
 }  // namespace postbox::puller

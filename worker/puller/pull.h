@@ -13,10 +13,11 @@ struct PullOptions {
   std::vector<std::string> subscriptions;  // names in postbox.subscription; none: all enabled
   std::string endpoint;                    // empty: postbox.endpoint of the database
   std::string project;                     // empty: postbox.project_id of the database
-  int grace_period_seconds = 30;
-  std::string log_format = "text";  // or "json"
+  int grace_period_seconds = 30;           // from the signal to the end of the process; 2 at least
+  std::string log_format = "text";         // or "json"
 };
 
+// Needs a connection to the database for the configuration and one for each applier.
 // Runs until SIGTERM or SIGINT. Returns the exit status: 0 after a clean shutdown, 1 after an
 // error, which was logged. The configuration is read again every 10 s, and at once after SIGHUP.
 int RunPull(const PullOptions& options);

@@ -16,13 +16,16 @@ namespace {
 
 // The most bytes that one transaction applies; its first event may be larger.
 constexpr size_t kMaxBatchBytes = 16 << 20;
-// How long a shutdown waits for dead letters that are on their way, for the end of the statements
-// that it has cancelled, for the last acks and nacks, and for the removal of the report. Together
-// less than 5 s.
+// How long a shutdown waits for dead letters that are on their way.
 constexpr std::chrono::milliseconds kLetterTimeout{1000};
-constexpr std::chrono::milliseconds kCancelTimeout{1000};
-constexpr std::chrono::milliseconds kSettleTimeout{1500};
-constexpr std::chrono::milliseconds kReportTimeout{500};
+// The last part of a shutdown: what is left is given back then. Of it, in percent, the time for the
+// end of the statements that it has cancelled, for the last acks and nacks, and for the removal of
+// the report. The rest is for the ends of threads.
+constexpr std::chrono::seconds kLeastClosing{2};
+constexpr std::chrono::seconds kMostClosing{5};
+constexpr int kCancelShare = 25;
+constexpr int kSettleShare = 35;
+constexpr int kReportShare = 10;
 
 }  // namespace
 
@@ -308,12 +311,12 @@ void Runner::Report(DatabaseInboxClient* inbox) {
       {{"subscription", config_.name}, {"sqlstate", stored.sqlstate}, {"error", stored.error}});
 }
 
-void Runner::LastReport() {
+void Runner::LastReport(Clock::duration time) {
   const bool keep = failed();
   const StatusNumbers numbers = status_->Take(Clock::now());
   for (Applier& applier : appliers_) {
     if (!applier.inbox->connected()) continue;
-    applier.inbox->SetDeadline(Clock::now() + kReportTimeout);
+    applier.inbox->SetDeadline(Clock::now() + time);
     applier.inbox->Report(config_.name, config_.appliers, keep ? &numbers : nullptr);
     return;
   }
@@ -427,9 +430,9 @@ void Runner::StopPulling() {
   if (subscriber_) subscriber_->StopPulling();
 }
 
-void Runner::StopAppliers() {
+void Runner::StopAppliers(Clock::duration time) {
   cancelling_ = true;
-  const auto abort_at = Clock::now() + kCancelTimeout;
+  const auto abort_at = Clock::now() + time;
   std::unique_lock<std::mutex> lock(mutex_);
   // A batch whose statement is cancelled is rolled back, and nacked with the rest. A statement may
   // have begun just after it was to be cancelled.
@@ -437,7 +440,7 @@ void Runner::StopAppliers() {
     lock.unlock();
     for (Applier& applier : appliers_) applier.inbox->Cancel();
     lock.lock();
-    changed_.wait_for(lock, kCancelTimeout / 4, [this] { return busy_ == 0; });
+    changed_.wait_for(lock, time / 4, [this] { return busy_ == 0; });
   }
   // One that is not busy may wait for a connection, or for the answer to a report.
   const bool all =
@@ -449,23 +452,26 @@ void Runner::StopAppliers() {
   for (Applier& applier : appliers_) applier.thread.join();
 }
 
-void Runner::Finish(Clock::time_point deadline, bool again) {
+void Runner::Finish(Clock::time_point end, bool again) {
   if (finished_) return;
   finished_ = true;
+  const auto closing =
+      std::clamp<Clock::duration>((end - Clock::now()) / 2, kLeastClosing, kMostClosing);
+  const auto apply_until = end - closing;
   StopPulling();
   {
     std::unique_lock<std::mutex> lock(mutex_);
     // Suspended messages are not waited for; they are to be nacked anyway.
-    changed_.wait_until(lock, deadline, [this] {
+    changed_.wait_until(lock, apply_until, [this] {
       // Without a connection nothing becomes less.
       return busy_ == 0 && (connected_ == 0 || (queues_.ready() == 0 && !queues_.suspect_since()));
     });
-    const auto letters_until = std::min(deadline, Clock::now() + kLetterTimeout);
+    const auto letters_until = std::min(apply_until, Clock::now() + kLetterTimeout);
     changed_.wait_until(lock, letters_until, [this] { return letters_ == 0; });
     stopping_ = true;
     changed_.notify_all();
   }
-  StopAppliers();
+  StopAppliers(closing * kCancelShare / 100);
   // What is on its way to the dead-letter topic is nacked with the rest.
   dead_letter_topic_.Stop();
   if (subscriber_) {
@@ -473,10 +479,11 @@ void Runner::Finish(Clock::time_point deadline, bool again) {
       const std::lock_guard<std::mutex> lock(mutex_);
       return queues_.Drain();
     });
-    subscriber_->Stop(kSettleTimeout);
+    subscriber_->Stop(
+        std::chrono::duration_cast<std::chrono::milliseconds>(closing * kSettleShare / 100));
   }
   // Last, since it may wait for the database, and what was given back shall not.
-  if (!again) LastReport();
+  if (!again) LastReport(closing * kReportShare / 100);
   LogInfo("subscription stopped", {{"subscription", config_.name}});
 }
 

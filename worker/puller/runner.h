@@ -23,11 +23,11 @@
 //     One that the topic refuses for good, because of its size for example, is recorded in
 //     postbox.dead_letter.
 //   - An applier whose connection is gone takes no batch until it is connected again.
-//   - Shutdown: StopPulling, then Finish. Until its deadline, Finish lets the appliers apply what
-//     the puller holds, as long as any of them has a connection. Then it cancels the statements
-//     that still run, a little later ends the connections that do not answer, and nacks the rest.
-//     From the deadline on this takes 5 s at most, whatever does not answer: the database, Pub/Sub,
-//     or the dead-letter topic.
+//   - Shutdown: StopPulling, then Finish, which returns before the time that it is given, whatever
+//     does not answer: the database, a pooler before it, Pub/Sub, or the dead-letter topic. It lets
+//     the appliers apply what the puller holds, as long as any of them has a connection. It keeps
+//     the last part of the time, half of it and 2 to 5 s, to cancel the statements that still run,
+//     to end the connections that do not answer a little later, and to nack the rest.
 #ifndef POSTBOX_WORKER_PULLER_RUNNER_H_
 #define POSTBOX_WORKER_PULLER_RUNNER_H_
 
@@ -66,8 +66,9 @@ class Runner {
   // can be started.
   bool Start(std::string* error);
   void StopPulling();
-  // `again`: the subscription is started again, so its report stays.
-  void Finish(Clock::time_point deadline, bool again = false);
+  // Returns before `end`, or 2 s from now if that is later. `again`: the subscription is started
+  // again, so its report stays.
+  void Finish(Clock::time_point end, bool again = false);
 
   const std::shared_ptr<PullStatus>& status() const { return status_; }
   const SubscriptionConfig& config() const { return config_; }
@@ -108,9 +109,9 @@ class Runner {
   void Report(DatabaseInboxClient* inbox);
   // Removes the report of this process. That of a subscription that was refused stays, since it
   // says why.
-  void LastReport();
-  // Ends the statements that run, and the connections that do not answer.
-  void StopAppliers();
+  void LastReport(Clock::duration time);
+  // Ends the statements that run, and after `time` the connections that do not answer.
+  void StopAppliers(Clock::duration time);
   void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                   Clock::duration took) const;
 

@@ -1,0 +1,314 @@
+# The puller is gone at the end of its grace period wherever libpq waits: for any step of a new connection, for an answer, for
+# room to send, or for a pooler whose connections are all in use. Nothing is lost: what was not applied comes again, and what
+# was applied without being acknowledged comes again and is a duplicate.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Postbox::Delivery;
+use Postbox::Relay;
+use Postbox::Test;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $grace = 6;
+my $subscription = 'catalog.video.events.test-follower';
+my $emulator = start_emulator('--subscription', "$subscription=catalog.video.events,ordered");
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+follow($node, 'postgres', $subscription, 'work');
+$node->safe_psql('postgres', q{UPDATE postbox.subscription SET appliers = 2, statement_timeout = '1min'});
+my $relay = start_relay($node);
+my $through_relay = "host=127.0.0.1 port=$relay->{port} dbname=postgres";
+my $emitted = 0;
+
+sub work
+{
+	my ($count, $bytes) = @_;
+	my $payload = "jsonb_build_object('x', repeat('x', " . ($bytes // 1) . '))';
+	$node->safe_psql('postgres', "SELECT count(postbox.outbox_emit('work', 'k' || n, 'work', $payload)) FROM generate_series(1, $count) n");
+	$emitted += $count;
+	wait_until($node, 'postgres', 'SELECT pending = 0 FROM postbox.publication_status', 'the events are published');
+	return;
+}
+
+sub start_pull
+{
+	my ($dsn, %environment) = @_;
+	my $puller = { output => '' };
+	# One that could not reach the database at its end has left its report behind.
+	$node->safe_psql('postgres', 'DELETE FROM postbox.subscription_status');
+	# The name that it gives itself shows in pg_stat_activity.
+	delete local $ENV{PGAPPNAME};
+	local @ENV{ keys %environment } = values %environment;
+	$puller->{run} = IPC::Run::start(
+		[ $ENV{POSTBOX}, 'pull', '--dsn', $dsn, '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev', '--grace-period', $grace ],
+		'<', \undef, '>&', \$puller->{output});
+	return $puller;
+}
+
+sub says
+{
+	my ($puller, $pattern, $what) = @_;
+	return wait_for(sub { $puller->{run}->pump_nb; return $puller->{output} =~ $pattern }, $what) || diag($puller->{output});
+}
+
+# Sends SIGTERM, and takes the time until the process is gone.
+sub ends_in_time
+{
+	my ($puller, $what) = @_;
+	my $begin = time;
+	$puller->{run}->signal('TERM');
+	$puller->{run}->finish;
+	my $took = time - $begin;
+	cmp_ok($took, '<', $grace, $what) or diag($puller->{output});
+	note(sprintf('%s: %.1f s', $what, $took));
+	is($puller->{run}->full_result(0), 0, 'it leaves cleanly') or diag($puller->{output});
+	return;
+}
+
+sub sessions
+{
+	my ($name) = @_;
+	return split /\n/, $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE application_name = '$name'");
+}
+
+sub wait_connected
+{
+	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'its stream is connected');
+	wait_for(sub { sessions('postbox pull follower') == 2 }, 'and so are its appliers');
+	return;
+}
+
+sub state_until
+{
+	my ($condition, $what) = @_;
+	return wait_for(sub { $condition->(relay_state($relay)) }, $what) || diag(explain(relay_state($relay)));
+}
+
+# Another puller gets what was given back. Returns how many of its events were duplicates.
+sub all_seen
+{
+	my ($what) = @_;
+	my $before = counted($emulator, 'acked');
+	my $puller = start_pull($node->connstr('postgres'));
+	wait_until($node, 'postgres', "SELECT count(*) >= $emitted FROM app.seen", "$what: nothing is lost") or diag($puller->{output});
+	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT (aggregate_id, version)) FROM app.seen'), "$emitted|$emitted", 'and nothing has taken effect twice');
+	wait_for(sub { counted($emulator, 'outstanding') == 0 }, 'everything is acknowledged');
+	# What it took is acknowledged, and is in its next report.
+	my $took = counted($emulator, 'acked') - $before;
+	wait_until($node, 'postgres', "SELECT applied + duplicates = $took FROM postbox.subscription_status", 'it reports');
+	my $duplicates = $node->safe_psql('postgres', 'SELECT duplicates FROM postbox.subscription_status');
+	ends_in_time($puller, 'with nothing to do');
+	return $duplicates;
+}
+
+subtest 'how many connections it needs is the first thing that it says' => sub {
+	my $puller = start_pull($node->connstr('postgres'));
+	says($puller, qr/subscription started/, 'it starts');
+	my @lines = split /\n/, $puller->{output};
+	like($lines[0], qr/needs connections to the database.* one=?.*each applier/, 'in general in the first line');
+	like($puller->{output}, qr/connections=3 .*appliers=2/, 'and in numbers when it knows its subscriptions');
+	wait_connected();
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}), '3', 'which are those that it has');
+	$node->safe_psql('postgres', 'UPDATE postbox.subscription SET appliers = 5');
+	$puller->{run}->signal('HUP');
+	says($puller, qr/connections=6 .*appliers=5/, 'and again when their number changes');
+	ends_in_time($puller, 'with nothing to do');
+	$node->safe_psql('postgres', 'UPDATE postbox.subscription SET appliers = 2');
+	like(`$ENV{POSTBOX} pull --help`, qr/one connection.*each applier/s, 'so does --help');
+};
+
+subtest 'its first connection stops at any step' => sub {
+	# Nothing; the refusal of TLS; AuthenticationOk; in the middle of the parameters; and where TLS would begin.
+	foreach my $mode ('startup 0', 'startup 1', 'startup 10', 'startup 60', 'tls')
+	{
+		relay_mode($relay, $mode);
+		my $before = relay_state($relay)->{accepted};
+		my $puller = start_pull($through_relay);
+		state_until(sub { $_[0]{accepted} > $before }, 'it connects');
+		ends_in_time($puller, "after $mode");
+		state_until(sub { $_[0]{open} == 0 }, 'and leaves no connection behind');
+	}
+	relay_mode($relay, 'pass');
+};
+
+subtest 'its appliers connect again, and each connection stops at a step' => sub {
+	foreach my $mode ('startup 0', 'startup 10', 'tls')
+	{
+		my $puller = start_pull($through_relay);
+		wait_connected();
+		my $before = relay_state($relay)->{accepted};
+		relay_mode($relay, $mode);
+		$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postbox pull follower'});
+		work(3);
+		state_until(sub { $_[0]{accepted} >= $before + 2 }, 'they connect again');
+		ends_in_time($puller, "after $mode");
+		relay_mode($relay, 'pass');
+	}
+	all_seen('after the connections that stopped');
+};
+
+subtest 'the statement has taken effect, and its answer does not come' => sub {
+	my $puller = start_pull($through_relay);
+	wait_connected();
+	relay_mode($relay, 'deaf');
+	work(20);
+	wait_until($node, 'postgres', "SELECT count(*) > $emitted - 20 FROM app.seen", 'events are applied');
+	ends_in_time($puller, 'while it waits for the answer');
+	relay_mode($relay, 'pass');
+	my $applied = $node->safe_psql('postgres', "SELECT count(*) - ($emitted - 20) FROM app.seen");
+	cmp_ok(all_seen('after answers that did not come'), '>=', $applied, "the $applied that had taken effect come again, as duplicates");
+};
+
+subtest 'nobody reads what it sends' => sub {
+	my $puller = start_pull($through_relay);
+	wait_connected();
+	state_until(sub { $_[0]{unread} == 0 }, 'it has said what it had to say');
+	relay_mode($relay, 'hold');
+	# More than the buffers of two sockets.
+	work(3, 9_000_000);
+	state_until(sub { $_[0]{unread} > 0 }, 'it sends');
+	ends_in_time($puller, 'while there is no room to send');
+	relay_mode($relay, 'pass');
+	is(all_seen('after statements that were not read'), 0, 'all of it comes for the first time');
+};
+
+subtest 'the grace period counts from the signal, also while a subscription is started again' => sub {
+	my $puller = start_pull($node->connstr('postgres'));
+	wait_connected();
+	my @stopped = sessions('postbox pull follower');
+	kill('STOP', @stopped);
+	work(5);
+	my $changed = $node->safe_psql('postgres', 'UPDATE postbox.subscription SET batch_size = 400 RETURNING clock_timestamp()');
+	$puller->{run}->signal('HUP');
+	wait_until($node, 'postgres', "SELECT query_start > '$changed' FROM pg_stat_activity WHERE application_name = 'postbox pull'", 'it reads its configuration');
+	ends_in_time($puller, 'while it waits for appliers of the old configuration');
+	kill('CONT', @stopped);
+	all_seen('after a restart of the subscription that did not end');
+};
+
+subtest 'attempts to connect that are given up end' => sub {
+	my $puller = start_pull("$through_relay connect_timeout=0", POSTBOX_FAILPOINT => 'connect_time=short');
+	wait_connected();
+	my $before = relay_state($relay)->{accepted};
+	relay_mode($relay, 'startup 0');
+	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'});
+	work(3);
+	my $most = 0;
+	state_until(sub { $most = $_[0]{open} if $_[0]{open} > $most; return $_[0]{accepted} >= $before + 10 }, 'it tries again and again');
+	# Two appliers and the configuration, each of which may be tried again before the attempt before has ended.
+	cmp_ok($most, '<=', 6, 'and has never more than a few open');
+	ends_in_time($puller, 'while it tries');
+	relay_mode($relay, 'pass');
+	all_seen('after attempts that were given up');
+};
+
+my ($pgbouncer) = grep { -x } '/usr/sbin/pgbouncer', map { "$_/pgbouncer" } split(/:/, $ENV{PATH});
+
+sub start_pooler
+{
+	my ($mode) = @_;
+	my $pooler = { port => PostgreSQL::Test::Cluster::get_free_port(), output => '' };
+	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my $host = $node->host;
+	append_to_file("$folder/users", qq{"postgres" ""\n});
+	append_to_file(
+		"$folder/pgbouncer.ini", qq{
+[databases]
+postgres = host=$host port=@{[$node->port]} dbname=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $pooler->{port}
+unix_socket_dir =
+auth_type = trust
+auth_file = $folder/users
+admin_users = postgres
+pool_mode = $mode
+default_pool_size = 1
+logfile = $folder/log
+});
+	$pooler->{run} = IPC::Run::start([ $pgbouncer, "$folder/pgbouncer.ini" ], '<', \undef, '>&', \$pooler->{output});
+	$pooler->{dsn} = "host=127.0.0.1 port=$pooler->{port} user=postgres dbname=";
+	wait_for(sub { return system_log('psql', '-XAtq', '-c', 'SHOW VERSION', "$pooler->{dsn}pgbouncer") == 0 }, 'the pooler answers') or diag($pooler->{output});
+	return $pooler;
+}
+
+# Waits until so many clients wait for a connection of the pool.
+sub pool_waits
+{
+	my ($pooler, $count) = @_;
+	return wait_for(sub {
+			my ($pools) = run_command([ 'psql', '-XAtq', '-c', 'SHOW POOLS', "$pooler->{dsn}pgbouncer" ]);
+			return $pools =~ /^postgres\|postgres\|\d+\|(\d+)\|/m && $1 >= $count;
+	}, "$count of its connections wait for the pool");
+}
+
+# A session that has the only connection of the pool.
+sub take_pool
+{
+	my ($pooler) = @_;
+	my $session = { in => "BEGIN; SELECT 'taken';\n", out => '' };
+	$session->{run} = IPC::Run::start([ 'psql', '-XAtq', "$pooler->{dsn}postgres" ], '<', \$session->{in}, '>', \$session->{out});
+	wait_for(sub { $session->{run}->pump_nb; return $session->{out} =~ /taken/ }, 'another session has the only connection of the pool');
+	return $session;
+}
+
+sub end_session
+{
+	my ($session) = @_;
+	$session->{run}->finish;
+	return;
+}
+
+SKIP:
+{
+	skip 'pgbouncer is not installed', 1 unless $pgbouncer;
+
+	subtest 'the pool is full before it starts' => sub {
+		my $pooler = start_pooler('transaction');
+		my $session = take_pool($pooler);
+		my $puller = start_pull("$pooler->{dsn}postgres");
+		pool_waits($pooler, 1);
+		ends_in_time($puller, 'while its first statement waits for the pool');
+		end_session($session);
+		$pooler->{run}->signal('INT');
+		$pooler->{run}->finish;
+	};
+
+	subtest 'the pool becomes full while it runs' => sub {
+		my $pooler = start_pooler('transaction');
+		my $puller = start_pull("$pooler->{dsn}postgres");
+		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'its stream is connected');
+		work(5);
+		wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'it applies through one connection, though it has three to the pooler');
+		my $session = take_pool($pooler);
+		work(50);
+		pool_waits($pooler, 2);
+		ends_in_time($puller, 'while its appliers wait for the pool');
+		end_session($session);
+		is(all_seen('after a pool that was full'), 0, 'none of them had taken effect');
+		$pooler->{run}->signal('INT');
+		$pooler->{run}->finish;
+	};
+
+	subtest 'the pool keeps sessions, and is too small for it' => sub {
+		my $pooler = start_pooler('session');
+		my $puller = start_pull("$pooler->{dsn}postgres");
+		work(5);
+		pool_waits($pooler, 2);
+		says($puller, qr/connections=3 /, 'it has said how many connections it needs');
+		ends_in_time($puller, 'while its appliers wait for the session that it has itself');
+		all_seen('after a pool that was too small');
+		$pooler->{run}->signal('INT');
+		$pooler->{run}->finish;
+	};
+}
+
+$node->stop;
+done_testing();
