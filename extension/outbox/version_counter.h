@@ -15,15 +15,15 @@
 //  1. The transaction has counted 32 events in the row; it holds 32. The next event sets it to 64
 //     and gets 33. 31 more come from memory.
 //  2. A subtransaction takes 34 to 40 and is rolled back. What was in memory before it began is
-//     put back, and 34 is given out again. If the row was set ahead in it, that is rolled back, too,
-//     and with it the place of the row in memory.
+//     put back, and 34 is given out again. If the row was set ahead in it, that is rolled back,
+//     too, and with it the place of the row in memory.
 //  3. The owner changes the row in the same transaction, or truncates the table. Before a version
 //     is given out from memory, the row is looked at where it was written last: if it is not there
 //     any more, memory is forgotten, and counting goes on from what the row says now.
 //  4. COMMIT: after the deferred triggers, which may emit, rows that are ahead are set back. They
 //     are locked since long, so nothing waits. If that fails, so does the COMMIT.
-//  5. Something emits even later, in a callback of another extension. It counts in the row again. At
-//     worst, after as many events as in 1, the row stays ahead, which leaves a gap.
+//  5. Something emits even later, in a callback of another extension. It counts in the row again.
+//     At worst, after as many events as in 1, the row stays ahead, which leaves a gap.
 //
 // Within the transaction itself a SELECT from the counter may see the row ahead. Nothing of Postbox
 // reads it there.
@@ -47,8 +47,8 @@ struct Aggregate {
 // neither SPI nor rights.
 int64 CountVersionInMemory(const Outbox& outbox, const Aggregate& aggregate);
 
-// The functions below lock the aggregate. They want SPI connected, FixedSearchPath, and the owner of
-// the outbox as the current user.
+// The functions below lock the aggregate. They want SPI connected, FixedSearchPath, and the owner
+// of the outbox as the current user.
 
 // Counts the version up and returns it.
 int64 CountVersion(Outbox* outbox, const Aggregate& aggregate);
