@@ -118,6 +118,28 @@ subtest 'rows of a paused key that have the same seq are each parked once' => su
 	others_flow(0);
 };
 
+# More than can be read together.
+sub insert_copies
+{
+	my ($seq, $name) = @_;
+	$node->safe_psql('postgres', qq{SET ROLE emitter; INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
+		SELECT $seq, gen_random_uuid(), 'video', '$name-' || n % 50, 'video.changed', 1, '{}' FROM generate_series(1, 7000) n});
+	return;
+}
+
+subtest 'a seq that very many rows have holds up nobody for long, and loses none' => sub {
+	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
+	my $before = messages_published($emulator);
+	insert_copies($seq, 'new');
+	others_flow(0);
+	wait_for(sub { messages_published($emulator) >= $before + 7020 }, 'all are published') or diag(messages_published($emulator) - $before);
+	is(messages_published($emulator), $before + 7020, 'once');
+	insert_copies($seq, 'late');
+	others_flow(0);
+	wait_for(sub { messages_published($emulator) >= $before + 14_040 }, 'rows that have it later are published') or diag(messages_published($emulator) - $before);
+	is(messages_published($emulator), $before + 14_040, 'once');
+};
+
 subtest 'a sequence that does not count one by one is shown with the repair' => sub {
 	$node->safe_psql('postgres', 'ALTER SEQUENCE app.outbox_seq CACHE 20');
 	is($node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'broken', 'the publication is broken');
@@ -185,5 +207,18 @@ subtest 'a sequence that was set back and has come to where it was again loses n
 };
 
 unlike(log_since($node, $start), qr/terminated by signal|PANIC/, 'nothing crashed');
+
+subtest 'nor does one whose worker is lost meanwhile' => sub {
+	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
+	my $before = messages_published($emulator);
+	my ($pid) = worker_pids($node, 'postgres');
+	insert_copies($seq, 'killed');
+	wait_until($node, 'postgres', q{SELECT count(*) > 1000 FROM app.outbox_parked}, 'some are parked');
+	kill('KILL', $pid);
+	wait_for(sub { eval { $node->safe_psql('postgres', 'SELECT 1') } }, 'the server is up again');
+	wait_until($node, 'postgres', q{SELECT pending = 0 AND parked = 0 FROM postbox.publication_status}, 'nothing waits');
+	wait_for(sub { messages_published($emulator) >= $before + 7000 }, 'none is lost');
+	others_flow(0);
+};
 $node->stop;
 done_testing();

@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 
 // How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
 constexpr int kMaxCopies = 1000;
+// How many rows a step parks of a seq that has more.
+constexpr int kParkCopies = 2000;
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // How often a lane looks for rows of other clusters. They come with a restore.
 constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
@@ -91,6 +93,8 @@ void LogOutbox::Prepare(const std::string& parked) {
   late_ =
       FilteredStatement(publication_, sql.late, {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID});
   fresh_ = FilteredStatement(publication_, sql.fresh, {INT8OID, INT8OID, INT4OID, INT4OID});
+  park_copies_ = FilteredStatement(publication_, sql.park_copies,
+                                   {TEXTOID, INT8OID, XID8ARRAYOID, BOOLOID, TEXTOID, INT4OID});
   again_ = Statement(sql.again, {INT8ARRAYOID});
   parked_.Prepare(sql, parked);
 }
@@ -184,6 +188,7 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
 
 void LogOutbox::RollBack() {
   maybe_left_ = true;
+  copied_next_ = copied_upto_;
   if (!progress_) return;
   next_handle_ = progress_->next();
   progress_.reset();
@@ -265,8 +270,14 @@ void LogOutbox::ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, Claim
 void LogOutbox::ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
   const std::size_t limit = limits.events - result->events.size();
   const LogMoment moment = ReadChunk(limit, budget);
-  if (budget->refused() && chunk_.empty()) return;
-  const bool full = budget->refused() || chunk_seqs_.size() >= limit;
+  if (chunk_.empty()) {
+    if (budget->refused()) return;
+    if (crowded_seq_ != 0) {
+      ParkCopies(moment, result);
+      return;
+    }
+  }
+  const bool full = budget->refused() || chunk_seqs_.size() >= limit || crowded_seq_ != 0;
   LogPosition after = full ? progress_->read().AfterPartial(moment, chunk_seqs_.back())
                            : progress_->read().AfterAll(moment);
 
@@ -297,13 +308,14 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimR
 LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
   chunk_.clear();
   chunk_seqs_.clear();
+  crowded_seq_ = 0;
   last_seq_.Run({ObjectIdGetDatum(sequence_)});
   const int64 last_seq = Int64Column(0, 1);
   const SnapshotGuard snapshot;
   LogMoment moment = TakeMoment(last_seq);
   CheckPosition(moment);
   ReadLate(moment, limit, budget);
-  if (chunk_.size() < limit && !budget->refused()) {
+  if (chunk_.size() < limit && !budget->refused() && crowded_seq_ == 0) {
     ReadFresh(moment, limit - chunk_.size(), budget);
   }
   chunk_seqs_.reserve(chunk_.size());
@@ -369,8 +381,10 @@ void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget*
     TakeChunkRows(late_.RunReadOnly({XidArrayValue(txids), after, Int64GetDatum(upto),
                                      Int32GetDatum(count), Int32GetDatum(count + kMaxCopies)}),
                   count, budget);
-    if (chunk_.size() >= limit || budget->refused()) return;
+    crowded_txids_ = std::move(txids);
+    if (chunk_.size() >= limit || budget->refused() || crowded_seq_ != 0) return;
   }
+  crowded_txids_.clear();
 }
 
 // No seq above the one that the sequence had given out: whoever may INSERT can write any seq, and
@@ -386,15 +400,34 @@ void LogOutbox::ReadFresh(const LogMoment& moment, std::size_t limit, ByteBudget
 void LogOutbox::TakeChunkRows(uint64 rows, int limit, ByteBudget* budget) {
   CheckEventColumns(relation_name_);
   if (rows >= static_cast<uint64>(limit) + kMaxCopies) {
-    const std::string seq = std::to_string(Int64Column(rows - 1, 1));
-    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-          "more than " + std::to_string(kMaxCopies) + " events of " + relation_name_ +
-              " have the seq " + seq,
-          "Rows with the same seq are read together.",
-          "Run UPDATE " + relation_name_ + " SET txid = DEFAULT, seq = DEFAULT WHERE seq = " + seq +
-              ".");
+    crowded_seq_ = Int64Column(rows - 1, 1);
+    while (rows > 0 && Int64Column(rows - 1, 1) == crowded_seq_) --rows;
   }
   TakeRows(rows, budget, &chunk_);
+}
+
+// Up to a seq everything is read. So rows with the same seq are read together, or parked.
+void LogOutbox::ParkCopies(const LogMoment& moment, ClaimResult* result) {
+  if (copied_seq_ != crowded_seq_) {
+    copied_seq_ = crowded_seq_;
+    copied_next_.clear();
+    copied_since_ = moment;
+  }
+  // What the step before has parked is committed. If not, RollBack() has taken it back.
+  copied_upto_ = copied_next_;
+  park_copies_.Run({TextValue(publication_.name), Int64GetDatum(crowded_seq_),
+                    XidArrayValue(crowded_txids_), BoolGetDatum(crowded_txids_.empty()),
+                    TextValue(copied_upto_), Int32GetDatum(kParkCopies)});
+  const int64 rows = Int64Column(0, 1);
+  copied_next_ = TextColumn(0, 2);
+  reload_parked_ = true;
+  parked_first_ = !publication_.parked_blocks;
+  dirty_ = true;
+  read_below_ = moment.next_xid;
+  result->more = true;
+  if (rows == kParkCopies) return;
+  progress_->Add({}, progress_->read().AfterPartial(copied_since_, crowded_seq_));
+  copied_seq_ = 0;
 }
 
 std::optional<int64> LogOutbox::TakeRows(uint64 rows, ByteBudget* budget, Events* events) const {

@@ -108,8 +108,10 @@ class LogOutbox : public OutboxSource {
   // Forgets the position, so that all that is in the log is read.
   void BeginAgain();
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
+  // Parks some of the rows with crowded_seq_, and passes them when these were the last.
+  void ParkCopies(const LogMoment& moment, ClaimResult* result);
   // Takes the rows of SPI_tuptable into the chunk that is being read. `limit`: how many were asked
-  // for.
+  // for. Sets crowded_seq_.
   void TakeChunkRows(uint64 rows, int limit, ByteBudget* budget);
   // Makes events of the rows of SPI_tuptable, which are in the order of seq, as far as the budget
   // goes. Returns the seq of the first row that is left.
@@ -138,7 +140,7 @@ class LogOutbox : public OutboxSource {
   std::string relation_name_;
   std::string prepared_for_;  // the names that the statements were made with
   Statement ready_, unsettled_, foreign_, last_seq_, any_read_, again_;
-  FilteredStatement late_txids_, late_, fresh_;
+  FilteredStatement late_txids_, late_, fresh_, park_copies_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
   LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again
@@ -159,6 +161,15 @@ class LogOutbox : public OutboxSource {
   // The chunk that is being read: events to hand out, in order, and their seqs.
   Events chunk_;
   std::vector<std::int64_t> chunk_seqs_;
+  // The chunk ends before this seq, which more rows have than can be read together; 0: there is
+  // none. Somebody has copied it. Of these transactions, or of all if it is new.
+  std::int64_t crowded_seq_ = 0;
+  std::vector<FullXid> crowded_txids_;
+  // The rows of such a seq are parked up to this id, and up to the next one if the last step is
+  // committed. When all are, those count as read that were there at the beginning.
+  std::int64_t copied_seq_ = 0;
+  std::string copied_upto_, copied_next_;
+  LogMoment copied_since_;
 };
 
 }  // namespace postbox::publisher

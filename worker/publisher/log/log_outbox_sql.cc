@@ -64,18 +64,29 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "AS e ORDER BY w.failed");
 }
 
+// Up to the column next_retry_at.
+constexpr std::string_view kParkAsItIs =
+    "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
+    "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), "
+    "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
+    "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
+    "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, ";
+
 void FillParking(const Filler& fill, LogOutboxSql* sql) {
   // Behind a row that may just be going, it is due: Claim() looks whether it is the first then. A
   // row that cannot be an event is marked as in park_unreadable.
   sql->park_behind = fill(
-      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
-      "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, "
-      "''), coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
-      "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
-      "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, "
+      std::string(kParkAsItIs) +
       "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM (SELECT DISTINCT * FROM unnest($2, $3) AS "
       "u(behind_seq, key)) AS w JOIN {log} ON {here} AND seq = w.behind_seq AND "
       "coalesce(aggregate_id, '') = w.key ON CONFLICT (publication, id) DO NOTHING");
+  sql->park_copies = fill(
+      "WITH copy AS (SELECT * FROM {log} WHERE {here} AND seq = $2 AND ($4 OR txid = ANY($3)) AND "
+      "CASE WHEN $5 = '' THEN true ELSE id > $5::uuid END{mine_copy} ORDER BY id LIMIT $6), parked "
+      "AS (" +
+      std::string(kParkAsItIs) +
+      "now() FROM copy ON CONFLICT (publication, id) DO NOTHING) "
+      "SELECT count(*), coalesce((array_agg(id ORDER BY id DESC))[1]::text, '') FROM copy");
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
@@ -183,6 +194,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"slice", in_slice},
                        {"mine", typed_by("$6")},
                        {"mine_new", typed_by("$5")},
+                       {"mine_copy", typed_by("$7")},
                        {"behind", kBehind},
                        {"too_large", too_large},
                        {"problem", problem},
