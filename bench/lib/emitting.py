@@ -9,6 +9,9 @@ CLIENTS = 8
 ACCOUNTS = 100_000
 # Statements are parsed each time, or prepared; a commit waits for the disk, or not.
 MODES = (("simple", "on"), ("prepared", "on"), ("prepared", "off"))
+# What one transaction of PL/pgSQL does in turn, and in a block or not.
+LOOP = "DO $$ BEGIN FOR i IN 1..{events} LOOP {step} END LOOP; END $$"
+BLOCK = "BEGIN {step} EXCEPTION WHEN division_by_zero THEN NULL; END;"
 TRANSACTION = """
 \\set account random(1, 100000)
 \\set delta random(-500, 500)
@@ -57,6 +60,59 @@ def emit(report, smoke):
             report.line(f"insert, version counted{suffix}", median(rates["insert, version counted"]), "tps")
             report.against(f"emit, version counted{suffix}", rates["emit, version counted"], "tps", rates["insert, version counted"],
                            f"insert, version counted{suffix}", ">= 0.9")
+        in_one_transaction(report, server, outbox, smoke)
+
+
+def in_one_transaction(report, server, outbox, smoke):
+    """Many events of one key against few; in exception blocks and after savepoints against without, and against the plain INSERT."""
+    few, rounds = (500, 1) if smoke else (10_000, 5)
+    emitted = "PERFORM postbox.outbox_emit('{kind}', {key}, 'account.changed', {payload}::jsonb, version => {version}, outbox => '{outbox}');"
+    inserted = ("INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES "
+                "(gen_random_uuid(), '{kind}', {key}, 'account.changed', i, {payload});")
+    each, one = "'a-' || i", "'one'"
+    cases = {  # statement, kind, key, version, events, in blocks
+        "one key, few events": (emitted, "one", one, "NULL", few, False),
+        "one key, four times as many": (emitted, "one", one, "NULL", 4 * few, False),
+        "one key, in blocks": (emitted, "one", one, "NULL", few, True),
+        "plain insert, in blocks": (inserted, "plain", each, "i", few, True),
+        "version given": (emitted, "given", each, "i", few, False),
+        "version given, in blocks": (emitted, "given", each, "i", few, True),
+        "version counted": (emitted, "counted", each, "NULL", few, False),
+        "version counted, in blocks": (emitted, "counted", each, "NULL", few, True),
+    }
+    rates = {case: [] for case in cases}
+    client = server.session("bench")
+    for number in range(rounds + 1):  # the first one makes plans and rows, and is not counted
+        for case, (statement, kind, key, version, events, blocks) in cases.items():
+            step = statement.format(kind=kind, key=key, payload=PAYLOAD, version=version, outbox=outbox)
+            server.sql(f"VACUUM {outbox}_version")
+            begun = time.monotonic()
+            client.sql(LOOP.format(events=events, step=BLOCK.format(step=step) if blocks else step))
+            if number > 0:
+                rates[case].append(events / (time.monotonic() - begun))
+    for case, others, target in (
+            ("one key, four times as many", "one key, few events", ">= 0.8"),
+            ("one key, in blocks", "one key, few events", ">= 0.67"),
+            ("version given, in blocks", "version given", ">= 0.67"),
+            ("version counted, in blocks", "version counted", ">= 0.67"),
+            ("version given, in blocks", "plain insert, in blocks", ">= 0.67")):
+        report.against(f"{case}, against {others}", rates[case], "events/s", rates[others], others, target)
+    savepoints(report, server, outbox, 1 if smoke else 5, rounds)
+
+
+def savepoints(report, server, outbox, seconds, rounds):
+    rates = {}
+    for case in ("insert", "emit"):
+        file = server.directory / f"savepoints {case}.sql"
+        step = "\\set number :number + 1\n\\set account random(1, 100000)\nSAVEPOINT s;\n" + statements(outbox)[case] + ";\nRELEASE s;\n"
+        file.write_text("\\set client 100 + :client_id\nBEGIN;\n" + 50 * step + "COMMIT;\n")
+        rates[case] = (file, [])
+    for number in range(rounds):
+        for case, (file, values) in rates.items():
+            first = 900_000_000_000 + (2 * number + (case == "emit")) * 1_000_000_000
+            values.append(50 * server.pgbench(seconds, [file], 1, "-M", "prepared", "-D", f"number={first}"))
+    report.against("after savepoints", rates["emit"][1], "events/s", rates["insert"][1], "plain insert, after savepoints",
+                   ">= 0.67")
 
 
 def statements(outbox):
