@@ -36,8 +36,8 @@ struct LogOutboxSql {
   // may have been copied; $4 bool: an earlier row of their key is held, so they wait behind it.
   std::string park_behind;
   // Rows with a seq that very many have, some at a time: $1 text: publication; $2 bigint: seq; $3
-  // xid8[]: their transactions; $4 bool: or all; $5 text: after this id, or empty; $6 int: how many;
-  // $7: types. Returns how many there were, and the last id.
+  // xid8[]: their transactions; $4 bool: or all; $5 text: after this id, or empty; $6 int: how
+  // many; $7: types. Returns how many there were, and the last id.
   std::string park_copies;
   // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
   // until the next try, or infinity; $6 text: the key, since somebody may have copied the seq, or
