@@ -90,6 +90,8 @@ def in_one_transaction(report, server, outbox, smoke):
             client.sql(LOOP.format(events=events, step=BLOCK.format(step=step) if blocks else step))
             if number > 0:
                 rates[case].append(events / (time.monotonic() - begun))
+    for case in ("one key, few events", "version given", "version counted", "plain insert, in blocks"):
+        report.line(case, median(rates[case]), "events/s")
     for case, others, target in (
             ("one key, four times as many", "one key, few events", ">= 0.8"),
             ("one key, in blocks", "one key, few events", ">= 0.67"),
@@ -111,6 +113,7 @@ def savepoints(report, server, outbox, seconds, rounds):
         for case, (file, values) in rates.items():
             first = 900_000_000_000 + (2 * number + (case == "emit")) * 1_000_000_000
             values.append(50 * server.pgbench(seconds, [file], 1, "-M", "prepared", "-D", f"number={first}"))
+    report.line("plain insert, after savepoints", median(rates["insert"][1]), "events/s")
     report.against("after savepoints", rates["emit"][1], "events/s", rates["insert"][1], "plain insert, after savepoints",
                    ">= 0.67")
 
