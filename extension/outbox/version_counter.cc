@@ -127,22 +127,23 @@ Relation OpenPlainCounter(Oid counter) {
   return nullptr;
 }
 
-bool HasText(TupleTableSlot* slot, const char* column, Datum wanted) {
+// The value of a column, if it is there, of this type, and not NULL.
+std::optional<Datum> ValueOf(TupleTableSlot* slot, const char* column, Oid type) {
   const int number = SPI_fnumber(slot->tts_tupleDescriptor, column);
+  if (number <= 0 || SPI_gettypeid(slot->tts_tupleDescriptor, number) != type) return std::nullopt;
   bool null = true;
-  const Datum value = number > 0 && SPI_gettypeid(slot->tts_tupleDescriptor, number) == TEXTOID
-                          ? slot_getattr(slot, number, &null)
-                          : Datum{0};
-  return !null && BytesOf(PointerGetDatum(DatumGetTextPP(value))) == BytesOf(wanted);
+  const Datum value = slot_getattr(slot, number, &null);
+  return null ? std::nullopt : std::optional(value);
+}
+
+bool HasText(TupleTableSlot* slot, const char* column, Datum wanted) {
+  const auto value = ValueOf(slot, column, TEXTOID);
+  return value && BytesOf(PointerGetDatum(DatumGetTextPP(*value))) == BytesOf(wanted);
 }
 
 bool HasVersion(TupleTableSlot* slot, int64 version) {
-  const int number = SPI_fnumber(slot->tts_tupleDescriptor, "version");
-  bool null = true;
-  const Datum value = number > 0 && SPI_gettypeid(slot->tts_tupleDescriptor, number) == INT8OID
-                          ? slot_getattr(slot, number, &null)
-                          : Datum{0};
-  return !null && DatumGetInt64(value) == version;
+  const auto value = ValueOf(slot, "version", INT8OID);
+  return value && DatumGetInt64(*value) == version;
 }
 
 // Whether the row of the aggregate is still where it was written, as it was written. Nobody but

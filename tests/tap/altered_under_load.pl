@@ -10,7 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
-use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 use Time::HiRes qw(time);

@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 

@@ -9,6 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use PostgreSQL::Test::Utils;
 use Test::More;

@@ -9,6 +9,7 @@ use lib "$FindBin::RealBin/lib";
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 

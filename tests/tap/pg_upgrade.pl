@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use File::Find ();
 use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;

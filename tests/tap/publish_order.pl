@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use PostgreSQL::Test::Utils;
 use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 

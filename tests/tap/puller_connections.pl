@@ -7,13 +7,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use IPC::Run ();
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Postbox::Delivery;
+use Postbox::Pooler;
+use Postbox::Puller;
 use Postbox::Relay;
 use Postbox::Test;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $grace = 6;
 my $subscription = 'catalog.video.events.test-follower';
@@ -40,36 +40,9 @@ sub work
 sub start_pull
 {
 	my ($dsn, %environment) = @_;
-	my $puller = { output => '' };
 	# One that could not reach the database at its end has left its report behind.
 	$node->safe_psql('postgres', 'DELETE FROM postbox.subscription_status');
-	# The name that it gives itself shows in pg_stat_activity.
-	delete local $ENV{PGAPPNAME};
-	local @ENV{ keys %environment } = values %environment;
-	$puller->{run} = IPC::Run::start(
-		[ $ENV{POSTBOX}, 'pull', '--dsn', $dsn, '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev', '--grace-period', $grace ],
-		'<', \undef, '>&', \$puller->{output});
-	return $puller;
-}
-
-sub says
-{
-	my ($puller, $pattern, $what) = @_;
-	return wait_for(sub { $puller->{run}->pump_nb; return $puller->{output} =~ $pattern }, $what) || diag($puller->{output});
-}
-
-# Sends SIGTERM, and takes the time until the process is gone.
-sub ends_in_time
-{
-	my ($puller, $what) = @_;
-	my $begin = time;
-	$puller->{run}->signal('TERM');
-	$puller->{run}->finish;
-	my $took = time - $begin;
-	cmp_ok($took, '<', $grace, $what) or diag($puller->{output});
-	note(sprintf('%s: %.1f s', $what, $took));
-	is($puller->{run}->full_result(0), 0, 'it leaves cleanly') or diag($puller->{output});
-	return;
+	return start_puller($node, 'postgres', $emulator, dsn => $dsn, grace_period => $grace, environment => \%environment);
 }
 
 sub sessions
@@ -104,13 +77,13 @@ sub all_seen
 	my $took = counted($emulator, 'acked') - $before;
 	wait_until($node, 'postgres', "SELECT applied + duplicates = $took FROM postbox.subscription_status", 'it reports');
 	my $duplicates = $node->safe_psql('postgres', 'SELECT duplicates FROM postbox.subscription_status');
-	ends_in_time($puller, 'with nothing to do');
+	stop_puller_within($puller, $grace, 'with nothing to do');
 	return $duplicates;
 }
 
 subtest 'how many connections it needs is the first thing that it says' => sub {
 	my $puller = start_pull($node->connstr('postgres'));
-	says($puller, qr/subscription started/, 'it starts');
+	puller_says($puller, qr/subscription started/, 'it starts');
 	my @lines = split /\n/, $puller->{output};
 	like($lines[0], qr/needs connections to the database.* one=?.*each applier/, 'in general in the first line');
 	like($puller->{output}, qr/connections=3 .*appliers=2/, 'and in numbers when it knows its subscriptions');
@@ -118,8 +91,8 @@ subtest 'how many connections it needs is the first thing that it says' => sub {
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}), '3', 'which are those that it has');
 	$node->safe_psql('postgres', 'UPDATE postbox.subscription SET appliers = 5');
 	$puller->{run}->signal('HUP');
-	says($puller, qr/connections=6 .*appliers=5/, 'and again when their number changes');
-	ends_in_time($puller, 'with nothing to do');
+	puller_says($puller, qr/connections=6 .*appliers=5/, 'and again when their number changes');
+	stop_puller_within($puller, $grace, 'with nothing to do');
 	$node->safe_psql('postgres', 'UPDATE postbox.subscription SET appliers = 2');
 	like(`$ENV{POSTBOX} pull --help`, qr/one connection.*each applier/s, 'so does --help');
 };
@@ -132,7 +105,7 @@ subtest 'its first connection stops at any step' => sub {
 		my $before = relay_state($relay)->{accepted};
 		my $puller = start_pull($through_relay);
 		state_until(sub { $_[0]{accepted} > $before }, 'it connects');
-		ends_in_time($puller, "after $mode");
+		stop_puller_within($puller, $grace, "after $mode");
 		state_until(sub { $_[0]{open} == 0 }, 'and leaves no connection behind');
 	}
 	relay_mode($relay, 'pass');
@@ -148,7 +121,7 @@ subtest 'its appliers connect again, and each connection stops at a step' => sub
 		$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postbox pull follower'});
 		work(3);
 		state_until(sub { $_[0]{accepted} >= $before + 2 }, 'they connect again');
-		ends_in_time($puller, "after $mode");
+		stop_puller_within($puller, $grace, "after $mode");
 		relay_mode($relay, 'pass');
 	}
 	all_seen('after the connections that stopped');
@@ -160,7 +133,7 @@ subtest 'the statement has taken effect, and its answer does not come' => sub {
 	relay_mode($relay, 'deaf');
 	work(20);
 	wait_until($node, 'postgres', "SELECT count(*) > $emitted - 20 FROM app.seen", 'events are applied');
-	ends_in_time($puller, 'while it waits for the answer');
+	stop_puller_within($puller, $grace, 'while it waits for the answer');
 	relay_mode($relay, 'pass');
 	my $applied = $node->safe_psql('postgres', "SELECT count(*) - ($emitted - 20) FROM app.seen");
 	cmp_ok(all_seen('after answers that did not come'), '>=', $applied, "the $applied that had taken effect come again, as duplicates");
@@ -174,7 +147,7 @@ subtest 'nobody reads what it sends' => sub {
 	# More than the buffers of two sockets.
 	work(3, 9_000_000);
 	state_until(sub { $_[0]{unread} > 0 }, 'it sends');
-	ends_in_time($puller, 'while there is no room to send');
+	stop_puller_within($puller, $grace, 'while there is no room to send');
 	relay_mode($relay, 'pass');
 	is(all_seen('after statements that were not read'), 0, 'all of it comes for the first time');
 };
@@ -188,7 +161,7 @@ subtest 'the grace period counts from the signal, also while a subscription is s
 	my $changed = $node->safe_psql('postgres', 'UPDATE postbox.subscription SET batch_size = 400 RETURNING clock_timestamp()');
 	$puller->{run}->signal('HUP');
 	wait_until($node, 'postgres', "SELECT query_start > '$changed' FROM pg_stat_activity WHERE application_name = 'postbox pull'", 'it reads its configuration');
-	ends_in_time($puller, 'while it waits for appliers of the old configuration');
+	stop_puller_within($puller, $grace, 'while it waits for appliers of the old configuration');
 	kill('CONT', @stopped);
 	all_seen('after a restart of the subscription that did not end');
 };
@@ -204,40 +177,10 @@ subtest 'attempts to connect that are given up end' => sub {
 	state_until(sub { $most = $_[0]{open} if $_[0]{open} > $most; return $_[0]{accepted} >= $before + 10 }, 'it tries again and again');
 	# Two appliers and the configuration, each of which may be tried again before the attempt before has ended.
 	cmp_ok($most, '<=', 6, 'and has never more than a few open');
-	ends_in_time($puller, 'while it tries');
+	stop_puller_within($puller, $grace, 'while it tries');
 	relay_mode($relay, 'pass');
 	all_seen('after attempts that were given up');
 };
-
-my ($pgbouncer) = grep { -x } '/usr/sbin/pgbouncer', map { "$_/pgbouncer" } split(/:/, $ENV{PATH});
-
-sub start_pooler
-{
-	my ($mode) = @_;
-	my $pooler = { port => PostgreSQL::Test::Cluster::get_free_port(), output => '' };
-	my $folder = PostgreSQL::Test::Utils::tempdir();
-	my $host = $node->host;
-	append_to_file("$folder/users", qq{"postgres" ""\n});
-	append_to_file(
-		"$folder/pgbouncer.ini", qq{
-[databases]
-postgres = host=$host port=@{[$node->port]} dbname=postgres
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = $pooler->{port}
-unix_socket_dir =
-auth_type = trust
-auth_file = $folder/users
-admin_users = postgres
-pool_mode = $mode
-default_pool_size = 1
-logfile = $folder/log
-});
-	$pooler->{run} = IPC::Run::start([ $pgbouncer, "$folder/pgbouncer.ini" ], '<', \undef, '>&', \$pooler->{output});
-	$pooler->{dsn} = "host=127.0.0.1 port=$pooler->{port} user=postgres dbname=";
-	wait_for(sub { return system_log('psql', '-XAtq', '-c', 'SHOW VERSION', "$pooler->{dsn}pgbouncer") == 0 }, 'the pooler answers') or diag($pooler->{output});
-	return $pooler;
-}
 
 # Waits until so many clients wait for a connection of the pool.
 sub pool_waits
@@ -268,21 +211,20 @@ sub end_session
 
 SKIP:
 {
-	skip 'pgbouncer is not installed', 1 unless $pgbouncer;
+	skip 'pgbouncer is not installed', 1 unless has_pooler();
 
 	subtest 'the pool is full before it starts' => sub {
-		my $pooler = start_pooler('transaction');
+		my $pooler = start_pooler($node, user => 'postgres', pool_mode => 'transaction', pool_size => 1);
 		my $session = take_pool($pooler);
 		my $puller = start_pull("$pooler->{dsn}postgres");
 		pool_waits($pooler, 1);
-		ends_in_time($puller, 'while its first statement waits for the pool');
+		stop_puller_within($puller, $grace, 'while its first statement waits for the pool');
 		end_session($session);
-		$pooler->{run}->signal('INT');
-		$pooler->{run}->finish;
+		stop_pooler($pooler);
 	};
 
 	subtest 'the pool becomes full while it runs' => sub {
-		my $pooler = start_pooler('transaction');
+		my $pooler = start_pooler($node, user => 'postgres', pool_mode => 'transaction', pool_size => 1);
 		my $puller = start_pull("$pooler->{dsn}postgres");
 		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'its stream is connected');
 		work(5);
@@ -290,23 +232,21 @@ SKIP:
 		my $session = take_pool($pooler);
 		work(50);
 		pool_waits($pooler, 2);
-		ends_in_time($puller, 'while its appliers wait for the pool');
+		stop_puller_within($puller, $grace, 'while its appliers wait for the pool');
 		end_session($session);
 		is(all_seen('after a pool that was full'), 0, 'none of them had taken effect');
-		$pooler->{run}->signal('INT');
-		$pooler->{run}->finish;
+		stop_pooler($pooler);
 	};
 
 	subtest 'the pool keeps sessions, and is too small for it' => sub {
-		my $pooler = start_pooler('session');
+		my $pooler = start_pooler($node, user => 'postgres', pool_mode => 'session', pool_size => 1);
 		my $puller = start_pull("$pooler->{dsn}postgres");
 		work(5);
 		pool_waits($pooler, 2);
-		says($puller, qr/connections=3 /, 'it has said how many connections it needs');
-		ends_in_time($puller, 'while its appliers wait for the session that it has itself');
+		puller_says($puller, qr/connections=3 /, 'it has said how many connections it needs');
+		stop_puller_within($puller, $grace, 'while its appliers wait for the session that it has itself');
 		all_seen('after a pool that was too small');
-		$pooler->{run}->signal('INT');
-		$pooler->{run}->finish;
+		stop_pooler($pooler);
 	};
 }
 

@@ -5,15 +5,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
-use IPC::Run ();
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
-use Postbox::Delivery;
+use Postbox::Pooler;
+use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-my ($pgbouncer) = grep { -x } '/usr/sbin/pgbouncer', map { "$_/pgbouncer" } split(/:/, $ENV{PATH});
-plan skip_all => 'pgbouncer is not installed' unless $pgbouncer;
+plan skip_all => 'pgbouncer is not installed' unless has_pooler();
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'wal_writer_delay' => '10s' });
@@ -64,41 +61,12 @@ $node->safe_psql(
 });
 
 # A pooler with fewer connections to the server than the puller has to the pooler.
-my $port = PostgreSQL::Test::Cluster::get_free_port();
-my $folder = PostgreSQL::Test::Utils::tempdir();
-my $host = $node->host;
-append_to_file("$folder/users", qq{"reader" ""\n});
-append_to_file(
-	"$folder/pgbouncer.ini", qq{
-[databases]
-postgres = host=$host port=@{[$node->port]} dbname=postgres
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = $port
-unix_socket_dir =
-auth_type = trust
-auth_file = $folder/users
-pool_mode = transaction
-default_pool_size = 2
-logfile = $folder/log
-});
-my $said = '';
-my $pooler = IPC::Run::start([ $pgbouncer, "$folder/pgbouncer.ini" ], '<', \undef, '>&', \$said);
-my $dsn = "host=127.0.0.1 port=$port dbname=postgres user=reader";
-wait_for(sub { return system_log('psql', '-XAtq', '-c', 'SELECT', $dsn) == 0 }, 'the pooler answers') or diag($said);
+my $pooler = start_pooler($node, user => 'reader', pool_mode => 'transaction', pool_size => 2);
 
-sub pull_through
-{
-	my ($name) = @_;
-	my $puller = { output => '' };
-	$puller->{run} = IPC::Run::start(
-		[ $ENV{POSTBOX}, 'pull', '--dsn', $name, '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev' ],
-		'<', \undef, '>&', \$puller->{output});
-	return $puller;
-}
+sub pull_through { my ($dsn) = @_; return start_puller($node, 'postgres', $emulator, dsn => $dsn); }
 
 emit($node, 'postgres', 1000);
-my $puller = pull_through($dsn);
+my $puller = pull_through("$pooler->{dsn}postgres");
 wait_until($node, 'postgres', 'SELECT count(*) = 1000 FROM reader.seen', 'the puller applies through a pooler of transactions') or diag($puller->{output});
 is( $node->safe_psql('postgres', 'SELECT DISTINCT settings FROM reader.seen'),
 	join(' | ', 'read committed', 'off', 'off', 'on', '30s', '5s', 'UTC', 'ISO, MDY', 'postgres', 1, 'hex', 'UTF8', 'warning'),
@@ -107,8 +75,7 @@ cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT backend) FROM reader.
 is($node->safe_psql('postgres', 'SELECT count(*) - count(DISTINCT (aggregate_id, version)) FROM reader.seen'), '0', 'each event once');
 is($node->safe_psql('postgres', "SELECT count(*), min(title) FROM reader.target"), '7|x', 'into the projection, too');
 stop_puller($puller);
-$pooler->signal('INT');
-$pooler->finish;
+stop_pooler($pooler);
 
 # Without the pooler the same holds. An effect that was acknowledged survives a crash.
 $puller = pull_through($node->connstr('postgres') . ' user=reader');

@@ -4,8 +4,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
-use IPC::Run ();
-use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
@@ -28,10 +27,8 @@ $node->safe_psql(
 	SELECT postbox.create_subscription('follower', 'reader.inbox', 'catalog.video.events.test-follower', max_attempts => 3,
 		min_backoff => '10ms', max_backoff => '100ms', lock_timeout => '0', statement_timeout => '0');
 });
-my $puller = { output => '' };
-$puller->{run} = IPC::Run::start(
-	[ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr('postgres') . ' user=reader', '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev' ],
-	'<', \undef, '>&', \$puller->{output});
+my @as_reader = (dsn => $node->connstr('postgres') . ' user=reader');
+my $puller = start_puller($node, 'postgres', $emulator, @as_reader);
 
 sub status
 {
@@ -113,10 +110,7 @@ stop_puller($puller);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'a puller that has left is not shown');
 
 emulator_fault($emulator, 'rpc=StreamingPull,action=abort-stream,code=PERMISSION_DENIED,message=not yours');
-$puller->{output} = '';
-$puller->{run} = IPC::Run::start(
-	[ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr('postgres') . ' user=reader', '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev' ],
-	'<', \undef, '>&', \$puller->{output});
+$puller = start_puller($node, 'postgres', $emulator, @as_reader);
 $puller->{run}->finish;
 is($puller->{run}->full_result(0), 256, 'a puller whose only subscription is refused leaves with an error');
 is($node->safe_psql('postgres', 'SELECT stream, stream_error FROM postbox.subscription_status'), 'failed|PERMISSION_DENIED: not yours', 'and the status says why') or diag($puller->{output});

@@ -6,11 +6,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use IO::Socket::INET;
-use IPC::Run ();
-use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $subscription = 'catalog.video.events.test-follower';
 my $emulator = start_emulator('--topic', 'catalog.video.dead', '--subscription', "$subscription=catalog.video.events,ordered");
@@ -44,35 +42,11 @@ sub work
 sub start_pull
 {
 	my (%options) = @_;
-	my $puller = { output => '' };
-	# The name that it gives itself shows in pg_stat_activity.
-	delete local $ENV{PGAPPNAME};
-	$puller->{run} = IPC::Run::start(
-		[ $ENV{POSTBOX}, 'pull', '--dsn', $options{dsn} // $node->connstr('postgres'), '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev', '--grace-period', $options{grace} // 0 ],
-		'<', \undef, '>&', \$puller->{output});
-	return $puller;
+	return start_puller($node, 'postgres', $emulator, grace_period => 0, %options);
 }
 
-sub says
-{
-	my ($puller, $pattern, $what) = @_;
-	return wait_for(sub { $puller->{run}->pump_nb; return $puller->{output} =~ $pattern }, $what) || diag($puller->{output});
-}
-
-# Sends SIGTERM, and takes the time until the process is gone.
-sub ends_soon
-{
-	my ($puller, $what) = @_;
-	my $begin = time;
-	$puller->{run}->signal('TERM');
-	$puller->{run}->finish;
-	my $took = time - $begin;
-	# On a loaded machine a process that ends needs a moment.
-	cmp_ok($took, '<', 2 + 1, $what) or diag($puller->{output});
-	note(sprintf('%s: %.1f s', $what, $took));
-	is($puller->{run}->full_result(0), 0, 'it leaves cleanly') or diag($puller->{output});
-	return;
-}
+# On a loaded machine a process that ends needs a moment.
+sub ends_soon { my ($puller, $what) = @_; return stop_puller_within($puller, 2 + 1, $what); }
 
 sub applier
 {
@@ -109,7 +83,7 @@ subtest 'an event that is being applied for long: its statement is cancelled, an
 	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}, 'the server has no session of it');
 	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
 		$$ BEGIN INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
-	$puller = start_pull(grace => 5);
+	$puller = start_pull(grace_period => 5);
 	wait_connected();
 	all_seen();
 	ends_soon($puller, 'without anything to do');
@@ -124,7 +98,7 @@ subtest 'a server that does not answer while it applies' => sub {
 	select(undef, undef, undef, 0.5);
 	ends_soon($puller, 'while a session is stopped');
 	kill('CONT', $pid);
-	$puller = start_pull(grace => 5);
+	$puller = start_pull(grace_period => 5);
 	wait_connected();
 	all_seen();
 	ends_soon($puller, 'afterwards');
@@ -137,7 +111,7 @@ subtest 'a server that does not answer a new connection' => sub {
 	# All of them lose their connection, and the postmaster does not make new ones.
 	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'});
 	kill('STOP', $postmaster);
-	says($puller, qr/no connection to the database|could not be read/, 'the puller has noticed');
+	puller_says($puller, qr/no connection to the database|could not be read/, 'the puller has noticed');
 	ends_soon($puller, 'while it connects');
 	kill('CONT', $postmaster);
 };
@@ -177,7 +151,7 @@ subtest 'a dead-letter topic that does not answer' => sub {
 	wait_for(sub { emulator_fault_count() > 0 }, 'the dead letters are on their way');
 	ends_soon($puller, 'while dead letters are on their way');
 	emulator_fault($emulator, '--clear');
-	$puller = start_pull(grace => 5);
+	$puller = start_pull(grace_period => 5);
 	wait_connected();
 	all_seen();
 	wait_for(sub { $puller->{run}->pump_nb; my @dead = $puller->{output} =~ /event published to the dead-letter topic/g; return @dead >= 3 }, 'the dead letters are published later')
@@ -196,7 +170,7 @@ subtest 'a broker that does not take the acks' => sub {
 	wait_until($node, 'postgres', "SELECT count(*) > $emitted - 3 FROM app.seen", 'it is applied');
 	ends_soon($puller, 'while the broker is stopped');
 	kill('CONT', $emulator->{pid});
-	$puller = start_pull(grace => 5);
+	$puller = start_pull(grace_period => 5);
 	wait_connected();
 	all_seen();
 	ends_soon($puller, 'afterwards');
@@ -212,7 +186,7 @@ subtest 'a server that is silent for too long counts as gone' => sub {
 	work(3, '{}');
 	# The statement timeout, 30 s, and 10 s for a cancel.
 	all_seen();
-	says($puller, qr/the server has not answered in time/, 'the log says why');
+	puller_says($puller, qr/the server has not answered in time/, 'the log says why');
 	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND pid <> $pid"), '1', 'over another connection');
 	ends_soon($puller, 'afterwards');
 	kill('CONT', $pid);

@@ -6,11 +6,10 @@ use strict;
 use warnings;
 
 use Exporter 'import';
-use IPC::Run ();
 use Postbox::Test;
 use Test::More;
 
-our @EXPORT = qw(counted messages_published follow start_puller stop_puller states);
+our @EXPORT = qw(counted messages_published follow states);
 
 # How many messages the emulator has taken since it started.
 sub messages_published
@@ -45,25 +44,6 @@ sub follow
 		SELECT postbox.create_subscription('follower', 'app.inbox', '$subscription');
 		SELECT postbox.create_handler('app.inbox', ARRAY[$types], 'app.note(postbox.event)');
 	});
-	return;
-}
-
-sub start_puller
-{
-	my ($node, $database, $emulator) = @_;
-	my $puller = { output => '' };
-	$puller->{run} = IPC::Run::start(
-		[ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr($database), '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev' ],
-		'<', \undef, '>&', \$puller->{output});
-	return $puller;
-}
-
-sub stop_puller
-{
-	my ($puller) = @_;
-	$puller->{run}->signal('TERM');
-	$puller->{run}->finish;
-	is($puller->{run}->full_result(0), 0, 'the puller leaves cleanly') or diag($puller->{output});
 	return;
 }
 
