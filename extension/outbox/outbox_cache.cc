@@ -134,31 +134,35 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
                             " AS c (aggregate_type, aggregate_id, version) VALUES ($1, $2, ";
   const std::string conflict = ") ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET ";
   const std::string update = "UPDATE ONLY " + facts.counter_name + " AS c SET version = ";
+  // The owner may have altered the type.
+  const std::string version = "version::pg_catalog.int8";
   const std::string of_row = " WHERE c.aggregate_type = $1 AND c.aggregate_id = $2";
   switch (statement) {
     case OutboxStatement::kNextVersion:
-      return {count + "1" + conflict + "version = c.version + 1 RETURNING version",
+      return {count + "1" + conflict + "version = c.version + 1 RETURNING " + version,
               {TEXTOID, TEXTOID}};
     case OutboxStatement::kTakeVersion:
       return {count + "$3" + conflict +
-                  "version = EXCLUDED.version WHERE c.version < EXCLUDED.version RETURNING version",
+                  "version = EXCLUDED.version WHERE c.version < EXCLUDED.version RETURNING " +
+                  version,
               {TEXTOID, TEXTOID, INT8OID}};
     case OutboxStatement::kLockVersion:
-      return {count + "0" + conflict + "version = c.version RETURNING version", {TEXTOID, TEXTOID}};
+      return {count + "0" + conflict + "version = c.version RETURNING " + version,
+              {TEXTOID, TEXTOID}};
     case OutboxStatement::kNextVersionOfRow:
-      return {update + "c.version + 1" + of_row + " RETURNING version", {TEXTOID, TEXTOID}};
+      return {update + "c.version + 1" + of_row + " RETURNING " + version, {TEXTOID, TEXTOID}};
     case OutboxStatement::kTakeVersionOfRow:
-      return {update + "$3" + of_row + " AND c.version < $3 RETURNING version",
+      return {update + "$3" + of_row + " AND c.version < $3 RETURNING " + version,
               {TEXTOID, TEXTOID, INT8OID}};
     case OutboxStatement::kLockVersionOfRow:
-      return {update + "c.version" + of_row + " RETURNING version", {TEXTOID, TEXTOID}};
+      return {update + "c.version" + of_row + " RETURNING " + version, {TEXTOID, TEXTOID}};
     case OutboxStatement::kLastVersion:
-      return {"SELECT version FROM " + facts.counter_name +
+      return {"SELECT " + version + " FROM " + facts.counter_name +
                   " WHERE aggregate_type = $1 AND aggregate_id = $2",
               {TEXTOID, TEXTOID}};
     case OutboxStatement::kFindEvent:
-      return {"SELECT " + facts.columns.Version() + " FROM " + facts.name + " WHERE " +
-                  facts.columns.id.name + " = $1",
+      return {"SELECT (" + facts.columns.Version() + ")::pg_catalog.int8 FROM " + facts.name +
+                  " WHERE " + facts.columns.id.name + " = $1",
               {UUIDOID}};
     case OutboxStatement::kInsert:
       break;

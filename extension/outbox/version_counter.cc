@@ -8,6 +8,7 @@ extern "C" {
 #include <catalog/pg_am.h>
 #include <executor/tuptable.h>
 #include <storage/bufmgr.h>
+#include <utils/lsyscache.h>
 }
 
 namespace postbox {
@@ -35,6 +36,18 @@ struct Undo {
   Count* count;
   Count before;
   SubTransactionId in;
+};
+
+// While a row is set ahead or back. That may run the owner's code (a CHECK, the expression of an
+// index), and what it emits is counted in the rows: the statement that runs is not to be replaced,
+// and the Count that is being set not to be changed.
+bool setting_row = false;
+class SettingRow {
+ public:
+  SettingRow() { setting_row = true; }
+  ~SettingRow() { setting_row = false; }
+  SettingRow(const SettingRow&) = delete;
+  SettingRow& operator=(const SettingRow&) = delete;
 };
 
 // By KeyOf(). No Count is removed before the transaction ends.
@@ -96,7 +109,7 @@ const std::string& KeyOf(Oid counter, const Aggregate& aggregate) {
 }
 
 Count* FindCount(const Outbox& outbox, const Aggregate& aggregate) {
-  if (counts.empty()) return nullptr;
+  if (counts.empty() || setting_row) return nullptr;
   const auto found = counts.find(KeyOf(outbox.facts().counter, aggregate));
   return found == counts.end() || !found->second.known ? nullptr : &found->second;
 }
@@ -177,6 +190,7 @@ bool SetRow(Oid counter, const std::string& name, const Aggregate& aggregate, in
     Statement statement;
   };
   static auto& kept = *new std::unordered_map<Oid, Kept>;
+  const SettingRow setting;
   Kept& set = kept[counter];
   if (set.name != name) {
     set.statement = Statement("UPDATE ONLY " + name +
@@ -225,13 +239,22 @@ void GiveOut(int64 version, Count* count) {
   ++count->events;
 }
 
+// Whether it is a text that equals no other one.
+bool IsPlainText(TupleDesc columns, const char* column) {
+  const int number = SPI_fnumber(columns, column);
+  return number > 0 && SPI_gettypeid(columns, number) == TEXTOID &&
+         get_collation_isdeterministic(TupleDescAttr(columns, number - 1)->attcollation);
+}
+
 bool CanBeSetAhead(Oid counter) {
   return Pg([&] {
     Relation relation = OpenPlainCounter(counter);
     if (relation == nullptr) return false;
     const TupleDesc columns = RelationGetDescr(relation);
     const int version = SPI_fnumber(columns, "version");
-    const bool result = version > 0 && SPI_gettypeid(columns, version) == INT8OID;
+    const bool result = version > 0 && SPI_gettypeid(columns, version) == INT8OID &&
+                        IsPlainText(columns, "aggregate_type") &&
+                        IsPlainText(columns, "aggregate_id");
     relation_close(relation, AccessShareLock);
     return result;
   });
@@ -343,6 +366,7 @@ uint64 UpdateOrMake(Outbox* outbox, OutboxStatement update, OutboxStatement make
 
 // To be called when an event has been counted in the row, which holds `version` now.
 void CountedInRow(const Outbox& outbox, const Aggregate& aggregate, int64 version) {
+  if (setting_row) return;
   WatchTransactions();
   const Oid counter = outbox.facts().counter;
   const std::string& key = KeyOf(counter, aggregate);

@@ -30,7 +30,8 @@
 //
 // Memory is bounded: a transaction that counts so many aggregates so often that kMaxBytes are full
 // counts further ones in their rows. A counter with triggers, rules or row security, where an
-// UPDATE may do something else, is always counted in the row.
+// UPDATE may do something else, is always counted in the row, and so is one whose columns do not
+// have their types any more. What the owner's code emits while a row is set is counted in rows.
 #ifndef POSTBOX_EXTENSION_OUTBOX_VERSION_COUNTER_H_
 #define POSTBOX_EXTENSION_OUTBOX_VERSION_COUNTER_H_
 

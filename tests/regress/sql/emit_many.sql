@@ -248,6 +248,60 @@ ROLLBACK;
 SELECT many.emit('m1', 39);
 SELECT version FROM many.outbox_version WHERE aggregate_id = 'm1';
 
+-- a counter whose columns are of other types counts one by one, too
+SELECT postbox.create_outbox('many.typed');
+ALTER TABLE many.typed_version ALTER aggregate_id TYPE varchar(1024);
+BEGIN;
+SELECT many.emit('c1', 100, 'many.typed');
+ALTER TABLE many.typed_version ALTER aggregate_id TYPE text;
+SELECT many.emit('c1', 100, 'many.typed');
+COMMIT;
+CREATE COLLATION many.any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+ALTER TABLE many.typed_version ALTER aggregate_id TYPE text COLLATE many.any_case;
+BEGIN;
+SELECT many.emit('case', 100, 'many.typed'), many.emit('CASE', 100, 'many.typed');
+COMMIT;
+ALTER TABLE many.typed_version ALTER version TYPE numeric;
+SELECT many.emit('c1', 100, 'many.typed');
+SELECT aggregate_id, version FROM many.typed_version ORDER BY 1;
+
+-- what the owner's code emits while the row is set ahead is counted; it may even rename the schema
+SELECT postbox.create_outbox('many.inner');
+CREATE FUNCTION many.emit_inside(version bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('many.inside', true) = 'on' THEN
+        PERFORM set_config('many.inside', 'off', true);
+        ALTER SCHEMA many RENAME TO more;
+        PERFORM postbox.outbox_emit('video', 'inside', 'e', '{}', outbox => 'more.inner') FROM generate_series(1, 100);
+        ALTER SCHEMA more RENAME TO many;
+    END IF;
+    RETURN true;
+END $$;
+ALTER TABLE many.inner_version ADD CHECK (many.emit_inside(version));
+BEGIN;
+SELECT many.emit('outside', 32, 'many.inner');
+SET LOCAL many.inside = on;
+SELECT many.emit('outside', 100, 'many.inner');
+COMMIT;
+SELECT aggregate_id, version FROM many.inner_version ORDER BY 1;
+-- in the expression of an index, when the row is written already
+CREATE FUNCTION many.emit_same(version bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('many.same', true) = 'on' THEN
+        PERFORM set_config('many.same', 'off', true);
+        PERFORM postbox.outbox_emit('video', 'same', 'e', '{}', outbox => 'many.inner');
+    END IF;
+    RETURN version;
+END $$;
+CREATE INDEX ON many.inner_version (many.emit_same(version));
+BEGIN;
+SELECT many.emit('same', 32, 'many.inner') IS NOT NULL AS emitted;
+SET LOCAL many.same = on;
+SELECT many.emit('same', 100, 'many.inner') IS NOT NULL AS emitted;
+COMMIT;
+SELECT count(*) > 132 AS inside, count(*) = count(DISTINCT version) AS once, max(version) = (SELECT version FROM many.inner_version WHERE aggregate_id = 'same') AS last
+FROM many.inner WHERE aggregate_id = 'same';
+
 -- Anything in any order, beside a counter that is a plain table: after each step they agree.
 CREATE TABLE many.model (id text PRIMARY KEY, version bigint NOT NULL);
 CREATE FUNCTION many.step(id text, given bigint) RETURNS void LANGUAGE plpgsql AS $$
