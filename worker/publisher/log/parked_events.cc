@@ -331,9 +331,10 @@ void ParkedEvents::Settle(const ClaimedEvent& event) {
   if (event.status == PublishStatus::kPublished) {
     published_.push_back(event.id);
     // Nothing of the key that lies before it is left, unless that came while it was outstanding.
+    // More rows may have its seq than were claimed together.
     const auto known = keys_.find(event.key);
     if (blocks_ && !passed && known != keys_.end())
-      known->second = std::max(known->second, event.seq);
+      known->second = std::max(known->second, event.seq - 1);
     return;
   }
   const bool rejected = event.status == PublishStatus::kRejected;
