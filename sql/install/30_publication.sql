@@ -12,12 +12,17 @@ CREATE TABLE postbox.publication (
     base_backoff    interval    NOT NULL DEFAULT '10s' CHECK (base_backoff > interval '0'),
     max_backoff     interval    NOT NULL DEFAULT '10min' CHECK (max_backoff BETWEEN base_backoff AND interval '1 day'),
     on_failure      text        NOT NULL DEFAULT 'park_key' CHECK (on_failure IN ('park_key', 'park_event')),
-    created_at      timestamptz NOT NULL DEFAULT now()
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    wanted_lanes    int         CHECK (wanted_lanes > 0),
+    filter_since    xid8
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
 COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
+COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
+COMMENT ON COLUMN postbox.publication.filter_since IS
+    'The transaction that last changed aggregate_types: what a worker has read with the filter before, and with a snapshot that sees this, is read again';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
@@ -81,24 +86,29 @@ COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to la
 CREATE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
     ordering text DEFAULT 'key', lanes int DEFAULT 1, max_attempts int DEFAULT 5,
-    base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key')
+    base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key',
+    start text DEFAULT 'beginning')
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text) IS
-    'Publishes the events of an outbox to a topic. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text) IS
+    'Publishes the events of an outbox to a topic. `start` says with which it begins: those that are in the outbox already (beginning), those that are '
+    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). For the owner of the outbox; needs '
+    'EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.alter_publication(
     name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
-    base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL)
+    base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL,
+    ordering text DEFAULT NULL, lanes int DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text) IS
-    'Changes a publication. NULL leaves a property unchanged; aggregate_types => ''{}'' publishes all types. For the owner of '
-    'the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) IS
+    'Changes a publication where it stands: nothing is left out, and what was published is not sent again. NULL leaves a property unchanged; '
+    'aggregate_types => ''{}'' publishes all types. Another number of lanes takes effect as soon as workers have divided the keys anew; if it is no multiple '
+    'of the one before, when fewer than 1000 events wait. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
 
 -- Publishing spends the server's Google credentials on a topic of the caller's choice.
-REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text),
-    postbox.alter_publication(text, text, text[], int, interval, interval, text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text),
+    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) FROM PUBLIC;
 
 CREATE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';

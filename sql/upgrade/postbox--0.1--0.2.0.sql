@@ -128,6 +128,7 @@ DO $$
 BEGIN
     ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second');
     ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
+    ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_since xid8;
 EXCEPTION WHEN lock_not_available THEN
     RAISE lock_not_available USING
         MESSAGE = 'cannot update extension postbox to 0.2.0 because another transaction uses postbox.outbox or postbox.lane',
@@ -554,13 +555,15 @@ COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass, int) IS
     'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and up to `most_unknown` of those of which none are known';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
-CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)
+CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int,
+    only_publication text DEFAULT NULL)
     RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     bounds text;
+    found_seqs bigint[];
     seqs bigint[];
 BEGIN
     FOREACH bounds IN ARRAY '{e.seq <= $2 AND e.txid >= $3 AND e.txid < $4,e.seq > $2}'::text[] LOOP
@@ -569,16 +572,17 @@ BEGIN
                 SELECT e.seq FROM %1$s e WHERE e.origin = $1 AND %2$s AND EXISTS (
                     SELECT FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
                      AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
-                    WHERE p.outbox = $5 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                    WHERE p.outbox = $5 AND ($7 IS NULL OR p.name = $7) AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                       AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
                 ORDER BY e.seq LIMIT $6) u
-            $sql$, part, bounds) INTO seqs USING origin, hwm, xmin, next_xid, outbox, most;
-        EXIT WHEN seqs IS NOT NULL;
+            $sql$, part, bounds) INTO found_seqs USING origin, hwm, xmin, next_xid, outbox, most, only_publication;
+        seqs := seqs || found_seqs;
+        EXIT WHEN cardinality(seqs) >= most;
     END LOOP;
-    RETURN seqs;
+    RETURN seqs[:most];
 END
 $$;
-COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int) IS
+COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int, text) IS
     'The seq of up to `most` rows of another cluster that some lane had not read there; between the bounds of postbox.foreign_origins';
 
 CREATE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
@@ -727,6 +731,42 @@ END
 $$;
 COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
     'Gives a new publication the rows of other clusters that have been settled for those that were there: they become parked events that are due';
+
+-- Lanes are merged at one moment, which the snapshot says: what a lane has not read of it by then becomes parked events, which
+-- go first. False if that is more than `most`.
+CREATE FUNCTION postbox.park_unread(publication text, hwm bigint, seen pg_snapshot, most int) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox;
+    bounds record;
+    seqs bigint[];
+BEGIN
+    SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox WHERE p.name = publication;
+    SELECT min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END) AS hwm, (array_agg(s.xmin ORDER BY s.xmin))[1] AS xmin,
+           (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1] AS next_xid
+      INTO bounds
+    FROM postbox.lane_progress l
+    LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
+    WHERE l.publication = park_unread.publication AND l.origin = postbox.cluster_origin();
+    seqs := postbox.foreign_unread(registered.relation, registered.relation, postbox.cluster_origin(), bounds.hwm, bounds.xmin, bounds.next_xid,
+                                   most + 1, publication);
+    IF cardinality(seqs) > most THEN
+        RETURN false;
+    END IF;
+    EXECUTE postbox.parking_statement(registered.parked, format($sql$
+        %s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $2
+         AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        WHERE e.origin = $2 AND e.seq = ANY ($3) AND e.seq <= $4 AND pg_visible_in_snapshot(e.txid, $5)
+          AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+        $sql$, registered.relation)) USING publication, postbox.cluster_origin(), seqs, hwm, seen;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
+    'Makes parked events, which are due, of up to `most` events that a publication has not read and that were visible to a snapshot; false if there are more';
 
 -- What nobody knows, a superuser has to say.
 CREATE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void
@@ -1691,11 +1731,32 @@ COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, js
 COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text) IS
-    'Publishes the events of an outbox to a topic. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text) IS
-    'Changes a publication. NULL leaves a property unchanged; aggregate_types => ''{}'' publishes all types. For the owner of '
-    'the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
+COMMENT ON COLUMN postbox.publication.filter_since IS
+    'The transaction that last changed aggregate_types: what a worker has read with the filter before, and with a snapshot that sees this, is read again';
+CREATE FUNCTION postbox.create_publication(
+    name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
+    ordering text DEFAULT 'key', lanes int DEFAULT 1, max_attempts int DEFAULT 5,
+    base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key',
+    start text DEFAULT 'beginning')
+    RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text) IS
+    'Publishes the events of an outbox to a topic. `start` says with which it begins: those that are in the outbox already (beginning), those that are '
+    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). For the owner of the outbox; needs '
+    'EXECUTE, which PUBLIC does not have';
+CREATE FUNCTION postbox.alter_publication(
+    name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
+    base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL,
+    ordering text DEFAULT NULL, lanes int DEFAULT NULL)
+    RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) IS
+    'Changes a publication where it stands: nothing is left out, and what was published is not sent again. NULL leaves a property unchanged; '
+    'aggregate_types => ''{}'' publishes all types. Another number of lanes takes effect as soon as workers have divided the keys anew; if it is no multiple '
+    'of the one before, when fewer than 1000 events wait. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text),
+    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) FROM PUBLIC;
 COMMENT ON FUNCTION postbox.drop_publication(text) IS
     'Drops a publication; its events stay in the outbox. For the owner of the outbox';
 COMMENT ON FUNCTION postbox.check_topic_name(text) IS
@@ -1822,8 +1883,6 @@ ALTER TABLE postbox.subscription ADD COLUMN statement_timeout interval NOT NULL 
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS
     'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
 COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
-DROP FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval,
-    text, boolean);
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
         max_outstanding_messages int DEFAULT 1000, max_outstanding_bytes bigint DEFAULT 104857600,
         appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
@@ -1837,6 +1896,30 @@ COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigin
     'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
         interval, interval, text, boolean, interval, interval) FROM PUBLIC;
+-- Who had been granted a function before has the one with more parameters, too.
+DO $$
+DECLARE
+    granted record;
+BEGIN
+    FOR granted IN
+        SELECT f.new::regprocedure AS function, a.grantee, a.is_grantable
+        FROM (VALUES ('postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text)', 'postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text)'),
+                     ('postbox.alter_publication(text, text, text[], int, interval, interval, text)', 'postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int)'),
+                     ('postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval, text, boolean)',
+                      'postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval, text, boolean, interval, interval)')) AS f(old, new)
+        JOIN pg_proc p ON p.oid = f.old::regprocedure CROSS JOIN LATERAL aclexplode(p.proacl) a
+        WHERE a.grantee <> p.proowner
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s %s', granted.function,
+                       CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END,
+                       CASE WHEN granted.is_grantable THEN 'WITH GRANT OPTION' END);
+    END LOOP;
+END
+$$;
+DROP FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text);
+DROP FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text);
+DROP FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval,
+    text, boolean);
 COMMENT ON FUNCTION postbox.drop_subscription(text) IS
     'Drops a subscription of this database; the Pub/Sub subscription itself stays';
 COMMENT ON FUNCTION postbox.list_workers() IS

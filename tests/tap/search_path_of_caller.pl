@@ -118,6 +118,7 @@ my @calls = (
 	q{SELECT * FROM postbox.workers},
 	q{SELECT postbox.count_backlog('jobs'), postbox.count_backlog('log')},
 	q{SELECT postbox.foreign_backlog('app.log', 'log'), postbox.log_sequence('app.log')},
+	q{SELECT postbox.park_unread('log', 0, '3:3:', 1)},
 	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log', 10), postbox.redrive_parked('app.log', NULL)},
 	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.rebase_outbox('app.log')},
 	q{UPDATE postbox.lane SET system_identifier = 1, floor = 0, hwm = 0, snapshot = '3:3:', next_xid = '3' WHERE publication OPERATOR(pg_catalog.=) 'log'},
