@@ -101,6 +101,28 @@ subtest 'lanes and ordering change under load, and each event is sent once and i
 	stop_puller($puller);
 };
 
+subtest 'events of a type that is added are published from the commit on that adds it, under load' => sub {
+	create('filtered', lanes => 2, aggregate_types => "'{video}'");
+	my $puller = start_puller($node, 'postgres', $emulator);
+	my $writers = writers('filtered', 10);
+	wait_until($node, 'postgres', q{SELECT count(*) > 100 FROM app.seen WHERE aggregate_id LIKE 'filtered-%'}, 'events flow');
+	for my $round (1 .. 40)
+	{
+		sql("SELECT postbox.alter_publication('filtered', aggregate_types => '{video}')");
+		# Not in one transaction: a worker may read between the two.
+		sql("SELECT postbox.alter_publication('filtered', aggregate_types => '{video,order}')");
+		sql("SELECT postbox.outbox_emit('order', 'marker-$round', 'video.changed', '{}'::jsonb, outbox => 'app.filtered')");
+	}
+	$writers->{run}->finish;
+	wait_all('filtered', 'all are published');
+	wait_until($node, 'postgres', q{SELECT count(*) = 40 FROM app.seen WHERE aggregate_id LIKE 'marker-%'}, 'those of the added type, too')
+	  or diag(sql(q{SELECT string_agg(aggregate_id, ' ') FROM app.filtered f WHERE aggregate_type = 'order' AND NOT EXISTS (SELECT FROM app.seen s WHERE s.aggregate_id = f.aggregate_id)}));
+	my $emitted = sql('SELECT count(*) FROM app.filtered');
+	wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen WHERE aggregate_id ~ '^(filtered|marker)-'", 'all have arrived');
+	is(sql($disordered), '0', 'in the order of their keys');
+	stop_puller($puller);
+};
+
 subtest 'a multiple of the lanes is there at once whatever waits, another number when little does' => sub {
 	create('waiting', lanes => 2);
 	wait_lanes('waiting', 2);
