@@ -79,6 +79,26 @@ void WatchInvalidations() {
         "postbox.outbox.");
 }
 
+// Versions are counted as the owner of the outbox. Whoever emits would be told of the counter only.
+void RequireCounterRights(const OutboxFacts& facts) {
+  const Oid counter_owner = RelationOwner(facts.counter);
+  if (counter_owner == facts.owner) return;
+  const bool usable = Pg([&] {
+    for (const AclMode mode : {ACL_SELECT, ACL_INSERT, ACL_UPDATE}) {
+      if (pg_class_aclcheck(facts.counter, facts.owner, mode) != ACLCHECK_OK) return false;
+    }
+    return true;
+  });
+  if (usable) return;
+  const auto name = [](Oid role) {
+    return Pg([&]() -> const char* { return GetUserNameFromId(role, true); });
+  };
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
+        "Its version counter " + facts.counter_name + " belongs to role \"" + name(counter_owner) +
+            "\", and its owner, \"" + name(facts.owner) + "\", has no rights on it.",
+        "See postbox.outbox_status.");
+}
+
 OutboxFacts ReadFacts(Oid relation) {
   OutboxFacts facts;
   facts.relation = relation;
@@ -120,6 +140,7 @@ OutboxFacts ReadFacts(Oid relation) {
                                      : "Its column seq no longer has a sequence of its own.",
           "Create another outbox with postbox.create_outbox.");
   }
+  RequireCounterRights(facts);
   if (facts.adopted) facts.columns = ReadOutboxColumns(relation);
   return facts;
 }

@@ -90,6 +90,74 @@ END
 $$;
 COMMENT ON FUNCTION postbox.require_outbox(regclass) IS 'The registration of an outbox; an error if the relation is not an outbox';
 
+-- Names are no longer than 63 bytes. A name may be that of another table, or of a partition that was detached.
+CREATE FUNCTION postbox.free_name(schema name, base text, suffix text) RETURNS name
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    head text;
+    tail text := suffix;
+BEGIN
+    FOR n IN 1..1000 LOOP
+        head := base;
+        WHILE octet_length(head || tail) > 63 LOOP
+            head := left(head, -1);
+        END LOOP;
+        EXIT WHEN to_regclass(format('%I.%I', schema, head || tail)) IS NULL AND to_regtype(format('%I.%I', schema, head || tail)) IS NULL;
+        tail := suffix || '_' || n;
+    END LOOP;
+    RETURN head || tail;
+END
+$$;
+COMMENT ON FUNCTION postbox.free_name(name, text, text) IS 'A name that no table has: base and suffix, with a number if that is taken; of base as much as there is room for';
+
+-- What belongs to outboxes and inboxes beside their own table, by its OID. An owner who drops one of these leaves its OID behind in
+-- the registration, and a restore takes that over. Another's table may have it by then: so only what has the columns of such
+-- a table counts, and is not registered for anything else. Indexes and the sequence of a column go with their table.
+CREATE FUNCTION postbox.parts_of(relations oid[]) RETURNS TABLE (relation regclass, part regclass, kind text)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+        WITH RECURSIVE own(relation, part, kind, columns) AS (
+            SELECT o.relation, o.counter, 'version counter', '{aggregate_type,aggregate_id,version}'::name[]
+            FROM postbox.outbox o WHERE o.relation = ANY (relations)
+            UNION ALL
+            SELECT o.relation, o.parked, 'table of parked events', '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}'
+            FROM postbox.outbox o WHERE o.relation = ANY (relations)
+            UNION ALL
+            SELECT i.relation, i.tombstone, 'table of tombstones', '{target,key,version,deleted_at}'
+            FROM postbox.inbox i WHERE i.relation = ANY (relations)
+        ), partition(relation, part) AS (
+            SELECT o.relation, h.inhrelid FROM postbox.outbox o JOIN pg_inherits h ON h.inhparent = o.relation WHERE o.relation = ANY (relations)
+            UNION SELECT p.relation, h.inhrelid FROM partition p JOIN pg_inherits h ON h.inhparent = p.part
+        )
+        SELECT own.relation, own.part, own.kind FROM own JOIN pg_class c ON c.oid = own.part
+        WHERE c.relkind = 'r'
+          AND own.columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (relations))
+          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (relations))
+        UNION ALL
+        SELECT p.relation, p.part, 'partition' FROM partition p;
+END
+$$;
+COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the outboxes and inboxes among these relations: version counters, tables of parked events, partitions, tombstones';
+
+-- The owner of an outbox or inbox may be another one than that of a part: event triggers were disabled, or the part was given away.
+CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
+                  'if the table is what it is taken for, run ALTER TABLE %s OWNER TO %I',
+                  p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.part, pg_get_userbyid(o.relowner))
+    FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
+    WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE') ORDER BY p.part LIMIT 1
+$$;
+COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
+
 -- Columns of an adopted table have names and types of their own. The C++ counterpart is
 -- extension/shared/outbox_columns.h.
 CREATE FUNCTION postbox.outbox_column(registered postbox.outbox, standard text, alias text DEFAULT '') RETURNS text

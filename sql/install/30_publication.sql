@@ -355,6 +355,8 @@ AS $$
         FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
         WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
         UNION ALL
+        SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
+        UNION ALL
         SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
         FROM expected e WHERE NOT EXISTS (
             SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)

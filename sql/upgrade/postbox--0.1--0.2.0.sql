@@ -181,6 +181,52 @@ $$;
 COMMENT ON FUNCTION postbox.table_backlog(postbox.outbox, text[]) IS
     'Events of a table outbox that are not published: how many, how many are parked, and the age of the oldest';
 
+-- What belongs to outboxes and inboxes beside their own table, by its OID. An owner who drops one of these leaves its OID behind in
+-- the registration, and a restore takes that over. Another's table may have it by then: so only what has the columns of such
+-- a table counts, and is not registered for anything else. Indexes and the sequence of a column go with their table.
+CREATE FUNCTION postbox.parts_of(relations oid[]) RETURNS TABLE (relation regclass, part regclass, kind text)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+        WITH RECURSIVE own(relation, part, kind, columns) AS (
+            SELECT o.relation, o.counter, 'version counter', '{aggregate_type,aggregate_id,version}'::name[]
+            FROM postbox.outbox o WHERE o.relation = ANY (relations)
+            UNION ALL
+            SELECT o.relation, o.parked, 'table of parked events', '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}'
+            FROM postbox.outbox o WHERE o.relation = ANY (relations)
+            UNION ALL
+            SELECT i.relation, i.tombstone, 'table of tombstones', '{target,key,version,deleted_at}'
+            FROM postbox.inbox i WHERE i.relation = ANY (relations)
+        ), partition(relation, part) AS (
+            SELECT o.relation, h.inhrelid FROM postbox.outbox o JOIN pg_inherits h ON h.inhparent = o.relation WHERE o.relation = ANY (relations)
+            UNION SELECT p.relation, h.inhrelid FROM partition p JOIN pg_inherits h ON h.inhparent = p.part
+        )
+        SELECT own.relation, own.part, own.kind FROM own JOIN pg_class c ON c.oid = own.part
+        WHERE c.relkind = 'r'
+          AND own.columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (relations))
+          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (relations))
+        UNION ALL
+        SELECT p.relation, p.part, 'partition' FROM partition p;
+END
+$$;
+COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the outboxes and inboxes among these relations: version counters, tables of parked events, partitions, tombstones';
+
+-- The owner of an outbox or inbox may be another one than that of a part: event triggers were disabled, or the part was given away.
+CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
+                  'if the table is what it is taken for, run ALTER TABLE %s OWNER TO %I',
+                  p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.part, pg_get_userbyid(o.relowner))
+    FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
+    WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE') ORDER BY p.part LIMIT 1
+$$;
+COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
+
 -- From the catalogs only, so it raises no error whatever the owner of the outbox has done. The columns of an event may have
 -- other types in a table outbox.
 CREATE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS text
@@ -209,6 +255,8 @@ AS $$
         SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', r.oid)
         FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
         WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
+        UNION ALL
+        SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
         UNION ALL
         SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
         FROM expected e WHERE NOT EXISTS (
@@ -1059,22 +1107,44 @@ $$;
 COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'The SQL expression for the generation of a moment, for a log outbox with this span';
 
 CREATE FUNCTION postbox.log_partitions(outbox regclass)
-    RETURNS TABLE (part regclass, generation smallint, before uuid)
+    RETURNS TABLE (part regclass, generation smallint, before uuid, since uuid)
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c.oid::regclass, (regexp_match(b.bound, 'IN [(]''([0-9]+)''[)]'))[1]::smallint,
-           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid
+           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid, (regexp_match(b.bound, 'FROM [(]''([-0-9a-f]+)''[)]'))[1]::uuid
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN LATERAL pg_get_expr(c.relpartbound, c.oid) AS b(bound)
     WHERE i.inhparent = outbox
 $$;
 COMMENT ON FUNCTION postbox.log_partitions(regclass) IS
-    'The partitions of a log outbox: of a generation, or of the ids before this one; both NULL: the default partition of a log of 0.1';
+    'The partitions of a log outbox: of a generation, or of the ids before this one and since that one; all NULL: the default partition of a log of 0.1';
 
 COMMENT ON FUNCTION postbox.uuid_bound(timestamptz) IS 'The smallest UUIDv7 of a moment: the bound of a partition in a log outbox of 0.1';
 
 COMMENT ON FUNCTION postbox.partition_span(interval) IS 'The time that one partition of a log outbox of 0.1 spans';
+
+-- Names are no longer than 63 bytes. A name may be that of another table, or of a partition that was detached.
+CREATE FUNCTION postbox.free_name(schema name, base text, suffix text) RETURNS name
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    head text;
+    tail text := suffix;
+BEGIN
+    FOR n IN 1..1000 LOOP
+        head := base;
+        WHILE octet_length(head || tail) > 63 LOOP
+            head := left(head, -1);
+        END LOOP;
+        EXIT WHEN to_regclass(format('%I.%I', schema, head || tail)) IS NULL AND to_regtype(format('%I.%I', schema, head || tail)) IS NULL;
+        tail := suffix || '_' || n;
+    END LOOP;
+    RETURN head || tail;
+END
+$$;
+COMMENT ON FUNCTION postbox.free_name(name, text, text) IS 'A name that no table has: base and suffix, with a number if that is taken; of base as much as there is room for';
 
 -- PostgreSQL makes no partition for rows that are in the default partition. A range that has such rows is left to it.
 CREATE FUNCTION postbox.make_range_partitions(registered postbox.outbox, ahead int) RETURNS int
@@ -1098,14 +1168,16 @@ BEGIN
     SELECT p.part INTO rest FROM postbox.log_partitions(registered.relation) p WHERE p.before IS NULL;
     FOR i IN 0..ahead LOOP
         lower := first + i * span;
-        part := log || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
-        CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
+        -- By their bounds: their names are those of a log that may have been renamed or moved since.
+        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(registered.relation) p
+                              WHERE p.since < postbox.uuid_bound(lower + span) AND p.before > postbox.uuid_bound(lower));
         -- Looked up in the index; CREATE TABLE would read the whole default partition while nobody can emit.
         IF rest IS NOT NULL THEN
             EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE id >= $1 AND id < $2)', rest)
                 INTO occupied USING postbox.uuid_bound(lower), postbox.uuid_bound(lower + span);
         END IF;
         CONTINUE WHEN occupied;
+        part := postbox.free_name(schema, log, to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI'));
         BEGIN
             EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
                            schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));
@@ -1137,12 +1209,8 @@ BEGIN
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
     FOR i IN 0..5 LOOP
         CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
-        -- Without it nobody could emit when its turn comes. Its name may be that of another table, or of a partition that was detached.
-        part := log || '_g' || i;
-        FOR n IN 1..1000 LOOP
-            EXIT WHEN to_regclass(format('%I.%I', schema, part)) IS NULL;
-            part := log || '_g' || i || '_' || n;
-        END LOOP;
+        -- Without it nobody could emit when its turn comes.
+        part := postbox.free_name(schema, log, '_g' || i);
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
         added := added + 1;
     END LOOP;
@@ -1577,6 +1645,7 @@ CREATE OR REPLACE FUNCTION postbox.forget_dropped() RETURNS event_trigger
 AS $$
 DECLARE
     dropped oid[];
+    orphans regclass[];
     orphan regclass;
 BEGIN
     SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
@@ -1584,25 +1653,11 @@ BEGIN
     IF dropped IS NULL THEN
         RETURN;
     END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it. An owner who drops one of them leaves
-    -- its OID behind here, and a restore takes that over. Another's table may have it by then, so only what has the columns of
-    -- such a table is dropped, and is not registered for anything else.
-    FOR orphan IN
-        WITH outboxes AS (
-            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
-        ), inboxes AS (
-            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
-        ), orphans(oid, columns) AS (
-            SELECT counter, '{aggregate_type,aggregate_id,version}'::name[] FROM outboxes
-            UNION ALL SELECT parked, '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}' FROM outboxes
-            UNION ALL SELECT tombstone, '{target,key,version,deleted_at}' FROM inboxes
-        )
-        SELECT c.oid FROM orphans JOIN pg_class c USING (oid)
-        WHERE c.relkind = 'r'
-          AND columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (dropped))
-          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (dropped))
-    LOOP
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it.
+    orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
+    DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
+    DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
+    FOREACH orphan IN ARRAY orphans LOOP
         BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         EXCEPTION WHEN dependent_objects_still_exist THEN
@@ -1921,3 +1976,14 @@ $$;
 INSERT INTO postbox.lane (publication, slice)
     SELECT p.name, s.slice FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice) ON CONFLICT DO NOTHING;
 UPDATE postbox.lane SET system_identifier = c.system_identifier FROM pg_control_system() c WHERE lane.system_identifier IS NULL;
+
+-- What belongs to an outbox or inbox goes along when that gets another owner or schema: extension/server/follow.cc.
+
+CREATE FUNCTION postbox.follow_altered() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.follow_altered() IS 'Event trigger: what belongs to an outbox or inbox follows it to another owner or schema';
+REVOKE EXECUTE ON FUNCTION postbox.follow_altered() FROM PUBLIC;
+
+CREATE EVENT TRIGGER postbox_follow_altered ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION postbox.follow_altered();
+ALTER EVENT TRIGGER postbox_follow_altered ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'What belongs to an outbox or inbox follows it to another owner or schema';
