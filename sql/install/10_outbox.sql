@@ -9,7 +9,8 @@ CREATE TABLE postbox.outbox (
     adopted    boolean     NOT NULL DEFAULT false,
     columns    jsonb       NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now(),
-    generation_span interval CHECK (generation_span >= interval '1 second')
+    generation_span interval CHECK (generation_span >= interval '1 second'),
+    version_floor bigint NOT NULL DEFAULT 0
 );
 COMMENT ON TABLE postbox.outbox IS 'The outboxes of this database; only create_outbox, adopt_outbox and drop_outbox change it';
 COMMENT ON COLUMN postbox.outbox.counter IS 'The table that counts the versions of each aggregate';
@@ -18,6 +19,7 @@ COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kep
 COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table existed before; if so, drop_outbox keeps it';
 COMMENT ON COLUMN postbox.outbox.columns IS 'Standard name -> name in the table, where they differ: {"aggregate_id": "aggregateid"}';
 COMMENT ON COLUMN postbox.outbox.generation_span IS 'Log outbox: how long a generation of events is written to; NULL in one of 0.1';
+COMMENT ON COLUMN postbox.outbox.version_floor IS 'Aggregates that the version counter lacks begin above this version, since it was lost once';
 SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;
 
@@ -145,18 +147,31 @@ END
 $$;
 COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the outboxes and inboxes among these relations: version counters, tables of parked events, partitions, tombstones';
 
--- The owner of an outbox or inbox may be another one than that of a part: event triggers were disabled, or the part was given away.
+-- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
 CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
-                  'if the table is what it is taken for, run ALTER TABLE %s OWNER TO %I',
-                  p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.part, pg_get_userbyid(o.relowner))
-    FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
-    WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE') ORDER BY p.part LIMIT 1
+    WITH part AS (
+        SELECT p.* FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p
+    ), problem(rank, text) AS (
+        -- One that has lost a column is still there if it is the owner's.
+        SELECT 1, format('the %s of %s was dropped; run SELECT * FROM postbox.repair_outbox(%L)', k.kind, o.relation, o.relation)
+        FROM postbox.outbox o JOIN pg_class t ON t.oid = o.relation
+        CROSS JOIN LATERAL (VALUES ('version counter', o.counter), ('table of parked events', o.parked)) AS k(kind, part)
+        WHERE o.relation = parts_problem.relation AND (k.kind = 'version counter' OR o.kind = 'log')
+          AND NOT EXISTS (SELECT FROM part p WHERE p.kind = k.kind)
+          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = k.part AND c.relkind = 'r' AND c.relowner = t.relowner)
+        UNION ALL
+        SELECT 2, format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
+                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_outbox(%L)',
+                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.relation)
+        FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
+        WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
+    )
+    SELECT text FROM problem ORDER BY rank, text LIMIT 1
 $$;
-COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
+COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox, and the repair; NULL if nothing is';
 
 -- Columns of an adopted table have names and types of their own. The C++ counterpart is
 -- extension/shared/outbox_columns.h.
@@ -214,3 +229,11 @@ COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
     'Deletes up to `batch` published or discarded events that are older than the retention, and returns how many. Needs '
     'DELETE on the outbox. In a log outbox, empties whole partitions instead, which only the owner may do. Workers call it '
     'regularly';
+
+-- Destructive only in that it takes locks: it adds what is missing, and changes what is not as it has to be.
+CREATE FUNCTION postbox.repair_outbox(outbox regclass, dry_run boolean DEFAULT true)
+    RETURNS TABLE (object text, problem text, repair text)
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.repair_outbox(regclass, boolean) IS
+    'What is missing or wrong of the tables of an outbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'false. For the owner of the outbox';

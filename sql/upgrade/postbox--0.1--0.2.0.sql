@@ -126,7 +126,8 @@ COMMENT ON FUNCTION postbox.is_operator() IS 'Whether the current user is a supe
 -- The lanes, and the registrations of outboxes. Logs keep the partitions that they have.
 DO $$
 BEGIN
-    ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second');
+    ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second'),
+        ADD COLUMN version_floor bigint NOT NULL DEFAULT 0;
     ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
 EXCEPTION WHEN lock_not_available THEN
     RAISE lock_not_available USING
@@ -214,18 +215,31 @@ END
 $$;
 COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the outboxes and inboxes among these relations: version counters, tables of parked events, partitions, tombstones';
 
--- The owner of an outbox or inbox may be another one than that of a part: event triggers were disabled, or the part was given away.
+-- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
 CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
-                  'if the table is what it is taken for, run ALTER TABLE %s OWNER TO %I',
-                  p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.part, pg_get_userbyid(o.relowner))
-    FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
-    WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE') ORDER BY p.part LIMIT 1
+    WITH part AS (
+        SELECT p.* FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p
+    ), problem(rank, text) AS (
+        -- One that has lost a column is still there if it is the owner's.
+        SELECT 1, format('the %s of %s was dropped; run SELECT * FROM postbox.repair_outbox(%L)', k.kind, o.relation, o.relation)
+        FROM postbox.outbox o JOIN pg_class t ON t.oid = o.relation
+        CROSS JOIN LATERAL (VALUES ('version counter', o.counter), ('table of parked events', o.parked)) AS k(kind, part)
+        WHERE o.relation = parts_problem.relation AND (k.kind = 'version counter' OR o.kind = 'log')
+          AND NOT EXISTS (SELECT FROM part p WHERE p.kind = k.kind)
+          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = k.part AND c.relkind = 'r' AND c.relowner = t.relowner)
+        UNION ALL
+        SELECT 2, format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
+                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_outbox(%L)',
+                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.relation)
+        FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
+        WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
+    )
+    SELECT text FROM problem ORDER BY rank, text LIMIT 1
 $$;
-COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
+COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox, and the repair; NULL if nothing is';
 
 -- From the catalogs only, so it raises no error whatever the owner of the outbox has done. The columns of an event may have
 -- other types in a table outbox.
@@ -252,21 +266,20 @@ AS $$
                    ('last_error', 'text')) AS s(name, type)
         WHERE (registered).parked IS NOT NULL
     ), problem(rank, text) AS (
-        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', r.oid)
-        FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
-        WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
+        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', (registered).relation::oid)
+        WHERE (registered).relation IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = (registered).relation)
         UNION ALL
         SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
         UNION ALL
         SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
-        FROM expected e WHERE NOT EXISTS (
+        FROM expected e JOIN pg_class c ON c.oid = e.relation WHERE NOT EXISTS (
             SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
         UNION ALL
         SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
         FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
         WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
         UNION ALL
-        SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
+        SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again, or run SELECT * FROM postbox.repair_outbox(%L)', (registered).relation, (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (
             SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
@@ -1750,6 +1763,7 @@ COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kep
 COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table existed before; if so, drop_outbox keeps it';
 COMMENT ON COLUMN postbox.outbox.columns IS 'Standard name -> name in the table, where they differ: {"aggregate_id": "aggregateid"}';
 COMMENT ON COLUMN postbox.outbox.generation_span IS 'Log outbox: how long a generation of events is written to; NULL in one of 0.1';
+COMMENT ON COLUMN postbox.outbox.version_floor IS 'Aggregates that the version counter lacks begin above this version, since it was lost once';
 COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
     'Creates an outbox: event table, indexes and version counter. The caller needs CREATE on the schema and becomes the owner';
 COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS
@@ -1987,3 +2001,19 @@ REVOKE EXECUTE ON FUNCTION postbox.follow_altered() FROM PUBLIC;
 CREATE EVENT TRIGGER postbox_follow_altered ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION postbox.follow_altered();
 ALTER EVENT TRIGGER postbox_follow_altered ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'What belongs to an outbox or inbox follows it to another owner or schema';
+
+-- What was dropped of an outbox or inbox is put back.
+-- Destructive only in that it takes locks: it adds what is missing, and changes what is not as it has to be.
+CREATE FUNCTION postbox.repair_outbox(outbox regclass, dry_run boolean DEFAULT true)
+    RETURNS TABLE (object text, problem text, repair text)
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.repair_outbox(regclass, boolean) IS
+    'What is missing or wrong of the tables of an outbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'false. For the owner of the outbox';
+
+CREATE FUNCTION postbox.repair_inbox(inbox regclass, dry_run boolean DEFAULT true)
+    RETURNS TABLE (object text, problem text, repair text)
+    AS 'MODULE_PATHNAME', 'repair_inbox' LANGUAGE C;
+COMMENT ON FUNCTION postbox.repair_inbox(regclass, boolean) IS
+    'What is missing or wrong of the tables of an inbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'false. For the owner of the inbox';

@@ -1,0 +1,14 @@
+// What an inbox consists of: by this it is created, registered and repaired.
+#ifndef POSTBOX_EXTENSION_INBOX_INBOX_SHAPE_H_
+#define POSTBOX_EXTENSION_INBOX_INBOX_SHAPE_H_
+
+#include "extension/shared/table_shape.h"
+
+namespace postbox {
+
+TableShape InboxShape();
+TableShape TombstoneShape();
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_INBOX_INBOX_SHAPE_H_
