@@ -100,11 +100,7 @@ POSTBOX_FUNCTION(create_inbox) {
   return Guarded([&] {
     const std::string name = TextArgument(fcinfo, 0, "name");
     const Datum retention = Argument(fcinfo, 1, "retention");
-    if (Microseconds(retention) <= 0) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive",
-            "An event that is delivered again after its id was purged takes effect again.",
-            "Keep event ids longer than the subscription keeps messages.");
-    }
+    CheckInboxRetention(retention);
     const NewRelation relation = ParseNewRelation(name, kSuffixLength);
     return ObjectIdGetDatum(CreateInbox(relation, retention));
   });

@@ -1,5 +1,7 @@
 #include "extension/inbox/inbox_shape.h"
 
+#include "extension/base/arguments.h"
+
 namespace postbox {
 
 TableShape InboxShape() {
@@ -31,6 +33,13 @@ TableShape TombstoneShape() {
   shape.indexes = {{"_deleted", "deleted_at", ""}};
   shape.comment = "Versions at which keys of projections were deleted (postbox inbox)";
   return shape;
+}
+
+void CheckInboxRetention(Datum retention) {
+  if (Microseconds(retention) > 0) return;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive",
+        "An event that is delivered again after its id was purged takes effect again.",
+        "Keep event ids longer than the subscription keeps messages.");
 }
 
 }  // namespace postbox

@@ -9,6 +9,9 @@ namespace postbox {
 TableShape InboxShape();
 TableShape TombstoneShape();
 
+// Throws invalid_parameter_value unless the interval is positive.
+void CheckInboxRetention(Datum retention);
+
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_INBOX_INBOX_SHAPE_H_

@@ -163,17 +163,14 @@ void FindAdoptedFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   if (Run("SELECT FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('O', 'A') "
           "AND tgfoid = 'postbox.event_inserted()'::regprocedure",
           key) == 0) {
-    flaws->push_back(
-        {table,
-         "no trigger wakes the publishers",
-         {"DROP TRIGGER IF EXISTS postbox_wake ON " + table, WakeTriggerStatement(table)}});
+    flaws->push_back({table, "no trigger wakes the publishers", {WakeTriggerStatement(table)}});
   }
 }
 
 }  // namespace
 
 std::string WakeTriggerStatement(const std::string& table) {
-  return "CREATE TRIGGER postbox_wake AFTER INSERT ON " + table +
+  return "CREATE OR REPLACE TRIGGER postbox_wake AFTER INSERT ON " + table +
          " FOR EACH STATEMENT EXECUTE FUNCTION postbox.event_inserted()";
 }
 

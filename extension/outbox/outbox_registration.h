@@ -31,8 +31,8 @@ struct OutboxRegistration {
   int64 version_floor = 0;           // of aggregates that the counter lacks
 };
 
-// Writes the row of postbox.outbox, acting as the owner of postbox.outbox. The tables exist already.
-// Needs SPI and FixedSearchPath.
+// Writes the row of postbox.outbox, acting as its owner. The tables exist already. Needs SPI and
+// FixedSearchPath.
 void RegisterOutbox(const OutboxRegistration& registration);
 
 }  // namespace postbox

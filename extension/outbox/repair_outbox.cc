@@ -127,6 +127,132 @@ void RequireOwner(Oid relation) {
   });
 }
 
+[[noreturn]] void Refuse(Oid relation, int sqlstate, const std::string& why,
+                         const std::string& hint = "") {
+  Throw(sqlstate, "\"" + RelationName(relation) + "\" cannot be registered as an outbox", why,
+        hint);
+}
+
+// What the table is, if it may be an outbox.
+OutboxParts ReadUnregistered(Oid relation, const NullableDatum& retention) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  if (Run("SELECT c.relkind, c.relpersistence = 'p' AND NOT c.relispartition AND (c.relkind = 'p' "
+          "OR "
+          "NOT EXISTS (SELECT FROM pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent))), "
+          "EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked)) "
+          "OR EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone)), "
+          "CASE WHEN c.relkind = 'p' THEN pg_get_partkeydef(c.oid) END, "
+          "coalesce(obj_description(c.oid, 'pg_class'), '') FROM pg_class c WHERE c.oid = $1",
+          key) == 0) {
+    Throw(ERRCODE_UNDEFINED_TABLE,
+          "relation with OID " + std::to_string(relation) + " does not exist");
+  }
+  OutboxParts parts{.relation = relation, .owner = RelationOwner(relation)};
+  parts.is_log = CharColumn(0, 1) == RELKIND_PARTITIONED_TABLE;
+  const std::string partitioning = TextColumn(0, 4);
+  if (BoolColumn(0, 3)) {
+    Refuse(relation, ERRCODE_DUPLICATE_OBJECT, "It belongs to an outbox or inbox already.");
+  }
+  if (!parts.is_log && CharColumn(0, 1) != RELKIND_RELATION) {
+    Refuse(relation, ERRCODE_WRONG_OBJECT_TYPE, "It is not a table.");
+  }
+  if (!BoolColumn(0, 2)) {
+    Refuse(relation, ERRCODE_WRONG_OBJECT_TYPE,
+           "It is a partition, inherits, or is not logged and permanent.");
+  }
+  if (!parts.is_log) {
+    if (TextColumn(0, 5) == kTableComment) return parts;
+    Refuse(relation, ERRCODE_WRONG_OBJECT_TYPE,
+           std::string("Its comment is not \"") + kTableComment +
+               "\", so postbox.create_outbox has not made it.",
+           "postbox.adopt_outbox makes an outbox of it, and takes over its version counter.");
+  }
+  if (partitioning == "RANGE (id)") return parts;
+  if (partitioning != "LIST (generation)") {
+    Refuse(relation, ERRCODE_WRONG_OBJECT_TYPE,
+           "It is partitioned by " + partitioning + ", not by LIST (generation).");
+  }
+  // The default says how long a generation is written to, if it is still there.
+  Parameters of;
+  of.AddOid(REGCLASSOID, relation);
+  if (retention.isnull) {
+    of.AddNull(INTERVALOID);
+  } else {
+    of.Add(INTERVALOID, retention.value);
+  }
+  Run("SELECT postbox.generation_expression(coalesce((SELECT make_interval(secs => (regexp_match("
+      "pg_get_expr(d.adbin, d.adrelid), 'generation_of[(]now[(][)], ([0-9]{1,9})[)]'))[1]::float8) "
+      "FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum "
+      "WHERE d.adrelid = $1 AND a.attname = 'generation'), postbox.generation_span($2)))",
+      of);
+  parts.generation = TextColumn(0, 1);
+  return parts;
+}
+
+void CheckPartitions(const OutboxParts& parts) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, parts.relation);
+  if (Run("SELECT c.oid::regclass::text, c.relowner = o.relowner, "
+          "pg_get_userbyid(c.relowner)::text "
+          "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class o ON o.oid = "
+          "i.inhparent WHERE i.inhparent = $1 AND NOT (c.relkind = 'r' AND c.relpersistence = 'p' "
+          "AND c.relowner = o.relowner) ORDER BY 1 LIMIT 1",
+          key) == 0) {
+    return;
+  }
+  Refuse(parts.relation, ERRCODE_WRONG_OBJECT_TYPE,
+         "Its partition " + TextColumn(0, 1) +
+             (BoolColumn(0, 2) ? " is not an ordinary, logged table."
+                               : " belongs to another role, \"" + TextColumn(0, 3) + "\"."));
+}
+
+std::vector<Flaw> FindFlawsAsOwner(const OutboxParts& parts) {
+  const OwnerRights rights(parts.owner);
+  return FindOutboxFlaws(parts);
+}
+
+void RegisterAgain(OutboxParts parts, const NullableDatum& retention, Oid counter, Oid parked) {
+  if (parts.is_log) CheckPartitions(parts);
+  parts.counter = FindFreePart(parts.relation, counter, "version", kCounter, CounterShape());
+  if (parts.is_log) {
+    parts.parked = FindFreePart(parts.relation, parked, "parked", kParked, ParkedShape());
+  } else if (OidIsValid(parked)) {
+    Refuse(parts.relation, ERRCODE_INVALID_PARAMETER_VALUE,
+           std::string("An outbox of kind table has no ") + kParked + ".");
+  }
+  for (const Flaw& flaw : FindFlawsAsOwner(parts)) {
+    if (!flaw.repair.empty()) continue;
+    Refuse(parts.relation, ERRCODE_INVALID_TABLE_DEFINITION,
+           flaw.object + ": " + flaw.problem + ".");
+  }
+  Repair repair(parts.owner, false);
+  const bool counted = OidIsValid(parts.counter);
+  const int64 floor = MakeMissingParts(&parts, &repair);
+  repair.DoAll(FindFlawsAsOwner(parts));
+  if (counted) {
+    const OwnerRights rights(parts.owner);
+    Run(CountStatement(parts, RelationName(parts.counter)));
+  }
+  const size_t comma = parts.generation.find(", ");
+  RegisterOutbox(
+      {.relation = parts.relation,
+       .counter = parts.counter,
+       .parked = parts.parked,
+       .kind = parts.is_log ? "log" : "table",
+       .retention = retention,
+       .has_generations = !parts.generation.empty(),
+       .generation_span =
+           comma == std::string::npos
+               ? ""
+               : std::to_string(std::atoi(parts.generation.c_str() + comma + 2)) + " seconds",
+       .version_floor = floor});
+  repair.Announce();
+  Parameters outbox;
+  outbox.AddOid(REGCLASSOID, parts.relation);
+  if (parts.is_log) Run("SELECT postbox.add_partitions($1)", outbox);
+}
+
 void RepairOutbox(Oid relation, Repair* repair) {
   repair->FixOwners(relation);
   OutboxParts parts = ReadParts(relation);
@@ -172,5 +298,27 @@ POSTBOX_FUNCTION(repair_outbox) {
     RepairOutbox(relation, &repair);
     repair.Return(fcinfo);
     return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(register_outbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "relation");
+    CheckRetention(fcinfo->args[1]);
+    const auto optional = [&](int argument) {
+      return HasArgument(fcinfo, argument) ? DatumGetObjectId(fcinfo->args[argument].value)
+                                           : InvalidOid;
+    };
+    SpiConnection connection;
+    FixedSearchPath search_path;
+    RequireOwner(relation);
+    ReadUnregistered(relation, fcinfo->args[1]);
+    // Whoever may not register it does not wait for it, and blocks nobody.
+    LockForRepair(relation);
+    RequireOwner(relation);
+    const OutboxParts parts = ReadUnregistered(relation, fcinfo->args[1]);
+    RegisterAgain(parts, fcinfo->args[1], optional(2), optional(3));
+    return ObjectIdGetDatum(relation);
   });
 }

@@ -52,10 +52,15 @@ void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shap
               "\".",
           "Both have to be of one owner.");
   }
-  for (const Flaw& flaw : FindFlaws(part, shape)) {
-    if (flaw.repair.empty()) {
-      Throw(ERRCODE_INVALID_TABLE_DEFINITION, refused, "Its " + flaw.problem + ".");
-    }
+  // Defaults and further indexes can be repaired.
+  TableShape least = shape;
+  least.indexes.clear();
+  for (ColumnShape& column : least.columns) column.default_value.clear();
+  const std::vector<Flaw> flaws = FindFlaws(part, least);
+  if (!flaws.empty()) {
+    const std::string& problem = flaws.front().problem;
+    Throw(ERRCODE_INVALID_TABLE_DEFINITION, refused,
+          problem.starts_with("no ") ? "It has " + problem + "." : "Its " + problem + ".");
   }
 }
 
@@ -188,7 +193,8 @@ Oid FindFreePart(Oid of, Oid given, const char* suffix, const char* what, const 
   }
   Throw(ERRCODE_AMBIGUOUS_PARAMETER,
         std::string("the ") + what + " of \"" + RelationName(of) + "\" is not named after it",
-        "It may be one of " + candidates + ".", "Name it, or drop what is of no use.");
+        "It may be one of " + candidates + ".",
+        "Name it, or first register what the others belong to.");
 }
 
 }  // namespace postbox

@@ -237,3 +237,11 @@ CREATE FUNCTION postbox.repair_outbox(outbox regclass, dry_run boolean DEFAULT t
 COMMENT ON FUNCTION postbox.repair_outbox(regclass, boolean) IS
     'What is missing or wrong of the tables of an outbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
     'false. For the owner of the outbox';
+
+CREATE FUNCTION postbox.register_outbox(relation regclass, retention interval DEFAULT '7 days', counter regclass DEFAULT NULL,
+    parked regclass DEFAULT NULL)
+    RETURNS regclass
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.register_outbox(regclass, interval, regclass, regclass) IS
+    'Registers a table that create_outbox has made: after DROP EXTENSION, or from a dump without the registration. Its version counter and its '
+    'table of parked events are found by their names or named. Puts back what is missing. For the owner of the table';

@@ -84,3 +84,14 @@ REVOKE EXECUTE ON FUNCTION postbox.follow_altered() FROM PUBLIC;
 CREATE EVENT TRIGGER postbox_follow_altered ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION postbox.follow_altered();
 ALTER EVENT TRIGGER postbox_follow_altered ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'What belongs to an outbox or inbox follows it to another owner or schema';
+
+-- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/server/drop_extension.cc.
+
+CREATE FUNCTION postbox.refuse_drop() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.refuse_drop() IS 'Event trigger: DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';
+REVOKE EXECUTE ON FUNCTION postbox.refuse_drop() FROM PUBLIC;
+
+CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
+ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';

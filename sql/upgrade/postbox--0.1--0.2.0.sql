@@ -2017,3 +2017,30 @@ CREATE FUNCTION postbox.repair_inbox(inbox regclass, dry_run boolean DEFAULT tru
 COMMENT ON FUNCTION postbox.repair_inbox(regclass, boolean) IS
     'What is missing or wrong of the tables of an inbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
     'false. For the owner of the inbox';
+
+-- What was an outbox or inbox is registered again.
+CREATE FUNCTION postbox.register_outbox(relation regclass, retention interval DEFAULT '7 days', counter regclass DEFAULT NULL,
+    parked regclass DEFAULT NULL)
+    RETURNS regclass
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.register_outbox(regclass, interval, regclass, regclass) IS
+    'Registers a table that create_outbox has made: after DROP EXTENSION, or from a dump without the registration. Its version counter and its '
+    'table of parked events are found by their names or named. Puts back what is missing. For the owner of the table';
+
+CREATE FUNCTION postbox.register_inbox(relation regclass, retention interval DEFAULT '14 days', tombstone regclass DEFAULT NULL)
+    RETURNS regclass
+    AS 'MODULE_PATHNAME', 'register_inbox' LANGUAGE C;
+COMMENT ON FUNCTION postbox.register_inbox(regclass, interval, regclass) IS
+    'Registers a table that create_inbox has made: after DROP EXTENSION, or from a dump without the registration. Its tombstones are found by '
+    'their name or named. Puts back what is missing. For the owner of the table';
+
+-- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/server/drop_extension.cc.
+
+CREATE FUNCTION postbox.refuse_drop() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.refuse_drop() IS 'Event trigger: DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';
+REVOKE EXECUTE ON FUNCTION postbox.refuse_drop() FROM PUBLIC;
+
+CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
+ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';

@@ -214,6 +214,13 @@ subtest 'new events go into the partition of their generation, the old event goe
 	is($node->safe_psql('postgres', q{SELECT version FROM app.video WHERE id = 'written'}), '2', 'the projection has followed');
 };
 
+subtest 'the event triggers have come along' => sub {
+	my ($status, undef, $error) = $node->psql('postgres', 'DROP EXTENSION postbox');
+	like($error, qr/cannot drop extension postbox because outboxes or inboxes depend on it/, 'DROP EXTENSION asks for CASCADE');
+	$node->safe_psql('postgres', 'GRANT ALL ON SCHEMA app TO writer; ALTER TABLE app.jobs OWNER TO writer');
+	is($node->safe_psql('postgres', q{SELECT relowner::regrole FROM pg_class WHERE oid = 'app.jobs_version'::regclass}), 'writer', 'what belongs to an outbox follows it');
+};
+
 stop_puller($puller);
 $node->stop;
 done_testing();

@@ -163,8 +163,11 @@ my @calls = (
 	q{SELECT postbox.drop_handler(1), postbox.drop_projection(1), postbox.drop_subscription('follower')},
 	q{SELECT postbox.drop_inbox('app.inbox'), postbox.drop_outbox('app.jobs'), postbox.drop_outbox('app.adopted')},
 	q{DROP TABLE app.log},
+	q{SELECT postbox.create_outbox('app.log'), postbox.create_outbox('app.jobs', 'table'), postbox.create_inbox('app.inbox'), postbox.adopt_outbox('app.adopted')},
 	q{DROP EXTENSION postbox CASCADE},
-	q{CREATE EXTENSION postbox});
+	q{CREATE EXTENSION postbox},
+	q{ALTER TABLE app.log_version DROP CONSTRAINT log_version_pkey; ALTER TABLE app.log_version ADD PRIMARY KEY (aggregate_type, aggregate_id); DROP TABLE app.jobs_version, app.inbox_tombstone},
+	q{SELECT postbox.register_outbox('app.log'), postbox.adopt_outbox('app.adopted'), postbox.register_outbox('app.jobs'), postbox.register_inbox('app.inbox')});
 
 my $node = new_node('main', settings => { 'postbox.publishers' => 0, 'postbox.project_id' => 'shop-1' });
 $node->start;

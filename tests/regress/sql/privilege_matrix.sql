@@ -109,6 +109,8 @@ INSERT INTO attempts (what, statement) VALUES
     ('repair_outbox, log', $$SELECT count(*) FROM postbox.repair_outbox($log, false)$$),
     ('repair_outbox, table, dry run', $$SELECT count(*) FROM postbox.repair_outbox($jobs)$$),
     ('repair_inbox', $$SELECT count(*) FROM postbox.repair_inbox($inbox, false)$$),
+    ('register_outbox', $$SELECT postbox.register_outbox($orders)$$),
+    ('register_inbox', $$SELECT postbox.register_inbox($orders)$$),
     ('adopt_outbox', $$SELECT postbox.adopt_outbox($orders)$$),
     ('drop_inbox', $$SELECT postbox.drop_inbox($inbox)$$),
     ('wake_publishers', $$SELECT postbox.wake_publishers()$$),
