@@ -133,7 +133,7 @@ my $configuration = q{
 		WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'postbox') AND deptype = 'e' ORDER BY 1;
 	SELECT inhrelid::regclass, pg_get_expr(relpartbound, c.oid) FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'app.outbox'::regclass ORDER BY 1;
 	SELECT relname, relowner::regrole, relacl FROM pg_class WHERE relnamespace = 'postbox'::regnamespace OR relname LIKE 'outbox%' ORDER BY oid::regclass::text;
-	SELECT evtname, evtenabled FROM pg_event_trigger};
+	SELECT evtname, evtenabled FROM pg_event_trigger ORDER BY 1};
 my $before = $node->safe_psql('postgres', $configuration);
 my $published = messages_published($emulator);
 # Both servers are set up to publish at once: that pg_upgrade starts them must not be enough.
