@@ -105,6 +105,41 @@ subtest 'maintenance goes on under other names' => sub {
 	}
 };
 
+# Dropped under the worker that reads it, while events are emitted as far as they can be.
+subtest 'what was dropped is put back, and publishing goes on' => sub {
+	my $name = 'log';
+	my $called = $node->safe_psql('postgres', "SELECT $oid{$name}::regclass");
+	my $emit = "SELECT count(postbox.outbox_emit('video', 'k$oid{$name}-' || n % 5, 'video.changed', '{}'::jsonb, outbox => $oid{$name}::regclass)) FROM generate_series(1, 20) n";
+	my $part = sub { return $node->safe_psql('postgres', "SELECT part FROM postbox.parts_of(ARRAY[$oid{$name}::oid]) WHERE kind = '$_[0]' ORDER BY 1 LIMIT 1"); };
+	my %losses = (
+		counter => sub { 'DROP TABLE ' . $part->('version counter') },
+		parked => sub { 'DROP TABLE ' . $part->('table of parked events') },
+		sequence => sub { "DROP SEQUENCE " . $node->safe_psql('postgres', "SELECT postbox.log_sequence($oid{$name})") . ' CASCADE' },
+		index => sub { 'DROP INDEX ' . $node->safe_psql('postgres', "SELECT indexrelid::regclass FROM pg_index WHERE indrelid = $oid{$name} AND pg_get_indexdef(indexrelid) ~ 'origin, seq'") },
+		partition => sub { 'DROP TABLE ' . $node->safe_psql('postgres', "SELECT part FROM postbox.past_retention((SELECT o FROM postbox.outbox o WHERE relation = $oid{$name})) part LIMIT 1") },
+		all => sub { join '; ', 'DROP TABLE ' . $part->('version counter'), 'DROP TABLE ' . $part->('table of parked events'),
+			'DROP SEQUENCE ' . $node->safe_psql('postgres', "SELECT postbox.log_sequence($oid{$name})") . ' CASCADE' });
+	my $puller = start_puller($node, 'postgres', $emulator);
+	for my $loss (sort keys %losses)
+	{
+		$node->psql('postgres', $emit);
+		$node->safe_psql('postgres', $losses{$loss}->());
+		$node->psql('postgres', $emit);
+		unless ($loss eq 'partition')
+		{
+			isnt($node->safe_psql('postgres', "SELECT problem FROM postbox.outbox_status WHERE outbox = $oid{$name}"), '', "$loss: the status says so");
+		}
+		isnt($node->safe_psql('postgres', "SELECT count(*) FROM postbox.repair_outbox($oid{$name}, false)"), '0', 'it is repaired') unless $loss eq 'partition';
+		is($node->safe_psql('postgres', "SELECT count(*) FROM postbox.repair_outbox($oid{$name})"), '0', 'nothing is left') unless $loss eq 'partition';
+		is($node->safe_psql('postgres', $emit), '20', 'events are emitted again');
+		wait_until($node, 'postgres', qq{SELECT pending = 0 AND state = 'active' FROM postbox.publication_status WHERE outbox = $oid{$name}}, 'all are published')
+		  or diag($node->safe_psql('postgres', 'SELECT * FROM postbox.publication_status'));
+	}
+	wait_until($node, 'postgres', "SELECT NOT EXISTS (SELECT aggregate_id, version FROM $called EXCEPT SELECT aggregate_id, version FROM app.seen)", 'all have arrived: none is lost');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM (SELECT version, lag(version, 1, 0::bigint) OVER (PARTITION BY aggregate_id ORDER BY n) AS before FROM app.seen) e WHERE version <= before"), '0', 'each key came in order, and no version twice');
+	stop_puller($puller);
+};
+
 subtest 'a log of 0.1 is maintained under another name' => sub {
 	$node->safe_psql('postgres', 'CREATE DATABASE earlier');
 	$node->safe_psql('earlier', q{CREATE EXTENSION postbox VERSION '0.1'; CREATE SCHEMA app; CREATE SCHEMA moved; SELECT postbox.create_outbox('app.log'); ALTER EXTENSION postbox UPDATE;
