@@ -102,7 +102,9 @@ void Repair::FixOwners(Oid relation) {
           key);
   std::vector<std::pair<Oid, std::string>> parts;
   for (uint64 row = 0; row < rows; ++row) parts.emplace_back(OidColumn(row, 1), TextColumn(row, 2));
-  for (const auto& [part, kind] : parts) {
+  for (const std::pair<Oid, std::string>& one : parts) {
+    const Oid part = one.first;
+    const std::string& kind = one.second;
     if (!dry_run_) Pg([&] { LockRelationOid(part, AccessExclusiveLock); });
     const std::string name = RelationName(part);
     if (name.empty()) continue;

@@ -149,9 +149,12 @@ COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the ou
 
 -- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
 CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE  -- which keeps its plans: each look at the status asks
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    found_problem text;
+BEGIN
     WITH part AS (
         SELECT p.* FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p
     ), problem(rank, text) AS (
@@ -169,7 +172,9 @@ AS $$
         FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
         WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
     )
-    SELECT text FROM problem ORDER BY rank, text LIMIT 1
+    SELECT p.text INTO found_problem FROM problem p ORDER BY p.rank, p.text LIMIT 1;
+    RETURN found_problem;
+END
 $$;
 COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox, and the repair; NULL if nothing is';
 

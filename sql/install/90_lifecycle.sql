@@ -47,11 +47,13 @@ BEGIN
     IF dropped IS NULL THEN
         RETURN;
     END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it.
-    orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
-    DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
-    DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
-    FOREACH orphan IN ARRAY orphans LOOP
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it. Most DROPs are of something else.
+    IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
+        orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
+        DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
+        DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
+    END IF;
+    FOREACH orphan IN ARRAY coalesce(orphans, '{}') LOOP
         BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         EXCEPTION WHEN dependent_objects_still_exist THEN

@@ -217,9 +217,12 @@ COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the ou
 
 -- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
 CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE  -- which keeps its plans: each look at the status asks
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    found_problem text;
+BEGIN
     WITH part AS (
         SELECT p.* FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p
     ), problem(rank, text) AS (
@@ -237,7 +240,9 @@ AS $$
         FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
         WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
     )
-    SELECT text FROM problem ORDER BY rank, text LIMIT 1
+    SELECT p.text INTO found_problem FROM problem p ORDER BY p.rank, p.text LIMIT 1;
+    RETURN found_problem;
+END
 $$;
 COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox, and the repair; NULL if nothing is';
 
@@ -1666,11 +1671,13 @@ BEGIN
     IF dropped IS NULL THEN
         RETURN;
     END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it.
-    orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
-    DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
-    DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
-    FOREACH orphan IN ARRAY orphans LOOP
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it. Most DROPs are of something else.
+    IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
+        orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
+        DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
+        DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
+    END IF;
+    FOREACH orphan IN ARRAY coalesce(orphans, '{}') LOOP
         BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         EXCEPTION WHEN dependent_objects_still_exist THEN
