@@ -166,9 +166,15 @@ BEGIN
           AND NOT EXISTS (SELECT FROM part p WHERE p.kind = k.kind)
           AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = k.part AND c.relkind = 'r' AND c.relowner = t.relowner)
         UNION ALL
-        SELECT 2, format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
-                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_outbox(%L)',
-                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.relation)
+        SELECT 1, format('the table of tombstones of %s was dropped; run SELECT * FROM postbox.repair_inbox(%L)', i.relation, i.relation)
+        FROM postbox.inbox i JOIN pg_class t ON t.oid = i.relation
+        WHERE i.relation = parts_problem.relation AND NOT EXISTS (SELECT FROM part p)
+          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = i.tombstone AND c.relkind = 'r' AND c.relowner = t.relowner)
+        UNION ALL
+        SELECT 2, format('the %1$s of %2$s, %3$s, belongs to role %4$I, whose rights the owner of the %6$s, %5$I, does not have; '
+                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_%6$s(%2$L)',
+                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner),
+                         CASE WHEN p.kind = 'table of tombstones' THEN 'inbox' ELSE 'outbox' END)
         FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
         WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
     )
@@ -176,7 +182,7 @@ BEGIN
     RETURN found_problem;
 END
 $$;
-COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox, and the repair; NULL if nothing is';
+COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
 
 -- Columns of an adopted table have names and types of their own. The C++ counterpart is
 -- extension/shared/outbox_columns.h.

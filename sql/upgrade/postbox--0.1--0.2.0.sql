@@ -234,9 +234,15 @@ BEGIN
           AND NOT EXISTS (SELECT FROM part p WHERE p.kind = k.kind)
           AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = k.part AND c.relkind = 'r' AND c.relowner = t.relowner)
         UNION ALL
-        SELECT 2, format('the %s of %s, %s, belongs to role %I, whose rights the owner of the outbox, %I, does not have; '
-                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_outbox(%L)',
-                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner), p.relation)
+        SELECT 1, format('the table of tombstones of %s was dropped; run SELECT * FROM postbox.repair_inbox(%L)', i.relation, i.relation)
+        FROM postbox.inbox i JOIN pg_class t ON t.oid = i.relation
+        WHERE i.relation = parts_problem.relation AND NOT EXISTS (SELECT FROM part p)
+          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = i.tombstone AND c.relkind = 'r' AND c.relowner = t.relowner)
+        UNION ALL
+        SELECT 2, format('the %1$s of %2$s, %3$s, belongs to role %4$I, whose rights the owner of the %6$s, %5$I, does not have; '
+                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_%6$s(%2$L)',
+                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner),
+                         CASE WHEN p.kind = 'table of tombstones' THEN 'inbox' ELSE 'outbox' END)
         FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
         WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
     )
@@ -244,7 +250,7 @@ BEGIN
     RETURN found_problem;
 END
 $$;
-COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox, and the repair; NULL if nothing is';
+COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
 
 -- From the catalogs only, so it raises no error whatever the owner of the outbox has done. The columns of an event may have
 -- other types in a table outbox.
@@ -1652,8 +1658,13 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
     FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT i.relation, 'inbox', NULL, NULL, w.problem
+    FROM postbox.inbox i, LATERAL (SELECT postbox.parts_problem(i.relation) AS problem) w
     WHERE w.problem IS NOT NULL;
-COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
+COMMENT ON VIEW postbox.inbox_problem IS
+    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; and inboxes that are, to which nothing is applied';
 
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 
