@@ -346,16 +346,17 @@ BEGIN
                    ('last_error', 'text')) AS s(name, type)
         WHERE (registered).parked IS NOT NULL
     ), problem(rank, text) AS (
-        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', r.oid)
-        FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
-        WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
+        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', (registered).relation::oid)
+        WHERE (registered).relation IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = (registered).relation)
+        UNION ALL SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
         UNION ALL SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
-        FROM expected e WHERE NOT EXISTS (
+        FROM expected e JOIN pg_class c ON c.oid = e.relation WHERE NOT EXISTS (
             SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
         UNION ALL SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
         FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
         WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
-        UNION ALL SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
+        UNION ALL SELECT 4, format('outbox %1$s has no sequence; make its sequence OWNED BY its column seq again, or run SELECT * FROM postbox.repair_outbox(%1$L)',
+                                   (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (
             SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass

@@ -96,8 +96,13 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
     FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT i.relation, 'inbox', NULL, NULL, w.problem
+    FROM postbox.inbox i, LATERAL (SELECT postbox.parts_problem(i.relation) AS problem) w
     WHERE w.problem IS NOT NULL;
-COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
+COMMENT ON VIEW postbox.inbox_problem IS
+    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; and inboxes that are, to which nothing is applied';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection_id_seq', '');
