@@ -23,6 +23,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/version.h"
+#include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_registration.h"
 #include "extension/outbox/table_relations.h"
 #include "extension/server/wakeup.h"
@@ -453,6 +454,7 @@ Oid Adoption::Run(Datum columns) {
   CreateTableIndexes(table_, expressions.AggregateId());
   postbox::Run("CREATE TRIGGER postbox_wake AFTER INSERT ON " + name_ +
                " FOR EACH STATEMENT EXECUTE FUNCTION postbox.event_inserted()");
+  AddReplicaTrigger(name_, "table");
   return RegisterOutbox(
       table_, {.kind = "table", .retention = retention_, .adopted = true, .columns = Json()});
 }

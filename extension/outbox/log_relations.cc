@@ -38,7 +38,7 @@ int16 GenerationOf(TimestampTz moment, int64 span) {
 int32 OriginOf(uint64 system_identifier) {
   const auto hash = static_cast<int32>(hash_bytes(
       reinterpret_cast<const unsigned char*>(&system_identifier), sizeof system_identifier));
-  return hash == kSettledOrigin ? 1 : hash;
+  return hash == kSettledOrigin || hash == kReplicatedOrigin ? 1 : hash;
 }
 
 int32 ClusterOrigin() {
@@ -50,6 +50,13 @@ bool HasGenerations() {
   Run("SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'postbox.outbox'::regclass AND "
       "attname = 'generation_span' AND NOT attisdropped)");
   return BoolColumn(0, 1);
+}
+
+void AddReplicaTrigger(const std::string& table, const char* kind) {
+  if (!HasGenerations()) return;
+  Parameters parameters;
+  parameters.AddText(table).AddText(kind);
+  Run("SELECT postbox.add_replica_trigger($1::regclass, $2)", parameters);
 }
 
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention) {
@@ -105,6 +112,8 @@ void CreateLogTables(const NewRelation& relation, const NullableDatum& retention
       " (publication, next_retry_at, publish_attempts, seq)");
   Run("COMMENT ON TABLE " + parked +
       " IS 'Events that could not be published, and what waits behind them (postbox outbox)'");
+  AddReplicaTrigger(table, "log");
+  AddReplicaTrigger(parked, "parked");
 }
 
 }  // namespace postbox

@@ -57,6 +57,7 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
 // has been published.
 void ReleaseAdoptedTable(const OutboxFacts& facts) {
   Run("DROP TRIGGER IF EXISTS postbox_wake ON " + facts.name);
+  Run("DROP TRIGGER IF EXISTS postbox_replicated ON " + facts.name);
   std::string suffixes;
   for (const char* suffix : kTableIndexSuffixes) suffixes += std::string(",") + suffix;
   Parameters parameters;

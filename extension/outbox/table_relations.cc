@@ -2,6 +2,7 @@
 
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/outbox/log_relations.h"
 
 namespace postbox {
 
@@ -29,6 +30,7 @@ void CreateTable(const NewRelation& relation) {
       ") WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000)");
   CreateTableIndexes(relation, "aggregate_id");
   Run("COMMENT ON TABLE " + table + " IS 'Events to publish (postbox outbox)'");
+  AddReplicaTrigger(table, "table");
 }
 
 void CreateTableIndexes(const NewRelation& relation, const std::string& key) {

@@ -12,12 +12,14 @@ CREATE TABLE postbox.publication (
     base_backoff    interval    NOT NULL DEFAULT '10s' CHECK (base_backoff > interval '0'),
     max_backoff     interval    NOT NULL DEFAULT '10min' CHECK (max_backoff BETWEEN base_backoff AND interval '1 day'),
     on_failure      text        NOT NULL DEFAULT 'park_key' CHECK (on_failure IN ('park_key', 'park_event')),
-    created_at      timestamptz NOT NULL DEFAULT now()
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    home            text        NOT NULL DEFAULT postbox.this_database()
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
 COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
+COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
@@ -104,6 +106,7 @@ CREATE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.drop_publication(text) IS
     'Drops a publication; its events stay in the outbox. For the owner of the outbox';
+
 
 CREATE FUNCTION postbox.check_topic_name(topic text) RETURNS void
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
@@ -537,6 +540,9 @@ BEGIN
         why := NULL;
         IF retry_at IS NULL THEN
             SELECT coalesce(p.state, 'active'), p.reason INTO state, why FROM postbox.publishing_state(publication) p;
+        END IF;
+        IF postbox.copy_problem(publication) IS NOT NULL THEN
+            SELECT 'unserved', postbox.copy_problem(publication) INTO state, why;
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, last_error, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;

@@ -116,6 +116,8 @@ my @calls = (
 	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one
 	q{SELECT postbox.list_publication_status(), postbox.list_paused_keys(), postbox.list_workers()},
 	q{SELECT * FROM postbox.workers},
+	q{SELECT postbox.copied_from(home), postbox.copied_from(postbox.this_database()), postbox.copy_problem(name), postbox.replicated_problem('app.log') FROM postbox.publication},
+	q{UPDATE postbox.publication SET home = '1/2'; SELECT postbox.publish_here('log'), postbox.publish_here()},
 	q{SELECT postbox.table_backlog(o, '{order}') FROM postbox.outbox o WHERE relation OPERATOR(pg_catalog.=) 'app.jobs'::pg_catalog.regclass},
 	q{SELECT postbox.log_backlog('app.log', 'app.log_parked', 'log'), postbox.misplaced_rows('app.log'), postbox.log_sequence('app.log')},
 	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log', 10), postbox.redrive_parked('app.log', NULL)},
@@ -133,6 +135,7 @@ my @calls = (
 	q{SELECT postbox.list_outbox_status(), postbox.show_retention_problem('app.log'), postbox.retention_problem('app.log')},
 	q{SELECT postbox.log_partitions('app.log'), postbox.read_by_all('app.log')},
 	q{SELECT postbox.past_retention(o), postbox.purge_partition(o, 'app.log_g0'), postbox.purge_default_partition(o, 10), postbox.make_range_partitions(o, -1) FROM postbox.outbox o WHERE relation OPERATOR(pg_catalog.=) 'app.log'::pg_catalog.regclass},
+	q{DROP TRIGGER postbox_replicated ON app.log; SELECT postbox.add_replica_trigger('app.log', 'log')},
 	q{ALTER TABLE app.log DROP COLUMN origin},
 	q{SELECT postbox.add_origin('app.log', 7)},
 	q{SELECT postbox.lane_slice('a', 3), postbox.uuid_bound(pg_catalog.now()), postbox.partition_span('7 days')},
