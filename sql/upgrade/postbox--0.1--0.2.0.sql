@@ -7,6 +7,7 @@
 -- it, and fails then; it can be run again. It keeps every registration, position and right, and every table of an outbox or
 -- inbox, but these:
 --   - A log gets the column origin and an index on (origin, seq). Its emitters wait while the index is built.
+--   - Tables of events get the trigger postbox_replicated. Their emitters wait until the update has committed.
 --   - postbox.publication_status gets other columns, so it is dropped and created. The update fails if something depends on
 --     it. Rights on the view are those of a new installation afterwards: SELECT for PUBLIC.
 --   - inbox_apply and inbox_apply_batch get the argument on_error, so they are dropped and created. The update fails if

@@ -211,6 +211,26 @@ for my $case ([ $down, 'copied', 'true', 'in another cluster, with copy_data' ],
 	};
 }
 
+subtest 'a parked event of a log that logical replication brings is not published where it arrives' => sub {
+	create_both($down, 'mirror');
+	$node->safe_psql('source', 'CREATE PUBLICATION parked FOR TABLE app.log_parked');
+	$node->safe_psql('source', q{SELECT pg_create_logical_replication_slot('mirror', 'pgoutput')});
+	$down->safe_psql('mirror', "CREATE SUBSCRIPTION mirror CONNECTION 'host=@{[$node->host]} port=@{[$node->port]} dbname=source' PUBLICATION parked WITH (create_slot = false, slot_name = 'mirror')");
+	wait_until($down, 'mirror', q{SELECT count(*) > 0 AND bool_and(srsubstate IN ('r', 's')) FROM pg_subscription_rel}, 'the subscription is in step');
+	emulator_fault($emulator, 'rpc=Publish,ordering-key=poison-1,code=INVALID_ARGUMENT');
+	$node->safe_psql('source', q{SELECT postbox.outbox_emit('video', 'poison-1', 'video.changed', '{}'::jsonb, outbox => 'app.log')});
+	wait_until($node, 'source', q{SELECT count(*) = 1 FROM app.log_parked}, 'the source has parked it');
+	caught_up($down, 'mirror');
+	is($down->safe_psql('mirror', q{SELECT count(*) FROM app.log_parked WHERE next_retry_at = 'infinity' AND last_error ~ '^came by logical replication'}), '1', 'it has arrived, and waits');
+	emulator_fault($emulator, '--clear');
+	$node->safe_psql('source', q{SELECT postbox.redrive('app.log')});
+	all_sent(1, 'the source publishes it');
+	wait_until($down, 'mirror', 'SELECT count(*) = 0 FROM app.log_parked', 'then it is gone where it arrived');
+	$down->safe_psql('mirror', $_) for 'ALTER SUBSCRIPTION mirror DISABLE', 'ALTER SUBSCRIPTION mirror SET (slot_name = NONE)', 'DROP SUBSCRIPTION mirror';
+	wait_until($node, 'source', q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'mirror'}, 'the subscription is gone');
+	$node->safe_psql('source', q{SELECT pg_drop_replication_slot('mirror'); DROP PUBLICATION parked});
+};
+
 subtest 'what a source never publishes waits in a table where it has arrived, and can be published there' => sub {
 	create_both($down, 'heir');
 	subscribe($down, 'heir', 'false');

@@ -176,6 +176,29 @@ my %steps = (
 		goes_on('with a column more');
 		by_owner("ALTER TABLE app.$_ DROP COLUMN note") for @outboxes;
 	},
+	properties => sub {
+		does('week', "ALTER TABLE $_ REPLICA IDENTITY FULL; ALTER TABLE $_ SET (autovacuum_enabled = false)") for tables_of_outboxes();
+		by_owner("ALTER TABLE app.$_ ALTER payload SET STORAGE EXTERNAL, ALTER payload SET STATISTICS 500") for @outboxes;
+		by_owner('CREATE STATISTICS app.of_tab ON aggregate_type, event_type FROM app.tab; ALTER TABLE app.tab ADD CONSTRAINT known CHECK (event_type <> $$$$) NOT VALID; ALTER TABLE app.tab VALIDATE CONSTRAINT known');
+		does('week', 'ANALYZE');
+		goes_on('with other properties');
+		by_owner('DROP STATISTICS app.of_tab; ALTER TABLE app.tab DROP CONSTRAINT known');
+		does('week', "ALTER TABLE $_ REPLICA IDENTITY DEFAULT; ALTER TABLE $_ RESET (autovacuum_enabled)") for tables_of_outboxes();
+	},
+	# A tool that locks one table after the other, for longer than workers wait.
+	locks => sub { does('week', "BEGIN; LOCK TABLE app.$_ IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(1.2); COMMIT") for shuffle(@outboxes); },
+	audit => sub {
+		by_owner('CREATE TABLE app.audit (at timestamptz DEFAULT now(), id uuid); CREATE FUNCTION app.audit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN INSERT INTO app.audit (id) VALUES (NEW.id); RETURN NULL; END $$');
+		by_owner("CREATE TRIGGER audit AFTER INSERT ON app.$_ FOR EACH ROW EXECUTE FUNCTION app.audit()") for @outboxes;
+		goes_on('with a trigger of the owner');
+		does('week', 'SELECT 1 / count(*) FROM app.audit');
+		by_owner("DROP TRIGGER audit ON app.$_") for @outboxes;
+		by_owner('DROP FUNCTION app.audit; DROP TABLE app.audit');
+	},
+	rights => sub {
+		by_owner('REVOKE INSERT ON app.log, app.tab, app.own FROM app_writer; ALTER DEFAULT PRIVILEGES IN SCHEMA app REVOKE ALL ON TABLES FROM app_writer');
+		by_owner('GRANT INSERT ON app.log, app.tab, app.own TO app_writer');
+	},
 	index => sub {
 		by_owner("CREATE INDEX CONCURRENTLY by_time_of_tab ON app.tab (occurred_at); CREATE INDEX CONCURRENTLY by_type_of_own ON app.own (event_type, aggregate_id); CREATE INDEX by_time_of_log ON app.log (occurred_at)");
 		by_owner('DROP INDEX CONCURRENTLY app.by_time_of_tab; DROP INDEX app.by_type_of_own; DROP INDEX app.by_time_of_log');
@@ -212,6 +235,7 @@ my %steps = (
 		command_ok([ 'pg_dump', '-Fc', '-d', $node->connstr('week'), '-f', $dump ], 'pg_dump under load');
 		does('postgres', 'CREATE DATABASE beside');
 		command_ok([ 'pg_restore', '-e', '-j', '2', '-d', $node->connstr('beside'), $dump ], 'pg_restore beside it');
+		wait_until($node, 'beside', q{SELECT count(*) = 4 AND bool_and(state = 'unserved') FROM postbox.publication_status}, 'the copy does not publish');
 		does('postgres', 'DROP DATABASE beside WITH (FORCE)');
 		unlink $dump;
 	},
