@@ -4,7 +4,7 @@
 # lost, each key came in order, nothing is parked, and every publication is active.
 #
 # POSTBOX_WEEK_SEED is the seed of the order, which is printed; POSTBOX_WEEK_STEPS has the names of steps, if not all are
-# wanted, and POSTBOX_WEEK_ROUNDS says how often each is done.
+# wanted, and POSTBOX_WEEK_ROUNDS says how often each is done; then half of them are done once more.
 use strict;
 use warnings;
 
@@ -312,7 +312,7 @@ my %last = (
 # It needs that what belongs to an outbox follows its name and owner.
 my $names_follow = does('week', q{SELECT count(*) > 0 FROM pg_proc WHERE proname = 'repair_outbox' AND pronamespace = 'postbox'::regnamespace}) eq 't';
 my @order = $ENV{POSTBOX_WEEK_STEPS} ? split(/[ ,]+/, $ENV{POSTBOX_WEEK_STEPS})
-  : ((map { shuffle(sort keys %steps) } 1 .. $ENV{POSTBOX_WEEK_ROUNDS} // 2), $names_follow ? 'names' : ());
+  : ((map { shuffle(sort keys %steps) } 1 .. $ENV{POSTBOX_WEEK_ROUNDS} // 1), (shuffle(sort keys %steps))[ 0 .. keys(%steps) / 2 ], $names_follow ? 'names' : ());
 note("steps: @order");
 
 goes_on('at the beginning');
