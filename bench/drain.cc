@@ -185,7 +185,8 @@ void Select(const Publication& publication, Measure* measure) {
 void Run(const Order& order) {
   std::optional<Publication> publication;
   InTransaction("postbox bench: reading publications", [&] {
-    for (Publication& each : LoadPublications()) {
+    bool copies = false;
+    for (Publication& each : LoadPublications(&copies)) {
       if (each.name == order.publication) publication = std::move(each);
     }
   });

@@ -23,6 +23,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/version.h"
+#include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_parts.h"
 #include "extension/outbox/outbox_registration.h"
 #include "extension/outbox/table_relations.h"
@@ -480,6 +481,7 @@ Oid Adoption::Run(Datum columns) {
   expressions.aggregate_id = key;
   AddIndexes(expressions.AggregateId());
   postbox::Run(WakeTriggerStatement(name_));
+  AddReplicaTrigger(name_, "table");
   RegisterOutbox({.relation = relation_,
                   .counter = counter,
                   .kind = "table",

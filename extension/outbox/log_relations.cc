@@ -38,7 +38,7 @@ int16 GenerationOf(TimestampTz moment, int64 span) {
 int32 OriginOf(uint64 system_identifier) {
   const auto hash = static_cast<int32>(hash_bytes(
       reinterpret_cast<const unsigned char*>(&system_identifier), sizeof system_identifier));
-  return hash == kSettledOrigin ? 1 : hash;
+  return hash == kSettledOrigin || hash == kReplicatedOrigin ? 1 : hash;
 }
 
 int32 ClusterOrigin() {
@@ -112,6 +112,16 @@ void CreateSequence(const std::string& sequence, int64 start) {
   Run("GRANT USAGE ON SEQUENCE " + sequence + " TO PUBLIC");
 }
 
+std::string ReplicaTriggerStatement(const std::string& table, const char* kind) {
+  const std::string literal =
+      Pg([&]() -> const char* { return quote_literal_cstr(table.c_str()); });
+  return "SELECT postbox.add_replica_trigger(" + literal + ", '" + kind + "')";
+}
+
+void AddReplicaTrigger(const std::string& table, const char* kind) {
+  if (HasGenerations()) Run(ReplicaTriggerStatement(table, kind));
+}
+
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention) {
   const bool has_generations = HasGenerations();
   const std::string table = relation.Qualified();
@@ -124,6 +134,8 @@ void CreateLogTables(const NewRelation& relation, const NullableDatum& retention
     Run("CREATE TABLE " + relation.Qualified("_default") + " PARTITION OF " + table + " DEFAULT");
   }
   RunAll(CreateStatements(ParkedShape(), relation.schema, relation.name + "_parked"));
+  AddReplicaTrigger(table, "log");
+  AddReplicaTrigger(relation.Qualified("_parked"), "parked");
 }
 
 }  // namespace postbox

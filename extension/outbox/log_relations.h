@@ -27,6 +27,8 @@ int16 GenerationOf(TimestampTz moment, int64 span);
 
 // The origin of rows of other clusters that have been settled (extension/outbox/rebase.cc).
 constexpr int32 kSettledOrigin = PG_INT32_MIN;
+// The origin of rows that logical replication has brought (replicated.cc).
+constexpr int32 kReplicatedOrigin = PG_INT32_MAX;
 
 // The number by which rows tell a cluster from others, made from its system identifier; and that of
 // this cluster.
@@ -43,6 +45,11 @@ TableShape ParkedShape();
 
 // The sequence of a log, quoted and qualified; without its place in the table.
 void CreateSequence(const std::string& sequence, int64 start);
+
+// Lets a table of an outbox notice what logical replication brings (replicated.cc). `kind` is log,
+// table or parked. Nothing before the extension is updated from 0.1. Needs SPI.
+void AddReplicaTrigger(const std::string& table, const char* kind);
+std::string ReplicaTriggerStatement(const std::string& table, const char* kind);
 
 // Creates, as the current user: the append-only partitioned table, its sequence and indexes, and
 // <name>_parked for events that could not be published. The partitions come from

@@ -62,6 +62,7 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
 // has been published.
 void ReleaseAdoptedTable(const OutboxFacts& facts) {
   Run("DROP TRIGGER IF EXISTS postbox_wake ON " + facts.name);
+  Run("DROP TRIGGER IF EXISTS postbox_replicated ON " + facts.name);
   const std::vector<IndexShape> indexes = TableIndexShapes(facts.columns.AggregateId());
   for (const std::string& index : FindIndexes(facts.relation, indexes)) Run("DROP INDEX " + index);
 }

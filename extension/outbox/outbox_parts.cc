@@ -95,6 +95,21 @@ std::string FindSequenceFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws
   return name;
 }
 
+void FindReplicaFlaws(Oid table, const char* kind, std::vector<Flaw>* flaws) {
+  if (!HasGenerations()) return;  // the extension is not updated from 0.1
+  Parameters key;
+  key.AddOid(REGCLASSOID, table);
+  if (Run("SELECT FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('R', 'A') "
+          "AND tgfoid = 'postbox.event_replicated()'::regprocedure",
+          key) > 0) {
+    return;
+  }
+  const std::string name = RelationName(table);
+  flaws->push_back({name,
+                    "no trigger notices what logical replication brings",
+                    {ReplicaTriggerStatement(name, kind)}});
+}
+
 void FindPartitionFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   Parameters key;
   key.AddOid(REGCLASSOID, parts.relation);
@@ -138,7 +153,10 @@ void FindLogFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   if (sequence_is_new) shape.columns[1].default_value = "";
   Append(flaws, FindFlaws(parts.relation, shape));
   if (!parts.generation.empty()) FindPartitionFlaws(parts, flaws);
-  if (OidIsValid(parts.parked)) Append(flaws, FindFlaws(parts.parked, ParkedShape()));
+  FindReplicaFlaws(parts.relation, "log", flaws);
+  if (!OidIsValid(parts.parked)) return;
+  Append(flaws, FindFlaws(parts.parked, ParkedShape()));
+  FindReplicaFlaws(parts.parked, "parked", flaws);
 }
 
 void FindAdoptedFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
@@ -200,6 +218,7 @@ std::vector<Flaw> FindOutboxFlaws(const OutboxParts& parts) {
     return flaws;
   }
   FindSequenceFlaws(parts, &flaws);
+  FindReplicaFlaws(parts.relation, "table", &flaws);
   if (parts.adopted) {
     FindAdoptedFlaws(parts, &flaws);
   } else {

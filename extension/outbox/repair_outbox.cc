@@ -96,8 +96,13 @@ int64 MakeMissingParts(OutboxParts* parts, Repair* repair) {
   const std::string name = RelationName(parts->relation);
   if (parts->is_log && !OidIsValid(parts->parked)) {
     const NewRelation parked = FreeRelation(parts->relation, "parked");
-    repair->Do({name, std::string("the ") + kParked + " is missing: what was parked is lost",
-                CreateStatements(ParkedShape(), parked.schema, parked.name)});
+    std::vector<std::string> statements =
+        CreateStatements(ParkedShape(), parked.schema, parked.name);
+    if (HasGenerations()) {
+      statements.push_back(ReplicaTriggerStatement(parked.Qualified(), "parked"));
+    }
+    repair->Do(
+        {name, std::string("the ") + kParked + " is missing: what was parked is lost", statements});
     if (!repair->dry_run()) {
       parts->parked = RelationNamed(parked.Qualified());
       WarnParkedLost(parts->relation);

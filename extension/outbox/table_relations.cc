@@ -43,6 +43,7 @@ std::vector<IndexShape> TableIndexShapes(const std::string& key) {
 
 void CreateTable(const NewRelation& relation) {
   RunAll(CreateStatements(TableOutboxShape(), relation.schema, relation.name));
+  AddReplicaTrigger(relation.Qualified(), "table");
 }
 
 }  // namespace postbox

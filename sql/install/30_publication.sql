@@ -14,7 +14,8 @@ CREATE TABLE postbox.publication (
     on_failure      text        NOT NULL DEFAULT 'park_key' CHECK (on_failure IN ('park_key', 'park_event')),
     created_at      timestamptz NOT NULL DEFAULT now(),
     wanted_lanes    int         CHECK (wanted_lanes > 0),
-    filter_since    xid8
+    filter_since    xid8,
+    home            text        NOT NULL DEFAULT postbox.this_database()
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
 COMMENT ON TABLE postbox.publication IS
@@ -23,6 +24,7 @@ COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types wh
 COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
 COMMENT ON COLUMN postbox.publication.filter_since IS
     'The transaction that last changed aggregate_types: what a worker has read with the filter before, and with a snapshot that sees this, is read again';
+COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
@@ -114,6 +116,7 @@ CREATE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.drop_publication(text) IS
     'Drops a publication; its events stay in the outbox. For the owner of the outbox';
+
 
 CREATE FUNCTION postbox.check_topic_name(topic text) RETURNS void
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
@@ -537,6 +540,9 @@ BEGIN
         why := NULL;
         IF retry_at IS NULL THEN
             SELECT coalesce(p.state, 'active'), p.reason INTO state, why FROM postbox.publishing_state(publication) p;
+        END IF;
+        IF postbox.copy_problem(publication) IS NOT NULL THEN
+            SELECT 'unserved', postbox.copy_problem(publication) INTO state, why;
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;

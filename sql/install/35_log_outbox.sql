@@ -356,8 +356,8 @@ BEGIN
         RETURN NULL;
     END IF;
     IF published AND EXISTS (SELECT FROM postbox.foreign_origins(outbox, outbox) f WHERE NOT f.known) THEN
-        RETURN format('events of another cluster are kept: the positions of its lanes are not known, so nobody knows whether they were published; '
-                      'restore postbox.lane, or run SELECT postbox.decide_unknown(''%s'', true) if they were, false if not', outbox);
+        RETURN coalesce(postbox.replicated_problem(outbox), format('events of another cluster are kept: the positions of its lanes are not known, so nobody knows whether they were published; '
+                      'restore postbox.lane, or run SELECT postbox.decide_unknown(''%s'', true) if they were, false if not', outbox));
     END IF;
     IF registered.retention IS NULL THEN
         RETURN NULL;

@@ -55,7 +55,8 @@ std::unordered_map<std::string, EventPointer>& Claimed() {
 std::shared_ptr<OutboxSource> OpenSource(const std::string& name, const std::string& lock_token) {
   Pg([] { FindSettings(); });
   Pg([] { ShareExtension(); });
-  for (const Publication& publication : LoadPublications()) {
+  bool copies = false;
+  for (const Publication& publication : LoadPublications(&copies)) {
     if (publication.name != name) continue;
     if (publication.is_log()) {
       Throw(ERRCODE_WRONG_OBJECT_TYPE,

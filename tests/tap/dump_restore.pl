@@ -38,7 +38,7 @@ my $configuration = q{
 	SELECT c.relname, c.relowner::regrole FROM pg_class c WHERE c.relnamespace = 'app'::regnamespace ORDER BY 1;
 	SELECT * FROM app.outbox ORDER BY seq;
 	SELECT * FROM app.adopted ORDER BY seq;
-	SELECT tgname FROM pg_trigger WHERE tgrelid = 'app.adopted'::regclass;
+	SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'app.adopted'::regclass ORDER BY 1;
 	SELECT * FROM app.outbox_version ORDER BY aggregate_id};
 my $before = $node->safe_psql('source', $configuration);
 

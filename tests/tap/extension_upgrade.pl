@@ -180,7 +180,7 @@ subtest 'an update does not make workers wait behind a transaction that goes on'
 	$reader->query_safe('BEGIN; SELECT count(*) FROM postbox.lane');
 	my ($status, undef, $error) = $node->psql('busy', q{ALTER EXTENSION postbox UPDATE TO '0.2.0'});
 	isnt($status, 0, 'the update gives up');
-	like($error, qr/ERROR:  cannot update extension postbox to 0\.2\.0 because another transaction uses postbox\.outbox or postbox\.lane\n.*HINT:  Try again when it has ended/s, 'it says what to do');
+	like($error, qr/ERROR:  cannot update extension postbox to 0\.2\.0 because another transaction uses postbox\.publication, postbox\.outbox or postbox\.lane\n.*HINT:  Try again when it has ended/s, 'it says what to do');
 	$reader->query_safe('COMMIT');
 	$reader->quit;
 	$node->safe_psql('busy', 'ALTER EXTENSION postbox UPDATE');

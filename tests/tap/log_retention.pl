@@ -211,6 +211,26 @@ subtest 'what row security hides is kept, and the status says so' => sub {
 	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'and then purged');
 };
 
+subtest 'a lane without keys, and a publication that takes none of the events, keep nothing' => sub {
+	create_log('idle', '1 day', unpublished => 1);
+	$node->safe_psql('postgres', q{
+		SELECT postbox.create_publication('idle_lanes', 'app.idle', 'catalog.rotation.events', lanes => 8);
+		SELECT postbox.create_publication('idle_types', 'app.idle', 'catalog.rotation.events', aggregate_types => '{rare}')});
+	wait_until($node, 'postgres', q{SELECT count(*) = 9 FROM postbox.lane WHERE publication ~ '^idle' AND lock_token IS NOT NULL}, 'every lane has a worker');
+	$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'one', 'video.changed', '{}'::jsonb, outbox => 'app.idle')});
+	wait_read($_) for qw(idle_lanes idle_types);
+	# Its transaction is older than the events, and ends after they are read.
+	my $old = $node->background_psql('postgres');
+	$old->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'one', 'video.changed', '{}'::jsonb, outbox => 'app.idle') FROM generate_series(1, 3)});
+	wait_read($_) for qw(idle_lanes idle_types);
+	wait_until($node, 'postgres', q{SELECT count(*) = 9 AND min(hwm) = 4 FROM postbox.lane WHERE publication ~ '^idle'}, 'every lane has stored that it has passed the events');
+	$old->query_safe('COMMIT');
+	$old->quit;
+	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
+	wait_until($node, 'postgres', q{SELECT bool_and(postbox.is_read('app.idle', p.part)) FROM postbox.log_partitions('app.idle') p}, 'all of the log counts as read');
+};
+
 subtest 'a suspended publication keeps what it has not read' => sub {
 	create_log('held', '1 hour');
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('held', topic => 'catalog.missing.events', base_backoff => '1h', max_backoff => '1h')});

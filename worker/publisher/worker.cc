@@ -28,6 +28,8 @@ constexpr int64 kCancelMs = 2000;
 constexpr int64 kLeaveMs = 4000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
+// How often a database with copied publications looks whether the original is still there.
+constexpr int64 kLookForOriginalMs = 2000;
 
 // How often a worker looks whether the others have given up their lanes of a publication whose keys
 // are to be divided anew, and for how long.
@@ -80,6 +82,8 @@ bool Worker::Step() {
     next_poll_ = After(now_, settings().poll_interval);
     WantAll();
   }
+  // The database that has the others may be dropped, which no message says.
+  if (copies_ && now_ >= next_look_) reload_ = true;
   if (reload_ || LanesAreOutdated()) LoadLanes();
   TryToDivideAgain();
 
@@ -178,7 +182,7 @@ void Worker::LoadLanes() {
   try {
     InTransaction("postbox: reading publications", [&] {
       if (retry_all_) RetryAllNow();
-      publications = LoadPublications();
+      publications = LoadPublications(&copies_);
     });
   } catch (const PostgresError& error) {
     LeaveIfExtensionGone();
@@ -191,6 +195,7 @@ void Worker::LoadLanes() {
   Pg([] { elog(DEBUG1, "postbox: the publications were read"); });
   SetServing(true);
   if (undivided_.empty()) logged_error_.clear();
+  next_look_ = After(now_, kLookForOriginalMs);
   reload_ = false;
   retry_all_ = false;
   generation_ = generation;

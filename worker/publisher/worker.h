@@ -122,6 +122,8 @@ class Worker {
   uint64 generation_ = PG_UINT64_MAX;  // of the configuration; none yet
   bool reload_ = true;                 // make all lanes again
   bool retry_all_ = false;             // end all suspensions with that
+  bool copies_ = false;                // some publications belong to another database
+  TimestampTz next_look_ = 0;          // for that one
   TimestampTz now_ = 0;                // as of the current step
   TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;

@@ -99,6 +99,7 @@ INSERT INTO attempts (what, statement) VALUES
     ('rebase_outbox', $$SELECT postbox.rebase_outbox($log)$$),
     ('create_publication', $$SELECT postbox.create_publication('mine', $log, 'shop.order.events')$$),
     ('alter_publication', $$SELECT postbox.alter_publication('log', topic => 'shop.other.events')$$),
+    ('publish_here', $$SELECT postbox.publish_here('log')$$),
     ('drop_publication', $$SELECT postbox.drop_publication('log')$$),
     ('create_subscription', $$SELECT postbox.create_subscription('mine', $inbox, 'shop.order.events.shop-other')$$),
     ('drop_subscription', $$SELECT postbox.drop_subscription('follower')$$),

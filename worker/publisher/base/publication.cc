@@ -4,10 +4,50 @@
 #include "extension/base/library_version.h"
 #include "extension/base/spi.h"
 
+extern "C" {
+#include <access/xlog.h>
+#include <miscadmin.h>
+}
+
 namespace postbox::publisher {
 
-std::vector<Publication> LoadPublications() {
+namespace {
+
+// As postbox.this_database() says it.
+std::string ThisDatabase() {
+  return std::to_string(GetSystemIdentifier()) + "/" + std::to_string(MyDatabaseId);
+}
+
+// What has come with the whole database, from another cluster or from a database that is gone,
+// belongs here from now on. Several workers may find it.
+void TakeHome() {
+  Parameters here;
+  here.AddText(ThisDatabase());
+  Run("UPDATE postbox.publication SET home = $1 WHERE name OPERATOR(pg_catalog.=) ANY (ARRAY("
+      "SELECT p.name FROM postbox.publication p WHERE p.home OPERATOR(pg_catalog.<>) $1 "
+      "AND postbox.copied_from(p.home) IS NULL FOR UPDATE SKIP LOCKED))",
+      here);
+}
+
+void LogCopy(const std::string& name, const std::string& original) {
+  static std::set<std::string>& logged = *new std::set<std::string>;
+  if (!logged.insert(name).second) return;
+  Pg([&] {
+    ereport(WARNING,
+            (errmsg("publication \"%s\" is not published: it was copied from database \"%s\"",
+                    name.c_str(), original.c_str()),
+             errhint("Drop it, or run postbox.publish_here if it has to be published here, too.")));
+  });
+}
+
+}  // namespace
+
+std::vector<Publication> LoadPublications(bool* copies) {
   RequireUpdatedExtension();
+  TakeHome();
+  *copies = false;
+  Parameters here;
+  here.AddText(ThisDatabase());
   const uint64 rows =
       Run("SELECT p.name, p.outbox::pg_catalog.oid::bigint, o.kind, p.topic, p.aggregate_types, "
           "p.ordering, p.max_attempts, "
@@ -15,13 +55,21 @@ std::vector<Publication> LoadPublications() {
           "(extract(epoch FROM p.max_backoff) OPERATOR(pg_catalog.*) 1000)::bigint, "
           "p.on_failure OPERATOR(pg_catalog.=) 'park_key', p.lanes, "
           "coalesce(o.parked::pg_catalog.oid::bigint, 0), p.created_at, "
-          "coalesce(p.wanted_lanes, 0), p.filter_since::pg_catalog.text "
+          "coalesce(p.wanted_lanes, 0), p.filter_since::pg_catalog.text, "
+          "CASE WHEN p.home OPERATOR(pg_catalog.<>) $1 THEN postbox.copied_from(p.home) "
+          "END::pg_catalog.text "
           "FROM postbox.publication p, postbox.outbox o "
-          "WHERE o.relation OPERATOR(pg_catalog.=) p.outbox ORDER BY p.name");
+          "WHERE o.relation OPERATOR(pg_catalog.=) p.outbox ORDER BY p.name",
+          here);
   std::vector<Publication> publications;
   for (uint64 row = 0; row < rows; ++row) {
     Publication publication;
     publication.name = TextColumn(row, 1);
+    if (!IsNull(row, 16)) {
+      *copies = true;
+      LogCopy(publication.name, TextColumn(row, 16));
+      continue;
+    }
     publication.outbox = static_cast<Oid>(Int64Column(row, 2));
     publication.kind = TextColumn(row, 3);
     publication.topic = TextColumn(row, 4);

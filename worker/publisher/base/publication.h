@@ -32,7 +32,9 @@ struct Publication {
 // All publications, in the order of their names. In a transaction, with the rights of the worker.
 // Throws object_not_in_prerequisite_state if the SQL objects of the extension are older than this
 // library: after new files were installed, and before ALTER EXTENSION postbox UPDATE.
-std::vector<Publication> LoadPublications();
+// `copies` says whether there are any that are left out, since a database of this cluster has them
+// that the current one was copied from. That is logged once.
+std::vector<Publication> LoadPublications(bool* copies);
 
 // The sequence of seq of a log outbox, whatever the column is called now; InvalidOid if there is
 // none.

@@ -293,6 +293,8 @@ void LogOutbox::ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimR
   if (!chunk_seqs_.empty()) {
     dirty_ = true;
     read_below_ = moment.next_xid;
+  } else if (after.from() > progress_->read().from()) {
+    passed_below_ = moment.next_xid;
   }
   LaneProgress::Handle handle = progress_->Add(chunk_seqs_, std::move(after));
   result->events.reserve(result->events.size() + chunk_.size());
@@ -535,10 +537,20 @@ bool LogOutbox::PositionMoved() const {
   return stored_.top().xmin < read_below_ && settled.top().xmin >= read_below_;
 }
 
+// The retention keeps what some lane has not passed. So one without events stores its position when
+// others had some: now and then, and once more when what ran meanwhile has ended.
+bool LogOutbox::HasPassedOthers() const {
+  const LogPosition& settled = progress_->settled();
+  return settled.from() > stored_.from() ||
+         (stored_.top().xmin < passed_below_ && settled.top().xmin >= passed_below_);
+}
+
 milliseconds LogOutbox::CheckpointIn() const {
   if (doubt_) return milliseconds(0);
-  if (!PositionMoved()) return kNothingToDo;
-  const milliseconds interval(settings().checkpoint_interval);
+  const bool moved = PositionMoved();
+  if (!moved && !HasPassedOthers()) return kNothingToDo;
+  const milliseconds interval(moved ? settings().checkpoint_interval
+                                    : settings().maintenance_interval * 1000);
   const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - stored_at_);
   return std::max(milliseconds(0), interval - age);
 }

@@ -127,6 +127,7 @@ class LogOutbox : public OutboxSource {
   void SettleUnpublished(const Events& events);
 
   bool PositionMoved() const;
+  bool HasPassedOthers() const;
   std::chrono::milliseconds CheckpointIn() const;
   void Checkpoint();
 
@@ -156,6 +157,8 @@ class LogOutbox : public OutboxSource {
   bool dirty_ = false;
   // The transactions of all events that were read are below this.
   FullXid read_below_ = 0;
+  // Likewise those of other lanes' events that were passed since, without any of this lane.
+  FullXid passed_below_ = 0;
   bool doubt_ = false;      // somebody may have taken the lane over
   bool maybe_left_ = true;  // see IsLeftBehind()
 
