@@ -1871,7 +1871,8 @@ COMMENT ON FUNCTION postbox.drop_subscription(text) IS
 COMMENT ON FUNCTION postbox.list_workers() IS
     'The rows of postbox.workers; none if postbox is not in shared_preload_libraries';
 COMMENT ON VIEW postbox.workers IS
-    'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
+    'The publisher workers of the whole server, and the databases that are unserved because there are not enough slots. '
+    'lock_token marks the rows and lanes that a worker has claimed. For members of '
     'pg_monitor and postbox_operator';
 COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';
 

@@ -22,6 +22,9 @@ namespace {
 // SIGTERM: so long for what is on its way, then so long for the cancelled.
 constexpr int64 kFinishMs = 1000;
 constexpr int64 kCancelMs = 2000;
+// Another database needs the slot: so long for what is on its way.
+constexpr int64 kYieldMs = 10'000;
+constexpr int64 kFinishStepMs = 200;
 // When so much time is over, what is left is not stored any more. Somebody waits for this process
 // to leave; leases that are not given back are taken over.
 constexpr int64 kLeaveMs = 4000;
@@ -46,15 +49,22 @@ Worker::Worker() {
 }
 
 void Worker::Run() {
-  while (!StopRequested()) {
+  while (!StopRequested() && !YieldRequested()) {
     LeaveIfThreadDied();
     Pg([] { CHECK_FOR_INTERRUPTS(); });
     FollowSettings();
-    if (!Step()) Wait();
+    const bool progress = Step();
+    if (progress || busy_) {
+      busy_ = !in_flight_.empty();
+      NoteWork(busy_);
+    }
+    if (!progress) Wait();
   }
   LeaveIfThreadDied();
+  const bool work_left = WorkLeft();
+  Finish();
   Drain();
-  Pg([] { Leave(); });
+  Pg([work_left] { Leave(work_left); });
   pg_unreachable();
 }
 
@@ -96,7 +106,7 @@ void Worker::WantAll() {
 }
 
 void Worker::Wait() {
-  if (HasWakeUp()) return;
+  if (HasWakeUp() || YieldRequested()) return;
   TimestampTz until = next_poll_;
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());
@@ -127,7 +137,10 @@ bool Worker::Sleep(long milliseconds) {
 void Worker::FollowSettings() {
   if (!ConfigReloadPending) return;
   ConfigReloadPending = false;
-  Pg([] { ProcessConfigFile(PGC_SIGHUP); });
+  Pg([] {
+    ProcessConfigFile(PGC_SIGHUP);
+    (void)TellPublishers();
+  });
   // The project completes topics, so lanes are made again too.
   reload_ = true;
   next_load_ = 0;
@@ -363,6 +376,23 @@ void Worker::WaitForResults(int64 milliseconds) {
     Sleep(std::min(left, 100L));
   }
   CollectResults();
+}
+
+bool Worker::WorkLeft() const {
+  if (HasWakeUp() || !in_flight_.empty()) return true;
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [&](const LanePointer& lane) { return lane->WantsToClaim(now_); });
+}
+
+void Worker::Finish() {
+  if (StopRequested()) return;
+  in_flight_.StopHandOver();
+  const TimestampTz deadline = After(GetCurrentTimestamp(), kYieldMs);
+  while (!StopRequested() && client_ != nullptr && client_->outstanding() > 0 &&
+         GetCurrentTimestamp() < deadline) {
+    WaitForResults(kFinishStepMs);
+    BeHeard();
+  }
 }
 
 bool Worker::TooLate() const {

@@ -94,6 +94,8 @@ void Register(Datum slot_number) {
     slot->serving = false;
     slot->standby_wait_count = 0;
     pg_atomic_write_u64(&slot->seen_at, MonotonicMilliseconds());
+    // Until it has looked for the first time.
+    pg_atomic_write_u64(&slot->worked_at, PG_UINT64_MAX);
     pg_atomic_write_u32(&slot->proc_number, static_cast<uint32>(MyProcIndex()));
     // Cannot fail here: a background worker starts with most of the room for callbacks free.
     on_shmem_exit(Detach, 0);
@@ -171,6 +173,22 @@ void ShareExtension() {
   }
 }
 
+int TellPublishers() {
+  const config_generic* setting = FindSetting("postbox.publishers");
+  // What the whole server has the launcher knows better: it hears of a change in any case.
+  const bool own = setting != nullptr && setting->source >= PGC_S_GLOBAL;
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Slot()->publishers = own ? settings().publishers : kAsServer;
+  LWLockRelease(SharedStateLock());
+  return settings().publishers;
+}
+
+void NoteWork(bool goes_on) {
+  pg_atomic_write_u64(&Slot()->worked_at, goes_on ? PG_UINT64_MAX : MonotonicMilliseconds());
+}
+
+bool YieldRequested() { return pg_atomic_read_u32(&Slot()->yield) != 0; }
+
 void Ready() {
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
   Slot()->state = SlotState::kRunning;
@@ -217,8 +235,16 @@ uint64 LeaseMilliseconds() { return static_cast<uint64>(settings().lease_timeout
 
 bool StopRequested() { return ShutdownRequestPending != 0; }
 
-void Leave() {
+void Leave(bool work_left) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Slot()->work_left = work_left;
+  LWLockRelease(SharedStateLock());
   SetExitReason(ExitReason::kStopped);
+  proc_exit(0);
+}
+
+void LeaveUnwanted() {
+  SetExitReason(ExitReason::kNotWanted);
   proc_exit(0);
 }
 
