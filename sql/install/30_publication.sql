@@ -558,7 +558,8 @@ BEGIN
         IF retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
             SELECT 'active', NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
-        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem)), '');
+        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
+                                       postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)), '');
         IF broken THEN
             state := 'broken';
         END IF;
@@ -582,7 +583,7 @@ COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publi
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
     'Why a suspended publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
-    'or what an active one does not publish';
+    'what an active one does not publish, or which of its tables a crash would empty';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;

@@ -96,8 +96,14 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
     FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT i.relation, 'inbox', NULL, '{}', w.problem
+    FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
     WHERE w.problem IS NOT NULL;
-COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
+COMMENT ON VIEW postbox.inbox_problem IS
+    'Projections and handlers that are broken: events of their types are not applied until they are repaired or dropped. And inboxes whose '
+    'tables a crash would empty: then events take effect again';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection_id_seq', '');

@@ -413,7 +413,8 @@ BEGIN
         IF retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
             SELECT 'active', NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
-        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem)), '');
+        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
+                                       postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)), '');
         IF broken THEN
             state := 'broken';
         END IF;
@@ -437,7 +438,7 @@ COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publi
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
     'Why a suspended publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
-    'or what an active one does not publish';
+    'what an active one does not publish, or which of its tables a crash would empty';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;
@@ -1422,7 +1423,7 @@ BEGIN
         kind := registered.kind;
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
-        problem := postbox.outbox_problem(registered);
+        problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
         code := CASE WHEN kind = 'log' THEN coalesce(postbox.code_of_users(outbox), postbox.code_of_users(registered.parked)) END;
         IF problem IS NULL AND code IS NOT NULL THEN
             problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
@@ -1559,6 +1560,24 @@ CREATE FUNCTION postbox.handler_problem(id bigint) RETURNS text
     $$;
 COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
 
+CREATE FUNCTION postbox.unlogged_problem(VARIADIC tables regclass[]) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH RECURSIVE part(oid) AS (
+        SELECT t.t::oid FROM unnest(tables) AS t(t)
+        UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+    ), unlogged(name) AS (
+        SELECT c.oid::regclass::text FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relpersistence = 'u'
+    )
+    SELECT format('%s UNLOGGED: a crash of the server or a failover empties what is, and may have done so; run %s',
+                  string_agg(u.name, ', ' ORDER BY u.name) || CASE WHEN count(*) = 1 THEN ' is' ELSE ' are' END,
+                  string_agg(format('ALTER TABLE %s SET LOGGED', u.name), '; ' ORDER BY u.name))
+    FROM unlogged u HAVING count(*) > 0
+$$;
+COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS
+    'Which of these tables and their partitions are UNLOGGED, and the repair; NULL if none is';
+
 CREATE VIEW postbox.inbox_problem AS
     SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
     FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
@@ -1566,8 +1585,14 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
     FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT i.relation, 'inbox', NULL, '{}', w.problem
+    FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
     WHERE w.problem IS NOT NULL;
-COMMENT ON VIEW postbox.inbox_problem IS 'Projections and handlers that are broken. Events of their types are not applied until they are repaired or dropped';
+COMMENT ON VIEW postbox.inbox_problem IS
+    'Projections and handlers that are broken: events of their types are not applied until they are repaired or dropped. And inboxes whose '
+    'tables a crash would empty: then events take effect again';
 
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 
