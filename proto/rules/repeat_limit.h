@@ -18,12 +18,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace postbox {
 
-class RepeatLimit {
+// `What` is a line, or what one is made of.
+template <class What>
+class RepeatLimitOf {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -34,7 +37,7 @@ class RepeatLimit {
 
   // A line to be written.
   struct Line {
-    std::string text;
+    What text;
     std::int64_t repeated = 0;     // so many like it were not written
     std::chrono::seconds over{0};  // in so many seconds
 
@@ -46,17 +49,25 @@ class RepeatLimit {
     }
   };
 
-  // The line to write now, if any.
-  std::optional<Line> Note(const std::string& subject, std::string text, Clock::time_point now) {
+  // So many lines on a subject are written before those of a pause are counted.
+  explicit RepeatLimitOf(int burst = 1) : burst_(burst) {}
+
+  // The line to write now, if any. It happened `times` times at once.
+  std::optional<Line> Note(const std::string& subject, What text, Clock::time_point now,
+                           std::int64_t times = 1) {
     const auto found = subjects_.find(subject);
     if (found == subjects_.end() || IsOver(found->second, now)) {
       if (found == subjects_.end()) MakeRoom();
-      subjects_[subject] = Subject{now, now, kFirstPause, 0, ""};
-      return Line{.text = std::move(text)};
+      subjects_[subject] = Subject{now, now, kFirstPause, 0, 1, What()};
+      return Line{std::move(text), times - 1};
     }
     Subject& known = found->second;
-    ++known.repeated;
     known.last_at = now;
+    if (known.repeated == 0 && known.lines < burst_) {
+      ++known.lines;
+      return Line{std::move(text), times - 1};
+    }
+    known.repeated += times;
     known.text = std::move(text);
     if (now - known.written_at < known.pause) return std::nullopt;
     return Write(&known, now);
@@ -99,7 +110,8 @@ class RepeatLimit {
     Clock::time_point last_at;
     std::chrono::seconds pause{0};
     std::int64_t repeated = 0;  // since it was written
-    std::string text;           // of the last of them
+    int lines = 0;              // since then
+    What text;                  // of the last of them
   };
 
   static bool IsOver(const Subject& subject, Clock::time_point now) {
@@ -112,6 +124,7 @@ class RepeatLimit {
               std::chrono::duration_cast<std::chrono::seconds>(now - subject->written_at)};
     subject->repeated = 0;
     subject->written_at = now;
+    subject->lines = 1;
     subject->pause = std::min(subject->pause * 2, kLongestPause);
     return line;
   }
@@ -123,8 +136,23 @@ class RepeatLimit {
         [](const auto& a, const auto& b) { return a.second.last_at < b.second.last_at; }));
   }
 
+  int burst_;
   std::map<std::string, Subject> subjects_;
 };
+using RepeatLimit = RepeatLimitOf<std::string>;
+
+// A subject of an error text: without its numbers, which may be a process, a time or a count, and
+// not all of it.
+inline std::string SubjectOf(std::string_view text) {
+  constexpr std::size_t kMax = 200;
+  std::string subject;
+  for (const char c : text.substr(0, kMax)) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) subject += c;
+    if (digit && (subject.empty() || subject.back() != '#')) subject += '#';
+  }
+  return subject;
+}
 
 }  // namespace postbox
 

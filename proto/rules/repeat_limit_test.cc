@@ -83,5 +83,29 @@ TEST_F(RepeatLimitTest, OfTooManySubjectsTheQuietestIsForgotten) {
   EXPECT_EQ(lines_.back(), "s0") << "the first one is not";
 }
 
+TEST_F(RepeatLimitTest, OfABurstEachLineIsWritten) {
+  limit_ = RepeatLimit(3);
+  Fail("a", 5, milliseconds(1));
+  EXPECT_EQ(lines_, (std::vector<std::string>{"a", "a", "a"}));
+  now_ += RepeatLimit::kFirstPause;
+  for (const RepeatLimit::Line& line : limit_.Due(now_)) Take(line);
+  EXPECT_EQ(lines_.back(), "a (repeated 2 times in the last 10 s)");
+}
+
+TEST_F(RepeatLimitTest, WhatHappensManyTimesAtOnceIsOneLine) {
+  Take(*limit_.Note("a", "a", now_, 100));
+  EXPECT_EQ(lines_.back(), "a (repeated 99 times in the last 1 s)");
+  EXPECT_FALSE(limit_.Note("a", "a", now_, 10).has_value());
+  Take(*limit_.Note("a", "a", now_ + RepeatLimit::kFirstPause, 5));
+  EXPECT_EQ(lines_.back(), "a (repeated 15 times in the last 10 s)");
+}
+
+TEST(SubjectOfTest, TextsThatDifferInTheirNumbersOnlyAreOneSubject) {
+  EXPECT_EQ(SubjectOf("locked by process 4711"), SubjectOf("locked by process 12"));
+  EXPECT_NE(SubjectOf("locked by process 4711"), SubjectOf("locked by nobody"));
+  EXPECT_EQ(SubjectOf("7 of 12"), "# of #");
+  EXPECT_EQ(SubjectOf(std::string(1000, 'x')).size(), 200u);
+}
+
 }  // namespace
 }  // namespace postbox

@@ -46,6 +46,9 @@ void postbox_publisher_main(Datum slot) {
   using namespace postbox::publisher;
   InstallTerminateHandler();
   SetUpHeap();
+  // gRPC would write into the server log by itself each time that something fails. The worker says
+  // it, with the publication. Whoever wants more sets the variable for the server.
+  setenv("GRPC_VERBOSITY", "NONE", 0);
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
   BackgroundWorkerUnblockSignals();

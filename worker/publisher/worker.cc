@@ -8,6 +8,8 @@
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/limited_log.h"
+#include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/standby.h"
 #include "worker/publisher/terminate.h"
@@ -28,6 +30,9 @@ constexpr int64 kFinishStepMs = 200;
 // When so much time is over, what is left is not stored any more. Somebody waits for this process
 // to leave; leases that are not given back are taken over.
 constexpr int64 kLeaveMs = 4000;
+// What has failed because somebody was in the way is done again at first so soon, and then so.
+constexpr int64 kLoadAgainMs = 100;
+constexpr int64 kLoadPatienceMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
 
@@ -51,8 +56,11 @@ Worker::Worker() {
 void Worker::Run() {
   while (!StopRequested() && !YieldRequested()) {
     LeaveIfThreadDied();
+    // Between transactions there is nothing to cancel.
+    QueryCancelPending = 0;
     Pg([] { CHECK_FOR_INTERRUPTS(); });
     FollowSettings();
+    WriteDueLines();
     const bool progress = Step();
     if (progress || busy_) {
       busy_ = !in_flight_.empty();
@@ -64,6 +72,7 @@ void Worker::Run() {
   const bool work_left = WorkLeft();
   Finish();
   Drain();
+  WriteAllLines();
   Pg([work_left] { Leave(work_left); });
   pg_unreachable();
 }
@@ -107,7 +116,7 @@ void Worker::WantAll() {
 
 void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
-  TimestampTz until = next_poll_;
+  TimestampTz until = std::min(next_poll_, NextLine());
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());
   until = std::min(until, in_flight_.standby_queue().NextLook(now_));
@@ -116,6 +125,13 @@ void Worker::Wait() {
                                 static_cast<long>(LeaseMilliseconds() / 4));
   // Idle: what the last transactions counted goes out now, for autovacuum.
   if (!Sleep(timeout)) Pg([] { pgstat_report_stat(true); });
+}
+
+TimestampTz Worker::NextLine() const {
+  const auto due = NextDueLine();
+  if (due == decltype(due)::max()) return DT_NOEND;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - RepeatLimit::Clock::now());
+  return After(now_, std::max<int64>(left.count(), 0));
 }
 
 bool Worker::Sleep(long milliseconds) {
@@ -177,16 +193,12 @@ void Worker::LoadLanes() {
       publications = LoadPublications();
     });
   } catch (const PostgresError& error) {
-    LeaveIfExtensionGone();
-    LogLoadError(error);
-    SetServing(false);
-    RetireOutdated();
-    next_load_ = After(now_, 1000);
+    LoadFailed(error);
     return;
   }
   Pg([] { elog(DEBUG1, "postbox: the publications were read"); });
   SetServing(true);
-  load_error_.clear();
+  load_failed_since_ = 0;
   reload_ = false;
   retry_all_ = false;
   generation_ = generation;
@@ -225,14 +237,17 @@ void Worker::SuspendSuspects() {
   }
 }
 
-void Worker::LogLoadError(const PostgresError& error) {
-  if (error.message == load_error_) return;
-  load_error_ = error.message;
-  Pg([&] {
-    ereport(WARNING, (errmsg("could not read the publications: %s", error.message.c_str()),
-                      error.detail.empty() ? 0 : errdetail_internal("%s", error.detail.c_str()),
-                      error.hint.empty() ? 0 : errhint("%s", error.hint.c_str())));
-  });
+void Worker::LoadFailed(const PostgresError& error) {
+  LeaveIfExtensionGone();
+  RetireOutdated();
+  next_load_ = After(now_, kLoadAgainMs);
+  if (load_failed_since_ == 0) load_failed_since_ = now_;
+  // A deadlock with DDL, for example.
+  if (IsPassing(error) && now_ < After(load_failed_since_, kLoadPatienceMs)) return;
+  SetServing(false);
+  next_load_ = After(now_, kLoadPatienceMs);
+  const std::string message = "could not read the publications: " + error.message;
+  LogLimited(SubjectOf(message), {WARNING, message, error.detail, error.hint});
 }
 
 bool Worker::EnsureClient() {
@@ -330,7 +345,8 @@ void Worker::WatchStandbys() {
   } else if (!shown_.empty()) {
     shown_.clear();
     postbox::publisher::ShowStandbyWaits({});
-    Pg([] { ereport(LOG, (errmsg("events do not wait for a synchronous standby any more"))); });
+    LogLimited("standby answers",
+               {.message = "events do not wait for a synchronous standby any more"});
     WantAll();
   }
 }
@@ -345,12 +361,10 @@ void Worker::ShowStandbyWaits() {
   }
   postbox::publisher::ShowStandbyWaits(waits);
   if (shown_.empty()) {
-    const std::string position = LsnText(waiting.front().position);
-    Pg([&] {
-      ereport(LOG, (errmsg("events wait for a synchronous standby to confirm WAL up to %s",
-                           position.c_str()),
-                    errhint("See pg_stat_replication and synchronous_standby_names.")));
-    });
+    LogLimited("standby",
+               {.message = "events wait for a synchronous standby to confirm WAL up to " +
+                           LsnText(waiting.front().position),
+                .hint = "See pg_stat_replication and synchronous_standby_names."});
   }
   shown_ = std::move(waiting);
 }

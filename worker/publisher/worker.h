@@ -61,7 +61,9 @@ class Worker {
   void RetireOutdated();
   // What has ended an earlier worker of the database is not touched again at once.
   void SuspendSuspects();
-  void LogLoadError(const PostgresError& error);
+  void LoadFailed(const PostgresError& error);
+  // When a line of the log that was held back is due.
+  TimestampTz NextLine() const;
   bool EnsureClient();
 
   bool ClaimLanes();
@@ -107,7 +109,7 @@ class Worker {
   TimestampTz now_ = 0;                // as of the current step
   TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;
-  std::string load_error_;                    // the last one, to be logged once
+  TimestampTz load_failed_since_ = 0;
   std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
 };
 

@@ -5,6 +5,7 @@
 #include "worker/publisher/base/step_limit.h"
 
 extern "C" {
+#include <catalog/pg_authid.h>
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
 #include <storage/lmgr.h>
@@ -145,8 +146,18 @@ void PinSettings() {
   }
 }
 
+// A database may also be set to another user from the start (session_authorization). That it is not
+// so any more takes the catalogs, other than the settings of PinSettings().
+void PinUser() {
+  StartTransactionCommand();
+  const char* superuser = GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false);
+  SetConfigOption("session_authorization", superuser, PGC_SUSET, PGC_S_OVERRIDE);
+  CommitTransactionCommand();
+}
+
 void Connect() {
   BackgroundWorkerInitializeConnectionByOid(self.database, InvalidOid, 0);
+  PinUser();
   PinSettings();
   SetConfigOption("application_name", "postbox publisher", PGC_USERSET, PGC_S_SESSION);
 }

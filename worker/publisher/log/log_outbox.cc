@@ -4,6 +4,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
+#include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
 #include "worker/publisher/base/server_text.h"
@@ -545,11 +546,8 @@ milliseconds LogOutbox::MaintainIn() const {
   if (!progress_) return kNothingToDo;
   const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - repaired_at_);
   const milliseconds repair_in = std::chrono::seconds(settings().maintenance_interval) - age;
-  const Clock::time_point log_at = share_->log.DueAt();
-  if (log_at <= Clock::now()) return milliseconds(0);
-  const milliseconds in = std::min(CheckpointIn(), repair_in);
-  if (log_at > Clock::now() + in) return std::max(milliseconds(0), in);
-  return std::chrono::duration_cast<milliseconds>(log_at - Clock::now()) + milliseconds(1);
+  if (!share_->log.empty()) return milliseconds(0);
+  return std::max(milliseconds(0), std::min(CheckpointIn(), repair_in));
 }
 
 void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
@@ -570,10 +568,8 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
 
 void LogOutbox::Checkpoint() {
   if (!row_.Checkpoint(progress_->settled())) {
-    Pg([&] {
-      ereport(LOG, (errmsg("publication \"%s\": lane %d was taken over", publication_.name.c_str(),
-                           slice_)));
-    });
+    const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
+    LogLimited("taken over " + lane, {.message = "publication \"" + lane + " was taken over"});
     RollBack();
     return;
   }
