@@ -95,5 +95,27 @@ subtest 'an idle worker that an administrator cancels' => sub {
 	});
 };
 
+subtest 'a lock on what the worker reads its publications from' => sub {
+	with_trigger('look', sub {
+		my $position = log_position($node);
+		my ($held, undef, $error) = $node->psql('postgres', q{
+			BEGIN; LOCK TABLE postbox.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_reload_conf();
+			DO $$ DECLARE first text; next text; BEGIN
+				-- Another wait than the first one: that was in vain.
+				LOOP
+					SELECT l.waitstart::text INTO next FROM pg_locks l WHERE NOT l.granted AND l.relation = 'postbox.publication'::regclass;
+					first := coalesce(first, next);
+					EXIT WHEN next <> first;
+					PERFORM pg_sleep(0.005);
+				END LOOP;
+			END $$;
+			COMMIT});
+		is($held, 0, 'the worker waited for it, in vain') or diag($error);
+		emit($node, 'postgres', 5);
+		wait_published($node, 'postgres', 30);
+		unlike(log_since($node, $position), qr/could not read the publications/, 'nothing is logged');
+	});
+};
+
 $node->stop;
 done_testing();
