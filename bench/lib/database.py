@@ -78,6 +78,30 @@ def backlog(report, smoke):
                 say(f"    published at {events / max(counting.seconds, 1e-6):,.0f}/s")
 
 
+def status(report, smoke):
+    """What a look at postbox.publication_status takes, with nothing and with much to publish."""
+    events, rounds, looks = (20_000, 1, 20) if smoke else (5_000_000, 5, 200)
+    look = "SELECT * FROM postbox.publication_status"
+    with Bed(smoke) as server:
+        publication = server.publication(server.outbox("app.log"))
+        server.settle_down()
+        before = [milliseconds(server, look, looks) for _ in range(rounds)]
+        server.load("app.log", events)
+        server.settle_down()
+        if server.pending(publication) != events:
+            raise Failure(f"{server.pending(publication)} pending instead of {events}")
+        after = [milliseconds(server, look, looks) for _ in range(rounds)]
+        report.line("nothing pending", median(before), "ms")
+        report.against(f"{events:,} pending", after, "ms", before, "nothing pending", "<= 2 ms")
+
+
+def milliseconds(server, query, times):
+    begin = time.monotonic()
+    for _ in range(times):
+        server.watch.sql(query)
+    return (time.monotonic() - begin) / times * 1000
+
+
 @contextlib.contextmanager
 def publishing_worker(server):
     """(counting server, pid of the worker) while the one publisher worker runs."""

@@ -20,6 +20,7 @@ from harness import Failure
 BENCHES = {
     "drain": database.drain,
     "backlog": database.backlog,
+    "status": database.status,
     "wal": database.wal,
     "held-transaction": database.held_transaction,
     "publish": publishing.publish,

@@ -14,6 +14,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/base/statement.h"
 #include "extension/server/operator_role.h"
 
 extern "C" {
@@ -98,25 +99,41 @@ struct Tables {
   Oid parked = InvalidOid;  // of a log outbox
 };
 
-Tables FindTables(const char* condition, Parameters parameters) {
+constexpr char kFindTables[] =
+    "SELECT o.relation::oid, coalesce(o.parked, 0)::oid FROM postbox.outbox o WHERE ";
+
+Tables FindTables(Statement& statement, Datum value) {
   const SpiConnection connection;
   const FixedSearchPath search_path;
-  const std::string sql =
-      "SELECT o.relation::oid, coalesce(o.parked, 0)::oid FROM postbox.outbox o WHERE ";
-  if (Run(sql + condition, parameters) == 0) return {};
+  if (statement.Run({value}) == 0) return {};
   return {OidColumn(0, 1), OidColumn(0, 2)};
+}
+
+Tables FindTables(Oid outbox) {
+  static Statement& find =
+      *new Statement(std::string(kFindTables) + "o.relation = $1", {REGCLASSOID});
+  return FindTables(find, ObjectIdGetDatum(outbox));
+}
+
+Tables FindTablesOf(const std::string& publication) {
+  static Statement& find = *new Statement(
+      std::string(kFindTables) +
+          "o.relation = (SELECT p.outbox FROM postbox.publication p WHERE p.name = $1)",
+      {TEXTOID});
+  return FindTables(find, TextValue(publication));
 }
 
 // Why a publication is suspended. An error may show data of events, so the column is not for
 // everybody.
-std::optional<std::string> LastError(Parameters publication) {
+std::optional<std::string> LastError(const std::string& publication) {
+  static Statement& find = *new Statement(
+      "SELECT l.last_error FROM postbox.lane l WHERE l.publication = $1 "
+      "AND l.attempts > 0 AND l.next_retry_at IS NOT NULL ORDER BY l.next_retry_at DESC LIMIT 1",
+      {TEXTOID});
   const SpiConnection connection;
   const FixedSearchPath search_path;
   const ActAs registrar(RelationOwner(PostboxRelation("lane")));
-  const uint64 rows = Run(
-      "SELECT l.last_error FROM postbox.lane l WHERE l.publication = $1 "
-      "AND l.attempts > 0 AND l.next_retry_at IS NOT NULL ORDER BY l.next_retry_at DESC LIMIT 1",
-      publication);
+  const uint64 rows = find.Run({TextValue(publication)});
   if (rows == 0 || IsNull(0, 1)) return std::nullopt;
   return TextColumn(0, 1);
 }
@@ -183,15 +200,15 @@ POSTBOX_FUNCTION(show_backlog) {
   using namespace postbox;
   return Guarded([&] {
     Pg([&] { InitMaterializedSRF(fcinfo, 0); });
-    Parameters publication;
-    publication.AddText(TextArgument(fcinfo, 0, "publication"));
-    const Tables tables = FindTables(
-        "o.relation = (SELECT outbox FROM postbox.publication WHERE name = $1)", publication);
+    const std::string name = TextArgument(fcinfo, 0, "publication");
+    const Tables tables = FindTablesOf(name);
     if (!IsThere(tables.outbox)) return Datum{0};
     if (!MaySee({tables.outbox, IsThere(tables.parked) ? tables.parked : tables.outbox})) {
       return Datum{0};
     }
-    if (const std::optional<std::string> error = LastError(publication)) {
+    Parameters publication;
+    publication.AddText(name);
+    if (const std::optional<std::string> error = LastError(name)) {
       publication.AddText(*error);
     } else {
       publication.AddNull(TEXTOID);
@@ -208,7 +225,7 @@ POSTBOX_FUNCTION(show_paused_keys) {
     Pg([&] { InitMaterializedSRF(fcinfo, 0); });
     Parameters outbox;
     outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
-    const Tables tables = FindTables("o.relation = $1", outbox);
+    const Tables tables = FindTables(OidArgument(fcinfo, 0, "outbox"));
     if (!IsThere(tables.outbox)) return Datum{0};
     if (!MaySee({IsThere(tables.parked) ? tables.parked : tables.outbox})) return Datum{0};
     ReturnRows(fcinfo, tables.outbox, "SELECT * FROM postbox.outbox_paused_keys($1)", outbox);
@@ -221,7 +238,7 @@ POSTBOX_FUNCTION(show_retention_problem) {
   return Guarded([&] {
     Parameters outbox;
     outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
-    const Tables tables = FindTables("o.relation = $1", outbox);
+    const Tables tables = FindTables(OidArgument(fcinfo, 0, "outbox"));
     std::string problem;
     if (IsThere(tables.outbox) && MaySee({tables.outbox})) {
       const Rights owner(RelationOwner(tables.outbox));

@@ -425,7 +425,7 @@ BEGIN
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
         problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
-        code := CASE WHEN kind = 'log' THEN coalesce(postbox.code_of_users(outbox), postbox.code_of_users(registered.parked)) END;
+        code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
         IF problem IS NULL AND code IS NOT NULL THEN
             problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
         ELSIF problem IS NULL THEN
@@ -453,29 +453,15 @@ COMMENT ON COLUMN postbox.outbox_status.problem IS
     'if the caller may not read the outbox';
 GRANT SELECT ON postbox.outbox_status TO PUBLIC;
 
--- What is unread is judged by the stored positions of the lanes, which workers write every postbox.checkpoint_interval.
--- So an event that was just published may still count. `unread` includes the parked events.
-CREATE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
-    OUT unread bigint, OUT parked bigint, OUT oldest interval)
+-- Of another cluster, and not settled yet.
+CREATE FUNCTION postbox.foreign_backlog(outbox regclass, publication text, OUT unread bigint, OUT oldest timestamptz)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    oldest_unread timestamptz;
-    oldest_parked timestamptz;
     cluster record;
 BEGIN
-    EXECUTE format($sql$
-        SELECT count(*), min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at))
-        FROM postbox.publication p
-        CROSS JOIN LATERAL (SELECT CASE WHEN count(l.hwm) = p.lanes THEN min(l.hwm) ELSE 0 END AS hwm
-                            FROM postbox.lane_progress l WHERE l.publication = p.name AND l.origin = $2) lowest
-        JOIN %1$s e ON e.origin = $2 AND e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $2
-         AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
-        WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
-        $sql$, outbox) INTO unread, oldest_unread USING publication, postbox.cluster_origin();
-    -- Of another cluster, and not settled yet.
+    unread := 0;
     FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
         EXECUTE format($sql$
             SELECT $1 + count(*), least($2, min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at)))
@@ -483,40 +469,24 @@ BEGIN
             JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $4
              AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
             WHERE e.origin = $4 AND e.seq = ANY ($5) AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
-            $sql$, outbox) INTO unread, oldest_unread
-            USING unread, oldest_unread, publication, cluster.origin,
+            $sql$, outbox) INTO unread, oldest
+            USING unread, oldest, publication, cluster.origin,
                   postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, 100000);
     END LOOP;
-    -- No lane reads these; see postbox.misplaced_rows.
-    EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)', outbox)
-        INTO unread USING unread, postbox.cluster_origin();
-    EXECUTE format('SELECT count(*), min(occurred_at) FILTER (WHERE isfinite(occurred_at)) FROM %s WHERE publication = $1', parked_table)
-        INTO parked, oldest_parked USING publication;
-    unread := unread + parked;
-    oldest := date_trunc('milliseconds', clock_timestamp() - least(oldest_unread, oldest_parked));
 END
 $$;
-COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
-    'Events of a log outbox that a publication has not published: how many, how many are parked, and the age of the oldest';
+COMMENT ON FUNCTION postbox.foreign_backlog(regclass, text) IS
+    'Events of other clusters in a log outbox that a publication has not published: how many, 100000 of each at most, and when the oldest occurred';
 
--- Whoever may INSERT can write any seq. A row with one that the sequence has not given out is not read before the sequence
--- comes to it. The sequence is read after the snapshot of the query, so no honest row is above it.
-CREATE FUNCTION postbox.misplaced_rows(outbox regclass) RETURNS bigint
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    misplaced bigint;
-BEGIN
-    EXECUTE format($sql$
-        SELECT (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq > (SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)))
-             + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)
-        $sql$, outbox) INTO misplaced USING outbox, postbox.cluster_origin();
-    RETURN misplaced;
-END
-$$;
-COMMENT ON FUNCTION postbox.misplaced_rows(regclass) IS
-    'How many rows of a log outbox have no seq, or one that its sequence has not given out';
+-- In C, because it is asked for often, and its statements are kept (extension/outbox/backlog.cc). Whoever may INSERT can write
+-- any seq; what is misplaced has one that no worker reads.
+CREATE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint,
+    OUT oldest_ready timestamptz, OUT oldest_parked timestamptz, OUT misplaced bigint, OUT has_foreign boolean)
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.count_backlog(text) IS
+    'The backlog of a publication with the rights of the current user: events that wait, up to 1000 exactly and beyond that estimated; parked ones, up to '
+    '10000 exactly; when the oldest of both occurred; how many wait because of their seq; and whether there may be events of other clusters. '
+    'The cost does not grow with the backlog';
 
 CREATE FUNCTION postbox.log_sequence(outbox regclass) RETURNS regclass
     LANGUAGE sql STABLE

@@ -163,30 +163,16 @@ CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
 COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to lanes - 1, by a hash of the key';
 
 -- The status of publications.
-CREATE FUNCTION postbox.table_backlog(registered postbox.outbox, aggregate_types text[],
-    OUT unpublished bigint, OUT parked bigint, OUT oldest interval)
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    EXECUTE format($sql$
-        SELECT count(*), count(*) FILTER (WHERE next_retry_at IS NOT NULL AND lock_token IS NULL),
-               date_trunc('milliseconds', clock_timestamp() - min(%2$s) FILTER (WHERE isfinite(%2$s)))
-        FROM %1$s WHERE published_at IS NULL AND ($1 IS NULL OR %3$s = ANY ($1))
-        $sql$, registered.relation, postbox.outbox_column(registered, 'occurred_at'),
-        postbox.outbox_column(registered, 'aggregate_type'))
-        INTO unpublished, parked, oldest USING aggregate_types;
-END
-$$;
-COMMENT ON FUNCTION postbox.table_backlog(postbox.outbox, text[]) IS
-    'Events of a table outbox that are not published: how many, how many are parked, and the age of the oldest';
-
--- From the catalogs only, so it raises no error whatever the owner of the outbox has done. The columns of an event may have
+-- From the catalogs only, so it raises no error whatever the owner of the outbox has done; through their indexes, since
+-- it is asked for often and catalogs may be large. The columns of an event may have
 -- other types in a table outbox.
 CREATE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+BEGIN
+    RETURN (
     WITH event(name, type) AS (
         VALUES ('aggregate_type', 'text'), ('aggregate_id', 'text'), ('event_type', 'text'), ('version', 'bigint'), ('schema_version', 'text'),
                ('payload', 'bytea'), ('attributes', 'jsonb'), ('occurred_at', 'timestamp with time zone'), ('id', 'uuid')
@@ -209,35 +195,32 @@ AS $$
         SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', r.oid)
         FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
         WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
-        UNION ALL
-        SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
+        UNION ALL SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
         FROM expected e WHERE NOT EXISTS (
             SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
-        UNION ALL
-        SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
+        UNION ALL SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
         FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
         WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
-        UNION ALL
-        SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
+        UNION ALL SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (
             SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
               AND d.refobjid = (registered).relation AND d.refobjsubid > 0 AND c.relkind = 'S')
-        UNION ALL
-        SELECT 5, format('sequence %s does not give out its values one by one, which the order of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE', s.seqrelid::regclass, s.seqrelid::regclass)
+        UNION ALL SELECT 5, format('sequence %s does not give out its values one by one, which the order of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE', s.seqrelid::regclass, s.seqrelid::regclass)
         FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
         WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = (registered).relation
           AND d.refobjsubid > 0 AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
           AND (NOT (registered).adopted OR EXISTS (
               SELECT FROM pg_attribute a WHERE a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = 'seq'))
-        UNION ALL
-        SELECT 6, format('outbox %s has no valid index on (origin, seq): its restore is not complete, or the index was dropped; then run CREATE INDEX ON %s (origin, seq)',
+        UNION ALL SELECT 6, format('outbox %s has no valid index on (origin, seq): its restore is not complete, or the index was dropped; then run CREATE INDEX ON %s (origin, seq)',
                          (registered).relation, (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (
             SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
             WHERE i.indrelid = (registered).relation AND i.indisvalid AND a.attname = 'origin')
     )
     SELECT text FROM problem ORDER BY rank, text LIMIT 1
+    );
+END
 $$;
 COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
     'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
@@ -247,43 +230,48 @@ COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
 -- Reading a table may run code of ordinary users: policies where row security is forced, functions and operators in indexes,
 -- constraints and statistics (the planner computes what is constant in them), casts, and whatever a foreign table asks. Such code may sleep
 -- for ever, and catch the cancel. What a superuser owns, as most extensions are, is trusted. From the catalogs only.
-CREATE FUNCTION postbox.code_of_users(relation regclass) RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
+CREATE FUNCTION postbox.code_of_users(relation regclass, other regclass DEFAULT NULL) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
-    WITH RECURSIVE part(oid) AS (
-        SELECT relation::oid
-        UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
-    ), object(classid, objid) AS (
-        SELECT 'pg_class'::regclass, p.oid FROM part p
-        UNION ALL SELECT 'pg_class'::regclass, i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid
-        UNION ALL SELECT 'pg_constraint'::regclass, c.oid FROM part p JOIN pg_constraint c ON c.conrelid = p.oid
-        UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM part p JOIN pg_statistic_ext s ON s.stxrelid = p.oid
-    ), type(oid) AS (
-        SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0
-        UNION SELECT d.typbasetype FROM type t JOIN pg_type d ON d.oid = t.oid WHERE d.typtype = 'd'  -- which lends a domain its casts
-    ), dependency(classid, objid) AS (
-        SELECT d.refclassid, d.refobjid FROM object o JOIN pg_depend d ON d.classid = o.classid AND d.objid = o.objid
+BEGIN
+    RETURN (
+    WITH RECURSIVE part(of, oid) AS (
+        SELECT r.of, r.of::oid FROM unnest(ARRAY[relation, other]) AS r(of) WHERE r.of IS NOT NULL
+        UNION SELECT p.of, i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+    ), object(of, classid, objid) AS (
+        SELECT p.of, 'pg_class'::regclass, p.oid FROM part p
+        UNION ALL SELECT p.of, 'pg_class'::regclass, i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid
+        UNION ALL SELECT p.of, 'pg_constraint'::regclass, c.oid FROM part p JOIN pg_constraint c ON c.conrelid = p.oid
+        UNION ALL SELECT p.of, 'pg_statistic_ext'::regclass, s.oid FROM part p JOIN pg_statistic_ext s ON s.stxrelid = p.oid
+    ), type(of, oid) AS (
+        SELECT a.attrelid::regclass, a.atttypid FROM pg_attribute a WHERE a.attrelid IN (relation, other) AND a.attnum > 0
+        UNION SELECT t.of, d.typbasetype FROM type t JOIN pg_type d ON d.oid = t.oid WHERE d.typtype = 'd'  -- which lends a domain its casts
+    ), dependency(of, classid, objid) AS (
+        SELECT o.of, d.refclassid, d.refobjid FROM object o JOIN pg_depend d ON d.classid = o.classid AND d.objid = o.objid
         WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
         UNION ALL
-        SELECT 'pg_proc'::regclass, k.castfunc FROM type t JOIN pg_cast k ON k.castsource = t.oid WHERE k.castfunc <> 0
+        SELECT t.of, 'pg_proc'::regclass, k.castfunc FROM type t JOIN pg_cast k ON k.castsource = t.oid WHERE k.castfunc <> 0
     ), found(rank, what) AS (
         SELECT 1, format('%s is not a table', c.oid::regclass) FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind NOT IN ('r', 'p')
         UNION ALL
         SELECT 2, format('row security is forced on %s', c.oid::regclass) FROM pg_class c
-        WHERE c.oid = relation AND c.relrowsecurity AND c.relforcerowsecurity
+        WHERE c.oid IN (relation, other) AND c.relrowsecurity AND c.relforcerowsecurity
         UNION ALL
-        SELECT 3, format('%s uses function %s', relation, f.oid::regprocedure)
+        SELECT 3, format('%s uses function %s', d.of, f.oid::regprocedure)
         FROM dependency d JOIN pg_proc f ON f.oid = d.objid JOIN pg_roles r ON r.oid = f.proowner
         WHERE d.classid = 'pg_proc'::regclass AND NOT r.rolsuper
         UNION ALL
-        SELECT 3, format('%s uses operator %s', relation, f.oid::regoperator)
+        SELECT 3, format('%s uses operator %s', d.of, f.oid::regoperator)
         FROM dependency d JOIN pg_operator f ON f.oid = d.objid JOIN pg_roles r ON r.oid = f.oprowner
         WHERE d.classid = 'pg_operator'::regclass AND NOT r.rolsuper
     )
     SELECT f.what FROM found f ORDER BY f.rank, f.what LIMIT 1
+    );
+END
 $$;
-COMMENT ON FUNCTION postbox.code_of_users(regclass) IS
+COMMENT ON FUNCTION postbox.code_of_users(regclass, regclass) IS
     'The code of an ordinary user that reading a table would run, or may run; NULL if there is none';
 
 -- For whoever gave up waiting for a lock.
@@ -304,50 +292,51 @@ $$;
 COMMENT ON FUNCTION postbox.lock_holders(postbox.outbox) IS 'That a table of an outbox is locked, and by which processes as far as they are known';
 
 CREATE FUNCTION postbox.publication_backlog(publication text,
-    OUT pending bigint, OUT parked bigint, OUT oldest interval, OUT problem text, OUT broken boolean)
-    LANGUAGE plpgsql STABLE
+    OUT ready bigint, OUT parked bigint, OUT oldest_ready interval, OUT oldest_parked interval, OUT problem text, OUT broken boolean)
+    LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '100ms'
+    SET enable_seqscan = off
+    SET enable_bitmapscan = off
+    SET jit = off
 AS $$
 DECLARE
-    types text[];
     registered postbox.outbox;
-    misplaced bigint;
+    counted record;
+    other record;
 BEGIN
     broken := false;
-    SELECT p.aggregate_types INTO types FROM postbox.publication p WHERE p.name = publication;
     SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox
     WHERE p.name = publication;
-    problem := 'the backlog is not counted: ' || coalesce(postbox.code_of_users(registered.relation), postbox.code_of_users(registered.parked));
+    problem := 'the backlog is not counted: ' || postbox.code_of_users(registered.relation, registered.parked);
     IF problem IS NOT NULL THEN
         RETURN;
     END IF;
-    IF registered.parked IS NULL THEN
-        SELECT b.unpublished, b.parked, b.oldest INTO pending, parked, oldest FROM postbox.table_backlog(registered, types) b;
-        EXECUTE format('SELECT (SELECT count(*) FROM %1$s WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL AND seq < 1) '
-                       '+ (SELECT count(*) FROM %1$s WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL AND seq IS NULL)',
-                       registered.relation) INTO misplaced;
-        IF misplaced > 0 THEN
-            problem := format('%s events have no seq or one below 1, and wait; repair them with UPDATE %s SET seq = DEFAULT '
-                              'WHERE published_at IS NULL AND (seq < 1 OR seq IS NULL)', misplaced, registered.relation);
-        END IF;
-        RETURN;
+    SELECT * INTO counted FROM postbox.count_backlog(publication);
+    ready := counted.ready;
+    parked := counted.parked;
+    IF counted.has_foreign THEN
+        SELECT * INTO other FROM postbox.foreign_backlog(registered.relation, publication);
+        ready := ready + other.unread;
+        counted.oldest_ready := least(counted.oldest_ready, other.oldest);
     END IF;
-    SELECT b.unread, b.parked, b.oldest INTO pending, parked, oldest
-    FROM postbox.log_backlog(registered.relation, registered.parked, publication) b;
-    misplaced := postbox.misplaced_rows(registered.relation);
-    IF misplaced > 0 THEN
+    oldest_ready := date_trunc('milliseconds', clock_timestamp() - counted.oldest_ready);
+    oldest_parked := date_trunc('milliseconds', clock_timestamp() - counted.oldest_parked);
+    IF counted.misplaced > 0 AND registered.kind = 'log' THEN
         problem := format('%s events have no seq or one that the sequence has not given out, and wait; '
                           'repair them with UPDATE %s SET txid = DEFAULT, seq = DEFAULT '
-                          'WHERE seq > %s OR seq < 1 OR seq IS NULL', misplaced, registered.relation,
+                          'WHERE seq > %s OR seq < 1 OR seq IS NULL', counted.misplaced, registered.relation,
                           coalesce(pg_sequence_last_value(postbox.log_sequence(registered.relation)), 0));
+    ELSIF counted.misplaced > 0 THEN
+        problem := format('%s events have no seq or one below 1, and wait; repair them with UPDATE %s SET seq = DEFAULT '
+                          'WHERE published_at IS NULL AND (seq < 1 OR seq IS NULL)', counted.misplaced, registered.relation);
     END IF;
 EXCEPTION
     WHEN lock_not_available THEN
-        SELECT NULL, NULL, NULL INTO pending, parked, oldest;
+        SELECT NULL, NULL, NULL, NULL INTO ready, parked, oldest_ready, oldest_parked;
         problem := format('the backlog is not counted: %s', postbox.lock_holders(registered));
     WHEN OTHERS THEN
-        SELECT NULL, NULL, NULL, true INTO pending, parked, oldest, broken;
+        SELECT NULL, NULL, NULL, NULL, true INTO ready, parked, oldest_ready, oldest_parked, broken;
         problem := format('the outbox cannot be read: %s', SQLERRM);
 END
 $$;
@@ -355,7 +344,7 @@ COMMENT ON FUNCTION postbox.publication_backlog(text) IS
     'The backlog of a publication, counted with the rights of the current user, and which rows are not read or why none can be';
 
 CREATE FUNCTION postbox.show_backlog(publication text)
-    RETURNS TABLE (pending bigint, parked bigint, oldest interval, problem text, broken boolean, last_error text)
+    RETURNS TABLE (ready bigint, parked bigint, oldest_ready interval, oldest_parked interval, problem text, broken boolean, last_error text)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may '
@@ -368,11 +357,12 @@ COMMENT ON FUNCTION postbox.publishing_state(text) IS
     'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and the reason; NULL if neither';
 
 CREATE FUNCTION postbox.list_publication_status()
-    RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, parked bigint,
-                   oldest_pending interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
+    RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
+                   oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
                    "position" bigint, leases text[])
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
+    SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     registered postbox.outbox;
@@ -393,7 +383,8 @@ BEGIN
         IF retry_at IS NULL THEN
             SELECT coalesce(p.state, 'active'), p.reason INTO state, why FROM postbox.publishing_state(publication) p;
         END IF;
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL INTO pending, parked, oldest_pending, last_error, "position", leases;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+        INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT CASE WHEN count(l.hwm) < (SELECT p.lanes FROM postbox.publication p WHERE p.name = list_publication_status.publication)
@@ -407,7 +398,8 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        SELECT b.pending, b.parked, b.oldest, b.problem, b.broken, b.last_error INTO pending, parked, oldest_pending, problem, broken, last_error
+        SELECT b.ready + b.parked, b.ready, b.parked, greatest(b.oldest_ready, b.oldest_parked), b.oldest_ready, b.problem, b.broken, b.last_error
+        INTO pending, ready, parked, oldest_pending, oldest_ready, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
         -- What failed is just being tried again, if there is anything to try. A broker that does not answer is tried for long.
         IF retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
@@ -431,9 +423,15 @@ COMMENT ON VIEW postbox.publication_status IS
 COMMENT ON COLUMN postbox.publication_status.state IS
     'active; waiting for a synchronous standby; suspended after a failed attempt until something is published; unserved: no worker publishes it; or broken: '
     'the outbox is not what Postbox made. last_error says more';
-COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet, parked ones included';
-COMMENT ON COLUMN postbox.publication_status.parked IS 'How many of them are parked or wait behind a parked one';
-COMMENT ON COLUMN postbox.publication_status.oldest_pending IS 'Age of the oldest of them, by occurred_at';
+COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready and parked';
+COMMENT ON COLUMN postbox.publication_status.ready IS
+    'How many of them wait to be published. In a log those since the last checkpoint may count though they have been. Exact up to 1000, beyond that '
+    'estimated from samples';
+COMMENT ON COLUMN postbox.publication_status.parked IS
+    'How many of them are parked or wait behind a parked one. Exact up to 10000, beyond that from the statistics of their table';
+COMMENT ON COLUMN postbox.publication_status.oldest_pending IS
+    'Age of the oldest of them, by occurred_at; of the first 1000 of each kind';
+COMMENT ON COLUMN postbox.publication_status.oldest_ready IS 'The same without those that are parked: how far publishing lags behind';
 COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again, or since when it is being tried; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
@@ -744,27 +742,16 @@ COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
     'After a restore into another cluster: makes the lanes begin with the rows of this one, and settles some rows of other clusters that were not published '
     'there. Returns how many. Workers call it when they need it';
 
-CREATE OR REPLACE FUNCTION postbox.log_backlog(outbox regclass, parked_table regclass, publication text,
-    OUT unread bigint, OUT parked bigint, OUT oldest interval)
+DROP FUNCTION postbox.log_backlog(regclass, regclass, text);
+-- Of another cluster, and not settled yet.
+CREATE FUNCTION postbox.foreign_backlog(outbox regclass, publication text, OUT unread bigint, OUT oldest timestamptz)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    oldest_unread timestamptz;
-    oldest_parked timestamptz;
     cluster record;
 BEGIN
-    EXECUTE format($sql$
-        SELECT count(*), min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at))
-        FROM postbox.publication p
-        CROSS JOIN LATERAL (SELECT CASE WHEN count(l.hwm) = p.lanes THEN min(l.hwm) ELSE 0 END AS hwm
-                            FROM postbox.lane_progress l WHERE l.publication = p.name AND l.origin = $2) lowest
-        JOIN %1$s e ON e.origin = $2 AND e.seq > lowest.hwm AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
-        LEFT JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $2
-         AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
-        WHERE p.name = $1 AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
-        $sql$, outbox) INTO unread, oldest_unread USING publication, postbox.cluster_origin();
-    -- Of another cluster, and not settled yet.
+    unread := 0;
     FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
         EXECUTE format($sql$
             SELECT $1 + count(*), least($2, min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at)))
@@ -772,38 +759,24 @@ BEGIN
             JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $4
              AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
             WHERE e.origin = $4 AND e.seq = ANY ($5) AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
-            $sql$, outbox) INTO unread, oldest_unread
-            USING unread, oldest_unread, publication, cluster.origin,
+            $sql$, outbox) INTO unread, oldest
+            USING unread, oldest, publication, cluster.origin,
                   postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, 100000);
     END LOOP;
-    -- No lane reads these; see postbox.misplaced_rows.
-    EXECUTE format('SELECT $1 + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)', outbox)
-        INTO unread USING unread, postbox.cluster_origin();
-    EXECUTE format('SELECT count(*), min(occurred_at) FILTER (WHERE isfinite(occurred_at)) FROM %s WHERE publication = $1', parked_table)
-        INTO parked, oldest_parked USING publication;
-    unread := unread + parked;
-    oldest := date_trunc('milliseconds', clock_timestamp() - least(oldest_unread, oldest_parked));
 END
 $$;
+COMMENT ON FUNCTION postbox.foreign_backlog(regclass, text) IS
+    'Events of other clusters in a log outbox that a publication has not published: how many, 100000 of each at most, and when the oldest occurred';
 
--- Whoever may INSERT can write any seq. A row with one that the sequence has not given out is not read before the sequence
--- comes to it. The sequence is read after the snapshot of the query, so no honest row is above it.
-CREATE FUNCTION postbox.misplaced_rows(outbox regclass) RETURNS bigint
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    misplaced bigint;
-BEGIN
-    EXECUTE format($sql$
-        SELECT (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq > (SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)))
-             + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq < 1) + (SELECT count(*) FROM %1$s WHERE origin = $2 AND seq IS NULL)
-        $sql$, outbox) INTO misplaced USING outbox, postbox.cluster_origin();
-    RETURN misplaced;
-END
-$$;
-COMMENT ON FUNCTION postbox.misplaced_rows(regclass) IS
-    'How many rows of a log outbox have no seq, or one that its sequence has not given out';
+-- In C, because it is asked for often, and its statements are kept (extension/outbox/backlog.cc). Whoever may INSERT can write
+-- any seq; what is misplaced has one that no worker reads.
+CREATE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint,
+    OUT oldest_ready timestamptz, OUT oldest_parked timestamptz, OUT misplaced bigint, OUT has_foreign boolean)
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.count_backlog(text) IS
+    'The backlog of a publication with the rights of the current user: events that wait, up to 1000 exactly and beyond that estimated; parked ones, up to '
+    '10000 exactly; when the oldest of both occurred; how many wait because of their seq; and whether there may be events of other clusters. '
+    'The cost does not grow with the backlog';
 
 CREATE FUNCTION postbox.log_sequence(outbox regclass) RETURNS regclass
     LANGUAGE sql STABLE
@@ -1424,7 +1397,7 @@ BEGIN
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
         problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
-        code := CASE WHEN kind = 'log' THEN coalesce(postbox.code_of_users(outbox), postbox.code_of_users(registered.parked)) END;
+        code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
         IF problem IS NULL AND code IS NOT NULL THEN
             problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
         ELSIF problem IS NULL THEN
@@ -1762,8 +1735,6 @@ COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
 COMMENT ON VIEW postbox.paused_keys IS
     'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
     'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
-COMMENT ON FUNCTION postbox.log_backlog(regclass, regclass, text) IS
-    'Events of a log outbox that a publication has not published: how many, how many are parked, and the age of the oldest';
 COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS
     'postbox.redrive for a log outbox. Needs SELECT and UPDATE on its table of parked events';
 COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS

@@ -116,8 +116,8 @@ my @calls = (
 	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one
 	q{SELECT postbox.list_publication_status(), postbox.list_paused_keys(), postbox.list_workers()},
 	q{SELECT * FROM postbox.workers},
-	q{SELECT postbox.table_backlog(o, '{order}') FROM postbox.outbox o WHERE relation OPERATOR(pg_catalog.=) 'app.jobs'::pg_catalog.regclass},
-	q{SELECT postbox.log_backlog('app.log', 'app.log_parked', 'log'), postbox.misplaced_rows('app.log'), postbox.log_sequence('app.log')},
+	q{SELECT postbox.count_backlog('jobs'), postbox.count_backlog('log')},
+	q{SELECT postbox.foreign_backlog('app.log', 'log'), postbox.log_sequence('app.log')},
 	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log', 10), postbox.redrive_parked('app.log', NULL)},
 	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.rebase_outbox('app.log')},
 	q{UPDATE postbox.lane SET system_identifier = 1, floor = 0, hwm = 0, snapshot = '3:3:', next_xid = '3' WHERE publication OPERATOR(pg_catalog.=) 'log'},

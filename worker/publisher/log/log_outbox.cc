@@ -23,6 +23,9 @@ constexpr int kParkCopies = 2000;
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // How often a lane looks for rows of other clusters. They come with a restore.
 constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
+// How many seqs a lane without events may be ahead of its stored position: running transactions
+// have taken them, and who counts the backlog looks at each.
+constexpr int64 kMostUnstored = 10'000;
 // For a lane that this worker does not have.
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
@@ -530,7 +533,7 @@ void LogOutbox::SettleUnpublished(const Events& events) {
 // running that are older than the last event, it is stored once more when they have ended.
 bool LogOutbox::PositionMoved() const {
   const LogPosition& settled = progress_->settled();
-  if (dirty_) return settled != stored_;
+  if (dirty_ || settled.from() > stored_.from() + kMostUnstored) return settled != stored_;
   return stored_.top().xmin < read_below_ && settled.top().xmin >= read_below_;
 }
 
