@@ -1533,20 +1533,24 @@ CREATE FUNCTION postbox.handler_problem(id bigint) RETURNS text
     $$;
 COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
 
+-- In PL/pgSQL, which keeps the plan: the status asks for each publication.
 CREATE FUNCTION postbox.unlogged_problem(VARIADIC tables regclass[]) RETURNS text
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH RECURSIVE part(oid) AS (
-        SELECT t.t::oid FROM unnest(tables) AS t(t)
-        UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
-    ), unlogged(name) AS (
-        SELECT c.oid::regclass::text FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relpersistence = 'u'
-    )
-    SELECT format('%s UNLOGGED: a crash of the server or a failover empties what is, and may have done so; run %s',
-                  string_agg(u.name, ', ' ORDER BY u.name) || CASE WHEN count(*) = 1 THEN ' is' ELSE ' are' END,
-                  string_agg(format('ALTER TABLE %s SET LOGGED', u.name), '; ' ORDER BY u.name))
-    FROM unlogged u HAVING count(*) > 0
+BEGIN
+    RETURN (
+        WITH RECURSIVE part(oid) AS (
+            SELECT t.t::oid FROM unnest(tables) AS t(t)
+            UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+        ), unlogged(name) AS (
+            SELECT c.oid::regclass::text FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relpersistence = 'u'
+        )
+        SELECT format('%s UNLOGGED: a crash of the server or a failover empties what is, and may have done so; run %s',
+                      string_agg(u.name, ', ' ORDER BY u.name) || CASE WHEN count(*) = 1 THEN ' is' ELSE ' are' END,
+                      string_agg(format('ALTER TABLE %s SET LOGGED', u.name), '; ' ORDER BY u.name))
+        FROM unlogged u HAVING count(*) > 0);
+END
 $$;
 COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS
     'Which of these tables and their partitions are UNLOGGED, and the repair; NULL if none is';
