@@ -22,6 +22,13 @@ std::string RelationName(Oid relation) {
   return schema == nullptr ? "" : Quoted(schema, name);
 }
 
+Oid RelationNamed(const std::string& name) {
+  Parameters parameters;
+  parameters.AddText(name);
+  Run("SELECT pg_catalog.to_regclass($1)::pg_catalog.oid", parameters);
+  return OidColumn(0, 1);
+}
+
 void LockRegistration(const char* registry, Oid relation) {
   const ActAs registrar(RelationOwner(PostboxRelation(registry)));
   Parameters key;

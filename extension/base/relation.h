@@ -13,6 +13,9 @@ std::string Quoted(std::string_view schema, std::string_view name);
 // The quoted qualified name of a relation; empty if there is none with that OID.
 std::string RelationName(Oid relation);
 
+// The relation of this quoted qualified name; InvalidOid if there is none. Needs SPI.
+Oid RelationNamed(const std::string& name);
+
 // The owner of a relation. Throws undefined_table if there is none with that OID.
 Oid RelationOwner(Oid relation);
 

@@ -48,6 +48,10 @@ uint64 Run(const std::string& sql, Parameters& parameters) {
   }));
 }
 
+void RunAll(const std::vector<std::string>& statements) {
+  for (const std::string& statement : statements) Run(statement);
+}
+
 Datum TextValue(std::string_view text) {
   return Pg([&] {
     return PointerGetDatum(cstring_to_text_with_len(text.data(), static_cast<int>(text.size())));

@@ -55,6 +55,7 @@ class Parameters {
 // rows; they are in SPI_tuptable.
 uint64 Run(const std::string& sql);
 uint64 Run(const std::string& sql, Parameters& parameters);
+void RunAll(const std::vector<std::string>& statements);
 
 // Values to pass; they live in the memory context that is current.
 Datum TextValue(std::string_view text);

@@ -7,6 +7,7 @@
 #include "extension/base/new_relation.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/apply.h"
+#include "extension/inbox/inbox_shape.h"
 
 extern "C" {
 #include <storage/lmgr.h>
@@ -19,22 +20,8 @@ namespace {
 constexpr size_t kSuffixLength = 18;
 
 void CreateTables(const NewRelation& relation) {
-  const std::string table = relation.Qualified();
-  const std::string tombstone = relation.Qualified("_tombstone");
-  Run("CREATE TABLE " + table +
-      " (event_id uuid PRIMARY KEY, event_type text, aggregate_type text, aggregate_id text, "
-      "version bigint, outcome postbox.outcome NOT NULL, "
-      "received_at timestamptz NOT NULL DEFAULT now())");
-  Run("CREATE INDEX " + Quoted(relation.name + "_received") + " ON " + table + " (received_at)");
-  Run("COMMENT ON TABLE " + table + " IS 'Events seen (postbox inbox)'");
-  // Tombstones::Find (projection.cc) relies on the order of these columns.
-  Run("CREATE TABLE " + tombstone +
-      " (target regclass, key text, version bigint NOT NULL, "
-      "deleted_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (target, key))");
-  Run("CREATE INDEX " + Quoted(relation.name + "_tombstone_deleted") + " ON " + tombstone +
-      " (deleted_at)");
-  Run("COMMENT ON TABLE " + tombstone +
-      " IS 'Versions at which keys of projections were deleted (postbox inbox)'");
+  RunAll(CreateStatements(InboxShape(), relation.schema, relation.name));
+  RunAll(CreateStatements(TombstoneShape(), relation.schema, relation.name + "_tombstone"));
 }
 
 Oid CreateInbox(const NewRelation& relation, Datum retention) {
@@ -113,11 +100,7 @@ POSTBOX_FUNCTION(create_inbox) {
   return Guarded([&] {
     const std::string name = TextArgument(fcinfo, 0, "name");
     const Datum retention = Argument(fcinfo, 1, "retention");
-    if (Microseconds(retention) <= 0) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive",
-            "An event that is delivered again after its id was purged takes effect again.",
-            "Keep event ids longer than the subscription keeps messages.");
-    }
+    CheckInboxRetention(retention);
     const NewRelation relation = ParseNewRelation(name, kSuffixLength);
     return ObjectIdGetDatum(CreateInbox(relation, retention));
   });

@@ -5,7 +5,7 @@
 namespace postbox {
 namespace {
 
-constexpr char kRepair[] = "Repair it, or make another inbox with postbox.create_inbox.";
+constexpr char kRepair[] = "Its owner can run SELECT * FROM postbox.repair_inbox.";
 
 [[noreturn]] void ThrowIncomplete(const std::string& inbox, const std::string& detail) {
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "inbox \"" + inbox + "\" is incomplete", detail,

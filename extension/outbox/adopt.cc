@@ -23,8 +23,10 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/version.h"
+#include "extension/outbox/outbox_parts.h"
 #include "extension/outbox/outbox_registration.h"
 #include "extension/outbox/table_relations.h"
+#include "extension/server/repair.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/outbox_columns.h"
 
@@ -125,7 +127,9 @@ class Adoption {
   void CheckSeq() const;
   void AddColumns();
   void AddSeq();
-  void CountVersions() const;
+  Oid FindOrMakeCounter() const;
+  void CountVersions(Oid counter) const;
+  void AddIndexes(const std::string& key) const;
   std::string Json() const;
 
   const Oid relation_;
@@ -199,7 +203,9 @@ void Adoption::CheckTable() {
           temporary ? "Adopt a permanent table." : "Run ALTER TABLE " + name_ + " SET LOGGED.");
   }
   size_t suffix = std::strlen("_version");
-  for (const char* index : kTableIndexSuffixes) suffix = std::max(suffix, std::strlen(index));
+  for (const IndexShape& index : TableIndexShapes("")) {
+    suffix = std::max(suffix, index.suffix.size());
+  }
   const size_t longest = NAMEDATALEN - 1 - suffix;
   if (table_.name.size() > longest) {
     Throw(ERRCODE_NAME_TOO_LONG, "name \"" + table_.name + "\" is too long",
@@ -387,12 +393,34 @@ void Adoption::AddSeq() {
   postbox::Run("COMMENT ON COLUMN " + name_ + ".seq IS 'The order of publishing (postbox outbox)'");
 }
 
-void Adoption::CountVersions() const {
+// A counter that is there already, from before a DROP EXTENSION or from a dump, goes on.
+Oid Adoption::FindOrMakeCounter() const {
+  const std::string name = table_.Qualified("_version");
+  if (const Oid counter = RelationNamed(name); OidIsValid(counter)) {
+    CheckFreePart(counter, "version counter", RelationOwner(relation_), CounterShape());
+    return counter;
+  }
+  CreateVersionCounter(table_);
+  return RelationNamed(name);
+}
+
+void Adoption::CountVersions(Oid counter) const {
   if (found_.at("version") == kSeq) return;
   const auto column = [&](const char* name) { return Quoted(found_.at(name)); };
-  postbox::Run("INSERT INTO " + table_.Qualified("_version") + " SELECT " +
-               column("aggregate_type") + ", " + column("aggregate_id") + "::text, max(" +
-               column("version") + ") FROM " + name_ + " GROUP BY 1, 2");
+  postbox::Run("INSERT INTO " + RelationName(counter) +
+               " AS c (aggregate_type, aggregate_id, version) SELECT " + column("aggregate_type") +
+               ", " + column("aggregate_id") + "::text, max(" + column("version") + ") FROM " +
+               name_ +
+               " GROUP BY 1, 2 ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version = "
+               "greatest(c.version, EXCLUDED.version)");
+}
+
+void Adoption::AddIndexes(const std::string& key) const {
+  const Oid schema = Pg([&] { return get_rel_namespace(relation_); });
+  for (const IndexShape& index : TableIndexShapes(key)) {
+    if (!FindIndexes(relation_, {index}).empty()) continue;
+    postbox::Run(CreateIndexStatement(index, name_, schema, table_.name));
+  }
 }
 
 // The columns whose names differ from the standard ones.
@@ -445,16 +473,20 @@ Oid Adoption::Run(Datum columns) {
   const ActAs rights(owner, owner == GetUserId() ? Trust::kTrusted : Trust::kRestricted);
   AddColumns();
   AddSeq();
-  CreateVersionCounter(table_);
-  CountVersions();
+  const Oid counter = FindOrMakeCounter();
+  CountVersions(counter);
   OutboxColumn key{Quoted(found_.at("aggregate_id")), columns_.at(found_.at("aggregate_id")).type};
   OutboxColumns expressions;
   expressions.aggregate_id = key;
-  CreateTableIndexes(table_, expressions.AggregateId());
-  postbox::Run("CREATE TRIGGER postbox_wake AFTER INSERT ON " + name_ +
-               " FOR EACH STATEMENT EXECUTE FUNCTION postbox.event_inserted()");
-  return RegisterOutbox(
-      table_, {.kind = "table", .retention = retention_, .adopted = true, .columns = Json()});
+  AddIndexes(expressions.AggregateId());
+  postbox::Run(WakeTriggerStatement(name_));
+  RegisterOutbox({.relation = relation_,
+                  .counter = counter,
+                  .kind = "table",
+                  .retention = retention_,
+                  .adopted = true,
+                  .columns = Json()});
+  return relation_;
 }
 
 }  // namespace

@@ -52,59 +52,78 @@ bool HasGenerations() {
   return BoolColumn(0, 1);
 }
 
+std::vector<ColumnShape> EventColumnShapes() {
+  return {{"id", "uuid", ""},
+          {"aggregate_type", "text", ""},
+          {"aggregate_id", "text", ""},
+          {"event_type", "text", ""},
+          {"version", "bigint", "", true, " CHECK (version > 0)"},
+          {"schema_version", "text", "'v1'"},
+          {"payload", "bytea", ""},
+          {"attributes", "jsonb", "'{}'"},
+          {"occurred_at", "timestamp with time zone", "now()"}};
+}
+
+TableShape LogShape(const std::string& generation, const std::string& sequence) {
+  const bool has_generations = !generation.empty();
+  const std::string literal =
+      Pg([&]() -> const char* { return quote_literal_cstr(sequence.c_str()); });
+  TableShape shape;
+  shape.columns = {{"txid", "xid8", "pg_current_xact_id()"},
+                   {"seq", "bigint", "nextval(" + literal + ")"}};
+  for (const ColumnShape& column : EventColumnShapes()) shape.columns.push_back(column);
+  if (has_generations) {
+    shape.columns.push_back({"origin", "integer", "postbox.cluster_origin()"});
+    shape.columns.push_back({"generation", "smallint", generation});
+  }
+  for (ColumnShape& column : shape.columns) {
+    if (column.name == "txid" || column.name == "seq") column.can_be_added = false;
+  }
+  // Readers take the rows of this cluster only, in the order of seq.
+  shape.indexes = {{"_seq_idx", has_generations ? "origin, seq" : "seq", ""},
+                   {"_txid_idx", "txid, seq", ""}};
+  // The primary key of a partition is made with it.
+  if (!has_generations) shape.primary_key = "id";
+  shape.options = has_generations ? " PARTITION BY LIST (generation)" : " PARTITION BY RANGE (id)";
+  shape.comment = "Events to publish, append only (postbox outbox)";
+  return shape;
+}
+
+TableShape ParkedShape() {
+  TableShape shape;
+  shape.columns = {{"publication", "text", ""}, {"seq", "bigint", ""}};
+  for (const ColumnShape& column : EventColumnShapes()) shape.columns.push_back(column);
+  shape.columns.push_back({"publish_attempts", "integer", "0"});
+  shape.columns.push_back(
+      {"next_retry_at", "timestamp with time zone", "", true, "", "'-infinity'"});
+  shape.columns.push_back({"last_error", "text", "", false});
+  shape.columns.push_back({"parked_at", "timestamp with time zone", "now()"});
+  shape.primary_key = "publication, id";
+  shape.indexes = {{"_key", "publication, aggregate_id, seq", ""},
+                   {"_due", "publication, next_retry_at, publish_attempts, seq", ""}};
+  shape.comment = "Events that could not be published, and what waits behind them (postbox outbox)";
+  return shape;
+}
+
+void CreateSequence(const std::string& sequence, int64 start) {
+  // No identity column: partitioned tables have none before PostgreSQL 17. Plain INSERTs by others
+  // take the default, for which they need USAGE.
+  Run("CREATE SEQUENCE " + sequence + " START WITH " + std::to_string(start) + " CACHE 1");
+  Run("GRANT USAGE ON SEQUENCE " + sequence + " TO PUBLIC");
+}
+
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention) {
   const bool has_generations = HasGenerations();
   const std::string table = relation.Qualified();
   const std::string sequence = relation.Qualified("_seq");
-  const std::string parked = relation.Qualified("_parked");
-  const std::string event_columns =
-      "id uuid NOT NULL, "
-      "aggregate_type text NOT NULL, "
-      "aggregate_id text NOT NULL, "
-      "event_type text NOT NULL, "
-      "version bigint NOT NULL CHECK (version > 0), "
-      "schema_version text NOT NULL DEFAULT 'v1', "
-      "payload bytea NOT NULL, "
-      "attributes jsonb NOT NULL DEFAULT '{}', "
-      "occurred_at timestamptz NOT NULL DEFAULT now(), ";
-
-  // The primary key of a partition is made with it.
-  const std::string partitioning =
-      has_generations ? "origin int NOT NULL DEFAULT postbox.cluster_origin(), "
-                        "generation smallint NOT NULL DEFAULT (" +
-                            GenerationOfNow(retention) + ")) PARTITION BY LIST (generation)"
-                      : "PRIMARY KEY (id)) PARTITION BY RANGE (id)";
-
-  // No identity column: partitioned tables have none before PostgreSQL 17. Plain INSERTs by others
-  // take the default, for which they need USAGE.
-  Run("CREATE SEQUENCE " + sequence + " CACHE 1");
-  Run("GRANT USAGE ON SEQUENCE " + sequence + " TO PUBLIC");
-  Run("CREATE TABLE " + table +
-      " (txid xid8 NOT NULL DEFAULT pg_current_xact_id(), seq bigint NOT NULL DEFAULT nextval('" +
-      sequence + "'), " + event_columns + partitioning);
+  CreateSequence(sequence, 1);
+  RunAll(CreateStatements(LogShape(has_generations ? GenerationOfNow(retention) : "", sequence),
+                          relation.schema, relation.name));
   Run("ALTER SEQUENCE " + sequence + " OWNED BY " + table + ".seq");
-  // Readers take the rows of this cluster only, in the order of seq.
-  Run("CREATE INDEX " + Quoted(relation.name + "_seq_idx") + " ON " + table +
-      (has_generations ? " (origin, seq)" : " (seq)"));
-  Run("CREATE INDEX " + Quoted(relation.name + "_txid_idx") + " ON " + table + " (txid, seq)");
   if (!has_generations) {
     Run("CREATE TABLE " + relation.Qualified("_default") + " PARTITION OF " + table + " DEFAULT");
   }
-  Run("COMMENT ON TABLE " + table + " IS 'Events to publish, append only (postbox outbox)'");
-
-  Run("CREATE TABLE " + parked + " (publication text NOT NULL, seq bigint NOT NULL, " +
-      event_columns +
-      "publish_attempts int NOT NULL DEFAULT 0, "
-      "next_retry_at timestamptz NOT NULL, "
-      "last_error text, "
-      "parked_at timestamptz NOT NULL DEFAULT now(), "
-      "PRIMARY KEY (publication, id))");
-  Run("CREATE INDEX " + Quoted(relation.name + "_parked_key") + " ON " + parked +
-      " (publication, aggregate_id, seq)");
-  Run("CREATE INDEX " + Quoted(relation.name + "_parked_due") + " ON " + parked +
-      " (publication, next_retry_at, publish_attempts, seq)");
-  Run("COMMENT ON TABLE " + parked +
-      " IS 'Events that could not be published, and what waits behind them (postbox outbox)'");
+  RunAll(CreateStatements(ParkedShape(), relation.schema, relation.name + "_parked"));
 }
 
 }  // namespace postbox

@@ -14,6 +14,7 @@
 #define POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 
 #include "extension/base/new_relation.h"
+#include "extension/shared/table_shape.h"
 
 namespace postbox {
 
@@ -31,6 +32,17 @@ constexpr int32 kSettledOrigin = PG_INT32_MIN;
 // this cluster.
 int32 OriginOf(uint64 system_identifier);
 int32 ClusterOrigin();
+
+// The columns that an event has in every table that Postbox makes for it.
+std::vector<ColumnShape> EventColumnShapes();
+
+// The log itself. `generation` is the default of the column generation, empty in a log of 0.1;
+// `sequence` is quoted and qualified. And the table of its parked events.
+TableShape LogShape(const std::string& generation, const std::string& sequence);
+TableShape ParkedShape();
+
+// The sequence of a log, quoted and qualified; without its place in the table.
+void CreateSequence(const std::string& sequence, int64 start);
 
 // Creates, as the current user: the append-only partitioned table, its sequence and indexes, and
 // <name>_parked for events that could not be published. The partitions come from

@@ -43,8 +43,13 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
     CreateTable(relation);
   }
   CreateVersionCounter(relation);
-  const Oid table = RegisterOutbox(
-      relation, {.kind = kind, .retention = retention, .has_generations = log && HasGenerations()});
+  const Oid table = RelationNamed(relation.Qualified());
+  RegisterOutbox({.relation = table,
+                  .counter = RelationNamed(relation.Qualified("_version")),
+                  .parked = log ? RelationNamed(relation.Qualified("_parked")) : InvalidOid,
+                  .kind = kind,
+                  .retention = retention,
+                  .has_generations = log && HasGenerations()});
   if (log) {
     Parameters outbox;
     outbox.AddOid(REGCLASSOID, table);
@@ -57,19 +62,8 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
 // has been published.
 void ReleaseAdoptedTable(const OutboxFacts& facts) {
   Run("DROP TRIGGER IF EXISTS postbox_wake ON " + facts.name);
-  std::string suffixes;
-  for (const char* suffix : kTableIndexSuffixes) suffixes += std::string(",") + suffix;
-  Parameters parameters;
-  parameters.AddOid(REGCLASSOID, facts.relation).AddText(suffixes.substr(1));
-  Run("SELECT 'DROP INDEX ' || string_agg(format('%I.%I', n.nspname, x.relname), ', ')"
-      " FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid JOIN pg_class x ON x.oid = "
-      "i.indexrelid"
-      " JOIN pg_namespace n ON n.oid = x.relnamespace"
-      " WHERE t.oid = $1 AND x.relname = ANY (SELECT t.relname || suffix FROM "
-      "string_to_table($2, ',') suffix)",
-      parameters);
-  const std::string drop_indexes = PrintedColumn(0, 1);
-  if (!drop_indexes.empty()) Run(drop_indexes);
+  const std::vector<IndexShape> indexes = TableIndexShapes(facts.columns.AggregateId());
+  for (const std::string& index : FindIndexes(facts.relation, indexes)) Run("DROP INDEX " + index);
 }
 
 void DropOutbox(Oid relation) {

@@ -79,6 +79,26 @@ void WatchInvalidations() {
         "postbox.outbox.");
 }
 
+// Versions are counted as the owner of the outbox. Whoever emits would be told of the counter only.
+void RequireCounterRights(const OutboxFacts& facts) {
+  const Oid counter_owner = RelationOwner(facts.counter);
+  if (counter_owner == facts.owner) return;
+  const bool usable = Pg([&] {
+    for (const AclMode mode : {ACL_SELECT, ACL_INSERT, ACL_UPDATE}) {
+      if (pg_class_aclcheck(facts.counter, facts.owner, mode) != ACLCHECK_OK) return false;
+    }
+    return true;
+  });
+  if (usable) return;
+  const auto name = [](Oid role) {
+    return Pg([&]() -> const char* { return GetUserNameFromId(role, true); });
+  };
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
+        "Its version counter " + facts.counter_name + " belongs to role \"" + name(counter_owner) +
+            "\", and its owner, \"" + name(facts.owner) + "\", has no rights on it.",
+        "A superuser can run SELECT * FROM postbox.repair_outbox.");
+}
+
 OutboxFacts ReadFacts(Oid relation) {
   OutboxFacts facts;
   facts.relation = relation;
@@ -100,7 +120,8 @@ OutboxFacts ReadFacts(Oid relation) {
       " ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1),"
       " o.kind = 'log', coalesce(o.parked::oid, 0), o.adopted,"
       // Not o.generation_span: the extension may not be updated from 0.1 yet.
-      " coalesce(extract(epoch FROM (to_jsonb(o) ->> 'generation_span')::interval)::bigint, 0)"
+      " coalesce(extract(epoch FROM (to_jsonb(o) ->> 'generation_span')::interval)::bigint, 0),"
+      " coalesce((to_jsonb(o) ->> 'version_floor')::bigint, 0)"
       " FROM postbox.outbox o WHERE o.relation = $1";
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
@@ -113,13 +134,15 @@ OutboxFacts ReadFacts(Oid relation) {
   if (OidIsValid(parked)) facts.parked_name = RelationName(parked);
   facts.adopted = BoolColumn(0, 6);
   facts.generation_span = Int64Column(0, 7);
+  facts.version_floor = Int64Column(0, 8);
   facts.counter_name = RelationName(facts.counter);
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
           facts.counter_name.empty() ? "Its version counter has been dropped."
                                      : "Its column seq no longer has a sequence of its own.",
-          "Create another outbox with postbox.create_outbox.");
+          "Its owner can run SELECT * FROM postbox.repair_outbox.");
   }
+  RequireCounterRights(facts);
   if (facts.adopted) facts.columns = ReadOutboxColumns(relation);
   return facts;
 }
@@ -139,7 +162,8 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
   const std::string of_row = " WHERE c.aggregate_type = $1 AND c.aggregate_id = $2";
   switch (statement) {
     case OutboxStatement::kNextVersion:
-      return {count + "1" + conflict + "version = c.version + 1 RETURNING " + version,
+      return {count + std::to_string(facts.version_floor + 1) + conflict +
+                  "version = c.version + 1 RETURNING " + version,
               {TEXTOID, TEXTOID}};
     case OutboxStatement::kTakeVersion:
       return {count + "$3" + conflict +
@@ -147,7 +171,8 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
                   version,
               {TEXTOID, TEXTOID, INT8OID}};
     case OutboxStatement::kLockVersion:
-      return {count + "0" + conflict + "version = c.version RETURNING " + version,
+      return {count + std::to_string(facts.version_floor) + conflict +
+                  "version = c.version RETURNING " + version,
               {TEXTOID, TEXTOID}};
     case OutboxStatement::kNextVersionOfRow:
       return {update + "c.version + 1" + of_row + " RETURNING " + version, {TEXTOID, TEXTOID}};

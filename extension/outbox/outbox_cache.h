@@ -62,6 +62,7 @@ struct OutboxFacts {
   std::string parked_name;   // quoted and qualified; empty unless it is a log
   std::string primary_key;   // the name of the unique index on the id
   int64 generation_span;     // seconds; 0 unless it is a log with generations
+  int64 version_floor;       // the versions of an aggregate that the counter lacks are above it
   OutboxColumns columns;     // of an adopted table; else the standard ones
 
   bool operator==(const OutboxFacts&) const = default;

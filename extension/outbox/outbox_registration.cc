@@ -16,29 +16,29 @@ void CheckRetention(const NullableDatum& retention) {
   }
 }
 
-void CreateVersionCounter(const NewRelation& relation) {
+TableShape CounterShape() {
+  TableShape shape;
+  shape.columns = {{"aggregate_type", "text", "", false, "", "", false},
+                   {"aggregate_id", "text", "", false, "", "", false},
+                   {"version", "bigint", "", true, "", "", false}};
+  shape.primary_key = "aggregate_type, aggregate_id";
   // Half-empty pages: every event updates its aggregate's row, which then stays on its page.
-  Run("CREATE TABLE " + relation.Qualified("_version") +
-      " (aggregate_type text, aggregate_id text, version bigint NOT NULL, PRIMARY KEY "
-      "(aggregate_type, aggregate_id))"
-      " WITH (fillfactor = 50)");
-  Run("COMMENT ON TABLE " + relation.Qualified("_version") +
-      " IS 'The last version of each aggregate (postbox outbox)'");
+  shape.options = " WITH (fillfactor = 50)";
+  shape.comment = "The last version of each aggregate (postbox outbox)";
+  return shape;
 }
 
-Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& registration) {
-  Parameters names;
-  names.AddText(relation.Qualified()).AddText(relation.Qualified("_version"));
-  names.AddText(relation.Qualified("_parked"));
-  Run("SELECT $1::regclass::oid, $2::regclass::oid, to_regclass($3)::oid", names);
-  const Oid table = OidColumn(0, 1);
-  const Oid counter = OidColumn(0, 2);
-  const Oid parked = OidColumn(0, 3);
+void CreateVersionCounter(const NewRelation& relation) {
+  RunAll(CreateStatements(CounterShape(), relation.schema, relation.name + "_version"));
+}
+
+void RegisterOutbox(const OutboxRegistration& registration) {
   ActAs registrar(RelationOwner(PostboxRelation("outbox")));
   Parameters row;
-  row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, counter).AddText(registration.kind);
+  row.AddOid(REGCLASSOID, registration.relation).AddOid(REGCLASSOID, registration.counter);
+  row.AddText(registration.kind);
   if (registration.kind == "log") {
-    row.AddOid(REGCLASSOID, parked);
+    row.AddOid(REGCLASSOID, registration.parked);
   } else {
     row.AddNull(REGCLASSOID);
   }
@@ -48,13 +48,20 @@ Oid RegisterOutbox(const NewRelation& relation, const OutboxRegistration& regist
     row.Add(INTERVALOID, registration.retention.value);
   }
   row.Add(BOOLOID, BoolGetDatum(registration.adopted)).AddText(registration.columns);
-  const bool span = registration.has_generations;
-  Run("INSERT INTO postbox.outbox (relation, counter, kind, parked, retention, adopted, columns" +
-          std::string(span ? ", generation_span" : "") +
-          ") VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb" +
-          (span ? ", postbox.generation_span($5))" : ")"),
-      row);
-  return table;
+  std::string names = "relation, counter, kind, parked, retention, adopted, columns";
+  std::string values = "$1, $2, $3, $4, $5, $6, $7::jsonb";
+  // Not in an extension that is not updated from 0.1 yet.
+  if (registration.has_generations) {
+    row.AddText(registration.generation_span);
+    names += ", generation_span";
+    values += ", coalesce(nullif($8, '')::interval, postbox.generation_span($5))";
+  }
+  if (registration.version_floor > 0) {
+    row.Add(INT8OID, Int64GetDatum(registration.version_floor));
+    names += ", version_floor";
+    values += ", $" + std::to_string(row.size());
+  }
+  Run("INSERT INTO postbox.outbox (" + names + ") VALUES (" + values + ")", row);
 }
 
 }  // namespace postbox

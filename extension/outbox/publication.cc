@@ -29,6 +29,8 @@ struct Properties {
   std::optional<Datum> base_backoff;
   std::optional<Datum> max_backoff;
   std::optional<std::string> on_failure;
+  std::optional<std::string> ordering;
+  std::optional<int> lanes;
 };
 
 std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int argument) {
@@ -209,6 +211,7 @@ void AddTo(Parameters* parameters, const Properties& properties) {
   add(INTERVALOID, properties.base_backoff);
   add(INTERVALOID, properties.max_backoff);
   add_text(properties.on_failure);
+  add_text(properties.ordering);
 }
 
 // A new publication has what is in the log, rows of other clusters included (rebase.cc).
@@ -227,26 +230,117 @@ void TakeForeignRows(const std::string& name, Oid outbox) {
   Run("SELECT postbox.park_settled($1, $2)", parameters);
 }
 
-void CreatePublication(const std::string& name, Oid outbox, const std::string& ordering, int lanes,
-                       const Properties& properties) {
+// Where a publication of a log begins that does not begin with its first event: what the snapshot
+// sees of the rows up to this seq counts as read (log_position_logic.h).
+struct LogStart {
+  int64 seq;
+  std::string snapshot;
+  std::string next_xid;
+};
+
+// Nothing for the beginning.
+std::optional<LogStart> FindStart(Oid outbox, bool is_log, const std::string& start) {
+  if (start.empty() || start == "beginning") return std::nullopt;
+  if (!is_log) {
+    Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
+          "start => '" + start + "' is not supported for a table outbox",
+          "Its events are pending until they are published.",
+          "Use start => 'beginning', after an UPDATE that sets published_at in what is not to be "
+          "published.");
+  }
+  RequireUpdatedExtension();
+  LogStart position;
+  // What this transaction has emitted is committed from now on, too. Its own id is not among those
+  // that its snapshot says are running.
+  Run("SELECT CASE WHEN own.id IS NOT NULL AND pg_visible_in_snapshot(own.id, s.s) THEN "
+      "least(pg_snapshot_xmin(s.s), own.id)::text || ':' || pg_snapshot_xmax(s.s)::text || ':' || "
+      "(SELECT string_agg(x.id::text, ',' ORDER BY x.id) FROM (SELECT r.id FROM "
+      "pg_snapshot_xip(s.s) AS r(id) UNION SELECT own.id) AS x) ELSE s.s::text END "
+      "FROM pg_current_snapshot() AS s(s), pg_current_xact_id_if_assigned() AS own(id)");
+  position.snapshot = TextColumn(0, 1);
+  Parameters key;
+  key.AddOid(REGCLASSOID, outbox);
+  Run("SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)", key);
+  position.seq = Int64Column(0, 1);
+  // After the seq: whoever has taken that has a smaller one.
+  position.next_xid = std::to_string(U64FromFullTransactionId(ReadNextFullTransactionId()));
+  if (start == "now") return position;
+
+  Parameters moment;
+  moment.AddText(start);
+  try {
+    Run("SELECT $1::timestamptz", moment);
+  } catch (const PostgresError& error) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown start: \"" + start + "\"", error.message,
+          "It is beginning, now, or a time with a time zone.");
+  }
+  const ActAs owner(RelationOwner(outbox));
+  Run("SELECT min(e.seq) FROM " + RelationName(outbox) +
+          " AS e WHERE e.origin = postbox.cluster_origin() AND e.occurred_at >= $1::timestamptz",
+      moment);
+  RequireColumnType(1, INT8OID);
+  if (!IsNull(0, 1)) position.seq = std::min(position.seq, Int64Column(0, 1) - 1);
+  return position;
+}
+
+void BeginAt(const std::string& name, Oid outbox, const LogStart& position) {
+  Parameters parameters;
+  parameters.AddText(name)
+      .Add(INT8OID, Int64GetDatum(position.seq))
+      .AddText(position.snapshot)
+      .AddText(position.next_xid)
+      .AddOid(REGCLASSOID, outbox);
+  Run("UPDATE postbox.lane SET floor = 0, hwm = $2, snapshot = $3::pg_snapshot, next_xid = "
+      "$4::xid8, zone_upto = ARRAY[$2], zone_snapshot = ARRAY[$3::pg_snapshot], zone_next_xid = "
+      "ARRAY[$4::xid8] WHERE publication = $1 AND $5 <> 0",
+      parameters);
+  // All rows of other clusters were there before.
+  Run("INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, "
+      "next_xid) SELECT $1, l.slice, f.origin, 9223372036854775807, $2, $3::pg_snapshot, $4::xid8 "
+      "FROM postbox.lane l, (SELECT DISTINCT o.origin FROM postbox.publication p "
+      "JOIN postbox.lane_progress o ON o.publication = p.name WHERE p.outbox = $5 "
+      "AND o.origin <> postbox.cluster_origin()) AS f WHERE l.publication = $1 "
+      "ON CONFLICT (publication, slice, origin) DO UPDATE SET floor = EXCLUDED.floor, "
+      "hwm = EXCLUDED.hwm, snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid",
+      parameters);
+}
+
+void SayWhatItBeginsWith(const std::string& name, Oid outbox) {
+  Parameters key;
+  key.AddText(name);
+  const ActAs owner(RelationOwner(outbox));
+  Run("SELECT coalesce(ready, 0) FROM postbox.publication_backlog($1)", key);
+  const int64 events = Int64Column(0, 1);
+  if (events == 0) return;
+  Pg([&] {
+    ereport(NOTICE,
+            (errmsg("publication \"%s\" begins with %lld events that are in the outbox already",
+                    name.c_str(), static_cast<long long>(events)),
+             errhint("start => 'now' leaves out what is committed.")));
+  });
+}
+
+void CreatePublication(const std::string& name, Oid outbox, const Properties& properties,
+                       const std::string& start) {
   SpiConnection connection;
   FixedSearchPath search_path;
   const bool is_log = FindOutboxForOwner(outbox)->facts().is_log;
-  CheckOrdering(ordering, is_log);
-  CheckLanes(lanes, is_log);
+  CheckOrdering(*properties.ordering, is_log);
+  CheckLanes(*properties.lanes, is_log);
+  const std::optional<LogStart> position = FindStart(outbox, is_log, start);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
   LockRegistration("outbox", outbox);
   Parameters parameters;
   AddTo(&parameters, properties);
   Run("SELECT $4 > $5 FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, "
-      "$6::text) p",
+      "$6::text, $7::text) p",
       parameters);
   if (BoolColumn(0, 1)) ThrowBackoffs();
-  parameters.AddText(name).AddOid(REGCLASSOID, outbox).AddText(ordering).AddInt(lanes);
+  parameters.AddText(name).AddOid(REGCLASSOID, outbox).AddInt(*properties.lanes);
   const uint64 created =
       Run("INSERT INTO postbox.publication (topic, aggregate_types, max_attempts, base_backoff, "
-          "max_backoff, on_failure,"
-          " name, outbox, ordering, lanes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON "
+          "max_backoff, on_failure, ordering,"
+          " name, outbox, lanes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON "
           "CONFLICT (name) DO NOTHING",
           parameters);
   if (created == 0) {
@@ -255,13 +349,18 @@ void CreatePublication(const std::string& name, Oid outbox, const std::string& o
   }
   if (!is_log) CheckAgainstOthers(name, outbox);
   Parameters lane;
-  lane.AddText(name).AddInt(lanes);
+  lane.AddText(name).AddInt(*properties.lanes);
   // A worker that was just suspending the lane of a dropped publication may have left a row.
   Run("DELETE FROM postbox.lane WHERE publication = $1 AND $2 > 0", lane);
   Run("INSERT INTO postbox.lane (publication, slice, system_identifier) SELECT $1, s, "
       "c.system_identifier FROM generate_series(0, $2 - 1) s, pg_control_system() c",
       lane);
+  if (position.has_value()) {
+    BeginAt(name, outbox, *position);
+    return;
+  }
   if (is_log && HasGenerations()) TakeForeignRows(name, outbox);
+  if (!start.empty()) SayWhatItBeginsWith(name, outbox);
 }
 
 // The outbox of a publication. Throws unless the caller may change it.
@@ -282,6 +381,9 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   FixedSearchPath search_path;
   RequireUpdatedExtension();
   const Oid outbox = OutboxOfPublication(name);
+  const bool is_log = FindOutbox(outbox)->facts().is_log;
+  if (properties.ordering.has_value()) CheckOrdering(*properties.ordering, is_log);
+  if (properties.lanes.has_value()) CheckLanes(*properties.lanes, is_log);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
   LockRegistration("outbox", outbox);
   Parameters parameters;
@@ -289,19 +391,27 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   parameters.AddText(name);
   const uint64 found =
       Run("SELECT coalesce($4, base_backoff) > coalesce($5, max_backoff)"
-          " FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, $6::text) p, "
-          "postbox.publication"
-          " WHERE name = $7",
+          " FROM (SELECT $1::text, $2::text[], $3::int, $4::interval, $5::interval, $6::text, "
+          "$7::text) p, postbox.publication"
+          " WHERE name = $8",
           parameters);
   if (found > 0 && BoolColumn(0, 1)) ThrowBackoffs();
   // An empty array takes all types, which is stored as NULL.
+  if (properties.lanes.has_value()) {
+    parameters.AddInt(*properties.lanes);
+  } else {
+    parameters.AddNull(INT4OID);
+  }
   Run("UPDATE postbox.publication SET topic = coalesce($1, topic),"
+      " filter_since = CASE WHEN nullif(coalesce($2, aggregate_types), '{}') IS DISTINCT FROM "
+      "aggregate_types THEN pg_current_xact_id() ELSE filter_since END,"
       " aggregate_types = nullif(coalesce($2, aggregate_types), '{}'), max_attempts = coalesce($3, "
       "max_attempts),"
       " base_backoff = coalesce($4, base_backoff), max_backoff = coalesce($5, max_backoff),"
-      " on_failure = coalesce($6, on_failure) WHERE name = $7",
+      " on_failure = coalesce($6, on_failure), ordering = coalesce($7, ordering),"
+      " wanted_lanes = nullif(coalesce($9, wanted_lanes), lanes) WHERE name = $8",
       parameters);
-  if (!FindOutbox(outbox)->facts().is_log) CheckAgainstOthers(name, outbox);
+  if (!is_log) CheckAgainstOthers(name, outbox);
   if (properties.topic.has_value()) {
     // Another topic: an error of the old one is no reason to stay suspended.
     Parameters key;
@@ -338,14 +448,16 @@ POSTBOX_FUNCTION(create_publication) {
       postbox::Throw(ERRCODE_INVALID_PARAMETER_VALUE, "aggregate_types may not be empty", "",
                      "NULL takes the events of all types.");
     }
-    const std::string ordering = postbox::TextArgument(fcinfo, 4, "ordering");
-    const int lanes = DatumGetInt32(postbox::Argument(fcinfo, 5, "lanes"));
+    properties.ordering = postbox::TextArgument(fcinfo, 4, "ordering");
+    properties.lanes = DatumGetInt32(postbox::Argument(fcinfo, 5, "lanes"));
     properties.max_attempts = DatumGetInt32(postbox::Argument(fcinfo, 6, "max_attempts"));
     properties.base_backoff = postbox::Argument(fcinfo, 7, "base_backoff");
     properties.max_backoff = postbox::Argument(fcinfo, 8, "max_backoff");
     properties.on_failure = postbox::TextArgument(fcinfo, 9, "on_failure");
     postbox::CheckProperties(properties);
-    postbox::CreatePublication(name, outbox, ordering, lanes, properties);
+    // The function of 0.1 has no parameter for it.
+    const std::string start = PG_NARGS() > 10 ? postbox::TextArgument(fcinfo, 10, "start") : "";
+    postbox::CreatePublication(name, outbox, properties, start);
     postbox::WarnOfWhatIsMissing(*properties.topic);
     return Datum{0};
   });
@@ -363,6 +475,10 @@ POSTBOX_FUNCTION(alter_publication) {
     properties.base_backoff = postbox::OptionalDatum(fcinfo, 4);
     properties.max_backoff = postbox::OptionalDatum(fcinfo, 5);
     properties.on_failure = postbox::OptionalText(fcinfo, 6);
+    if (PG_NARGS() > 7) {
+      properties.ordering = postbox::OptionalText(fcinfo, 7);
+      if (!PG_ARGISNULL(8)) properties.lanes = PG_GETARG_INT32(8);
+    }
     postbox::CheckProperties(properties);
     postbox::AlterPublication(name, properties);
     if (properties.topic.has_value()) postbox::WarnOfWhatIsMissing(*properties.topic);

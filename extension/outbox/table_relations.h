@@ -18,18 +18,21 @@
 #define POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 
 #include "extension/base/new_relation.h"
+#include "extension/shared/table_shape.h"
 
 namespace postbox {
 
+// By its comment a table that create_outbox has made is told from one that was adopted.
+inline constexpr char kTableComment[] = "Events to publish (postbox outbox)";
+
+// The table as create_outbox makes it, and what of it an adopted table has, too: the columns with
+// the state of a row, and the worker's indexes. `key` is the SQL expression of the aggregate id.
+TableShape TableOutboxShape();
+std::vector<ColumnShape> StateColumnShapes();
+std::vector<IndexShape> TableIndexShapes(const std::string& key);
+
 // Creates the table with its indexes. Its version counter comes from CreateVersionCounter.
 void CreateTable(const NewRelation& relation);
-
-// The suffixes of the worker's indexes.
-inline constexpr std::array<const char*, 5> kTableIndexSuffixes = {"_claim", "_retry", "_key",
-                                                                   "_lease", "_published"};
-
-// Creates these indexes on a table that exists. `key` is the SQL expression of the aggregate id.
-void CreateTableIndexes(const NewRelation& relation, const std::string& key);
 
 }  // namespace postbox
 

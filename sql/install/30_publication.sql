@@ -12,12 +12,17 @@ CREATE TABLE postbox.publication (
     base_backoff    interval    NOT NULL DEFAULT '10s' CHECK (base_backoff > interval '0'),
     max_backoff     interval    NOT NULL DEFAULT '10min' CHECK (max_backoff BETWEEN base_backoff AND interval '1 day'),
     on_failure      text        NOT NULL DEFAULT 'park_key' CHECK (on_failure IN ('park_key', 'park_event')),
-    created_at      timestamptz NOT NULL DEFAULT now()
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    wanted_lanes    int         CHECK (wanted_lanes > 0),
+    filter_since    xid8
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
 COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
+COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
+COMMENT ON COLUMN postbox.publication.filter_since IS
+    'The transaction that last changed aggregate_types: what a worker has read with the filter before, and with a snapshot that sees this, is read again';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
@@ -81,24 +86,29 @@ COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to la
 CREATE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
     ordering text DEFAULT 'key', lanes int DEFAULT 1, max_attempts int DEFAULT 5,
-    base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key')
+    base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key',
+    start text DEFAULT 'beginning')
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text) IS
-    'Publishes the events of an outbox to a topic. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text) IS
+    'Publishes the events of an outbox to a topic. `start` says with which it begins: those that are in the outbox already (beginning), those that are '
+    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). For the owner of the outbox; needs '
+    'EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.alter_publication(
     name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
-    base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL)
+    base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL,
+    ordering text DEFAULT NULL, lanes int DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text) IS
-    'Changes a publication. NULL leaves a property unchanged; aggregate_types => ''{}'' publishes all types. For the owner of '
-    'the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) IS
+    'Changes a publication where it stands: nothing is left out, and what was published is not sent again. NULL leaves a property unchanged; '
+    'aggregate_types => ''{}'' publishes all types. Another number of lanes takes effect as soon as workers have divided the keys anew; if it is no multiple '
+    'of the one before, when fewer than 1000 events wait. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
 
 -- Publishing spends the server's Google credentials on a topic of the caller's choice.
-REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text),
-    postbox.alter_publication(text, text, text[], int, interval, interval, text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text),
+    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) FROM PUBLIC;
 
 CREATE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -336,16 +346,17 @@ BEGIN
                    ('last_error', 'text')) AS s(name, type)
         WHERE (registered).parked IS NOT NULL
     ), problem(rank, text) AS (
-        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', r.oid)
-        FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
-        WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
+        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', (registered).relation::oid)
+        WHERE (registered).relation IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = (registered).relation)
+        UNION ALL SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
         UNION ALL SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
-        FROM expected e WHERE NOT EXISTS (
+        FROM expected e JOIN pg_class c ON c.oid = e.relation WHERE NOT EXISTS (
             SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
         UNION ALL SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
         FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
         WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
-        UNION ALL SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
+        UNION ALL SELECT 4, format('outbox %1$s has no sequence; make its sequence OWNED BY its column seq again, or run SELECT * FROM postbox.repair_outbox(%1$L)',
+                                   (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (
             SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass

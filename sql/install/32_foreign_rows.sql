@@ -109,13 +109,15 @@ COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass, int) IS
     'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and up to `most_unknown` of those of which none are known';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
-CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)
+CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int,
+    only_publication text DEFAULT NULL)
     RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     bounds text;
+    found_seqs bigint[];
     seqs bigint[];
 BEGIN
     FOREACH bounds IN ARRAY '{e.seq <= $2 AND e.txid >= $3 AND e.txid < $4,e.seq > $2}'::text[] LOOP
@@ -124,16 +126,17 @@ BEGIN
                 SELECT e.seq FROM %1$s e WHERE e.origin = $1 AND %2$s AND EXISTS (
                     SELECT FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
                      AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
-                    WHERE p.outbox = $5 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                    WHERE p.outbox = $5 AND ($7 IS NULL OR p.name = $7) AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                       AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
                 ORDER BY e.seq LIMIT $6) u
-            $sql$, part, bounds) INTO seqs USING origin, hwm, xmin, next_xid, outbox, most;
-        EXIT WHEN seqs IS NOT NULL;
+            $sql$, part, bounds) INTO found_seqs USING origin, hwm, xmin, next_xid, outbox, most, only_publication;
+        seqs := seqs || found_seqs;
+        EXIT WHEN cardinality(seqs) >= most;
     END LOOP;
-    RETURN seqs;
+    RETURN seqs[:most];
 END
 $$;
-COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int) IS
+COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int, text) IS
     'The seq of up to `most` rows of another cluster that some lane had not read there; between the bounds of postbox.foreign_origins';
 
 CREATE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
@@ -282,6 +285,42 @@ END
 $$;
 COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
     'Gives a new publication the rows of other clusters that have been settled for those that were there: they become parked events that are due';
+
+-- Lanes are merged at one moment, which the snapshot says: what a lane has not read of it by then becomes parked events, which
+-- go first. False if that is more than `most`.
+CREATE FUNCTION postbox.park_unread(publication text, hwm bigint, seen pg_snapshot, most int) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox;
+    bounds record;
+    seqs bigint[];
+BEGIN
+    SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox WHERE p.name = publication;
+    SELECT min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END) AS hwm, (array_agg(s.xmin ORDER BY s.xmin))[1] AS xmin,
+           (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1] AS next_xid
+      INTO bounds
+    FROM postbox.lane_progress l
+    LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
+    WHERE l.publication = park_unread.publication AND l.origin = postbox.cluster_origin();
+    seqs := postbox.foreign_unread(registered.relation, registered.relation, postbox.cluster_origin(), bounds.hwm, bounds.xmin, bounds.next_xid,
+                                   most + 1, publication);
+    IF cardinality(seqs) > most THEN
+        RETURN false;
+    END IF;
+    EXECUTE postbox.parking_statement(registered.parked, format($sql$
+        %s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $2
+         AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        WHERE e.origin = $2 AND e.seq = ANY ($3) AND e.seq <= $4 AND pg_visible_in_snapshot(e.txid, $5)
+          AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+        $sql$, registered.relation)) USING publication, postbox.cluster_origin(), seqs, hwm, seen;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
+    'Makes parked events, which are due, of up to `most` events that a publication has not read and that were visible to a snapshot; false if there are more';
 
 -- What nobody knows, a superuser has to say.
 CREATE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void

@@ -45,18 +45,18 @@ $$;
 COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'The SQL expression for the generation of a moment, for a log outbox with this span';
 
 CREATE FUNCTION postbox.log_partitions(outbox regclass)
-    RETURNS TABLE (part regclass, generation smallint, before uuid)
+    RETURNS TABLE (part regclass, generation smallint, before uuid, since uuid)
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c.oid::regclass, (regexp_match(b.bound, 'IN [(]''([0-9]+)''[)]'))[1]::smallint,
-           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid
+           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid, (regexp_match(b.bound, 'FROM [(]''([-0-9a-f]+)''[)]'))[1]::uuid
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN LATERAL pg_get_expr(c.relpartbound, c.oid) AS b(bound)
     WHERE i.inhparent = outbox
 $$;
 COMMENT ON FUNCTION postbox.log_partitions(regclass) IS
-    'The partitions of a log outbox: of a generation, or of the ids before this one; both NULL: the default partition of a log of 0.1';
+    'The partitions of a log outbox: of a generation, or of the ids before this one and since that one; all NULL: the default partition of a log of 0.1';
 
 -- The smallest UUIDv7 of a moment. The first 48 bits of a UUIDv7 are milliseconds since 1970. All other bits are zero here.
 CREATE FUNCTION postbox.uuid_bound(moment timestamptz) RETURNS uuid
@@ -98,14 +98,16 @@ BEGIN
     SELECT p.part INTO rest FROM postbox.log_partitions(registered.relation) p WHERE p.before IS NULL;
     FOR i IN 0..ahead LOOP
         lower := first + i * span;
-        part := log || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
-        CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
+        -- By their bounds: their names are those of a log that may have been renamed or moved since.
+        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(registered.relation) p
+                              WHERE p.since < postbox.uuid_bound(lower + span) AND p.before > postbox.uuid_bound(lower));
         -- Looked up in the index; CREATE TABLE would read the whole default partition while nobody can emit.
         IF rest IS NOT NULL THEN
             EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE id >= $1 AND id < $2)', rest)
                 INTO occupied USING postbox.uuid_bound(lower), postbox.uuid_bound(lower + span);
         END IF;
         CONTINUE WHEN occupied;
+        part := postbox.free_name(schema, log, to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI'));
         BEGIN
             EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
                            schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));
@@ -137,12 +139,8 @@ BEGIN
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
     FOR i IN 0..5 LOOP
         CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
-        -- Without it nobody could emit when its turn comes. Its name may be that of another table, or of a partition that was detached.
-        part := log || '_g' || i;
-        FOR n IN 1..1000 LOOP
-            EXIT WHEN to_regclass(format('%I.%I', schema, part)) IS NULL;
-            part := log || '_g' || i || '_' || n;
-        END LOOP;
+        -- Without it nobody could emit when its turn comes.
+        part := postbox.free_name(schema, log, '_g' || i);
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
         added := added + 1;
     END LOOP;

@@ -36,6 +36,20 @@ CREATE FUNCTION postbox.purge_inbox(inbox regclass, batch int DEFAULT 10000) RET
 COMMENT ON FUNCTION postbox.purge_inbox(regclass, int) IS
     'Deletes up to `batch` events and tombstones that are older than the retention; returns how many. Workers call it regularly';
 
+CREATE FUNCTION postbox.repair_inbox(inbox regclass, dry_run boolean DEFAULT true)
+    RETURNS TABLE (object text, problem text, repair text)
+    AS 'MODULE_PATHNAME', 'repair_inbox' LANGUAGE C;
+COMMENT ON FUNCTION postbox.repair_inbox(regclass, boolean) IS
+    'What is missing or wrong of the tables of an inbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'false. For the owner of the inbox';
+
+CREATE FUNCTION postbox.register_inbox(relation regclass, retention interval DEFAULT '14 days', tombstone regclass DEFAULT NULL)
+    RETURNS regclass
+    AS 'MODULE_PATHNAME', 'register_inbox' LANGUAGE C;
+COMMENT ON FUNCTION postbox.register_inbox(regclass, interval, regclass) IS
+    'Registers a table that create_inbox has made: after DROP EXTENSION, or from a dump without the registration. Its tombstones are found by '
+    'their name or named. Puts back what is missing. For the owner of the table';
+
 SELECT pg_catalog.pg_extension_config_dump('postbox.inbox', '');
 REVOKE ALL ON postbox.inbox FROM PUBLIC;
 GRANT SELECT ON postbox.inbox TO PUBLIC;

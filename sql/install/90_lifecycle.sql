@@ -39,6 +39,7 @@ CREATE FUNCTION postbox.forget_dropped() RETURNS event_trigger
 AS $$
 DECLARE
     dropped oid[];
+    orphans regclass[];
     orphan regclass;
 BEGIN
     SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
@@ -46,25 +47,13 @@ BEGIN
     IF dropped IS NULL THEN
         RETURN;
     END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it. An owner who drops one of them leaves
-    -- its OID behind here, and a restore takes that over. Another's table may have it by then, so only what has the columns of
-    -- such a table is dropped, and is not registered for anything else.
-    FOR orphan IN
-        WITH outboxes AS (
-            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
-        ), inboxes AS (
-            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
-        ), orphans(oid, columns) AS (
-            SELECT counter, '{aggregate_type,aggregate_id,version}'::name[] FROM outboxes
-            UNION ALL SELECT parked, '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}' FROM outboxes
-            UNION ALL SELECT tombstone, '{target,key,version,deleted_at}' FROM inboxes
-        )
-        SELECT c.oid FROM orphans JOIN pg_class c USING (oid)
-        WHERE c.relkind = 'r'
-          AND columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (dropped))
-          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (dropped))
-    LOOP
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it. Most DROPs are of something else.
+    IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
+        orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
+        DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
+        DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
+    END IF;
+    FOREACH orphan IN ARRAY coalesce(orphans, '{}') LOOP
         BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         EXCEPTION WHEN dependent_objects_still_exist THEN
@@ -86,3 +75,25 @@ REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
 CREATE EVENT TRIGGER postbox_forget_dropped ON sql_drop EXECUTE FUNCTION postbox.forget_dropped();
 ALTER EVENT TRIGGER postbox_forget_dropped ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+
+-- What belongs to an outbox or inbox goes along when that gets another owner or schema: extension/server/follow.cc.
+
+CREATE FUNCTION postbox.follow_altered() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.follow_altered() IS 'Event trigger: what belongs to an outbox or inbox follows it to another owner or schema';
+REVOKE EXECUTE ON FUNCTION postbox.follow_altered() FROM PUBLIC;
+
+CREATE EVENT TRIGGER postbox_follow_altered ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION postbox.follow_altered();
+ALTER EVENT TRIGGER postbox_follow_altered ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'What belongs to an outbox or inbox follows it to another owner or schema';
+
+-- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/server/drop_extension.cc.
+
+CREATE FUNCTION postbox.refuse_drop() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.refuse_drop() IS 'Event trigger: DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';
+REVOKE EXECUTE ON FUNCTION postbox.refuse_drop() FROM PUBLIC;
+
+CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
+ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';

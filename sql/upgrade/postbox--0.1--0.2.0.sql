@@ -126,8 +126,10 @@ COMMENT ON FUNCTION postbox.is_operator() IS 'Whether the current user is a supe
 -- The lanes, and the registrations of outboxes. Logs keep the partitions that they have.
 DO $$
 BEGIN
-    ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second');
+    ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second'),
+        ADD COLUMN version_floor bigint NOT NULL DEFAULT 0;
     ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
+    ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_since xid8;
 EXCEPTION WHEN lock_not_available THEN
     RAISE lock_not_available USING
         MESSAGE = 'cannot update extension postbox to 0.2.0 because another transaction uses postbox.outbox or postbox.lane',
@@ -163,6 +165,77 @@ CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
 COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to lanes - 1, by a hash of the key';
 
 -- The status of publications.
+-- What belongs to outboxes and inboxes beside their own table, by its OID. An owner who drops one of these leaves its OID behind in
+-- the registration, and a restore takes that over. Another's table may have it by then: so only what has the columns of such
+-- a table counts, and is not registered for anything else. Indexes and the sequence of a column go with their table.
+CREATE FUNCTION postbox.parts_of(relations oid[]) RETURNS TABLE (relation regclass, part regclass, kind text)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+        WITH RECURSIVE own(relation, part, kind, columns) AS (
+            SELECT o.relation, o.counter, 'version counter', '{aggregate_type,aggregate_id,version}'::name[]
+            FROM postbox.outbox o WHERE o.relation = ANY (relations)
+            UNION ALL
+            SELECT o.relation, o.parked, 'table of parked events', '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}'
+            FROM postbox.outbox o WHERE o.relation = ANY (relations)
+            UNION ALL
+            SELECT i.relation, i.tombstone, 'table of tombstones', '{target,key,version,deleted_at}'
+            FROM postbox.inbox i WHERE i.relation = ANY (relations)
+        ), partition(relation, part) AS (
+            SELECT o.relation, h.inhrelid FROM postbox.outbox o JOIN pg_inherits h ON h.inhparent = o.relation WHERE o.relation = ANY (relations)
+            UNION SELECT p.relation, h.inhrelid FROM partition p JOIN pg_inherits h ON h.inhparent = p.part
+        )
+        SELECT own.relation, own.part, own.kind FROM own JOIN pg_class c ON c.oid = own.part
+        WHERE c.relkind = 'r'
+          AND own.columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (relations))
+          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (relations))
+        UNION ALL
+        SELECT p.relation, p.part, 'partition' FROM partition p;
+END
+$$;
+COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the outboxes and inboxes among these relations: version counters, tables of parked events, partitions, tombstones';
+
+-- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
+-- Each look at the status asks, and catalogs may be large: so it keeps its plans, which go through indexes.
+CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+AS $$
+DECLARE
+    found_problem text;
+BEGIN
+    WITH part AS (
+        SELECT p.* FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p
+    ), problem(rank, text) AS (
+        -- One that has lost a column is still there if it is the owner's.
+        SELECT 1, format('the %s of %s was dropped; run SELECT * FROM postbox.repair_outbox(%L)', k.kind, o.relation, o.relation)
+        FROM postbox.outbox o JOIN pg_class t ON t.oid = o.relation
+        CROSS JOIN LATERAL (VALUES ('version counter', o.counter), ('table of parked events', o.parked)) AS k(kind, part)
+        WHERE o.relation = parts_problem.relation AND (k.kind = 'version counter' OR o.kind = 'log')
+          AND NOT EXISTS (SELECT FROM part p WHERE p.kind = k.kind)
+          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = k.part AND c.relkind = 'r' AND c.relowner = t.relowner)
+        UNION ALL
+        SELECT 1, format('the table of tombstones of %s was dropped; run SELECT * FROM postbox.repair_inbox(%L)', i.relation, i.relation)
+        FROM postbox.inbox i JOIN pg_class t ON t.oid = i.relation
+        WHERE i.relation = parts_problem.relation AND NOT EXISTS (SELECT FROM part p)
+          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = i.tombstone AND c.relkind = 'r' AND c.relowner = t.relowner)
+        UNION ALL
+        SELECT 2, format('the %1$s of %2$s, %3$s, belongs to role %4$I, whose rights the owner of the %6$s, %5$I, does not have; '
+                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_%6$s(%2$L)',
+                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner),
+                         CASE WHEN p.kind = 'table of tombstones' THEN 'inbox' ELSE 'outbox' END)
+        FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
+        WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
+    )
+    SELECT p.text INTO found_problem FROM problem p ORDER BY p.rank, p.text LIMIT 1;
+    RETURN found_problem;
+END
+$$;
+COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
+
 -- From the catalogs only, so it raises no error whatever the owner of the outbox has done; through their indexes, since
 -- it is asked for often and catalogs may be large. The columns of an event may have
 -- other types in a table outbox.
@@ -192,16 +265,17 @@ BEGIN
                    ('last_error', 'text')) AS s(name, type)
         WHERE (registered).parked IS NOT NULL
     ), problem(rank, text) AS (
-        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', r.oid)
-        FROM unnest(ARRAY[(registered).relation::oid, (registered).parked::oid]) AS r(oid)
-        WHERE r.oid IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid)
+        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', (registered).relation::oid)
+        WHERE (registered).relation IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = (registered).relation)
+        UNION ALL SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
         UNION ALL SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
-        FROM expected e WHERE NOT EXISTS (
+        FROM expected e JOIN pg_class c ON c.oid = e.relation WHERE NOT EXISTS (
             SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
         UNION ALL SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
         FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
         WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
-        UNION ALL SELECT 4, format('outbox %s has no sequence; make its sequence OWNED BY its column seq again', (registered).relation)
+        UNION ALL SELECT 4, format('outbox %1$s has no sequence; make its sequence OWNED BY its column seq again, or run SELECT * FROM postbox.repair_outbox(%1$L)',
+                                   (registered).relation)
         WHERE (registered).kind = 'log' AND NOT EXISTS (
             SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
             WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
@@ -555,13 +629,15 @@ COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass, int) IS
     'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and up to `most_unknown` of those of which none are known';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
-CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int)
+CREATE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int,
+    only_publication text DEFAULT NULL)
     RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     bounds text;
+    found_seqs bigint[];
     seqs bigint[];
 BEGIN
     FOREACH bounds IN ARRAY '{e.seq <= $2 AND e.txid >= $3 AND e.txid < $4,e.seq > $2}'::text[] LOOP
@@ -570,16 +646,17 @@ BEGIN
                 SELECT e.seq FROM %1$s e WHERE e.origin = $1 AND %2$s AND EXISTS (
                     SELECT FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $1
                      AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
-                    WHERE p.outbox = $5 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+                    WHERE p.outbox = $5 AND ($7 IS NULL OR p.name = $7) AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
                       AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE)
                 ORDER BY e.seq LIMIT $6) u
-            $sql$, part, bounds) INTO seqs USING origin, hwm, xmin, next_xid, outbox, most;
-        EXIT WHEN seqs IS NOT NULL;
+            $sql$, part, bounds) INTO found_seqs USING origin, hwm, xmin, next_xid, outbox, most, only_publication;
+        seqs := seqs || found_seqs;
+        EXIT WHEN cardinality(seqs) >= most;
     END LOOP;
-    RETURN seqs;
+    RETURN seqs[:most];
 END
 $$;
-COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int) IS
+COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int, text) IS
     'The seq of up to `most` rows of another cluster that some lane had not read there; between the bounds of postbox.foreign_origins';
 
 CREATE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
@@ -728,6 +805,42 @@ END
 $$;
 COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
     'Gives a new publication the rows of other clusters that have been settled for those that were there: they become parked events that are due';
+
+-- Lanes are merged at one moment, which the snapshot says: what a lane has not read of it by then becomes parked events, which
+-- go first. False if that is more than `most`.
+CREATE FUNCTION postbox.park_unread(publication text, hwm bigint, seen pg_snapshot, most int) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox;
+    bounds record;
+    seqs bigint[];
+BEGIN
+    SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox WHERE p.name = publication;
+    SELECT min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END) AS hwm, (array_agg(s.xmin ORDER BY s.xmin))[1] AS xmin,
+           (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1] AS next_xid
+      INTO bounds
+    FROM postbox.lane_progress l
+    LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true
+    WHERE l.publication = park_unread.publication AND l.origin = postbox.cluster_origin();
+    seqs := postbox.foreign_unread(registered.relation, registered.relation, postbox.cluster_origin(), bounds.hwm, bounds.xmin, bounds.next_xid,
+                                   most + 1, publication);
+    IF cardinality(seqs) > most THEN
+        RETURN false;
+    END IF;
+    EXECUTE postbox.parking_statement(registered.parked, format($sql$
+        %s e JOIN postbox.publication p ON p.name = $1 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+        JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $2
+         AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+        WHERE e.origin = $2 AND e.seq = ANY ($3) AND e.seq <= $4 AND pg_visible_in_snapshot(e.txid, $5)
+          AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+        $sql$, registered.relation)) USING publication, postbox.cluster_origin(), seqs, hwm, seen;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
+    'Makes parked events, which are due, of up to `most` events that a publication has not read and that were visible to a snapshot; false if there are more';
 
 -- What nobody knows, a superuser has to say.
 CREATE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void
@@ -1033,22 +1146,44 @@ $$;
 COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'The SQL expression for the generation of a moment, for a log outbox with this span';
 
 CREATE FUNCTION postbox.log_partitions(outbox regclass)
-    RETURNS TABLE (part regclass, generation smallint, before uuid)
+    RETURNS TABLE (part regclass, generation smallint, before uuid, since uuid)
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT c.oid::regclass, (regexp_match(b.bound, 'IN [(]''([0-9]+)''[)]'))[1]::smallint,
-           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid
+           (regexp_match(b.bound, 'TO [(]''([-0-9a-f]+)''[)]'))[1]::uuid, (regexp_match(b.bound, 'FROM [(]''([-0-9a-f]+)''[)]'))[1]::uuid
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN LATERAL pg_get_expr(c.relpartbound, c.oid) AS b(bound)
     WHERE i.inhparent = outbox
 $$;
 COMMENT ON FUNCTION postbox.log_partitions(regclass) IS
-    'The partitions of a log outbox: of a generation, or of the ids before this one; both NULL: the default partition of a log of 0.1';
+    'The partitions of a log outbox: of a generation, or of the ids before this one and since that one; all NULL: the default partition of a log of 0.1';
 
 COMMENT ON FUNCTION postbox.uuid_bound(timestamptz) IS 'The smallest UUIDv7 of a moment: the bound of a partition in a log outbox of 0.1';
 
 COMMENT ON FUNCTION postbox.partition_span(interval) IS 'The time that one partition of a log outbox of 0.1 spans';
+
+-- Names are no longer than 63 bytes. A name may be that of another table, or of a partition that was detached.
+CREATE FUNCTION postbox.free_name(schema name, base text, suffix text) RETURNS name
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    head text;
+    tail text := suffix;
+BEGIN
+    FOR n IN 1..1000 LOOP
+        head := base;
+        WHILE octet_length(head || tail) > 63 LOOP
+            head := left(head, -1);
+        END LOOP;
+        EXIT WHEN to_regclass(format('%I.%I', schema, head || tail)) IS NULL AND to_regtype(format('%I.%I', schema, head || tail)) IS NULL;
+        tail := suffix || '_' || n;
+    END LOOP;
+    RETURN head || tail;
+END
+$$;
+COMMENT ON FUNCTION postbox.free_name(name, text, text) IS 'A name that no table has: base and suffix, with a number if that is taken; of base as much as there is room for';
 
 -- PostgreSQL makes no partition for rows that are in the default partition. A range that has such rows is left to it.
 CREATE FUNCTION postbox.make_range_partitions(registered postbox.outbox, ahead int) RETURNS int
@@ -1072,14 +1207,16 @@ BEGIN
     SELECT p.part INTO rest FROM postbox.log_partitions(registered.relation) p WHERE p.before IS NULL;
     FOR i IN 0..ahead LOOP
         lower := first + i * span;
-        part := log || to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI');
-        CONTINUE WHEN to_regclass(format('%I.%I', schema, part)) IS NOT NULL;
+        -- By their bounds: their names are those of a log that may have been renamed or moved since.
+        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(registered.relation) p
+                              WHERE p.since < postbox.uuid_bound(lower + span) AND p.before > postbox.uuid_bound(lower));
         -- Looked up in the index; CREATE TABLE would read the whole default partition while nobody can emit.
         IF rest IS NOT NULL THEN
             EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE id >= $1 AND id < $2)', rest)
                 INTO occupied USING postbox.uuid_bound(lower), postbox.uuid_bound(lower + span);
         END IF;
         CONTINUE WHEN occupied;
+        part := postbox.free_name(schema, log, to_char(lower AT TIME ZONE 'UTC', '_YYYYMMDDHH24MI'));
         BEGIN
             EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
                            schema, part, schema, log, postbox.uuid_bound(lower), postbox.uuid_bound(lower + span));
@@ -1111,12 +1248,8 @@ BEGIN
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
     FOR i IN 0..5 LOOP
         CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
-        -- Without it nobody could emit when its turn comes. Its name may be that of another table, or of a partition that was detached.
-        part := log || '_g' || i;
-        FOR n IN 1..1000 LOOP
-            EXIT WHEN to_regclass(format('%I.%I', schema, part)) IS NULL;
-            part := log || '_g' || i || '_' || n;
-        END LOOP;
+        -- Without it nobody could emit when its turn comes.
+        part := postbox.free_name(schema, log, '_g' || i);
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
         added := added + 1;
     END LOOP;
@@ -1564,12 +1697,16 @@ CREATE VIEW postbox.inbox_problem AS
     FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
     WHERE w.problem IS NOT NULL
     UNION ALL
-    SELECT i.relation, 'inbox', NULL, '{}', w.problem
+    SELECT i.relation, 'inbox', NULL, NULL, w.problem
+    FROM postbox.inbox i, LATERAL (SELECT postbox.parts_problem(i.relation) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT i.relation, 'inbox', NULL, NULL, w.problem
     FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
     WHERE w.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS
-    'Projections and handlers that are broken: events of their types are not applied until they are repaired or dropped. And inboxes whose '
-    'tables a crash would empty: then events take effect again';
+    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
+    'applied; and inboxes whose tables a crash would empty, so that events take effect again';
 
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 
@@ -1579,6 +1716,7 @@ CREATE OR REPLACE FUNCTION postbox.forget_dropped() RETURNS event_trigger
 AS $$
 DECLARE
     dropped oid[];
+    orphans regclass[];
     orphan regclass;
 BEGIN
     SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
@@ -1586,25 +1724,13 @@ BEGIN
     IF dropped IS NULL THEN
         RETURN;
     END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it. An owner who drops one of them leaves
-    -- its OID behind here, and a restore takes that over. Another's table may have it by then, so only what has the columns of
-    -- such a table is dropped, and is not registered for anything else.
-    FOR orphan IN
-        WITH outboxes AS (
-            DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped) RETURNING o.counter, o.parked
-        ), inboxes AS (
-            DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped) RETURNING i.tombstone
-        ), orphans(oid, columns) AS (
-            SELECT counter, '{aggregate_type,aggregate_id,version}'::name[] FROM outboxes
-            UNION ALL SELECT parked, '{publication,seq,aggregate_id,publish_attempts,next_retry_at,last_error}' FROM outboxes
-            UNION ALL SELECT tombstone, '{target,key,version,deleted_at}' FROM inboxes
-        )
-        SELECT c.oid FROM orphans JOIN pg_class c USING (oid)
-        WHERE c.relkind = 'r'
-          AND columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (dropped))
-          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (dropped))
-    LOOP
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it. Most DROPs are of something else.
+    IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
+        orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
+        DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
+        DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
+    END IF;
+    FOREACH orphan IN ARRAY coalesce(orphans, '{}') LOOP
         BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         EXCEPTION WHEN dependent_objects_still_exist THEN
@@ -1697,6 +1823,7 @@ COMMENT ON COLUMN postbox.outbox.retention IS 'How long published events are kep
 COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether the table existed before; if so, drop_outbox keeps it';
 COMMENT ON COLUMN postbox.outbox.columns IS 'Standard name -> name in the table, where they differ: {"aggregate_id": "aggregateid"}';
 COMMENT ON COLUMN postbox.outbox.generation_span IS 'Log outbox: how long a generation of events is written to; NULL in one of 0.1';
+COMMENT ON COLUMN postbox.outbox.version_floor IS 'Aggregates that the version counter lacks begin above this version, since it was lost once';
 COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
     'Creates an outbox: event table, indexes and version counter. The caller needs CREATE on the schema and becomes the owner';
 COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS
@@ -1720,11 +1847,32 @@ COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, js
 COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text) IS
-    'Publishes the events of an outbox to a topic. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text) IS
-    'Changes a publication. NULL leaves a property unchanged; aggregate_types => ''{}'' publishes all types. For the owner of '
-    'the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
+COMMENT ON COLUMN postbox.publication.filter_since IS
+    'The transaction that last changed aggregate_types: what a worker has read with the filter before, and with a snapshot that sees this, is read again';
+CREATE FUNCTION postbox.create_publication(
+    name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
+    ordering text DEFAULT 'key', lanes int DEFAULT 1, max_attempts int DEFAULT 5,
+    base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key',
+    start text DEFAULT 'beginning')
+    RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text) IS
+    'Publishes the events of an outbox to a topic. `start` says with which it begins: those that are in the outbox already (beginning), those that are '
+    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). For the owner of the outbox; needs '
+    'EXECUTE, which PUBLIC does not have';
+CREATE FUNCTION postbox.alter_publication(
+    name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
+    base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL,
+    ordering text DEFAULT NULL, lanes int DEFAULT NULL)
+    RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) IS
+    'Changes a publication where it stands: nothing is left out, and what was published is not sent again. NULL leaves a property unchanged; '
+    'aggregate_types => ''{}'' publishes all types. Another number of lanes takes effect as soon as workers have divided the keys anew; if it is no multiple '
+    'of the one before, when fewer than 1000 events wait. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text),
+    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) FROM PUBLIC;
 COMMENT ON FUNCTION postbox.drop_publication(text) IS
     'Drops a publication; its events stay in the outbox. For the owner of the outbox';
 COMMENT ON FUNCTION postbox.check_topic_name(text) IS
@@ -1851,8 +1999,6 @@ ALTER TABLE postbox.subscription ADD COLUMN statement_timeout interval NOT NULL 
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS
     'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
 COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
-DROP FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval,
-    text, boolean);
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
         max_outstanding_messages int DEFAULT 1000, max_outstanding_bytes bigint DEFAULT 104857600,
         appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
@@ -1866,6 +2012,30 @@ COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigin
     'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
         interval, interval, text, boolean, interval, interval) FROM PUBLIC;
+-- Who had been granted a function before has the one with more parameters, too.
+DO $$
+DECLARE
+    granted record;
+BEGIN
+    FOR granted IN
+        SELECT f.new::regprocedure AS function, a.grantee, a.is_grantable
+        FROM (VALUES ('postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text)', 'postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text)'),
+                     ('postbox.alter_publication(text, text, text[], int, interval, interval, text)', 'postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int)'),
+                     ('postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval, text, boolean)',
+                      'postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval, text, boolean, interval, interval)')) AS f(old, new)
+        JOIN pg_proc p ON p.oid = f.old::regprocedure CROSS JOIN LATERAL aclexplode(p.proacl) a
+        WHERE a.grantee <> p.proowner
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s %s', granted.function,
+                       CASE WHEN granted.grantee = 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END,
+                       CASE WHEN granted.is_grantable THEN 'WITH GRANT OPTION' END);
+    END LOOP;
+END
+$$;
+DROP FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text);
+DROP FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text);
+DROP FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval,
+    text, boolean);
 COMMENT ON FUNCTION postbox.drop_subscription(text) IS
     'Drops a subscription of this database; the Pub/Sub subscription itself stays';
 COMMENT ON FUNCTION postbox.list_workers() IS
@@ -1922,3 +2092,57 @@ $$;
 INSERT INTO postbox.lane (publication, slice)
     SELECT p.name, s.slice FROM postbox.publication p CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice) ON CONFLICT DO NOTHING;
 UPDATE postbox.lane SET system_identifier = c.system_identifier FROM pg_control_system() c WHERE lane.system_identifier IS NULL;
+
+-- What belongs to an outbox or inbox goes along when that gets another owner or schema: extension/server/follow.cc.
+
+CREATE FUNCTION postbox.follow_altered() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.follow_altered() IS 'Event trigger: what belongs to an outbox or inbox follows it to another owner or schema';
+REVOKE EXECUTE ON FUNCTION postbox.follow_altered() FROM PUBLIC;
+
+CREATE EVENT TRIGGER postbox_follow_altered ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION postbox.follow_altered();
+ALTER EVENT TRIGGER postbox_follow_altered ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'What belongs to an outbox or inbox follows it to another owner or schema';
+
+-- What was dropped of an outbox or inbox is put back.
+-- Destructive only in that it takes locks: it adds what is missing, and changes what is not as it has to be.
+CREATE FUNCTION postbox.repair_outbox(outbox regclass, dry_run boolean DEFAULT true)
+    RETURNS TABLE (object text, problem text, repair text)
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.repair_outbox(regclass, boolean) IS
+    'What is missing or wrong of the tables of an outbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'false. For the owner of the outbox';
+
+CREATE FUNCTION postbox.repair_inbox(inbox regclass, dry_run boolean DEFAULT true)
+    RETURNS TABLE (object text, problem text, repair text)
+    AS 'MODULE_PATHNAME', 'repair_inbox' LANGUAGE C;
+COMMENT ON FUNCTION postbox.repair_inbox(regclass, boolean) IS
+    'What is missing or wrong of the tables of an inbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'false. For the owner of the inbox';
+
+-- What was an outbox or inbox is registered again.
+CREATE FUNCTION postbox.register_outbox(relation regclass, retention interval DEFAULT '7 days', counter regclass DEFAULT NULL,
+    parked regclass DEFAULT NULL)
+    RETURNS regclass
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.register_outbox(regclass, interval, regclass, regclass) IS
+    'Registers a table that create_outbox has made: after DROP EXTENSION, or from a dump without the registration. Its version counter and its '
+    'table of parked events are found by their names or named. Puts back what is missing. For the owner of the table';
+
+CREATE FUNCTION postbox.register_inbox(relation regclass, retention interval DEFAULT '14 days', tombstone regclass DEFAULT NULL)
+    RETURNS regclass
+    AS 'MODULE_PATHNAME', 'register_inbox' LANGUAGE C;
+COMMENT ON FUNCTION postbox.register_inbox(regclass, interval, regclass) IS
+    'Registers a table that create_inbox has made: after DROP EXTENSION, or from a dump without the registration. Its tombstones are found by '
+    'their name or named. Puts back what is missing. For the owner of the table';
+
+-- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/server/drop_extension.cc.
+
+CREATE FUNCTION postbox.refuse_drop() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.refuse_drop() IS 'Event trigger: DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';
+REVOKE EXECUTE ON FUNCTION postbox.refuse_drop() FROM PUBLIC;
+
+CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
+ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';

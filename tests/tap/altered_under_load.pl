@@ -142,6 +142,8 @@ my %changes = (
 	attempts => sub { sql("SELECT postbox.alter_publication('@{[any_outbox()]}', max_attempts => @{[50 + int(rand(50))]})"); },
 	backoff => sub { my $base = 20 + int(rand(80)); sql("SELECT postbox.alter_publication('@{[any_outbox()]}', base_backoff => '$base ms', max_backoff => '@{[$base * 5]} ms')"); },
 	types => sub { sql("SELECT postbox.alter_publication('@{[any_outbox()]}', aggregate_types => '@{[one_of('{}', '{video}', '{video,other}')]}')"); },
+	lanes => sub { sql("SELECT postbox.alter_publication('@{[one_of('log4', 'log8', 'log_moved')]}', lanes => @{[1 + int(rand(8))]})"); },
+	ordering => sub { sql("SELECT postbox.alter_publication('@{[one_of('log4', 'log8', 'log_moved')]}', ordering => '@{[one_of('key', 'bucket:8')]}')"); },
 	topic => sub { sql("SELECT postbox.alter_publication('@{[moved()]}', topic => '@{[one_of(TOPIC, OTHER_TOPIC)]}')"); },
 	on_failure => sub { sql("SELECT postbox.alter_publication('@{[moved()]}', on_failure => '@{[one_of('park_key', 'park_event')]}')"); },
 	again => sub { my $name = moved(); sql("BEGIN; SELECT postbox.drop_publication('$name'); @{[create_publication($name, one_of(TOPIC, OTHER_TOPIC))]}; COMMIT"); },
@@ -204,7 +206,8 @@ my $disorder = qq{SELECT * FROM (SELECT n, aggregate_id, lag(version, 1, 0::bigi
 is($node->safe_psql('postgres', $disorder), '', 'each key of a publication that kept its topic came in order, without a gap');
 cmp_ok($node->safe_psql('postgres', "SELECT count(*) FROM ($all) o"), '>', 100 * $seconds / 10, 'there were many');
 
-wait_until($node, 'postgres', q{SELECT count(*) = 15 AND count(w.pid) = 15 FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication JOIN postbox.outbox o ON o.relation = p.outbox
+wait_until($node, 'postgres', q{SELECT count(*) = count(w.pid) AND bool_and(p.wanted_lanes IS NULL)
+		AND count(*) = (SELECT sum(q.lanes) FROM postbox.publication q JOIN postbox.outbox o ON o.relation = q.outbox WHERE o.kind = 'log') FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication JOIN postbox.outbox o ON o.relation = p.outbox
 	LEFT JOIN postbox.workers w ON w.lock_token = l.lock_token AND w.state = 'running' WHERE o.kind = 'log'}, 'each lane of a log has a worker that lives');
 wait_until($node, 'postgres', q{SELECT bool_and(n <= ceil(lanes / 3.0)) FROM (SELECT p.lanes, l.lock_token, count(*) AS n FROM postbox.lane l JOIN postbox.publication p ON p.name = l.publication
 	WHERE l.lock_token IS NOT NULL GROUP BY p.name, l.lock_token) s}, 'none has more than its share');

@@ -73,5 +73,12 @@ subtest 'as an archive, restored by several processes' => sub {
 	check('archive');
 };
 
+subtest 'as SQL that drops first what is there' => sub {
+	$node->command_ok([ 'pg_dump', '--clean', '-d', $node->connstr('source'), '-f', "$dump.clean.sql" ], 'dump');
+	$node->safe_psql('postgres', 'CREATE DATABASE again');
+	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('again'), '-f', $_ ], 'restore') for "$dump.sql", "$dump.clean.sql";
+	check('again');
+};
+
 $node->stop;
 done_testing();

@@ -133,7 +133,7 @@ my $configuration = q{
 		WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'postbox') AND deptype = 'e' ORDER BY 1;
 	SELECT inhrelid::regclass, pg_get_expr(relpartbound, c.oid) FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'app.outbox'::regclass ORDER BY 1;
 	SELECT relname, relowner::regrole, relacl FROM pg_class WHERE relnamespace = 'postbox'::regnamespace OR relname LIKE 'outbox%' ORDER BY oid::regclass::text;
-	SELECT evtname, evtenabled FROM pg_event_trigger};
+	SELECT evtname, evtenabled FROM pg_event_trigger ORDER BY 1};
 my $before = $node->safe_psql('postgres', $configuration);
 my $published = messages_published($emulator);
 # Both servers are set up to publish at once: that pg_upgrade starts them must not be enough.
@@ -212,6 +212,13 @@ subtest 'new events go into the partition of their generation, the old event goe
 	$node->reload;
 	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM app.outbox WHERE aggregate_id = 'old'}, 'retention takes it away');
 	is($node->safe_psql('postgres', q{SELECT version FROM app.video WHERE id = 'written'}), '2', 'the projection has followed');
+};
+
+subtest 'the event triggers have come along' => sub {
+	my ($status, undef, $error) = $node->psql('postgres', 'DROP EXTENSION postbox');
+	like($error, qr/cannot drop extension postbox because outboxes or inboxes depend on it/, 'DROP EXTENSION asks for CASCADE');
+	$node->safe_psql('postgres', 'GRANT ALL ON SCHEMA app TO writer; ALTER TABLE app.jobs OWNER TO writer');
+	is($node->safe_psql('postgres', q{SELECT relowner::regrole FROM pg_class WHERE oid = 'app.jobs_version'::regclass}), 'writer', 'what belongs to an outbox follows it');
 };
 
 stop_puller($puller);

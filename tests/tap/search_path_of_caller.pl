@@ -118,6 +118,7 @@ my @calls = (
 	q{SELECT * FROM postbox.workers},
 	q{SELECT postbox.count_backlog('jobs'), postbox.count_backlog('log')},
 	q{SELECT postbox.foreign_backlog('app.log', 'log'), postbox.log_sequence('app.log')},
+	q{SELECT postbox.park_unread('log', 0, '3:3:', 1)},
 	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log', 10), postbox.redrive_parked('app.log', NULL)},
 	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.rebase_outbox('app.log')},
 	q{UPDATE postbox.lane SET system_identifier = 1, floor = 0, hwm = 0, snapshot = '3:3:', next_xid = '3' WHERE publication OPERATOR(pg_catalog.=) 'log'},
@@ -132,6 +133,12 @@ my @calls = (
 	q{SELECT * FROM postbox.outbox_status},
 	q{SELECT postbox.list_outbox_status(), postbox.show_retention_problem('app.log'), postbox.retention_problem('app.log')},
 	q{SELECT postbox.log_partitions('app.log'), postbox.read_by_all('app.log')},
+	q{SELECT postbox.parts_of(ARRAY['app.log'::pg_catalog.regclass::pg_catalog.oid]), postbox.free_name('app', 'log', '_g0'), postbox.parts_problem('app.log')},
+	q{SELECT postbox.repair_outbox('app.log'), postbox.repair_outbox('app.jobs', false), postbox.repair_outbox('app.adopted', false), postbox.repair_inbox('app.inbox', false)},
+	q{DROP TABLE app.log_version, app.log_parked, app.inbox_tombstone, app.log_g3; DROP SEQUENCE app.log_seq CASCADE; DROP INDEX app.log_seq_idx},
+	q{SELECT postbox.repair_outbox('app.log', false), postbox.repair_inbox('app.inbox', false)},
+	q{CREATE ROLE other; GRANT ALL ON SCHEMA app TO other; ALTER TABLE app.log OWNER TO other; ALTER TABLE app.inbox OWNER TO other; ALTER TABLE app.inbox OWNER TO CURRENT_USER; ALTER TABLE app.log OWNER TO CURRENT_USER},
+	q{CREATE SCHEMA elsewhere; ALTER TABLE app.log SET SCHEMA elsewhere; ALTER TABLE elsewhere.log SET SCHEMA app},
 	q{SELECT postbox.past_retention(o), postbox.purge_partition(o, 'app.log_g0'), postbox.purge_default_partition(o, 10), postbox.make_range_partitions(o, -1) FROM postbox.outbox o WHERE relation OPERATOR(pg_catalog.=) 'app.log'::pg_catalog.regclass},
 	q{ALTER TABLE app.log DROP COLUMN origin},
 	q{SELECT postbox.add_origin('app.log', 7)},
@@ -157,8 +164,11 @@ my @calls = (
 	q{SELECT postbox.drop_handler(1), postbox.drop_projection(1), postbox.drop_subscription('follower')},
 	q{SELECT postbox.drop_inbox('app.inbox'), postbox.drop_outbox('app.jobs'), postbox.drop_outbox('app.adopted')},
 	q{DROP TABLE app.log},
+	q{SELECT postbox.create_outbox('app.log'), postbox.create_outbox('app.jobs', 'table'), postbox.create_inbox('app.inbox'), postbox.adopt_outbox('app.adopted')},
 	q{DROP EXTENSION postbox CASCADE},
-	q{CREATE EXTENSION postbox});
+	q{CREATE EXTENSION postbox},
+	q{ALTER TABLE app.log_version DROP CONSTRAINT log_version_pkey; ALTER TABLE app.log_version ADD PRIMARY KEY (aggregate_type, aggregate_id); DROP TABLE app.jobs_version, app.inbox_tombstone},
+	q{SELECT postbox.register_outbox('app.log'), postbox.adopt_outbox('app.adopted'), postbox.register_outbox('app.jobs'), postbox.register_inbox('app.inbox')});
 
 my $node = new_node('main', settings => { 'postbox.publishers' => 0, 'postbox.project_id' => 'shop-1' });
 $node->start;

@@ -52,6 +52,9 @@ constexpr milliseconds kStepTime = seconds(1);
 constexpr int kMostDoublings = 3;
 constexpr int kMostDoublingsAlone = 6;
 constexpr milliseconds kLastStepTime(500);
+// What is on its way when a publication is altered. A broker that does not answer is left behind.
+constexpr milliseconds kFinishTime = seconds(5);
+
 // A step that took longer than this, and this for each event in it, is followed by a pause.
 constexpr milliseconds kLongStep(100);
 constexpr std::chrono::microseconds kLongEvent(100);
@@ -271,6 +274,7 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
 }
 
 bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
+  leaving = leaving || finish_by_ != 0;
   if (std::max(settle_at_, PauseUntil()) > now && !leaving) return false;
   Summary summary = Summarize();
   waits_for_rest_ =
@@ -351,6 +355,21 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
   }
   Charge(begin, 0, kShortStep);
   if (!leaving) Failpoint("after_checkpoint");
+}
+
+void Lane::Finish(TimestampTz now) {
+  if (finish_by_ == 0) finish_by_ = TimestampTzPlusMilliseconds(now, kFinishTime.count());
+}
+
+void Lane::Conclude(TimestampTz now, bool give_up) {
+  Maintain(now, true);
+  if (!give_up) return;
+  try {
+    Transaction transaction("postbox: giving up a lane");
+    transaction.Run([&] { source_->GiveUp(&transaction); });
+  } catch (const PostgresError& error) {
+    RollBack(now, error);
+  }
 }
 
 TimestampTz Lane::NextWork(TimestampTz now) const {

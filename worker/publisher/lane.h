@@ -55,6 +55,12 @@ class Lane {
     return publication_ == publication && topic_ == topic;
   }
 
+  // Whether it is of this publication as it was before it was altered.
+  bool IsBefore(const Publication& publication) const {
+    return publication_.name == publication.name && publication_.outbox == publication.outbox &&
+           publication_.created_at == publication.created_at;
+  }
+
   // There may be something to claim.
   void Want() { wanted_ = true; }
   // The same, and the suspension that this worker remembers is over: somebody may have ended it.
@@ -72,7 +78,7 @@ class Lane {
 
   // Takes an event that has its result. `leaving`: the worker is about to go.
   void AddResult(EventPointer event, bool leaving) {
-    event->leaving = leaving;
+    event->leaving = leaving || finish_by_ != 0;
     --outstanding_;
     unsettled_.push_back(std::move(event));
   }
@@ -81,9 +87,20 @@ class Lane {
   // are stored.
   bool Settle(TimestampTz now, bool leaving, InFlight* in_flight);
 
-  // The publication was altered or dropped, and the lane claims nothing more. What is on its way
-  // still gets its results. The events of a log are claimed by its successor, too, from the stored
-  // position on: so what becomes of them here is of no account.
+  // The publication was altered: the lane claims nothing more. When what is on its way has its
+  // results, and they are stored, its successor begins: so nothing is sent again. Failures do not
+  // count: the successor tries again.
+  void Finish(TimestampTz now);
+  // Whether it has its results, or has waited for them for long enough.
+  bool IsFinished(TimestampTz now) const {
+    return (outstanding_ == 0 && unsettled_.empty()) || finish_by_ <= now;
+  }
+  TimestampTz finish_by() const { return finish_by_; }
+  // Stores how far it is, and lets others have the lane if `give_up`.
+  void Conclude(TimestampTz now, bool give_up);
+  // The publication is gone, or its successor begins: what is still on its way gets its results.
+  // The events of a log are claimed by the successor, too, from the stored position on: so what
+  // becomes of them here is of no account.
   void Retire() { source_->Retire(); }
   // The worker was away for so long that others may have its lanes.
   void Doubt() { source_->Doubt(); }
@@ -179,6 +196,8 @@ class Lane {
   TimestampTz grace_at_ = 0;
   std::size_t batch_size_ = std::numeric_limits<std::size_t>::max();  // less while claims are slow
   TimestampTz passing_since_ = 0;  // 0: the last step did not fail so
+
+  TimestampTz finish_by_ = 0;  // of Finish(); 0: it claims
 
   Events unsettled_;
   TimestampTz settle_at_ = 0;

@@ -12,6 +12,7 @@
 #include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/standby.h"
+#include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/terminate.h"
 
 extern "C" {
@@ -35,6 +36,16 @@ constexpr int64 kLoadAgainMs = 100;
 constexpr int64 kLoadPatienceMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
+
+// How often a worker looks whether the others have given up their lanes of a publication whose keys
+// are to be divided anew, and for how long.
+constexpr int64 kDivideLookMs = 20;
+constexpr int64 kDivideMs = 10'000;
+// Triggers of the owner may run.
+constexpr std::chrono::milliseconds kDivideTime(500);
+// When it is tried again because too many events waited: after this, and twice as long each time.
+constexpr std::chrono::milliseconds kDivideAgain = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds kMostDivideAgain = std::chrono::seconds(30);
 
 TimestampTz After(TimestampTz from, int64 milliseconds) {
   return TimestampTzPlusMilliseconds(from, milliseconds);
@@ -89,10 +100,12 @@ bool Worker::Step() {
     WantAll();
   }
   if (reload_ || LanesAreOutdated()) LoadLanes();
+  TryToDivideAgain();
 
   bool progress = CollectResults();
   if (client_ != nullptr) in_flight_.HandOver(client_.get(), ConfirmedByStandbys());
   WatchStandbys();
+  HandOver();
   // First what workers that are gone have left behind; then it can be claimed.
   for (const LanePointer& lane : lanes_) {
     if (!StopRequested()) lane->Maintain(now_, false);
@@ -107,6 +120,7 @@ void Worker::BeHeard() {
   // Half of the lease, since the setting may just be changing.
   if (static_cast<uint64>(ComeRound().count()) * 2 < LeaseMilliseconds()) return;
   for (const LanePointer& lane : lanes_) lane->Doubt();
+  for (const LanePointer& lane : finishing_) lane->Doubt();
   GiveBackUnsafe(0);
 }
 
@@ -119,6 +133,9 @@ void Worker::Wait() {
   TimestampTz until = std::min(next_poll_, NextLine());
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());
+  for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
+  if (finishing_.empty() && !altered_.empty()) until = After(now_, kDivideLookMs);
+  if (!undivided_.empty()) until = std::min(until, divide_at_);
   until = std::min(until, in_flight_.standby_queue().NextLook(now_));
   // Others must hear of this worker before they take over what it has.
   const long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
@@ -202,30 +219,126 @@ void Worker::LoadLanes() {
   reload_ = false;
   retry_all_ = false;
   generation_ = generation;
+  ConfigLoaded(generation);
   std::vector<LanePointer> lanes;
+  altered_.clear();
+  undivided_.clear();
   for (const Publication& publication : publications) {
     const std::string topic = pubsub::TopicName(settings().project_id, publication.topic);
     const std::size_t before = lanes.size();
     for (const LanePointer& lane : lanes_) {
-      if (!lane->IsOf(publication, topic)) continue;
+      if (publication.wanted_lanes != 0 || !lane->IsOf(publication, topic)) continue;
       lane->WantNow();
       lanes.push_back(lane);
     }
-    if (lanes.size() > before) continue;
-    for (LanePointer& lane : MakeLanes(publication, topic)) lanes.push_back(std::move(lane));
+    if (lanes.size() == before) altered_.push_back({publication, topic});
   }
   for (const LanePointer& lane : lanes_) {
-    if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) lane->Retire();
+    if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) FinishLane(lane, publications);
   }
-  // Events of the old lanes that are still out hold their lane until they are settled.
   lanes_ = std::move(lanes);
+  HandOver();
+  ArrangeLanes();
+  SuspendSuspects();
+}
+
+void Worker::FinishLane(const LanePointer& lane, const std::vector<Publication>& publications) {
+  for (const Publication& publication : publications) {
+    if (!lane->IsBefore(publication)) continue;
+    lane->Finish(now_);
+    finishing_.push_back(lane);
+    return;
+  }
+  // Events that are still out hold their lane until they are settled.
+  lane->Retire();
+}
+
+void Worker::HandOver() {
+  if (altered_.empty() && finishing_.empty()) return;
+  std::erase_if(finishing_, [&](const LanePointer& lane) {
+    if (!lane->IsFinished(now_)) return false;
+    const bool divide = std::any_of(altered_.begin(), altered_.end(), [&](const Altered& one) {
+      return one.publication.wanted_lanes != 0 && one.publication.name == lane->publication_name();
+    });
+    lane->Conclude(now_, divide);
+    lane->Retire();
+    return true;
+  });
+  const auto made = std::erase_if(altered_, [&](Altered& one) {
+    if (std::any_of(finishing_.begin(), finishing_.end(), [&](const LanePointer& lane) {
+          return lane->publication_name() == one.publication.name;
+        })) {
+      return false;
+    }
+    if (!MayMakeLanes(&one)) return false;
+    for (LanePointer& lane : MakeLanes(one.publication, one.topic)) {
+      lanes_.push_back(std::move(lane));
+    }
+    return true;
+  });
+  if (made > 0) ArrangeLanes();
+}
+
+bool Worker::MayMakeLanes(Altered* altered) {
+  const Publication& publication = altered->publication;
+  if (publication.wanted_lanes == 0) return true;
+  if (altered->give_up_at == 0) altered->give_up_at = After(now_, kDivideMs);
+  Division division = Division::kWaits;
+  try {
+    Transaction transaction("postbox: dividing the keys of a publication");
+    transaction.Limit(publication.outbox, kDivideTime);
+    transaction.Run([&] {
+      transaction.Begin();
+      division = DivideLanes(publication);
+    });
+  } catch (const PostgresError& error) {
+    LeaveIfExtensionGone();
+    LogError("divide the keys of a publication", error);
+    division = Division::kTooMany;
+  }
+  // Done: the configuration has changed, and is read again.
+  if (division == Division::kDone || (division == Division::kWaits && now_ < altered->give_up_at)) {
+    return false;
+  }
+  undivided_.push_back(publication);
+  divide_delay_ = std::clamp(divide_delay_ * 2, kDivideAgain, kMostDivideAgain);
+  divide_at_ = After(now_, divide_delay_.count());
+  return true;
+}
+
+void Worker::TryToDivideAgain() {
+  if (undivided_.empty() || now_ < divide_at_) return;
+  divide_at_ = After(now_, kDivideAgain.count());
+  if (identity().ordinal != 0) return;
+  bool any = false;
+  try {
+    for (const Publication& publication : undivided_) {
+      Transaction transaction("postbox: looking whether the keys of a publication can be divided");
+      transaction.Limit(publication.outbox, kDivideTime);
+      transaction.Run([&] {
+        transaction.Begin();
+        any = any || CanBeDivided(publication);
+      });
+    }
+  } catch (const PostgresError& error) {
+    LeaveIfExtensionGone();
+    LogError("divide the keys of a publication", error);
+  }
+  if (!any) return;
+  Pg([] {
+    RaiseConfigGeneration();
+    WakePublishers(MyDatabaseId);
+  });
+}
+
+void Worker::ArrangeLanes() {
   std::vector<std::shared_ptr<const Holding>> holdings;
   for (const LanePointer& lane : lanes_) {
     if (holdings.empty() || holdings.back() != lane->holding()) holdings.push_back(lane->holding());
   }
+  const bool crowded = holdings.size() + altered_.size() > 1;
   in_flight_.SetPublications(std::move(holdings));
-  for (const LanePointer& lane : lanes_) lane->SetCrowded(publications.size() > 1);
-  SuspendSuspects();
+  for (const LanePointer& lane : lanes_) lane->SetCrowded(crowded);
 }
 
 void Worker::SuspendSuspects() {
@@ -246,7 +359,11 @@ void Worker::LoadFailed(const PostgresError& error) {
   if (IsPassing(error) && now_ < After(load_failed_since_, kLoadPatienceMs)) return;
   SetServing(false);
   next_load_ = After(now_, kLoadPatienceMs);
-  const std::string message = "could not read the publications: " + error.message;
+  LogError("read the publications", error);
+}
+
+void Worker::LogError(const char* what, const PostgresError& error) {
+  const std::string message = std::string("could not ") + what + ": " + error.message;
   LogLimited(SubjectOf(message), {WARNING, message, error.detail, error.hint});
 }
 
@@ -393,7 +510,7 @@ void Worker::WaitForResults(int64 milliseconds) {
 }
 
 bool Worker::WorkLeft() const {
-  if (HasWakeUp() || !in_flight_.empty()) return true;
+  if (HasWakeUp() || !in_flight_.empty() || !altered_.empty()) return true;
   return std::any_of(lanes_.begin(), lanes_.end(),
                      [&](const LanePointer& lane) { return lane->WantsToClaim(now_); });
 }
@@ -432,6 +549,9 @@ void Worker::Drain() {
   GiveToLanes(std::move(left));
   SettleLanes();
   leaving_ = false;
+  for (const LanePointer& lane : finishing_) {
+    if (!TooLate()) lane->Maintain(now_, true);
+  }
   for (const LanePointer& lane : lanes_) {
     if (!TooLate()) lane->Maintain(now_, true);
   }

@@ -16,6 +16,7 @@
 //    the client has returned its result (or is gone).
 //  - An error in one lane suspends that publication and no other (lane.h). An error outside of a
 //    lane's transaction ends the worker with ERROR; its leases are then those of a dead worker.
+//  - The lanes of a publication that was altered finish before those of the altered one begin.
 //  - On SIGTERM: no new claim, a second for what is on its way, then cancel and give back. A worker
 //    that is to give up its slot to another database waits longer for the results.
 #ifndef POSTBOX_WORKER_PUBLISHER_WORKER_H_
@@ -45,6 +46,13 @@ class Worker {
   void StopClient() noexcept { client_.reset(); }
 
  private:
+  // An altered publication of which lanes are yet to be made.
+  struct Altered {
+    Publication publication;
+    std::string topic;
+    TimestampTz give_up_at = 0;  // of dividing its keys anew; 0: not tried yet
+  };
+
   // One turn of the loop. Returns whether there may be more to do at once.
   bool Step();
   void Wait();
@@ -59,11 +67,24 @@ class Worker {
   // be stored: perhaps they passed what their publication takes now.
   bool LanesAreOutdated() const;
   void RetireOutdated();
+  // The publication was altered: its lanes finish, and new ones follow.
+  void FinishLane(const LanePointer& lane, const std::vector<Publication>& publications);
+  // Makes the lanes that wait for others to finish.
+  void HandOver();
+  // Whether the lanes of an altered publication may be made, with its keys divided anew if it is to
+  // have another number of lanes.
+  bool MayMakeLanes(Altered* altered);
+  // Now and then: a publication could not be divided because too many events waited.
+  void TryToDivideAgain();
+  // After lanes were added or taken away.
+  void ArrangeLanes();
   // What has ended an earlier worker of the database is not touched again at once.
   void SuspendSuspects();
   void LoadFailed(const PostgresError& error);
   // When a line of the log that was held back is due.
   TimestampTz NextLine() const;
+  // Logs what failed.
+  void LogError(const char* what, const PostgresError& error);
   bool EnsureClient();
 
   bool ClaimLanes();
@@ -95,6 +116,11 @@ class Worker {
   std::unique_ptr<pubsub::Publisher> client_;
   ClientConfig config_;  // of client_
   std::vector<LanePointer> lanes_;
+  std::vector<LanePointer> finishing_;
+  std::vector<Altered> altered_;
+  std::vector<Publication> undivided_;
+  TimestampTz divide_at_ = 0;
+  std::chrono::milliseconds divide_delay_{0};
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
   InFlight in_flight_;
   HeapTrimmer heap_;

@@ -136,8 +136,9 @@ std::string LockHolders(Oid relation) {
   return holders;
 }
 
-LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
-    : publication_(std::move(publication)),
+LaneRow::LaneRow(const Publication& publication, int slice, std::string lock_token)
+    : publication_(publication.name),
+      filter_since_(publication.filter_since.empty() ? "0" : publication.filter_since),
       slice_(slice),
       lock_token_(std::move(lock_token)),
       look_(
@@ -175,9 +176,12 @@ LaneRow::LaneRow(std::string publication, int slice, std::string lock_token)
           "zone_upto = $9::bigint[], zone_snapshot = $10::pg_catalog.pg_snapshot[], "
           "zone_next_xid = $11::pg_catalog.xid8[] "
           "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
-          "AND lock_token OPERATOR(pg_catalog.=) $3",
+          "AND lock_token OPERATOR(pg_catalog.=) $3 AND NOT EXISTS (SELECT FROM "
+          "postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
+          "AND p.filter_since OPERATOR(pg_catalog.<>) $12::pg_catalog.xid8 "
+          "AND pg_catalog.pg_visible_in_snapshot(p.filter_since, $13::pg_catalog.pg_snapshot))",
           {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
-           TEXTARRAYOID, TEXTARRAYOID}) {}
+           TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID}) {}
 
 bool LaneRow::IsOurs() {
   return look_.Run({TextValue(publication_), Int32GetDatum(slice_)}) > 0 &&
@@ -249,11 +253,14 @@ bool LaneRow::Checkpoint(const LogPosition& position) {
     next_xids.push_back(std::to_string(zone.next_xid));
   }
   const std::string next_xid = next_xids.empty() ? "3" : next_xids.back();
+  // The lowest zone was read last.
+  const std::string seen = snapshots.empty() ? position.top().ToText() : snapshots.front();
   return checkpoint_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_),
                           TextValue(Identifier()), Int64GetDatum(position.floor()),
                           Int64GetDatum(position.from()), TextValue(position.top().ToText()),
                           TextValue(next_xid), TextArrayValue(uptos), TextArrayValue(snapshots),
-                          TextArrayValue(next_xids)}) == 1;
+                          TextArrayValue(next_xids), TextValue(filter_since_), TextValue(seen)}) ==
+         1;
 }
 
 }  // namespace postbox::publisher

@@ -68,7 +68,7 @@ std::string LockHolders(Oid relation);
 // The row of one lane of a log outbox.
 class LaneRow {
  public:
-  LaneRow(std::string publication, int slice, std::string lock_token);
+  LaneRow(const Publication& publication, int slice, std::string lock_token);
 
   // Takes the lane if it is free and returns its position. Nothing if another worker has it, or is
   // just looking at it.
@@ -86,7 +86,8 @@ class LaneRow {
   // Gives the lane up for others to take.
   void Release();
 
-  // Stores the position. False: the lane is no longer ours.
+  // Stores the position. False: the lane is no longer ours, or the publication has another filter
+  // since and this position has passed what that takes.
   bool Checkpoint(const LogPosition& position);
 
  private:
@@ -94,6 +95,7 @@ class LaneRow {
   bool MayTake(const std::string& token) const;
 
   const std::string publication_;
+  const std::string filter_since_;
   const int slice_;
   const std::string lock_token_;
   Statement look_, foreign_, rebase_, read_, take_, release_, checkpoint_;

@@ -58,6 +58,8 @@ class OutboxSource {
   // The worker was not heard of for so long that others may have taken over what it has. Called
   // before Maintain(), which finds out; until then there is nothing to claim.
   virtual void Doubt() {}
+  // After Maintain(true): others may take the lane at once.
+  virtual void GiveUp(Transaction* /*transaction*/) {}
   // Nothing is claimed any more; another source of the same outbox may go on with what is stored.
   virtual void Retire() {}
   // How long until Maintain() has something to do.

@@ -14,7 +14,8 @@ std::vector<Publication> LoadPublications() {
           "(extract(epoch FROM p.base_backoff) OPERATOR(pg_catalog.*) 1000)::bigint, "
           "(extract(epoch FROM p.max_backoff) OPERATOR(pg_catalog.*) 1000)::bigint, "
           "p.on_failure OPERATOR(pg_catalog.=) 'park_key', p.lanes, "
-          "coalesce(o.parked::pg_catalog.oid::bigint, 0), p.created_at "
+          "coalesce(o.parked::pg_catalog.oid::bigint, 0), p.created_at, "
+          "coalesce(p.wanted_lanes, 0), p.filter_since::pg_catalog.text "
           "FROM postbox.publication p, postbox.outbox o "
           "WHERE o.relation OPERATOR(pg_catalog.=) p.outbox ORDER BY p.name");
   std::vector<Publication> publications;
@@ -34,6 +35,8 @@ std::vector<Publication> LoadPublications() {
     publication.lanes = Int32Column(row, 11);
     publication.parked = static_cast<Oid>(Int64Column(row, 12));
     publication.created_at = Int64Column(row, 13);
+    publication.wanted_lanes = Int32Column(row, 14);
+    publication.filter_since = TextColumn(row, 15);
     publications.push_back(std::move(publication));
   }
   return publications;

@@ -17,6 +17,7 @@ namespace {
 Identity self;
 // SharedState::extension_epoch as it was before ExtensionExists() looked.
 uint64 epoch_of_look = 0;
+std::optional<uint64> loaded_generation;
 
 WorkerSlot* Slot() { return &shared_state()->workers[self.slot]; }
 
@@ -216,6 +217,10 @@ bool TakeWakeUp() {
   if (!HasWakeUp()) return false;
   return pg_atomic_exchange_u32(&Slot()->wake_up, 0) != 0;
 }
+
+void ConfigLoaded(uint64 generation) { loaded_generation = generation; }
+
+bool ConfigIsCurrent() { return !loaded_generation || *loaded_generation == ConfigGeneration(); }
 
 void SetServing(bool serving) {
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);

@@ -99,6 +99,11 @@ bool TakeWakeUp();
 // The same, and leaves it for TakeWakeUp().
 bool HasWakeUp();
 
+// The generation before the configuration that the worker has read, and whether that is still the
+// one; true in a process that has not read any.
+void ConfigLoaded(uint64 generation);
+bool ConfigIsCurrent();
+
 // Tells that the worker has read the publications, or could not.
 void SetServing(bool serving);
 // Shows what the worker holds back until a standby has confirmed WAL (shared_state.h); nothing: {}.

@@ -23,10 +23,8 @@ constexpr int kParkCopies = 2000;
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // How often a lane looks for rows of other clusters. They come with a restore.
 constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
-// How many seqs a lane without events may be ahead of its stored position: running transactions
-// have taken them, and who counts the backlog looks at each.
+// How far a lane without events may be ahead of its position: who counts the backlog reads that.
 constexpr int64 kMostUnstored = 10'000;
-// For a lane that this worker does not have.
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
 }  // namespace
@@ -38,7 +36,7 @@ LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneSha
       share_(std::move(share)),
       topic_(std::move(topic)),
       ordering_(publication_.ordering),
-      row_(publication_.name, slice, std::move(lock_token)),
+      row_(publication_, slice, std::move(lock_token)),
       parked_(publication_, topic_, ordering_, share_->log),
       ready_(
           "SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid "
@@ -274,6 +272,7 @@ void LogOutbox::ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, Claim
 void LogOutbox::ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
   const std::size_t limit = limits.events - result->events.size();
   const LogMoment moment = ReadChunk(limit, budget);
+  if (!ConfigIsCurrent()) return;  // perhaps it takes other events now
   if (chunk_.empty()) {
     if (budget->refused()) return;
     if (crowded_seq_ != 0) {
@@ -569,10 +568,19 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (parked_.Load()) repaired_at_ = Clock::now();
 }
 
+void LogOutbox::GiveUp(Transaction* transaction) {
+  if (!progress_) return;
+  transaction->Begin();
+  row_.Release();
+  RollBack();
+  maybe_left_ = false;
+}
+
 void LogOutbox::Checkpoint() {
   if (!row_.Checkpoint(progress_->settled())) {
     const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
-    LogLimited("taken over " + lane, {.message = "publication \"" + lane + " was taken over"});
+    LogLimited("taken over " + lane,
+               {.message = "publication \"" + lane + " was taken over, or takes other events now"});
     RollBack();
     return;
   }

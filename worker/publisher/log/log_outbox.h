@@ -68,6 +68,7 @@ class LogOutbox : public OutboxSource {
   void Settle(const Events& events, Transaction* transaction) override;
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
+  void GiveUp(Transaction* transaction) override;
   void Doubt() override { doubt_ = true; }
   // Its successor publishes from the stored position on, also what is outstanding here. Were this
   // one to park of that what the old topic refuses, it would stop keys that go on there.
