@@ -40,10 +40,11 @@ Datum IntervalArgument(FunctionCallInfo fcinfo, int number, const IntervalRange&
   return value;
 }
 
+// To the client only, as in extension/outbox/publication.cc.
 void Warn(const std::string& message) {
   Pg([&] {
-    ereport(WARNING, (errmsg_internal("%s", message.c_str()),
-                      errhint("Pub/Sub accepts the name, and so does Postbox.")));
+    ereport(WARNING_CLIENT_ONLY, (errmsg_internal("%s", message.c_str()),
+                                  errhint("Pub/Sub accepts the name, and so does Postbox.")));
   });
 }
 

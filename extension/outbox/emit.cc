@@ -50,6 +50,7 @@
 #include "extension/base/uuid.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/version_counter.h"
+#include "extension/server/shortage.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/attributes.h"
@@ -514,6 +515,7 @@ Receipt Emit(FunctionCallInfo fcinfo, const EmittedEvent& event) {
     CheckMessage(event, version);
   }
   Insert(outbox.get(), event, seq, version);
+  WarnIfUnserved();
   RequestPublishersAtCommit();
   return Receipt{*event.id, version};
 }

@@ -43,10 +43,12 @@ std::optional<Datum> OptionalDatum(FunctionCallInfo fcinfo, int argument) {
   return fcinfo->args[argument].value;
 }
 
+// To the client only: whoever reads the server log cannot do anything about it, and a test suite
+// that creates publications would fill it.
 void Warn(const std::string& message, const char* hint) {
   Pg([&] {
-    ereport(WARNING, (errcode(ERRCODE_WARNING), errmsg_internal("%s", message.c_str()),
-                      errhint("%s", hint)));
+    ereport(WARNING_CLIENT_ONLY, (errcode(ERRCODE_WARNING), errmsg_internal("%s", message.c_str()),
+                                  errhint("%s", hint)));
   });
 }
 

@@ -1,5 +1,5 @@
-// postbox.event_replicated: the trigger that keeps a database from publishing what logical replication
-// has brought into one of its outboxes. The database that the rows come from publishes them.
+// postbox.event_replicated: the trigger that keeps a database from publishing what logical
+// replication has brought into one of its outboxes. The database of the rows publishes them.
 //
 // The trigger fires for replicas only (ENABLE REPLICA): ordinary sessions pass it by, and a session
 // with session_replication_role = replica of its own is told apart by its replication origin. What

@@ -8,6 +8,7 @@
 
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
+#include "extension/shared/shared_state.h"
 #include "proto/rules/endpoint.h"
 #include "proto/rules/failpoint_list.h"
 #include "proto/rules/limits.h"
@@ -120,7 +121,8 @@ struct IntSetting {
   const char* details;
   int* value;
   int initial, least, greatest;
-  int flags;  // the unit; the context is PGC_SIGHUP for all of them
+  int flags;  // the unit
+  GucContext context = PGC_SIGHUP;
 };
 
 const StringSetting kStrings[] = {
@@ -161,7 +163,15 @@ const StringSetting kStrings[] = {
 const IntSetting kInts[] = {
     {"postbox.publishers",
      "Sets the number of publisher workers for each database that has the extension.",
-     "0 stops publishing.", &values.publishers, 1, 0, 32, 0},
+     "0 stops publishing. ALTER DATABASE ... SET gives a database another number. In a session it "
+     "has no effect.",
+     &values.publishers, 1, 0, 32, 0, PGC_SUSET},
+    {"postbox.max_workers",
+     "Sets the maximum number of publisher workers of all databases together.",
+     "They are background workers of the server, of which max_worker_processes are possible; "
+     "parallel queries and logical replication need some, too. If there are fewer than the "
+     "databases need, these are served in turn.",
+     &values.max_workers, kMaxWorkers, 1, kMaxWorkers, 0},
     {"postbox.poll_interval",
      "Sets the interval at which a publisher looks for events that no commit announced.",
      "Plain INSERTs and prepared transactions do not announce their events.", &values.poll_interval,
@@ -210,7 +220,7 @@ void DefineSettings() {
   }
   for (const IntSetting& setting : kInts) {
     DefineCustomIntVariable(setting.name, setting.description, setting.details, setting.value,
-                            setting.initial, setting.least, setting.greatest, PGC_SIGHUP,
+                            setting.initial, setting.least, setting.greatest, setting.context,
                             setting.flags, nullptr, nullptr, nullptr);
   }
   ReserveGucPrefix("postbox");

@@ -28,7 +28,8 @@ bool prepared_config_changed = false;
 
 // Whether this session may have written holds; they are removed when the transaction ends.
 bool holding = false;
-// The database whose workers are restarted at commit, since its settings changed.
+// The database whose workers are restarted at commit, since its settings changed. The launcher is
+// told as well: there may be none, and the setting may be postbox.publishers.
 Oid restart_at_commit = InvalidOid;
 
 void ReleaseHolds() {
@@ -48,7 +49,10 @@ void AtTransactionEnd(XactEvent event, void* /*argument*/) {
     return;
   if (holding) ReleaseHolds();
   if (OidIsValid(restart_at_commit)) {
-    if (event == XACT_EVENT_COMMIT) StopPublishers(restart_at_commit);
+    if (event == XACT_EVENT_COMMIT) {
+      StopPublishers(restart_at_commit);
+      ChangeDatabase(restart_at_commit);
+    }
     restart_at_commit = InvalidOid;
   }
 }

@@ -2,13 +2,15 @@
 
 #include "extension/base/guard.h"
 #include "extension/base/postgres.h"
+#include "extension/server/database_scan.h"
+#include "extension/server/shortage.h"
+#include "extension/server/worker_slots.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "proto/rules/backoff.h"
+#include "proto/rules/turns.h"
 
 extern "C" {
-#include <access/heapam.h>
-#include <access/tableam.h>
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
 #include <storage/procsignal.h>
@@ -33,6 +35,14 @@ constexpr milliseconds kGoodRun = seconds(60);
 constexpr milliseconds kMaxRestartDelay = seconds(60);
 // At most so many databases are probed for the extension at once.
 constexpr int kMaxProbes = 4;
+// A refused start of a database's only worker is repeated after this.
+constexpr milliseconds kRefusalDelay = seconds(1);
+// While databases wait and nobody has to give up its slot yet, it is looked again after this.
+constexpr milliseconds kLookAgain(250);
+// A worker that was asked to give up its slot and has not left is told to after this.
+constexpr milliseconds kYieldPatience = seconds(30);
+// A database of which nobody knows whether it has the extension is named in the log after this.
+constexpr milliseconds kNamedAfter = seconds(5);
 
 enum class Extension { kUnknown, kPresent, kAbsent };
 
@@ -41,24 +51,34 @@ struct Task {
   int slot = -1;  // -1: it is not running
   BackgroundWorkerHandle* handle = nullptr;
   bool stop_requested = false;
-  int failures = 0;  // in a row
+  std::optional<Clock::time_point> asked_to_yield;
+  bool told = false;  // the worker has found the extension, and what it says is known
+  int failures = 0;   // in a row
   Clock::time_point started;
   Clock::time_point not_before;
+
+  bool runs() const { return slot >= 0; }
+  bool leaves() const { return stop_requested || asked_to_yield.has_value(); }
 };
 
 struct Database {
   std::string name;
   Extension extension = Extension::kUnknown;
-  bool listed = true;  // connectable and no template, as last read
+  bool listed = true;    // connectable and no template, as last read
+  bool changed = false;  // its settings, since its last worker was started
+  int publishers = kAsServer;
   std::vector<Task> tasks;
-};
 
-// What a worker's slot said when the worker had ended.
-struct ExitReport {
-  bool attached;  // the worker came up
-  ExitReason reason;
-  bool epoch_is_current;  // no CREATE or DROP EXTENSION committed since the worker looked
-  bool held;              // a session holds the database
+  // For the turns, while it has no worker.
+  Clock::time_point unserved_since = Clock::now();
+  bool may_have_work = true;
+  Clock::time_point look_at;
+
+  bool served() const {
+    return std::any_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.runs(); });
+  }
+  // Whether a worker would probably find something to do.
+  bool needs_turn() const { return extension == Extension::kUnknown || may_have_work; }
 };
 
 class Launcher {
@@ -67,123 +87,50 @@ class Launcher {
   // Returns how long the launcher may sleep.
   milliseconds Round();
 
-  // Stops the workers of an earlier launcher, for which this one has no handle.
-  void StopOrphans();
-
  private:
   void TakeChanges();
   void ReadDatabases();
   void CollectExits();
-  void FreeOrphanSlots();
-  static ExitReport TakeReport(Oid oid, const Task& task);
+  void HearFrom(Oid oid, Database& database, Task& task);
   void TaskEnded(Oid oid, Database& database, Task& task);
   static void TaskFailed(const Database& database, const ExitReport& report, Task& task);
   void Reconcile();
   int Wanted(Oid oid, const Database& database) const;
-  void Stop(Task& task);
-  // Returns false if the server has no room for another worker now.
-  bool Start(Oid oid, const Database& database, int ordinal, Task& task);
-  void PostponeStarts(StartProblem problem, const std::string& detail, const char* hint);
+  void StopUnwanted();
+  // First every database that has none gets a worker, then each gets the others that it lacks.
+  void StartOnly();
+  void StartOthers();
+  std::vector<std::pair<Oid, Database*>> Unserved();
+  static void Stop(Task& task);
+  // Returns false if there is no slot for another worker now.
+  bool Start(Oid oid, Database& database, int ordinal, Task& task);
+  void Refused(StartProblem problem);
+  // Asks as many workers to give up their slots as databases wait that have a right to one.
+  void MakeRoom();
+  std::size_t CountEntitled();
+  void ShowShortage();
   milliseconds SleepTime() const;
 
   std::map<Oid, Database> databases_;
   bool reread_ = true;
   Clock::time_point next_read_{};
   int probes_ = 0;  // running
-  // No starts before this: the server had no room.
-  int refusals_ = 0;
-  Clock::time_point starts_from_{};
+  // There was no slot: no starts before these times, of a database's only worker and of others.
+  Clock::time_point only_from_{};
+  Clock::time_point others_from_{};
+  int refusals_ = 0;      // of others, in a row
+  bool refused_ = false;  // in this round
+  StartProblem problem_ = StartProblem::kNone;
+  // In this round: those that wait for a slot, and when to see about it again.
+  std::vector<Oid> waiting_;
+  Clock::time_point turns_at_{};
+  std::vector<Oid> shown_;  // as unserved
+  Shortage shortage_;
 };
 
 milliseconds Delay(int failures) {
   const pubsub::BackoffPolicy policy{milliseconds(settings().restart_delay), 2.0, kMaxRestartDelay};
   return pubsub::BackoffDelay(policy, failures, pubsub::JitterRandom());
-}
-
-struct Reservation {
-  int slot;  // -1: none is free
-  uint64 launch;
-};
-
-// kFree -> kStarting: the slot is this start's until its worker has come and gone, or FreeSlot().
-Reservation ReserveSlot(Oid database, int ordinal) {
-  SharedState* state = shared_state();
-  Reservation reservation{-1, 0};
-  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  for (int i = 0; i < kMaxWorkers && reservation.slot < 0; ++i) {
-    if (state->workers[i].state == SlotState::kFree) reservation.slot = i;
-  }
-  if (reservation.slot >= 0) {
-    WorkerSlot& slot = state->workers[reservation.slot];
-    reservation.launch = state->next_launch++;
-    slot.state = SlotState::kStarting;
-    slot.exit_reason = ExitReason::kFailed;
-    slot.pid = 0;
-    slot.ordinal = ordinal;
-    slot.launch = reservation.launch;
-    slot.token = 0;
-    slot.extension_epoch = 0;
-    slot.started_at = 0;
-    pg_atomic_write_u32(&slot.proc_number, kNobody);
-    pg_atomic_write_u32(&slot.database, database);
-    const uint32 end = static_cast<uint32>(reservation.slot) + 1;
-    if (pg_atomic_read_u32(&state->slots_in_use) < end) {
-      pg_atomic_write_u32(&state->slots_in_use, end);
-    }
-  }
-  LWLockRelease(SharedStateLock());
-  return reservation;
-}
-
-// Under the lock in exclusive mode. No process may be attached to the slot.
-void FreeSlot(WorkerSlot* slot) {
-  slot->state = SlotState::kFree;
-  slot->pid = 0;
-  pg_atomic_write_u32(&slot->database, InvalidOid);
-  pg_atomic_write_u32(&slot->proc_number, kNobody);
-}
-
-// Asks the postmaster for the worker of a reserved slot. nullptr if the server has no room for
-// another background worker.
-BackgroundWorkerHandle* RegisterWorker(Oid database, int ordinal, const Reservation& reservation) {
-  BackgroundWorker worker{};
-  worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-  worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-  worker.bgw_restart_time = BGW_NEVER_RESTART;
-  worker.bgw_notify_pid = MyProcPid;
-  worker.bgw_main_arg = Int32GetDatum(reservation.slot);
-  snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "postbox_worker");
-  snprintf(worker.bgw_function_name, sizeof worker.bgw_function_name, "postbox_publisher_main");
-  snprintf(worker.bgw_name, sizeof worker.bgw_name, "postbox publisher %d for database %u", ordinal,
-           database);
-  snprintf(worker.bgw_type, sizeof worker.bgw_type, "postbox publisher");
-  std::memcpy(worker.bgw_extra, &reservation.launch, sizeof reservation.launch);
-  return Pg([&worker]() -> BackgroundWorkerHandle* {
-    BackgroundWorkerHandle* result = nullptr;
-    MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-    const bool registered = RegisterDynamicBackgroundWorker(&worker, &result);
-    MemoryContextSwitchTo(old);
-    return registered ? result : nullptr;
-  });
-}
-
-void NoteStartProblem(StartProblem problem) {
-  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  shared_state()->start_problem = problem;
-  LWLockRelease(SharedStateLock());
-}
-
-void Launcher::StopOrphans() {
-  SharedState* state = shared_state();
-  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  for (WorkerSlot& slot : state->workers) {
-    if (slot.pid != 0) {
-      kill(slot.pid, SIGTERM);
-    } else if (slot.state == SlotState::kStarting) {
-      slot.state = SlotState::kExited;  // its worker, if it still comes up, sees this and leaves
-    }
-  }
-  LWLockRelease(SharedStateLock());
 }
 
 milliseconds Launcher::Round() {
@@ -210,141 +157,96 @@ void Launcher::TakeChanges() {
   for (auto& [oid, database] : databases_) {
     const bool has_changed =
         overflow || std::find(changed, changed + count, oid) != changed + count;
-    if (has_changed && database.extension == Extension::kAbsent)
+    if (!has_changed) continue;
+    database.changed = true;
+    // A worker that runs tells what is new; otherwise one has to look.
+    if (database.extension == Extension::kAbsent || Wanted(oid, database) == 0) {
       database.extension = Extension::kUnknown;
-  }
-}
-
-// What the scan of pg_database yields: plain data, since an error may jump over it.
-struct DatabaseRow {
-  Oid oid;
-  NameData name;
-};
-struct DatabaseRows {
-  DatabaseRow* rows;
-  int count;
-};
-
-// The databases in which a worker could run, in a transaction of its own; the rows are allocated in
-// `context`, which outlives it. Call it inside Pg().
-DatabaseRows ScanDatabases(MemoryContext context) {
-  DatabaseRows result{nullptr, 0};
-  int room = 0;
-  StartTransactionCommand();
-  (void)GetTransactionSnapshot();
-  Relation catalog = table_open(DatabaseRelationId, AccessShareLock);
-  TableScanDesc scan = table_beginscan_catalog(catalog, 0, nullptr);
-  HeapTuple tuple;
-  while (HeapTupleIsValid(tuple = heap_getnext(scan, ForwardScanDirection))) {
-    const auto* row = reinterpret_cast<Form_pg_database>(GETSTRUCT(tuple));
-    // -2 marks a database whose DROP was interrupted: no session can connect.
-    if (!row->datallowconn || row->datistemplate || row->datconnlimit == -2) continue;
-    if (result.count == room) {
-      room = room == 0 ? 16 : room * 2;
-      auto* bigger =
-          static_cast<DatabaseRow*>(MemoryContextAlloc(context, room * sizeof(DatabaseRow)));
-      if (result.count > 0) memcpy(bigger, result.rows, result.count * sizeof(DatabaseRow));
-      result.rows = bigger;
     }
-    result.rows[result.count].oid = row->oid;
-    result.rows[result.count].name = row->datname;
-    ++result.count;
   }
-  table_endscan(scan);
-  table_close(catalog, AccessShareLock);
-  CommitTransactionCommand();
-  return result;
 }
 
 void Launcher::ReadDatabases() {
-  MemoryContext context =
-      Pg([] { return AllocSetContextCreate(TopMemoryContext, "postbox", ALLOCSET_DEFAULT_SIZES); });
-  const DatabaseRows found = Pg([context] { return ScanDatabases(context); });
   for (auto& [oid, database] : databases_) database.listed = false;
-  for (int i = 0; i < found.count; ++i) {
-    Database& database = databases_[found.rows[i].oid];
+  for (ListedDatabase& found : ListDatabases()) {
+    Database& database = databases_[found.oid];
     database.listed = true;
-    database.name = NameStr(found.rows[i].name);
+    database.name = std::move(found.name);
   }
-  MemoryContextDelete(context);
   reread_ = false;
   next_read_ = Clock::now() + kRescanInterval;
 }
 
 void Launcher::CollectExits() {
-  FreeOrphanSlots();
+  std::array<bool, kMaxWorkers> ours{};
   for (auto& [oid, database] : databases_) {
     for (Task& task : database.tasks) {
-      if (task.slot < 0) continue;
+      if (task.runs()) ours[task.slot] = true;
+    }
+  }
+  FreeOrphanSlots(ours);
+  for (auto& [oid, database] : databases_) {
+    for (Task& task : database.tasks) {
+      if (!task.runs()) continue;
       pid_t pid = 0;
       // Only when the postmaster has seen the end is its own slot free for the next start.
       const BgwHandleStatus status =
           Pg([&task, &pid] { return GetBackgroundWorkerPid(task.handle, &pid); });
       if (status == BGWH_STOPPED) {
         TaskEnded(oid, database, task);
-      } else if (database.extension != Extension::kPresent) {
-        LWLockAcquire(SharedStateLock(), LW_SHARED);
-        const bool running = shared_state()->workers[task.slot].state == SlotState::kRunning;
-        LWLockRelease(SharedStateLock());
-        if (running) database.extension = Extension::kPresent;
+      } else {
+        HearFrom(oid, database, task);
       }
     }
   }
-  std::erase_if(databases_, [](const auto& entry) {
-    const Database& database = entry.second;
-    return !database.listed && std::none_of(database.tasks.begin(), database.tasks.end(),
-                                            [](const Task& task) { return task.slot >= 0; });
-  });
+  std::erase_if(databases_,
+                [](const auto& entry) { return !entry.second.listed && !entry.second.served(); });
 }
 
-// Slots of an earlier launcher's workers: this launcher has no task for them.
-void Launcher::FreeOrphanSlots() {
-  SharedState* state = shared_state();
-  std::array<bool, kMaxWorkers> ours{};
-  for (auto& [oid, database] : databases_) {
-    for (Task& task : database.tasks) {
-      if (task.slot >= 0) ours[task.slot] = true;
-    }
+// What a worker says that runs.
+void Launcher::HearFrom(Oid oid, Database& database, Task& task) {
+  const SlotNews news = ReadSlot(task.slot);
+  if (!news.running) return;
+  database.publishers = news.publishers;
+  if (task.told) return;
+  task.told = true;
+  database.extension = Extension::kPresent;
+  // It reads its outboxes now. Others may have the same mark.
+  if (!WorkIsMarked(oid)) return;
+  for (auto& [other_oid, other] : databases_) {
+    if (!other.served() && WorkIsMarked(other_oid)) other.may_have_work = true;
   }
-  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  for (int i = 0; i < kMaxWorkers; ++i) {
-    WorkerSlot& slot = state->workers[i];
-    if (!ours[i] && slot.state == SlotState::kExited) FreeSlot(&slot);
-  }
-  LWLockRelease(SharedStateLock());
-}
-
-// Reads what the slot says and frees it.
-ExitReport Launcher::TakeReport(Oid oid, const Task& task) {
-  SharedState* state = shared_state();
-  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-  WorkerSlot& slot = state->workers[task.slot];
-  const ExitReport report{slot.token != 0, slot.exit_reason,
-                          slot.extension_epoch == pg_atomic_read_u64(&state->extension_epoch),
-                          IsHeld(state, oid)};
-  FreeSlot(&slot);
-  uint32 end = kMaxWorkers;
-  while (end > 0 && state->workers[end - 1].state == SlotState::kFree) --end;
-  pg_atomic_write_u32(&state->slots_in_use, end);
-  LWLockRelease(SharedStateLock());
-  return report;
+  ClearWorkMark(oid);
 }
 
 void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
-  const ExitReport report = TakeReport(oid, task);
+  const ExitReport report = TakeReport(oid, task.slot);
   Pg([&task] { pfree(task.handle); });
   const Clock::time_point now = Clock::now();
-  const bool wanted_to_stop = task.stop_requested || report.held;
+  const bool wanted_to_leave = task.leaves() || report.held;
   if (now - task.started >= kGoodRun) task.failures = 0;
   task.slot = -1;
   task.handle = nullptr;
   task.stop_requested = false;
+  task.asked_to_yield.reset();
   task.not_before = now;
+  // There is a slot now.
+  only_from_ = others_from_ = now;
+  if (!database.served()) {
+    database.unserved_since = now;
+    database.look_at = now + kLookInterval;
+    database.may_have_work = report.work_left;
+  }
 
   if (report.reason == ExitReason::kNoExtension) {
     database.extension = report.epoch_is_current ? Extension::kAbsent : Extension::kUnknown;
     task.failures = 0;
-  } else if (wanted_to_stop) {
+  } else if (report.reason == ExitReason::kNotWanted) {
+    database.extension = database.changed ? Extension::kUnknown : Extension::kPresent;
+    database.publishers = report.publishers;
+    task.failures = 0;
+    task.not_before = now + milliseconds(settings().restart_delay);
+  } else if (wanted_to_leave) {
     // Not a failure: it may start again at once, when it is wanted.
   } else if (report.reason == ExitReason::kStopped) {
     // Terminated by another session: one that held the database for a moment, or an administrator.
@@ -374,32 +276,84 @@ int Launcher::Wanted(Oid oid, const Database& database) const {
   const bool held = IsHeld(shared_state(), oid);
   LWLockRelease(SharedStateLock());
   if (held) return 0;
-  return database.extension == Extension::kPresent ? settings().publishers
-                                                   : std::min(settings().publishers, 1);
+  // Also if postbox.publishers is 0: the database may have a value of its own.
+  if (database.extension == Extension::kUnknown) return 1;
+  return database.publishers == kAsServer ? settings().publishers : database.publishers;
 }
 
 void Launcher::Reconcile() {
+  refused_ = false;
+  waiting_.clear();
+  turns_at_ = Clock::time_point::max();
+  StopUnwanted();
+  StartOnly();
+  StartOthers();
+  MakeRoom();
+  ShowShortage();
+}
+
+void Launcher::StopUnwanted() {
   probes_ = 0;
-  for (const auto& [oid, database] : databases_) {
-    if (database.extension == Extension::kUnknown && !database.tasks.empty() &&
-        database.tasks[0].slot >= 0) {
-      ++probes_;
-    }
-  }
   for (auto& [oid, database] : databases_) {
+    const size_t wanted = static_cast<size_t>(Wanted(oid, database));
+    if (database.tasks.size() < wanted) database.tasks.resize(wanted);
+    for (size_t ordinal = wanted; ordinal < database.tasks.size(); ++ordinal) {
+      if (database.tasks[ordinal].runs()) Stop(database.tasks[ordinal]);
+    }
+    for (Task& task : database.tasks) {
+      if (!task.runs() || !task.asked_to_yield.has_value()) continue;
+      if (Clock::now() - *task.asked_to_yield > kYieldPatience) Stop(task);
+    }
+    if (database.extension == Extension::kUnknown && database.served()) ++probes_;
+  }
+}
+
+// The databases that should have a worker now and have none: those with work first, and of these
+// the one that has waited longest.
+std::vector<std::pair<Oid, Database*>> Launcher::Unserved() {
+  const Clock::time_point now = Clock::now();
+  std::vector<std::pair<Oid, Database*>> found;
+  for (auto& [oid, database] : databases_) {
+    if (database.served() || Wanted(oid, database) == 0) continue;
+    if (database.tasks[0].not_before > now) continue;
+    if (WorkIsMarked(oid)) database.may_have_work = true;
+    found.emplace_back(oid, &database);
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    if (a.second->needs_turn() != b.second->needs_turn()) return a.second->needs_turn();
+    return a.second->unserved_since < b.second->unserved_since;
+  });
+  return found;
+}
+
+void Launcher::StartOnly() {
+  for (const auto& [oid, database] : Unserved()) {
+    const bool probe = database->extension == Extension::kUnknown;
+    if (probe && probes_ >= kMaxProbes) continue;
+    if (Clock::now() >= only_from_ && Start(oid, *database, 0, database->tasks[0])) {
+      if (probe) ++probes_;
+      continue;
+    }
+    if (refused_) only_from_ = Clock::now() + kRefusalDelay;
+    waiting_.push_back(oid);
+  }
+}
+
+void Launcher::StartOthers() {
+  // A slot that comes free is for those that have none.
+  if (!waiting_.empty()) return;
+  for (auto& [oid, database] : databases_) {
+    if (!database.served() || database.extension == Extension::kUnknown) continue;
     const int wanted = Wanted(oid, database);
-    if (static_cast<int>(database.tasks.size()) < wanted) database.tasks.resize(wanted);
-    for (int ordinal = 0; ordinal < static_cast<int>(database.tasks.size()); ++ordinal) {
+    for (int ordinal = 0; ordinal < wanted; ++ordinal) {
       Task& task = database.tasks[ordinal];
-      if (task.slot >= 0) {
-        if (ordinal >= wanted) Stop(task);
+      const Clock::time_point now = Clock::now();
+      if (task.runs() || now < task.not_before || now < others_from_) continue;
+      if (Start(oid, database, ordinal, task)) {
+        refusals_ = 0;
         continue;
       }
-      const Clock::time_point now = Clock::now();
-      if (ordinal >= wanted || now < task.not_before || now < starts_from_) continue;
-      const bool probe = database.extension == Extension::kUnknown;
-      if (probe && probes_ >= kMaxProbes) continue;
-      if (Start(oid, database, ordinal, task) && probe) ++probes_;
+      others_from_ = now + Delay(++refusals_);
     }
   }
 }
@@ -410,32 +364,23 @@ void Launcher::Stop(Task& task) {
   Pg([&task] { TerminateBackgroundWorker(task.handle); });
 }
 
-bool Launcher::Start(Oid oid, const Database& database, int ordinal, Task& task) {
+bool Launcher::Start(Oid oid, Database& database, int ordinal, Task& task) {
   const Reservation reservation = ReserveSlot(oid, ordinal);
   if (reservation.slot < 0) {
-    PostponeStarts(StartProblem::kNoWorkerSlot,
-                   "All " + std::to_string(kMaxWorkers) + " worker slots of postbox are in use.",
-                   "Lower postbox.publishers, or spread the databases over several servers.");
+    Refused(StartProblem::kNoWorkerSlot);
     return false;
   }
   BackgroundWorkerHandle* handle = RegisterWorker(oid, ordinal, reservation);
   if (handle == nullptr) {
-    LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
-    FreeSlot(&shared_state()->workers[reservation.slot]);
-    LWLockRelease(SharedStateLock());
-    PostponeStarts(
-        StartProblem::kNoServerSlot,
-        "All background worker slots of the server are in use (max_worker_processes is " +
-            std::to_string(max_worker_processes) + ").",
-        "Raise max_worker_processes (needs a restart), or lower postbox.publishers.");
+    GiveBack(reservation);
+    Refused(StartProblem::kNoServerSlot);
     return false;
   }
-  refusals_ = 0;
-  NoteStartProblem(StartProblem::kNone);
   task.slot = reservation.slot;
   task.handle = handle;
-  task.stop_requested = false;
+  task.told = false;
   task.started = Clock::now();
+  database.changed = false;
   Pg([&database] {
     ereport(DEBUG1, (errmsg_internal("postbox starts a publisher for database \"%s\"",
                                      database.name.c_str())));
@@ -443,29 +388,109 @@ bool Launcher::Start(Oid oid, const Database& database, int ordinal, Task& task)
   return true;
 }
 
-void Launcher::PostponeStarts(StartProblem problem, const std::string& detail, const char* hint) {
-  ++refusals_;
+void Launcher::Refused(StartProblem problem) {
+  refused_ = true;
+  problem_ = problem;
   NoteStartProblem(problem);
-  const milliseconds delay = Delay(refusals_);
-  starts_from_ = Clock::now() + delay;
-  Pg([&detail, hint, delay] {
-    ereport(WARNING, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                      errmsg("could not start all postbox publishers, trying again in %ld ms",
-                             static_cast<long>(delay.count())),
-                      errdetail("%s", detail.c_str()), errhint("%s", hint)));
-  });
+}
+
+std::size_t Launcher::CountEntitled() {
+  const Clock::time_point now = Clock::now();
+  std::size_t entitled = 0;
+  for (const Oid oid : waiting_) {
+    const Database& database = databases_[oid];
+    Clock::time_point at = database.unserved_since + kSlotPatience;
+    if (!database.needs_turn()) at = std::max(at, database.look_at);
+    if (at <= now) {
+      ++entitled;
+    } else {
+      turns_at_ = std::min(turns_at_, at);
+    }
+  }
+  return entitled;
+}
+
+void Launcher::MakeRoom() {
+  const std::size_t entitled = CountEntitled();
+  std::vector<Turn> turns;
+  std::vector<std::pair<Database*, Task*>> who;
+  std::size_t leaving = 0;
+  const Clock::time_point now = Clock::now();
+  for (auto& [oid, database] : databases_) {
+    bool spare = false;
+    for (Task& task : database.tasks) {
+      if (!task.runs()) continue;
+      leaving += task.leaves() ? 1 : 0;
+      turns.push_back({.spare = spare,
+                       .leaving = task.leaves(),
+                       .held = std::chrono::duration_cast<milliseconds>(now - task.started),
+                       .idle = ReadSlot(task.slot).idle});
+      who.emplace_back(&database, &task);
+      // The first one stays.
+      spare = spare || !task.leaves();
+    }
+  }
+  const auto most = static_cast<std::size_t>(settings().max_workers);
+  const std::size_t surplus = turns.size() > most ? turns.size() - most : 0;
+  for (; leaving < std::max(entitled, surplus); ++leaving) {
+    const std::size_t found = WhoYields(turns);
+    if (found == kNobodyYields) {
+      turns_at_ = std::min(turns_at_, now + kLookAgain);
+      return;
+    }
+    turns[found].leaving = true;
+    Task& task = *who[found].second;
+    task.asked_to_yield = now;
+    AskToYield(&shared_state()->workers[task.slot]);
+  }
+}
+
+// To sessions and in the log.
+void Launcher::ShowShortage() {
+  if (waiting_ != shown_) {
+    ShowUnserved(waiting_);
+    shown_ = waiting_;
+  }
+  std::vector<std::string> unserved;
+  std::vector<std::string> short_of;
+  const Clock::time_point now = Clock::now();
+  for (auto& [oid, database] : databases_) {
+    if (std::find(waiting_.begin(), waiting_.end(), oid) != waiting_.end()) {
+      const bool named =
+          database.extension == Extension::kPresent || now - database.unserved_since >= kNamedAfter;
+      if (named) unserved.push_back(database.name);
+      if (!named) turns_at_ = std::min(turns_at_, database.unserved_since + kNamedAfter);
+      continue;
+    }
+    const auto wanted = std::min<size_t>(Wanted(oid, database), database.tasks.size());
+    const bool lacks = std::any_of(
+        database.tasks.begin(), database.tasks.begin() + static_cast<std::ptrdiff_t>(wanted),
+        [&](const Task& task) { return !task.runs() && task.not_before <= now; });
+    if (lacks && database.served()) short_of.push_back(database.name);
+  }
+  if (waiting_.empty() && short_of.empty() && problem_ != StartProblem::kNone) {
+    problem_ = StartProblem::kNone;
+    NoteStartProblem(problem_);
+  }
+  if (unserved.empty() && short_of.empty() && !waiting_.empty()) return;  // they are not known yet
+  shortage_.Note(unserved, short_of, problem_, refused_);
 }
 
 milliseconds Launcher::SleepTime() const {
-  Clock::time_point wake = next_read_;
+  Clock::time_point wake = std::min(next_read_, turns_at_);
   for (const auto& [oid, database] : databases_) {
     // A database that waits for its probe gets its turn when another probe has ended, which sets
     // the latch.
     if (database.extension == Extension::kUnknown && probes_ >= kMaxProbes) continue;
+    const bool served = database.served();
+    // While others wait for a slot it gets no more.
+    if (served && !waiting_.empty()) continue;
     const size_t wanted = std::min<size_t>(Wanted(oid, database), database.tasks.size());
     for (size_t ordinal = 0; ordinal < wanted; ++ordinal) {
       const Task& task = database.tasks[ordinal];
-      if (task.slot < 0) wake = std::min(wake, std::max(task.not_before, starts_from_));
+      if (task.runs()) continue;
+      wake = std::min(wake, std::max(task.not_before, served ? others_from_ : only_from_));
+      if (!served) break;
     }
   }
   const auto left = std::chrono::ceil<milliseconds>(wake - Clock::now());
@@ -479,7 +504,7 @@ void ClearLauncher(int /*code*/, Datum /*argument*/) {
 void Run() {
   const uint32 wait_event = WaitEvent("PostboxLauncher");
   Launcher launcher;
-  launcher.StopOrphans();
+  StopOrphans();
   for (;;) {
     Pg([] {
       CHECK_FOR_INTERRUPTS();

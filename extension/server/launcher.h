@@ -28,6 +28,8 @@
 //    launcher is started again like any background worker and begins with nothing.
 //  - When the launcher itself fails, its workers go on. The next launcher stops those that it
 //    finds, since it has no handle for them, and starts its own.
+//  - If there are fewer slots for workers than databases, these are served in turn: README.md,
+//    "Turns".
 //  - A standby starts no launcher before recovery has ended (BgWorkerStart_RecoveryFinished).
 #ifndef POSTBOX_EXTENSION_SERVER_LAUNCHER_H_
 #define POSTBOX_EXTENSION_SERVER_LAUNCHER_H_

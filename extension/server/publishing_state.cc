@@ -17,6 +17,7 @@ namespace {
 // What the slots say about this database.
 struct Service {
   bool held = false;       // free of workers
+  bool no_slot = false;    // no worker for lack of slots
   int starting = 0;        // workers that are not there yet
   int running = 0;         // workers that have found the extension
   int serving = 0;         // those that have read the publications, and are heard of
@@ -54,6 +55,7 @@ Service LookAtSlots(const std::string& publication) {
     if (pg_atomic_read_u32(&slot.database) == MyDatabaseId) Look(&slot, hash, &service);
   }
   service.held = IsHeld(state, MyDatabaseId);
+  service.no_slot = service.starting + service.running == 0 && IsUnserved(state, MyDatabaseId);
   service.start_problem = state->start_problem;
   LWLockRelease(SharedStateLock());
   return service;
@@ -78,18 +80,15 @@ std::string WhyNobodyServes(const Service& service) {
   }
   if (service.held) return "a session drops, renames, moves or copies the database";
   if (service.starting > 0) return "the workers are just starting";
-  switch (service.start_problem) {
-    case StartProblem::kNoServerSlot:
-      return "all background worker slots of the server are in use; raise max_worker_processes, "
-             "which is " +
-             std::to_string(max_worker_processes) + ", and restart the server";
-    case StartProblem::kNoWorkerSlot:
-      return "all " + std::to_string(kMaxWorkers) +
-             " worker slots of postbox are in use; lower postbox.publishers";
-    case StartProblem::kNone:
-      break;
+  if (!service.no_slot) return "no worker runs in this database; see the server log";
+  if (service.start_problem == StartProblem::kNoWorkerSlot) {
+    return "as many publishers run as postbox.max_workers allows, which is " +
+           std::to_string(settings().max_workers) + "; raise it; until then it waits for its turn";
   }
-  return "no worker runs in this database; see the server log";
+  return "all background worker slots of the server are in use; raise max_worker_processes, which "
+         "is " +
+         std::to_string(max_worker_processes) +
+         ", and restart the server; until then it waits for its turn";
 }
 
 struct State {

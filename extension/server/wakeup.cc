@@ -12,6 +12,15 @@ struct Requests {
   bool applied = false;
 } requests;
 
+// Under the lock.
+void NoteExtensionChange(SharedState* state, Oid database) {
+  if (state->extension_change_count < kMaxExtensionChanges) {
+    state->extension_changes[state->extension_change_count++] = database;
+  } else {
+    state->extension_changes_overflow = true;
+  }
+}
+
 // Runs after the commit is visible and with interrupts held: it must not raise an error.
 void Commit(const Requests& wanted) {
   SharedState* state = shared_state();
@@ -20,17 +29,13 @@ void Commit(const Requests& wanted) {
     LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
     if (wanted.extension) {
       pg_atomic_fetch_add_u64(&state->extension_epoch, 1);
-      if (state->extension_change_count < kMaxExtensionChanges) {
-        state->extension_changes[state->extension_change_count++] = MyDatabaseId;
-      } else {
-        state->extension_changes_overflow = true;
-      }
+      NoteExtensionChange(state, MyDatabaseId);
     }
     if (wanted.databases) state->databases_changed = true;
     LWLockRelease(SharedStateLock());
     WakeLauncher();
   }
-  if (wanted.publishers || wanted.config || wanted.extension) WakePublishers(MyDatabaseId);
+  if (wanted.publishers || wanted.config || wanted.extension) AnnounceWork(MyDatabaseId);
   if (wanted.applied) ConditionVariableBroadcast(&state->applied);
 }
 
@@ -68,6 +73,13 @@ ConfigRelations FindConfigRelations() {
   if (!OidIsValid(schema)) return {};
   return {.outbox = get_relname_relid("outbox", schema),
           .publication = get_relname_relid("publication", schema)};
+}
+
+void ChangeDatabase(Oid database) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  NoteExtensionChange(shared_state(), database);
+  LWLockRelease(SharedStateLock());
+  WakeLauncher();
 }
 
 void RequestPublishersAtCommit() { Request(&Requests::publishers); }

@@ -55,6 +55,10 @@ ConfigRelations FindConfigRelations();
 // CREATE, ALTER or DROP EXTENSION postbox in this database: tell its workers and the launcher.
 void ExtensionChangedAtCommit();
 
+// The settings of `database` changed, just now: the launcher looks again how many workers it wants.
+// Only with a preloaded library.
+void ChangeDatabase(Oid database);
+
 // A database was created, dropped, renamed or altered: the launcher reads pg_database again.
 void DatabasesChangedAtCommit();
 

@@ -1,4 +1,5 @@
-// postbox.list_workers(): the worker slots in use, for the view postbox.workers.
+// postbox.list_workers(): the worker slots in use, and the databases that wait for one, for the
+// view postbox.workers.
 #include "extension/base/guard.h"
 #include "extension/base/postgres.h"
 #include "extension/shared/shared_state.h"
@@ -18,7 +19,7 @@ struct WorkerRow {
 
 struct WorkerRows {
   int count;
-  WorkerRow rows[kMaxWorkers];
+  WorkerRow rows[kMaxWorkers + kMaxUnserved];
 };
 
 WorkerRows* TakeWorkerRows() {
@@ -35,11 +36,17 @@ WorkerRows* TakeWorkerRows() {
                                               slot.token,
                                               slot.started_at};
   }
+  const uint32 unserved = pg_atomic_read_u32(&state->unserved_count);
+  for (uint32 i = 0; i < std::min<uint32>(unserved, kMaxUnserved); ++i) {
+    // As a slot that is free: there is none.
+    result->rows[result->count++] = WorkerRow{state->unserved[i], 0, 0, SlotState::kFree, 0, 0};
+  }
   LWLockRelease(SharedStateLock());
   return result;
 }
 
 const char* StateName(SlotState state) {
+  if (state == SlotState::kFree) return "unserved";
   return state == SlotState::kRunning ? "running" : "starting";
 }
 

@@ -18,6 +18,7 @@ struct Settings {
 
   // The publisher workers.
   int publishers;     // per database; 0 stops publishing
+  int max_workers;    // of all databases together
   int poll_interval;  // ms
   int claim_batch_size;
   int lease_timeout;    // s

@@ -75,11 +75,15 @@ void CreateOrFindSharedState() {
     ConditionVariableInit(&memory->worker_left);
     memory->next_launch = 1;
     pg_atomic_init_u32(&memory->slots_in_use, 0);
+    pg_atomic_init_u32(&memory->unserved_count, 0);
+    for (pg_atomic_uint32& mark : memory->work_marks) pg_atomic_init_u32(&mark, 0);
     for (WorkerSlot& worker : memory->workers) {
       pg_atomic_init_u32(&worker.database, InvalidOid);
       pg_atomic_init_u32(&worker.proc_number, kNobody);
       pg_atomic_init_u64(&worker.seen_at, 0);
       pg_atomic_init_u32(&worker.wake_up, 0);
+      pg_atomic_init_u64(&worker.worked_at, 0);
+      pg_atomic_init_u32(&worker.yield, 0);
       worker.state = SlotState::kFree;
     }
   }
@@ -96,19 +100,34 @@ void AttachSharedState() {
   }
 }
 
-void WakePublishers(Oid database) {
-  if (state == nullptr) return;
+bool WakePublishers(Oid database) {
+  if (state == nullptr) return false;
   // A worker that is woken must see what was committed: the slots are read after that.
   pg_memory_barrier();
+  bool attached = false;
   const uint32 end = pg_atomic_read_u32(&state->slots_in_use);
   for (uint32 i = 0; i < end && i < kMaxWorkers; ++i) {
     WorkerSlot* worker = &state->workers[i];
     if (pg_atomic_read_u32(&worker->database) == database) {
       // Before the latch, whose setting is a memory barrier.
       pg_atomic_write_u32(&worker->wake_up, 1);
-      SetLatchOf(pg_atomic_read_u32(&worker->proc_number));
+      // Either a worker that leaves is seen to have left, or whoever reads its slot then sees this.
+      pg_memory_barrier();
+      const uint32 proc_number = pg_atomic_read_u32(&worker->proc_number);
+      SetLatchOf(proc_number);
+      attached = attached || proc_number != kNobody;
     }
   }
+  return attached;
+}
+
+void AnnounceWork(Oid database) {
+  if (state == nullptr || WakePublishers(database)) return;
+  pg_atomic_uint32* mark = &state->work_marks[database % kWorkMarks];
+  if (pg_atomic_read_u32(mark) != 0) return;
+  pg_atomic_write_u32(mark, 1);
+  // Otherwise the database waits for no slot.
+  if (pg_atomic_read_u32(&state->unserved_count) != 0) WakeLauncher();
 }
 
 void WakeLauncher() {
@@ -144,6 +163,17 @@ std::vector<Oid> TakeSuspects(Oid database) {
   state->suspect_count = static_cast<int32>(kept - state->suspects);
   LWLockRelease(SharedStateLock());
   return {outboxes, outboxes + count};
+}
+
+bool IsUnserved(SharedState* state, Oid database) {
+  const uint32 count = pg_atomic_read_u32(&state->unserved_count);
+  if (count > kMaxUnserved) return true;
+  return std::find(state->unserved, state->unserved + count, database) != state->unserved + count;
+}
+
+void AskToYield(WorkerSlot* worker) {
+  pg_atomic_write_u32(&worker->yield, 1);
+  SetLatchOf(pg_atomic_read_u32(&worker->proc_number));
 }
 
 bool IsHeld(const SharedState* state, Oid database) {

@@ -45,21 +45,24 @@ inline constexpr int kMaxExtensionChanges = 32;
 inline constexpr int kConfigGenerations = 128;
 inline constexpr int kMaxSuspects = 32;
 inline constexpr int kMaxStandbyWaits = 16;
+inline constexpr int kMaxUnserved = 256;
+inline constexpr int kWorkMarks = 128;
 
 // Raise it with every change of SharedState, so that a new postbox_worker.so started under an old
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 4
+#define POSTBOX_SHARED_STATE_LAYOUT 5
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
 enum class SlotState : int32 { kFree, kStarting, kAttached, kRunning, kExited };
 
 // Why a worker ended, as the worker itself wrote it; kFailed unless it wrote another reason.
-enum class ExitReason : int32 { kFailed, kStopped, kNoExtension };
+enum class ExitReason : int32 { kFailed, kStopped, kNoExtension, kNotWanted };
 
-// Why the launcher could not start the last worker that was wanted.
+// Why the launcher could not start the last worker that was wanted: postbox.max_workers of them
+// run, or the server has no room.
 enum class StartProblem : int32 { kNone, kNoWorkerSlot, kNoServerSlot };
 
 // A publication of which a worker holds events back until a synchronous standby has confirmed WAL.
@@ -74,6 +77,9 @@ struct WorkerSlot {
   pg_atomic_uint32 proc_number;  // of the attached worker; kNobody otherwise
   pg_atomic_uint64 seen_at;  // when the worker last came round its loop; MonotonicMilliseconds()
   pg_atomic_uint32 wake_up;  // 1: somebody has set the latch in WakePublishers()
+  // When it last had something to do; MonotonicMilliseconds(). PG_UINT64_MAX: it has.
+  pg_atomic_uint64 worked_at;
+  pg_atomic_uint32 yield;  // 1: the launcher wants the slot for another database
   SlotState state;
   ExitReason exit_reason;
   pid_t pid;      // 0 unless attached
@@ -82,10 +88,15 @@ struct WorkerSlot {
   uint64 token;   // drawn when the worker attaches; 0 before
   uint64 extension_epoch;  // as it was before the worker looked for the extension
   TimestampTz started_at;
-  bool serving;  // it has read the publications
+  int32 publishers;  // how many this database wants; kAsServer: as many as the server says
+  bool work_left;    // when it left there was something to publish
+  bool serving;      // it has read the publications
   int32 standby_wait_count;
   StandbyWait standby_waits[kMaxStandbyWaits];
 };
+
+// `publishers` of a slot whose database has no value of its own.
+inline constexpr int32 kAsServer = -1;
 
 // `proc_number` of a slot (or of the launcher) without a process.
 inline constexpr uint32 kNobody = PG_UINT32_MAX;
@@ -134,6 +145,14 @@ struct SharedState {
   // Under the lock.
   StartProblem start_problem;
 
+  // Databases that have no worker because there are not enough slots for all. The launcher writes
+  // them. There may be more than fit; then any database without a worker counts as one of them.
+  pg_atomic_uint32 unserved_count;  // written under the lock
+  Oid unserved[kMaxUnserved];       // under the lock
+  // 1: something was committed in a database whose OID has this remainder, and no worker was
+  // attached. Databases share a mark: then one gets a turn for which it has no use.
+  pg_atomic_uint32 work_marks[kWorkMarks];
+
   uint64 next_launch;
   Hold holds[kMaxHolds];
   // No slot from this number on is in use: commits look no further. Only the launcher writes it.
@@ -161,9 +180,11 @@ void AttachSharedState();
 // while waiting.
 LWLock* SharedStateLock();
 
-// Sets the latches of all attached workers of `database`. Takes no lock, raises no error: safe in a
-// commit callback. A no-op when not preloaded.
-void WakePublishers(Oid database);
+// Sets the latches of all attached workers of `database`; returns whether there is one. Takes no
+// lock, raises no error: safe in a commit callback. A no-op when not preloaded.
+bool WakePublishers(Oid database);
+// The same when there may be something to publish: if no worker is attached, it is marked.
+void AnnounceWork(Oid database);
 void WakeLauncher();
 
 // See SharedState::config_generations; that of the database of this process. A worker keeps the
@@ -192,6 +213,13 @@ inline void FormatLockToken(uint64 token, char (&text)[kLockTokenSize]) {
 // lock, TakeSuspects() takes it.
 void NoteSuspect(SharedState* state, const Suspect& suspect);
 std::vector<Oid> TakeSuspects(Oid database);
+
+// Whether `database` has no worker because there are not enough slots. Under the lock; `database`
+// has no attached worker.
+bool IsUnserved(SharedState* state, Oid database);
+
+// Asks the worker of a slot to finish what is on its way and leave.
+void AskToYield(WorkerSlot* worker);
 
 // Whether a session holds `database` free of workers. Under the lock.
 bool IsHeld(const SharedState* state, Oid database);

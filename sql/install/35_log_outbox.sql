@@ -422,7 +422,7 @@ BEGIN
         kind := registered.kind;
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
-        problem := postbox.outbox_problem(registered);
+        problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
         code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
         IF problem IS NULL AND code IS NOT NULL THEN
             problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;

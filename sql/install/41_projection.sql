@@ -100,9 +100,14 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT i.relation, 'inbox', NULL, NULL, w.problem
     FROM postbox.inbox i, LATERAL (SELECT postbox.parts_problem(i.relation) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT i.relation, 'inbox', NULL, NULL, w.problem
+    FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
     WHERE w.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS
-    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; and inboxes that are, to which nothing is applied';
+    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
+    'applied; and inboxes whose tables a crash would empty, so that events take effect again';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection_id_seq', '');

@@ -13,6 +13,7 @@ CREATE VIEW postbox.workers AS
     SELECT w.pid, d.datname AS database, w.ordinal, w.state, w.lock_token, w.started_at
     FROM postbox.list_workers() w LEFT JOIN pg_catalog.pg_database d ON d.oid = w.database_id;
 COMMENT ON VIEW postbox.workers IS
-    'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
+    'The publisher workers of the whole server, and the databases that are unserved because there are not enough slots. '
+    'lock_token marks the rows and lanes that a worker has claimed. For members of '
     'pg_monitor and postbox_operator';
 GRANT SELECT ON postbox.workers TO pg_monitor, postbox_operator;

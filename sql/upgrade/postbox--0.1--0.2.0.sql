@@ -540,8 +540,7 @@ CREATE FUNCTION postbox.list_publication_status()
                    oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
                    "position" bigint, leases text[])
     LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-    SET plan_cache_mode = force_generic_plan
+    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     registered postbox.outbox;
@@ -558,12 +557,11 @@ BEGIN
         ORDER BY p.name
     LOOP
         state := 'suspended';
-        why := NULL;
-        IF retry_at IS NULL THEN
+        why := postbox.copy_problem(publication);
+        IF why IS NOT NULL THEN
+            state := 'unserved';
+        ELSIF retry_at IS NULL THEN
             SELECT coalesce(p.state, 'active'), p.reason INTO state, why FROM postbox.publishing_state(publication) p;
-        END IF;
-        IF postbox.copy_problem(publication) IS NOT NULL THEN
-            SELECT 'unserved', postbox.copy_problem(publication) INTO state, why;
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
@@ -587,7 +585,8 @@ BEGIN
         IF retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
             SELECT 'active', NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
-        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem)), '');
+        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
+                                       postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)), '');
         IF broken THEN
             state := 'broken';
         END IF;
@@ -617,7 +616,7 @@ COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publi
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
     'Why a suspended publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
-    'or what an active one does not publish';
+    'what an active one does not publish, or which of its tables a crash would empty';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;
@@ -1636,7 +1635,7 @@ BEGIN
         kind := registered.kind;
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
-        problem := postbox.outbox_problem(registered);
+        problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
         code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
         IF problem IS NULL AND code IS NOT NULL THEN
             problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
@@ -1773,6 +1772,28 @@ CREATE FUNCTION postbox.handler_problem(id bigint) RETURNS text
     $$;
 COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
 
+-- In PL/pgSQL, which keeps the plan: the status asks for each publication.
+CREATE FUNCTION postbox.unlogged_problem(VARIADIC tables regclass[]) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (
+        WITH RECURSIVE part(oid) AS (
+            SELECT t.t::oid FROM unnest(tables) AS t(t)
+            UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
+        ), unlogged(name) AS (
+            SELECT c.oid::regclass::text FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relpersistence = 'u'
+        )
+        SELECT format('%s UNLOGGED: a crash of the server or a failover empties what is, and may have done so; run %s',
+                      string_agg(u.name, ', ' ORDER BY u.name) || CASE WHEN count(*) = 1 THEN ' is' ELSE ' are' END,
+                      string_agg(format('ALTER TABLE %s SET LOGGED', u.name), '; ' ORDER BY u.name))
+        FROM unlogged u HAVING count(*) > 0);
+END
+$$;
+COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS
+    'Which of these tables and their partitions are UNLOGGED, and the repair; NULL if none is';
+
 CREATE VIEW postbox.inbox_problem AS
     SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
     FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
@@ -1784,9 +1805,14 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT i.relation, 'inbox', NULL, NULL, w.problem
     FROM postbox.inbox i, LATERAL (SELECT postbox.parts_problem(i.relation) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT i.relation, 'inbox', NULL, NULL, w.problem
+    FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
     WHERE w.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS
-    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; and inboxes that are, to which nothing is applied';
+    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
+    'applied; and inboxes whose tables a crash would empty, so that events take effect again';
 
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 
@@ -2121,7 +2147,8 @@ COMMENT ON FUNCTION postbox.drop_subscription(text) IS
 COMMENT ON FUNCTION postbox.list_workers() IS
     'The rows of postbox.workers; none if postbox is not in shared_preload_libraries';
 COMMENT ON VIEW postbox.workers IS
-    'The publisher workers of the whole server. lock_token marks the rows and lanes that a worker has claimed. For members of '
+    'The publisher workers of the whole server, and the databases that are unserved because there are not enough slots. '
+    'lock_token marks the rows and lanes that a worker has claimed. For members of '
     'pg_monitor and postbox_operator';
 COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';
 

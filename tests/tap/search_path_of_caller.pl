@@ -110,7 +110,7 @@ my @calls = (
 				"SELECT postbox.purge_outbox('app.$_'), postbox.purge_events('app.$_', 10)",
 				"SELECT postbox.show_paused_keys('app.$_'), postbox.outbox_paused_keys('app.$_'), postbox.require_outbox('app.$_'), postbox.code_of_users('app.$_')",
 				"SELECT postbox.show_backlog('$_'), postbox.publication_backlog('$_'), postbox.publishing_state('$_')",
-				"SELECT postbox.outbox_problem(o), postbox.lock_holders(o), postbox.outbox_column(o, 'id'), postbox.outbox_column(o, 'occurred_at', 'e.') FROM postbox.outbox o",
+				"SELECT postbox.outbox_problem(o), postbox.lock_holders(o), postbox.unlogged_problem(o.relation, o.parked), postbox.outbox_column(o, 'id'), postbox.outbox_column(o, 'occurred_at', 'e.') FROM postbox.outbox o",
 			)
 		} qw(log jobs adopted)),
 	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one

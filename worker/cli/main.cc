@@ -5,6 +5,7 @@
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 
@@ -99,6 +100,8 @@ int Run(int argc, char** argv) {
   AddEmulatorFault(&app, &fault_options);
   CLI11_PARSE(app, argc, argv);
 
+  // gRPC would write to standard error by itself, between the lines of the log, whatever fails.
+  setenv("GRPC_VERBOSITY", "NONE", 0);
   if (*pull) return postbox::puller::RunPull(pull_options);
   if (*emulator) return postbox::emulator::RunEmulator(emulator_options);
   return postbox::emulator::RunFaultClient(fault_options);

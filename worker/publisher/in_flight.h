@@ -69,6 +69,9 @@ class InFlight {
   // Everything that has no result. Only when the client is gone.
   Events TakeAll();
 
+  // Whether every event that was claimed is settled.
+  bool empty() const { return unsettled_.events == 0; }
+
   void Settled(std::size_t events, std::size_t bytes, Holding* holding);
 
  private:

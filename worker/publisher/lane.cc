@@ -4,6 +4,8 @@
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/limited_log.h"
+#include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/make_sources.h"
@@ -73,11 +75,6 @@ milliseconds Between(TimestampTz begin, TimestampTz end) {
 
 // Leases must not end meanwhile.
 milliseconds LongestPause() { return milliseconds(settings().lease_timeout * 1000 / 4); }
-
-bool IsOfLock(const PostgresError& error) {
-  return error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
-         error.sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED;
-}
 
 // For the log and postbox.publication_status: what is wrong, and the repair.
 std::string Reason(const PostgresError& error) {
@@ -154,7 +151,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
   }
   ChargeClaim(begin, claim.events.size());
   if (locked) {
-    Locked(now, "the outbox is locked");
+    Passing(now, "the outbox is locked");
     return false;
   }
   attempts_ = suspension.attempts;
@@ -162,7 +159,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
   if (retry_at_ == 0) {
     failed_ = false;
     too_long_ = std::max(too_long_ - 1, 0);
-    locked_since_ = 0;
+    passing_since_ = 0;
   }
   // A suspended lane is still wanted, for the time when the suspension is over; so is one whose
   // next event waits until others are settled.
@@ -270,10 +267,9 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
     if (refused_in_row_ >= kManyRefused) proven_ = holding_->proven = false;
   }
   if (!summary.broken.empty()) {
-    LogOnce(summary.broken);
+    Log(summary.broken);
   } else if (summary.published > 0 || summary.settled_each) {
     attempts_ = 0;
-    if (summary.published > 0) logged_error_.clear();
   }
 }
 
@@ -292,7 +288,7 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
   unsettled_.clear();
   settle_failures_ = 0;
   settle_at_ = 0;
-  locked_since_ = 0;
+  passing_since_ = 0;
   return true;
 }
 
@@ -320,7 +316,7 @@ bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
     ChargeFailure(begin);
     source_->RollBack();
     ++settle_failures_;
-    const auto delay = pubsub::BackoffDelay(IsOfLock(error) ? kLockBackoff : kErrorBackoff,
+    const auto delay = pubsub::BackoffDelay(IsPassing(error) ? kLockBackoff : kErrorBackoff,
                                             settle_failures_, pubsub::JitterRandom());
     settle_at_ = TimestampTzPlusMilliseconds(now, delay.count());
     if (!leaving) FailStatement(now, error);
@@ -393,19 +389,19 @@ void Lane::RollBack(TimestampTz now, const PostgresError& error) {
 }
 
 void Lane::FailStatement(TimestampTz now, const PostgresError& error) {
-  if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++too_long_;
-  if (IsOfLock(error)) {
-    Locked(now, Reason(error));
+  if (IsPassing(error)) {
+    Passing(now, Reason(error));
   } else {
+    if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++too_long_;
     SuspendWith(now, Reason(error), kErrorBackoff);
   }
 }
 
-void Lane::Locked(TimestampTz now, const std::string& reason) {
+void Lane::Passing(TimestampTz now, const std::string& reason) {
   wanted_ = true;
-  if (locked_since_ == 0) locked_since_ = now;
+  if (passing_since_ == 0) passing_since_ = now;
   retry_at_ = TimestampTzPlusMilliseconds(now, kLockRetry.count());
-  if (Between(locked_since_, now) < kLockPatience) return;
+  if (Between(passing_since_, now) < kLockPatience) return;
   std::string holders;
   try {
     InTransaction("postbox: looking for who has locked an outbox",
@@ -433,7 +429,7 @@ void Lane::SuspendWith(TimestampTz now, const std::string& error,
                        const pubsub::BackoffPolicy& backoff) {
   // What is cut short because the worker leaves says nothing about the outbox.
   if (StopRequested()) return;
-  LogOnce(error);
+  Log(error);
   wanted_ = true;
   attempts_ = std::max(attempts_, 1);
   retry_at_ = TimestampTzPlusMilliseconds(now, backoff.base.count());
@@ -442,21 +438,16 @@ void Lane::SuspendWith(TimestampTz now, const std::string& error,
       retry_at_ = std::max(retry_at_, Suspend(publication_, error, backoff, PauseUntil()));
     });
   } catch (const PostgresError& second) {
-    Pg([&] {
-      ereport(LOG, (errmsg("could not store that publication \"%s\" is suspended: %s",
-                           publication_.name.c_str(), second.message.c_str())));
-    });
+    const std::string message = "could not store that publication \"" + publication_.name +
+                                "\" is suspended: " + second.message;
+    LogLimited(SubjectOf(message), {.message = message});
   }
 }
 
-void Lane::LogOnce(const std::string& error) {
-  if (error == logged_error_) return;
+void Lane::Log(const std::string& error) {
   LeaveIfExtensionGone();
-  logged_error_ = error;
-  Pg([&] {
-    ereport(WARNING, (errmsg("publication \"%s\" is suspended: %s", publication_.name.c_str(),
-                             error.c_str())));
-  });
+  const std::string message = "publication \"" + publication_.name + "\" is suspended: " + error;
+  LogLimited(SubjectOf(message), {.level = WARNING, .message = message});
 }
 
 std::vector<LanePointer> MakeLanes(const Publication& publication, const std::string& topic) {

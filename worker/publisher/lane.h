@@ -14,8 +14,8 @@
 //  - A statement on the outbox failed: the table was altered, a trigger raised an error or took too
 //    long. The publication is suspended in the same way, with a backoff of the worker's own, and
 //    the source is rolled back to what the database knows.
-//  - The outbox is locked. The lane tries again soon, and if that lasts, the publication is
-//    suspended with the reason.
+//  - The outbox is locked, or something else that passes (base/passing_error.h). The lane tries
+//    again soon, and if that lasts, the publication is suspended with the reason.
 //
 // Invariants:
 //  - Results that could not be stored stay here and are tried again; until then the lane claims
@@ -148,8 +148,8 @@ class Lane {
   std::size_t BatchSize() const;
   // Locks the outbox for the transaction unless somebody has locked it otherwise.
   bool TryLock() const;
-  // A lock could not be had, for this reason.
-  void Locked(TimestampTz now, const std::string& reason);
+  // Somebody is in the way (base/passing_error.h), for this reason.
+  void Passing(TimestampTz now, const std::string& reason);
   void FailStatement(TimestampTz now, const PostgresError& error);
   void RollBack(TimestampTz now, const PostgresError& error);
   void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
@@ -164,7 +164,7 @@ class Lane {
   bool PauseFor(TimestampTz now, std::chrono::milliseconds over);
   // What is left of a delay when what is forgiven at `now` is subtracted.
   std::chrono::milliseconds Forgive(TimestampTz now, std::chrono::milliseconds delay);
-  void LogOnce(const std::string& error);
+  void Log(const std::string& error);
 
   const Publication publication_;
   const std::string topic_;
@@ -195,15 +195,13 @@ class Lane {
   std::chrono::milliseconds grace_{0};  // as it was at grace_at_
   TimestampTz grace_at_ = 0;
   std::size_t batch_size_ = std::numeric_limits<std::size_t>::max();  // less while claims are slow
-  TimestampTz locked_since_ = 0;  // 0: it was not, the last time
+  TimestampTz passing_since_ = 0;  // 0: the last step did not fail so
 
   TimestampTz finish_by_ = 0;  // of Finish(); 0: it claims
 
   Events unsettled_;
   TimestampTz settle_at_ = 0;
   int settle_failures_ = 0;
-
-  std::string logged_error_;  // the last one, to be logged once
 };
 using LanePointer = std::shared_ptr<Lane>;
 

@@ -4,6 +4,8 @@
 // Scenarios:
 //  - SIGTERM (fast shutdown, DROP EXTENSION, DROP DATABASE, postbox.publishers lowered): drains
 //    for a few seconds, gives its leases back, exits 0.
+//  - the launcher needs the slot for another database: what is on its way gets its results first,
+//    then as after SIGTERM.
 //  - an ERROR that no lane took: logged, exit 1; the launcher starts another worker after a delay,
 //    which takes over the leases.
 //  - the code of an outbox does not let itself be cancelled (step_limit.h): FATAL, exit 1; the next
@@ -44,12 +46,16 @@ void postbox_publisher_main(Datum slot) {
   using namespace postbox::publisher;
   InstallTerminateHandler();
   SetUpHeap();
+  // gRPC would write into the server log by itself each time that something fails. The worker says
+  // it, with the publication. Whoever wants more sets the variable for the server.
+  setenv("GRPC_VERBOSITY", "NONE", 0);
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
   BackgroundWorkerUnblockSignals();
   Register(slot);
   Connect();
   if (!ExtensionExists()) LeaveWithoutExtension();
+  if (TellPublishers() == 0) LeaveUnwanted();
   Ready();
   before_shmem_exit(StopThreads, 0);
   postbox::Guarded([] {

@@ -5,6 +5,8 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "worker/publisher/base/failpoint.h"
+#include "worker/publisher/base/limited_log.h"
+#include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/transaction.h"
 
@@ -37,12 +39,13 @@ bool Retention::Step(TimestampTz now) {
       left_.pop_back();
     }
   } catch (const PostgresError& error) {
-    Pg([&] {
-      ereport(LOG, (errmsg("could not purge events: %s", error.message.c_str()),
-                    error.detail.empty() ? 0 : errdetail_internal("%s", error.detail.c_str())));
-    });
+    const std::string message = "could not purge events: " + error.message;
+    const Oid relation = left_.empty() ? InvalidOid : left_.back().relation;
+    LogLimited(SubjectOf(message) + ' ' + std::to_string(relation),
+               {.message = message, .detail = error.detail});
     if (!left_.empty()) {
-      if (error.sqlstate == ERRCODE_QUERY_CANCELED) Avoid(left_.back().relation, now);
+      if (error.sqlstate == ERRCODE_QUERY_CANCELED && !IsPassing(error))
+        Avoid(left_.back().relation, now);
       left_.pop_back();
     }
   }

@@ -8,6 +8,8 @@
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/limited_log.h"
+#include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/standby.h"
 #include "worker/publisher/log/divide_lanes.h"
@@ -23,9 +25,15 @@ namespace {
 // SIGTERM: so long for what is on its way, then so long for the cancelled.
 constexpr int64 kFinishMs = 1000;
 constexpr int64 kCancelMs = 2000;
+// Another database needs the slot: so long for what is on its way.
+constexpr int64 kYieldMs = 10'000;
+constexpr int64 kFinishStepMs = 200;
 // When so much time is over, what is left is not stored any more. Somebody waits for this process
 // to leave; leases that are not given back are taken over.
 constexpr int64 kLeaveMs = 4000;
+// What has failed because somebody was in the way is done again at first so soon, and then so.
+constexpr int64 kLoadAgainMs = 100;
+constexpr int64 kLoadPatienceMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
 // How often a database with copied publications looks whether the original is still there.
@@ -59,15 +67,26 @@ Worker::Worker() {
 }
 
 void Worker::Run() {
-  while (!StopRequested()) {
+  while (!StopRequested() && !YieldRequested()) {
     LeaveIfThreadDied();
+    // Between transactions there is nothing to cancel.
+    QueryCancelPending = 0;
     Pg([] { CHECK_FOR_INTERRUPTS(); });
     FollowSettings();
-    if (!Step()) Wait();
+    WriteDueLines();
+    const bool progress = Step();
+    if (progress || busy_) {
+      busy_ = !in_flight_.empty();
+      NoteWork(busy_);
+    }
+    if (!progress) Wait();
   }
   LeaveIfThreadDied();
+  const bool work_left = WorkLeft();
+  Finish();
   Drain();
-  Pg([] { Leave(); });
+  WriteAllLines();
+  Pg([work_left] { Leave(work_left); });
   pg_unreachable();
 }
 
@@ -114,8 +133,8 @@ void Worker::WantAll() {
 }
 
 void Worker::Wait() {
-  if (HasWakeUp()) return;
-  TimestampTz until = next_poll_;
+  if (HasWakeUp() || YieldRequested()) return;
+  TimestampTz until = std::min(next_poll_, NextLine());
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());
   for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
@@ -127,6 +146,13 @@ void Worker::Wait() {
                                 static_cast<long>(LeaseMilliseconds() / 4));
   // Idle: what the last transactions counted goes out now, for autovacuum.
   if (!Sleep(timeout)) Pg([] { pgstat_report_stat(true); });
+}
+
+TimestampTz Worker::NextLine() const {
+  const auto due = NextDueLine();
+  if (due == decltype(due)::max()) return DT_NOEND;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - RepeatLimit::Clock::now());
+  return After(now_, std::max<int64>(left.count(), 0));
 }
 
 bool Worker::Sleep(long milliseconds) {
@@ -148,7 +174,10 @@ bool Worker::Sleep(long milliseconds) {
 void Worker::FollowSettings() {
   if (!ConfigReloadPending) return;
   ConfigReloadPending = false;
-  Pg([] { ProcessConfigFile(PGC_SIGHUP); });
+  Pg([] {
+    ProcessConfigFile(PGC_SIGHUP);
+    (void)TellPublishers();
+  });
   // The project completes topics, so lanes are made again too.
   reload_ = true;
   next_load_ = 0;
@@ -185,16 +214,12 @@ void Worker::LoadLanes() {
       publications = LoadPublications(&copies_);
     });
   } catch (const PostgresError& error) {
-    LeaveIfExtensionGone();
-    LogError("read the publications", error);
-    SetServing(false);
-    RetireOutdated();
-    next_load_ = After(now_, 1000);
+    LoadFailed(error);
     return;
   }
   Pg([] { elog(DEBUG1, "postbox: the publications were read"); });
   SetServing(true);
-  if (undivided_.empty()) logged_error_.clear();
+  load_failed_since_ = 0;
   next_look_ = After(now_, kLookForOriginalMs);
   reload_ = false;
   retry_all_ = false;
@@ -276,7 +301,6 @@ bool Worker::MayMakeLanes(Altered* altered) {
     LogError("divide the keys of a publication", error);
     division = Division::kTooMany;
   }
-  if (division == Division::kDone) logged_error_.clear();
   // Done: the configuration has changed, and is read again.
   if (division == Division::kDone || (division == Division::kWaits && now_ < altered->give_up_at)) {
     return false;
@@ -331,14 +355,21 @@ void Worker::SuspendSuspects() {
   }
 }
 
+void Worker::LoadFailed(const PostgresError& error) {
+  LeaveIfExtensionGone();
+  RetireOutdated();
+  next_load_ = After(now_, kLoadAgainMs);
+  if (load_failed_since_ == 0) load_failed_since_ = now_;
+  // A deadlock with DDL, for example.
+  if (IsPassing(error) && now_ < After(load_failed_since_, kLoadPatienceMs)) return;
+  SetServing(false);
+  next_load_ = After(now_, kLoadPatienceMs);
+  LogError("read the publications", error);
+}
+
 void Worker::LogError(const char* what, const PostgresError& error) {
-  if (error.message == logged_error_) return;
-  logged_error_ = error.message;
-  Pg([&] {
-    ereport(WARNING, (errmsg("could not %s: %s", what, error.message.c_str()),
-                      error.detail.empty() ? 0 : errdetail_internal("%s", error.detail.c_str()),
-                      error.hint.empty() ? 0 : errhint("%s", error.hint.c_str())));
-  });
+  const std::string message = std::string("could not ") + what + ": " + error.message;
+  LogLimited(SubjectOf(message), {WARNING, message, error.detail, error.hint});
 }
 
 bool Worker::EnsureClient() {
@@ -436,7 +467,8 @@ void Worker::WatchStandbys() {
   } else if (!shown_.empty()) {
     shown_.clear();
     postbox::publisher::ShowStandbyWaits({});
-    Pg([] { ereport(LOG, (errmsg("events do not wait for a synchronous standby any more"))); });
+    LogLimited("standby answers",
+               {.message = "events do not wait for a synchronous standby any more"});
     WantAll();
   }
 }
@@ -451,12 +483,10 @@ void Worker::ShowStandbyWaits() {
   }
   postbox::publisher::ShowStandbyWaits(waits);
   if (shown_.empty()) {
-    const std::string position = LsnText(waiting.front().position);
-    Pg([&] {
-      ereport(LOG, (errmsg("events wait for a synchronous standby to confirm WAL up to %s",
-                           position.c_str()),
-                    errhint("See pg_stat_replication and synchronous_standby_names.")));
-    });
+    LogLimited("standby",
+               {.message = "events wait for a synchronous standby to confirm WAL up to " +
+                           LsnText(waiting.front().position),
+                .hint = "See pg_stat_replication and synchronous_standby_names."});
   }
   shown_ = std::move(waiting);
 }
@@ -482,6 +512,23 @@ void Worker::WaitForResults(int64 milliseconds) {
     Sleep(std::min(left, 100L));
   }
   CollectResults();
+}
+
+bool Worker::WorkLeft() const {
+  if (HasWakeUp() || !in_flight_.empty() || !altered_.empty()) return true;
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [&](const LanePointer& lane) { return lane->WantsToClaim(now_); });
+}
+
+void Worker::Finish() {
+  if (StopRequested()) return;
+  in_flight_.StopHandOver();
+  const TimestampTz deadline = After(GetCurrentTimestamp(), kYieldMs);
+  while (!StopRequested() && client_ != nullptr && client_->outstanding() > 0 &&
+         GetCurrentTimestamp() < deadline) {
+    WaitForResults(kFinishStepMs);
+    BeHeard();
+  }
 }
 
 bool Worker::TooLate() const {

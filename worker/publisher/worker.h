@@ -17,7 +17,8 @@
 //  - An error in one lane suspends that publication and no other (lane.h). An error outside of a
 //    lane's transaction ends the worker with ERROR; its leases are then those of a dead worker.
 //  - The lanes of a publication that was altered finish before those of the altered one begin.
-//  - On SIGTERM: no new claim, a second for what is on its way, then cancel and give back.
+//  - On SIGTERM: no new claim, a second for what is on its way, then cancel and give back. A worker
+//    that is to give up its slot to another database waits longer for the results.
 #ifndef POSTBOX_WORKER_PUBLISHER_WORKER_H_
 #define POSTBOX_WORKER_PUBLISHER_WORKER_H_
 
@@ -36,7 +37,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Works until SIGTERM or until the extension is gone, and leaves the process.
+  // Works until SIGTERM, until another database needs the slot, or until the extension is gone, and
+  // leaves the process.
   [[noreturn]] void Run();
 
   // Ends the client's threads; for a process that exits on another way than Run(). Results are
@@ -78,7 +80,10 @@ class Worker {
   void ArrangeLanes();
   // What has ended an earlier worker of the database is not touched again at once.
   void SuspendSuspects();
-  // Logs what failed, unless the last time it failed in the same way.
+  void LoadFailed(const PostgresError& error);
+  // When a line of the log that was held back is due.
+  TimestampTz NextLine() const;
+  // Logs what failed.
   void LogError(const char* what, const PostgresError& error);
   bool EnsureClient();
 
@@ -101,6 +106,10 @@ class Worker {
   void WaitForResults(int64 milliseconds);
   // Whether the worker has to leave at once.
   bool TooLate() const;
+  // Waits for the results of what is on its way, as long as there is no hurry.
+  void Finish();
+  // Whether there is something to publish.
+  bool WorkLeft() const;
 
   int notify_fd_ = -1;
   WaitEventSet* wait_set_ = nullptr;
@@ -118,6 +127,7 @@ class Worker {
   Retention retention_;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first
   bool leaving_ = false;               // failures are not counted any more
+  bool busy_ = true;                   // it has work, as others see it
   TimestampTz leave_by_ = 0;           // of Drain(); 0: not leaving
   uint64 generation_ = PG_UINT64_MAX;  // of the configuration; none yet
   bool reload_ = true;                 // make all lanes again
@@ -127,7 +137,7 @@ class Worker {
   TimestampTz now_ = 0;                // as of the current step
   TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;
-  std::string logged_error_;                  // the last one, to be logged once
+  TimestampTz load_failed_since_ = 0;
   std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
 };
 

@@ -5,13 +5,12 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "proto/rules/attributes.h"
+#include "proto/rules/repeat_limit.h"
 #include "worker/puller/key_queues.h"
 #include "worker/puller/received_event.h"
 
@@ -35,25 +34,25 @@ Fields CutFields(const Fields& fields) {
   return cut;
 }
 
-// The lines of one message, subscription and SQLSTATE within an interval.
-struct Repeated {
-  std::chrono::steady_clock::time_point since;
-  int lines = 0;
-  int64_t withheld = 0;
+// A line that was held back.
+struct Held {
   std::string message;
-  Fields last;
+  Fields fields;
 };
+using Limit = RepeatLimitOf<Held>;
 std::mutex repeated_mutex;
-std::map<std::string, Repeated>& RepeatedLines() {
-  static auto& lines = *new std::map<std::string, Repeated>();
+Limit& RepeatedLines() {
+  static auto& lines = *new Limit(kSameLines);
   return lines;
 }
 
-void WriteSum(const Repeated& repeated) {
-  if (repeated.withheld == 0) return;
-  Fields fields = repeated.last;
-  fields["more_like_this"] = repeated.withheld;
-  LogLine(spdlog::level::warn, repeated.message, fields);
+void Write(const Limit::Line& line) {
+  Fields fields = line.text.fields;
+  if (line.repeated > 0) {
+    fields["repeated"] = line.repeated;
+    fields["over_seconds"] = line.over.count();
+  }
+  LogLine(spdlog::level::warn, line.text.message, fields);
 }
 
 // A string without blanks, quotes and the like is written without quotes.
@@ -84,37 +83,23 @@ std::string Cut(std::string_view text, size_t max_bytes) {
 }
 
 void LogRepeated(std::string_view message, const Fields& fields) {
-  const auto now = std::chrono::steady_clock::now();
   std::string name(message);
   for (const char* part : {"subscription", "sqlstate"}) {
     name += '\n';
     if (auto it = fields.find(part); it != fields.end()) name += Dump(*it);
   }
   const std::lock_guard<std::mutex> lock(repeated_mutex);
-  auto [it, is_new] = RepeatedLines().try_emplace(std::move(name));
-  Repeated& repeated = it->second;
-  if (is_new) {
-    repeated.since = now;
-    repeated.message = message;
-  } else if (now - repeated.since >= kSameInterval) {
-    WriteSum(repeated);
-    repeated.since = now;
-    repeated.lines = 0;
-    repeated.withheld = 0;
-  }
-  if (++repeated.lines <= kSameLines) return LogWarn(message, fields);
-  ++repeated.withheld;
-  repeated.last = CutFields(fields);
+  const auto line = RepeatedLines().Note(name, Held{std::string(message), CutFields(fields)},
+                                         Limit::Clock::now());
+  if (line.has_value()) Write(*line);
 }
 
 void LogSums(bool all) {
-  const auto now = std::chrono::steady_clock::now();
   const std::lock_guard<std::mutex> lock(repeated_mutex);
-  std::erase_if(RepeatedLines(), [&](const auto& entry) {
-    if (!all && now - entry.second.since < kSameInterval) return false;
-    WriteSum(entry.second);
-    return true;
-  });
+  const auto now = Limit::Clock::now();
+  for (const Limit::Line& line : all ? RepeatedLines().TakeAll(now) : RepeatedLines().Due(now)) {
+    Write(line);
+  }
 }
 
 void LogLine(spdlog::level::level_enum level, std::string_view message, const Fields& fields) {

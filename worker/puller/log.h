@@ -9,14 +9,13 @@
 // have 10 MB.
 //
 // A failure that goes on is summed, not repeated: of the lines that LogRepeated is given for one
-// message, subscription and SQLSTATE, kSameLines are written in kSameInterval. The next ones are
-// counted, and their number is written with the last of them when the interval is over.
+// message, subscription and SQLSTATE, kSameLines are written. The next ones are counted, and
+// written as one line with their number when a pause is over (proto/rules/repeat_limit.h).
 #ifndef POSTBOX_WORKER_PULLER_LOG_H_
 #define POSTBOX_WORKER_PULLER_LOG_H_
 
 #include <spdlog/common.h>
 
-#include <chrono>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -30,7 +29,6 @@ using Fields = nlohmann::ordered_json;  // an object
 
 inline constexpr size_t kMaxLogBytes = 1024;
 inline constexpr int kSameLines = 10;
-inline constexpr std::chrono::seconds kSameInterval{10};
 
 // The text, or its beginning and "..." if it is longer than `max_bytes`. No character is divided.
 std::string Cut(std::string_view text, size_t max_bytes);
@@ -54,7 +52,7 @@ inline void LogError(std::string_view message, const Fields& fields = Fields::ob
 
 // A warning that may come for many events, see above. Any thread.
 void LogRepeated(std::string_view message, const Fields& fields);
-// Writes the sums of intervals that are over, or all of them. Called now and then, and at the end.
+// Writes the sums of pauses that are over, or all of them. Called now and then, and at the end.
 void LogSums(bool all = false);
 
 // The fields that identify an event.

@@ -56,9 +56,9 @@ TEST_F(LogTest, AFailureThatGoesOnIsSummed) {
   EXPECT_EQ(Count("sqlstate=23505"), kSameLines);
   EXPECT_EQ(Count("sqlstate=55P03"), 1);
   LogSums();
-  EXPECT_EQ(Count("more_like_this"), 0) << "the interval is not over";
+  EXPECT_EQ(Count("repeated"), 0) << "the pause is not over";
   LogSums(/*all=*/true);
-  EXPECT_EQ(Count("event=999 more_like_this=990"), 1);
+  EXPECT_EQ(Count("event=999 repeated=990"), 1);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "worker/publisher/base/event_log.h"
 
+#include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/server_text.h"
 
 namespace postbox::publisher {
 
 namespace {
 
-constexpr std::chrono::seconds kInterval(10);
 constexpr std::size_t kMaxError = 1024;
 constexpr std::size_t kMaxKey = 256;
 
@@ -21,43 +21,28 @@ void EventLog::Add(Kind kind, const std::string& id, const std::string& key,
   line.error = Shortened(error, kMaxError);
 }
 
-EventLog::Clock::time_point EventLog::DueAt() const {
-  Clock::time_point due = Clock::time_point::max();
-  for (const Line& line : lines_) {
-    if (line.events == 0) continue;
-    due = std::min(due, line.written_at == Clock::time_point{} ? Clock::time_point::min()
-                                                               : line.written_at + kInterval);
-  }
-  return due;
-}
+bool EventLog::empty() const { return lines_[kParked].events + lines_[kFailed].events == 0; }
 
 void EventLog::Write() {
-  const Clock::time_point now = Clock::now();
   for (const Kind kind : {kParked, kFailed}) {
     Line& line = lines_[kind];
-    const bool first = line.written_at == Clock::time_point{};
-    if (line.events == 0 || (!first && line.written_at + kInterval > now)) continue;
+    if (line.events == 0) continue;
     Write(kind, line);
     line.events = 0;
-    line.written_at = now;
   }
 }
 
 void EventLog::Write(Kind kind, const Line& line) const {
   const bool failed = kind == kFailed;
-  Pg([&] {
-    ereport(
-        failed ? WARNING : LOG,
-        (errmsg("publication \"%s\": event %s of key \"%s\" %s: %s", publication_.c_str(),
-                line.id.empty() ? "without an id" : line.id.c_str(), line.key.c_str(),
-                failed ? "has failed for good" : "is parked until its next try",
-                line.error.c_str()),
-         line.events == 1 ? 0
-                          : errdetail("This is the last of %zu such events since the last "
-                                      "message of this kind.",
-                                      line.events),
-         failed ? errhint("See postbox.paused_keys, postbox.redrive and postbox.discard.") : 0));
-  });
+  const std::string what = failed ? "has failed for good" : "is parked until its next try";
+  LogLimited(
+      what + publication_,
+      {.level = failed ? WARNING : LOG,
+       .message = "publication \"" + publication_ + "\": event " +
+                  (line.id.empty() ? "without an id" : line.id) + " of key \"" + line.key + "\" " +
+                  what + ": " + line.error,
+       .hint = failed ? "See postbox.paused_keys, postbox.redrive and postbox.discard." : ""},
+      static_cast<int64>(line.events));
 }
 
 }  // namespace postbox::publisher

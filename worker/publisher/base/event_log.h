@@ -1,7 +1,6 @@
 // The lines about parked events in the server's log. A topic may refuse every event, and the rows
-// of the outbox tell about each: the log has one line of a kind for a settlement, and at most one
-// in ten seconds for a publication. A line says how many events it stands for, and about the last
-// of them. What was held back is written when the time is over.
+// of the outbox tell about each: the log has one line of a kind for a settlement, about the last of
+// its events, and it is held back if there are many (worker/publisher/base/limited_log.h).
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_EVENT_LOG_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_EVENT_LOG_H_
 
@@ -11,8 +10,6 @@ namespace postbox::publisher {
 
 class EventLog {
  public:
-  using Clock = std::chrono::steady_clock;
-
   enum Kind {
     kParked,  // until its next try
     kFailed,  // for good
@@ -22,16 +19,14 @@ class EventLog {
 
   // `id` may be empty. Texts are in the encoding of the database.
   void Add(Kind kind, const std::string& id, const std::string& key, const std::string& error);
-  // Writes what may be written now.
+  bool empty() const;
+  // Writes what was added.
   void Write();
-  // When Write() has something to write; the end of time if nothing waits.
-  Clock::time_point DueAt() const;
 
  private:
   struct Line {
     std::size_t events = 0;
     std::string id, key, error;  // of the last
-    Clock::time_point written_at{};
   };
 
   void Write(Kind kind, const Line& line) const;

@@ -5,6 +5,7 @@
 #include "worker/publisher/base/step_limit.h"
 
 extern "C" {
+#include <catalog/pg_authid.h>
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
 #include <storage/lmgr.h>
@@ -95,6 +96,8 @@ void Register(Datum slot_number) {
     slot->serving = false;
     slot->standby_wait_count = 0;
     pg_atomic_write_u64(&slot->seen_at, MonotonicMilliseconds());
+    // Until it has looked for the first time.
+    pg_atomic_write_u64(&slot->worked_at, PG_UINT64_MAX);
     pg_atomic_write_u32(&slot->proc_number, static_cast<uint32>(MyProcIndex()));
     // Cannot fail here: a background worker starts with most of the room for callbacks free.
     on_shmem_exit(Detach, 0);
@@ -144,8 +147,18 @@ void PinSettings() {
   }
 }
 
+// A database may also be set to another user from the start (session_authorization). That it is not
+// so any more takes the catalogs, other than the settings of PinSettings().
+void PinUser() {
+  StartTransactionCommand();
+  const char* superuser = GetUserNameFromId(BOOTSTRAP_SUPERUSERID, false);
+  SetConfigOption("session_authorization", superuser, PGC_SUSET, PGC_S_OVERRIDE);
+  CommitTransactionCommand();
+}
+
 void Connect() {
   BackgroundWorkerInitializeConnectionByOid(self.database, InvalidOid, 0);
+  PinUser();
   PinSettings();
   SetConfigOption("application_name", "postbox publisher", PGC_USERSET, PGC_S_SESSION);
 }
@@ -171,6 +184,22 @@ void ShareExtension() {
     LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
   }
 }
+
+int TellPublishers() {
+  const config_generic* setting = FindSetting("postbox.publishers");
+  // What the whole server has the launcher knows better: it hears of a change in any case.
+  const bool own = setting != nullptr && setting->source >= PGC_S_GLOBAL;
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Slot()->publishers = own ? settings().publishers : kAsServer;
+  LWLockRelease(SharedStateLock());
+  return settings().publishers;
+}
+
+void NoteWork(bool goes_on) {
+  pg_atomic_write_u64(&Slot()->worked_at, goes_on ? PG_UINT64_MAX : MonotonicMilliseconds());
+}
+
+bool YieldRequested() { return pg_atomic_read_u32(&Slot()->yield) != 0; }
 
 void Ready() {
   LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
@@ -222,8 +251,16 @@ uint64 LeaseMilliseconds() { return static_cast<uint64>(settings().lease_timeout
 
 bool StopRequested() { return ShutdownRequestPending != 0; }
 
-void Leave() {
+void Leave(bool work_left) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  Slot()->work_left = work_left;
+  LWLockRelease(SharedStateLock());
   SetExitReason(ExitReason::kStopped);
+  proc_exit(0);
+}
+
+void LeaveUnwanted() {
+  SetExitReason(ExitReason::kNotWanted);
   proc_exit(0);
 }
 

@@ -6,10 +6,11 @@
 //  2. Register(slot): takes the slot; leaves if the database is held or the start was revoked;
 //  3. Connect();
 //  4. if (!ExtensionExists()) LeaveWithoutExtension();
-//  5. Ready(): from here on the launcher starts the other workers of the database;
+//  5. Ready(): from here on the launcher starts the other workers of the database; or
+//     LeaveUnwanted() if the database is to have none;
 //  6. work; when ConfigGeneration() changes, and when a table of the extension is not there, do 4
 //     again;
-//  7. on SIGTERM: Leave().
+//  7. on SIGTERM, or when YieldRequested(): Leave().
 //
 // How to end, and what the postmaster makes of it:
 //  - proc_exit(0) and proc_exit(1) from the main thread are both fine; so is ereport(ERROR) that
@@ -74,8 +75,18 @@ bool ExtensionExists();
 // leases over, should there ever be one.
 void LeaveIfExtensionGone();
 
+// Tells how many workers the settings of this database want, and returns it. The launcher is in no
+// database, and cannot read them.
+int TellPublishers();
+
 // Tells that the worker has found its extension and works.
 void Ready();
+
+// Tells that the worker had something to do just now; with `goes_on`, that it has until it says
+// otherwise. If there are not enough slots, an idle one gives up its own (proto/rules/turns.h).
+void NoteWork(bool goes_on);
+// Whether the launcher wants the slot for a database that waits. There is no hurry.
+bool YieldRequested();
 
 // Tells the others that this worker lives. Returns for how long they did not hear of it.
 std::chrono::milliseconds ComeRound();
@@ -101,8 +112,11 @@ void ShowStandbyWaits(const std::vector<StandbyWait>& waits);
 // Whether SIGTERM has come (SignalHandlerForShutdownRequest is the handler to use).
 bool StopRequested();
 
-// Leaves for good: proc_exit(0). No failure is counted.
-[[noreturn]] void Leave();
+// Leaves for good: proc_exit(0). No failure is counted. `work_left`: there is something to publish.
+[[noreturn]] void Leave(bool work_left);
+
+// Leaves because postbox.publishers is 0 in this database.
+[[noreturn]] void LeaveUnwanted();
 
 // Leaves and tells the launcher that this database needs no workers until CREATE EXTENSION.
 [[noreturn]] void LeaveWithoutExtension();

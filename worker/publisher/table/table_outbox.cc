@@ -5,6 +5,7 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
+#include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
@@ -499,19 +500,19 @@ void TableOutbox::Update(Statement* statement, const std::vector<std::string>& i
   const uint64 rows = statement->Run({TextArrayValue(ids), TextValue(lock_token_)});
   if (rows == ids.size()) return;
   // Published twice at worst: the worker that has taken them over sends them again.
-  Pg([&] {
-    ereport(LOG, (errmsg("publication \"%s\": the lease of %zu events was lost before their result "
-                         "could be stored",
-                         publication_.name.c_str(), ids.size() - static_cast<size_t>(rows)),
-                  errhint("postbox.lease_timeout may be too short.")));
-  });
+  LogLimited("lease lost " + publication_.name,
+             {.message = "publication \"" + publication_.name + "\": the lease of " +
+                         std::to_string(ids.size() - static_cast<size_t>(rows)) +
+                         " events was lost before their result could be stored",
+              .hint = "postbox.lease_timeout may be too short."});
 }
 
 // Leases and repairs.
 
 milliseconds TableOutbox::MaintainIn() const {
+  if (!log_.empty()) return milliseconds(0);
   const Clock::time_point now = Clock::now();
-  const Clock::time_point next = std::min({NextLookForLeases(), NextRepair(), log_.DueAt()});
+  const Clock::time_point next = std::min(NextLookForLeases(), NextRepair());
   if (next <= now) return milliseconds(0);
   return std::chrono::duration_cast<milliseconds>(next - now) + milliseconds(1);
 }
@@ -567,10 +568,9 @@ void TableOutbox::TakeOverLeases() {
   }
   if (rows == 0) return;
   floor_.Clear();
-  Pg([&] {
-    ereport(LOG, (errmsg("publication \"%s\": took over %llu events whose worker is gone",
-                         publication_.name.c_str(), static_cast<unsigned long long>(rows))));
-  });
+  LogLimited("took over " + publication_.name,
+             {.message = "publication \"" + publication_.name + "\": took over " +
+                         std::to_string(rows) + " events whose worker is gone"});
 }
 
 void TableOutbox::Repair() {
@@ -589,10 +589,9 @@ void TableOutbox::Repair() {
   in_repair_round_ = rows == kRepairKeys;
   if (behind.empty()) return;
   const uint64 repaired = statements_->make_due.Run({TidArrayValue(behind)});
-  Pg([&] {
-    ereport(LOG, (errmsg("publication \"%s\": %llu keys waited behind nothing",
-                         publication_.name.c_str(), static_cast<unsigned long long>(repaired))));
-  });
+  LogLimited("waited " + publication_.name,
+             {.message = "publication \"" + publication_.name + "\": " + std::to_string(repaired) +
+                         " keys waited behind nothing"});
 }
 
 }  // namespace postbox::publisher

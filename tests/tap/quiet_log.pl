@@ -1,0 +1,86 @@
+# What the server log has of Postbox: what belongs to the client only is not in it, and what goes on is one line with a count.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'log_min_messages' => 'warning' });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+
+subtest 'a name that does not follow the convention is a WARNING for the client only' => sub {
+	my $position = log_position($node);
+	my (undef, undef, $messages) = $node->psql('postgres', q{
+		SELECT postbox.create_publication('odd', 'app.outbox', 'Odd_Topic', aggregate_types => '{odd}');
+		SELECT postbox.alter_publication('odd', topic => 'Odder_Topic');
+		SELECT postbox.drop_publication('odd');
+		SELECT postbox.create_inbox('app.inbox');
+		SELECT postbox.create_subscription('odd', 'app.inbox', 'Odd_Subscription');
+		SET postbox.project_id = '';
+		SELECT postbox.create_publication('none', 'app.outbox', 'catalog.video.events', aggregate_types => '{none}');
+		SELECT postbox.drop_publication('none')});
+	is(scalar(() = $messages =~ /WARNING:/g), 4, 'the client gets them') or diag($messages);
+	like($messages, qr/WARNING:  postbox.project_id is not set/, 'also that there is no project');
+	is(scalar(() = log_since($node, $position) =~ /WARNING/g), 0, 'the log has none') or diag(log_since($node, $position));
+};
+
+subtest 'a database whose sessions begin as another user is served, without a line' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE shop; CREATE ROLE guest');
+	create_outbox($node, 'shop', kind => 'log');
+	$node->safe_psql('postgres', 'ALTER DATABASE shop SET role = guest; ALTER DATABASE shop SET session_authorization = guest');
+	wait_workers($node, 'shop', 1);
+	my ($old) = worker_pids($node, 'shop');
+	my $position = log_position($node);
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($old)");
+	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'shop' AND pid <> $old", 'a worker has begun with that');
+	my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
+	local $ENV{PGOPTIONS} = "-c role=none -c session_authorization=$superuser";
+	is($node->safe_psql('shop', 'SELECT current_user'), $superuser, 'this session is its own');
+	emit($node, 'shop', 5);
+	wait_until($node, 'shop', 'SELECT pending = 0 FROM postbox.publication_status', 'all are published');
+	unlike(log_since($node, $position), qr/WARNING|ERROR|LOG:/, 'the log has nothing');
+	$node->safe_psql('postgres', 'ALTER DATABASE shop SET postbox.publishers = 0');
+	wait_workers($node, 'shop', 0);
+};
+
+# Each attempt fails, a second or more apart, with one of two errors in turn.
+subtest 'a failure that goes on has a few lines with their count, and another one in between is not lost' => sub {
+	my $position = log_position($node);
+	$node->safe_psql('postgres', q{
+		SELECT postbox.create_outbox('app.jobs', 'table');
+		CREATE SEQUENCE app.tries;
+		CREATE FUNCTION app.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			RAISE EXCEPTION USING MESSAGE = CASE WHEN nextval('app.tries') % 2 = 0 THEN 'even try ' ELSE 'odd try ' END || currval('app.tries');
+		END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON app.jobs FOR EACH STATEMENT EXECUTE FUNCTION app.refuse();
+		SELECT postbox.create_publication('jobs', 'app.jobs', 'catalog.video.events');
+		SELECT postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb, outbox => 'app.jobs');
+	});
+	# An administrator tries it again and again.
+	wait_for(sub {
+		$node->safe_psql('postgres', q{UPDATE postbox.lane SET next_retry_at = now() WHERE publication = 'jobs' AND next_retry_at > now(); SELECT postbox.alter_publication('jobs', max_attempts => 5 + (random() * 5)::int)});
+		return log_since($node, $position) =~ /is suspended: even try.*is suspended: even try/s;
+	}, 'it has failed for a while');
+	my $tries = $node->safe_psql('postgres', 'SELECT last_value FROM app.tries');
+	my @lines = log_since($node, $position) =~ /^(.*WARNING:  publication "jobs" is suspended: (?:odd|even) try.*)$/mg;
+	cmp_ok($tries, '>', 10, "of $tries tries");
+	cmp_ok(scalar @lines, '<=', 4, 'a few have a line') or diag(@lines);
+	is(scalar(grep { /odd try/ } @lines) > 0, 1, 'each of the errors has one');
+	like(log_since($node, $position), qr/even try.*\n.*DETAIL:  This was repeated \d+ times in the last 1\d s\./, 'with the number of those that have none');
+};
+
+subtest 'gRPC does not write into the log by itself' => sub {
+	my $position = log_position($node);
+	$node->append_conf('postgresql.conf', "postbox.endpoint = ''");
+	$node->reload;
+	$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb, outbox => 'app.outbox')});
+	wait_for(sub { log_since($node, $position) =~ /publication "videos" is suspended: no usable Google credentials/ }, 'the worker says what is wrong');
+	unlike(log_since($node, $position), qr/^[EIW]\d{4} /m, 'gRPC says nothing');
+};
+
+$node->stop;
+done_testing();

@@ -1,0 +1,47 @@
+#include "worker/publisher/base/limited_log.h"
+
+#include "extension/base/guard.h"
+
+namespace postbox::publisher {
+namespace {
+
+using Limit = RepeatLimitOf<LogText>;
+
+Limit& Lines() {
+  // Never destroyed: the process ends in the server's exit.
+  static auto* lines = new Limit();
+  return *lines;
+}
+
+void Write(const Limit::Line& line) {
+  const LogText& text = line.text;
+  std::string detail = text.detail;
+  if (line.repeated > 0) {
+    if (!detail.empty()) detail += ' ';
+    detail += "This was " + line.Count() + ".";
+  }
+  Pg([&text, &detail] {
+    ereport(text.level, (errmsg("%s", text.message.c_str()),
+                         detail.empty() ? 0 : errdetail_internal("%s", detail.c_str()),
+                         text.hint.empty() ? 0 : errhint("%s", text.hint.c_str())));
+  });
+}
+
+}  // namespace
+
+void LogLimited(const std::string& subject, LogText text, int64 times) {
+  const auto line = Lines().Note(subject, std::move(text), Limit::Clock::now(), times);
+  if (line.has_value()) Write(*line);
+}
+
+void WriteDueLines() {
+  for (const Limit::Line& line : Lines().Due(Limit::Clock::now())) Write(line);
+}
+
+RepeatLimit::Clock::time_point NextDueLine() { return Lines().DueAt(); }
+
+void WriteAllLines() {
+  for (const Limit::Line& line : Lines().TakeAll(Limit::Clock::now())) Write(line);
+}
+
+}  // namespace postbox::publisher

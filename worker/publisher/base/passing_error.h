@@ -1,0 +1,33 @@
+// Errors of a statement that say nothing about the outbox: somebody was in the way for a moment.
+// The transaction is rolled back and done again soon, and the publication is not suspended unless
+// that lasts.
+//
+//   55P03   a lock could not be had in time
+//   40P01   a deadlock, often with a session that alters the table
+//   40001   a serialization failure, in code of the outbox's owner
+//   57014   somebody has cancelled the statement (pg_cancel_backend); not the worker itself,
+//           because it took too long (step_limit.h)
+#ifndef POSTBOX_WORKER_PUBLISHER_BASE_PASSING_ERROR_H_
+#define POSTBOX_WORKER_PUBLISHER_BASE_PASSING_ERROR_H_
+
+#include "extension/base/guard.h"
+#include "worker/publisher/base/step_limit.h"
+
+namespace postbox::publisher {
+
+inline bool IsPassing(const PostgresError& error) {
+  switch (error.sqlstate) {
+    case ERRCODE_LOCK_NOT_AVAILABLE:
+    case ERRCODE_T_R_DEADLOCK_DETECTED:
+    case ERRCODE_T_R_SERIALIZATION_FAILURE:
+      return true;
+    case ERRCODE_QUERY_CANCELED:
+      return error.message != StepLimit::Cause();
+    default:
+      return false;
+  }
+}
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_BASE_PASSING_ERROR_H_
