@@ -208,6 +208,22 @@ std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
   return plan;
 }
 
+bool Outbox::InsertIntoLog(const LogRow& row) {
+  if (facts_.generation_span == 0) return false;
+  const std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
+  if (insert_ != plan) return false;
+  plan->CheckRights();
+  return plan->As([&] {
+    PlainTable log;
+    if (!OpenLogPartition(facts_.relation, DatumGetInt16(row.generation), &log)) return false;
+    InsertIntoLogPartition(&log, row);
+    ClosePlainTable(&log);
+    // What comes after sees it.
+    CommandCounterIncrement();
+    return true;
+  });
+}
+
 uint64 Outbox::Insert(Datum* values) {
   // A pointer of its own: a trigger that emits may make this object drop the plan.
   const std::shared_ptr<const InsertPlan> plan = PlanOfInsert();

@@ -23,6 +23,7 @@
 
 #include "extension/base/statement.h"
 #include "extension/outbox/insert_plan.h"
+#include "extension/outbox/plain_table.h"
 #include "extension/shared/outbox_columns.h"
 
 namespace postbox {
@@ -78,6 +79,10 @@ class Outbox {
   // Runs a statement as the current user; call it with SPI connected and under FixedSearchPath.
   // Returns the number of rows.
   uint64 Run(OutboxStatement statement, Datum* values);
+
+  // The same as Insert() for an event of a log, by writing the row. False, and nothing is done, if
+  // the statement has to be run.
+  bool InsertIntoLog(const LogRow& row);
 
   // Runs kInsert as the current user and under the search_path of the session, like a plain INSERT.
   // Call it without FixedSearchPath, with the outbox locked. Returns the number of rows.
