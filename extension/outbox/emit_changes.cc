@@ -308,6 +308,17 @@ class Emitter {
     AddContextAttributes(&context_);
   }
 
+  void Emit(const std::vector<Change>& batch) {
+    opened_ = OpenOutbox(outbox_);
+    OpenTablesOf(opened_.get(), &tables_);
+    for (const Change& change : batch) {
+      Pg([] { CHECK_FOR_INTERRUPTS(); });
+      Emit(change);
+    }
+    tables_.Close();
+  }
+
+ private:
   void Emit(const Change& change) {
     EmittedEvent event{};
     event.aggregate_type = aggregate_type_;
@@ -325,14 +336,20 @@ class Emitter {
     event.id = UuidV7();
     event.occurred_at = GetCurrentTransactionStartTimestamp();
     event.extra = context_;
-    // Each time: a trigger of the outbox may have changed it.
-    StoreEvent(OpenOutbox(outbox_).get(), event);
+    event.is_likely_first = change.kind == ChangeKind::kCreated && keys_are_new_;
+    const Receipt receipt = StoreEvent(opened_.get(), event, &tables_);
+    if (change.kind == ChangeKind::kCreated && receipt.version > 1) keys_are_new_ = false;
+    // A trigger of the outbox may have changed it.
+    if (!tables_.AreOpen()) opened_ = OpenOutbox(outbox_);
   }
 
- private:
   static Text MakeText(const std::string& text) { return ToText(TextValue(text)); }
 
   Oid outbox_;
+  std::shared_ptr<Outbox> opened_;
+  OpenTables tables_;
+  // Until a key of the statement had a deleted row before.
+  bool keys_are_new_ = true;
   Text aggregate_type_;
   Text schema_version_;
   Text created_;
@@ -387,10 +404,7 @@ void EmitChanges(const TriggerData& trigger) {
     if (batch.empty()) break;
     if (!emitter) emitter.emplace(arguments, FindNamedOutbox(arguments.outbox));
     MemoryContextSwitchTo(memory);
-    for (const Change& change : batch) {
-      Pg([] { CHECK_FOR_INTERRUPTS(); });
-      emitter->Emit(change);
-    }
+    emitter->Emit(batch);
     MemoryContextSwitchTo(before);
     batch.clear();
     Pg([&] { MemoryContextReset(memory); });

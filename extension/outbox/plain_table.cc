@@ -219,7 +219,9 @@ bool OpenPlainTable(Oid table, std::span<const PlainColumn> columns, const char*
 }
 
 void ClosePlainTable(PlainTable* table) {
-  if (table->row != nullptr) ExecDropSingleTupleTableSlot(table->row);
+  for (TupleTableSlot* slot : {table->row, table->stored}) {
+    if (slot != nullptr) ExecDropSingleTupleTableSlot(slot);
+  }
   for (int i = 0; i < table->indexes; ++i) {
     pfree(table->index_info[i]);
     index_close(table->index[i], RowExclusiveLock);
@@ -248,7 +250,9 @@ bool OpenCounterTable(Oid counter, PlainTable* opened) {
   return false;
 }
 
-int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id) {
+int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id,
+                     bool is_likely_new) {
+  if (is_likely_new && MakeCounterRow(counter, aggregate_type, aggregate_id)) return 1;
   Relation index = counter->index[0];
   ScanKeyData keys[2];
   const Datum wanted[] = {aggregate_type, aggregate_id};
@@ -257,7 +261,8 @@ int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_
                            InvalidOid, index->rd_indcollation[i], F_TEXTEQ, wanted[i]);
   }
   const Snapshot snapshot = RegisterSnapshot(GetTransactionSnapshot());
-  TupleTableSlot* stored = table_slot_create(counter->relation, nullptr);
+  if (counter->stored == nullptr) counter->stored = table_slot_create(counter->relation, nullptr);
+  TupleTableSlot* stored = counter->stored;
   IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(counter->relation, index, snapshot, 2);
   index_rescan(scan, keys, 2, nullptr, 0);
   int64 version = 0;
@@ -273,7 +278,7 @@ int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_
     }
   }
   index_endscan(scan);
-  ExecDropSingleTupleTableSlot(stored);
+  ExecClearTuple(stored);
   UnregisterSnapshot(snapshot);
   return version;
 }

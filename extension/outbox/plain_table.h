@@ -32,7 +32,8 @@ struct PlainColumn {
 struct PlainTable {
   static constexpr int kMaxIndexes = 8;
   Relation relation;
-  TupleTableSlot* row;  // for what is written
+  TupleTableSlot* row;     // for what is written
+  TupleTableSlot* stored;  // for what is read; nullptr until then
   int indexes;
   Relation index[kMaxIndexes];
   IndexInfo* index_info[kMaxIndexes];
@@ -54,7 +55,11 @@ bool OpenCounterTable(Oid counter, PlainTable* opened);
 
 // Counts the version of an aggregate up, as a statement with a new snapshot would, and locks its
 // row. Returns 0 if the statement has to do it: somebody else has written the row since.
-int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id);
+//
+// If the aggregate is likely to be new, its row is made without a look whether there is one, as long
+// as that goes well: an attempt that fails leaves a dead row behind.
+int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id,
+                     bool is_likely_new);
 
 // A log with generations whose partition for this generation is plain. The caller has locked the
 // log. False if it is not so.

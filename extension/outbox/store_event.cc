@@ -57,7 +57,8 @@ bool MustLookUp(const OutboxFacts& facts, const EmittedEvent& event) {
 }
 
 // Whether the row is stored.
-bool InsertRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {
+bool StoreRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version,
+              OpenTables* tables) {
   pg_uuid_t id = *event.id;
   const int64 span = outbox->facts().generation_span;
   LogRow row{.seq = Int64GetDatum(seq),
@@ -75,7 +76,7 @@ bool InsertRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 versi
         UInt64GetDatum(U64FromFullTransactionId(Pg([] { return GetTopFullTransactionId(); })));
     row.generation = Int16GetDatum(GenerationOf(GetCurrentTransactionStartTimestamp(), span));
     row.origin = Int32GetDatum(ClusterOrigin());
-    if (outbox->InsertIntoLog(row)) return true;
+    if (outbox->InsertIntoLog(row, tables)) return true;
   }
   std::array<Datum, 13> values = {
       row.id,         row.seq,         row.aggregate_type, row.aggregate_id,
@@ -85,10 +86,11 @@ bool InsertRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 versi
   return outbox->Insert(values.data()) != 0;
 }
 
-void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {
+void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version,
+            OpenTables* tables) {
   const OutboxFacts& facts = outbox->facts();
   try {
-    if (InsertRow(outbox, event, seq, version)) return;
+    if (StoreRow(outbox, event, seq, version, tables)) return;
   } catch (PostgresError& error) {
     // The partitions of a log have primary keys of their own names.
     if (error.sqlstate == ERRCODE_UNIQUE_VIOLATION &&
@@ -118,10 +120,13 @@ void CheckInsertPrivilege(const OutboxFacts& facts) {
 
 // What has to be done as the owner of the outbox before the event is stored. Sets its version (see
 // VersionOf), or returns the event that is already stored.
-std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, int64* version) {
+std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, OpenTables* tables,
+                               int64* version) {
   if (!event.version.has_value() && !event.source_event_id.has_value() &&
       !outbox->facts().columns.VersionIsSeq() && !MustLookUp(outbox->facts(), event)) {
-    *version = CountVersionWithoutSql(*outbox, AggregateOf(event));
+    *version = CountVersionWithoutSql(*outbox, AggregateOf(event),
+                                      tables == nullptr ? nullptr : tables->counter(),
+                                      event.is_likely_first);
     if (*version != 0) return std::nullopt;
   }
   SpiConnection connection;
@@ -149,14 +154,19 @@ std::shared_ptr<Outbox> OpenOutbox(Oid relation) {
   return FindOutbox(relation);
 }
 
-Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
+void OpenTablesOf(Outbox* outbox, OpenTables* tables) {
+  const int64 span = outbox->facts().generation_span;
+  if (span > 0) outbox->Open(GenerationOf(GetCurrentTransactionStartTimestamp(), span), tables);
+}
+
+Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event, OpenTables* tables) {
   const OutboxFacts& facts = outbox->facts();
 
   int64 version = event.version.value_or(0);
   // A caller that counts versions for a log has locked its aggregate: one INSERT is all.
   if (!facts.is_log || version == 0 || event.source_event_id.has_value() ||
       MustLookUp(facts, event)) {
-    if (const auto stored = Prepare(outbox, event, &version)) return *stored;
+    if (const auto stored = Prepare(outbox, event, tables, &version)) return *stored;
   }
   if (version != 0) CheckMessage(event, version);
   const int64 seq = Pg([&] {
@@ -168,7 +178,7 @@ Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
     version = seq;
     CheckMessage(event, version);
   }
-  Insert(outbox, event, seq, version);
+  Insert(outbox, event, seq, version, tables);
   RequestPublishersAtCommit();
   return Receipt{*event.id, version};
 }

@@ -387,21 +387,18 @@ void CountedInRow(const Outbox& outbox, const Aggregate& aggregate, int64 versio
   count->events = std::max<int64>(count->events, kCountedInRow);
 }
 
-// Counts the version up in the row without a statement; 0 if that cannot be done. The owner of the
-// outbox needs the rights that the statement would need.
-int64 CountInTable(const OutboxFacts& facts, const Aggregate& aggregate) {
-  return Pg([&]() -> int64 {
-    constexpr AclMode kRights = ACL_SELECT | ACL_INSERT | ACL_UPDATE;
-    PlainTable counter;
-    if (!OpenCounterTable(facts.counter, &counter)) return 0;
-    int64 version = 0;
-    if (pg_class_aclmask(facts.counter, facts.owner, kRights, ACLMASK_ALL) == kRights) {
-      // As between statements: what was done before is seen, and what is done here is seen after.
-      CommandCounterIncrement();
-      version = CountUpInTable(&counter, aggregate.type, aggregate.id);
-      CommandCounterIncrement();
-    }
-    ClosePlainTable(&counter);
+// Counts the version up in the row without a statement; 0 if that cannot be done.
+int64 CountInTable(const Outbox& outbox, const Aggregate& aggregate, PlainTable* open_counter,
+                   bool is_likely_new) {
+  PlainTable opened;
+  if (open_counter == nullptr && !outbox.OpenCounter(&opened)) return 0;
+  return Pg([&] {
+    // As between statements: what was done before is seen, and what is done here is seen after.
+    CommandCounterIncrement();
+    const int64 version = CountUpInTable(open_counter == nullptr ? &opened : open_counter,
+                                         aggregate.type, aggregate.id, is_likely_new);
+    if (open_counter == nullptr) ClosePlainTable(&opened);
+    CommandCounterIncrement();
     return version;
   });
 }
@@ -419,13 +416,14 @@ int64 CountInTable(const OutboxFacts& facts, const Aggregate& aggregate) {
 
 }  // namespace
 
-int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate) {
+int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate,
+                             PlainTable* open_counter, bool is_likely_new) {
   if (Count* count = FindValidCount(outbox, aggregate); count != nullptr) {
     if (count->last == count->stored) return 0;
     GiveOut(count->last + 1, count);
     return count->last;
   }
-  const int64 version = CountInTable(outbox.facts(), aggregate);
+  const int64 version = CountInTable(outbox, aggregate, open_counter, is_likely_new);
   if (version != 0) CountedInRow(outbox, aggregate, version);
   return version;
 }
