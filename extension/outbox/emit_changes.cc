@@ -306,6 +306,8 @@ class Emitter {
         updated_(MakeText(arguments.event_prefix + ".updated")),
         deleted_(MakeText(arguments.event_prefix + ".deleted")) {
     AddContextAttributes(&context_);
+    // A trigger of the outbox may change the settings.
+    for (auto& [name, value] : context_) value = View(TextValue(value));
   }
 
   void Emit(const std::vector<Change>& batch) {

@@ -68,8 +68,8 @@ struct OutboxFacts {
   bool operator==(const OutboxFacts&) const = default;
 };
 
-// The tables of an outbox, open to be written without a statement: for some events in a row. All are
-// plain, or none is open: no code of a user runs meanwhile.
+// The tables of an outbox, open to be written without a statement: for some events in a row. All
+// are plain, or none is open: no code of a user runs meanwhile.
 class OpenTables {
  public:
   OpenTables() = default;

@@ -56,8 +56,8 @@ bool OpenCounterTable(Oid counter, PlainTable* opened);
 // Counts the version of an aggregate up, as a statement with a new snapshot would, and locks its
 // row. Returns 0 if the statement has to do it: somebody else has written the row since.
 //
-// If the aggregate is likely to be new, its row is made without a look whether there is one, as long
-// as that goes well: an attempt that fails leaves a dead row behind.
+// If the aggregate is likely to be new, its row is made without a look whether there is one. If
+// that fails, it leaves a dead row behind, and the row that is there is counted up.
 int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id,
                      bool is_likely_new);
 

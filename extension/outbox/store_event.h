@@ -60,8 +60,8 @@ std::shared_ptr<Outbox> OpenOutbox(Oid relation);
 // Stores the event, gives it a version if it has none, and has the workers woken at COMMIT. Returns
 // the receipt of the event of the same source if that is stored already.
 //
-// `tables` are those of the outbox, or nullptr: opened for events that are stored one after the other
-// with nothing between that could run code of a user. Where they are not plain, they are not open.
+// `tables` are those of the outbox, or nullptr: opened for events that are stored one after the
+// other, with nothing between that could run code of a user. If one is not plain, none is open.
 Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event, OpenTables* tables = nullptr);
 
 // Opens the tables of the outbox for the current user, for a number of events.
