@@ -360,13 +360,22 @@ class Emitter {
   ExtraAttributes context_;
 };
 
-// With the search_path of the session, as outbox_emit's argument is read.
+// The name has a schema: the search_path of whoever changes the table does not say where its
+// changes go.
 Oid FindNamedOutbox(const std::string& name) {
   if (name.empty()) return InvalidOid;
+  bool has_schema = false;
   const Oid relation = Pg([&] {
     List* names = textToQualifiedNameList(cstring_to_text(name.c_str()));
-    return RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true);
+    has_schema = list_length(names) > 1;
+    return has_schema ? RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true)
+                      : InvalidOid;
   });
+  if (!has_schema) {
+    Throw(ERRCODE_INVALID_NAME, "outbox \"" + name + "\" is named without its schema",
+          "An argument of the trigger that calls emit_changes() names it.",
+          "Give schema and name, such as app.outbox.");
+  }
   if (OidIsValid(relation)) return relation;
   Throw(ERRCODE_UNDEFINED_TABLE, "outbox \"" + name + "\" does not exist",
         "An argument of the trigger that calls emit_changes() names it.",

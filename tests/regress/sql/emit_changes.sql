@@ -221,6 +221,24 @@ RESET timezone;
 DROP TRIGGER see ON shop.outbox;
 SELECT * FROM shop.seen;
 SELECT id, event, version FROM shop.look();
+-- what it changes does not change the events of the statement, and the table may be altered between two of them
+CREATE FUNCTION shop.disturb() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('postbox.user_id', 'somebody quite else ' || NEW.aggregate_id, false), set_config('search_path', 'pg_catalog', true);
+    PERFORM postbox.outbox_emit('nested', NEW.aggregate_id, 'nested', '{}', version => NEW.seq, outbox => 'shop.outbox') WHERE NEW.aggregate_type <> 'nested';
+    GRANT INSERT ON shop.outbox TO regress_postbox_definer;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER disturb BEFORE INSERT ON shop.outbox FOR EACH ROW EXECUTE FUNCTION shop.disturb();
+SET postbox.user_id = 'me';
+BEGIN;
+INSERT INTO shop.customer VALUES (50), (51), (52);
+COMMIT;
+RESET postbox.user_id;
+DROP TRIGGER disturb ON shop.outbox;
+SELECT type, id, event, attributes FROM shop.look() ORDER BY type, id;
+DELETE FROM shop.customer WHERE id >= 50;
+SELECT count(*) FROM shop.look();
 
 -- which outbox: the one that is named, and else that of outbox_emit; also of kind table
 SELECT postbox.create_outbox('shop."Other one"', 'table');
@@ -274,6 +292,11 @@ DROP TRIGGER wrong ON shop.wrong;
 CREATE TRIGGER wrong AFTER INSERT ON shop.wrong REFERENCING NEW TABLE AS n FOR EACH STATEMENT EXECUTE FUNCTION postbox.emit_changes('wrong', 'id', 'shop.nowhere');
 INSERT INTO shop.wrong VALUES (1);
 DROP TRIGGER wrong ON shop.wrong;
+SET search_path = shop, public;
+CREATE TRIGGER wrong AFTER INSERT ON shop.wrong REFERENCING NEW TABLE AS n FOR EACH STATEMENT EXECUTE FUNCTION postbox.emit_changes('wrong', 'id', 'outbox');
+INSERT INTO shop.wrong VALUES (1);
+DROP TRIGGER wrong ON shop.wrong;
+RESET search_path;
 -- as short as it can be said, and twice on one table
 CREATE TRIGGER first AFTER INSERT ON shop.wrong REFERENCING NEW TABLE AS n FOR EACH STATEMENT EXECUTE FUNCTION postbox.emit_changes('first', 'id', 'shop.outbox');
 CREATE TRIGGER second AFTER INSERT ON shop.wrong REFERENCING NEW TABLE AS n FOR EACH STATEMENT EXECUTE FUNCTION postbox.emit_changes('second', '{title,id}', 'shop.outbox', '{title}');
