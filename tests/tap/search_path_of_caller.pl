@@ -115,7 +115,7 @@ my @calls = (
 		} qw(log jobs adopted)),
 	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one
 	q{CREATE TABLE app.changed (id pg_catalog.int4 PRIMARY KEY, at pg_catalog.timestamptz)},
-	q{SELECT postbox.create_change_triggers('app.changed', outbox => 'app.log')},
+	q{SELECT postbox.change_arguments('app.changed', NULL, '{id}', 'app.log', NULL, NULL), postbox.create_change_triggers('app.changed', outbox => 'app.log')},
 	q{INSERT INTO app.changed VALUES (1, '2026-01-01'), (2, NULL)},
 	q{UPDATE app.changed SET id = id OPERATOR(pg_catalog.+) 2},
 	q{DELETE FROM app.changed},
