@@ -9,6 +9,7 @@ import traceback
 TESTS = pathlib.Path(__file__).parents[2] / "tests"
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(TESTS / "e2e/lib"), str(TESTS / "matrix")]
 import bed  # first: it moves standard output away
+import changes
 import database
 import emitting
 import neighbours
@@ -27,6 +28,7 @@ BENCHES = {
     "parked": publishing.parked,
     "latency": publishing.latency,
     "emit": emitting.emit,
+    "changes": changes.changes,
     "neighbours": neighbours.neighbours,
     "torture": torture.torture,
     "soak": soak.soak,

@@ -147,6 +147,32 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_INSERTED_COLUMNS(plan) linitial_node(RangeTblEntry, (plan)->rtable)->insertedCols
 #endif
 
+// Checks the rights that a planned statement needs, of the current user. (Macros again.)
+#if PG_VERSION_NUM >= 160000
+#define POSTBOX_CHECK_RIGHTS(plan) ExecCheckPermissions((plan)->rtable, (plan)->permInfos, true)
+#else
+#define POSTBOX_CHECK_RIGHTS(plan) ExecCheckRTPerms((plan)->rtable, true)
+#endif
+
+// What table_tuple_update() says of the indexes of the table, and whether those that are no
+// summaries need entries. 16 tells apart which do.
+#if PG_VERSION_NUM >= 160000
+#define POSTBOX_UPDATE_INDEXES TU_UpdateIndexes
+#define POSTBOX_NEEDS_INDEX_ENTRIES(update) ((update) == TU_All)
+#else
+#define POSTBOX_UPDATE_INDEXES bool
+#define POSTBOX_NEEDS_INDEX_ENTRIES(update) (update)
+#endif
+
+// 18 counts what an index scan does.
+#if PG_VERSION_NUM >= 180000
+#define POSTBOX_BEGIN_INDEX_SCAN(table, index, snapshot, keys) \
+  index_beginscan(table, index, snapshot, nullptr, keys, 0)
+#else
+#define POSTBOX_BEGIN_INDEX_SCAN(table, index, snapshot, keys) \
+  index_beginscan(table, index, snapshot, keys, 0)
+#endif
+
 // The setting of this name, or nullptr. It is one of the server's own. (16 has a function for it.)
 inline config_generic* FindSetting(const char* name) {
 #if PG_VERSION_NUM >= 160000

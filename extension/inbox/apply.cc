@@ -1,9 +1,9 @@
 #include "extension/inbox/apply.h"
 
 #include "extension/base/arguments.h"
+#include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
-#include "extension/inbox/pinned_settings.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
 #include "proto/rules/sqlstate_class.h"

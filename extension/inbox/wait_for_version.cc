@@ -28,9 +28,9 @@
 // On disk are the rows and tombstones; the list of waiters is in shared memory only.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/inbox_cache.h"
-#include "extension/inbox/pinned_settings.h"
 #include "extension/server/wakeup.h"
 
 extern "C" {

@@ -8,14 +8,10 @@ extern "C" {
 }
 
 namespace postbox {
-namespace {
-
 // What SPI adds to the context of an error, too.
-void AddStatementToContext(void* sql) {
+void InsertPlan::AddStatementToContext(void* sql) {
   errcontext("SQL statement \"%s\"", static_cast<const char*>(sql));
 }
-
-}  // namespace
 
 InsertPlan::InsertPlan(SPIPlanPtr statement)
     : source_(static_cast<CachedPlanSource*>(linitial(SPI_plan_get_plan_sources(statement)))),
@@ -54,11 +50,12 @@ bool InsertPlan::IsValid() const {
   return source_->is_valid && source_->gplan == plan_ && plan_->is_valid;
 }
 
+void InsertPlan::CheckRights() const {
+  Pg([&] { POSTBOX_CHECK_RIGHTS(linitial_node(PlannedStmt, plan_->stmt_list)); });
+}
+
 uint64 InsertPlan::Run(const Datum* values) const {
-  return Pg([&] {
-    ErrorContextCallback context{error_context_stack, AddStatementToContext,
-                                 const_cast<char*>(source_->query_string)};
-    error_context_stack = &context;
+  return As([&] {
     ParamListInfo parameters = makeParamList(source_->num_params);
     for (int i = 0; i < source_->num_params; ++i) {
       parameters->params[i] = {values[i], false, PARAM_FLAG_CONST, source_->param_types[i]};
@@ -77,7 +74,6 @@ uint64 InsertPlan::Run(const Datum* values) const {
     FreeQueryDesc(query);
     PopActiveSnapshot();
     CommandCounterIncrement();
-    error_context_stack = context.previous;
     return rows;
   });
 }

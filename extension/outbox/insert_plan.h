@@ -9,8 +9,9 @@
 // taken, so lock the table first, then ask IsValid(). A plan with row security in it is valid for
 // one user only and is not kept.
 //
-// This is the one plan that is not run as a Statement (base/statement.h): it is what makes an event
-// cost no more than a plain INSERT.
+// This is the one plan that is not run as a Statement (base/statement.h). Where the tables are
+// plain, it is not run at all: it says what the caller needs rights on, and that there is nothing
+// to do but to write the row (plain_table.h).
 #ifndef POSTBOX_EXTENSION_OUTBOX_INSERT_PLAN_H_
 #define POSTBOX_EXTENSION_OUTBOX_INSERT_PLAN_H_
 
@@ -46,11 +47,30 @@ class InsertPlan {
   // Whether a plan that is kept is still valid.
   bool IsValid() const;
 
+  // Raises insufficient_privilege unless the current user may run it.
+  void CheckRights() const;
+
+  // Calls `f`, which makes PostgreSQL calls; its errors have the statement in their context, as if
+  // it had run.
+  template <class F>
+  auto As(F&& f) const -> decltype(f()) {
+    return Pg([&] {
+      ErrorContextCallback context{error_context_stack, AddStatementToContext, Text()};
+      error_context_stack = &context;
+      const auto result = f();
+      error_context_stack = context.previous;
+      return result;
+    });
+  }
+
   // Runs a single INSERT with these parameters, none of them NULL, and returns the number of rows.
   // The transaction is one command further afterwards.
   uint64 Run(const Datum* values) const;
 
  private:
+  static void AddStatementToContext(void* sql);
+  char* Text() const { return const_cast<char*>(source_->query_string); }
+
   CachedPlanSource* source_;
   // A reference: the plan exists as long as this object, even if it is planned again meanwhile.
   CachedPlan* plan_;

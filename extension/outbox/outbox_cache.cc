@@ -233,6 +233,57 @@ std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
   return plan;
 }
 
+std::shared_ptr<const InsertPlan> Outbox::OpenLog(int16 generation, PlainTable* log) {
+  if (facts_.generation_span == 0) return nullptr;
+  std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
+  if (insert_ != plan) return nullptr;
+  plan->CheckRights();
+  if (!Pg([&] { return OpenLogPartition(facts_.relation, generation, log); })) return nullptr;
+  return plan;
+}
+
+bool Outbox::OpenCounter(PlainTable* counter) const {
+  return Pg([&] {
+    constexpr AclMode kRights = ACL_SELECT | ACL_INSERT | ACL_UPDATE;
+    if (!OpenCounterTable(facts_.counter, counter)) return false;
+    // The owner of the outbox needs the rights that the statements would need.
+    if (pg_class_aclmask(facts_.counter, facts_.owner, kRights, ACLMASK_ALL) == kRights)
+      return true;
+    ClosePlainTable(counter);
+    return false;
+  });
+}
+
+void Outbox::Open(int16 generation, OpenTables* tables) {
+  if (!OpenCounter(&tables->counter_)) return;
+  tables->plan_ = OpenLog(generation, &tables->log_);
+  if (tables->plan_ == nullptr) Pg([&] { ClosePlainTable(&tables->counter_); });
+}
+
+void OpenTables::Close() {
+  if (!AreOpen()) return;
+  Pg([&] {
+    ClosePlainTable(&log_);
+    ClosePlainTable(&counter_);
+  });
+  plan_ = nullptr;
+}
+
+bool Outbox::InsertIntoLog(const LogRow& row, OpenTables* tables) {
+  const bool are_open = tables != nullptr && tables->AreOpen();
+  PlainTable opened;
+  const auto plan = are_open ? tables->plan_ : OpenLog(DatumGetInt16(row.generation), &opened);
+  if (plan == nullptr) return false;
+  plan->As([&] {
+    InsertIntoLogPartition(are_open ? &tables->log_ : &opened, row);
+    if (!are_open) ClosePlainTable(&opened);
+    // What comes after sees it.
+    CommandCounterIncrement();
+    return true;
+  });
+  return true;
+}
+
 uint64 Outbox::Insert(Datum* values) {
   // A pointer of its own: a trigger that emits may make this object drop the plan.
   const std::shared_ptr<const InsertPlan> plan = PlanOfInsert();

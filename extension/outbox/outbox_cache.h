@@ -23,6 +23,7 @@
 
 #include "extension/base/statement.h"
 #include "extension/outbox/insert_plan.h"
+#include "extension/outbox/plain_table.h"
 #include "extension/shared/outbox_columns.h"
 
 namespace postbox {
@@ -68,6 +69,28 @@ struct OutboxFacts {
   bool operator==(const OutboxFacts&) const = default;
 };
 
+// The tables of an outbox, open to be written without a statement: for some events in a row. All
+// are plain, or none is open: no code of a user runs meanwhile.
+class OpenTables {
+ public:
+  OpenTables() = default;
+  // After an error PostgreSQL has closed them.
+  ~OpenTables() = default;
+  OpenTables(const OpenTables&) = delete;
+  OpenTables& operator=(const OpenTables&) = delete;
+
+  bool AreOpen() const { return plan_ != nullptr; }
+  PlainTable* counter() { return AreOpen() ? &counter_ : nullptr; }
+  void Close();
+
+ private:
+  friend class Outbox;
+
+  std::shared_ptr<const InsertPlan> plan_;  // nullptr unless they are open
+  PlainTable log_;
+  PlainTable counter_;
+};
+
 class Outbox {
  public:
   explicit Outbox(OutboxFacts facts) : facts_(std::move(facts)) {}
@@ -80,6 +103,16 @@ class Outbox {
   // Returns the number of rows.
   uint64 Run(OutboxStatement statement, Datum* values);
 
+  // Opens the tables of a log, if they are plain, for the current user, who may insert into it.
+  void Open(int16 generation, OpenTables* tables);
+
+  // The same as Insert() for an event of a log, by writing the row. False, and nothing is done, if
+  // the statement has to be run. `tables` may be open.
+  bool InsertIntoLog(const LogRow& row, OpenTables* tables);
+
+  // Opens the version counter, if it is plain and may be written as the owner of the outbox.
+  bool OpenCounter(PlainTable* counter) const;
+
   // Runs kInsert as the current user and under the search_path of the session, like a plain INSERT.
   // Call it without FixedSearchPath, with the outbox locked. Returns the number of rows.
   uint64 Insert(Datum* values);
@@ -87,6 +120,10 @@ class Outbox {
  private:
   // The statement with a valid plan, so that running it looks up no names.
   Statement& Planned(OutboxStatement which);
+
+  // Opens the partition for a generation of a log, if it is plain and the current user may insert
+  // into it. Returns the plan that says so; nullptr if not.
+  std::shared_ptr<const InsertPlan> OpenLog(int16 generation, PlainTable* log);
 
   // The plan of kInsert for the current user.
   std::shared_ptr<const InsertPlan> PlanOfInsert();

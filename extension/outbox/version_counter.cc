@@ -387,6 +387,23 @@ void CountedInRow(const Outbox& outbox, const Aggregate& aggregate, int64 versio
   count->events = std::max<int64>(count->events, kCountedInRow);
 }
 
+// Counts the version up in the row without a statement; 0 if that cannot be done.
+int64 CountInTable(const Outbox& outbox, const Aggregate& aggregate, PlainTable* open_counter,
+                   bool is_likely_new) {
+  PlainTable opened;
+  if (open_counter == nullptr && !outbox.OpenCounter(&opened)) return 0;
+  return Pg([&] {
+    // As between statements: what was done before is seen, and what is done here is seen after.
+    CommandCounterIncrement();
+    const int64 version =
+        CountUpInTable(open_counter == nullptr ? &opened : open_counter, aggregate.type,
+                       aggregate.id, outbox.facts().version_floor + 1, is_likely_new);
+    if (open_counter == nullptr) ClosePlainTable(&opened);
+    CommandCounterIncrement();
+    return version;
+  });
+}
+
 [[noreturn]] void ThrowVersionTaken(const Outbox& outbox, const Aggregate& aggregate, int64 version,
                                     int64 last) {
   Throw(
@@ -400,11 +417,16 @@ void CountedInRow(const Outbox& outbox, const Aggregate& aggregate, int64 versio
 
 }  // namespace
 
-int64 CountVersionInMemory(const Outbox& outbox, const Aggregate& aggregate) {
-  Count* count = FindValidCount(outbox, aggregate);
-  if (count == nullptr || count->last == count->stored) return 0;
-  GiveOut(count->last + 1, count);
-  return count->last;
+int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate,
+                             PlainTable* open_counter, bool is_likely_new) {
+  if (Count* count = FindValidCount(outbox, aggregate); count != nullptr) {
+    if (count->last == count->stored) return 0;
+    GiveOut(count->last + 1, count);
+    return count->last;
+  }
+  const int64 version = CountInTable(outbox, aggregate, open_counter, is_likely_new);
+  if (version != 0) CountedInRow(outbox, aggregate, version);
+  return version;
 }
 
 int64 CountVersion(Outbox* outbox, const Aggregate& aggregate) {

@@ -44,9 +44,11 @@ struct Aggregate {
   Datum id;
 };
 
-// Counts the version up, if that can be done in memory, and returns it; 0 if it cannot. Needs
-// neither SPI nor rights.
-int64 CountVersionInMemory(const Outbox& outbox, const Aggregate& aggregate);
+// Counts the version up, if that can be done in memory or where the counter is a plain table
+// (plain_table.h), and returns it; 0 if it cannot. Needs neither SPI nor rights. Locks the
+// aggregate. The counter may be open already; otherwise nullptr.
+int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate,
+                             PlainTable* open_counter, bool is_likely_new);
 
 // The functions below lock the aggregate. They want SPI connected, FixedSearchPath, and the owner
 // of the outbox as the current user.

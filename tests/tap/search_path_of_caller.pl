@@ -114,6 +114,12 @@ my @calls = (
 			)
 		} qw(log jobs adopted)),
 	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one
+	q{CREATE TABLE app.changed (id pg_catalog.int4 PRIMARY KEY, at pg_catalog.timestamptz)},
+	q{SELECT postbox.change_arguments('app.changed', NULL, '{id}', 'app.log', NULL, NULL), postbox.create_change_triggers('app.changed', outbox => 'app.log')},
+	q{INSERT INTO app.changed VALUES (1, '2026-01-01'), (2, NULL)},
+	q{UPDATE app.changed SET id = id OPERATOR(pg_catalog.+) 2},
+	q{DELETE FROM app.changed},
+	q{SELECT postbox.drop_change_triggers('app.changed')},
 	q{SELECT postbox.list_publication_status(), postbox.list_paused_keys(), postbox.list_workers()},
 	q{SELECT * FROM postbox.workers},
 	q{SELECT postbox.count_backlog('jobs'), postbox.count_backlog('log')},

@@ -1,4 +1,4 @@
-#include "extension/inbox/pinned_settings.h"
+#include "extension/base/pinned_settings.h"
 
 extern "C" {
 #include <miscadmin.h>

@@ -1,0 +1,440 @@
+// postbox.emit_changes: a trigger that emits what a statement has changed in a table, an event for
+// each row, as outbox_emit would in a row trigger.
+//
+// It is called once a statement, with transition tables. PostgreSQL gives a trigger with transition
+// tables one kind of change only, so a table has a trigger for each.
+//
+//  - INSERT: <type>.created, with the new row.
+//  - UPDATE: <type>.updated, with the new row, unless nothing in the payload has changed.
+//  - DELETE: <type>.deleted, with the old row.
+//
+// Keys may be exchanged or changed in an UPDATE, and an old row may have no new one (a trigger of
+// the partition that it moves to has kept it out). So old and new rows are paired by place only as
+// long as their keys are the same.
+//
+// Rule: what became of the others follows from the keys, all of the statement. A key that only old
+// rows have is deleted, one that only new rows have is created, one that both have is updated. Who
+// applies the events in the order of each key ends with the rows that the statement has left. To
+// know the keys, the transition tables are read again; in memory are the keys of rows that are not
+// paired, and nothing else.
+//
+// Rows are taken in batches. A batch is formatted under pinned settings (row_format.h), where
+// functions of column types may run, and is then emitted under those of the session. All runs as
+// the current user.
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/pinned_settings.h"
+#include "extension/base/relation.h"
+#include "extension/base/uuid.h"
+#include "extension/outbox/row_format.h"
+#include "extension/outbox/store_event.h"
+
+extern "C" {
+#include <commands/trigger.h>
+#include <executor/executor.h>
+#include <executor/tuptable.h>
+#include <tcop/utility.h>
+#include <utils/fmgroids.h>
+#include <utils/tuplestore.h>
+}
+
+namespace postbox {
+namespace {
+
+constexpr size_t kBatchRows = 1000;
+constexpr size_t kBatchBytes = 1024 * 1024;
+
+enum class ChangeKind { kCreated, kUpdated, kDeleted };
+
+struct Change {
+  ChangeKind kind;
+  Datum key;
+  Datum payload;
+};
+
+// The arguments of the trigger.
+struct TriggerArguments {
+  std::string aggregate_type;
+  std::vector<std::string> key;
+  std::string outbox;
+  std::vector<std::string> columns;
+  std::string event_prefix;
+};
+
+constexpr char kArgumentsHint[] =
+    "EXECUTE FUNCTION postbox.emit_changes(aggregate_type, key [, outbox [, columns [, "
+    "event_prefix]]]); postbox.create_change_triggers makes such triggers.";
+
+// A name, or an array of names.
+std::vector<std::string> Names(const char* argument, const char* name) {
+  if (*argument != '{') {
+    if (*argument == '\0') return {};
+    return {argument};
+  }
+  const Datum array = Pg(
+      [&] { return OidInputFunctionCall(F_ARRAY_IN, const_cast<char*>(argument), TEXTOID, -1); });
+  return TextArrayArgument(array, name);
+}
+
+TriggerArguments ReadArguments(const Trigger& trigger) {
+  if (trigger.tgnargs < 2 || trigger.tgnargs > 5) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          "emit_changes() has " + std::to_string(trigger.tgnargs) + " arguments in trigger " +
+              Quoted(trigger.tgname),
+          "It takes two to five.", kArgumentsHint);
+  }
+  const auto argument = [&](int number) {
+    return number < trigger.tgnargs ? trigger.tgargs[number] : "";
+  };
+  TriggerArguments read;
+  read.aggregate_type = argument(0);
+  read.key = Names(argument(1), "key");
+  if (read.aggregate_type.empty() || read.key.empty()) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          std::string(read.aggregate_type.empty() ? "aggregate_type" : "key") +
+              " may not be empty in trigger " + Quoted(trigger.tgname),
+          "", kArgumentsHint);
+  }
+  read.outbox = argument(2);
+  read.columns = Names(argument(3), "columns");
+  read.event_prefix = *argument(4) == '\0' ? read.aggregate_type : argument(4);
+  return read;
+}
+
+void CheckCall(const TriggerData& trigger) {
+  const TriggerEvent event = trigger.tg_event;
+  const std::string name = Quoted(trigger.tg_trigger->tgname);
+  if (TRIGGER_FIRED_BY_TRUNCATE(event)) {
+    Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
+          "TRUNCATE of " + Quoted(RelationGetRelationName(trigger.tg_relation)) +
+              " would emit no events",
+          "TRUNCATE does not look at the rows that it removes.",
+          "Use DELETE. To remove the rows without events, disable trigger " + name + " before.");
+  }
+  if (!TRIGGER_FIRED_AFTER(event) || !TRIGGER_FIRED_FOR_STATEMENT(event)) {
+    Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+          "emit_changes() must be called by an AFTER trigger for each statement",
+          "Trigger " + name + " is not one.",
+          "Make the triggers with postbox.create_change_triggers.");
+  }
+  if ((!TRIGGER_FIRED_BY_INSERT(event) && trigger.tg_oldtable == nullptr) ||
+      (!TRIGGER_FIRED_BY_DELETE(event) && trigger.tg_newtable == nullptr)) {
+    Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+          "emit_changes() needs transition tables, which trigger " + name + " does not have",
+          "INSERT has NEW TABLE, DELETE has OLD TABLE, UPDATE needs both.",
+          "Add REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows, or make the triggers with "
+          "postbox.create_change_triggers.");
+  }
+}
+
+// A reader of a transition table. Other triggers may read it, too.
+class TransitionTable {
+ public:
+  TransitionTable(Tuplestorestate* rows, TupleDesc columns) : rows_(rows) {
+    if (rows_ == nullptr) return;
+    Pg([&] {
+      place_ = tuplestore_alloc_read_pointer(rows_, EXEC_FLAG_REWIND);
+      slot_ = MakeSingleTupleTableSlot(columns, &TTSOpsMinimalTuple);
+    });
+    Rewind();
+  }
+
+  void Rewind() {
+    Pg([&] {
+      tuplestore_select_read_pointer(rows_, place_);
+      tuplestore_rescan(rows_);
+    });
+  }
+
+  // The next row, until the next call; nullptr behind the last one.
+  TupleTableSlot* Next() {
+    return Pg([&]() -> TupleTableSlot* {
+      tuplestore_select_read_pointer(rows_, place_);
+      // Of a table that is on disk a row is a copy, which the slot frees when it takes the next.
+      const MemoryContext before = MemoryContextSwitchTo(slot_->tts_mcxt);
+      const bool found = tuplestore_gettupleslot(rows_, true, false, slot_);
+      MemoryContextSwitchTo(before);
+      return found ? slot_ : nullptr;
+    });
+  }
+
+  void Close() {
+    if (slot_ != nullptr) Pg([&] { ExecDropSingleTupleTableSlot(slot_); });
+  }
+
+ private:
+  Tuplestorestate* rows_;
+  int place_ = 0;
+  TupleTableSlot* slot_ = nullptr;
+};
+
+// The changes of a statement, in order.
+class Changes {
+ public:
+  Changes(const TriggerData& trigger, RowFormat* format)
+      : format_(format),
+        table_(RelationGetRelationName(trigger.tg_relation)),
+        kind_(TRIGGER_FIRED_BY_INSERT(trigger.tg_event)   ? ChangeKind::kCreated
+              : TRIGGER_FIRED_BY_DELETE(trigger.tg_event) ? ChangeKind::kDeleted
+                                                          : ChangeKind::kUpdated),
+        old_(kind_ == ChangeKind::kCreated ? nullptr : trigger.tg_oldtable,
+             RelationGetDescr(trigger.tg_relation)),
+        new_(kind_ == ChangeKind::kDeleted ? nullptr : trigger.tg_newtable,
+             RelationGetDescr(trigger.tg_relation)) {}
+
+  // The next one, in the current memory context.
+  std::optional<Change> Next() {
+    switch (kind_) {
+      case ChangeKind::kCreated:
+        return NextCreated();
+      case ChangeKind::kDeleted:
+        return NextDeleted();
+      default:
+        return NextUpdated();
+    }
+  }
+
+  void Close() {
+    old_.Close();
+    new_.Close();
+  }
+
+ private:
+  // Of an UPDATE, how far its rows have been read.
+  enum class Pass { kPaired, kGone, kCome, kDone };
+
+  // The rows at the same place of both tables, with their keys.
+  struct Pair {
+    TupleTableSlot* old_row;
+    TupleTableSlot* new_row;
+    std::optional<Datum> old_key;
+    std::optional<Datum> new_key;
+    bool same_key;
+  };
+
+  std::optional<Change> NextCreated() {
+    TupleTableSlot* row = new_.Next();
+    if (row == nullptr) return std::nullopt;
+    return Change{kind_, NewKey(row), format_->Payload(row)};
+  }
+
+  // No event was ever emitted for a row without a key: it is older than the trigger.
+  std::optional<Change> NextDeleted() {
+    while (TupleTableSlot* row = old_.Next()) {
+      if (const auto key = format_->Key(row)) return Change{kind_, *key, format_->Payload(row)};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Change> NextUpdated() {
+    while (pass_ != Pass::kDone) {
+      if (const auto pair = NextPair()) {
+        if (const auto change = ChangeOf(*pair)) return change;
+        continue;
+      }
+      const bool all_paired = gone_.empty() && come_.empty();
+      pass_ = all_paired ? Pass::kDone : static_cast<Pass>(static_cast<int>(pass_) + 1);
+      if (pass_ == Pass::kDone) break;
+      old_.Rewind();
+      new_.Rewind();
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Pair> NextPair() {
+    Pair pair{old_.Next(), new_.Next(), std::nullopt, std::nullopt, false};
+    if (pair.old_row == nullptr && pair.new_row == nullptr) return std::nullopt;
+    if (pair.old_row != nullptr) pair.old_key = format_->Key(pair.old_row);
+    if (pair.new_row != nullptr) pair.new_key = NewKey(pair.new_row);
+    pair.same_key =
+        pair.old_key && pair.new_key && KeyView(*pair.old_key) == KeyView(*pair.new_key);
+    return pair;
+  }
+
+  std::optional<Change> ChangeOf(const Pair& pair) {
+    switch (pass_) {
+      case Pass::kPaired:
+        if (pair.same_key) {
+          if (format_->HaveSamePayload(pair.old_row, pair.new_row)) return std::nullopt;
+          return Change{ChangeKind::kUpdated, *pair.new_key, format_->Payload(pair.new_row)};
+        }
+        if (pair.old_key) gone_.emplace(KeyView(*pair.old_key));
+        if (pair.new_key) come_.emplace(KeyView(*pair.new_key));
+        return std::nullopt;
+      case Pass::kGone:
+        if (pair.same_key || !pair.old_key || come_.contains(std::string(KeyView(*pair.old_key)))) {
+          return std::nullopt;
+        }
+        return Change{ChangeKind::kDeleted, *pair.old_key, format_->Payload(pair.old_row)};
+      default:
+        if (pair.same_key || !pair.new_key) return std::nullopt;
+        return Change{gone_.contains(std::string(KeyView(*pair.new_key))) ? ChangeKind::kUpdated
+                                                                          : ChangeKind::kCreated,
+                      *pair.new_key, format_->Payload(pair.new_row)};
+    }
+  }
+
+  Datum NewKey(TupleTableSlot* row) {
+    if (const auto key = format_->Key(row)) return *key;
+    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED,
+          "a row of " + Quoted(table_) + " has no key for its events",
+          "A column of the key (" + format_->key_names() + ") is null.",
+          "Declare the columns of the key NOT NULL, or choose others.");
+  }
+
+  static std::string_view KeyView(Datum key) { return View(key); }
+
+  RowFormat* format_;
+  std::string table_;
+  ChangeKind kind_;
+  TransitionTable old_;
+  TransitionTable new_;
+  Pass pass_ = Pass::kPaired;
+  // Keys of rows that are not paired.
+  std::unordered_set<std::string> gone_;
+  std::unordered_set<std::string> come_;
+};
+
+// What all events of a statement have in common.
+class Emitter {
+ public:
+  Emitter(const TriggerArguments& arguments, Oid outbox)
+      : outbox_(outbox),
+        aggregate_type_(MakeText(arguments.aggregate_type)),
+        schema_version_(MakeText("v1")),
+        created_(MakeText(arguments.event_prefix + ".created")),
+        updated_(MakeText(arguments.event_prefix + ".updated")),
+        deleted_(MakeText(arguments.event_prefix + ".deleted")) {
+    AddContextAttributes(&context_);
+    // A trigger of the outbox may change the settings.
+    for (auto& [name, value] : context_) value = View(TextValue(value));
+  }
+
+  void Emit(const std::vector<Change>& batch) {
+    opened_ = OpenOutbox(outbox_);
+    OpenTablesOf(opened_.get(), &tables_);
+    for (const Change& change : batch) {
+      Pg([] { CHECK_FOR_INTERRUPTS(); });
+      Emit(change);
+    }
+    tables_.Close();
+  }
+
+ private:
+  void Emit(const Change& change) {
+    EmittedEvent event{};
+    event.aggregate_type = aggregate_type_;
+    event.aggregate_id = {change.key, View(change.key)};
+    event.event_type = change.kind == ChangeKind::kCreated   ? created_
+                       : change.kind == ChangeKind::kUpdated ? updated_
+                                                             : deleted_;
+    if (event.aggregate_id.view.empty()) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the key of a changed row is empty", "",
+            "Choose other columns for the key, or refuse such rows with a CHECK.");
+    }
+    event.schema_version = schema_version_;
+    event.payload = change.payload;
+    event.data = View(change.payload);
+    event.id = UuidV7();
+    event.occurred_at = GetCurrentTransactionStartTimestamp();
+    event.extra = context_;
+    event.is_likely_first = change.kind == ChangeKind::kCreated && keys_are_new_;
+    const Receipt receipt = StoreEvent(opened_.get(), event, &tables_);
+    if (change.kind == ChangeKind::kCreated && receipt.version > 1) keys_are_new_ = false;
+    // A trigger of the outbox may have changed it.
+    if (!tables_.AreOpen()) opened_ = OpenOutbox(outbox_);
+  }
+
+  static Text MakeText(const std::string& text) { return ToText(TextValue(text)); }
+
+  Oid outbox_;
+  std::shared_ptr<Outbox> opened_;
+  OpenTables tables_;
+  // Until a key of the statement had a deleted row before.
+  bool keys_are_new_ = true;
+  Text aggregate_type_;
+  Text schema_version_;
+  Text created_;
+  Text updated_;
+  Text deleted_;
+  ExtraAttributes context_;
+};
+
+// The name has a schema: the search_path of whoever changes the table does not say where its
+// changes go.
+Oid FindNamedOutbox(const std::string& name) {
+  if (name.empty()) return InvalidOid;
+  bool has_schema = false;
+  const Oid relation = Pg([&] {
+    List* names = textToQualifiedNameList(cstring_to_text(name.c_str()));
+    has_schema = list_length(names) > 1;
+    return has_schema ? RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true)
+                      : InvalidOid;
+  });
+  if (!has_schema) {
+    Throw(ERRCODE_INVALID_NAME, "outbox \"" + name + "\" is named without its schema",
+          "An argument of the trigger that calls emit_changes() names it.",
+          "Give schema and name, such as app.outbox.");
+  }
+  if (OidIsValid(relation)) return relation;
+  Throw(ERRCODE_UNDEFINED_TABLE, "outbox \"" + name + "\" does not exist",
+        "An argument of the trigger that calls emit_changes() names it.",
+        "If it was renamed, make the triggers again with postbox.drop_change_triggers and "
+        "postbox.create_change_triggers.");
+}
+
+// Fills the batch; it is empty behind the last change.
+void TakeBatch(Changes* changes, std::vector<Change>* batch) {
+  const FixedSearchPath search_path;
+  PinSettings();
+  size_t bytes = 0;
+  while (batch->size() < kBatchRows && bytes < kBatchBytes) {
+    const auto change = changes->Next();
+    if (!change) return;
+    batch->push_back(*change);
+    bytes += View(change->payload).size() + View(change->key).size();
+  }
+}
+
+void EmitChanges(const TriggerData& trigger) {
+  CheckCall(trigger);
+  Pg([] { PreventCommandIfReadOnly("emit_changes()"); });
+  const TriggerArguments arguments = ReadArguments(*trigger.tg_trigger);
+  RowFormat format(trigger.tg_relation, arguments.key, arguments.columns);
+  Changes changes(trigger, &format);
+  std::optional<Emitter> emitter;
+  const MemoryContext memory = Pg([] {
+    return AllocSetContextCreate(CurrentMemoryContext, "postbox changes", ALLOCSET_DEFAULT_SIZES);
+  });
+  std::vector<Change> batch;
+  while (true) {
+    const MemoryContext before = MemoryContextSwitchTo(memory);
+    TakeBatch(&changes, &batch);
+    MemoryContextSwitchTo(before);
+    // A statement that has changed nothing needs no outbox.
+    if (batch.empty()) break;
+    if (!emitter) emitter.emplace(arguments, FindNamedOutbox(arguments.outbox));
+    MemoryContextSwitchTo(memory);
+    emitter->Emit(batch);
+    MemoryContextSwitchTo(before);
+    batch.clear();
+    Pg([&] { MemoryContextReset(memory); });
+  }
+  changes.Close();
+  Pg([&] { MemoryContextDelete(memory); });
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(emit_changes) {
+  return postbox::Guarded([&] {
+    if (!CALLED_AS_TRIGGER(fcinfo)) {
+      postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                     "emit_changes() is a trigger function", "",
+                     "Make triggers that call it with postbox.create_change_triggers.");
+    }
+    postbox::EmitChanges(*reinterpret_cast<const TriggerData*>(fcinfo->context));
+    return PointerGetDatum(nullptr);
+  });
+}

@@ -1,0 +1,311 @@
+#include "extension/outbox/plain_table.h"
+
+extern "C" {
+#include <access/nbtree.h>
+#include <access/tableam.h>
+#include <catalog/index.h>
+#include <catalog/partition.h>
+#include <catalog/pg_am.h>
+#include <catalog/pg_opfamily.h>
+#include <commands/trigger.h>
+#include <executor/executor.h>
+#include <executor/tuptable.h>
+#include <nodes/primnodes.h>
+#include <partitioning/partbounds.h>
+#include <partitioning/partdesc.h>
+#include <storage/lmgr.h>
+#include <utils/fmgroids.h>
+#include <utils/partcache.h>
+}
+
+namespace postbox {
+namespace {
+
+constexpr std::array<PlainColumn, 3> kCounterColumns = {
+    {{"aggregate_type", TEXTOID}, {"aggregate_id", TEXTOID}, {"version", INT8OID}}};
+
+constexpr std::array<PlainColumn, 13> kLogColumns = {{{"txid", XID8OID},
+                                                      {"seq", INT8OID},
+                                                      {"id", UUIDOID},
+                                                      {"aggregate_type", TEXTOID},
+                                                      {"aggregate_id", TEXTOID},
+                                                      {"event_type", TEXTOID},
+                                                      {"version", INT8OID},
+                                                      {"schema_version", TEXTOID},
+                                                      {"payload", BYTEAOID},
+                                                      {"attributes", JSONBOID},
+                                                      {"occurred_at", TIMESTAMPTZOID},
+                                                      {"origin", INT4OID},
+                                                      {"generation", INT2OID}}};
+constexpr int kGenerationColumn = 13;
+constexpr const char* kPositiveColumn = "version";
+
+// Whether no trigger would fire in this session. Those of replicated events do not.
+bool FiresNothing(Relation relation) {
+  const TriggerDesc* triggers = relation->trigdesc;
+  if (!relation->rd_rel->relhastriggers || triggers == nullptr) return true;
+  const char other = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA
+                         ? TRIGGER_FIRES_ON_REPLICA
+                         : TRIGGER_FIRES_ON_ORIGIN;
+  return std::none_of(
+      triggers->triggers, triggers->triggers + triggers->numtriggers, [&](const Trigger& trigger) {
+        return trigger.tgenabled == other || trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
+      });
+}
+
+// Whether writing fires nothing, and is filtered by nothing.
+bool HasNoCode(Relation relation) {
+  const FormData_pg_class& form = *relation->rd_rel;
+  return FiresNothing(relation) && !form.relhasrules && !form.relrowsecurity;
+}
+
+// Whether a CHECK is `column > 0`.
+bool IsGreaterThanZero(const char* condition, int column) {
+  constexpr Oid kInt8GreaterThanInt4 = 419;
+  const Node* node = static_cast<Node*>(stringToNode(condition));
+  if (!IsA(node, OpExpr)) return false;
+  const auto* greater = reinterpret_cast<const OpExpr*>(node);
+  if (greater->opno != kInt8GreaterThanInt4 || list_length(greater->args) != 2) return false;
+  const auto* left = static_cast<const Node*>(linitial(greater->args));
+  const auto* right = static_cast<const Node*>(lsecond(greater->args));
+  if (!IsA(left, Var) || !IsA(right, Const)) return false;
+  const auto* zero = reinterpret_cast<const Const*>(right);
+  return reinterpret_cast<const Var*>(left)->varattno == column && !zero->constisnull &&
+         DatumGetInt32(zero->constvalue) == 0;
+}
+
+// The same, remembering the text of conditions that are: to read a text takes longer than the rest.
+bool IsPositiveCheck(const char* condition, int column) {
+  struct Known {
+    char* condition;
+    int column;
+  };
+  static std::array<Known, 4> known{};
+  static size_t next = 0;
+  for (const Known& one : known) {
+    if (one.column == column && std::strcmp(one.condition, condition) == 0) return true;
+  }
+  if (!IsGreaterThanZero(condition, column)) return false;
+  char* copy = MemoryContextStrdup(TopMemoryContext, condition);
+  if (known[next].condition != nullptr) pfree(known[next].condition);
+  known[next] = {copy, column};
+  next = (next + 1) % known.size();
+  return true;
+}
+
+bool HasColumns(TupleDesc actual, std::span<const PlainColumn> columns, const char* positive) {
+  if (actual->natts != static_cast<int>(columns.size())) return false;
+  int positive_column = 0;
+  for (int i = 0; i < actual->natts; ++i) {
+    const FormData_pg_attribute* column = TupleDescAttr(actual, i);
+    if (column->attisdropped || column->attgenerated != '\0' ||
+        column->atttypid != columns[i].type ||
+        std::strcmp(NameStr(column->attname), columns[i].name) != 0) {
+      return false;
+    }
+    if (positive != nullptr && std::strcmp(columns[i].name, positive) == 0) {
+      positive_column = i + 1;
+    }
+  }
+  const TupleConstr* constraints = actual->constr;
+  if (constraints == nullptr || constraints->num_check == 0) return true;
+  return positive_column > 0 && constraints->num_check == 1 &&
+         IsPositiveCheck(constraints->check[0].ccbin, positive_column);
+}
+
+// Whether an entry of the index needs nothing but columns of the row.
+bool IsPlainIndex(Relation index, const IndexInfo& info) {
+  return index->rd_rel->relam == BTREE_AM_OID && info.ii_Expressions == NIL &&
+         info.ii_Predicate == NIL && info.ii_ExclusionOps == nullptr && info.ii_ReadyForInserts &&
+         (!info.ii_Unique || index->rd_index->indimmediate);
+}
+
+// Adds the row that is in table->row, and in the heap.
+void InsertIndexEntries(PlainTable* table, bool unchanged) {
+  Datum values[INDEX_MAX_KEYS];
+  bool nulls[INDEX_MAX_KEYS];
+  for (int i = 0; i < table->indexes; ++i) {
+    FormIndexDatum(table->index_info[i], table->row, nullptr, values, nulls);
+    index_insert(table->index[i], values, nulls, &table->row->tts_tid, table->relation,
+                 table->index_info[i]->ii_Unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, unchanged,
+                 table->index_info[i]);
+  }
+}
+
+void SetRow(PlainTable* table, const Datum* values) {
+  TupleTableSlot* row = table->row;
+  ExecClearTuple(row);
+  const int columns = row->tts_tupleDescriptor->natts;
+  std::copy_n(values, columns, row->tts_values);
+  std::fill_n(row->tts_isnull, columns, false);
+  ExecStoreVirtualTuple(row);
+  row->tts_tableOid = RelationGetRelid(table->relation);
+}
+
+// The partition for a generation, or InvalidOid.
+Oid PartitionOf(Relation log, int16 generation) {
+  const PartitionKey key = RelationGetPartitionKey(log);
+  if (key->strategy != PARTITION_STRATEGY_LIST || key->partnatts != 1 ||
+      key->partattrs[0] != kGenerationColumn) {
+    return InvalidOid;
+  }
+  const PartitionDesc partitions = RelationGetPartitionDesc(log, true);
+  if (partitions->nparts == 0) return InvalidOid;
+  bool equal = false;
+  const int place =
+      partition_list_bsearch(key->partsupfunc, key->partcollation, partitions->boundinfo,
+                             Int16GetDatum(generation), &equal);
+  if (place < 0 || !equal) return InvalidOid;
+  const int partition = partitions->boundinfo->indexes[place];
+  return partitions->is_leaf[partition] ? partitions->oids[partition] : InvalidOid;
+}
+
+// Sets the version of the row that is in `stored`.
+bool UpdateVersion(PlainTable* counter, TupleTableSlot* stored, int64 version, Snapshot snapshot) {
+  CheckCmdReplicaIdentity(counter->relation, CMD_UPDATE);
+  slot_getallattrs(stored);
+  const Datum values[] = {stored->tts_values[0], stored->tts_values[1], Int64GetDatum(version)};
+  SetRow(counter, values);
+  TM_FailureData failure;
+  LockTupleMode mode;
+  POSTBOX_UPDATE_INDEXES update_indexes{};
+  ItemPointerData place = stored->tts_tid;
+  if (table_tuple_update(counter->relation, &place, counter->row, GetCurrentCommandId(true),
+                         snapshot, InvalidSnapshot, true, &failure, &mode,
+                         &update_indexes) != TM_Ok) {
+    return false;
+  }
+  if (POSTBOX_NEEDS_INDEX_ENTRIES(update_indexes)) InsertIndexEntries(counter, true);
+  return true;
+}
+
+// Makes the row with version 1, unless somebody else makes one at the same time: as INSERT ... ON
+// CONFLICT does it, the row can be taken back until its key is in the index.
+bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version) {
+  const Datum row[] = {aggregate_type, aggregate_id, Int64GetDatum(version)};
+  SetRow(counter, row);
+  const TransactionId transaction = GetCurrentTransactionId();
+  const uint32 token = SpeculativeInsertionLockAcquire(transaction);
+  table_tuple_insert_speculative(counter->relation, counter->row, GetCurrentCommandId(true), 0,
+                                 nullptr, token);
+  Datum values[INDEX_MAX_KEYS];
+  bool nulls[INDEX_MAX_KEYS];
+  FormIndexDatum(counter->index_info[0], counter->row, nullptr, values, nulls);
+  const bool alone =
+      index_insert(counter->index[0], values, nulls, &counter->row->tts_tid, counter->relation,
+                   UNIQUE_CHECK_PARTIAL, false, counter->index_info[0]);
+  table_tuple_complete_speculative(counter->relation, counter->row, token, alone);
+  SpeculativeInsertionLockRelease(transaction);
+  return alone;
+}
+
+}  // namespace
+
+bool OpenPlainTable(Oid table, std::span<const PlainColumn> columns, const char* positive,
+                    PlainTable* opened) {
+  *opened = {};
+  Relation relation = try_relation_open(table, RowExclusiveLock);
+  if (relation == nullptr) return false;
+  opened->relation = relation;
+  bool plain = relation->rd_rel->relkind == RELKIND_RELATION &&
+               relation->rd_rel->relam == HEAP_TABLE_AM_OID && HasNoCode(relation) &&
+               HasColumns(RelationGetDescr(relation), columns, positive);
+  if (plain) {
+    List* indexes = RelationGetIndexList(relation);
+    plain = list_length(indexes) <= PlainTable::kMaxIndexes;
+    ListCell* cell;
+    foreach (cell, indexes) {
+      if (!plain) break;
+      Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
+      IndexInfo* info = BuildIndexInfo(index);
+      opened->index[opened->indexes] = index;
+      opened->index_info[opened->indexes++] = info;
+      plain = IsPlainIndex(index, *info);
+    }
+    list_free(indexes);
+  }
+  if (plain) {
+    opened->row = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+    return true;
+  }
+  ClosePlainTable(opened);
+  return false;
+}
+
+void ClosePlainTable(PlainTable* table) {
+  for (TupleTableSlot* slot : {table->row, table->stored}) {
+    if (slot != nullptr) ExecDropSingleTupleTableSlot(slot);
+  }
+  for (int i = 0; i < table->indexes; ++i) {
+    pfree(table->index_info[i]);
+    index_close(table->index[i], RowExclusiveLock);
+  }
+  relation_close(table->relation, NoLock);
+}
+
+void InsertRow(PlainTable* table, const Datum* values) {
+  SetRow(table, values);
+  table_tuple_insert(table->relation, table->row, GetCurrentCommandId(true), 0, nullptr);
+  InsertIndexEntries(table, false);
+}
+
+bool OpenCounterTable(Oid counter, PlainTable* opened) {
+  if (!OpenPlainTable(counter, kCounterColumns, nullptr, opened)) return false;
+  if (opened->indexes == 1) {
+    const FormData_pg_index& index = *opened->index[0]->rd_index;
+    if (index.indisunique && index.indisvalid && index.indnkeyatts == 2 && index.indnatts == 2 &&
+        index.indkey.values[0] == 1 && index.indkey.values[1] == 2 &&
+        opened->index[0]->rd_opfamily[0] == TEXT_BTREE_FAM_OID &&
+        opened->index[0]->rd_opfamily[1] == TEXT_BTREE_FAM_OID) {
+      return true;
+    }
+  }
+  ClosePlainTable(opened);
+  return false;
+}
+
+int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 first,
+                     bool is_likely_new) {
+  if (is_likely_new && MakeCounterRow(counter, aggregate_type, aggregate_id, first)) return first;
+  Relation index = counter->index[0];
+  ScanKeyData keys[2];
+  const Datum wanted[] = {aggregate_type, aggregate_id};
+  for (int i = 0; i < 2; ++i) {
+    ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
+                           InvalidOid, index->rd_indcollation[i], F_TEXTEQ, wanted[i]);
+  }
+  const Snapshot snapshot = RegisterSnapshot(GetTransactionSnapshot());
+  if (counter->stored == nullptr) counter->stored = table_slot_create(counter->relation, nullptr);
+  TupleTableSlot* stored = counter->stored;
+  IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(counter->relation, index, snapshot, 2);
+  index_rescan(scan, keys, 2, nullptr, 0);
+  int64 version = 0;
+  if (!index_getnext_slot(scan, ForwardScanDirection, stored)) {
+    if (MakeCounterRow(counter, aggregate_type, aggregate_id, first)) version = first;
+  } else {
+    bool null = true;
+    const int64 last = DatumGetInt64(slot_getattr(stored, 3, &null));
+    // What is out of range is the statement's to say.
+    if (!null && last < PG_INT64_MAX && last >= 0 &&
+        UpdateVersion(counter, stored, last + 1, snapshot)) {
+      version = last + 1;
+    }
+  }
+  index_endscan(scan);
+  ExecClearTuple(stored);
+  UnregisterSnapshot(snapshot);
+  return version;
+}
+
+bool OpenLogPartition(Oid log, int16 generation, PlainTable* opened) {
+  Relation parent = try_relation_open(log, NoLock);
+  if (parent == nullptr) return false;
+  Oid partition = InvalidOid;
+  if (parent->rd_rel->relkind == RELKIND_PARTITIONED_TABLE && HasNoCode(parent)) {
+    partition = PartitionOf(parent, generation);
+  }
+  relation_close(parent, NoLock);
+  return OidIsValid(partition) && OpenPlainTable(partition, kLogColumns, kPositiveColumn, opened);
+}
+
+}  // namespace postbox

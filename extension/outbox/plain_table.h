@@ -1,0 +1,80 @@
+// Writing to a table without the executor, where all that the executor would do is to write: into
+// a heap and btree indexes on columns, with no triggers, rules, row security, generated columns, or
+// CHECKs but one that Postbox has made.
+//
+// To set up and tear down the executor costs more than the row: it makes a plan's state, opens the
+// table and its indexes, and reads the CHECKs from their text, each time.
+//
+// Rule: what is done here is what the executor would do for the same row with the same rights, or
+// nothing. Whether a table is plain is looked at each time it is opened. If it is not, or somebody
+// else is at the row, the functions say so, and the caller runs its statement.
+//
+// The caller has checked the rights. No code of a user runs in here.
+//
+// These are PostgreSQL calls: make them inside Pg() (base/guard.h). After an error the resource
+// owner closes what is open.
+#ifndef POSTBOX_EXTENSION_OUTBOX_PLAIN_TABLE_H_
+#define POSTBOX_EXTENSION_OUTBOX_PLAIN_TABLE_H_
+
+#include "extension/base/guard.h"
+
+extern "C" {
+#include <nodes/execnodes.h>
+}
+
+namespace postbox {
+
+struct PlainColumn {
+  const char* name;
+  Oid type;
+};
+
+struct PlainTable {
+  static constexpr int kMaxIndexes = 8;
+  Relation relation;
+  TupleTableSlot* row;     // for what is written
+  TupleTableSlot* stored;  // for what is read; nullptr until then
+  int indexes;
+  Relation index[kMaxIndexes];
+  IndexInfo* index_info[kMaxIndexes];
+};
+
+// Opens a table that is plain and has exactly these columns. It may have one CHECK: that the column
+// `positive` (nullptr for none) is greater than 0, to which the caller holds. Takes the lock of a
+// writer, which lasts until the end of the transaction. False if the table is not as described.
+bool OpenPlainTable(Oid table, std::span<const PlainColumn> columns, const char* positive,
+                    PlainTable* opened);
+void ClosePlainTable(PlainTable* table);
+
+// Inserts a row, of values in the order of the columns, none of them NULL. Raises unique_violation.
+void InsertRow(PlainTable* table, const Datum* values);
+
+// A version counter: (aggregate_type text, aggregate_id text, version bigint), with a unique index
+// on the first two, and no other. False if it is not so.
+bool OpenCounterTable(Oid counter, PlainTable* opened);
+
+// Counts the version of an aggregate up, as a statement with a new snapshot would, and locks its
+// row. A new aggregate has version `first`. Returns 0 if the statement has to do it: somebody else
+// has written the row since.
+//
+// If the aggregate is likely to be new, its row is made without a look whether there is one. If
+// that fails, it leaves a dead row behind, and the row that is there is counted up.
+int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 first,
+                     bool is_likely_new);
+
+// A log with generations whose partition for this generation is plain. The caller has locked the
+// log. False if it is not so.
+bool OpenLogPartition(Oid log, int16 generation, PlainTable* opened);
+
+// The row of an event, by the columns of a log.
+struct LogRow {
+  Datum txid, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
+      attributes, occurred_at, origin, generation;
+};
+inline void InsertIntoLogPartition(PlainTable* log, const LogRow& row) {
+  InsertRow(log, &row.txid);
+}
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_OUTBOX_PLAIN_TABLE_H_

@@ -1,0 +1,72 @@
+// Storing an event in an outbox, in the transaction of its caller, as the caller.
+//
+// Rights. INSERT on the outbox is the permission to emit. The row is inserted as the caller and
+// under the caller's search_path, so that column privileges, row security and triggers count as for
+// a plain INSERT. What the caller needs no rights on (the version counter, the search for a stored
+// event) is done as the owner of the outbox, under a fixed search_path.
+//
+// Order. Rule: within an aggregate, seq, version and commit have the same order. So the row of the
+// aggregate in the version counter is locked first, and the sequence number is taken second.
+//
+//  1. T1 counts the aggregate's version up (INSERT ... ON CONFLICT DO UPDATE): it now has the lock
+//     on the counter's row, until it ends.
+//  2. T2 emits for the same aggregate. Its statement waits for T1.
+//  3. T1 takes its seq, inserts, and commits. T2 goes on: it sees the version of T1 and takes the
+//     next one, and after that a greater seq.
+//     If T1 rolls back instead, T2 sees the version before T1, and takes the one that T1 had. The
+//     seq of T1 is a gap, which readers tolerate.
+// In the other order, T2 could take its seq before T1 and its version after.
+//
+// A caller that gives a version of its own to a `log` outbox is trusted to have locked its
+// aggregate: the event costs one INSERT, and no counter. A `table` outbox refuses a version that is
+// not greater than the last one.
+//
+// source_event_id makes the event_id, so that an event emitted twice for one source is stored once.
+// Rule: look, lock, look again.
+//
+//  1. T1 and T2 derive the same event, and neither sees the other's row.
+//  2. T1 locks the counter's row of the aggregate; T2 waits for it.
+//  3. T1 stores the event and commits. T2 has the lock, looks again with a new snapshot, finds the
+//     event, and returns it. No version was used.
+//
+// event_id names an event that must not be in the outbox yet. A `table` has a unique index on it,
+// and so has a `log` of 0.1. The index of a `log` is unique within a generation, and all are looked
+// at before. (Two transactions that give one id at the same time, one of which began before a new
+// generation and the other after, do not see each other.)
+//
+// On disk are the event and, unless the log's caller counts, the counter's row: in the tables of
+// the outbox, both written by the caller's transaction. In memory is the flag that wakes the
+// workers at commit (server/wakeup.h).
+//
+// Cost: an event of a log is a few accesses to its tables and indexes (plain_table.h), or where
+// these are no plain tables, the executor's work for one INSERT and the statement that counts.
+#ifndef POSTBOX_EXTENSION_OUTBOX_STORE_EVENT_H_
+#define POSTBOX_EXTENSION_OUTBOX_STORE_EVENT_H_
+
+#include "extension/outbox/emitted_event.h"
+#include "extension/outbox/outbox_cache.h"
+
+namespace postbox {
+
+struct Receipt {
+  pg_uuid_t id;
+  int64 version;
+};
+
+// The outbox into which the current user emits: `relation` if it is valid, else that of the
+// setting, else the only one. Locked, and the current user may insert into it.
+std::shared_ptr<Outbox> OpenOutbox(Oid relation);
+
+// Stores the event, gives it a version if it has none, and has the workers woken at COMMIT. Returns
+// the receipt of the event of the same source if that is stored already.
+//
+// `tables` are those of the outbox, or nullptr: opened for events that are stored one after the
+// other, with nothing between that could run code of a user. If one is not plain, none is open.
+Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event, OpenTables* tables = nullptr);
+
+// Opens the tables of the outbox for the current user, for a number of events.
+void OpenTablesOf(Outbox* outbox, OpenTables* tables);
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_OUTBOX_STORE_EVENT_H_
