@@ -924,8 +924,8 @@ DECLARE
     seqs bigint[];
 BEGIN
     SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox WHERE p.name = publication;
-    SELECT min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END) AS hwm, (array_agg(s.xmin ORDER BY s.xmin))[1] AS xmin,
-           (array_agg(l.next_xid ORDER BY l.next_xid DESC NULLS LAST))[1] AS next_xid
+    -- A copied row has the seq of an event, and any later txid.
+    SELECT min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END) AS hwm, (array_agg(s.xmin ORDER BY s.xmin))[1] AS xmin, pg_snapshot_xmax(seen) AS next_xid
       INTO bounds
     FROM postbox.lane_progress l
     LEFT JOIN LATERAL (SELECT pg_snapshot_xmin(z) AS xmin FROM unnest(l.zone_snapshot || l.snapshot) z ORDER BY 1 LIMIT 1) s ON true

@@ -204,11 +204,14 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   const Oid owner_role = Open();
   if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
   const ActAs owner(owner_role);
-  if (!parked_.loaded() || reload_parked_) {
+  const bool was_loaded = parked_.loaded();
+  if (!was_loaded || reload_parked_) {
     result.more = !parked_.Load();
     repaired_at_ = Clock::now();
     if (result.more) return result;
     reload_parked_ = false;
+    // Perhaps lanes were merged, or an earlier lane had begun with what goes first.
+    parked_first_ = parked_first_ || (!was_loaded && !publication_.parked_blocks);
   }
 
   ByteBudget budget(limits.bytes, limits.first);

@@ -166,7 +166,7 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
       "AND p.seq > k.after ORDER BY p.publication, p.aggregate_id, p.seq LIMIT $4) AS p LIMIT $4");
   sql->rows_of_ids = fill(
       "SELECT {columns}, publish_attempts FROM {parked} "
-      "WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
+      "WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid)) ORDER BY seq");
 }
 
 }  // namespace
