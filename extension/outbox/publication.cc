@@ -294,9 +294,10 @@ void BeginAt(const std::string& name, Oid outbox, const LogStart& position) {
       "$4::xid8, zone_upto = ARRAY[$2], zone_snapshot = ARRAY[$3::pg_snapshot], zone_next_xid = "
       "ARRAY[$4::xid8] WHERE publication = $1 AND $5 <> 0",
       parameters);
-  // All rows of other clusters were there before.
+  // All rows of other clusters were there before. The floor is no more than the seq: the log may go
+  // back there, and get more rows.
   Run("INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, "
-      "next_xid) SELECT $1, l.slice, f.origin, 9223372036854775807, $2, $3::pg_snapshot, $4::xid8 "
+      "next_xid) SELECT $1, l.slice, f.origin, $2, $2, $3::pg_snapshot, $4::xid8 "
       "FROM postbox.lane l, (SELECT DISTINCT o.origin FROM postbox.publication p "
       "JOIN postbox.lane_progress o ON o.publication = p.name WHERE p.outbox = $5 "
       "AND o.origin <> postbox.cluster_origin()) AS f WHERE l.publication = $1 "

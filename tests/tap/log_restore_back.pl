@@ -61,10 +61,15 @@ come('two', 'second');
 all_sent('two', 'second', 24, 'in the second');
 emit_into($node{two}, 'second', 'app', 10);
 all_sent('two', 'second', 35, 'in the second');
+# The position of a merged lane says of the other cluster only that all was read.
+$node{two}->safe_psql('second', "SELECT postbox.alter_publication('videos', lanes => 1)");
+wait_until($node{two}, 'second', "SELECT lanes = 1 FROM postbox.publication WHERE name = 'videos'", 'the lanes are merged');
 leave('two', 'second');
 
 come('one', 'third');
 all_sent('one', 'third', 39, 'in the first again');
+# So does that of a publication that begins now.
+$node{one}->safe_psql('third', "SELECT postbox.create_publication('late', 'app.outbox', 'catalog.video.events', start => 'now'); SELECT postbox.drop_publication('videos')");
 leave('one', 'third');
 
 come('two', 'fourth');

@@ -96,9 +96,10 @@ void BeginAll(const Publication& publication, const LogMoment& moment) {
       .Add(INT8OID, Int64GetDatum(moment.hwm))
       .AddText(moment.snapshot.ToText())
       .AddText(std::to_string(moment.next_xid));
-  // What other clusters had published was settled before.
+  // What other clusters had not published was settled before. The floor is no more than the seq: the
+  // log may go back there, and get more rows.
   Run("INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, "
-      "next_xid) SELECT $1, n.slice, f.origin, 9223372036854775807, $3, "
+      "next_xid) SELECT $1, n.slice, f.origin, $3, $3, "
       "$4::pg_catalog.pg_snapshot, $5::pg_catalog.xid8 FROM (SELECT DISTINCT o.origin "
       "FROM postbox.former_position o WHERE o.publication OPERATOR(pg_catalog.=) $1) AS f, "
       "pg_catalog.generate_series(0, $2 OPERATOR(pg_catalog.-) 1) "
