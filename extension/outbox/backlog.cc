@@ -414,11 +414,12 @@ std::optional<CountedOutbox> FindTarget(const std::string& publication) {
   return target;
 }
 
-// The counter of a publication, with the names that its tables have now.
-Counter& CounterOf(const std::string& publication, const CountedOutbox& target) {
+// The counter of a publication, with the names that its tables have now. Shared: code of the owner
+// that runs while it counts may rename a table and come here again.
+std::shared_ptr<Counter> CounterOf(const std::string& publication, const CountedOutbox& target) {
   struct Entry {
     CountedOutbox target;
-    std::unique_ptr<Counter> counter;
+    std::shared_ptr<Counter> counter;
   };
   static auto& entries = *new std::unordered_map<std::string, Entry>;
   if (entries.size() > kMostPublications) entries.clear();
@@ -426,9 +427,9 @@ Counter& CounterOf(const std::string& publication, const CountedOutbox& target) 
   if (entry.counter == nullptr || entry.target.relation != target.relation ||
       entry.target.parked != target.parked || entry.target.columns != target.columns) {
     entry.target = target;
-    entry.counter = std::make_unique<Counter>(target);
+    entry.counter = std::make_shared<Counter>(target);
   }
-  return *entry.counter;
+  return entry.counter;
 }
 
 }  // namespace
@@ -448,7 +449,7 @@ POSTBOX_FUNCTION(count_backlog) {
       const FixedSearchPath search_path;
       const std::optional<CountedOutbox> target = FindTarget(publication);
       if (target.has_value()) {
-        backlog = CounterOf(publication, *target).Count(publication, *target);
+        backlog = CounterOf(publication, *target)->Count(publication, *target);
       }
     }
     return Pg([&] {

@@ -167,5 +167,31 @@ subtest 'monitors and operators see the backlog without rights on the outbox, ot
 	drained();
 };
 
+subtest 'code of an owner that runs while its outbox is counted may rename a table of it, and count it again' => sub {
+	sql(q{
+		CREATE ROLE renamer;
+		CREATE SCHEMA own AUTHORIZATION renamer;
+		SET ROLE renamer;
+		SELECT postbox.create_outbox('own.log');
+		SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.changed', '{}'::jsonb, outbox => 'own.log')) FROM generate_series(1, 3) n;
+		CREATE FUNCTION own.visible() RETURNS boolean LANGUAGE plpgsql AS $$
+		BEGIN
+			IF to_regclass('own.log_parked') IS NOT NULL THEN
+				ALTER TABLE own.log_parked RENAME TO renamed;
+				PERFORM postbox.count_backlog('own');
+			END IF;
+			RETURN true;
+		END $$;
+		CREATE POLICY visible ON own.log USING (own.visible());
+		RESET ROLE;
+		SELECT postbox.create_publication('own', 'own.log', 'catalog.video.events', aggregate_types => '{video}');
+		ALTER TABLE own.log ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY});
+	my ($stdout, $stderr);
+	$node->psql('postgres', q{SET ROLE renamer; SELECT postbox.count_backlog('own')}, stdout => \$stdout, stderr => \$stderr);
+	like($stderr, qr/relation "own.log_parked" does not exist/, 'the count that it began with fails');
+	sql('ALTER TABLE own.log NO FORCE ROW LEVEL SECURITY');
+	is(sql(q{SET ROLE renamer; SELECT parked FROM postbox.count_backlog('own')}), '0', 'one without such code does not');
+};
+
 $node->stop;
 done_testing();

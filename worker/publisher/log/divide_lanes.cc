@@ -96,8 +96,8 @@ void BeginAll(const Publication& publication, const LogMoment& moment) {
       .Add(INT8OID, Int64GetDatum(moment.hwm))
       .AddText(moment.snapshot.ToText())
       .AddText(std::to_string(moment.next_xid));
-  // What other clusters had not published was settled before. The floor is no more than the seq: the
-  // log may go back there, and get more rows.
+  // What other clusters had not published was settled before. The floor is no more than the seq:
+  // the log may go back there, and get more rows.
   Run("INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, "
       "next_xid) SELECT $1, n.slice, f.origin, $3, $3, "
       "$4::pg_catalog.pg_snapshot, $5::pg_catalog.xid8 FROM (SELECT DISTINCT o.origin "
