@@ -302,6 +302,7 @@ bool Worker::MayMakeLanes(Altered* altered) {
     division = Division::kTooMany;
   }
   // Done: the configuration has changed, and is read again.
+  if (division == Division::kDone) divide_delay_ = {};
   if (division == Division::kDone || (division == Division::kWaits && now_ < altered->give_up_at)) {
     return false;
   }

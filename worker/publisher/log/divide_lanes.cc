@@ -50,7 +50,18 @@ void SetLanes(const Publication& publication) {
       parameters);
 }
 
+// The old lanes have fewer keys now. A worker that had one, and was not heard of for longer than
+// its lease, finds that it does not have it any more.
+void ClearTokens(const Publication& publication) {
+  Parameters name;
+  name.AddText(publication.name);
+  Run("UPDATE postbox.lane SET lock_token = NULL WHERE publication OPERATOR(pg_catalog.=) $1 "
+      "AND lock_token IS NOT NULL",
+      name);
+}
+
 void Multiply(const Publication& publication) {
+  ClearTokens(publication);
   Parameters parameters;
   parameters.AddText(publication.name).AddInt(publication.lanes).AddInt(publication.wanted_lanes);
   Run("INSERT INTO postbox.lane (publication, slice, system_identifier, floor, hwm, snapshot, "
