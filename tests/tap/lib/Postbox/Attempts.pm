@@ -273,7 +273,7 @@ sub others_flow
 	$alice += $count;
 	$node->safe_psql('postgres', "SET application_name = 'alice'; SET ROLE alice; SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.created', '{}'::jsonb, outbox => 'app.log')) FROM generate_series(1, $count) n");
 	# Not in publication_status, which looks at mallory's outboxes, too.
-	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.show_backlog('alice')}, "others' events flow");
+	wait_until($node, 'postgres', q{SELECT ready + parked = 0 FROM postbox.show_backlog('alice')}, "others' events flow");
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.log'), $alice, 'none is lost');
 	cmp_ok(messages_published($emulator), '>=', $before + $count, 'all were sent');
 	return;
