@@ -134,9 +134,10 @@ for my $cell (@cells)
 		if ($busy_query eq $busy)
 		{
 			$pid = wait_busy($busy_query);
-			my $position = log_position($node);
+			# It may be run again at once, in another transaction.
+			my $since = $node->safe_psql('postgres', "SELECT xact_start FROM pg_stat_activity WHERE pid = $pid");
 			soon('a cancel ends the statement', sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") },
-				sub { return log_since($node, $position) =~ /\[$pid\].*canceling statement|\[$pid\].*is suspended|\[$pid\].*could not purge/ });
+				sub { return $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND xact_start = '$since'") eq '0' });
 			# What was cancelled may be left out for some time, but not by another worker.
 			$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 			wait_for(sub { return $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }, 'it leaves');
