@@ -47,6 +47,8 @@ my %values = (
 	'jsonb' => [ "NULL", "'null'", "'{}'", "'[]'", "'7'", q('"x"'), q('{"a": null}'), q('{"a": "b"}'), q('{"a": {"b": [1]}}'), q('{"version": "seq"}'),
 		q('{"id": "other", "aggregate_id": "k"}'), q('{"total": "$version"}'), q('{"total": {"path": ["a"]}}'), "jsonb_build_object(repeat('k', 300), 'v')",
 		"(SELECT jsonb_object_agg('k' || n, 'v') FROM generate_series(1, 200) n)", "repeat('[', 5000) || repeat(']', 5000)" ],
+	'oid' => [ 'NULL', '0', '1', '1259', '4294967295', "'fuzz.log'::regclass::oid", "'fuzz.inbox'::regclass::oid", "'fuzz.log_version'::regclass::oid" ],
+	'pg_snapshot' => [ 'NULL', "'3:3:'", "'1:9:3'", 'pg_current_snapshot()', "'3:9223372036854775807:'" ],
 	'numeric' => [ 'NULL', '0', '1', '-1', "'NaN'", '18446744073709551615', '1e1000', '0.5' ],
 	'xid8' => [ 'NULL', "'0'", "'3'", "'18446744073709551615'", 'pg_current_xact_id()' ],
 	'regprocedure' => [ 'NULL', '0', '1', "'fuzz.handle(postbox.event)'", "'fuzz.fails(postbox.event)'", "'pg_catalog.now()'", "'postbox.wake_publishers()'",
@@ -54,8 +56,8 @@ my %values = (
 	'postbox.lane_progress' => [ 'NULL', '(SELECT l FROM postbox.lane_progress l LIMIT 1)', "ROW('log', 0, 7, 1, 5, '1:9:3', '9', '{3,NULL}', '{NULL}')",
 		"ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)", "ROW('log', -1, NULL, 9, 1, '1:1:', '0', '{{1,2},{3,4}}', '{1:1:,5:9:6}')" ],
 	'postbox.outbox' => [ 'NULL', "(SELECT o FROM postbox.outbox o WHERE kind = 'log' LIMIT 1)", "(SELECT o FROM postbox.outbox o WHERE adopted LIMIT 1)",
-		q{ROW(0, 'log', 0, 0, NULL, NULL, '[]', NULL, NULL)}, q{ROW(1259, 'table', 1259, NULL, '1 s', true, '{"id": "oid", "seq": null}', NULL, '1 s')},
-		'ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)' ]);
+		q{ROW(0, 'log', 0, 0, NULL, NULL, '[]', NULL, NULL, NULL)}, q{ROW(1259, 'table', 1259, NULL, '1 s', true, '{"id": "oid", "seq": null}', NULL, '1 s', 9223372036854775807)},
+		'ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)' ]);
 
 sub any { return $_[ int rand @_ ] }
 
