@@ -55,8 +55,9 @@ bool FiresNothing(Relation relation) {
 
 // Whether writing fires nothing, and is filtered by nothing.
 bool HasNoCode(Relation relation) {
-  const FormData_pg_class& form = *relation->rd_rel;
-  return FiresNothing(relation) && !form.relhasrules && !form.relrowsecurity;
+  // relhasrules is set until the next VACUUM, even if there is no rule any more.
+  return FiresNothing(relation) && relation->rd_rules == nullptr &&
+         !relation->rd_rel->relrowsecurity;
 }
 
 // Whether a CHECK is `column > 0`.
@@ -98,9 +99,10 @@ bool HasColumns(TupleDesc actual, std::span<const PlainColumn> columns, const ch
   int positive_column = 0;
   for (int i = 0; i < actual->natts; ++i) {
     const FormData_pg_attribute* column = TupleDescAttr(actual, i);
+    // A statement would round to the precision of a timestamptz(0), for example.
     if (column->attisdropped || column->attgenerated != '\0' ||
-        column->atttypid != columns[i].type ||
-        std::strcmp(NameStr(column->attname), columns[i].name) != 0) {
+        column->attidentity == ATTRIBUTE_IDENTITY_ALWAYS || column->atttypid != columns[i].type ||
+        column->atttypmod >= 0 || std::strcmp(NameStr(column->attname), columns[i].name) != 0) {
       return false;
     }
     if (positive != nullptr && std::strcmp(columns[i].name, positive) == 0) {
@@ -113,11 +115,23 @@ bool HasColumns(TupleDesc actual, std::span<const PlainColumn> columns, const ch
          IsPositiveCheck(constraints->check[0].ccbin, positive_column);
 }
 
-// Whether an entry of the index needs nothing but columns of the row.
-bool IsPlainIndex(Relation index, const IndexInfo& info) {
-  return index->rd_rel->relam == BTREE_AM_OID && info.ii_Expressions == NIL &&
-         info.ii_Predicate == NIL && info.ii_ExclusionOps == nullptr && info.ii_ReadyForInserts &&
-         (!info.ii_Unique || index->rd_index->indimmediate);
+// Whether an entry of the index needs nothing but columns of the row. To be asked before its
+// IndexInfo is made: that evaluates constant parts of its expressions, as the current user.
+bool IsPlainIndex(Relation index) {
+  const FormData_pg_index& form = *index->rd_index;
+  return index->rd_rel->relam == BTREE_AM_OID && form.indisready && !form.indisexclusion &&
+         (!form.indisunique || form.indimmediate) &&
+         heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, nullptr) &&
+         heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr);
+}
+
+// Whether a scan of the index finds every row that the transaction sees. An index that was made
+// over rows in a HOT chain lacks versions that only older transactions see.
+bool IsCompleteIndex(Relation index) {
+  return index->rd_index->indisvalid &&
+         (!index->rd_index->indcheckxmin ||
+          TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
+                                TransactionXmin));
 }
 
 // Adds the row that is in table->row, and in the heap.
@@ -217,10 +231,9 @@ bool OpenPlainTable(Oid table, std::span<const PlainColumn> columns, const char*
     foreach (cell, indexes) {
       if (!plain) break;
       Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-      IndexInfo* info = BuildIndexInfo(index);
+      plain = IsPlainIndex(index);
       opened->index[opened->indexes] = index;
-      opened->index_info[opened->indexes++] = info;
-      plain = IsPlainIndex(index, *info);
+      opened->index_info[opened->indexes++] = plain ? BuildIndexInfo(index) : nullptr;
     }
     list_free(indexes);
   }
@@ -237,7 +250,7 @@ void ClosePlainTable(PlainTable* table) {
     if (slot != nullptr) ExecDropSingleTupleTableSlot(slot);
   }
   for (int i = 0; i < table->indexes; ++i) {
-    pfree(table->index_info[i]);
+    if (table->index_info[i] != nullptr) pfree(table->index_info[i]);
     index_close(table->index[i], RowExclusiveLock);
   }
   relation_close(table->relation, NoLock);
@@ -251,10 +264,11 @@ void InsertRow(PlainTable* table, const Datum* values) {
 
 bool OpenCounterTable(Oid counter, PlainTable* opened) {
   if (!OpenPlainTable(counter, kCounterColumns, nullptr, opened)) return false;
-  if (opened->indexes == 1) {
+  // As a partition it has the constraint of one.
+  if (opened->indexes == 1 && !opened->relation->rd_rel->relispartition) {
     const FormData_pg_index& index = *opened->index[0]->rd_index;
-    if (index.indisunique && index.indisvalid && index.indnkeyatts == 2 && index.indnatts == 2 &&
-        index.indkey.values[0] == 1 && index.indkey.values[1] == 2 &&
+    if (index.indisunique && IsCompleteIndex(opened->index[0]) && index.indnkeyatts == 2 &&
+        index.indnatts == 2 && index.indkey.values[0] == 1 && index.indkey.values[1] == 2 &&
         opened->index[0]->rd_opfamily[0] == TEXT_BTREE_FAM_OID &&
         opened->index[0]->rd_opfamily[1] == TEXT_BTREE_FAM_OID) {
       return true;
@@ -301,7 +315,8 @@ bool OpenLogPartition(Oid log, int16 generation, PlainTable* opened) {
   Relation parent = try_relation_open(log, NoLock);
   if (parent == nullptr) return false;
   Oid partition = InvalidOid;
-  if (parent->rd_rel->relkind == RELKIND_PARTITIONED_TABLE && HasNoCode(parent)) {
+  if (parent->rd_rel->relkind == RELKIND_PARTITIONED_TABLE && !parent->rd_rel->relispartition &&
+      HasNoCode(parent)) {
     partition = PartitionOf(parent, generation);
   }
   relation_close(parent, NoLock);

@@ -105,6 +105,45 @@ SELECT aggregate_id FROM altered.outbox_version WHERE version = 8;
 RESET enable_seqscan;
 DROP INDEX altered.more;
 
+-- partitions of something else have its constraint, too
+CREATE TABLE altered.counters (aggregate_type text NOT NULL, aggregate_id text NOT NULL, version bigint NOT NULL) PARTITION BY LIST (aggregate_type);
+ALTER TABLE altered.counters ATTACH PARTITION altered.outbox_version FOR VALUES IN ('video');
+\set VERBOSITY sqlstate
+SELECT version FROM postbox.outbox_emit('book', 'b1', 'e', '{}', outbox => 'altered.outbox');
+\set VERBOSITY terse
+SELECT * FROM altered.emit('w2');
+SELECT aggregate_type, count(*) > 0 AS counted FROM altered.outbox_version GROUP BY 1;
+ALTER TABLE altered.counters DETACH PARTITION altered.outbox_version;
+CREATE TABLE altered.logs (LIKE altered.outbox) PARTITION BY LIST (aggregate_type);
+ALTER TABLE altered.logs ATTACH PARTITION altered.outbox FOR VALUES IN ('video');
+\set VERBOSITY sqlstate
+SELECT version FROM postbox.outbox_emit('book', 'b1', 'e', '{}', outbox => 'altered.outbox');
+\set VERBOSITY terse
+SELECT * FROM altered.emit('w2');
+SELECT DISTINCT aggregate_type FROM altered.outbox;
+ALTER TABLE altered.logs DETACH PARTITION altered.outbox;
+-- a precision, which a value is rounded to, and a column that only generates
+ALTER TABLE altered.outbox ALTER occurred_at TYPE timestamptz(0);
+SELECT version FROM postbox.outbox_emit('video', 'p1', 'e', '{}', occurred_at => '2020-01-01 00:00:00.7+00', outbox => 'altered.outbox');
+SELECT extract(second FROM occurred_at) AS second FROM altered.outbox WHERE aggregate_id = 'p1';
+ALTER TABLE altered.outbox ALTER occurred_at TYPE timestamptz;
+ALTER TABLE altered.outbox_version ALTER version ADD GENERATED ALWAYS AS IDENTITY;
+SELECT * FROM altered.emit('w2');
+ALTER TABLE altered.outbox_version ALTER version DROP IDENTITY;
+-- code of the owner of the counter runs as that role, not as whoever emits
+SET ROLE regress_postbox_owner;
+CREATE FUNCTION altered.code(constant text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF current_user = 'regress_postbox_app' THEN RAISE WARNING 'code of the owner runs as %', current_user; END IF;
+    RETURN constant;
+END $$;
+CREATE INDEX coded ON altered.outbox_version ((aggregate_id || altered.code('constant')));
+RESET ROLE;
+SELECT * FROM altered.emit('w2');
+SELECT * FROM altered.emit('w5');
+DROP INDEX altered.coded;
+SELECT * FROM altered.emit('w5');
+
 -- rules and row security of the counter, which hold for its owner if he says so
 CREATE RULE elsewhere AS ON UPDATE TO altered.outbox_version WHERE NEW.version = 8 DO ALSO INSERT INTO altered.seen VALUES ('rule');
 SELECT * FROM altered.emit('w1');
