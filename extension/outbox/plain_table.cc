@@ -134,6 +134,19 @@ bool IsCompleteIndex(Relation index) {
                                 TransactionXmin));
 }
 
+// Whether the index finds the row of an aggregate as a statement would.
+bool IsCounterKey(Relation counter, Relation index) {
+  const FormData_pg_index& form = *index->rd_index;
+  if (!form.indisunique || form.indnkeyatts != 2 || form.indnatts != 2) return false;
+  for (int i = 0; i < 2; ++i) {
+    if (form.indkey.values[i] != i + 1 || index->rd_opfamily[i] != TEXT_BTREE_FAM_OID ||
+        index->rd_indcollation[i] != TupleDescAttr(RelationGetDescr(counter), i)->attcollation) {
+      return false;
+    }
+  }
+  return IsCompleteIndex(index);
+}
+
 // Adds the row that is in table->row, and in the heap.
 void InsertIndexEntries(PlainTable* table, bool unchanged) {
   Datum values[INDEX_MAX_KEYS];
@@ -265,14 +278,9 @@ void InsertRow(PlainTable* table, const Datum* values) {
 bool OpenCounterTable(Oid counter, PlainTable* opened) {
   if (!OpenPlainTable(counter, kCounterColumns, nullptr, opened)) return false;
   // As a partition it has the constraint of one.
-  if (opened->indexes == 1 && !opened->relation->rd_rel->relispartition) {
-    const FormData_pg_index& index = *opened->index[0]->rd_index;
-    if (index.indisunique && IsCompleteIndex(opened->index[0]) && index.indnkeyatts == 2 &&
-        index.indnatts == 2 && index.indkey.values[0] == 1 && index.indkey.values[1] == 2 &&
-        opened->index[0]->rd_opfamily[0] == TEXT_BTREE_FAM_OID &&
-        opened->index[0]->rd_opfamily[1] == TEXT_BTREE_FAM_OID) {
-      return true;
-    }
+  if (opened->indexes == 1 && !opened->relation->rd_rel->relispartition &&
+      IsCounterKey(opened->relation, opened->index[0])) {
+    return true;
   }
   ClosePlainTable(opened);
   return false;

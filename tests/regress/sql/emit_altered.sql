@@ -105,6 +105,15 @@ SELECT aggregate_id FROM altered.outbox_version WHERE version = 8;
 RESET enable_seqscan;
 DROP INDEX altered.more;
 
+-- a key that takes other texts for equal than the column does
+CREATE COLLATION altered.any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+ALTER TABLE altered.outbox_version DROP CONSTRAINT outbox_version_pkey, ALTER aggregate_id TYPE text COLLATE altered.any_case;
+CREATE UNIQUE INDEX by_case ON altered.outbox_version (aggregate_type, aggregate_id COLLATE "C");
+SELECT * FROM altered.emit('k1');
+SELECT * FROM altered.emit('K1');
+SELECT aggregate_id, version FROM altered.outbox_version WHERE aggregate_id = 'k1';
+DROP INDEX altered.by_case;
+ALTER TABLE altered.outbox_version ALTER aggregate_id TYPE text COLLATE "default", ADD PRIMARY KEY (aggregate_type, aggregate_id);
 -- partitions of something else have its constraint, too
 CREATE TABLE altered.counters (aggregate_type text NOT NULL, aggregate_id text NOT NULL, version bigint NOT NULL) PARTITION BY LIST (aggregate_type);
 ALTER TABLE altered.counters ATTACH PARTITION altered.outbox_version FOR VALUES IN ('video');
