@@ -50,7 +50,8 @@ void ClosePlainTable(PlainTable* table);
 void InsertRow(PlainTable* table, const Datum* values);
 
 // A version counter: (aggregate_type text, aggregate_id text, version bigint), with a unique index
-// on the first two, and no other. False if it is not so.
+// on the first two, which compares as the columns do and has all that this transaction sees, and no
+// other. False if it is not so, or if the counter is a partition.
 bool OpenCounterTable(Oid counter, PlainTable* opened);
 
 // Counts the version of an aggregate up, as a statement with a new snapshot would, and locks its
