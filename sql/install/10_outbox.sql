@@ -102,8 +102,8 @@ DECLARE
     tail text := suffix;
 BEGIN
     FOR n IN 1..1000 LOOP
-        head := base;
-        WHILE octet_length(head || tail) > 63 LOOP
+        head := left(base, 63);
+        WHILE head <> '' AND octet_length(head || tail) > 63 LOOP
             head := left(head, -1);
         END LOOP;
         EXIT WHEN to_regclass(format('%I.%I', schema, head || tail)) IS NULL AND to_regtype(format('%I.%I', schema, head || tail)) IS NULL;
