@@ -292,7 +292,7 @@ void BeginAt(const std::string& name, Oid outbox, const LogStart& position) {
       .AddOid(REGCLASSOID, outbox);
   Run("UPDATE postbox.lane SET floor = 0, hwm = $2, snapshot = $3::pg_snapshot, next_xid = "
       "$4::xid8, zone_upto = ARRAY[$2], zone_snapshot = ARRAY[$3::pg_snapshot], zone_next_xid = "
-      "ARRAY[$4::xid8] WHERE publication = $1 AND $5 <> 0",
+      "ARRAY[$4::xid8] WHERE publication = $1",
       parameters);
   // All rows of other clusters were there before. The floor is no more than the seq: the log may go
   // back there, and get more rows.

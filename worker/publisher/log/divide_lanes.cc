@@ -119,12 +119,10 @@ void BeginAll(const Publication& publication, const LogMoment& moment) {
       "zone_upto = NULL, zone_snapshot = NULL",
       parameters);
   Run("DELETE FROM postbox.former_position WHERE publication OPERATOR(pg_catalog.=) $1 "
-      "AND slice OPERATOR(pg_catalog.>=) $2 AND $3 OPERATOR(pg_catalog.>=) 0 "
-      "AND $4 IS NOT NULL AND $5 IS NOT NULL",
+      "AND slice OPERATOR(pg_catalog.>=) $2",
       parameters);
   Run("DELETE FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
-      "AND slice OPERATOR(pg_catalog.>=) $2 AND $3 OPERATOR(pg_catalog.>=) 0 "
-      "AND $4 IS NOT NULL AND $5 IS NOT NULL",
+      "AND slice OPERATOR(pg_catalog.>=) $2",
       parameters);
   Run("INSERT INTO postbox.lane (publication, slice, system_identifier, floor, hwm, snapshot, "
       "next_xid, zone_upto, zone_snapshot, zone_next_xid) SELECT $1, n.slice, c.system_identifier, "
