@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: PostgreSQL
+# SPDX-FileCopyrightText: 2026 the Postbox authors
+#
 # What bench/run needs beside Postbox itself. None of it is installed.
 add_library(postbox_bench MODULE ${CMAKE_SOURCE_DIR}/bench/drain.cc)
 set_target_properties(postbox_bench PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)

@@ -1,25 +1,69 @@
-# What Postbox builds on, all from the distribution. (GoogleTest: see Tests.cmake.)
-find_package(PkgConfig REQUIRED)
+# SPDX-License-Identifier: PostgreSQL
+# SPDX-FileCopyrightText: 2026 the Postbox authors
+#
+# What Postbox builds on, all from the distribution. (GoogleTest: see Tests.cmake.) What is not found is named together with
+# the package of Debian that has it.
+find_package(PkgConfig QUIET)
 find_package(Threads REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(spdlog REQUIRED)
-find_package(absl REQUIRED)
-pkg_check_modules(LIBPQ REQUIRED IMPORTED_TARGET libpq)
+set(missing)  # packages of Debian
+macro(note_missing name debian)
+  string(REPLACE ";" " " packages "${debian}")
+  message(NOTICE "not found: ${name}; Debian has it in ${packages}")
+  list(APPEND missing ${debian})
+endmacro()
+macro(need_package name debian)
+  find_package(${name} QUIET ${ARGN})
+  if(NOT ${name}_FOUND)
+    note_missing(${name} "${debian}")
+  endif()
+endmacro()
+macro(need_module variable name debian)
+  if(PKG_CONFIG_FOUND)
+    pkg_check_modules(${variable} QUIET IMPORTED_TARGET ${name})
+  endif()
+  if(NOT ${variable}_FOUND)
+    note_missing(${name} "${debian}")
+  endif()
+endmacro()
+macro(need_program variable name debian)
+  find_program(${variable} ${name})
+  if(NOT ${variable})
+    note_missing(${name} "${debian}")
+  endif()
+endmacro()
+macro(stop_if_missing)
+  if(missing)
+    list(REMOVE_DUPLICATES missing)
+    string(REPLACE ";" " " missing "${missing}")
+    message(FATAL_ERROR "libraries or programs are missing; on Debian: apt install ${missing}")
+  endif()
+endmacro()
 
-# gRPC and protobuf. pkg-config takes more than ten seconds for the hundred modules that grpc++ requires, so
-# gRPC's own CMake files come first, where the distribution has them.
-find_package(Protobuf REQUIRED)
+if(NOT PKG_CONFIG_FOUND)
+  note_missing(pkg-config pkg-config)
+endif()
+need_package(nlohmann_json nlohmann-json3-dev)
+need_package(CLI11 libcli11-dev)
+need_package(spdlog libspdlog-dev)
+need_package(absl libabsl-dev)
+need_package(Protobuf libprotobuf-dev)
+need_module(LIBPQ libpq libpq-dev)
+need_module(SYSTEMD libsystemd libsystemd-dev)
+need_program(PROTOC protoc protobuf-compiler)
+need_program(GRPC_CPP_PLUGIN grpc_cpp_plugin protobuf-compiler-grpc)
+# pkg-config takes more than ten seconds for the hundred modules that grpc++ requires, so gRPC's own CMake files come first,
+# where the distribution has them.
 find_package(gRPC CONFIG QUIET)
+if(NOT gRPC_FOUND)
+  need_module(GRPC grpc++ libgrpc++-dev)
+endif()
+stop_if_missing()
 add_library(postbox_grpc INTERFACE)
 if(gRPC_FOUND)
   target_link_libraries(postbox_grpc INTERFACE gRPC::grpc++ protobuf::libprotobuf)
 else()
-  pkg_check_modules(GRPC REQUIRED IMPORTED_TARGET grpc++)
   target_link_libraries(postbox_grpc INTERFACE PkgConfig::GRPC protobuf::libprotobuf)
 endif()
-find_program(PROTOC protoc REQUIRED)
-find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 # Newest server first; -DPG_CONFIG=... chooses another one.
 find_program(PG_CONFIG pg_config
@@ -27,7 +71,8 @@ find_program(PG_CONFIG pg_config
         /usr/lib/postgresql/15/bin /usr/lib/postgresql/14/bin
   NO_DEFAULT_PATH)
 if(NOT PG_CONFIG)
-  message(FATAL_ERROR "no pg_config of a PostgreSQL server found: install postgresql-server-dev-15 or pass -DPG_CONFIG=...")
+  message(FATAL_ERROR "no pg_config of a PostgreSQL server found; on Debian: apt install postgresql-server-dev-all, "
+                      "or pass -DPG_CONFIG=...")
 endif()
 function(pg_config_value option variable)
   execute_process(COMMAND ${PG_CONFIG} --${option} OUTPUT_VARIABLE value
@@ -44,6 +89,9 @@ pg_config_value(version PG_VERSION_TEXT)
 string(REGEX MATCH "[0-9]+" PG_MAJOR "${PG_VERSION_TEXT}")
 if(PG_MAJOR LESS 14 OR PG_MAJOR GREATER 18)
   message(FATAL_ERROR "Postbox is written for PostgreSQL 14 to 18; ${PG_CONFIG} belongs to ${PG_VERSION_TEXT}")
+endif()
+if(NOT EXISTS ${PG_INCLUDE_SERVER}/postgres.h)
+  message(FATAL_ERROR "no ${PG_INCLUDE_SERVER}/postgres.h; on Debian: apt install postgresql-server-dev-${PG_MAJOR}")
 endif()
 
 add_library(postgres_server INTERFACE)

@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: PostgreSQL
+# SPDX-FileCopyrightText: 2026 the Postbox authors
+#
 # The fuzz targets of tests/fuzz: `attributes_fuzz.cc` becomes the program fuzz_attributes, and the test fuzz.attributes runs it with as many random
 # inputs as take a second or two, always the same ones. `control/fuzz` runs it for longer.
 function(fuzz_target name runs)

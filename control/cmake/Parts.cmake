@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: PostgreSQL
+# SPDX-FileCopyrightText: 2026 the Postbox authors
+#
 # The rooms of docs/architecture.md. A room is a folder: a file put into it is built.
 function(sources variable)  # the sources of rooms, without their tests
   set(all)
@@ -41,6 +44,7 @@ target_include_directories(postbox_messages SYSTEM PUBLIC ${generated})
 target_link_libraries(postbox_messages PUBLIC postbox_grpc)
 add_library(postbox_proto STATIC ${proto_services})
 target_link_libraries(postbox_proto PUBLIC postbox_messages)
+set_target_properties(postbox_messages postbox_proto PROPERTIES COMPILE_WARNING_AS_ERROR OFF)  # not ours
 
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
@@ -62,7 +66,7 @@ function(part name room)
 endfunction()
 part(postbox_pubsub worker/pubsub postbox_plain postbox_proto absl::flat_hash_map absl::synchronization Threads::Threads)
 part(postbox_emulator worker/emulator postbox_plain postbox_proto Threads::Threads)
-part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ nlohmann_json::nlohmann_json spdlog::spdlog)
+part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ PkgConfig::SYSTEMD nlohmann_json::nlohmann_json spdlog::spdlog)
 sources(cli_files worker/cli)
 add_executable(postbox ${cli_files})
 target_link_libraries(postbox PRIVATE postbox_puller postbox_emulator postbox_pubsub CLI11::CLI11)
@@ -91,20 +95,13 @@ target_link_libraries(publisher_core PUBLIC postbox_warnings postgres_server pos
 foreach(part postbox postbox_pubsub extension_base)
   target_compile_definitions(${part} PRIVATE POSTBOX_VERSION="${PROJECT_VERSION}")
 endforeach()
+set_source_files_properties(${CMAKE_SOURCE_DIR}/extension/server/module.cc ${worker_entry}
+  PROPERTIES COMPILE_DEFINITIONS POSTBOX_VERSION="${PROJECT_VERSION}")
 add_library(publisher_worker MODULE ${worker_entry})
 set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)
 target_link_libraries(publisher_worker PRIVATE publisher_core extension_base extension_shared)
 
-# The same worker of a release with another shared memory, for the test of an upgrade while running.
-sources(files extension/shared)
-add_library(other_release_worker MODULE ${files} ${worker_entry}
-            ${CMAKE_SOURCE_DIR}/worker/publisher/base/registration.cc
-            $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
-set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
-                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
-target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=1)
-target_link_libraries(other_release_worker PRIVATE postbox_pubsub extension_base)
-foreach(module extension publisher_worker other_release_worker)
+foreach(module extension publisher_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 endforeach()
 
