@@ -16,6 +16,7 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cinttypes>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -100,8 +101,10 @@ extern "C" {
 #include <utils/snapmgr.h>
 #include <utils/syscache.h>
 #include <utils/timestamp.h>
+#include <utils/tuplestore.h>
 #include <utils/uuid.h>
 #include <utils/varlena.h>
+#include <utils/wait_event.h>
 #if PG_VERSION_NUM >= 160000
 #include <varatt.h>
 #endif

@@ -1,6 +1,6 @@
-// Every difference between the PostgreSQL versions that Postbox supports (14 to 18), and nothing
-// else: no other file tests PG_VERSION_NUM (extension/base/postgres.h excepted, for headers that do
-// not exist everywhere).
+// Every difference between the PostgreSQL versions that Postbox supports (14 to 18; 19 as far as it
+// is known), and nothing else: no other file tests PG_VERSION_NUM (extension/base/postgres.h
+// excepted, for headers that do not exist everywhere).
 //
 // Included by extension/base/postgres.h; do not include it before PostgreSQL's headers.
 #ifndef POSTBOX_EXTENSION_BASE_VERSION_H_
@@ -164,8 +164,11 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_NEEDS_INDEX_ENTRIES(update) (update)
 #endif
 
-// 18 counts what an index scan does.
-#if PG_VERSION_NUM >= 180000
+// 18 counts what an index scan does, 19 gives it options.
+#if PG_VERSION_NUM >= 190000
+#define POSTBOX_BEGIN_INDEX_SCAN(table, index, snapshot, keys) \
+  index_beginscan(table, index, snapshot, nullptr, keys, 0, 0)
+#elif PG_VERSION_NUM >= 180000
 #define POSTBOX_BEGIN_INDEX_SCAN(table, index, snapshot, keys) \
   index_beginscan(table, index, snapshot, nullptr, keys, 0)
 #else
@@ -186,11 +189,105 @@ inline config_generic* FindSetting(const char* name) {
 #endif
 }
 
+// An update of a row that waits for others' updates; 19 gives it options.
+#if PG_VERSION_NUM >= 190000
+#define POSTBOX_TUPLE_UPDATE(table, place, row, command, snapshot, failure, mode, indexes)    \
+  table_tuple_update(table, place, row, command, 0, snapshot, InvalidSnapshot, true, failure, \
+                     mode, indexes)
+#else
+#define POSTBOX_TUPLE_UPDATE(table, place, row, command, snapshot, failure, mode, indexes)       \
+  table_tuple_update(table, place, row, command, snapshot, InvalidSnapshot, true, failure, mode, \
+                     indexes)
+#endif
+
+// Finds and locks a row by an index; 19 can leave duplicates out.
+#if PG_VERSION_NUM >= 190000
+#define POSTBOX_FIND_BY_INDEX(table, index, mode, search, found) \
+  RelationFindReplTupleByIndex(table, index, false, mode, search, found)
+#else
+#define POSTBOX_FIND_BY_INDEX(table, index, mode, search, found) \
+  RelationFindReplTupleByIndex(table, index, mode, search, found)
+#endif
+
+// Whether this session replays what another server did. (19 keeps that in one struct.)
+#if PG_VERSION_NUM >= 190000
+#define POSTBOX_REPLAYS_REPLICATION (replorigin_xact_state.origin != InvalidReplOriginId)
+#else
+#define POSTBOX_REPLAYS_REPLICATION (replorigin_session_origin != InvalidRepOriginId)
+#endif
+
+// What callbacks of the system caches are told. 19 gave it a type.
+#if PG_VERSION_NUM >= 190000
+using SystemCacheId = SysCacheIdentifier;
+#else
+using SystemCacheId = int;
+#endif
+
+// The handler that ignores a signal. 19 gave handlers one more argument.
+#if PG_VERSION_NUM >= 190000
+#define POSTBOX_IGNORE_SIGNAL PG_SIG_IGN
+#else
+#define POSTBOX_IGNORE_SIGNAL SIG_IGN
+#endif
+
+// Makes a jsonb of an object; 19 keeps the result in the state. Inside Pg().
+class JsonbObject {
+ public:
+  JsonbObject() { Push(WJB_BEGIN_OBJECT, nullptr); }
+#if PG_VERSION_NUM >= 190000
+  void Push(JsonbIteratorToken token, JsonbValue* value) { pushJsonbValue(&state_, token, value); }
+  Jsonb* Finish() {
+    Push(WJB_END_OBJECT, nullptr);
+    return JsonbValueToJsonb(state_.result);
+  }
+
+ private:
+  JsonbInState state_{};
+#else
+  void Push(JsonbIteratorToken token, JsonbValue* value) { pushJsonbValue(&state_, token, value); }
+  Jsonb* Finish() { return JsonbValueToJsonb(pushJsonbValue(&state_, WJB_END_OBJECT, nullptr)); }
+
+ private:
+  JsonbParseState* state_ = nullptr;
+#endif
+};
+
 // Shared memory is requested in a hook of its own since 15, before in _PG_init itself.
 #if PG_VERSION_NUM >= 150000
 #define POSTBOX_SHMEM_REQUEST_HOOK 1
 #endif
 
 }  // namespace postbox
+
+// Begins the result of a function that returns rows, all of them at once. It came with 15.
+#if PG_VERSION_NUM < 150000
+inline void InitMaterializedSRF(FunctionCallInfo fcinfo, uint32 /*flags*/) {
+  auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+  if (result == nullptr || !IsA(result, ReturnSetInfo) ||
+      (result->allowedModes & SFRM_Materialize) == 0) {
+    ereport(ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+             errmsg("function that returns rows called in a context that cannot take them")));
+  }
+  MemoryContext old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
+  TupleDesc row;
+  if (get_call_result_type(fcinfo, nullptr, &row) != TYPEFUNC_COMPOSITE) {
+    elog(ERROR, "return type must be a row type");
+  }
+  result->returnMode = SFRM_Materialize;
+  result->setDesc = BlessTupleDesc(row);
+  result->setResult =
+      tuplestore_begin_heap((result->allowedModes & SFRM_Materialize_Random) != 0, false, work_mem);
+  MemoryContextSwitchTo(old);
+}
+#endif
+
+// What every module of Postgres must say. 18 also asks for a name and a version, which
+// pg_get_loaded_modules() shows.
+#if PG_VERSION_NUM >= 180000
+#define POSTBOX_MODULE(module) PG_MODULE_MAGIC_EXT(.name = module, .version = POSTBOX_VERSION)
+#else
+#define POSTBOX_MODULE(module) PG_MODULE_MAGIC
+#endif
 
 #endif  // POSTBOX_EXTENSION_BASE_VERSION_H_

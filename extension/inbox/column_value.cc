@@ -2,7 +2,6 @@
 
 extern "C" {
 #include <access/detoast.h>
-#include <utils/pg_locale.h>
 #include <utils/typcache.h>
 }
 
@@ -45,15 +44,14 @@ const char* JsonTypeName(const Jsonb* document) {
 // {"v": value}, what jsonb_to_record takes the value from.
 Datum Structured(JsonbValue* value) {
   char name[] = "v";
-  JsonbParseState* state = nullptr;
-  pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+  JsonbObject object;
   JsonbValue key;
   key.type = jbvString;
   key.val.string.val = name;
   key.val.string.len = 1;
-  pushJsonbValue(&state, WJB_KEY, &key);
-  pushJsonbValue(&state, WJB_VALUE, value);
-  return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
+  object.Push(WJB_KEY, &key);
+  object.Push(WJB_VALUE, value);
+  return JsonbPGetDatum(object.Finish());
 }
 
 // The payload in the encoding of the database, ended by a zero byte.
@@ -153,7 +151,7 @@ char* KeyText(KeyForm* form, Datum value) {
   if (form->kind == KeyForm::Kind::kHash) {
     const Datum hash =
         FunctionCall2Coll(&form->function, form->collation, value, UInt64GetDatum(0));
-    return psprintf("#%016" INT64_MODIFIER "x", DatumGetUInt64(hash));
+    return psprintf("#%016" PRIx64, DatumGetUInt64(hash));
   }
   if (form->kind == KeyForm::Kind::kTrimScale) {
     value = DirectFunctionCall1(numeric_trim_scale, value);

@@ -26,7 +26,7 @@ struct InboxCache {
       if (relation == InvalidOid || inbox->Watches(relation)) inbox->valid_ = false;
     }
   }
-  static void CatalogChanged(Datum argument, int /*cache*/, uint32 /*hash*/) {
+  static void CatalogChanged(Datum argument, SystemCacheId /*cache*/, uint32 /*hash*/) {
     RelationChanged(argument, InvalidOid);
   }
 

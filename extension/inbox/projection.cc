@@ -2,6 +2,7 @@
 #include "extension/base/relation.h"
 
 extern "C" {
+#include <access/tableam.h>
 #include <access/xact.h>
 #include <executor/executor.h>
 #include <storage/lmgr.h>
@@ -65,8 +66,7 @@ bool DirtyFind(Oid relation_oid, Oid index, std::span<const SearchColumn> column
       search->tts_isnull[column.number - 1] = false;
     }
     ExecStoreVirtualTuple(search);
-    const bool there =
-        RelationFindReplTupleByIndex(relation, index, LockTupleExclusive, search, found);
+    const bool there = POSTBOX_FIND_BY_INDEX(relation, index, LockTupleExclusive, search, found);
     if (there) read(relation, found);
     ExecDropSingleTupleTableSlot(found);
     ExecDropSingleTupleTableSlot(search);

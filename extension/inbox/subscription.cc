@@ -1,8 +1,10 @@
-// create_subscription and drop_subscription: what `postbox pull` reads.
+// create_subscription and drop_subscription: what `postbox pull` reads. And puller_endpoint, which
+// tells it where Pub/Sub is: the setting is for members of pg_read_all_settings only.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/inbox_cache.h"
+#include "extension/shared/settings.h"
 #include "proto/rules/resource_name.h"
 
 namespace postbox {
@@ -169,8 +171,31 @@ void DropSubscription(const std::string& name) {
   Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }
 
+// Whoever may apply the events of a subscription has to find them. The owner of an inbox may, and
+// whoever else has INSERT on it; that there is a subscription was decided by whoever may create
+// them.
+void RequirePuller() {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  if (Run("SELECT FROM postbox.subscription s WHERE has_table_privilege(s.inbox, 'INSERT') "
+          "UNION ALL SELECT WHERE pg_has_role('pg_read_all_settings', 'USAGE') LIMIT 1") > 0) {
+    return;
+  }
+  Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied to read postbox.endpoint",
+        "It is for roles that may apply the events of a subscription of this database.",
+        "GRANT INSERT on the inbox of the subscription.");
+}
+
 }  // namespace
 }  // namespace postbox
+
+POSTBOX_FUNCTION(puller_endpoint) {
+  using namespace postbox;
+  return Guarded([&] {
+    RequirePuller();
+    return Pg([] { return CStringGetTextDatum(settings().endpoint); });
+  });
+}
 
 POSTBOX_FUNCTION(create_subscription) {
   using namespace postbox;

@@ -511,6 +511,6 @@ POSTBOX_FUNCTION(event_inserted) {
                      "event_inserted() is a trigger function");
     }
     postbox::RequestPublishersAtCommit();
-    return PointerGetDatum(nullptr);
+    return Datum{0};
   });
 }

@@ -435,6 +435,6 @@ POSTBOX_FUNCTION(emit_changes) {
                      "Make triggers that call it with postbox.create_change_triggers.");
     }
     postbox::EmitChanges(*reinterpret_cast<const TriggerData*>(fcinfo->context));
-    return PointerGetDatum(nullptr);
+    return Datum{0};
   });
 }

@@ -171,22 +171,21 @@ void AddContextAttributes(ExtraAttributes* extra) {
 Datum AttributesDatum(const ExtraAttributes& extra) {
   if (extra.empty()) return NoAttributes();
   return Pg([&] {
-    const auto push = [](JsonbParseState** state, JsonbIteratorToken token, std::string_view utf8) {
+    JsonbObject object;
+    const auto push = [&](JsonbIteratorToken token, std::string_view utf8) {
       JsonbValue value;
       value.type = jbvString;
       value.val.string.val = pg_any_to_server(utf8.data(), static_cast<int>(utf8.size()), PG_UTF8);
       value.val.string.len = value.val.string.val == utf8.data()
                                  ? static_cast<int>(utf8.size())
                                  : static_cast<int>(std::strlen(value.val.string.val));
-      return pushJsonbValue(state, token, &value);
+      object.Push(token, &value);
     };
-    JsonbParseState* state = nullptr;
-    pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
     for (const auto& attribute : extra) {
-      push(&state, WJB_KEY, attribute.first);
-      push(&state, WJB_VALUE, attribute.second);
+      push(WJB_KEY, attribute.first);
+      push(WJB_VALUE, attribute.second);
     }
-    return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
+    return JsonbPGetDatum(object.Finish());
   });
 }
 

@@ -47,11 +47,11 @@ void RelationChanged(Datum /*argument*/, Oid relation) {
   }
 }
 
-void SchemaChanged(Datum /*argument*/, int /*cache*/, uint32 /*hash*/) {
+void SchemaChanged(Datum /*argument*/, SystemCacheId /*cache*/, uint32 /*hash*/) {
   RelationChanged(Datum{0}, InvalidOid);
 }
 
-void RolesChanged(Datum /*argument*/, int /*cache*/, uint32 /*hash*/) {
+void RolesChanged(Datum /*argument*/, SystemCacheId /*cache*/, uint32 /*hash*/) {
   ++changes;
   only_outboxes.clear();
 }
@@ -414,6 +414,6 @@ POSTBOX_FUNCTION(configuration_changed) {
             [&] { return postbox::FindConfigRelations().Has(trigger->tg_relation->rd_id); })) {
       postbox::ConfigChangedAtCommit();
     }
-    return PointerGetDatum(nullptr);
+    return Datum{0};
   });
 }

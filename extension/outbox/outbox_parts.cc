@@ -203,7 +203,8 @@ int64 GreatestSeq(const OutboxParts& parts) {
   Parameters key;
   key.AddOid(REGCLASSOID, parts.relation);
   Run("SELECT coalesce(max(s.seq), 0) FROM (" + of +
-          " UNION ALL SELECT greatest(l.floor, l.hwm) FROM postbox.publication p "
+          " UNION ALL SELECT greatest(l.floor, l.hwm, (SELECT max(u.upto) FROM "
+          "unnest((l.ahead).upto) AS u(upto))) FROM postbox.publication p "
           "JOIN postbox.lane_progress l ON l.publication = p.name AND "
           "l.origin = postbox.cluster_origin() WHERE p.outbox = $1) AS s(seq)",
       key);

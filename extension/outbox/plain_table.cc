@@ -197,9 +197,8 @@ bool UpdateVersion(PlainTable* counter, TupleTableSlot* stored, int64 version, S
   LockTupleMode mode;
   POSTBOX_UPDATE_INDEXES update_indexes{};
   ItemPointerData place = stored->tts_tid;
-  if (table_tuple_update(counter->relation, &place, counter->row, GetCurrentCommandId(true),
-                         snapshot, InvalidSnapshot, true, &failure, &mode,
-                         &update_indexes) != TM_Ok) {
+  if (POSTBOX_TUPLE_UPDATE(counter->relation, &place, counter->row, GetCurrentCommandId(true),
+                           snapshot, &failure, &mode, &update_indexes) != TM_Ok) {
     return false;
   }
   if (POSTBOX_NEEDS_INDEX_ENTRIES(update_indexes)) InsertIndexEntries(counter, true);

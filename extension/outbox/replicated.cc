@@ -70,7 +70,7 @@ POSTBOX_FUNCTION(event_replicated) {
       postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
                      "event_replicated() is the trigger function of outboxes");
     }
-    if (replorigin_session_origin != InvalidRepOriginId) postbox::MarkReplicated(*trigger);
-    return PointerGetDatum(nullptr);
+    if (POSTBOX_REPLAYS_REPLICATION) postbox::MarkReplicated(*trigger);
+    return Datum{0};
   });
 }

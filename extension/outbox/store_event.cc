@@ -180,7 +180,7 @@ Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event, OpenTables* tables
     CheckMessage(event, version);
   }
   Insert(outbox, event, seq, version, tables);
-  WarnIfUnserved();
+  WarnIfUnserved(facts.relation);
   RequestPublishersAtCommit();
   return Receipt{*event.id, version};
 }

@@ -53,7 +53,7 @@ absl::StatusOr<std::shared_ptr<Broker::Feed>> Broker::FindFeed(const std::string
 }
 
 absl::StatusOr<std::shared_ptr<Broker::Feed>> Broker::LookUp(const std::string& name) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   return FindFeed(name);
 }
 
@@ -93,7 +93,7 @@ void Broker::Deliver(const Topic& topic,
 void Broker::Tick() {
   WakeList wakes;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     const absl::Time now = clock_();
     for (const auto& [name, feed] : feeds_) {
       if (feed->state.next_tick() > now) continue;
@@ -110,7 +110,7 @@ void Broker::Tick() {
 void Broker::WakeAll() {
   WakeList wakes;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     for (const auto& [name, feed] : feeds_) {
       for (const auto& [id, listener] : feed->streams) wakes.push_back(listener);
       std::move(feed->pulls.begin(), feed->pulls.end(), std::back_inserter(wakes));
@@ -131,9 +131,9 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
   }
   WakeList wakes;
   {
-    absl::MutexLock lock(&mu_);
-    const auto topic = topics_.find(request.topic());
-    if (topic == topics_.end()) return NotFound(request.topic());
+    const std::lock_guard<std::mutex> lock(mu_);
+    Topic* topic = TakeTopic(request.topic());
+    if (topic == nullptr) return NotFound(request.topic());
     if (options_.key_bytes_per_second > 0) {
       // CheckPublish() has seen that there are messages, and that all have the same key.
       if (auto s = key_throughput_.Take(request.topic(), request.messages(0).ordering_key(),
@@ -142,7 +142,7 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
         return s;
       }
     }
-    Deliver(topic->second, messages, &wakes);
+    Deliver(*topic, messages, &wakes);
   }
   pb::PublishResponse response;
   response.mutable_message_ids()->Reserve(request.messages_size());
@@ -152,7 +152,7 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
 }
 
 int64_t Broker::messages_published() {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   return published_;
 }
 
@@ -199,7 +199,7 @@ absl::Status Broker::ModifyAckDeadline(const pb::ModifyAckDeadlineRequest& reque
 
 absl::StatusOr<Broker::StreamHandle> Broker::OpenStream(const pb::StreamingPullRequest& request,
                                                         std::shared_ptr<Listener> listener) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto feed = FindFeed(request.subscription());
   if (!feed.ok()) return feed.status();
   const FlowControl flow_control{request.max_outstanding_messages(),
@@ -219,12 +219,12 @@ void Broker::CloseStream(const StreamHandle& stream) {
 }
 
 void Broker::SetStreamDeadline(const StreamHandle& stream, int seconds) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   stream.feed->state.SetStreamDeadline(stream.id, absl::Seconds(seconds));
 }
 
 absl::StatusOr<Broker::StreamBatch> Broker::TakeFromStream(const StreamHandle& stream) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   if (stream.feed->deleted) return NotFound(stream.feed->state.config().name());
   StreamBatch batch;
   batch.exactly_once = stream.feed->state.config().enable_exactly_once_delivery();
@@ -255,7 +255,7 @@ AckOutcome Broker::ModifyOnStream(const StreamHandle& stream,
 
 std::vector<SubscriptionStats> Broker::Stats() {
   std::vector<SubscriptionStats> all;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   for (const auto& [name, feed] : feeds_) {
     all.push_back({name, static_cast<int64_t>(feed->state.backlog()),
                    static_cast<int64_t>(feed->state.leased()),

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/clock.h"
@@ -45,6 +45,9 @@ struct BrokerOptions {
   bool release_on_disconnect = false;
   // How many bytes one ordering key may publish in a second (key_throughput.h); 0: no limit.
   int64_t key_bytes_per_second = 0;
+  // A topic that does not exist is created when something is published to it, or when a
+  // subscription to it is created.
+  bool auto_create = false;
 };
 
 struct SubscriptionStats {
@@ -152,6 +155,8 @@ class Broker {
 
   absl::StatusOr<std::shared_ptr<Feed>> FindFeed(const std::string& name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of a name that was checked. Creates it if that is what the options say; null if not.
+  Topic* TakeTopic(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Deliver(const Topic& topic, const std::vector<std::shared_ptr<StoredMessage>>& messages,
                WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Must be called after each change of a subscription. Publishes its dead letters and collects the
@@ -168,7 +173,7 @@ class Broker {
 
   const Clock clock_;
   const BrokerOptions options_;
-  absl::Mutex mu_;
+  std::mutex mu_;
   std::map<std::string, Topic> topics_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<Feed>> feeds_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Snapshot> snapshots_ ABSL_GUARDED_BY(mu_);

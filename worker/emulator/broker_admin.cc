@@ -41,7 +41,7 @@ std::string Page(const Map& map, int page_size, const std::string& token, Wanted
 
 absl::StatusOr<pb::Topic> Broker::CreateTopic(const pb::Topic& topic) {
   if (auto s = CheckTopic(topic); !s.ok()) return s;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto [it, inserted] = topics_.try_emplace(topic.name());
   if (!inserted) return AlreadyExists(topic.name());
   it->second.proto = topic;
@@ -49,9 +49,19 @@ absl::StatusOr<pb::Topic> Broker::CreateTopic(const pb::Topic& topic) {
   return it->second.proto;
 }
 
+Broker::Topic* Broker::TakeTopic(const std::string& name) {
+  const auto found = topics_.find(name);
+  if (found != topics_.end()) return &found->second;
+  if (!options_.auto_create) return nullptr;
+  Topic& topic = topics_[name];
+  topic.proto.set_name(name);
+  topic.proto.set_state(pb::Topic::ACTIVE);
+  return &topic;
+}
+
 absl::StatusOr<pb::Topic> Broker::GetTopic(const std::string& name) {
   if (auto s = CheckName(name, "topics"); !s.ok()) return s;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto found = topics_.find(name);
   if (found == topics_.end()) return NotFound(name);
   return found->second.proto;
@@ -62,7 +72,7 @@ absl::StatusOr<pb::Topic> Broker::UpdateTopic(const pb::UpdateTopicRequest& requ
   if (request.update_mask().paths().empty()) {
     return absl::InvalidArgumentError("update_mask must name at least one field");
   }
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto found = topics_.find(request.topic().name());
   if (found == topics_.end()) return NotFound(request.topic().name());
   pb::Topic changed = found->second.proto;
@@ -89,7 +99,7 @@ absl::StatusOr<pb::ListTopicsResponse> Broker::ListTopics(const pb::ListTopicsRe
   if (auto s = CheckProject(request.project()); !s.ok()) return s;
   pb::ListTopicsResponse response;
   const std::string prefix = absl::StrCat(request.project(), "/topics/");
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   response.set_next_page_token(Page(
       topics_, request.page_size(), request.page_token(),
       [&](const std::string& name) { return absl::StartsWith(name, prefix); },
@@ -101,7 +111,7 @@ absl::StatusOr<pb::ListTopicSubscriptionsResponse> Broker::ListTopicSubscription
     const pb::ListTopicSubscriptionsRequest& request) {
   if (auto s = CheckName(request.topic(), "topics"); !s.ok()) return s;
   pb::ListTopicSubscriptionsResponse response;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto found = topics_.find(request.topic());
   if (found == topics_.end()) return NotFound(request.topic());
   response.set_next_page_token(Page(
@@ -115,7 +125,7 @@ absl::StatusOr<pb::ListTopicSnapshotsResponse> Broker::ListTopicSnapshots(
     const pb::ListTopicSnapshotsRequest& request) {
   if (auto s = CheckName(request.topic(), "topics"); !s.ok()) return s;
   pb::ListTopicSnapshotsResponse response;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   if (!topics_.contains(request.topic())) return NotFound(request.topic());
   response.set_next_page_token(Page(
       snapshots_, request.page_size(), request.page_token(),
@@ -128,7 +138,7 @@ absl::StatusOr<pb::ListTopicSnapshotsResponse> Broker::ListTopicSnapshots(
 
 absl::Status Broker::DeleteTopic(const std::string& name) {
   if (auto s = CheckName(name, "topics"); !s.ok()) return s;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto found = topics_.find(name);
   if (found == topics_.end()) return NotFound(name);
   for (const auto& [subscription, feed] : found->second.feeds) feed->state.TopicDeleted();
@@ -143,23 +153,23 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscripti
   SetDefaults(&config);
   if (auto s = CheckSubscription(config); !s.ok()) return s;
   if (auto s = CheckName(config.topic(), "topics"); !s.ok()) return s;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   if (feeds_.contains(config.name())) return AlreadyExists(config.name());
-  const auto topic = topics_.find(config.topic());
-  if (topic == topics_.end()) return NotFound(config.topic());
+  Topic* topic = TakeTopic(config.topic());
+  if (topic == nullptr) return NotFound(config.topic());
   // Called by the subscription while mu_ is held.
   const auto topic_exists = [this](const std::string& name)
                                 ABSL_NO_THREAD_SAFETY_ANALYSIS { return topics_.contains(name); };
   auto feed =
       std::make_shared<Feed>(config, ++last_incarnation_, options_.deliver_twice, topic_exists);
-  topic->second.feeds.emplace(config.name(), feed);
+  topic->feeds.emplace(config.name(), feed);
   feeds_.emplace(config.name(), std::move(feed));
   return config;
 }
 
 absl::StatusOr<pb::Subscription> Broker::GetSubscription(const std::string& name) {
   if (auto s = CheckName(name, "subscriptions"); !s.ok()) return s;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto feed = FindFeed(name);
   if (!feed.ok()) return feed.status();
   return (*feed)->state.config();
@@ -220,7 +230,7 @@ absl::StatusOr<pb::ListSubscriptionsResponse> Broker::ListSubscriptions(
   if (auto s = CheckProject(request.project()); !s.ok()) return s;
   pb::ListSubscriptionsResponse response;
   const std::string prefix = absl::StrCat(request.project(), "/subscriptions/");
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   response.set_next_page_token(Page(
       feeds_, request.page_size(), request.page_token(),
       [&](const std::string& name) { return absl::StartsWith(name, prefix); },
@@ -232,7 +242,7 @@ absl::Status Broker::DeleteSubscription(const std::string& name) {
   if (auto s = CheckName(name, "subscriptions"); !s.ok()) return s;
   WakeList wakes;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     const auto found = feeds_.find(name);
     if (found == feeds_.end()) return NotFound(name);
     const std::shared_ptr<Feed> feed = found->second;
@@ -301,7 +311,7 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
 
 absl::StatusOr<pb::Snapshot> Broker::GetSnapshot(const std::string& name) {
   if (auto s = CheckName(name, "snapshots"); !s.ok()) return s;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   const auto found = snapshots_.find(name);
   if (found == snapshots_.end()) return NotFound(name);
   return found->second.proto;
@@ -312,7 +322,7 @@ absl::StatusOr<pb::ListSnapshotsResponse> Broker::ListSnapshots(
   if (auto s = CheckProject(request.project()); !s.ok()) return s;
   pb::ListSnapshotsResponse response;
   const std::string prefix = absl::StrCat(request.project(), "/snapshots/");
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   response.set_next_page_token(Page(
       snapshots_, request.page_size(), request.page_token(),
       [&](const std::string& name) { return absl::StartsWith(name, prefix); },
@@ -322,7 +332,7 @@ absl::StatusOr<pb::ListSnapshotsResponse> Broker::ListSnapshots(
 
 absl::Status Broker::DeleteSnapshot(const std::string& name) {
   if (auto s = CheckName(name, "snapshots"); !s.ok()) return s;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   return snapshots_.erase(name) == 1 ? absl::OkStatus() : NotFound(name);
 }
 

@@ -37,7 +37,7 @@ template <class Action>
 auto Broker::With(const std::shared_ptr<Feed>& feed, Action action) {
   WakeList wakes;
   auto result = [&] {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     const absl::Time now = clock_();
     feed->state.Tick(now);
     auto value = action(&feed->state, now);

@@ -127,6 +127,25 @@ TEST_F(BrokerTest, EverySubscriptionGetsWhatIsPublishedAfterItWasMade) {
   EXPECT_THAT(Data(Pull("projects/p/subscriptions/late")), ElementsAre("b"));
 }
 
+TEST(BrokerAutoCreate, TopicsAreMadeWhenTheyAreNeededAndSubscriptionsAreNot) {
+  Broker broker([] { return absl::UnixEpoch(); }, BrokerOptions{.auto_create = true});
+  pb::PublishRequest request;
+  request.set_topic("projects/p/topics/published");
+  request.add_messages()->set_data("a");
+  EXPECT_TRUE(broker.Publish(request).ok());
+  EXPECT_EQ(broker.GetTopic("projects/p/topics/published")->name(), "projects/p/topics/published");
+  pb::Subscription subscription;
+  subscription.set_name("projects/p/subscriptions/follower");
+  subscription.set_topic("projects/p/topics/followed");
+  EXPECT_TRUE(broker.CreateSubscription(subscription).ok());
+  request.set_topic("projects/p/topics/followed");
+  EXPECT_TRUE(broker.Publish(request).ok());
+  EXPECT_TRUE(absl::IsNotFound(broker.GetTopic("projects/p/topics/none").status()));
+  EXPECT_TRUE(absl::IsNotFound(broker.GetSubscription("projects/p/subscriptions/none").status()));
+  request.set_topic("projects/p/topics/goog-reserved");
+  EXPECT_TRUE(absl::IsInvalidArgument(broker.Publish(request).status())) << "its name is checked";
+}
+
 TEST_F(BrokerTest, WhatDoesNotExistIsNotFoundAndWhatExistsIsNotMadeTwice) {
   Create("sub=topic");
   pb::Topic topic;

@@ -70,17 +70,17 @@ grpc::Status CallGate::Run(grpc::ServerContext* context, const char* rpc,
 }
 
 void CallGate::CountCall(const char* rpc) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   ++counters_[rpc].calls;
 }
 
 void CallGate::CountError(const char* rpc) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   ++counters_[rpc].errors;
 }
 
 std::map<std::string, CallCounters> CallGate::Counters() {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   return counters_;
 }
 

@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/emulator/faults.h"
 
@@ -53,7 +53,7 @@ class CallGate {
 
   Faults* const faults_;
   std::atomic<bool> stopping_{false};
-  absl::Mutex mu_;
+  std::mutex mu_;
   std::map<std::string, CallCounters> counters_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -151,20 +151,20 @@ absl::StatusOr<Fault> ParseFault(absl::string_view spec) {
 Faults::Faults() : random_(std::random_device()()) {}
 
 void Faults::Add(const Fault& fault) {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   rules_.push_back({fault, fault.skip(), fault.count() > 0 ? fault.count() : -1});
   any_ = true;
 }
 
 void Faults::Clear() {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   rules_.clear();
   any_ = false;
   ++clears_;
 }
 
 int64_t Faults::waiting() {
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   return static_cast<int64_t>(rules_.size());
 }
 
@@ -172,7 +172,7 @@ std::optional<Fault> Faults::Fire(absl::string_view rpc,
                                   std::initializer_list<Fault::Action> actions,
                                   absl::FunctionRef<bool(const Fault&)> matches) {
   if (!any_.load(std::memory_order_relaxed)) return std::nullopt;
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   for (auto rule = rules_.begin(); rule != rules_.end(); ++rule) {
     const Fault& fault = rule->fault;
     if (!fault.rpc().empty() && fault.rpc() != rpc) continue;

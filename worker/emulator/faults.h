@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -16,7 +17,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "postbox/emulator/v1/faults.pb.h"
 
@@ -61,7 +61,7 @@ class Faults {
   std::atomic<bool> any_{false};  // false: there are no rules, and the lock is not needed
   std::atomic<int64_t> clears_{0};
   std::atomic<int64_t> fired_{0};
-  absl::Mutex mu_;
+  std::mutex mu_;
   std::vector<Rule> rules_ ABSL_GUARDED_BY(mu_);
   std::mt19937_64 random_ ABSL_GUARDED_BY(mu_);
 };

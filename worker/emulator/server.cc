@@ -110,7 +110,9 @@ int RunEmulator(const EmulatorOptions& options) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  auto server = Server::Start(options.host, options.port, options.broker);
+  auto server = Server::Start(options.host, options.port.value_or(kUsualPort), options.broker);
+  const bool usual_is_taken = !options.port.has_value() && !server.ok();
+  if (usual_is_taken) server = Server::Start(options.host, 0, options.broker);
   if (!server.ok()) return Fail(server.status());
   if (auto s = CreateResources(options.project, options.topics, options.subscriptions,
                                (*server)->broker());
@@ -122,7 +124,15 @@ int RunEmulator(const EmulatorOptions& options) {
     if (!fault.ok()) return Fail(fault.status());
     (*server)->faults()->Add(*fault);
   }
-  std::printf("postbox emulator listening on %s:%d\n", options.host.c_str(), (*server)->port());
+  const std::string address = absl::StrCat(options.host, ":", (*server)->port());
+  std::printf("postbox emulator listening on %s\n", address.c_str());
+  if (usual_is_taken) {
+    std::printf("port %d is in use, so another one was taken\n", kUsualPort);
+  }
+  std::printf("export PUBSUB_EMULATOR_HOST=%s\n", address.c_str());
+  std::printf("export PUBSUB_PROJECT_ID=%s\n", options.project.c_str());
+  std::printf("in postgresql.conf: postbox.endpoint = 'http://%s', postbox.project_id = '%s'\n",
+              address.c_str(), options.project.c_str());
   std::fflush(stdout);
   int signal = 0;
   sigwait(&signals, &signal);

@@ -3,6 +3,7 @@
 #define POSTBOX_WORKER_EMULATOR_SERVER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,12 @@ class Server {
   virtual Faults* faults() = 0;
 };
 
+// Where people, and the tools of Google, expect an emulator.
+inline constexpr int kUsualPort = 8085;
+
 struct EmulatorOptions {
   std::string host = "127.0.0.1";
-  int port = 0;
+  std::optional<int> port;  // 0: a free one; nothing: kUsualPort, or a free one if that is taken
   std::string project = "postbox-dev";
   std::vector<std::string> topics;         // NAME
   std::vector<std::string> subscriptions;  // NAME=TOPIC[,option...]; see resource_spec.h
@@ -35,8 +39,8 @@ struct EmulatorOptions {
   BrokerOptions broker;
 };
 
-// `postbox emulator`: prints one line with its address and serves until SIGTERM or SIGINT. Returns
-// the exit status.
+// `postbox emulator`: prints a line with its address, and what clients need to find it, and serves
+// until SIGTERM or SIGINT. Returns the exit status.
 int RunEmulator(const EmulatorOptions& options);
 
 }  // namespace postbox::emulator

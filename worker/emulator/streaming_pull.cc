@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
+#include "absl/base/thread_annotations.h"
+
 #include "worker/emulator/respond.h"
 #include "worker/emulator/validation.h"
 
@@ -59,7 +61,7 @@ class StreamingPullReactor final
   bool answers_pings_ = false;                  // the same
   grpc::Alarm open_later_;
 
-  absl::Mutex mu_;
+  std::mutex mu_;
   std::optional<Broker::StreamHandle> handle_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool concluded_ ABSL_GUARDED_BY(mu_) = false;
@@ -104,7 +106,7 @@ void StreamingPullReactor::Open() {
   if (!handle.ok()) return Conclude(handle.status());
   bool too_late = false;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     too_late = concluded_;
     if (!too_late) handle_ = *handle;
     answer_due_ = true;
@@ -112,14 +114,14 @@ void StreamingPullReactor::Open() {
   if (too_late) return broker_->CloseStream(*handle);
   Acknowledge();
   Pump();
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   if (!concluded_) StartRead(&request_);
 }
 
 void StreamingPullReactor::HandleNext() {
   bool deaf = false;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     deaf = Stalled();
   }
   if (!deaf) {
@@ -128,13 +130,13 @@ void StreamingPullReactor::HandleNext() {
       const bool silent = gate_->faults()
                               ->Fire(kRpc, {Fault::PING_SILENCE}, [](const Fault&) { return true; })
                               .has_value();
-      absl::MutexLock lock(&mu_);
+      const std::lock_guard<std::mutex> lock(mu_);
       if (answers_pings_ && !silent) answer_due_ = true;
     }
     Acknowledge();
     Pump();
   }
-  absl::MutexLock lock(&mu_);
+  const std::lock_guard<std::mutex> lock(mu_);
   if (!concluded_) StartRead(&request_);
 }
 
@@ -142,7 +144,7 @@ void StreamingPullReactor::HandleNext() {
 void StreamingPullReactor::Acknowledge() {
   std::optional<Broker::StreamHandle> handle;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     handle = handle_;
   }
   if (!handle) return;
@@ -152,7 +154,7 @@ void StreamingPullReactor::Acknowledge() {
   if (!request_.ack_ids().empty()) {
     const AckOutcome result = broker_->AcknowledgeOnStream(
         *handle, std::vector<std::string>(request_.ack_ids().begin(), request_.ack_ids().end()));
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     auto* confirmation = confirmations_.mutable_acknowledge_confirmation();
     for (const auto& id : result.done) confirmation->add_ack_ids(id);
     for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
@@ -165,7 +167,7 @@ void StreamingPullReactor::Acknowledge() {
                            request_.modify_deadline_seconds(i));
     }
     const AckOutcome result = broker_->ModifyOnStream(*handle, changes);
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     auto* confirmation = confirmations_.mutable_modify_ack_deadline_confirmation();
     for (const auto& id : result.done) confirmation->add_ack_ids(id);
     for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
@@ -176,7 +178,7 @@ void StreamingPullReactor::OnWriteDone(bool ok) {
   bool finish = false;
   grpc::Status status;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     writing_ = false;
     finish = concluded_;
     status = final_status_;
@@ -199,7 +201,7 @@ void StreamingPullReactor::Pump() {
   absl::Status end;
   std::vector<LeasedMessage> unsent;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     if (concluded_ || !handle_) return;
     if (gate_->stopping()) {
       end = absl::UnavailableError("the emulator is shutting down");
@@ -251,7 +253,7 @@ void StreamingPullReactor::Conclude(const absl::Status& status,
   std::optional<Broker::StreamHandle> handle;
   bool finish = false;
   {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     if (concluded_) return;
     concluded_ = true;
     final_status_ = ToGrpc(status);

@@ -1,12 +1,14 @@
 #include "worker/emulator/subscriber_service.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
 #include "worker/emulator/respond.h"
 #include "worker/emulator/status.h"
@@ -25,16 +27,18 @@ constexpr absl::Duration kPullWait = absl::Seconds(10);
 class PullWaiter final : public Listener {
  public:
   void Wake() override {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard<std::mutex> lock(mu_);
     woken_ = true;
+    waking_.notify_all();
   }
   bool Wait(absl::Duration duration) {
-    absl::MutexLock lock(&mu_);
-    return mu_.AwaitWithTimeout(absl::Condition(&woken_), duration);
+    std::unique_lock<std::mutex> lock(mu_);
+    return waking_.wait_for(lock, absl::ToChronoNanoseconds(duration), [&] { return woken_; });
   }
 
  private:
-  absl::Mutex mu_;
+  std::mutex mu_;
+  std::condition_variable waking_;
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -12,7 +12,8 @@ use Time::HiRes qw(time);
 
 our @EXPORT = qw(start_puller puller_says stop_puller stop_puller_within);
 
-# Options: dsn, if not that of the database; grace_period, in seconds; environment => { name => value }.
+# Without an emulator, the settings of the server say where Pub/Sub is. Options: dsn, if not that of the database; grace_period, in
+# seconds; environment => { name => value }.
 sub start_puller
 {
 	my ($node, $database, $emulator, %options) = @_;
@@ -21,9 +22,10 @@ sub start_puller
 	delete local $ENV{PGAPPNAME};
 	my %environment = %{ $options{environment} // {} };
 	local @ENV{ keys %environment } = values %environment;
+	my @peer = $emulator ? ('--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev') : ();
 	my @grace = defined $options{grace_period} ? ('--grace-period', $options{grace_period}) : ();
 	$puller->{run} = IPC::Run::start(
-		[ $ENV{POSTBOX}, 'pull', '--dsn', $options{dsn} // $node->connstr($database), '--endpoint', $emulator->{endpoint}, '--project', 'postbox-dev', @grace ],
+		[ $ENV{POSTBOX}, 'pull', '--dsn', $options{dsn} // $node->connstr($database), @peer, @grace ],
 		'<', \undef, '>&', \$puller->{output});
 	return $puller;
 }

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation wait_workers worker_pids launcher_pid wait_until wait_for log_since log_position);
+	own_installation wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position);
 
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
@@ -31,7 +31,7 @@ sub start_emulator
 	if ($pid == 0)
 	{
 		open(STDOUT, '>&', $writer) and open(STDERR, '>>', $log) and open(STDIN, '<', '/dev/null')
-		  and exec($ENV{POSTBOX}, 'emulator', @port, '--project', 'postbox-dev', '--topic', $topic, @arguments);
+		  and exec($ENV{POSTBOX}, 'emulator', @port, '--no-auto-create', '--project', 'postbox-dev', '--topic', $topic, @arguments);
 		POSIX::_exit(127);
 	}
 	close($writer);
@@ -73,12 +73,12 @@ sub own_installation
 }
 
 # new_node($name, emulator => $emulator, preload => 0|1, settings => { name => value }, install_path => of a
-# private installation): a server, not started yet.
+# private installation, initdb => [option]): a server, not started yet.
 sub new_node
 {
 	my ($name, %options) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, $options{install_path} ? (install_path => $options{install_path}) : ());
-	$node->init(allows_streaming => $options{allows_streaming});
+	$node->init(allows_streaming => $options{allows_streaming}, $options{initdb} ? (extra => $options{initdb}) : ());
 	my %settings = (
 		'restart_after_crash' => 'on',    # the test framework turns it off
 		'log_statement' => 'none',
@@ -141,6 +141,18 @@ sub wait_published
 		"SELECT count(*) = $count AND count(*) = count(published_at) FROM app.outbox",
 		$what // "$count events of $database are published");
 }
+
+# What a query in a background session answers. (Some releases of PostgreSQL's test module leave its last newline.)
+sub answer
+{
+	my ($session, $query) = @_;
+	my $answer = $session->query_safe($query);
+	chomp $answer;
+	return $answer;
+}
+
+# The major version of a server.
+sub server_version { my ($node) = @_; return $node->safe_psql('postgres', q{SELECT current_setting('server_version_num')::int / 10000}); }
 
 # Waits until `condition`, a function, says yes.
 sub wait_for
