@@ -12,6 +12,7 @@ import bed  # first: it moves standard output away
 import changes
 import database
 import emitting
+import fairness
 import neighbours
 import publishing
 import soak
@@ -27,6 +28,7 @@ BENCHES = {
     "publish": publishing.publish,
     "parked": publishing.parked,
     "latency": publishing.latency,
+    "fairness": fairness.fairness,
     "emit": emitting.emit,
     "changes": changes.changes,
     "neighbours": neighbours.neighbours,

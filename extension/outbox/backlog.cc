@@ -48,8 +48,15 @@ struct CountedOutbox {
   Oid sequence = InvalidOid;
   int lanes = 1;
   NullableDatum types{0, true};  // text[]
+  bool seq_may_be_null = true;
 
   bool is_log() const { return !parked.empty(); }
+  bool TakesAll() const { return types.isnull && lanes == 1; }
+  // Whether the same statements serve both.
+  bool IsReadAs(const CountedOutbox& other) const {
+    return relation == other.relation && parked == other.parked && columns == other.columns &&
+           TakesAll() == other.TakesAll() && seq_may_be_null == other.seq_may_be_null;
+  }
 };
 
 struct Backlog {
@@ -89,6 +96,7 @@ class Counter {
   void CountFresh(const CountedOutbox& target, int slice, int64 after, int64 upto);
   void CountLate(const CountedOutbox& target, int slice, int64 after, int64 upto,
                  Datum transactions);
+  void CountMisplaced(const CountedOutbox& target);
   void CountTable(const CountedOutbox& target);
   void Add(const Counted& counted) {
     backlog_.ready += counted.events;
@@ -105,8 +113,8 @@ class Counter {
   static int64 Estimate(Statement& statement, const CountedOutbox& target, int slice, int64 after,
                         int64 upto, const Datum* transactions);
 
-  Statement positions_, last_seq_, fresh_, windows_, late_, late_bounds_, late_windows_, misplaced_,
-      foreign_, leased_, table_parked_, parked_, oldest_parked_, parked_rows_;
+  Statement positions_, last_seq_, fresh_, windows_, late_, late_bounds_, late_windows_, in_place_,
+      misplaced_, foreign_, leased_, table_parked_, parked_, oldest_parked_, parked_rows_;
   Backlog backlog_;
 };
 
@@ -114,22 +122,27 @@ class Counter {
 constexpr char kCount[] =
     "SELECT count(*), min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at)), max(e.seq) FROM ";
 
-// For every lane: (slice, after, upto, transactions). All rows above `after` are unread if `upto`
-// is NULL; otherwise, of those up to it, the rows of these transactions.
+// For every lane: (slice, after, upto, transactions, withheld). The rows after `after`, and up to
+// `upto` if that is not NULL, are unread: all of them, or those of these transactions; and so many
+// of which the lane knows the seqs.
 std::string PositionsSql() {
   return "WITH lane AS (SELECT s.slice, l.floor, l.hwm, l.zone_upto, l.zone_snapshot, "
-         "l.zone_next_xid FROM postbox.publication p "
+         "l.zone_next_xid, l.ahead FROM postbox.publication p "
          "CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice) "
          "LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice "
          "AND l.snapshot IS NOT NULL "
          "AND postbox.origin_of(l.system_identifier) = postbox.cluster_origin() "
          "WHERE p.name = $1), "
-         "zone AS (SELECT l.slice, coalesce(lag(z.upto) OVER (PARTITION BY l.slice ORDER BY "
-         "z.upto), l.floor) AS after, z.upto, z.seen, z.next_xid FROM lane l "
-         "CROSS JOIN LATERAL unnest(l.zone_upto, l.zone_snapshot, l.zone_next_xid) AS z(upto, "
-         "seen, next_xid)) "
-         "SELECT l.slice, coalesce(l.hwm, l.floor, 0), NULL::bigint, NULL::xid8[] FROM lane l "
-         "UNION ALL SELECT z.slice, z.after, z.upto, t.ids FROM zone z "
+         "zone AS (SELECT l.slice, greatest(lag(z.upto) OVER (PARTITION BY l.slice ORDER BY "
+         "z.upto), z.floor) AS after, z.upto, z.seen, z.next_xid FROM lane l "
+         "CROSS JOIN LATERAL (SELECT u.*, l.floor FROM unnest(l.zone_upto, l.zone_snapshot, "
+         "l.zone_next_xid) AS u UNION ALL SELECT u.*, (l.ahead).after FROM unnest((l.ahead).upto, "
+         "(l.ahead).snapshot, (l.ahead).next_xid) AS u) AS z(upto, seen, next_xid, floor)) "
+         "SELECT l.slice, coalesce(l.hwm, l.floor, 0), (l.ahead).after, NULL::xid8[], "
+         "coalesce(cardinality((l.ahead).withheld), 0) FROM lane l "
+         "UNION ALL SELECT l.slice, (SELECT max(u.upto) FROM unnest((l.ahead).upto) AS u(upto)), "
+         "NULL, NULL, 0 FROM lane l WHERE (l.ahead).after IS NOT NULL "
+         "UNION ALL SELECT z.slice, z.after, z.upto, t.ids, 0 FROM zone z "
          "CROSS JOIN LATERAL (SELECT array_agg(x.id) AS ids FROM ("
          "SELECT r.id FROM pg_snapshot_xip(z.seen) AS r(id) UNION ALL "
          "SELECT n.id::text::xid8 FROM generate_series(pg_snapshot_xmax(z.seen)::text::bigint, "
@@ -151,9 +164,10 @@ Counter::Counter(const CountedOutbox& target) {
 void Counter::PrepareLog(const CountedOutbox& target) {
   const std::string here = " WHERE origin = " + std::to_string(ClusterOrigin());
   const std::string from = " FROM " + target.relation + here;
-  const std::string mine =
-      " AND ($1 IS NULL OR aggregate_type = ANY ($1)) AND ($2 = 1 OR "
-      "coalesce(postbox.lane_slice(aggregate_id, $2), 0) = $3)";
+  const std::string mine = target.TakesAll()
+                               ? ""
+                               : " AND ($1 IS NULL OR aggregate_type = ANY ($1)) AND ($2 = 1 OR "
+                                 "coalesce(postbox.lane_slice(aggregate_id, $2), 0) = $3)";
   const std::string window = "SELECT count(*) FROM generate_series(0, " +
                              std::to_string(kWindows - 1) + ") AS w(n) CROSS JOIN LATERAL (SELECT" +
                              from + " AND seq > $4 + w.n * $5 AND seq <= $4 + w.n * $5 + " +
@@ -190,7 +204,17 @@ void Counter::PrepareRest(const CountedOutbox& target) {
   const std::string origin = std::to_string(ClusterOrigin());
   const std::string from = " FROM " + target.relation + " WHERE origin = " + origin;
   const std::string most = Limit(kCounted) + ")";
-  // The sequence is read after the snapshot of the query, so no honest row is above it.
+  // The sequence is read after the snapshot of the query, so no honest row is above it. Nothing
+  // looks for the first or last of the honest rows: it would pass over all that nobody sees yet.
+  // (With a row as upper bound, an index would be read to its end.)
+  const std::string none = "NOT EXISTS (SELECT FROM " + target.relation + " WHERE ";
+  in_place_ = Planned(
+      "SELECT " + none + "origin > " + std::to_string(kSettledOrigin) + " AND origin < " + origin +
+          ") AND " + none + "origin = " + origin + " AND seq < 1) AND " + none +
+          "(origin, seq) > (" + origin + ", (SELECT coalesce(pg_sequence_last_value($1), 0))))" +
+          (target.seq_may_be_null ? " AND " + none + "origin = " + origin + " AND seq IS NULL)"
+                                  : ""),
+      {REGCLASSOID});
   misplaced_ = Planned("SELECT (SELECT count(*) FROM (SELECT" + from +
                            " AND seq > (SELECT coalesce(pg_sequence_last_value($1), 0))" + most +
                            " AS e) + (SELECT count(*) FROM (SELECT" + from + " AND seq < 1" + most +
@@ -261,7 +285,7 @@ void Counter::PrepareTable(const CountedOutbox& target) {
 Counter::Values Counter::ValuesOf(const CountedOutbox& target, int slice,
                                   std::initializer_list<Datum> more) {
   Values values{{target.types.value, Int32GetDatum(target.lanes), Int32GetDatum(slice)}, ""};
-  values.values.insert(values.values.end(), more);
+  for (const Datum value : more) values.values.push_back(value);
   values.nulls.assign(values.values.size(), ' ');
   if (target.types.isnull) values.nulls[0] = 'n';
   return values;
@@ -293,6 +317,7 @@ int64 Counter::Estimate(Statement& statement, const CountedOutbox& target, int s
 }
 
 void Counter::CountFresh(const CountedOutbox& target, int slice, int64 after, int64 upto) {
+  if (after >= upto) return;
   const Counted counted =
       RunToCount(fresh_, ValuesOf(target, slice, {Int64GetDatum(after), Int64GetDatum(upto)}));
   Add(counted);
@@ -317,20 +342,31 @@ void Counter::CountLate(const CountedOutbox& target, int slice, int64 after, int
   Add(counted);
 }
 
+// Most often there is neither, which takes a single look.
+void Counter::CountMisplaced(const CountedOutbox& target) {
+  in_place_.Run({ObjectIdGetDatum(target.sequence)});
+  if (BoolColumn(0, 1)) return;
+  misplaced_.Run({ObjectIdGetDatum(target.sequence)});
+  backlog_.misplaced = Int64Column(0, 1);
+  foreign_.Run({});
+  backlog_.has_foreign = BoolColumn(0, 1);
+}
+
 void Counter::CountLog(const std::string& publication, const CountedOutbox& target) {
   const Datum name = TextValue(publication);
   struct Position {
     int slice;
     int64 after;
     std::optional<int64> upto;
-    Datum transactions;
+    std::optional<Datum> transactions;
   };
   std::vector<Position> positions;
   const uint64 rows = positions_.Run({name});
   for (uint64 row = 0; row < rows; ++row) {
-    Position position{Int32Column(row, 1), Int64Column(row, 2), std::nullopt, Datum{0}};
-    if (!IsNull(row, 3)) {
-      position.upto = Int64Column(row, 3);
+    Position position{Int32Column(row, 1), Int64Column(row, 2), std::nullopt, std::nullopt};
+    backlog_.ready += Int32Column(row, 5);
+    if (!IsNull(row, 3)) position.upto = Int64Column(row, 3);
+    if (!IsNull(row, 4)) {
       position.transactions =
           Pg([&] { return PointerGetDatum(DatumGetArrayTypePCopy(DatumColumn(row, 4))); });
     }
@@ -339,16 +375,14 @@ void Counter::CountLog(const std::string& publication, const CountedOutbox& targ
   last_seq_.Run({ObjectIdGetDatum(target.sequence)});
   const int64 last_seq = Int64Column(0, 1);
   for (const Position& position : positions) {
-    if (position.upto.has_value()) {
-      CountLate(target, position.slice, position.after, *position.upto, position.transactions);
+    const int64 upto = position.upto.value_or(last_seq);
+    if (position.transactions) {
+      CountLate(target, position.slice, position.after, upto, *position.transactions);
     } else {
-      CountFresh(target, position.slice, position.after, last_seq);
+      CountFresh(target, position.slice, position.after, upto);
     }
   }
-  misplaced_.Run({ObjectIdGetDatum(target.sequence)});
-  backlog_.misplaced = Int64Column(0, 1);
-  foreign_.Run({});
-  backlog_.has_foreign = BoolColumn(0, 1);
+  CountMisplaced(target);
   parked_.Run({name});
   backlog_.parked = Int64Column(0, 1);
   if (backlog_.parked == 0) return;
@@ -388,6 +422,17 @@ Backlog Counter::Count(const std::string& publication, const CountedOutbox& targ
   return backlog_;
 }
 
+// Partitions forbid what their table forbids.
+bool MayBeNull(Oid relation, const char* column) {
+  return Pg([&] {
+    HeapTuple tuple = SearchSysCacheAttName(relation, column);
+    if (!HeapTupleIsValid(tuple)) return true;
+    const bool may_be = !reinterpret_cast<Form_pg_attribute>(GETSTRUCT(tuple))->attnotnull;
+    ReleaseSysCache(tuple);
+    return may_be;
+  });
+}
+
 // Nothing if there is no such publication.
 std::optional<CountedOutbox> FindTarget(const std::string& publication) {
   static Statement& find = *new Statement(
@@ -410,6 +455,7 @@ std::optional<CountedOutbox> FindTarget(const std::string& publication) {
   const bool adopted = BoolColumn(0, 6);
   target.relation = RelationName(target.relation_oid);
   target.parked = RelationName(target.parked_oid);
+  if (target.is_log()) target.seq_may_be_null = MayBeNull(target.relation_oid, "seq");
   if (adopted) target.columns = ReadOutboxColumns(target.relation_oid);
   return target;
 }
@@ -424,8 +470,7 @@ std::shared_ptr<Counter> CounterOf(const std::string& publication, const Counted
   static auto& entries = *new std::unordered_map<std::string, Entry>;
   if (entries.size() > kMostPublications) entries.clear();
   Entry& entry = entries[publication];
-  if (entry.counter == nullptr || entry.target.relation != target.relation ||
-      entry.target.parked != target.parked || entry.target.columns != target.columns) {
+  if (entry.counter == nullptr || !entry.target.IsReadAs(target)) {
     entry.target = target;
     entry.counter = std::make_shared<Counter>(target);
   }

@@ -34,6 +34,7 @@
 #include "extension/server/wakeup.h"
 
 extern "C" {
+#include <access/xlog.h>
 #include <utils/numeric.h>
 }
 
@@ -148,6 +149,14 @@ POSTBOX_FUNCTION(decide_unknown) {
 }
 
 POSTBOX_FUNCTION(cluster_origin) { return Int32GetDatum(postbox::ClusterOrigin()); }
+
+// The system identifier as pg_control_system() shows it.
+POSTBOX_FUNCTION(this_database) {
+  return postbox::Guarded([&] {
+    return postbox::TextValue(std::to_string(static_cast<int64>(GetSystemIdentifier())) + "/" +
+                              std::to_string(MyDatabaseId));
+  });
+}
 
 POSTBOX_FUNCTION(origin_of) {
   return postbox::Guarded([&] {

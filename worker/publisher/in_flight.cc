@@ -16,9 +16,13 @@ constexpr std::size_t kLargestEvent = pubsub::kMaxRequestBytes + pubsub::kMaxReq
 
 }  // namespace
 
-bool InFlight::Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const {
-  const auto max_events = static_cast<std::size_t>(settings().max_outstanding_messages);
-  const std::size_t max_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
+bool InFlight::Room(std::size_t batch_size, const Holding& held, bool keep,
+                    ClaimLimits* limits) const {
+  const auto part = [&](std::size_t all) { return keep ? all - all / 4 : all; };
+  const std::size_t max_events =
+      part(static_cast<std::size_t>(settings().max_outstanding_messages));
+  const std::size_t max_bytes =
+      part(static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024);
   const std::size_t batch = std::min(batch_size, max_events);
   limits->events = batch;
   limits->bytes = max_bytes;

@@ -50,8 +50,8 @@ class InFlight {
   // `held`, and what may be claimed. With nothing in flight there always is. A publication of which
   // nothing has gone through yet (not Holding::proven) gets its guaranteed part, which costs the
   // others nothing. That a lane of it is new says nothing: what the others hold must not keep it
-  // back.
-  bool Room(std::size_t batch_size, const Holding& held, ClaimLimits* limits) const;
+  // back. `keep`: a fourth of the budget is not to be used.
+  bool Room(std::size_t batch_size, const Holding& held, bool keep, ClaimLimits* limits) const;
 
   // `wait_for`: up to there WAL must become safe before the events are sent; 0: it is.
   void Add(Events events, Holding* holding, const std::string& publication, std::uint64_t wait_for,

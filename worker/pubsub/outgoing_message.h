@@ -43,6 +43,9 @@ struct alignas(kCacheLine) OutgoingMessage {
   // second case the result, kRejected and `error`, comes when it is the message's turn.
   PublishStatus status = PublishStatus::kUnknown;
 
+  // It goes out before the messages of other keys that wait. They have every other turn.
+  bool urgent = false;
+
   // A message that is not sent by then is not sent any more. By default it waits for its turn as
   // long as it takes. publish_timeout counts from its first sending.
   std::chrono::steady_clock::time_point send_by = std::chrono::steady_clock::time_point::max();

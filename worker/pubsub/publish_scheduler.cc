@@ -8,7 +8,7 @@
 #include "proto/rules/limits.h"
 #include "proto/rules/wire_size.h"
 #include "worker/pubsub/prefetch.h"
-#include "worker/pubsub/request_pace.h"
+#include "worker/pubsub/publish_scheduler_queue.h"
 #include "worker/pubsub/topic_health.h"
 
 namespace postbox::pubsub {
@@ -37,48 +37,12 @@ std::string Seconds(std::chrono::milliseconds duration) {
 
 }  // namespace
 
-class PublishScheduler::Queue {
- public:
-  Topic* topic = nullptr;
-  std::string key;  // empty: without a key
-  int channel = 0;  // of a key
-  int max_busy = 1;
-
-  std::vector<Batch> again;               // cut or put back: sent before `waiting`, from the back
-  std::vector<OutgoingMessage*> waiting;  // from `begin` on
-  std::size_t begin = 0;
-  int busy = 0;         // requests in flight or waiting for their next attempt
-  bool ready = false;   // is in Topic::ready
-  bool paused = false;  // is in paused_
-  std::optional<RequestPace> pace;
-  bool failed = false;          // of a key: all messages that are added are kBehind
-  bool cancelling = false;      // of a key: what waits is cancelled when its request is answered
-  std::size_t outstanding = 0;  // added and not taken yet
-
-  bool keyed() const { return !key.empty(); }
-  bool Waits() const { return begin < waiting.size(); }
-  bool CanSend() const { return !paused && busy < max_busy && (!again.empty() || Waits()); }
-  std::size_t MostBytes() const { return pace ? pace->most_bytes() : kMaxRequestBytes; }
-  OutgoingMessage* PopFront() {
-    OutgoingMessage* message = waiting[begin];
-    DropFront(1);
-    return message;
-  }
-  void DropFront(std::size_t messages) {
-    begin += messages;
-    // On average each message is moved once, and at most half of the vector is unused.
-    if (begin * 2 < waiting.size()) return;
-    waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(begin));
-    begin = 0;
-  }
-};
-
 struct PublishScheduler::Topic {
   explicit Topic(std::string_view name) : name(name) {}
   const std::string name;
   // By key. The views refer to Queue::key.
   absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
-  std::deque<Queue*> ready;   // could send; the topic is in ready_ if there is any
+  Line ready;                 // the topic is in ready_ if there is any
   std::size_t in_flight = 0;  // requests
   TopicHealth health;
   TimePoint retried_at;  // RetryNow()
@@ -130,7 +94,7 @@ void PublishScheduler::MarkReady(Queue* queue) {
   if (queue->ready || !queue->CanSend()) return;
   queue->ready = true;
   if (queue->topic->ready.empty()) ready_.push_back(queue->topic);
-  queue->topic->ready.push_back(queue);
+  queue->topic->ready.Push(queue);
 }
 
 void PublishScheduler::Add(OutgoingMessage* message) {
@@ -145,14 +109,13 @@ void PublishScheduler::Add(OutgoingMessage* message) {
     Deliver(queue, message, PublishStatus::kRejected, message->error);
     return;
   }
-  queue->waiting.push_back(message);
+  queue->Wait(message);
   MarkReady(queue);
 }
 
 void PublishScheduler::Pump() {
   while (Topic* topic = NextTopic()) {
-    Queue* queue = topic->ready.front();
-    topic->ready.pop_front();
+    Queue* queue = topic->ready.Pop();
     if (!topic->ready.empty()) ready_.push_back(topic);
     queue->ready = false;
     SendNext(queue);
@@ -307,6 +270,7 @@ void PublishScheduler::Failed(Queue* queue, Batch batch, const Response& respons
 void PublishScheduler::Answered(Topic* topic) {
   const TimePoint now = host_->Now();
   const bool was_down = topic->health.down();
+  if (topic->health.failing_since()) host_->TopicAnswers(topic->name);
   topic->health.Answered(now);
   if (was_down) RetryNow(topic, now);
 }
@@ -340,25 +304,28 @@ void PublishScheduler::Retry(Queue* queue, Batch batch) {
   Topic* topic = queue->topic;
   topic->health.Failed(now, options_.publish_timeout, host_->Random());
   const std::string error = batch.last_error;
+  TimePoint next_try = topic->health.next_probe();
   if (!topic->health.down()) {
-    RetryLater(queue, std::move(batch));
+    next_try = RetryLater(queue, std::move(batch));
   } else if (now >= Deadline(batch)) {
     End(queue, batch);
   } else {
     queue->again.push_back(std::move(batch));
   }
+  host_->TopicFails(topic->name, *topic->health.failing_since(), next_try, error);
   if (topic->health.GiveUp(now)) GiveUp(topic, error);
 }
 
-void PublishScheduler::RetryLater(Queue* queue, Batch batch) {
+PublishScheduler::TimePoint PublishScheduler::RetryLater(Queue* queue, Batch batch) {
   const TimePoint next =
       host_->Now() + BackoffDelay(options_.backoff, batch.attempts, host_->Random());
   if (next >= Deadline(batch)) {
     End(queue, batch);
-    return;
+    return next;
   }
   ++queue->busy;  // so that no message of the key overtakes it
   delayed_.emplace(next, InFlight{queue, std::move(batch)});
+  return next;
 }
 
 void PublishScheduler::RetryNow(Topic* topic, TimePoint now) {
@@ -394,7 +361,7 @@ void PublishScheduler::GiveUp(Topic* topic, const std::string& error) {
     StopKey(queue.get(), PublishStatus::kUnreachable, error);
   }
   std::erase(ready_, topic);
-  for (Queue* queue : std::exchange(topic->ready, {})) {
+  for (Queue* queue : topic->ready.TakeAll()) {
     queue->ready = false;
     MaybeErase(queue);
   }
@@ -537,7 +504,7 @@ void PublishScheduler::OnTime() {
   if (now >= last_sweep_ + kSweepInterval) {
     last_sweep_ = now;
     for (Topic* topic : ready_) {
-      for (Queue* queue : topic->ready) Expire(queue, now);
+      for (Queue* queue : topic->ready.All()) Expire(queue, now);
     }
   }
   Pump();
@@ -566,7 +533,7 @@ void PublishScheduler::Cancel() {
     MaybeErase(queue);
   }
   for (Topic* topic : std::exchange(ready_, {})) {
-    for (Queue* queue : std::exchange(topic->ready, {})) {
+    for (Queue* queue : topic->ready.TakeAll()) {
       queue->ready = false;
       MaybeErase(queue);
     }

@@ -5,10 +5,11 @@
 //   - A key has one request in flight. The messages that come meanwhile go into the next request,
 //     at most kMaxRequestMessages messages and kMaxRequestBytes bytes, counted exactly. A key
 //     always uses the same channel; the keys are spread over the channels in turn.
-//   - The messages of a topic without a key go out with several requests in flight.
+//   - The messages of a topic without a key go out with several requests in flight, urgent ones
+//     first.
 //   - If requests_per_channel * channels requests are in flight, queues that could send wait for a
-//     free one. Topics take turns; within a topic it is first come, first served. Their batches
-//     grow meanwhile.
+//     free one. Topics take turns; within a topic it is first come, first served, but a queue whose
+//     next message is urgent has every other turn. Their batches grow meanwhile.
 //   - If there are several topics, each has a few requests guaranteed (fair_share.h). So a topic
 //     that does not answer cannot hold all of them.
 //
@@ -107,6 +108,11 @@ class PublishScheduler {
     virtual void Abort(std::uint64_t request_id) = 0;
     // A message has its result in status and error. Taken() must be called when the caller has it.
     virtual void Deliver(OutgoingMessage* message, Queue* queue) = 0;
+    // A request to a topic has failed, and none was answered since `since`.
+    virtual void TopicFails(const std::string& topic, TimePoint since, TimePoint next_try,
+                            const std::string& error) = 0;
+    // One that failed answers again.
+    virtual void TopicAnswers(const std::string& topic) = 0;
   };
 
   PublishScheduler(Options options, Host* host);
@@ -137,6 +143,7 @@ class PublishScheduler {
 
  private:
   struct Topic;
+  class Line;
   struct Batch {
     std::vector<OutgoingMessage*> messages;
     std::size_t size = 0;  // of the encoded request
@@ -165,7 +172,8 @@ class PublishScheduler {
   void Published(Queue* queue, const Batch& batch);
   void Answered(Topic* topic);
   void Retry(Queue* queue, Batch batch);
-  void RetryLater(Queue* queue, Batch batch);
+  // Returns when.
+  TimePoint RetryLater(Queue* queue, Batch batch);
   // After RESOURCE_EXHAUSTED.
   void SendSlower(Queue* queue, Batch batch);
   void Pause(Queue* queue);

@@ -122,6 +122,32 @@ TEST(PublishScheduler, KeysThatFindNoFreeRequestWaitInLineAndPileUp) {
   EXPECT_EQ(world.Next().tags, Tags({3, 4}));
 }
 
+TEST(PublishScheduler, AKeyWithAnUrgentMessageHasEveryOtherTurn) {
+  World world({.channels = 1, .requests_per_channel = 1});
+  for (std::uint64_t tag = 1; tag <= 4; ++tag) world.Add(tag, "k" + std::to_string(tag));
+  world.scheduler.Pump();
+  for (std::uint64_t tag = 11; tag <= 13; ++tag) world.AddUrgent(tag, "k" + std::to_string(tag));
+  world.AddUrgent(14, "k4");
+  Tags order;
+  while (!world.sent.empty()) {
+    const Sent request = world.Next();
+    order.insert(order.end(), request.tags.begin(), request.tags.end());
+    world.Ok(request);
+  }
+  EXPECT_EQ(order, Tags({1, 11, 2, 12, 3, 13, 4, 14})) << "a key stays in order";
+}
+
+TEST(PublishScheduler, UrgentMessagesWithoutAKeyGoBeforeOthersThatWait) {
+  World world({.channels = 1, .keyless_requests_per_channel = 1});
+  world.Add(1, "");
+  world.scheduler.Pump();
+  world.Add(2, "");
+  world.Add(3, "");
+  for (std::uint64_t tag = 11; tag <= 12; ++tag) world.AddUrgent(tag, "");
+  world.Ok(world.Next());
+  EXPECT_EQ(world.Next().tags, Tags({11, 12, 2, 3}));
+}
+
 TEST(PublishScheduler, ATopicThatHasYetToAnswerGetsItsGuaranteedPartAndCostsAnotherNothing) {
   World world({.channels = 1, .requests_per_channel = 20});
   constexpr char kOther[] = "projects/p/topics/other";

@@ -318,5 +318,46 @@ TEST(PublishSchedulerTime, MessagesThatAreNotSentByTheirTimeAreGivenBackUnsent) 
   EXPECT_EQ(world.Next().tags, Tags({5}));
 }
 
+TEST(PublishSchedulerTime, ATopicFailsFromTheFirstFailureToTheFirstAnswer) {
+  World world({.publish_timeout = seconds(10)});
+  const auto begin = world.now;
+  world.Add(1, "a");
+  world.scheduler.Pump();
+  for (int attempt = 0; attempt < 60; ++attempt) {
+    world.Error(world.Next(), kUnavailable, "refused " + std::to_string(attempt));
+    ASSERT_EQ(world.failing.size(), 1u) << attempt;
+    const Failing& failing = world.failing[kTopic];
+    EXPECT_EQ(failing.since, begin);
+    EXPECT_EQ(failing.error, "UNAVAILABLE: refused " + std::to_string(attempt));
+    EXPECT_GT(failing.next_try, world.now);
+    EXPECT_LE(failing.next_try, world.now + milliseconds(1500));
+    // What was given up is tried again by the caller. That is no answer.
+    if (!world.Take().empty()) world.Add(100 + static_cast<std::uint64_t>(attempt), "a");
+    world.scheduler.Pump();
+    if (!world.sent.empty()) continue;
+    const auto next_try = failing.next_try;
+    world.Advance(std::chrono::duration_cast<milliseconds>(next_try - world.now) - milliseconds(1));
+    EXPECT_TRUE(world.sent.empty());
+    world.Advance(milliseconds(1));
+    if (!world.Take().empty()) world.Add(200 + static_cast<std::uint64_t>(attempt), "a");
+    world.scheduler.Pump();
+    ASSERT_EQ(world.sent.size(), 1u) << "it is tried when it was said";
+  }
+  EXPECT_GT(world.now - begin, seconds(30));
+  // Nobody sends anything for an hour.
+  do {
+    while (!world.sent.empty()) world.Error(world.Next(), kUnavailable);
+    world.Advance(seconds(1));
+  } while (world.Take().empty());
+  world.now += std::chrono::hours(1);
+  world.Add(1000, "a");
+  world.scheduler.Pump();
+  world.Error(world.Next(), kUnavailable);
+  EXPECT_EQ(world.failing[kTopic].since, world.now) << "that hour was no outage";
+  world.Advance(seconds(2));
+  world.Error(world.Next(), kInvalidArgument);
+  EXPECT_TRUE(world.failing.empty()) << "a refusal is an answer";
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

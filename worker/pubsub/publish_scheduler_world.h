@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -43,6 +44,11 @@ struct Done {
   PublishScheduler::Queue* queue;
 };
 
+struct Failing {
+  PublishScheduler::TimePoint since, next_try;
+  std::string error;
+};
+
 class World : public PublishScheduler::Host {
  public:
   explicit World(PublishScheduler::Options options = {}) : scheduler(options, this) {}
@@ -69,10 +75,22 @@ class World : public PublishScheduler::Host {
   void Deliver(OutgoingMessage* message, PublishScheduler::Queue* queue) override {
     done.push_back({static_cast<const Tagged*>(message), queue});
   }
+  void TopicFails(const std::string& topic, PublishScheduler::TimePoint since,
+                  PublishScheduler::TimePoint next_try, const std::string& error) override {
+    failing[topic] = {since, next_try, error};
+  }
+  void TopicAnswers(const std::string& topic) override {
+    EXPECT_EQ(failing.erase(topic), 1u) << topic << " did not fail";
+  }
 
   void Add(std::uint64_t tag, const std::string& key, const std::string& data = "data",
            std::string_view topic = kTopic) {
     AddMessage(tag, MakeOutgoingMessage(topic, key, data, {}));
+  }
+  void AddUrgent(std::uint64_t tag, const std::string& key) {
+    OutgoingMessage message = MakeOutgoingMessage(kTopic, key, "data", {});
+    message.urgent = true;
+    AddMessage(tag, std::move(message));
   }
   void AddInvalid(std::uint64_t tag, const std::string& key) {
     AddMessage(tag, MakeOutgoingMessage(kTopic, key, "data", {{"bytes", "\xFF"}}));
@@ -129,6 +147,7 @@ class World : public PublishScheduler::Host {
       0};  // of the messages that are added, until they are sent; 0: without end
   std::vector<Sent> sent;
   std::vector<Done> done;
+  std::map<std::string, Failing> failing;
   std::set<std::uint64_t> aborted;
   PublishScheduler scheduler;
 };

@@ -38,6 +38,7 @@ EventPointer NewEvent() {
   event->send_by = std::chrono::steady_clock::time_point::max();
   event->attempts = 0;
   event->parked = false;
+  event->urgent = false;
   event->seq = 0;
   event->handle = 0;
   event->leaving = false;

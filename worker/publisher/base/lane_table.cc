@@ -35,6 +35,33 @@ XidSnapshot ToSnapshot(const std::string& text) {
   return *std::move(snapshot);
 }
 
+// The zones of which the columns of SPI_tuptable are the lists, from this one on: upper ends,
+// snapshots, next transaction ids.
+std::vector<LogZone> ZonesColumns(int column) {
+  const std::vector<std::string> uptos = ArrayTexts(TextColumn(0, column));
+  const std::vector<std::string> snapshots = ArrayTexts(TextColumn(0, column + 1));
+  const std::vector<std::string> next_xids = ArrayTexts(TextColumn(0, column + 2));
+  std::vector<LogZone> zones;
+  for (std::size_t i = 0; i < uptos.size() && i < snapshots.size() && i < next_xids.size(); ++i) {
+    zones.push_back(
+        {ToNumber<int64_t>(uptos[i]), ToSnapshot(snapshots[i]), ToNumber<FullXid>(next_xids[i])});
+  }
+  return zones;
+}
+
+// The same lists of a position, to be stored.
+struct ZoneTexts {
+  ZoneTexts() = default;
+  explicit ZoneTexts(const LogPosition& position) {
+    for (const LogZone& zone : position.zones()) {
+      uptos.push_back(std::to_string(zone.upto));
+      snapshots.push_back(zone.seen.ToText());
+      next_xids.push_back(std::to_string(zone.next_xid));
+    }
+  }
+  std::vector<std::string> uptos, snapshots, next_xids;
+};
+
 std::string Identifier() { return std::to_string(GetSystemIdentifier()); }
 
 // Whether what this worker knows of a publication is still so, as far as failures go.
@@ -57,7 +84,7 @@ Suspension ReadSuspension(const std::string& publication) {
   // It runs with every claim. It is never destroyed: at exit the server's memory goes without us.
   static Statement& statement = *new Statement(
       "SELECT coalesce(l.attempts, 0), CASE WHEN l.next_retry_at OPERATOR(pg_catalog.>) "
-      "pg_catalog.now() THEN l.next_retry_at END FROM postbox.publication p "
+      "pg_catalog.now() THEN l.next_retry_at END, l.suspended_since FROM postbox.publication p "
       "LEFT JOIN postbox.lane l ON l.publication OPERATOR(pg_catalog.=) p.name "
       "AND l.slice OPERATOR(pg_catalog.=) 0 WHERE p.name OPERATOR(pg_catalog.=) $1",
       {TEXTOID});
@@ -66,6 +93,7 @@ Suspension ReadSuspension(const std::string& publication) {
   state.publication_exists = true;
   state.attempts = Int32Column(0, 1);
   state.retry_at = Int64Column(0, 2);
+  state.since = Int64Column(0, 3);
   return state;
 }
 
@@ -112,7 +140,8 @@ bool EndSuspension(const Publication& publication) {
 }
 
 void RetryAllNow() {
-  Run("UPDATE postbox.lane SET next_retry_at = NULL WHERE next_retry_at IS NOT NULL");
+  Run("UPDATE postbox.lane SET attempts = 1, next_retry_at = pg_catalog.now() "
+      "WHERE next_retry_at IS NOT NULL AND attempts OPERATOR(pg_catalog.>) 0");
 }
 
 std::string LockHolders(Oid relation) {
@@ -156,7 +185,11 @@ LaneRow::LaneRow(const Publication& publication, int slice, std::string lock_tok
           "SELECT coalesce(lock_token, ''), floor, snapshot::pg_catalog.text, "
           "pg_catalog.array_to_string(zone_upto, ' '), "
           "pg_catalog.array_to_string(zone_snapshot, ' '), "
-          "pg_catalog.array_to_string(zone_next_xid, ' ') FROM postbox.lane "
+          "pg_catalog.array_to_string(zone_next_xid, ' '), (ahead).after, "
+          "pg_catalog.array_to_string((ahead).upto, ' '), "
+          "pg_catalog.array_to_string((ahead).snapshot, ' '), "
+          "pg_catalog.array_to_string((ahead).next_xid, ' '), "
+          "pg_catalog.array_to_string((ahead).withheld, ' ') FROM postbox.lane "
           "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
           "FOR UPDATE SKIP LOCKED",
           {TEXTOID, INT4OID}),
@@ -174,14 +207,18 @@ LaneRow::LaneRow(const Publication& publication, int slice, std::string lock_tok
           "system_identifier = $4::numeric, floor = $5, hwm = $6, "
           "snapshot = $7::pg_catalog.pg_snapshot, next_xid = $8::pg_catalog.xid8, "
           "zone_upto = $9::bigint[], zone_snapshot = $10::pg_catalog.pg_snapshot[], "
-          "zone_next_xid = $11::pg_catalog.xid8[] "
+          "zone_next_xid = $11::pg_catalog.xid8[], ahead = CASE WHEN $15 OPERATOR(pg_catalog.=) "
+          "'{}'::pg_catalog.text[] THEN NULL ELSE ROW($14, $15::bigint[], "
+          "$16::pg_catalog.pg_snapshot[], $17::pg_catalog.xid8[], "
+          "$18)::postbox.position_ahead END "
           "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
           "AND lock_token OPERATOR(pg_catalog.=) $3 AND NOT EXISTS (SELECT FROM "
           "postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
           "AND p.filter_since OPERATOR(pg_catalog.<>) $12::pg_catalog.xid8 "
           "AND pg_catalog.pg_visible_in_snapshot(p.filter_since, $13::pg_catalog.pg_snapshot))",
           {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
-           TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID}) {}
+           TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, INT8OID, TEXTARRAYOID, TEXTARRAYOID,
+           TEXTARRAYOID, INT8ARRAYOID}) {}
 
 bool LaneRow::IsOurs() {
   return look_.Run({TextValue(publication_), Int32GetDatum(slice_)}) > 0 &&
@@ -206,7 +243,7 @@ int64 LaneRow::Rebase(Oid outbox) {
   return settled;
 }
 
-std::optional<LogPosition> LaneRow::TryAcquire() {
+std::optional<LanePosition> LaneRow::TryAcquire() {
   const Datum publication = TextValue(publication_);
   const Datum slice = Int32GetDatum(slice_);
   // A row lock needs a transaction id, and is not asked for as long as it would be for nothing.
@@ -214,24 +251,22 @@ std::optional<LogPosition> LaneRow::TryAcquire() {
   // It is locked, or a restore has yet to load it. A lane that was made here would be in its way.
   if (read_.Run({publication, slice}) == 0) return std::nullopt;
   const std::string token = TextColumn(0, 1);
-  const int64 floor = Int64Column(0, 2);
-  const bool begun = !IsNull(0, 3);
-  const std::string top = TextColumn(0, 3);
-  const std::vector<std::string> uptos = ArrayTexts(TextColumn(0, 4));
-  const std::vector<std::string> snapshots = ArrayTexts(TextColumn(0, 5));
-  const std::vector<std::string> next_xids = ArrayTexts(TextColumn(0, 6));
+  LanePosition position;
+  if (!IsNull(0, 3)) {
+    const XidSnapshot top = ToSnapshot(TextColumn(0, 3));
+    position.main = LogPosition(Int64Column(0, 2), ZonesColumns(4), top);
+    if (!IsNull(0, 7)) {
+      position.ahead = {LogPosition(Int64Column(0, 7), ZonesColumns(8), top), {}};
+      for (const std::string& seq : ArrayTexts(TextColumn(0, 11))) {
+        position.ahead->withheld.push_back(ToNumber<int64_t>(seq));
+      }
+    }
+  }
 
   // Under the row lock, and after the token was read.
   if (!MayTake(token)) return std::nullopt;
   take_.Run({publication, slice, TextValue(lock_token_)});
-  if (!begun) return LogPosition();
-
-  std::vector<LogZone> zones;
-  for (std::size_t i = 0; i < uptos.size() && i < snapshots.size() && i < next_xids.size(); ++i) {
-    zones.push_back(
-        {ToNumber<int64_t>(uptos[i]), ToSnapshot(snapshots[i]), ToNumber<FullXid>(next_xids[i])});
-  }
-  return LogPosition(floor, std::move(zones), ToSnapshot(top));
+  return position;
 }
 
 bool LaneRow::MayTake(const std::string& token) const {
@@ -243,24 +278,22 @@ void LaneRow::Release() {
   release_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_)});
 }
 
-bool LaneRow::Checkpoint(const LogPosition& position) {
-  std::vector<std::string> uptos;
-  std::vector<std::string> snapshots;
-  std::vector<std::string> next_xids;
-  for (const LogZone& zone : position.zones()) {
-    uptos.push_back(std::to_string(zone.upto));
-    snapshots.push_back(zone.seen.ToText());
-    next_xids.push_back(std::to_string(zone.next_xid));
-  }
-  const std::string next_xid = next_xids.empty() ? "3" : next_xids.back();
-  // The lowest zone was read last.
-  const std::string seen = snapshots.empty() ? position.top().ToText() : snapshots.front();
+bool LaneRow::Checkpoint(const LanePosition& position) {
+  const ZoneTexts zones(position.main);
+  const ZoneTexts ahead = position.ahead ? ZoneTexts(position.ahead->position) : ZoneTexts();
+  const std::string next_xid = zones.next_xids.empty() ? "3" : zones.next_xids.back();
   return checkpoint_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_),
-                          TextValue(Identifier()), Int64GetDatum(position.floor()),
-                          Int64GetDatum(position.from()), TextValue(position.top().ToText()),
-                          TextValue(next_xid), TextArrayValue(uptos), TextArrayValue(snapshots),
-                          TextArrayValue(next_xids), TextValue(filter_since_), TextValue(seen)}) ==
-         1;
+                          TextValue(Identifier()), Int64GetDatum(position.main.floor()),
+                          Int64GetDatum(position.main.from()),
+                          TextValue(position.main.top().ToText()), TextValue(next_xid),
+                          TextArrayValue(zones.uptos), TextArrayValue(zones.snapshots),
+                          TextArrayValue(zones.next_xids), TextValue(filter_since_),
+                          TextValue(position.newest().ToText()),
+                          Int64GetDatum(position.ahead ? position.ahead->position.floor() : 0),
+                          TextArrayValue(ahead.uptos), TextArrayValue(ahead.snapshots),
+                          TextArrayValue(ahead.next_xids),
+                          Int64ArrayValue(position.ahead ? position.ahead->withheld
+                                                         : std::vector<std::int64_t>())}) == 1;
 }
 
 }  // namespace postbox::publisher

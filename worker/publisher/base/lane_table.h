@@ -44,6 +44,7 @@ struct Suspension {
   bool publication_exists = false;
   int attempts = 0;          // failures in a row
   TimestampTz retry_at = 0;  // 0: not suspended
+  TimestampTz since = 0;     // the first of them
 };
 
 Suspension ReadSuspension(const std::string& publication);
@@ -58,7 +59,7 @@ TimestampTz Suspend(const Publication& publication, const std::string& error,
 // The publication works again: its failures are no longer counted. Returns whether there were any.
 // Of one that has another topic by now, they stay.
 bool EndSuspension(const Publication& publication);
-// Something was changed that concerns all publications: each may be tried at once.
+// Something may have changed that concerns all publications: each is tried at once, and soon again.
 void RetryAllNow();
 
 // The processes that hold locks on a relation in modes that keep others from reading or writing it,
@@ -72,7 +73,7 @@ class LaneRow {
 
   // Takes the lane if it is free and returns its position. Nothing if another worker has it, or is
   // just looking at it.
-  std::optional<LogPosition> TryAcquire();
+  std::optional<LanePosition> TryAcquire();
 
   // Whether it is this worker's, as the row says.
   bool IsOurs();
@@ -88,7 +89,7 @@ class LaneRow {
 
   // Stores the position. False: the lane is no longer ours, or the publication has another filter
   // since and this position has passed what that takes.
-  bool Checkpoint(const LogPosition& position);
+  bool Checkpoint(const LanePosition& position);
 
  private:
   // Whether it is this worker's or nobody's, given the token in its row.

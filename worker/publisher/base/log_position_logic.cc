@@ -25,6 +25,11 @@ bool XidSnapshot::Sees(FullXid xid) const {
   return !std::binary_search(xip.begin(), xip.end(), xid);
 }
 
+bool XidSnapshot::IsNewerThan(const XidSnapshot& other) const {
+  if (xmax != other.xmax) return xmax > other.xmax;
+  return xip.size() < other.xip.size();
+}
+
 std::string XidSnapshot::ToText() const {
   std::string text = std::to_string(xmin) + ":" + std::to_string(xmax) + ":";
   for (size_t i = 0; i < xip.size(); ++i) {
@@ -113,12 +118,33 @@ LogPosition LogPosition::AfterAll(const LogMoment& moment) const {
   return At(reached, floor_);
 }
 
+LogPosition LogPosition::Joined(const LogPosition& ahead) const {
+  std::vector<LogZone> zones = zones_;
+  zones.insert(zones.end(), ahead.zones_.begin(), ahead.zones_.end());
+  // All zones are read as far as the oldest snapshot sees.
+  const XidSnapshot* top = &top_;
+  for (const LogZone& zone : ahead.zones_) {
+    if (top->IsNewerThan(zone.seen)) top = &zone.seen;
+  }
+  return LogPosition(floor_, std::move(zones), *top);
+}
+
 bool LogPosition::HasRead(FullXid txid, int64_t seq) const {
   if (seq <= floor_) return true;
   for (const LogZone& zone : zones_) {
     if (seq <= zone.upto) return zone.seen.Sees(txid);
   }
   return false;
+}
+
+// Of the zones the lowest was read last.
+const XidSnapshot& LanePosition::newest() const {
+  const auto newest_of = [](const LogPosition& position) -> const XidSnapshot& {
+    return position.zones().empty() ? position.top() : position.zones().front().seen;
+  };
+  const XidSnapshot& seen = newest_of(main);
+  if (!ahead || !newest_of(ahead->position).IsNewerThan(seen)) return seen;
+  return newest_of(ahead->position);
 }
 
 }  // namespace postbox::publisher

@@ -32,6 +32,9 @@
 // transactions have begun since the zone was read and very many rows have come: then a look for
 // such rows would cost too much, and they are not read.
 //
+// While a lane has a long backlog, it goes on beyond it with a second position (LanePosition): what
+// comes after the backlog need not wait for it, unless its key has an event there.
+//
 // Nothing here knows Postgres; log_position_logic_test.cc plays random histories against it, and
 // tests/models/log_cursor.pml all short ones.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_LOG_POSITION_LOGIC_H_
@@ -59,6 +62,8 @@ struct XidSnapshot {
   std::string ToText() const;
   // Nothing if the text is not what Postgres writes of a snapshot.
   static std::optional<XidSnapshot> FromText(std::string_view text);
+  // Of two snapshots of one cluster, whether this one was taken later and sees more.
+  bool IsNewerThan(const XidSnapshot& other) const;
   bool operator==(const XidSnapshot&) const = default;
 };
 
@@ -97,6 +102,8 @@ class LogPosition {
   int64_t floor() const { return floor_; }
   const std::vector<LogZone>& zones() const { return zones_; }
   const XidSnapshot& top() const { return top_; }
+  // Up to this seq everything was read at one moment, the last one.
+  int64_t lowest() const { return zones_.empty() ? floor_ : zones_.front().upto; }
   // New rows have a greater seq.
   int64_t from() const { return zones_.empty() ? floor_ : zones_.back().upto; }
   bool caught_up() const { return zones_.size() == 1 && zones_[0].seen == top_; }
@@ -112,6 +119,8 @@ class LogPosition {
   LogPosition AfterPartial(const LogMoment& moment, int64_t last_seq) const;
   // The position after a chunk that found everything up to the moment's hwm.
   LogPosition AfterAll(const LogMoment& moment) const;
+  // Both in one. The floor of `ahead` is from().
+  LogPosition Joined(const LogPosition& ahead) const;
 
   // Whether a row is read according to this position (for tests and for re-basing).
   bool HasRead(FullXid txid, int64_t seq) const;
@@ -122,6 +131,26 @@ class LogPosition {
   int64_t floor_ = 0;
   std::vector<LogZone> zones_;
   XidSnapshot top_;
+};
+
+// What was read ahead of a backlog: above the floor of the position, all of the backlog is below.
+struct AheadPosition {
+  LogPosition position;
+  // In the order of reading, those that were read and are not published: their keys have earlier
+  // events in the backlog.
+  std::vector<int64_t> withheld;
+  bool operator==(const AheadPosition&) const = default;
+};
+
+// How far a lane has read, or has settled, its log.
+struct LanePosition {
+  LogPosition main;
+  std::optional<AheadPosition> ahead;
+
+  // What has been looked at may end here, and was read with this snapshot or an earlier one.
+  int64_t from() const { return ahead ? ahead->position.from() : main.from(); }
+  const XidSnapshot& newest() const;
+  bool operator==(const LanePosition&) const = default;
 };
 
 }  // namespace postbox::publisher

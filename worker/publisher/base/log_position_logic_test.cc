@@ -2,92 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
-#include <random>
-#include <set>
+
+#include "worker/publisher/base/log_history.h"
 
 namespace postbox::publisher {
 namespace {
 
-struct Row {
-  FullXid txid;
-  int64_t seq;
-  int key;
-};
-
-// A database that hands out transaction ids and sequence numbers and takes snapshots as Postgres
-// does: xmax is the latest completed transaction + 1.
-class History {
- public:
-  FullXid Begin() {
-    running_.insert(next_xid_);
-    return next_xid_++;
-  }
-  void Emit(FullXid txid, int key) { rows_.push_back({txid, ++last_seq_, key}); }
-  void Commit(FullXid txid) {
-    End(txid);
-    committed_.insert(txid);
-  }
-  void Abort(FullXid txid) { End(txid); }
-
-  int64_t last_seq() const { return last_seq_; }
-  FullXid next_xid() const { return next_xid_; }
-  const std::set<FullXid>& running() const { return running_; }
-  const std::vector<Row>& rows() const { return rows_; }
-  bool committed(FullXid txid) const { return committed_.contains(txid); }
-
-  XidSnapshot Snapshot() const {
-    XidSnapshot snapshot;
-    snapshot.xmax = latest_completed_ + 1;
-    snapshot.xmin = snapshot.xmax;
-    for (FullXid xid : running_) {
-      if (xid < snapshot.xmax) snapshot.xip.push_back(xid);
-    }
-    if (!snapshot.xip.empty()) snapshot.xmin = snapshot.xip.front();
-    return snapshot;
-  }
-
- private:
-  void End(FullXid txid) {
-    running_.erase(txid);
-    latest_completed_ = std::max(latest_completed_, txid);
-  }
-  FullXid next_xid_ = 3;
-  FullXid latest_completed_ = 2;
-  int64_t last_seq_ = 0;
-  std::set<FullXid> running_;
-  std::set<FullXid> committed_;
-  std::vector<Row> rows_;
-};
-
-// The reads that SQL does, over the history's rows.
+// Reads a chunk and moves the position behind it.
 std::vector<Row> ReadChunk(const History& history, const LogMoment& moment, size_t limit,
                            LogPosition* position) {
-  auto visible = [&](const Row& row) {
-    return history.committed(row.txid) && moment.snapshot.Sees(row.txid);
-  };
-  std::vector<Row> chunk;
-  auto take = [&](auto&& wanted, int64_t after, int64_t upto) {
-    for (const Row& row : history.rows()) {  // in order of seq
-      if (chunk.size() == limit) return;
-      if (row.seq > after && row.seq <= upto && visible(row) && wanted(row)) chunk.push_back(row);
-    }
-  };
-  for (const LateRead& read : position->LateReads(moment)) {
-    take(
-        [&](const Row& row) {
-          return std::count(read.txids.begin(), read.txids.end(), row.txid) > 0 ||
-                 (row.txid >= read.range_begin && row.txid < read.range_end);
-        },
-        read.after, read.upto);
-  }
-  take([](const Row&) { return true; }, position->from(), moment.hwm);
-  if (chunk.size() == limit) {
-    *position = position->AfterPartial(moment, chunk.back().seq);
-  } else {
-    *position = position->AfterAll(moment);
-  }
+  const std::vector<Row> chunk = Unread(history, *position, moment, limit);
+  *position = chunk.size() == limit ? position->AfterPartial(moment, chunk.back().seq)
+                                    : position->AfterAll(moment);
   return chunk;
 }
 
@@ -187,44 +114,17 @@ TEST(LogPosition, NeverLooksAtRowsUpToItsFloor) {
   EXPECT_FALSE(position.HasRead(22, 101));
 }
 
-// Writers hold a lock on their key from the first emit to the end of the transaction, as emitters
-// of one aggregate do; the reader takes hwm, snapshot and next_xid with things happening in
-// between.
-// A random history of up to eight transactions at a time, each of which locks the keys that it
-// emits for, and a reader.
 class RandomReading {
  public:
-  explicit RandomReading(unsigned seed) : seed_(seed), random_(seed), limit_(1 + random_() % 7) {}
+  explicit RandomReading(unsigned seed)
+      : seed_(seed), random_(seed), limit_(static_cast<size_t>(1 + random_.Number(7))) {}
 
-  bool Chance(int percent) { return static_cast<int>(random_() % 100) < percent; }
+  RandomHistory& random() { return random_; }
 
-  // One transaction begins, emits or ends.
-  void Happen() {
-    int action = static_cast<int>(random_() % 100);
-    if (action < 20 && locks_.size() < 8) {
-      locks_[history_.Begin()];
-    } else if (action < 75 && !locks_.empty()) {
-      Emit();
-    } else if (!locks_.empty()) {
-      // The oldest one lives long.
-      auto it = std::next(locks_.begin(), Chance(95) ? random_() % locks_.size() : 0);
-      if (it == locks_.begin() && Chance(70)) return;
-      for (int key : it->second) locked_.erase(key);
-      Chance(80) ? history_.Commit(it->first) : history_.Abort(it->first);
-      locks_.erase(it);
-    }
-  }
-
-  // Reads a chunk, with things happening between its three reads unless `quiet`. Returns whether it
-  // was full.
+  // Reads a chunk. Returns whether it was full.
   bool Read(bool quiet) {
-    LogMoment moment;
-    moment.hwm = history_.last_seq();
-    for (unsigned i = quiet ? 0 : random_() % 5; i > 0; --i) Happen();
-    moment.snapshot = history_.Snapshot();
-    for (unsigned i = quiet ? 0 : random_() % 5; i > 0; --i) Happen();
-    moment.next_xid = history_.next_xid();
-    auto chunk = ReadChunk(history_, moment, limit_, &position_);
+    const LogMoment moment = random_.Moment(quiet);
+    auto chunk = ReadChunk(random_.history(), moment, limit_, &position_);
     for (const Row& row : chunk) {
       ++taken_[row.seq];
       EXPECT_GT(row.seq, last_of_key_[row.key]) << "seed " << seed_;
@@ -235,36 +135,23 @@ class RandomReading {
   }
 
   void CommitAll() {
-    while (!locks_.empty()) {
-      history_.Commit(locks_.begin()->first);
-      locks_.erase(locks_.begin());
-      if (Chance(30)) Read(true);
+    while (!random_.AllEnded()) {
+      random_.CommitOne();
+      if (random_.Chance(30)) Read(true);
     }
   }
 
   void ExpectEachCommittedRowTakenOnce() {
-    for (const Row& row : history_.rows()) {
-      ASSERT_EQ(taken_[row.seq], history_.committed(row.txid) ? 1 : 0)
+    for (const Row& row : random_.history().rows()) {
+      ASSERT_EQ(taken_[row.seq], random_.history().committed(row.txid) ? 1 : 0)
           << "seed " << seed_ << " seq " << row.seq;
     }
   }
 
  private:
-  void Emit() {
-    auto it = std::next(locks_.begin(), random_() % locks_.size());
-    int key = static_cast<int>(random_() % 6);
-    if (!it->second.contains(key) && locked_.contains(key)) return;
-    locked_.insert(key);
-    it->second.insert(key);
-    history_.Emit(it->first, key);
-  }
-
   const unsigned seed_;
-  std::mt19937 random_;
+  RandomHistory random_;
   const size_t limit_;
-  History history_;
-  std::map<FullXid, std::set<int>> locks_;
-  std::set<int> locked_;
   std::map<int64_t, int> taken_;
   std::map<int, int64_t> last_of_key_;
   LogPosition position_;
@@ -274,8 +161,8 @@ TEST(LogPosition, TakesEveryCommittedRowOnceAndInOrderOfItsKeyInAnyHistory) {
   for (unsigned seed = 0; seed < 300; ++seed) {
     RandomReading reading(seed);
     for (int step = 0; step < 400; ++step) {
-      reading.Happen();
-      if (reading.Chance(15)) reading.Read(false);
+      reading.random().Happen();
+      if (reading.random().Chance(15)) reading.Read(false);
     }
     reading.CommitAll();
     while (reading.Read(true)) {

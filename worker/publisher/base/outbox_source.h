@@ -62,6 +62,8 @@ class OutboxSource {
   virtual void GiveUp(Transaction* /*transaction*/) {}
   // Nothing is claimed any more; another source of the same outbox may go on with what is stored.
   virtual void Retire() {}
+  // Whether a part of the budget is kept free for what may come after a backlog.
+  virtual bool KeepsRoom() const { return false; }
   // How long until Maintain() has something to do.
   virtual std::chrono::milliseconds MaintainIn() const = 0;
 

@@ -95,6 +95,7 @@ void Register(Datum slot_number) {
     slot->started_at = GetCurrentTimestamp();
     slot->serving = false;
     slot->standby_wait_count = 0;
+    slot->outage_count = 0;
     pg_atomic_write_u64(&slot->seen_at, MonotonicMilliseconds());
     // Until it has looked for the first time.
     pg_atomic_write_u64(&slot->worked_at, PG_UINT64_MAX);
@@ -147,6 +148,13 @@ void PinSettings() {
   }
 }
 
+// Since 17 a time-out of transactions may be set for a database. It ends the process, not only the
+// transaction, so it must be gone before the first one.
+void PinTransactionTimeout() {
+  constexpr char kName[] = "transaction_timeout";
+  if (FindSetting(kName) != nullptr) SetConfigOption(kName, "0", PGC_SUSET, PGC_S_OVERRIDE);
+}
+
 // A database may also be set to another user from the start (session_authorization). That it is not
 // so any more takes the catalogs, other than the settings of PinSettings().
 void PinUser() {
@@ -158,6 +166,7 @@ void PinUser() {
 
 void Connect() {
   BackgroundWorkerInitializeConnectionByOid(self.database, InvalidOid, 0);
+  PinTransactionTimeout();
   PinUser();
   PinSettings();
   SetConfigOption("application_name", "postbox publisher", PGC_USERSET, PGC_S_SESSION);
@@ -237,6 +246,64 @@ void ShowStandbyWaits(const std::vector<StandbyWait>& waits) {
   if (waits.size() > std::size(slot->standby_waits)) {
     std::end(slot->standby_waits)[-1].publication = 0;
   }
+  LWLockRelease(SharedStateLock());
+}
+
+namespace {
+
+// Where a publication stands in a slot, perhaps with all those for which there was no room;
+// nullptr: nowhere. Under the lock.
+OutageSlot* FindOutage(WorkerSlot* slot, uint64 publication) {
+  OutageSlot* end = slot->outages + slot->outage_count;
+  OutageSlot* found = std::find_if(slot->outages, end, [&](const OutageSlot& outage) {
+    return outage.publication == publication || outage.publication == 0;
+  });
+  return found == end ? nullptr : found;
+}
+
+}  // namespace
+
+void ShowOutages(const std::vector<ShownOutage>& outages) {
+  WorkerSlot* slot = Slot();
+  OutageSlot shown[kMaxOutages] = {};
+  const std::size_t count = std::min(outages.size(), std::size(shown));
+  for (std::size_t i = 0; i < count; ++i) {
+    shown[i].publication = outages[i].publication;
+    shown[i].since = outages[i].since;
+    shown[i].next_try = outages[i].next_try;
+    outages[i].error.copy(shown[i].error, kMaxShownError);
+  }
+  if (outages.size() > count) shown[count - 1].publication = 0;
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  for (std::size_t i = 0; i < count; ++i) {
+    const OutageSlot* before = FindOutage(slot, shown[i].publication);
+    shown[i].told = before != nullptr && before->told;
+  }
+  std::copy_n(shown, count, slot->outages);
+  slot->outage_count = static_cast<int32>(count);
+  LWLockRelease(SharedStateLock());
+}
+
+bool TellsOfOutage(uint64 publication) {
+  WorkerSlot* slot = Slot();
+  bool others = false;
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  for (WorkerSlot& other : shared_state()->workers) {
+    if (&other == slot || other.pid == 0 || pg_atomic_read_u32(&other.database) != MyDatabaseId) {
+      continue;
+    }
+    const OutageSlot* outage = FindOutage(&other, publication);
+    others = others || (outage != nullptr && outage->told);
+  }
+  OutageSlot* ours = FindOutage(slot, publication);
+  if (ours != nullptr && !others) ours->told = true;
+  LWLockRelease(SharedStateLock());
+  return !others;
+}
+
+void ShowProblem(const std::string& problem) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  SetProblem(Slot(), problem);
   LWLockRelease(SharedStateLock());
 }
 

@@ -109,6 +109,22 @@ void SetServing(bool serving);
 // Shows what the worker holds back until a standby has confirmed WAL (shared_state.h); nothing: {}.
 void ShowStandbyWaits(const std::vector<StandbyWait>& waits);
 
+// Shows the publications that the topic's server does not answer; nothing: {}.
+struct ShownOutage {
+  uint64 publication;  // HashOfName()
+  TimestampTz since;
+  TimestampTz next_try;
+  std::string error;  // kMaxShownError bytes at most
+};
+void ShowOutages(const std::vector<ShownOutage>& outages);
+// Whether this worker writes about one of them into the log: no other worker of the database has
+// said so before, and shows it still.
+bool TellsOfOutage(uint64 publication);
+
+// Shows why the worker can publish nothing, or not all, in kMaxShownError bytes at most; empty:
+// nothing is missing.
+void ShowProblem(const std::string& problem);
+
 // Whether SIGTERM has come (SignalHandlerForShutdownRequest is the handler to use).
 bool StopRequested();
 

@@ -65,17 +65,19 @@ void Multiply(const Publication& publication) {
   Parameters parameters;
   parameters.AddText(publication.name).AddInt(publication.lanes).AddInt(publication.wanted_lanes);
   Run("INSERT INTO postbox.lane (publication, slice, system_identifier, floor, hwm, snapshot, "
-      "next_xid, zone_upto, zone_snapshot, zone_next_xid) SELECT l.publication, n.slice, "
+      "next_xid, zone_upto, zone_snapshot, zone_next_xid, ahead) SELECT l.publication, n.slice, "
       "l.system_identifier, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot, "
-      "l.zone_next_xid FROM pg_catalog.generate_series($2, $3 OPERATOR(pg_catalog.-) 1) AS "
+      "l.zone_next_xid, l.ahead FROM pg_catalog.generate_series($2, $3 OPERATOR(pg_catalog.-) 1) "
+      "AS "
       "n(slice) "
       "JOIN postbox.lane l ON l.publication OPERATOR(pg_catalog.=) $1 "
       "AND l.slice OPERATOR(pg_catalog.=) (n.slice OPERATOR(pg_catalog.%) $2)",
       parameters);
   Run("INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, "
-      "next_xid, zone_upto, zone_snapshot) SELECT f.publication, n.slice, f.origin, f.floor, "
+      "next_xid, zone_upto, zone_snapshot, ahead) SELECT f.publication, n.slice, f.origin, "
+      "f.floor, "
       "f.hwm, "
-      "f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot "
+      "f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot, f.ahead "
       "FROM pg_catalog.generate_series($2, $3 OPERATOR(pg_catalog.-) 1) AS n(slice) "
       "JOIN postbox.former_position f ON f.publication OPERATOR(pg_catalog.=) $1 "
       "AND f.slice OPERATOR(pg_catalog.=) (n.slice OPERATOR(pg_catalog.%) $2)",
@@ -116,7 +118,7 @@ void BeginAll(const Publication& publication, const LogMoment& moment) {
       "pg_catalog.generate_series(0, $2 OPERATOR(pg_catalog.-) 1) "
       "AS n(slice) ON CONFLICT (publication, slice, origin) DO UPDATE SET floor = EXCLUDED.floor, "
       "hwm = EXCLUDED.hwm, snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, "
-      "zone_upto = NULL, zone_snapshot = NULL",
+      "zone_upto = NULL, zone_snapshot = NULL, ahead = NULL",
       parameters);
   Run("DELETE FROM postbox.former_position WHERE publication OPERATOR(pg_catalog.=) $1 "
       "AND slice OPERATOR(pg_catalog.>=) $2",
@@ -133,7 +135,7 @@ void BeginAll(const Publication& publication, const LogMoment& moment) {
       "floor = EXCLUDED.floor, hwm = EXCLUDED.hwm, snapshot = EXCLUDED.snapshot, "
       "next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, "
       "zone_snapshot = EXCLUDED.zone_snapshot, zone_next_xid = EXCLUDED.zone_next_xid, "
-      "lock_token = NULL",
+      "ahead = NULL, lock_token = NULL",
       parameters);
 }
 

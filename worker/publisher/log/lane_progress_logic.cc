@@ -5,25 +5,36 @@
 
 namespace postbox::publisher {
 
-LaneProgress::Handle LaneProgress::Add(const std::vector<std::int64_t>& seqs, LogPosition after) {
+LaneProgress::Handle LaneProgress::Add(const std::vector<std::int64_t>& seqs, LogPosition after,
+                                       Part part) {
   const Handle first = next_;
-  next_ += seqs.size();
-  outstanding_ += seqs.size();
-  read_ = after;
-  chunks_.push_back({first, seqs, std::vector<State>(seqs.size(), State::kOutstanding), seqs.size(),
-                     std::move(after)});
-  Advance();
+  outstanding_[Index(part)] += seqs.size();
+  Of(read_, part) = after;
+  AddChunk(seqs, State::kOutstanding, std::move(after), part);
+  Advance(part);
   return first;
 }
 
+void LaneProgress::AddChunk(const std::vector<std::int64_t>& seqs, State state, LogPosition after,
+                            Part part) {
+  chunks_[Index(part)].push_back(
+      {next_, seqs, std::vector<State>(seqs.size(), state), seqs.size(), std::move(after)});
+  next_ += seqs.size();
+}
+
 LaneProgress::Place LaneProgress::Find(Handle handle, State state) {
-  auto after = std::upper_bound(chunks_.begin(), chunks_.end(), handle,
-                                [](Handle h, const Chunk& chunk) { return h < chunk.first; });
-  if (after == chunks_.begin()) return {};
-  Chunk& chunk = *std::prev(after);
-  const std::size_t index = handle - chunk.first;
-  if (index >= chunk.states.size() || chunk.states[index] != state) return {};
-  return {&chunk, index};
+  for (const Part part : {Part::kMain, Part::kAhead}) {
+    std::deque<Chunk>& chunks = chunks_[Index(part)];
+    auto after = std::upper_bound(chunks.begin(), chunks.end(), handle,
+                                  [](Handle h, const Chunk& chunk) { return h < chunk.first; });
+    if (after == chunks.begin()) continue;
+    Chunk& chunk = *std::prev(after);
+    const std::size_t index = handle - chunk.first;
+    if (index >= chunk.states.size()) continue;
+    if (chunk.states[index] != state) return {};
+    return {&chunk, index, part};
+  }
+  return {};
 }
 
 bool LaneProgress::Settle(Handle handle) {
@@ -31,8 +42,9 @@ bool LaneProgress::Settle(Handle handle) {
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kSettled;
   --place.chunk->unsettled;
-  --outstanding_;
-  Advance();
+  --outstanding_[Index(place.part)];
+  if (place.chunk->of_withheld) ForgetWithheld(place.chunk->seqs[place.index]);
+  Advance(place.part);
   return true;
 }
 
@@ -40,38 +52,120 @@ bool LaneProgress::Fail(Handle handle) {
   const Place place = Find(handle, State::kOutstanding);
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kFailed;
-  --outstanding_;
+  --outstanding_[Index(place.part)];
   ++failed_;
   return true;
 }
 
-bool LaneProgress::Retry(Handle handle) {
-  const Place place = Find(handle, State::kFailed);
+bool LaneProgress::HandOut(Handle handle) {
+  Place place = Find(handle, State::kFailed);
+  std::size_t* count = &failed_;
+  if (place.chunk == nullptr) {
+    place = Find(handle, State::kWaiting);
+    count = &waiting_;
+  }
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kOutstanding;
-  ++outstanding_;
-  --failed_;
+  ++outstanding_[Index(place.part)];
+  --*count;
   return true;
 }
 
-std::vector<LaneProgress::Failed> LaneProgress::FirstFailed(std::size_t most) const {
-  std::vector<Failed> first;
-  if (outstanding_ > 0) return first;
-  most = std::min(most, failed_);
+std::vector<LaneProgress::Event> LaneProgress::FirstFailed(std::size_t most) const {
+  if (outstanding() > 0) return {};
+  return First(State::kFailed, std::min(most, failed_));
+}
+
+std::vector<LaneProgress::Event> LaneProgress::FirstWaiting(std::size_t most) const {
+  return First(State::kWaiting, std::min(most, waiting_));
+}
+
+std::vector<LaneProgress::Event> LaneProgress::First(State state, std::size_t most) const {
+  std::vector<Event> first;
   first.reserve(most);
-  for (const Chunk& chunk : chunks_) {
+  auto main = chunks_[0].begin();
+  auto ahead = chunks_[1].begin();
+  while (first.size() < most) {
+    const bool take_main =
+        ahead == chunks_[1].end() || (main != chunks_[0].end() && main->first < ahead->first);
+    const Chunk& chunk = take_main ? *main++ : *ahead++;
     for (std::size_t i = 0; i < chunk.states.size() && first.size() < most; ++i) {
-      if (chunk.states[i] == State::kFailed) first.push_back({chunk.first + i, chunk.seqs[i]});
+      if (chunk.states[i] == state) first.push_back({chunk.first + i, chunk.seqs[i]});
     }
-    if (first.size() == most) break;
   }
   return first;
 }
 
-void LaneProgress::Advance() {
-  while (!chunks_.empty() && chunks_.front().unsettled == 0) {
-    settled_ = std::move(chunks_.front().after);
-    chunks_.pop_front();
+void LaneProgress::Split(std::int64_t upto) {
+  const LogPosition end(upto, {}, read_.main.top());
+  read_.ahead = AheadPosition{end, {}};
+  settled_.ahead = AheadPosition{end, {}};
+}
+
+bool LaneProgress::Withhold(Handle handle) {
+  const Place place = Find(handle, State::kOutstanding);
+  if (place.chunk == nullptr || place.part != Part::kAhead) return false;
+  place.chunk->withheld.push_back(place.chunk->seqs[place.index]);
+  ++withheld_;
+  return Settle(handle);
+}
+
+void LaneProgress::Release() {
+  std::deque<Chunk>& chunks = chunks_[Index(Part::kAhead)];
+  std::vector<std::int64_t> seqs;
+  // Those of a chunk that is released already come with their chunk.
+  auto first = std::find_if(chunks.rbegin(), chunks.rend(), [](const Chunk& chunk) {
+                 return chunk.of_withheld;
+               }).base();
+  if (first == chunks.begin()) seqs = settled_.ahead->withheld;
+  for (; first != chunks.end(); ++first) {
+    seqs.insert(seqs.end(), first->withheld.begin(), first->withheld.end());
+  }
+  withheld_ -= seqs.size();
+  waiting_ += seqs.size();
+  AddChunk(seqs, State::kWaiting, read_.ahead->position, Part::kAhead);
+  chunks.back().of_withheld = true;
+}
+
+void LaneProgress::ForgetWithheld(std::int64_t seq) {
+  const auto forget = [&](std::vector<std::int64_t>& withheld) {
+    const auto found = std::find(withheld.begin(), withheld.end(), seq);
+    if (found == withheld.end()) return false;
+    withheld.erase(found);
+    return true;
+  };
+  if (forget(settled_.ahead->withheld)) return;
+  for (Chunk& chunk : chunks_[Index(Part::kAhead)]) {
+    if (forget(chunk.withheld)) return;
+  }
+}
+
+bool LaneProgress::Join() {
+  std::deque<Chunk>& main = chunks_[Index(Part::kMain)];
+  std::deque<Chunk>& ahead = chunks_[Index(Part::kAhead)];
+  const bool any_withheld = std::any_of(ahead.begin(), ahead.end(),
+                                        [](const Chunk& chunk) { return !chunk.withheld.empty(); });
+  if (!main.empty() || any_withheld || !settled_.ahead->withheld.empty()) return false;
+  main = std::exchange(ahead, {});
+  for (Chunk& chunk : main) chunk.after = read_.main.Joined(chunk.after);
+  outstanding_ = {outstanding(), 0};
+  for (LanePosition* position : {&read_, &settled_}) {
+    position->main = position->main.Joined(position->ahead->position);
+    position->ahead.reset();
+  }
+  return true;
+}
+
+void LaneProgress::Advance(Part part) {
+  std::deque<Chunk>& chunks = chunks_[Index(part)];
+  while (!chunks.empty() && chunks.front().unsettled == 0) {
+    Chunk& chunk = chunks.front();
+    Of(settled_, part) = std::move(chunk.after);
+    if (!chunk.withheld.empty()) {
+      std::vector<std::int64_t>& all = settled_.ahead->withheld;
+      all.insert(all.end(), chunk.withheld.begin(), chunk.withheld.end());
+    }
+    chunks.pop_front();
   }
 }
 

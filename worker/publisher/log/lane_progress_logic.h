@@ -9,10 +9,21 @@
 // many as there is room for; when these are settled, the next ones. So an event never overtakes an
 // earlier one of its key, and no order has to be kept per key here.
 //
+// A long backlog is split off: what is above its end is read ahead of it, in chunks of their own,
+// and each of the two parts has its own unbroken row of chunks.
+//
+//   Split()     the backlog ends here
+//   Withhold()  an event that was read ahead has an earlier one of its key in the backlog. It is
+//               not published, and its seq is stored beside the position that has passed it
+//   Release()   the backlog has been read: those events are handed out, in the order of reading,
+//               before anything else is read ahead
+//   Join()      the backlog and they are settled: there is one position again
+//
 // Single-threaded, no Postgres.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_LANE_PROGRESS_LOGIC_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_LANE_PROGRESS_LOGIC_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -27,29 +38,41 @@ class LaneProgress {
   // An event that was read; grows in the order of reading.
   using Handle = std::uint64_t;
 
-  struct Failed {
+  // Of a log without a long backlog all is in the first part.
+  enum class Part : std::uint8_t { kMain, kAhead };
+
+  struct Event {
     Handle handle;
     std::int64_t seq;
   };
 
   // Everything up to `start` is settled. Handles begin with `first`, at least 1.
-  explicit LaneProgress(LogPosition start, Handle first = 1)
-      : settled_(start), read_(std::move(start)), next_(first) {}
+  explicit LaneProgress(LanePosition start, Handle first = 1)
+      : settled_(start),
+        read_(std::move(start)),
+        next_(first),
+        withheld_(settled_.ahead ? settled_.ahead->withheld.size() : 0) {}
 
   // The handle that the next event will get.
   Handle next() const { return next_; }
-  // Where the next chunk begins.
-  const LogPosition& read() const { return read_; }
+  // Where the next chunks begin. Its withheld events are of no account.
+  const LanePosition& read() const { return read_; }
   // What may be checkpointed.
-  const LogPosition& settled() const { return settled_; }
-  std::size_t outstanding() const { return outstanding_; }
+  const LanePosition& settled() const { return settled_; }
+  std::size_t outstanding() const { return outstanding_[0] + outstanding_[1]; }
+  std::size_t outstanding(Part part) const { return outstanding_[Index(part)]; }
   // Events that wait to be handed out again.
   std::size_t failed() const { return failed_; }
-  bool idle() const { return chunks_.empty(); }
+  bool idle() const { return chunks_[0].empty() && chunks_[1].empty(); }
+
+  bool is_split() const { return read_.ahead.has_value(); }
+  // Events that are withheld; events that were, and have yet to be handed out.
+  std::size_t withheld() const { return withheld_; }
+  std::size_t waiting() const { return waiting_; }
 
   // A chunk was read: events with these seqs, in this order. Returns the handle of the first; the
   // others follow it one by one. An empty chunk is settled at once.
-  Handle Add(const std::vector<std::int64_t>& seqs, LogPosition after);
+  Handle Add(const std::vector<std::int64_t>& seqs, LogPosition after, Part part = Part::kMain);
 
   // An outstanding event is published or parked. Returns false for a handle that is not
   // outstanding.
@@ -58,33 +81,59 @@ class LaneProgress {
   bool Fail(Handle handle);
 
   // The first `most` failed events in the order of reading; none while something is outstanding.
-  std::vector<Failed> FirstFailed(std::size_t most) const;
-  // A failed event is outstanding again. Returns false for a handle that has not failed.
-  bool Retry(Handle handle);
+  std::vector<Event> FirstFailed(std::size_t most) const;
+  // The first `most` waiting ones.
+  std::vector<Event> FirstWaiting(std::size_t most) const;
+  // A failed or waiting event is outstanding. Returns false for a handle that is neither.
+  bool HandOut(Handle handle);
+
+  // Everything unread up to this seq, which is not below read().from(), is the backlog. Of a lane
+  // that is not split.
+  void Split(std::int64_t upto);
+  // An outstanding event of the part that is ahead. Not while others wait.
+  bool Withhold(Handle handle);
+  // Of a split lane whose backlog was read. If more of it comes, there may be a next time.
+  void Release();
+  // Joins the parts of a split lane whose backlog was read, if that and what was withheld is
+  // settled. Returns whether it was so.
+  bool Join();
 
  private:
-  enum class State : std::uint8_t { kOutstanding, kFailed, kSettled };
+  enum class State : std::uint8_t { kOutstanding, kFailed, kWaiting, kSettled };
   struct Chunk {
     Handle first;
     std::vector<std::int64_t> seqs;
     std::vector<State> states;
     std::size_t unsettled;
     LogPosition after;
+    std::vector<std::int64_t> withheld{};
+    bool of_withheld = false;  // its events are those that chunks before it had withheld
   };
   struct Place {
     Chunk* chunk = nullptr;
     std::size_t index = 0;
+    Part part = Part::kMain;
   };
 
+  static std::size_t Index(Part part) { return static_cast<std::size_t>(part); }
+  static LogPosition& Of(LanePosition& position, Part part) {
+    return part == Part::kMain ? position.main : position.ahead->position;
+  }
   Place Find(Handle handle, State state);
-  void Advance();
+  std::vector<Event> First(State state, std::size_t most) const;
+  void AddChunk(const std::vector<std::int64_t>& seqs, State state, LogPosition after, Part part);
+  void Advance(Part part);
+  // The seq is not stored any more.
+  void ForgetWithheld(std::int64_t seq);
 
-  LogPosition settled_;
-  LogPosition read_;
+  LanePosition settled_;
+  LanePosition read_;
   Handle next_;
-  std::deque<Chunk> chunks_;
-  std::size_t outstanding_ = 0;
+  std::array<std::deque<Chunk>, 2> chunks_;  // of the parts
+  std::array<std::size_t, 2> outstanding_{};
   std::size_t failed_ = 0;
+  std::size_t withheld_;
+  std::size_t waiting_ = 0;
 };
 
 }  // namespace postbox::publisher

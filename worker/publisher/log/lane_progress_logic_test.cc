@@ -10,22 +10,24 @@ LogPosition At(std::int64_t hwm) {
   return LogPosition::At({hwm, {xid, xid, {}}, xid});
 }
 
+LanePosition Lane(std::int64_t hwm) { return {At(hwm), std::nullopt}; }
+
 TEST(LaneProgress, MayBeCheckpointedBehindTheUnbrokenRowOfSettledChunks) {
-  LaneProgress progress(At(10));
+  LaneProgress progress(Lane(10));
   const auto first = progress.Add({11, 12}, At(12));
   const auto second = progress.Add({13}, At(13));
-  EXPECT_EQ(progress.read(), At(13));
+  EXPECT_EQ(progress.read().main, At(13));
   EXPECT_TRUE(progress.Settle(second));
-  EXPECT_EQ(progress.settled(), At(10));
+  EXPECT_EQ(progress.settled().main, At(10));
   EXPECT_TRUE(progress.Settle(first));
-  EXPECT_EQ(progress.settled(), At(10));
+  EXPECT_EQ(progress.settled().main, At(10));
   EXPECT_TRUE(progress.Settle(first + 1));
-  EXPECT_EQ(progress.settled(), At(13));
+  EXPECT_EQ(progress.settled().main, At(13));
   EXPECT_TRUE(progress.idle());
 }
 
 TEST(LaneProgress, HandsFailedEventsOutAgainInTheOrderOfReadingOnceNothingIsOutstanding) {
-  LaneProgress progress(At(10));
+  LaneProgress progress(Lane(10));
   const auto first = progress.Add({15, 11}, At(12));
   const auto second = progress.Add({13, 14}, At(14));
   EXPECT_TRUE(progress.Fail(second));
@@ -35,23 +37,23 @@ TEST(LaneProgress, HandsFailedEventsOutAgainInTheOrderOfReadingOnceNothingIsOuts
   EXPECT_TRUE(progress.Settle(second + 1));
   const auto again = progress.FirstFailed(10);
   ASSERT_EQ(again.size(), 2u);
-  for (const auto& event : again) EXPECT_TRUE(progress.Retry(event.handle));
-  EXPECT_FALSE(progress.Retry(again[0].handle));
+  for (const auto& event : again) EXPECT_TRUE(progress.HandOut(event.handle));
+  EXPECT_FALSE(progress.HandOut(again[0].handle));
   EXPECT_EQ(again[0].seq, 15);
   EXPECT_EQ(again[1].seq, 13);
   EXPECT_EQ(progress.outstanding(), 2u);
-  EXPECT_EQ(progress.settled(), At(10));
+  EXPECT_EQ(progress.settled().main, At(10));
   EXPECT_TRUE(progress.Settle(again[0].handle));
   EXPECT_TRUE(progress.Settle(again[1].handle));
-  EXPECT_EQ(progress.settled(), At(14));
+  EXPECT_EQ(progress.settled().main, At(14));
 }
 
 TEST(LaneProgress, HandsOutFailedEventsInSteps) {
-  LaneProgress progress(At(10));
+  LaneProgress progress(Lane(10));
   const auto first = progress.Add({11, 12, 13}, At(13));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(progress.Fail(first + static_cast<unsigned>(i)));
   ASSERT_EQ(progress.FirstFailed(2).size(), 2u);
-  EXPECT_TRUE(progress.Retry(first));
+  EXPECT_TRUE(progress.HandOut(first));
   EXPECT_EQ(progress.failed(), 2u);
   EXPECT_TRUE(progress.FirstFailed(2).empty()) << "one is outstanding";
   EXPECT_TRUE(progress.Fail(first));
@@ -60,20 +62,146 @@ TEST(LaneProgress, HandsOutFailedEventsInSteps) {
 }
 
 TEST(LaneProgress, SettlesAnEmptyChunkAtOnce) {
-  LaneProgress progress(At(10));
+  LaneProgress progress(Lane(10));
   progress.Add({}, At(20));
-  EXPECT_EQ(progress.settled(), At(20));
+  EXPECT_EQ(progress.settled().main, At(20));
   EXPECT_TRUE(progress.idle());
 }
 
 TEST(LaneProgress, RefusesWhatIsNotOutstanding) {
-  LaneProgress progress(At(10));
+  LaneProgress progress(Lane(10));
   const auto first = progress.Add({11}, At(11));
   EXPECT_FALSE(progress.Settle(first + 1));
   EXPECT_FALSE(progress.Settle(0));
   EXPECT_TRUE(progress.Settle(first));
   EXPECT_FALSE(progress.Settle(first));
   EXPECT_FALSE(progress.Fail(first));
+}
+
+TEST(LaneProgress, KeepsWhatIsReadAheadOfABacklogInAPartOfItsOwn) {
+  LaneProgress progress(Lane(10));
+  const auto backlog = progress.Add({11, 12}, At(12));
+  progress.Split(100);
+  const auto ahead = progress.Add({101, 102}, LogPosition::At({102, {7, 7, {}}, 7}, 100),
+                                  LaneProgress::Part::kAhead);
+  EXPECT_TRUE(progress.Settle(ahead));
+  EXPECT_TRUE(progress.Settle(ahead + 1));
+  EXPECT_EQ(progress.settled().main, At(10));
+  EXPECT_EQ(progress.settled().ahead->position.from(), 102);
+  EXPECT_EQ(progress.settled().from(), 102);
+  EXPECT_EQ(progress.outstanding(LaneProgress::Part::kMain), 2u);
+  EXPECT_EQ(progress.outstanding(), 2u);
+  EXPECT_TRUE(progress.Settle(backlog));
+  EXPECT_TRUE(progress.Settle(backlog + 1));
+  EXPECT_EQ(progress.settled().main, At(12));
+}
+
+TEST(LaneProgress, StoresBesideThePositionWhichEventsAreWithheld) {
+  LaneProgress progress(Lane(10));
+  progress.Split(100);
+  const auto ahead = progress.Add({101, 102}, LogPosition::At({102, {7, 7, {}}, 7}, 100),
+                                  LaneProgress::Part::kAhead);
+  EXPECT_TRUE(progress.Withhold(ahead));
+  EXPECT_FALSE(progress.Withhold(ahead));
+  EXPECT_EQ(progress.settled().ahead->position.from(), 100) << "102 is outstanding";
+  EXPECT_TRUE(progress.Settle(ahead + 1));
+  EXPECT_EQ(progress.settled().ahead->position.from(), 102);
+  EXPECT_EQ(progress.settled().ahead->withheld, std::vector<std::int64_t>{101});
+  EXPECT_TRUE(progress.idle());
+
+  LaneProgress next(progress.settled(), 7);
+  EXPECT_EQ(next.withheld(), 1u);
+  EXPECT_TRUE(next.is_split());
+  EXPECT_EQ(next.next(), 7u);
+}
+
+TEST(LaneProgress, HandsOutWithheldEventsWhenTheBacklogIsPublished) {
+  LaneProgress progress(Lane(10));
+  progress.Split(100);
+  const auto ahead = progress.Add({103, 101, 102}, LogPosition::At({103, {7, 7, {}}, 7}, 100),
+                                  LaneProgress::Part::kAhead);
+  EXPECT_TRUE(progress.Withhold(ahead));
+  EXPECT_TRUE(progress.Withhold(ahead + 1));
+  EXPECT_TRUE(progress.Settle(ahead + 2));
+  progress.Add({}, LogPosition::At({100, {9, 9, {}}, 9}));
+  progress.Release();
+  EXPECT_EQ(progress.withheld(), 0u);
+  EXPECT_EQ(progress.waiting(), 2u);
+  EXPECT_EQ(progress.failed(), 0u);
+  const auto again = progress.FirstWaiting(10);
+  ASSERT_EQ(again.size(), 2u);
+  EXPECT_EQ(again[0].seq, 103) << "in the order of reading";
+  EXPECT_EQ(again[1].seq, 101);
+  for (const auto& event : again) EXPECT_TRUE(progress.HandOut(event.handle));
+  EXPECT_TRUE(progress.Settle(again[1].handle));
+  EXPECT_EQ(progress.settled().ahead->withheld, std::vector<std::int64_t>{103});
+  EXPECT_TRUE(progress.Settle(again[0].handle));
+  EXPECT_EQ(progress.waiting(), 0u);
+  EXPECT_TRUE(progress.settled().ahead->withheld.empty());
+  EXPECT_TRUE(progress.Join());
+  EXPECT_FALSE(progress.is_split());
+  EXPECT_EQ(progress.settled(), progress.read());
+  EXPECT_EQ(progress.read().main.zones().size(), 2u);
+  EXPECT_EQ(progress.read().main.from(), 103);
+  EXPECT_EQ(progress.read().main.top().xmax, 7u) << "all of it is read as far as this";
+}
+
+TEST(LaneProgress, JoinsItsPartsWhileEventsThatWereReadAheadAreOutstanding) {
+  LaneProgress progress(Lane(10));
+  const auto backlog = progress.Add({11}, At(11));
+  progress.Split(100);
+  const auto ahead =
+      progress.Add({101}, LogPosition::At({101, {7, 7, {}}, 7}, 100), LaneProgress::Part::kAhead);
+  progress.Add({}, LogPosition::At({100, {9, 9, {}}, 9}));
+  EXPECT_FALSE(progress.Join()) << "the backlog is outstanding";
+  EXPECT_TRUE(progress.Settle(backlog));
+  EXPECT_TRUE(progress.Join());
+  EXPECT_EQ(progress.settled().main.from(), 100);
+  EXPECT_EQ(progress.read().main.from(), 101);
+  EXPECT_EQ(progress.outstanding(LaneProgress::Part::kMain), 1u);
+  EXPECT_TRUE(progress.Settle(ahead));
+  EXPECT_EQ(progress.settled(), progress.read());
+}
+
+TEST(LaneProgress, WithholdsEventsAgainWhenMoreOfTheBacklogComes) {
+  LaneProgress progress(Lane(10));
+  progress.Split(100);
+  const auto add = [&](std::int64_t seq) {
+    const auto xid = static_cast<FullXid>(seq);
+    return progress.Add({seq}, LogPosition::At({seq, {xid, xid, {}}, xid}, 100),
+                        LaneProgress::Part::kAhead);
+  };
+  EXPECT_TRUE(progress.Withhold(add(101)));
+  progress.Release();
+  const auto first = progress.FirstWaiting(10);
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_TRUE(progress.HandOut(first[0].handle));
+  EXPECT_TRUE(progress.Withhold(add(102)));
+  EXPECT_EQ(progress.settled().ahead->withheld, std::vector<std::int64_t>{101});
+  progress.Release();
+  const auto second = progress.FirstWaiting(10);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].seq, 102);
+  EXPECT_TRUE(progress.HandOut(second[0].handle));
+  EXPECT_TRUE(progress.Settle(first[0].handle));
+  EXPECT_EQ(progress.settled().ahead->withheld, std::vector<std::int64_t>{102});
+  EXPECT_TRUE(progress.Settle(second[0].handle));
+  EXPECT_TRUE(progress.settled().ahead->withheld.empty());
+}
+
+TEST(LaneProgress, HandsFailedEventsOfBothPartsOutInTheOrderOfReading) {
+  LaneProgress progress(Lane(10));
+  const auto first = progress.Add({11}, At(11));
+  progress.Split(100);
+  const auto second =
+      progress.Add({101}, LogPosition::At({101, {7, 7, {}}, 7}, 100), LaneProgress::Part::kAhead);
+  const auto third = progress.Add({12}, At(12));
+  for (const auto handle : {third, second, first}) EXPECT_TRUE(progress.Fail(handle));
+  const auto again = progress.FirstFailed(10);
+  ASSERT_EQ(again.size(), 3u);
+  EXPECT_EQ(again[0].seq, 11);
+  EXPECT_EQ(again[1].seq, 101);
+  EXPECT_EQ(again[2].seq, 12);
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
 // How far a lane without events may be ahead of its position: who counts the backlog reads that.
 constexpr int64 kMostUnstored = 10'000;
+// After the keys of a backlog could not be read.
+constexpr milliseconds kPauseOfKeys = std::chrono::minutes(5);
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
 }  // namespace
@@ -36,6 +38,7 @@ LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneSha
       ordering_(publication_.ordering),
       row_(publication_, slice, std::move(lock_token)),
       parked_(publication_, topic_, ordering_, share_->log),
+      reader_(publication_, topic_, ordering_),
       ready_(
           "SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid "
           "OPERATOR(pg_catalog.=) a.attrelid AND i.indisvalid AND i.indkey[0] "
@@ -88,15 +91,11 @@ void LogOutbox::Prepare(const std::string& parked) {
   foreign_ = Statement(sql.foreign, {TEXTOID});
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
   any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
-  late_txids_ = FilteredStatement(publication_, sql.late_txids,
-                                  {XID8OID, XID8OID, INT8OID, INT8OID, INT4OID});
-  late_ =
-      FilteredStatement(publication_, sql.late, {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID});
-  fresh_ = FilteredStatement(publication_, sql.fresh, {INT8OID, INT8OID, INT4OID, INT4OID});
   park_copies_ = FilteredStatement(publication_, sql.park_copies,
                                    {TEXTOID, INT8OID, XID8ARRAYOID, BOOLOID, TEXTOID, INT4OID});
-  again_ = Statement(sql.again, {INT8ARRAYOID});
+  again_ = FilteredStatement(publication_, sql.again, {INT8ARRAYOID});
   parked_.Prepare(sql, parked);
+  reader_.Prepare(sql, relation_name_);
 }
 
 int LogOutbox::Share() const {
@@ -128,7 +127,7 @@ bool LogOutbox::Acquire(ClaimResult* result) {
     return false;
   }
   if (!complete) return false;
-  std::optional<LogPosition> position = row_.TryAcquire();
+  std::optional<LanePosition> position = row_.TryAcquire();
   if (!position) return false;
   stored_ = *position;
   stored_at_ = Clock::now();
@@ -187,11 +186,16 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
 }
 
 void LogOutbox::RollBack() {
+  // What comes after a backlog waits for it rather than that the backlog is held up.
+  if (std::exchange(reads_keys_, false)) no_keys_until_ = Clock::now() + kPauseOfKeys;
   maybe_left_ = true;
   copied_next_ = copied_upto_;
   if (!progress_) return;
   next_handle_ = progress_->next();
   progress_.reset();
+  backlog_keys_.reset();
+  backlog_unstored_ = false;
+  marker_.reset();
   --share_->held;
   parked_.Reset();
 }
@@ -203,6 +207,10 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   ClaimResult result;
   const Oid owner_role = Open();
   if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
+  if (progress_->is_split() && backlog_unstored_ && BacklogIsSettled()) {
+    Checkpoint();
+    if (!progress_) return result;
+  }
   const ActAs owner(owner_role);
   const bool was_loaded = parked_.loaded();
   if (!was_loaded || reload_parked_) {
@@ -217,14 +225,18 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   ByteBudget budget(limits.bytes, limits.first);
   if (progress_->failed() > 0) {
     // Nothing new may overtake what has to be sent again.
-    if (progress_->outstanding() == 0) ClaimFailed(limits, &budget, &result);
+    if (progress_->outstanding() == 0) {
+      ClaimAgain(progress_->FirstFailed(limits.events), &budget, &result);
+    }
+  } else if (progress_->waiting() > 0) {
+    ClaimAgain(progress_->FirstWaiting(limits.events), &budget, &result);
   } else {
     const bool more = parked_.Claim(limits.events, &budget, &result.events);
     if (result.events.empty() && !more && !parked_.HasOutstanding() && !budget.refused()) {
       parked_first_ = false;
     }
     if (result.events.size() < limits.events && !budget.refused() && !parked_first_) {
-      ClaimChunk(limits, &budget, &result);
+      ClaimNew(limits, &budget, &result);
     }
     result.more = result.more || more;
   }
@@ -234,23 +246,23 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   return result;
 }
 
-void LogOutbox::ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
-  const std::vector<LaneProgress::Failed> failed = progress_->FirstFailed(limits.events);
+void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteBudget* budget,
+                           ClaimResult* result) {
   std::vector<std::int64_t> seqs;
-  seqs.reserve(failed.size());
-  for (const auto& event : failed) seqs.push_back(event.seq);
+  seqs.reserve(wanted.size());
+  for (const auto& event : wanted) seqs.push_back(event.seq);
   const uint64 rows = again_.Run({Int64ArrayValue(seqs)});
   CheckEventColumns(relation_name_);
   Events events;
-  const std::optional<int64> left = TakeRows(rows, budget, &events);
-  // A seq that somebody has copied has several rows, one for each of its failed events.
+  const std::optional<int64> left = reader_.TakeRows(rows, budget, &events);
+  // A seq that somebody has copied has several rows, one for each of its events.
   std::unordered_multimap<std::int64_t, EventPointer*> event_of;
   for (EventPointer& event : events) event_of.emplace(event->seq, &event);
 
   std::vector<ParkedEvents::Waiting> behind;
-  for (const auto& event : failed) {
+  for (const auto& event : wanted) {
     if (left && event.seq >= *left) continue;
-    progress_->Retry(event.handle);
+    progress_->HandOut(event.handle);
     const auto found = event_of.find(event.seq);
     if (found == event_of.end()) {  // retention or another session has removed it
       progress_->Settle(event.handle);
@@ -259,6 +271,7 @@ void LogOutbox::ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, Claim
     EventPointer claimed = std::move(*found->second);
     event_of.erase(found);
     claimed->handle = event.handle;
+    claimed->urgent = progress_->is_split();
     if (parked_.Pauses(claimed->key)) {
       behind.push_back({event.seq, claimed->key});
       progress_->Settle(event.handle);
@@ -267,61 +280,94 @@ void LogOutbox::ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, Claim
     }
   }
   parked_.ParkBehind(behind);
-  result->more = result->events.empty() && progress_->failed() > 0 && budget->needed() == 0;
+  const bool any_left =
+      progress_->waiting() > 0 || (result->events.empty() && progress_->failed() > 0);
+  result->more = any_left && budget->needed() == 0;
 }
 
-void LogOutbox::ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
-  const std::size_t limit = limits.events - result->events.size();
-  const LogMoment moment = ReadChunk(limit, budget);
+void LogOutbox::ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
+  Read read = ReadNew(limits.events - result->events.size(), budget);
   if (!ConfigIsCurrent()) return;  // perhaps it takes other events now
-  if (chunk_.empty()) {
-    if (budget->refused()) return;
-    if (crowded_seq_ != 0) {
-      ParkCopies(moment, result);
-      return;
+  if (read.ahead) Take(&*read.ahead, LaneProgress::Part::kAhead, read.moment, result);
+  if (read.main) Take(&*read.main, LaneProgress::Part::kMain, read.main_moment, result);
+  result->more = result->more || read.more_keys;
+  SplitOrJoin(read, result);
+}
+
+bool LogOutbox::MustWait(const ClaimedEvent& event) const {
+  return LogReader::IsTooLong(event.key) || backlog_keys_->keys.MayHave(event.key);
+}
+
+// Rows with a seq that somebody has copied are told apart by nothing when they are read again.
+std::vector<bool> LogOutbox::Withheld(const LogChunk& chunk, LaneProgress::Part part) const {
+  std::vector<bool> withheld(chunk.events.size());
+  if (part == LaneProgress::Part::kMain || !backlog_keys_ || !ordering_.ordered()) return withheld;
+  for (std::size_t i = 0; i < chunk.events.size(); ++i) {
+    if (!MustWait(*chunk.events[i])) continue;
+    const std::int64_t seq = chunk.events[i]->seq;
+    std::size_t first = i;
+    while (first > 0 && chunk.events[first - 1]->seq == seq) --first;
+    for (; first < chunk.events.size() && chunk.events[first]->seq == seq; ++first) {
+      withheld[first] = true;
     }
   }
-  const bool full = budget->refused() || chunk_seqs_.size() >= limit || crowded_seq_ != 0;
-  LogPosition after = full ? progress_->read().AfterPartial(moment, chunk_seqs_.back())
-                           : progress_->read().AfterAll(moment);
+  return withheld;
+}
 
+void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment,
+                     ClaimResult* result) {
+  const bool ahead = part == LaneProgress::Part::kAhead;
+  if (chunk->full && chunk->events.empty()) {
+    // What is ahead waits until it is not any more.
+    if (chunk->crowded_seq != 0 && !ahead) ParkCopies(*chunk, moment, result);
+    return;
+  }
+  const LogPosition& position = ahead ? progress_->read().ahead->position : progress_->read().main;
+  LogPosition after = LogReader::After(position, moment, *chunk);
+  const std::vector<bool> withheld = Withheld(*chunk, part);
   if (parked_.HasKeys()) {
     std::vector<ParkedEvents::Waiting> behind;
-    for (const EventPointer& event : chunk_) {
-      if (parked_.Pauses(event->key)) behind.push_back({event->seq, event->key});
+    for (std::size_t i = 0; i < chunk->events.size(); ++i) {
+      const ClaimedEvent& event = *chunk->events[i];
+      if (!withheld[i] && parked_.Pauses(event.key)) behind.push_back({event.seq, event.key});
     }
     parked_.ParkBehind(behind);
   }
-  if (!chunk_seqs_.empty()) {
+  if (!chunk->events.empty()) {
     dirty_ = true;
+    backlog_unstored_ = backlog_unstored_ || !ahead;
     read_below_ = moment.next_xid;
-  } else if (after.from() > progress_->read().from()) {
+  } else if (after.from() > position.from()) {
     passed_below_ = moment.next_xid;
   }
-  LaneProgress::Handle handle = progress_->Add(chunk_seqs_, std::move(after));
-  result->events.reserve(result->events.size() + chunk_.size());
-  for (EventPointer& event : chunk_) {
+  LaneProgress::Handle handle = progress_->Add(chunk->Seqs(), std::move(after), part);
+  result->events.reserve(result->events.size() + chunk->events.size());
+  for (std::size_t i = 0; i < chunk->events.size(); ++i) {
+    EventPointer& event = chunk->events[i];
     event->handle = handle++;
-    if (parked_.Pauses(event->key)) {
+    event->urgent = ahead;
+    if (withheld[i]) {
+      progress_->Withhold(event->handle);
+    } else if (parked_.Pauses(event->key)) {
       progress_->Settle(event->handle);
     } else {
       result->events.push_back(std::move(event));
     }
   }
-  result->more = full;
+  result->more = result->more || chunk->full;
 }
 
 // Up to a seq everything is read. So rows with the same seq are read together, or parked.
-void LogOutbox::ParkCopies(const LogMoment& moment, ClaimResult* result) {
-  if (copied_seq_ != crowded_seq_) {
-    copied_seq_ = crowded_seq_;
+void LogOutbox::ParkCopies(const LogChunk& chunk, const LogMoment& moment, ClaimResult* result) {
+  if (copied_seq_ != chunk.crowded_seq) {
+    copied_seq_ = chunk.crowded_seq;
     copied_next_.clear();
     copied_since_ = moment;
   }
   // What the step before has parked is committed. If not, RollBack() has taken it back.
   copied_upto_ = copied_next_;
-  park_copies_.Run({TextValue(publication_.name), Int64GetDatum(crowded_seq_),
-                    XidArrayValue(crowded_txids_), BoolGetDatum(crowded_txids_.empty()),
+  park_copies_.Run({TextValue(publication_.name), Int64GetDatum(chunk.crowded_seq),
+                    XidArrayValue(chunk.crowded_txids), BoolGetDatum(chunk.crowded_txids.empty()),
                     TextValue(copied_upto_), Int32GetDatum(kParkCopies)});
   const int64 rows = Int64Column(0, 1);
   copied_next_ = TextColumn(0, 2);
@@ -331,7 +377,7 @@ void LogOutbox::ParkCopies(const LogMoment& moment, ClaimResult* result) {
   read_below_ = moment.next_xid;
   result->more = true;
   if (rows == kParkCopies) return;
-  progress_->Add({}, progress_->read().AfterPartial(copied_since_, crowded_seq_));
+  progress_->Add({}, progress_->read().main.AfterPartial(copied_since_, chunk.crowded_seq));
   copied_seq_ = 0;
 }
 
@@ -412,18 +458,22 @@ void LogOutbox::SettleUnpublished(const Events& events) {
 
 // Others judge the age of events by the stored snapshot. If it was taken while transactions were
 // running that are older than the last event, it is stored once more when they have ended.
+bool LogOutbox::BacklogIsSettled() const {
+  return progress_->outstanding(LaneProgress::Part::kMain) == 0 && progress_->failed() == 0;
+}
+
 bool LogOutbox::PositionMoved() const {
-  const LogPosition& settled = progress_->settled();
+  const LanePosition& settled = progress_->settled();
   if (dirty_ || settled.from() > stored_.from() + kMostUnstored) return settled != stored_;
-  return stored_.top().xmin < read_below_ && settled.top().xmin >= read_below_;
+  return stored_.main.top().xmin < read_below_ && settled.main.top().xmin >= read_below_;
 }
 
 // The retention keeps what some lane has not passed. So one without events stores its position when
 // others had some: now and then, and once more when what ran meanwhile has ended.
 bool LogOutbox::HasPassedOthers() const {
-  const LogPosition& settled = progress_->settled();
+  const LanePosition& settled = progress_->settled();
   return settled.from() > stored_.from() ||
-         (stored_.top().xmin < passed_below_ && settled.top().xmin >= passed_below_);
+         (stored_.main.top().xmin < passed_below_ && settled.main.top().xmin >= passed_below_);
 }
 
 milliseconds LogOutbox::CheckpointIn() const {
@@ -480,6 +530,7 @@ void LogOutbox::Checkpoint() {
   stored_at_ = Clock::now();
   dirty_ = !progress_->idle();
   doubt_ = false;
+  if (BacklogIsSettled()) backlog_unstored_ = false;
 }
 
 }  // namespace postbox::publisher

@@ -2,7 +2,8 @@
 // snapshot (log_position_logic.h). Publishing writes no row per event.
 //
 //   Claim     what failed before, in its order; parked events whose time has come; then what has
-//             become visible since the last read, late rows first
+//             become visible since the last read, late rows first. While that is a long backlog,
+//             also what comes after it, of keys that have no event in the backlog
 //   Settle    published: nothing is written. Refused: moved aside into the parked table, and with
 //   it
 //             what follows of its key (parked_events.h). Unknown: tried again.
@@ -38,6 +39,7 @@
 #include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/log/lane_progress_logic.h"
+#include "worker/publisher/log/log_reader.h"
 #include "worker/publisher/log/parked_events.h"
 
 namespace postbox::publisher {
@@ -68,6 +70,7 @@ class LogOutbox : public OutboxSource {
   void Settle(const Events& events, Transaction* transaction) override;
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
+  bool KeepsRoom() const override { return !progress_ || !progress_->is_split(); }
   void GiveUp(Transaction* transaction) override;
   void Doubt() override { doubt_ = true; }
   // Its successor publishes from the stored position on, also what is outstanding here. Were this
@@ -96,12 +99,38 @@ class LogOutbox : public OutboxSource {
   // How many of the publication's lanes each worker should have.
   int Share() const;
 
-  void ClaimFailed(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result);
-  void ClaimChunk(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result);
-  // Reads what is late, then what is new, under one snapshot, as far as the budget goes.
-  LogMoment ReadChunk(std::size_t limit, ByteBudget* budget);
-  void ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
-  void ReadFresh(const LogMoment& moment, std::size_t limit, ByteBudget* budget);
+  // Events that have been read before.
+  void ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteBudget* budget,
+                  ClaimResult* result);
+  // What a claim has read under one snapshot.
+  struct Read {
+    LogMoment moment;
+    LogMoment main_moment;
+    std::optional<LogChunk> main, ahead;
+    bool more_keys = false;  // those of the backlog are not all known yet
+  };
+  void ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result);
+  Read ReadNew(std::size_t limit, ByteBudget* budget);
+  // Of a split lane: the next chunk of the backlog, and of what comes after it.
+  void ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read);
+  void ReadAhead(std::size_t limit, ByteBudget* budget, Read* read);
+  bool ReadsAhead() const;
+  bool BacklogIsOver(const Read& read) const;
+  // Whether the keys of the backlog are all known; reads some of them.
+  bool KnowKeys(Read* read);
+  // How many events of the backlog may be claimed now, so that there is room for others.
+  std::size_t BacklogRoom(std::size_t limit) const;
+  // Makes a part of the progress of a chunk, and hands out what may be published.
+  void Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment, ClaimResult* result);
+  // Whether the backlog may have an earlier event of its key.
+  bool MustWait(const ClaimedEvent& event) const;
+  // Which events of a chunk are to be withheld.
+  std::vector<bool> Withheld(const LogChunk& chunk, LaneProgress::Part part) const;
+  // Splits the lane if it has a backlog; makes it one again when there is none any more.
+  void SplitOrJoin(const Read& read, ClaimResult* result);
+  void MarkBacklog(const Read& read);
+  // Of the one that a lane has which has just read a full chunk. Not below its position.
+  std::int64_t EndOfBacklog(const LogMoment& moment);
   // The log may have been emptied, and its sequence begin again: then nothing that is in it was
   // read, and it is read from its beginning. While it is empty the position stays: perhaps what was
   // read comes back, with the same seqs.
@@ -109,14 +138,8 @@ class LogOutbox : public OutboxSource {
   // Forgets the position, so that all that is in the log is read.
   void BeginAgain();
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
-  // Parks some of the rows with crowded_seq_, and passes them when these were the last.
-  void ParkCopies(const LogMoment& moment, ClaimResult* result);
-  // Takes the rows of SPI_tuptable into the chunk that is being read. `limit`: how many were asked
-  // for. Sets crowded_seq_.
-  void TakeChunkRows(uint64 rows, int limit, ByteBudget* budget);
-  // Makes events of the rows of SPI_tuptable, which are in the order of seq, as far as the budget
-  // goes. Returns the seq of the first row that is left.
-  std::optional<int64> TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
+  // Parks some of the rows with the crowded seq, and passes them when these were the last.
+  void ParkCopies(const LogChunk& chunk, const LogMoment& moment, ClaimResult* result);
 
   static bool AllPublished(const Events& events);
   // It was not the event's fault: the lane sends it again.
@@ -126,6 +149,8 @@ class LogOutbox : public OutboxSource {
   void SettlePublished(const Events& events);
   void SettleUnpublished(const Events& events);
 
+  // Of the first part nothing is on its way.
+  bool BacklogIsSettled() const;
   bool PositionMoved() const;
   bool HasPassedOthers() const;
   std::chrono::milliseconds CheckpointIn() const;
@@ -138,15 +163,29 @@ class LogOutbox : public OutboxSource {
   const Ordering ordering_;
   LaneRow row_;
   ParkedEvents parked_;
+  LogReader reader_;
   Oid sequence_ = InvalidOid;
   std::string relation_name_;
   std::string prepared_for_;  // the names that the statements were made with
-  Statement ready_, unsettled_, foreign_, last_seq_, any_read_, again_;
-  FilteredStatement late_txids_, late_, fresh_, park_copies_;
+  Statement ready_, unsettled_, foreign_, last_seq_, any_read_;
+  FilteredStatement again_, park_copies_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
   LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again
-  LogPosition stored_;
+  // Of a split lane, since something came after the backlog.
+  std::optional<BacklogKeys> backlog_keys_;
+  std::size_t backlog_bytes_ = 0;  // of an event of the backlog, on average
+  bool reads_keys_ = false;
+  Clock::time_point no_keys_until_;
+  // The stored position is before events of the first part that have been handed out.
+  bool backlog_unstored_ = false;
+  // While one full chunk follows another: where the lane is split if that lasts.
+  struct Marker {
+    std::int64_t seq;
+    Clock::time_point since;
+  };
+  std::optional<Marker> marker_;
+  LanePosition stored_;
   Clock::time_point stored_at_;
   Clock::time_point repaired_at_;
   std::int64_t settled_ = 0;    // share_->settled when this lane read the keys of its parked events
@@ -162,14 +201,7 @@ class LogOutbox : public OutboxSource {
   bool doubt_ = false;      // somebody may have taken the lane over
   bool maybe_left_ = true;  // see IsLeftBehind()
 
-  // The chunk that is being read: events to hand out, in order, and their seqs.
-  Events chunk_;
-  std::vector<std::int64_t> chunk_seqs_;
-  // The chunk ends before this seq, which more rows have than can be read together; 0: there is
-  // none. Somebody has copied it. Of these transactions, or of all if it is new.
-  std::int64_t crowded_seq_ = 0;
-  std::vector<FullXid> crowded_txids_;
-  // The rows of such a seq are parked up to this id, and up to the next one if the last step is
+  // The rows of a crowded seq are parked up to this id, and up to the next one if the last step is
   // committed. When all are, those count as read that were there at the beginning.
   std::int64_t copied_seq_ = 0;
   std::string copied_upto_, copied_next_;

@@ -1,41 +1,189 @@
-// The reading of LogOutbox: a chunk of what is unread, and whether its position fits the log.
+// The reading of LogOutbox: chunks of what is unread, and whether its position fits the log.
+//
+// A backlog that takes more than a moment is split off. It ends with the transaction that it is of,
+// or else where the log ended when the lane fell behind, or if it is of late rows, below what is
+// new. What is above is read ahead of it, with a position of its own.
+//
+// An event that was read ahead is published if its key is none of the backlog's. These keys are
+// read first, and under each snapshot with which events are read ahead those of rows that have
+// become visible since: emitters of one key come one after the other, so whoever sees an event sees
+// all earlier ones of its key, and their keys are known. The later event is withheld until the
+// backlog is read. What was handed out before the keys were read goes before it in the client.
 #include "extension/base/relation.h"
+#include "extension/shared/settings.h"
 #include "worker/publisher/log/log_moment.h"
 #include "worker/publisher/log/log_outbox.h"
 
 namespace postbox::publisher {
 namespace {
 
-// How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
-constexpr int kMaxCopies = 1000;
+// A lane that is behind for so long, or by so many seqs, has a backlog.
+constexpr std::chrono::milliseconds kMoment(50);
+constexpr std::int64_t kManySeqs = 10'000;
+// How long a claim reads keys.
+constexpr std::chrono::milliseconds kKeysTime(25);
+// So many events wait for earlier ones of their keys at most. Their seqs are in the lane's row.
+constexpr std::size_t kMostWithheld = 2'000;
+// Of the budget, and of each claim once something has come after it, the backlog gets so much.
+constexpr std::size_t BacklogPart(std::size_t all) {
+  return all - std::max(all / 4, std::size_t{all > 1});
+}
 
 }  // namespace
 
-LogMoment LogOutbox::ReadChunk(std::size_t limit, ByteBudget* budget) {
-  chunk_.clear();
-  chunk_seqs_.clear();
-  crowded_seq_ = 0;
+LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
   last_seq_.Run({ObjectIdGetDatum(sequence_)});
   const int64 last_seq = Int64Column(0, 1);
   const SnapshotGuard snapshot;
-  LogMoment moment = TakeMoment(last_seq);
-  CheckPosition(moment);
-  ReadLate(moment, limit, budget);
-  if (chunk_.size() < limit && !budget->refused() && crowded_seq_ == 0) {
-    ReadFresh(moment, limit - chunk_.size(), budget);
+  Read read;
+  read.moment = TakeMoment(last_seq);
+  read.main_moment = read.moment;
+  CheckPosition(read.moment);
+  if (progress_->is_split()) {
+    ReadBacklog(limit, budget, &read);
+  } else {
+    read.main = reader_.Read(progress_->read().main, read.moment, limit, budget);
   }
-  chunk_seqs_.reserve(chunk_.size());
-  for (const EventPointer& event : chunk_) chunk_seqs_.push_back(event->seq);
-  return moment;
+  return read;
+}
+
+void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
+  read->main_moment.hwm = std::min(read->moment.hwm, progress_->read().ahead->position.floor());
+  const std::size_t room = BacklogRoom(limit);
+  if (room > 0) {
+    const std::size_t bytes_left = budget->left();
+    ByteBudget part(ReadsAhead() ? BacklogPart(bytes_left) : bytes_left, budget->next());
+    read->main = reader_.Read(progress_->read().main, read->main_moment, room, &part);
+    const std::size_t bytes = read->main->Bytes();
+    if (bytes > 0) {
+      budget->Take(bytes);
+      backlog_bytes_ = bytes / read->main->events.size();
+    }
+    if (part.needed() > 0) budget->Refuse(part.needed());
+  }
+  // It may be more than was asked for, where a seq was copied.
+  const std::size_t taken = read->main ? read->main->events.size() : 0;
+  ReadAhead(limit - std::min(limit, taken), budget, read);
+}
+
+bool LogOutbox::ReadsAhead() const { return backlog_keys_ && backlog_keys_->readable; }
+
+std::size_t LogOutbox::BacklogRoom(std::size_t limit) const {
+  const std::size_t of_claim = ReadsAhead() ? BacklogPart(limit) : limit;
+  const std::size_t outstanding = progress_->outstanding(LaneProgress::Part::kMain);
+  if (outstanding == 0) return of_claim;
+  const auto lanes = static_cast<std::size_t>(std::max(share_->held, 1));
+  std::size_t most =
+      BacklogPart(static_cast<std::size_t>(settings().max_outstanding_messages)) / lanes;
+  if (backlog_bytes_ > 0) {
+    const auto bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024;
+    most = std::min(most, BacklogPart(bytes) / lanes / backlog_bytes_);
+  }
+  // While the keys are read, no more than keeps the client busy.
+  if (ReadsAhead() && !backlog_keys_->complete) most /= 4;
+  // Not in crumbs.
+  const std::size_t room = most - std::min(most, outstanding);
+  return room * 4 < most ? 0 : std::min(room, of_claim);
+}
+
+void LogOutbox::ReadAhead(std::size_t limit, ByteBudget* budget, Read* read) {
+  if (BacklogIsOver(*read)) {
+    if (progress_->withheld() > 0) return;
+    backlog_keys_.reset();
+  } else if (!KnowKeys(read)) {
+    return;
+  }
+  if (limit == 0) return;
+  read->ahead = reader_.Read(progress_->read().ahead->position, read->moment,
+                             std::min(limit, kMostWithheld - progress_->withheld()), budget);
+}
+
+// While the stored position is before events of the backlog, these may be sent again. So nothing of
+// their keys may be stored as read ahead.
+bool LogOutbox::BacklogIsOver(const Read& read) const {
+  return read.main && read.main->events.empty() && !read.main->full && !backlog_unstored_;
+}
+
+bool LogOutbox::KnowKeys(Read* read) {
+  const LogPosition& position = progress_->read().ahead->position;
+  if (progress_->withheld() >= kMostWithheld) return false;
+  if (backlog_keys_ && !backlog_keys_->readable) return false;
+  if (Clock::now() < no_keys_until_) return false;
+  if (!backlog_keys_ && read->moment.hwm <= position.from() &&
+      position.LateReads(read->moment).empty()) {
+    return false;
+  }
+  reads_keys_ = true;
+  if (!backlog_keys_) {
+    // Late rows may be anywhere below.
+    const std::int64_t seqs = position.floor() - stored_.main.floor();
+    backlog_keys_ =
+        BacklogKeys{stored_.main, KeyFilter(static_cast<std::size_t>(seqs / publication_.lanes))};
+    // Of another worker's, or from before a restart.
+    reader_.ReadKeysOf(progress_->settled().ahead->withheld, &*backlog_keys_);
+  }
+  const Clock::time_point end = Clock::now() + kKeysTime;
+  bool all = !ordering_.ordered();
+  while (!all && backlog_keys_->readable && Clock::now() < end) {
+    all = reader_.ReadKeys(read->main_moment, &*backlog_keys_);
+  }
+  reads_keys_ = false;
+  backlog_keys_->complete = backlog_keys_->complete || all;
+  read->more_keys = !all && backlog_keys_->readable;
+  return all;
+}
+
+void LogOutbox::SplitOrJoin(const Read& read, ClaimResult* result) {
+  if (!read.main) return;
+  if (!progress_->is_split()) {
+    MarkBacklog(read);
+    return;
+  }
+  if (!BacklogIsOver(read)) return;
+  if (progress_->withheld() > 0) {
+    progress_->Release();
+    dirty_ = true;
+    result->more = true;
+  } else if (progress_->Join()) {
+    dirty_ = true;
+    backlog_keys_.reset();
+  }
+}
+
+void LogOutbox::MarkBacklog(const Read& read) {
+  const LogPosition& position = progress_->read().main;
+  if (!read.main->full) {
+    marker_.reset();
+    return;
+  }
+  if (!marker_ || position.from() > marker_->seq) {
+    marker_ = {EndOfBacklog(read.moment), Clock::now()};
+  }
+  const bool far = marker_->seq - position.lowest() > kManySeqs;
+  if (!far && Clock::now() < marker_->since + kMoment) return;
+  progress_->Split(marker_->seq);
+  marker_.reset();
+}
+
+std::int64_t LogOutbox::EndOfBacklog(const LogMoment& moment) {
+  const LogPosition& position = progress_->read().main;
+  const std::int64_t last = reader_.LastOfTransaction(moment, position.lowest());
+  if (last - position.lowest() > kManySeqs) return std::max(last, position.from());
+  // More than one zone: it has yet to read late rows, and has looked at none above them.
+  const bool is_late = position.zones().size() > 1 && moment.hwm - position.from() < kManySeqs;
+  return is_late ? position.from() : moment.hwm;
 }
 
 void LogOutbox::CheckPosition(const LogMoment& moment) {
-  const LogPosition& position = progress_->read();
+  const LanePosition& position = progress_->read();
   const bool set_back = moment.hwm < position.from();
-  if (!set_back && !position.MayLeaveOutCopies(moment.snapshot)) return;
-  if (position.zones().empty()) ThrowSetBack(moment.hwm);
-  // Of the zones the lowest was read last: what it does not see, none of them does.
-  const XidSnapshot& seen = position.zones().front().seen;
+  const bool may_leave_out =
+      position.main.MayLeaveOutCopies(moment.snapshot) ||
+      (position.ahead && position.ahead->position.MayLeaveOutCopies(moment.snapshot));
+  if (!set_back && !may_leave_out) return;
+  if (position.main.zones().empty() && !position.ahead) ThrowSetBack(moment.hwm);
+  // What the newest snapshot does not see, none does.
+  const XidSnapshot& seen = position.newest();
   const bool empty = any_read_.RunReadOnly({Int64GetDatum(position.from()),
                                             TextValue(seen.ToText()), XidValue(seen.xmax)}) == 0;
   if (empty) return;
@@ -49,7 +197,9 @@ void LogOutbox::CheckPosition(const LogMoment& moment) {
 // What is still out is of rows that are gone: its results are ignored.
 void LogOutbox::BeginAgain() {
   next_handle_ = progress_->next();
-  progress_.emplace(LogPosition(), next_handle_);
+  progress_.emplace(LanePosition(), next_handle_);
+  backlog_keys_.reset();
+  marker_.reset();
   dirty_ = true;
   read_below_ = 0;
 }
@@ -64,72 +214,6 @@ void LogOutbox::ThrowSetBack(int64 last_seq) const {
         "The sequence was set back, or a row had a seq that the sequence had not given out.",
         "Run SELECT setval('" + sequence + "', " + from + "), and UPDATE " + relation_name_ +
             " SET txid = DEFAULT, seq = DEFAULT for the events that were emitted meanwhile.");
-}
-
-void LogOutbox::ReadLate(const LogMoment& moment, std::size_t limit, ByteBudget* budget) {
-  for (const LateRead& read : progress_->read().LateReads(moment)) {
-    const auto count = static_cast<int32>(limit - chunk_.size());
-    const Datum after = Int64GetDatum(read.after);
-    int64 upto = read.upto;
-    std::vector<FullXid> txids = read.txids;
-    if (read.range_end > read.range_begin) {
-      const uint64 rows =
-          late_txids_.RunReadOnly({XidValue(read.range_begin), XidValue(read.range_end), after,
-                                   Int64GetDatum(upto), Int32GetDatum(count)});
-      CheckColumns(relation_name_, {XID8OID, INT8OID});
-      for (uint64 row = 0; row < rows; ++row) {
-        txids.push_back(static_cast<FullXid>(Int64Column(row, 1)));
-      }
-      // Up to the first row of the last one there are enough. The others begin behind it.
-      if (rows >= static_cast<uint64>(count)) upto = Int64Column(rows - 1, 2);
-    }
-    if (txids.empty()) continue;
-    TakeChunkRows(late_.RunReadOnly({XidArrayValue(txids), after, Int64GetDatum(upto),
-                                     Int32GetDatum(count), Int32GetDatum(count + kMaxCopies)}),
-                  count, budget);
-    crowded_txids_ = std::move(txids);
-    if (chunk_.size() >= limit || budget->refused() || crowded_seq_ != 0) return;
-  }
-  crowded_txids_.clear();
-}
-
-// No seq above the one that the sequence had given out: whoever may INSERT can write any seq, and
-// what lies between would be taken for read.
-void LogOutbox::ReadFresh(const LogMoment& moment, std::size_t limit, ByteBudget* budget) {
-  const auto count = static_cast<int32>(limit);
-  TakeChunkRows(
-      fresh_.RunReadOnly({Int64GetDatum(progress_->read().from()), Int64GetDatum(moment.hwm),
-                          Int32GetDatum(count), Int32GetDatum(count + kMaxCopies)}),
-      count, budget);
-}
-
-void LogOutbox::TakeChunkRows(uint64 rows, int limit, ByteBudget* budget) {
-  CheckEventColumns(relation_name_);
-  if (rows >= static_cast<uint64>(limit) + kMaxCopies) {
-    crowded_seq_ = Int64Column(rows - 1, 1);
-    while (rows > 0 && Int64Column(rows - 1, 1) == crowded_seq_) --rows;
-  }
-  TakeRows(rows, budget, &chunk_);
-}
-
-std::optional<int64> LogOutbox::TakeRows(uint64 rows, ByteBudget* budget, Events* events) const {
-  events->reserve(events->size() + rows);
-  RowReader reader(rows);
-  while (!reader.AtEnd()) {
-    std::span<const StoredRow> portion = reader.Next(budget);
-    if (portion.empty()) {
-      // All rows of a seq are taken together: somebody may have copied rows, and up to the last seq
-      // everything is read. What there is no room for is parked, and tried again from there.
-      const int64 left = reader.NextSeq();
-      if (events->empty() || events->back()->seq != left) return left;
-      portion = reader.NextUnread("rows with the same seq are too large together");
-    }
-    for (const StoredRow& row : portion) {
-      events->push_back(MakeEvent(row, topic_, ordering_));
-      budget->Take(events->back()->bytes());
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace postbox::publisher

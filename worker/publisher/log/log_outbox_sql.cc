@@ -30,6 +30,21 @@ constexpr std::string_view kProblem =
     "than any message' END";
 constexpr std::string_view kTooLarge = "octet_length(payload) > {most}";
 
+constexpr const char* kEvents = "SELECT {columns}";
+constexpr const char* kKeys = "SELECT seq, aggregate_id";
+
+// Behind the columns.
+constexpr const char* kLate =
+    " FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
+    "(SELECT * FROM (SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3 AND "
+    "{here}{mine} "
+    "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
+    "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5";
+constexpr const char* kFresh =
+    " FROM (SELECT * FROM {log} WHERE {here} AND seq > $1 AND seq <= "
+    "$2{mine_new} "
+    "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4";
+
 using Filler = std::function<std::string(std::string_view)>;
 
 void FillReads(const Filler& fill, LogOutboxSql* sql) {
@@ -46,22 +61,23 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
   sql->late_txids = fill(
       "SELECT txid, min(seq) FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4 "
       "AND {here}{mine} GROUP BY txid ORDER BY min(seq) FETCH FIRST $5 ROWS WITH TIES");
-  sql->late = fill(
-      "SELECT {columns} FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
-      "(SELECT * FROM (SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3 AND "
-      "{here}{mine} "
-      "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
-      "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5");
-  sql->fresh = fill(
-      "SELECT {columns} FROM (SELECT * FROM {log} WHERE {here} AND seq > $1 AND seq <= "
-      "$2{mine_new} "
-      "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4");
+  sql->late = fill(std::string(kEvents) + kLate);
+  sql->late_keys = fill(std::string(kKeys) + kLate);
+  sql->fresh = fill(std::string(kEvents) + kFresh);
+  sql->fresh_keys = fill(std::string(kKeys) + kFresh);
+  sql->last_of_transaction = fill(
+      "SELECT max(l.seq) FROM {log} e CROSS JOIN LATERAL (SELECT seq FROM {log} WHERE {here} AND "
+      "txid = e.txid AND seq <= $2 ORDER BY txid DESC, seq DESC LIMIT 1) AS l WHERE e.{here} AND "
+      "e.seq = $1");
   // Not seq = ANY($1): where seq is not the first column of an index, that gives no order, and
   // without sorting the index is read from end to end.
-  sql->again = fill(
-      "SELECT {columns} FROM (SELECT DISTINCT failed FROM unnest($1) AS failed ORDER BY failed) AS "
-      "w CROSS JOIN LATERAL (SELECT {columns} FROM {log} WHERE {here} AND seq = w.failed OFFSET 0) "
-      "AS e ORDER BY w.failed");
+  const std::string again =
+      " FROM (SELECT DISTINCT failed FROM unnest($1) AS failed ORDER BY failed) AS w CROSS JOIN "
+      "LATERAL (SELECT {columns} FROM {log} WHERE {here} AND seq = w.failed{mine_again} OFFSET 0) "
+      "AS e "
+      "ORDER BY w.failed";
+  sql->again = fill(kEvents + again);
+  sql->again_keys = fill(kKeys + again);
 }
 
 // Up to the column next_retry_at.
@@ -195,6 +211,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"mine", typed_by("$6")},
                        {"mine_new", typed_by("$5")},
                        {"mine_copy", typed_by("$7")},
+                       {"mine_again", typed_by("$2")},
                        {"behind", kBehind},
                        {"too_large", too_large},
                        {"problem", problem},

@@ -29,8 +29,15 @@ struct LogOutboxSql {
   // New rows, in the order of seq. $1, $2 bigint: after, up to; $3, $4 int: at most, as above; $5
   // text[]: aggregate types, if filtered.
   std::string fresh;
-  // The same columns for rows that are known, in the order of seq. $1 bigint[].
+  // The same rows with the columns seq and aggregate_id only. Parameters as above.
+  std::string late_keys;
+  std::string fresh_keys;
+  // The last seq of the transaction that has written a row. $1, $2 bigint: the row's seq; up to.
+  std::string last_of_transaction;
+  // The same columns for rows that are known, in the order of seq. $1 bigint[]; $2 text[]: types.
+  // Those of another lane, from which this one was made, are left to it.
   std::string again;
+  std::string again_keys;
 
   // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since a seq
   // may have been copied; $4 bool: an earlier row of their key is held, so they wait behind it.

@@ -1,0 +1,211 @@
+# A long backlog holds up nobody: events that come after it go out at once if their keys have none in it, and wait for their own
+# earlier events if they have. So it stays when the server is stopped or killed meanwhile, and when the publication is altered.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Puller;
+use Postbox::Test;
+use Test::More;
+
+use constant TOPIC => 'catalog.video.events';
+use constant BACKLOG => 20_000;
+use constant MIDDLE => BACKLOG / 2;    # a key of the backlog whose turn is not soon
+
+my $emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered");
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
+	'postbox.max_outstanding_messages' => 1000 });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+follow($node, 'postgres', "@{[TOPIC]}.follower", 'video.watched');
+my $puller = start_puller($node, 'postgres', $emulator);
+
+my $expected = 0;
+sub sql { my ($text) = @_; return $node->safe_psql('postgres', $text); }
+
+# `count` events of as many keys.
+sub emit_backlog
+{
+	my ($prefix, $count) = @_;
+	$expected += $count;
+	return "SELECT count(postbox.outbox_emit('video', '$prefix-' || n, 'video.changed', '{}'::jsonb)) FROM generate_series(1, $count) n";
+}
+
+sub emit_watched
+{
+	my (@keys) = @_;
+	$expected += @keys;
+	return join('; ', map { "SELECT postbox.outbox_emit('video', '$_', 'video.watched', '{}'::jsonb)" } @keys);
+}
+
+sub slow { emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=500,count=1000000'); return; }
+sub fast { emulator_fault($emulator, '--clear'); return; }
+sub pending { return sql("SELECT pending FROM postbox.publication_status"); }
+
+# The condition that an event of the log is published, as far as the lanes have stored it.
+use constant IS_READ => q{(SELECT bool_or(postbox.has_read(l, e.txid, e.seq)) FROM postbox.publication p JOIN postbox.lane_progress l ON l.publication = p.name
+	WHERE l.slice = postbox.lane_slice(e.aggregate_id, p.lanes))};
+
+# The events of these keys are published while most of the backlog is waiting.
+sub overtake
+{
+	my ($what, @keys) = @_;
+	my $list = join ', ', map { "'$_'" } @keys;
+	wait_until($node, 'postgres', "SELECT bool_and(@{[IS_READ]}) FROM app.outbox e WHERE aggregate_id IN ($list)", "$what: published");
+	cmp_ok(pending(), '>', BACKLOG / 4, "$what: the backlog is still there");
+	return;
+}
+
+sub has_come
+{
+	my ($key, $versions, $what) = @_;
+	return is(sql("SELECT coalesce(string_agg(version::text, ' ' ORDER BY n), '') FROM app.seen WHERE aggregate_id = '$key'"), $versions, $what);
+}
+
+sub finish
+{
+	my ($what) = @_;
+	fast();
+	wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status", "$what: all is published");
+	wait_until($node, 'postgres', "SELECT bool_and(ahead IS NULL) FROM postbox.lane", "$what: there is one position again");
+	return;
+}
+
+sub each_once
+{
+	my ($what) = @_;
+	is(messages_published($emulator), $expected, "$what: each event was sent once");
+	return;
+}
+
+# Waits until the lane has stored that it reads ahead.
+sub wait_split
+{
+	my ($what) = @_;
+	return wait_until($node, 'postgres', "SELECT bool_and(ahead IS NOT NULL) FROM postbox.lane", $what);
+}
+
+subtest 'events of other keys do not wait for a mass of new ones, those of the same keys do' => sub {
+	slow();
+	sql(emit_backlog('a', BACKLOG));
+	sql(emit_watched('a-' . MIDDLE, 'other-1', 'other-2', 'a-' . (MIDDLE + 1), 'other-1'));
+	overtake('other keys', 'other-1', 'other-2');
+	is(sql("SELECT string_agg((@{[IS_READ]})::text, ' ' ORDER BY version) FROM app.outbox e WHERE aggregate_id = 'a-@{[MIDDLE]}'"), 'false false', 'the key of the backlog waits')
+	  or diag(sql("SELECT e.seq, e.txid FROM app.outbox e WHERE aggregate_id = 'a-@{[MIDDLE]}'; SELECT * FROM postbox.lane"));
+	sql(emit_watched('other-3', 'a-' . MIDDLE));
+	overtake('another one', 'other-3');
+	cmp_ok(pending(), '<', BACKLOG, 'the status does not count what has been published');
+	finish('a mass of new events');
+	wait_until($node, 'postgres', "SELECT count(*) = 7 FROM app.seen", 'the others have come, too');
+	has_come('a-' . MIDDLE, '2 3', 'in order');
+	has_come('other-1', '1 2', 'in order');
+	each_once('a mass of new events');
+};
+
+subtest 'events do not wait for a mass that was committed late' => sub {
+	slow();
+	my $late = $node->background_psql('postgres', on_error_stop => 1);
+	$late->query_safe('BEGIN');
+	$late->query_safe(emit_backlog('b', BACKLOG));
+	sql(emit_watched('meanwhile'));
+	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM app.seen WHERE aggregate_id = 'meanwhile'", 'one that was emitted meanwhile has come');
+	$late->query_safe('COMMIT');
+	$late->quit;
+	sql(emit_watched('b-' . MIDDLE, 'afterwards'));
+	overtake('one that was emitted afterwards', 'afterwards');
+	finish('a mass of late events');
+	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM app.seen WHERE aggregate_id = 'b-@{[MIDDLE]}'", 'the key of the late ones has come');
+	each_once('a mass of late events');
+};
+
+subtest 'a lane that is given up is taken where it stands: nothing is sent again' => sub {
+	slow();
+	sql(emit_backlog('c', BACKLOG));
+	sql(emit_watched('c-' . MIDDLE, 'given-1'));
+	overtake('before', 'given-1');
+	wait_split('the position of what was read ahead is stored');
+	fast();    # so that all results come before the worker leaves
+	$node->append_conf('postgresql.conf', 'postbox.publishers = 0');
+	$node->reload;
+	wait_workers($node, 'postgres', 0, 'the worker has left');
+	slow();
+	my $left = $expected - messages_published($emulator);
+	is(sql("SELECT count(*) FROM app.outbox e WHERE @{[IS_READ]} IS NOT TRUE"),
+		$left, 'of each event is known whether it was read');
+	cmp_ok(abs(pending() - $left), '<', $left / 20, 'the status counts those that were not');
+	ok(sql("SELECT NOT postbox.is_read('app.outbox', relid) FROM pg_partition_tree('app.outbox') WHERE isleaf LIMIT 1") eq 't', 'retention keeps the log');
+	$node->append_conf('postgresql.conf', 'postbox.publishers = 1');
+	$node->reload;
+	wait_workers($node, 'postgres', 1, 'another worker has come');
+	sql(emit_watched('c-' . MIDDLE, 'given-2'));
+	overtake('after', 'given-2');
+	finish('given up');
+	wait_until($node, 'postgres', "SELECT count(*) = 2 FROM app.seen WHERE aggregate_id = 'c-@{[MIDDLE]}'", 'the key of the backlog has come');
+	has_come('c-' . MIDDLE, '2 3', 'in order');
+	each_once('given up');
+};
+
+subtest 'the keys are divided meanwhile: nothing is sent again' => sub {
+	slow();
+	sql(emit_backlog('d', BACKLOG));
+	sql(emit_watched('d-' . MIDDLE, 'd-' . (MIDDLE + 1), 'divided-1', 'divided-2'));
+	overtake('before', 'divided-1', 'divided-2');
+	fast();
+	sql("SELECT postbox.alter_publication('videos', lanes => 3)");
+	wait_until($node, 'postgres', "SELECT count(*) = 3 FROM postbox.lane WHERE lock_token IS NOT NULL", 'there are three lanes');
+	slow();
+	sql(emit_watched('d-' . MIDDLE, 'd-' . (MIDDLE + 1), 'divided-3', 'divided-4', 'divided-1'));
+	overtake('after', 'divided-1', 'divided-2', 'divided-3', 'divided-4');
+	sql("SELECT postbox.alter_publication('videos', lanes => 1)");
+	finish('divided');
+	wait_until($node, 'postgres', "SELECT count(*) = 4 FROM app.seen WHERE aggregate_id IN ('d-@{[MIDDLE]}', 'd-@{[MIDDLE + 1]}')", 'the keys of the backlog have come');
+	has_come("d-$_", '2 3', 'in order') for MIDDLE, MIDDLE + 1;
+	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM postbox.lane", 'there is one lane again');
+	each_once('divided');
+};
+
+subtest 'a refused event of the backlog keeps its key waiting, whatever comes after the backlog' => sub {
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison', 'rpc=Publish,action=delay,latency-ms=500,count=1000000');
+	sql("SELECT postbox.alter_publication('videos', max_attempts => 1)");
+	my ($before, $after) = (emit_backlog('e', MIDDLE), emit_backlog('f', MIDDLE));
+	sql("BEGIN; $before; SELECT postbox.outbox_emit('video', 'refused', 'video.poison', '{}'::jsonb); $after; COMMIT");
+	sql(emit_watched('refused', 'unrefused'));
+	overtake('another key', 'unrefused');
+	fast();
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison');
+	wait_until($node, 'postgres', "SELECT string_agg(version::text, ' ' ORDER BY seq) = '1 2' FROM app.outbox_parked WHERE aggregate_id = 'refused'", 'both events of the key are parked')
+	  or diag(sql('SELECT * FROM postbox.publication_status; SELECT aggregate_id, version, last_error FROM app.outbox_parked'));
+	fast();
+	sql("SELECT postbox.redrive('app.outbox')");
+	wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status", 'all is published');
+	++$expected;
+	each_once('a refused event');
+};
+
+subtest 'killed at any moment, nothing is lost and no event comes before an earlier one of its key' => sub {
+	slow();
+	sql("DELETE FROM app.seen");
+	sql(emit_backlog('g', BACKLOG));
+	for my $round (1 .. 6)
+	{
+		sql(emit_watched("kill-$_", 'g-' . (MIDDLE + $_))) for 1 .. 10;
+		wait_until($node, 'postgres', "SELECT count(*) FILTER (WHERE @{[IS_READ]}) >= $round FROM app.outbox e WHERE aggregate_id LIKE 'kill-%'", "round $round: something is published");
+		$node->stop('immediate');
+		$node->start;
+		wait_workers($node, 'postgres', 1, "round $round: a worker has come");
+	}
+	finish('killed');
+	wait_until($node, 'postgres', "SELECT count(*) >= 120 FROM app.seen", 'all has come');
+	is(sql("SELECT count(*) FROM (SELECT version, lag(version) OVER (PARTITION BY aggregate_id ORDER BY n) AS before FROM app.seen) s WHERE version <= before"),
+		0, 'each key in order');
+	is(sql("SELECT count(*) FROM (SELECT aggregate_id, max(version) - min(version) + 1 AS span, count(*) AS came FROM app.seen GROUP BY 1) s WHERE span <> came"), 0, 'without a gap');
+	cmp_ok(messages_published($emulator), '>=', $expected, 'nothing is lost');
+};
+
+stop_puller($puller);
+$node->stop;
+stop_emulator($emulator);
+done_testing();

@@ -1,0 +1,203 @@
+// See log_reader.h.
+#include "worker/publisher/log/log_reader.h"
+
+#include "worker/publisher/log/log_moment.h"
+
+namespace postbox::publisher {
+namespace {
+
+// How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
+constexpr int kMaxCopies = 1000;
+
+// How many rows a step looks at for keys, if there are so many. A key may have a page.
+constexpr std::size_t kKeysOfStep = 10'000;
+constexpr std::size_t kFewestKeys = 500;
+// After a shorter one, the next may look at more seqs, up to these.
+constexpr std::chrono::milliseconds kShortStep(3);
+constexpr std::int64_t kMostSeqs = std::int64_t{1} << 40;
+
+}  // namespace
+
+std::vector<std::int64_t> LogChunk::Seqs() const {
+  std::vector<std::int64_t> seqs;
+  seqs.reserve(events.size());
+  for (const EventPointer& event : events) seqs.push_back(event->seq);
+  return seqs;
+}
+
+std::size_t LogChunk::Bytes() const {
+  std::size_t bytes = 0;
+  for (const EventPointer& event : events) bytes += event->bytes();
+  return bytes;
+}
+
+void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
+  relation_name_ = relation_name;
+  const std::vector<Oid> late = {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID};
+  const std::vector<Oid> fresh = {INT8OID, INT8OID, INT4OID, INT4OID};
+  late_txids_ = FilteredStatement(publication_, sql.late_txids,
+                                  {XID8OID, XID8OID, INT8OID, INT8OID, INT4OID});
+  late_ = FilteredStatement(publication_, sql.late, late);
+  fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
+  late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
+  last_of_transaction_ = Statement(sql.last_of_transaction, {INT8OID, INT8OID});
+  again_keys_ = FilteredStatement(publication_, sql.again_keys, {INT8ARRAYOID});
+  fresh_keys_ = FilteredStatement(publication_, sql.fresh_keys, fresh);
+}
+
+LogPosition LogReader::After(const LogPosition& position, const LogMoment& moment,
+                             const LogChunk& chunk) {
+  return chunk.full ? position.AfterPartial(moment, chunk.events.back()->seq)
+                    : position.AfterAll(moment);
+}
+
+LogReader::Late LogReader::FindLate(const LateRead& read, std::size_t count) {
+  Late late{read.txids, read.upto};
+  if (read.range_end <= read.range_begin) return late;
+  const uint64 rows = late_txids_.RunReadOnly({XidValue(read.range_begin), XidValue(read.range_end),
+                                               Int64GetDatum(read.after), Int64GetDatum(read.upto),
+                                               Int32GetDatum(static_cast<int32>(count))});
+  CheckColumns(relation_name_, {XID8OID, INT8OID});
+  for (uint64 row = 0; row < rows; ++row) {
+    late.txids.push_back(static_cast<FullXid>(Int64Column(row, 1)));
+  }
+  // Up to the first row of the last one there are enough. The others begin behind it.
+  if (rows >= count) late.upto = Int64Column(rows - 1, 2);
+  return late;
+}
+
+// Nothing is read above the seq that the sequence had given out: whoever may INSERT can write any
+// seq, and what lies between would be taken for read.
+LogChunk LogReader::Read(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                         ByteBudget* budget) {
+  LogChunk chunk;
+  const auto is_full = [&] {
+    return chunk.events.size() >= limit || budget->refused() || chunk.crowded_seq != 0;
+  };
+  for (const LateRead& read : position.LateReads(moment)) {
+    const std::size_t count = limit - chunk.events.size();
+    Late late = FindLate(read, count);
+    if (late.txids.empty()) continue;
+    const uint64 rows =
+        late_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
+                           Int64GetDatum(late.upto), Int32GetDatum(static_cast<int32>(count)),
+                           Int32GetDatum(static_cast<int32>(count) + kMaxCopies)});
+    TakeChunkRows(rows, count, budget, &chunk);
+    chunk.full = is_full();
+    if (!chunk.full) continue;
+    chunk.crowded_txids = std::move(late.txids);
+    return chunk;
+  }
+  const std::size_t count = limit - chunk.events.size();
+  const uint64 rows = fresh_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
+                                          Int32GetDatum(static_cast<int32>(count)),
+                                          Int32GetDatum(static_cast<int32>(count) + kMaxCopies)});
+  TakeChunkRows(rows, count, budget, &chunk);
+  chunk.full = is_full();
+  return chunk;
+}
+
+void LogReader::TakeChunkRows(uint64 rows, std::size_t limit, ByteBudget* budget,
+                              LogChunk* chunk) const {
+  CheckEventColumns(relation_name_);
+  if (rows >= limit + kMaxCopies) {
+    chunk->crowded_seq = Int64Column(rows - 1, 1);
+    while (rows > 0 && Int64Column(rows - 1, 1) == chunk->crowded_seq) --rows;
+  }
+  TakeRows(rows, budget, &chunk->events);
+}
+
+std::optional<std::int64_t> LogReader::TakeRows(uint64 rows, ByteBudget* budget,
+                                                Events* events) const {
+  events->reserve(events->size() + rows);
+  RowReader reader(rows);
+  while (!reader.AtEnd()) {
+    std::span<const StoredRow> portion = reader.Next(budget);
+    if (portion.empty()) {
+      // All rows of a seq are taken together: somebody may have copied rows, and up to the last seq
+      // everything is read. What there is no room for is parked, and tried again from there.
+      const int64 left = reader.NextSeq();
+      if (events->empty() || events->back()->seq != left) return left;
+      portion = reader.NextUnread("rows with the same seq are too large together");
+    }
+    for (const StoredRow& row : portion) {
+      events->push_back(MakeEvent(row, topic_, ordering_));
+      budget->Take(events->back()->bytes());
+    }
+  }
+  return std::nullopt;
+}
+
+std::int64_t LogReader::LastOfTransaction(const LogMoment& moment, std::int64_t seq) {
+  last_of_transaction_.Run({Int64GetDatum(seq), Int64GetDatum(moment.hwm)});
+  return std::max(seq, Int64Column(0, 1));
+}
+
+// Keys.
+
+bool LogReader::IsTooLong(const std::string& key) { return key.size() > kMaxKey; }
+
+bool LogReader::ReadKeys(const LogMoment& moment, BacklogKeys* backlog) {
+  const auto count = static_cast<int32>(KeysOfStep());
+  const auto most = Int32GetDatum(count + kMaxCopies);
+  const auto begin = std::chrono::steady_clock::now();
+  // Whether the step ends with these rows, or with the seqs up to here.
+  const auto take = [&](uint64 rows, std::optional<std::int64_t> upto) {
+    const std::int64_t last = TakeKeys(rows, backlog);
+    // So many copies of a seq are parked, not read.
+    if (rows >= KeysOfStep() + kMaxCopies) backlog->readable = false;
+    if (!backlog->readable) return true;
+    const bool full = rows >= KeysOfStep();
+    if (full || upto) backlog->read = backlog->read.AfterPartial(moment, full ? last : *upto);
+    return full || upto;
+  };
+  for (const LateRead& read : backlog->read.LateReads(moment)) {
+    const Late late = FindLate(read, KeysOfStep());
+    if (late.txids.empty()) continue;
+    if (take(late_keys_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
+                                     Int64GetDatum(late.upto), Int32GetDatum(count), most}),
+             std::nullopt)) {
+      return false;
+    }
+  }
+  const std::int64_t from = backlog->read.from();
+  const std::int64_t upto = std::min(moment.hwm, from + backlog->window);
+  const uint64 rows = fresh_keys_.RunReadOnly(
+      {Int64GetDatum(from), Int64GetDatum(upto), Int32GetDatum(count), most});
+  // Perhaps most are of other types, or there are none.
+  if (std::chrono::steady_clock::now() - begin < kShortStep && backlog->window < kMostSeqs) {
+    backlog->window *= 2;
+  }
+  if (take(rows, upto < moment.hwm ? std::optional(upto) : std::nullopt)) return false;
+  backlog->read = backlog->read.AfterAll(moment);
+  return true;
+}
+
+// Those of other lanes are looked at, too.
+std::size_t LogReader::KeysOfStep() const {
+  return std::max(kKeysOfStep / static_cast<std::size_t>(publication_.lanes), kFewestKeys);
+}
+
+void LogReader::ReadKeysOf(const std::vector<std::int64_t>& seqs, BacklogKeys* backlog) {
+  TakeKeys(again_keys_.RunReadOnly({Int64ArrayValue(seqs)}), backlog);
+}
+
+std::int64_t LogReader::TakeKeys(uint64 rows, BacklogKeys* backlog) const {
+  CheckColumns(relation_name_, {INT8OID, TEXTOID});
+  for (uint64 row = 0; row < rows && backlog->readable; ++row) {
+    bool null = false;
+    const Datum key = DatumColumn(row, 2, &null);
+    const auto* data = reinterpret_cast<const varlena*>(DatumGetPointer(key));
+    if (null) {
+      backlog->keys.Add("");
+    } else if (!VARATT_IS_EXTERNAL(data) && !VARATT_IS_COMPRESSED(data)) {
+      backlog->keys.Add({VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data)});
+    } else if (RawSizeColumn(row, 2) <= kMaxKey) {
+      // Reading it may fail.
+      backlog->readable = false;
+    }
+  }
+  return rows == 0 ? 0 : Int64Column(rows - 1, 1);
+}
+
+}  // namespace postbox::publisher
