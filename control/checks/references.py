@@ -3,7 +3,7 @@
 A path that begins with a folder of the top (worker/..., docs/...) is looked up wherever it stands. A file's name alone
 (guard.h), or with the last of its folders, is looked up in Markdown and in comments: it has to be
 beside the file that names it, or to be the only one of its name in the tree, or a header of the server or of a library.
-A header of the standard library is written in <>.
+A header of the standard library is written in <>. In Markdown it may be one whose text is there: the first line of a block names it.
 Wildcards have to match something; of a path with a placeholder (tests/tap/X.pl, sql/install/NN_subject.sql) what comes
 before the placeholder has to exist. Absolute paths are those that every machine has.
 """
@@ -33,8 +33,8 @@ _SECTION = re.compile(r'\bsections?[\s#/*-]{1,12}\d|\u00a7', re.I)
 # Not what follows a variable, a URL or a closing bracket, which is no absolute path.
 _ABSOLUTE = re.compile(r"""(?<![\w./:$}{)\]>~*@+-])(?<!\+=)(?<![\w})\]]["'])/[a-z][\w-]*/[\w.$*{}<-][\w./$*{}<>-]*""")
 # What every machine has, or may have; names of the API and of examples.
-_ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|tmp|usr|var/(?:lib|log|run)|path/to|host|topics|subscriptions|snapshots)(?:/|$)|'
-                       r'/var/tmp(?:/postbox\S*)?$')
+_ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|run|tmp|usr|var/(?:cache|lib|log|run)|path/to|host|topics|subscriptions|snapshots)(?:/|$)|'
+                       r'/(?:var/)?postbox$|/(?:build|older)/|/var/tmp(?:/postbox\S*)?$')
 # The words that stand for a name or a number, and in the name of an install script for a version.
 _PLACEHOLDER = re.compile(r'[<>{}$]|(?<![A-Za-z0-9])(?:KIND|NAME|X)(?![A-Za-z0-9_])|^NN_|'
                           r'^postbox--(?:.*--)?(?:A|B|OLD|NEW|NEWEST|NEXT|VERSION)(?:--|\.sql|$)')
@@ -53,7 +53,10 @@ def check(tree):
         for line, said in _paths(text, path):
             if not _exists(tree, said):
                 yield Problem(name, line, 'path', f'{said} does not exist')
+        written = _written(text) if name.endswith('.md') else ()
         for line, said in _file_names(name, text):
+            if said in written:
+                continue
             complaint = _unknown(tree, name, said)
             if complaint:
                 yield Problem(name, line, 'file-name', complaint)
@@ -127,6 +130,12 @@ def _file_names(name, text):
     """(line, file) of each file that prose names."""
     return [(line_of(text, start + match.start()), match[1])
             for start, prose in _prose(name, text) for match in _NAMED_FILE.finditer(prose)]
+
+
+@functools.lru_cache(maxsize=None)
+def _written(text):
+    """The files that a document tells to write: the first line of a block, a comment, is the name."""
+    return frozenset(re.findall(r'^```\w+\n(?:#|//|--) (\S+)\n', text, re.M))
 
 
 def _prose(name, text):

@@ -41,6 +41,7 @@ WORLDS = {
     'CLI11': ['CLI/'],
     'spdlog': ['spdlog/'],
     'json': ['nlohmann/'],
+    'systemd': ['systemd/'],
     'GoogleTest': ['gtest/', 'gmock/'],
     'system': SYSTEM,
 }
@@ -75,7 +76,7 @@ ROOMS = {
     PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
                     ('server', 'system'), (PUBSUB,)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
-    PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system')),
+    PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'system')),
     'worker/cli': Room((PULLER, EMULATOR), ('CLI11',)),
 }

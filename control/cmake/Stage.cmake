@@ -1,6 +1,10 @@
+# SPDX-License-Identifier: PostgreSQL
+# SPDX-FileCopyrightText: 2026 the Postbox authors
+#
 # `stage`: a private copy of the Postgres installation with Postbox in it, so that tests and the demo
 # never touch the installed one. Postgres finds its files relative to its binary, so a copy just works.
 # `install` puts Postbox into the real installation.
+include(GNUInstallDirs)
 set(STAGE ${CMAKE_BINARY_DIR}/stage)
 add_custom_target(stage
   COMMAND ${CMAKE_SOURCE_DIR}/control/copy-postgres ${PG_CONFIG} ${STAGE}
@@ -15,7 +19,15 @@ add_custom_target(stage
   DEPENDS extension publisher_worker postbox install_script
   VERBATIM)
 
-install(TARGETS extension publisher_worker LIBRARY DESTINATION ${PG_PKGLIBDIR})
+# Two components: `extension` belongs to one version of Postgres, `tools` to none.
+#   cmake --install DIR --component extension
+install(TARGETS extension publisher_worker LIBRARY DESTINATION ${PG_PKGLIBDIR} COMPONENT extension)
 install(FILES ${CMAKE_BINARY_DIR}/postbox.control ${install_script} ${upgrade_scripts}
-        DESTINATION ${PG_SHAREDIR}/extension)
-install(TARGETS postbox RUNTIME DESTINATION bin)
+        DESTINATION ${PG_SHAREDIR}/extension COMPONENT extension)
+install(TARGETS postbox RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+
+# A service for each puller, and an example of its configuration.
+set(POSTBOX_UNIT_DIR lib/systemd/system CACHE STRING "Where units of systemd are installed")
+configure_file(${CMAKE_SOURCE_DIR}/control/systemd/postbox-pull.service.in ${CMAKE_BINARY_DIR}/postbox-pull@.service @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/postbox-pull@.service DESTINATION ${POSTBOX_UNIT_DIR} COMPONENT tools)
+install(FILES ${CMAKE_SOURCE_DIR}/control/systemd/pull.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT tools)

@@ -1,10 +1,15 @@
+# SPDX-License-Identifier: PostgreSQL
+# SPDX-FileCopyrightText: 2026 the Postbox authors
+#
 # Every test under one ctest. Whole-system tests need the stage (target `stage`).
 #
 # The same names go into tests.list in the build directory, for control/test NAME, one test a line:
 #   unit TARGET FILE      a file with TEST(Suite, Name): the tests are unit.Suite.Name of this target
 #   system NAME TARGET... what must be built before this test is run
 enable_testing()
-find_package(GTest REQUIRED)
+set(missing)
+need_package(GTest "libgtest-dev;libgmock-dev")
+stop_if_missing()
 include(GoogleTest)
 set(test_list)
 
@@ -13,6 +18,17 @@ add_library(postbox_test MODULE ${CMAKE_SOURCE_DIR}/tests/support/postbox_test.c
 set_target_properties(postbox_test PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(postbox_test PRIVATE publisher_core extension_base extension_shared)
 target_link_options(postbox_test PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
+
+# The same worker of a release with another shared memory, for the test of an upgrade while running.
+sources(files extension/shared)
+add_library(other_release_worker MODULE ${files} ${worker_entry}
+            ${CMAKE_SOURCE_DIR}/worker/publisher/base/registration.cc
+            $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
+set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
+target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=1)
+target_link_libraries(other_release_worker PRIVATE postbox_pubsub extension_base)
+target_link_options(other_release_worker PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
 # The tests of rooms, which stand beside what they test.
 function(unit_test name)
@@ -55,6 +71,10 @@ endforeach()
 system_test(checks.fence ${CMAKE_SOURCE_DIR}/tests/checks/run)
 system_test(checks.upgrade ${CMAKE_SOURCE_DIR}/control/check-upgrade)
 system_test(checks.upgrade_test ${CMAKE_SOURCE_DIR}/tests/checks/test_upgrade)
+system_test(checks.left_running ${CMAKE_SOURCE_DIR}/tests/checks/test_left_running)
+system_test(checks.cmake ${CMAKE_SOURCE_DIR}/tests/checks/test_cmake)
+system_test(checks.reproducible ${CMAKE_SOURCE_DIR}/tests/checks/test_reproducible)
+system_test(checks.service ${CMAKE_SOURCE_DIR}/tests/checks/test_service)
 system_test(regress ${CMAKE_SOURCE_DIR}/control/run-regress)
 system_test(isolation ${CMAKE_SOURCE_DIR}/control/run-isolation)
 file(GLOB tap CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tap/*.pl)

@@ -7,8 +7,11 @@ extern "C" {
 #include <utils/bytea.h>
 #include <utils/float.h>
 #include <utils/guc.h>
-#include <utils/pg_locale.h>
 #include <utils/xml.h>
+
+// As in utils/pg_locale.h, which cannot be included: it needs ICU's headers wherever the server was
+// built with ICU, and the packages of a server's headers do not bring them.
+extern PGDLLIMPORT char* locale_monetary;
 }
 
 namespace postbox {

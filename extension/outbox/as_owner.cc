@@ -16,6 +16,7 @@
 #include "extension/base/spi.h"
 #include "extension/base/statement.h"
 #include "extension/server/operator_role.h"
+#include "extension/server/publishing_state.h"
 
 extern "C" {
 #include <catalog/pg_authid.h>
@@ -123,13 +124,14 @@ Tables FindTablesOf(const std::string& publication) {
   return FindTables(find, TextValue(publication));
 }
 
-// Why a publication is suspended. An error may show data of events, so the column is not for
-// everybody.
+// Why a publication is suspended or retrying. An error may show data of events, so the column is
+// not for everybody.
 std::optional<std::string> LastError(const std::string& publication) {
   static Statement& find = *new Statement(
       "SELECT l.last_error FROM postbox.lane l WHERE l.publication = $1 "
       "AND l.attempts > 0 AND l.next_retry_at IS NOT NULL ORDER BY l.next_retry_at DESC LIMIT 1",
       {TEXTOID});
+  if (std::optional<std::string> error = RetryError(publication)) return error;
   const SpiConnection connection;
   const FixedSearchPath search_path;
   const ActAs registrar(RelationOwner(PostboxRelation("lane")));
@@ -138,11 +140,8 @@ std::optional<std::string> LastError(const std::string& publication) {
   return TextColumn(0, 1);
 }
 
-// Returns the rows of `sql`, run as the owner of `outbox`.
-void ReturnRows(FunctionCallInfo fcinfo, Oid outbox, const std::string& sql,
-                Parameters parameters) {
-  const Rights owner(RelationOwner(outbox));
-  const uint64 rows = Run(sql, parameters);
+// Returns the rows of the last statement.
+void ReturnRows(FunctionCallInfo fcinfo, uint64 rows) {
   auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
   Pg([&] {
     for (uint64 row = 0; row < rows; ++row) {
@@ -206,15 +205,12 @@ POSTBOX_FUNCTION(show_backlog) {
     if (!MaySee({tables.outbox, IsThere(tables.parked) ? tables.parked : tables.outbox})) {
       return Datum{0};
     }
-    Parameters publication;
-    publication.AddText(name);
-    if (const std::optional<std::string> error = LastError(name)) {
-      publication.AddText(*error);
-    } else {
-      publication.AddNull(TEXTOID);
-    }
-    ReturnRows(fcinfo, tables.outbox, "SELECT b.*, $2 FROM postbox.publication_backlog($1) b",
-               publication);
+    const std::optional<std::string> error = LastError(name);
+    const Datum values[] = {TextValue(name), error.has_value() ? TextValue(*error) : Datum{0}};
+    static Statement& look =
+        *new Statement("SELECT b.*, $2 FROM postbox.publication_backlog($1) b", {TEXTOID, TEXTOID});
+    const Rights owner(RelationOwner(tables.outbox));
+    ReturnRows(fcinfo, look.Run(values, error.has_value() ? "  " : " n"));
     return Datum{0};
   });
 }
@@ -228,7 +224,8 @@ POSTBOX_FUNCTION(show_paused_keys) {
     const Tables tables = FindTables(OidArgument(fcinfo, 0, "outbox"));
     if (!IsThere(tables.outbox)) return Datum{0};
     if (!MaySee({IsThere(tables.parked) ? tables.parked : tables.outbox})) return Datum{0};
-    ReturnRows(fcinfo, tables.outbox, "SELECT * FROM postbox.outbox_paused_keys($1)", outbox);
+    const Rights owner(RelationOwner(tables.outbox));
+    ReturnRows(fcinfo, Run("SELECT * FROM postbox.outbox_paused_keys($1)", outbox));
     return Datum{0};
   });
 }

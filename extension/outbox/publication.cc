@@ -14,6 +14,8 @@
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
+#include "extension/server/operator_role.h"
+#include "extension/server/wakeup.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "proto/rules/resource_name.h"
@@ -364,8 +366,8 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   if (!start.empty()) SayWhatItBeginsWith(name, outbox);
 }
 
-// The outbox of a publication. Throws unless the caller may change it.
-Oid OutboxOfPublication(const std::string& name) {
+// The outbox of a publication. Throws unless the caller may change it; or is an operator.
+Oid OutboxOfPublication(const std::string& name, bool operators = false) {
   Parameters key;
   key.AddText(name);
   if (Run("SELECT outbox::oid FROM postbox.publication WHERE name = $1", key) == 0) {
@@ -373,7 +375,7 @@ Oid OutboxOfPublication(const std::string& name) {
           "The publications of this database are listed in postbox.publication.");
   }
   const Oid outbox = OidColumn(0, 1);
-  FindOutboxForOwner(outbox);
+  if (!operators || !IsOperator(GetUserId())) FindOutboxForOwner(outbox);
   return outbox;
 }
 
@@ -421,6 +423,22 @@ void AlterPublication(const std::string& name, const Properties& properties) {
         "suspended_since = NULL WHERE publication = $1",
         key);
   }
+}
+
+// For the owner of the outbox, and for operators, who see why it is suspended.
+void ResumePublication(const std::string& name) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireUpdatedExtension();
+  OutboxOfPublication(name, /*operators=*/true);
+  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  Parameters key;
+  key.AddText(name);
+  // One that fails again has a short backoff again.
+  Run("UPDATE postbox.lane SET attempts = 1, next_retry_at = now() "
+      "WHERE publication = $1 AND attempts > 0 AND next_retry_at IS NOT NULL",
+      key);
+  ConfigChangedAtCommit();
 }
 
 void DropPublication(const std::string& name) {
@@ -483,6 +501,13 @@ POSTBOX_FUNCTION(alter_publication) {
     postbox::CheckProperties(properties);
     postbox::AlterPublication(name, properties);
     if (properties.topic.has_value()) postbox::WarnOfWhatIsMissing(*properties.topic);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(resume_publication) {
+  return postbox::Guarded([&] {
+    postbox::ResumePublication(postbox::TextArgument(fcinfo, 0, "name"));
     return Datum{0};
   });
 }

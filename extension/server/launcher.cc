@@ -64,8 +64,9 @@ struct Task {
 struct Database {
   std::string name;
   Extension extension = Extension::kUnknown;
-  bool listed = true;    // connectable and no template, as last read
-  bool changed = false;  // its settings, since its last worker was started
+  bool listed = true;            // connectable and no template, as last read
+  bool changed = false;          // its settings, since its last worker was started
+  bool did_not_come_up = false;  // its last worker
   int publishers = kAsServer;
   std::vector<Task> tasks;
 
@@ -93,7 +94,7 @@ class Launcher {
   void CollectExits();
   void HearFrom(Oid oid, Database& database, Task& task);
   void TaskEnded(Oid oid, Database& database, Task& task);
-  static void TaskFailed(const Database& database, const ExitReport& report, Task& task);
+  static void TaskFailed(Database& database, const ExitReport& report, Task& task);
   void Reconcile();
   int Wanted(Oid oid, const Database& database) const;
   void StopUnwanted();
@@ -210,6 +211,7 @@ void Launcher::HearFrom(Oid oid, Database& database, Task& task) {
   database.publishers = news.publishers;
   if (task.told) return;
   task.told = true;
+  database.did_not_come_up = false;
   database.extension = Extension::kPresent;
   // It reads its outboxes now. Others may have the same mark.
   if (!WorkIsMarked(oid)) return;
@@ -257,8 +259,9 @@ void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
   }
 }
 
-void Launcher::TaskFailed(const Database& database, const ExitReport& report, Task& task) {
+void Launcher::TaskFailed(Database& database, const ExitReport& report, Task& task) {
   ++task.failures;
+  database.did_not_come_up = !report.attached;
   const milliseconds delay = Delay(task.failures);
   task.not_before = Clock::now() + delay;
   Pg([&database, &report, &task, delay] {
@@ -266,7 +269,8 @@ void Launcher::TaskFailed(const Database& database, const ExitReport& report, Ta
                          database.name.c_str(), static_cast<long>(delay.count())),
                   errdetail(report.attached ? "It has failed %d times in a row."
                                             : "It did not come up, %d times in a row.",
-                            task.failures)));
+                            task.failures),
+                  report.attached ? 0 : errhint("%s", RemedyOf(StartProblem::kDidNotComeUp))));
   });
 }
 
@@ -447,10 +451,18 @@ void Launcher::MakeRoom() {
 
 // To sessions and in the log.
 void Launcher::ShowShortage() {
-  if (waiting_ != shown_) {
-    ShowUnserved(waiting_);
-    shown_ = waiting_;
+  shortage_.NotePublishers(settings().publishers);
+  std::vector<Oid> shown = waiting_;
+  for (auto& [oid, database] : databases_) {
+    if (!database.did_not_come_up || Wanted(oid, database) == 0) continue;
+    if (std::find(waiting_.begin(), waiting_.end(), oid) == waiting_.end()) shown.push_back(oid);
   }
+  if (shown != shown_) {
+    const bool none_waits = waiting_.empty() && !shown.empty();
+    NoteStartProblem(none_waits ? StartProblem::kDidNotComeUp : problem_);
+    ShowUnserved(shown);
+  }
+  shown_ = std::move(shown);
   std::vector<std::string> unserved;
   std::vector<std::string> short_of;
   const Clock::time_point now = Clock::now();
@@ -543,7 +555,7 @@ extern "C" void postbox_launcher_main(Datum /*argument*/) {
   using namespace postbox;  // NOLINT(google-build-using-namespace): the entry has no namespace
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
-  pqsignal(SIGINT, SIG_IGN);  // there is no query to cancel
+  pqsignal(SIGINT, POSTBOX_IGNORE_SIGNAL);  // there is no query to cancel
   BackgroundWorkerUnblockSignals();
   before_shmem_exit(ClearLauncher, 0);
   BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);

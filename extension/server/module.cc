@@ -11,7 +11,7 @@
 #include "extension/shared/shared_state.h"
 
 extern "C" {
-PG_MODULE_MAGIC;
+POSTBOX_MODULE("postbox");
 PGDLLEXPORT void _PG_init(void);
 }
 

@@ -1,5 +1,7 @@
 // postbox.publishing_state(publication): why a publication is not published although nothing is
 // wrong with it, for postbox.publication_status. It reads shared memory and no table.
+#include "extension/server/publishing_state.h"
+
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
 #include "extension/base/postgres.h"
@@ -16,14 +18,16 @@ namespace {
 
 // What the slots say about this database.
 struct Service {
-  bool held = false;       // free of workers
-  bool no_slot = false;    // no worker for lack of slots
-  int starting = 0;        // workers that are not there yet
-  int running = 0;         // workers that have found the extension
-  int serving = 0;         // those that have read the publications, and are heard of
-  pid_t silent = 0;        // one that is not heard of
-  bool waits = false;      // events of the publication wait for a standby
-  StandbyWait first = {};  // the one that has waited longest
+  bool held = false;     // free of workers
+  bool no_slot = false;  // no worker for lack of slots
+  bool did_not_come_up = false;
+  int starting = 0;                  // workers that are not there yet
+  int running = 0;                   // workers that have found the extension
+  int serving = 0;                   // those that have read the publications, and are heard of
+  pid_t silent = 0;                  // one that is not heard of
+  bool waits = false;                // events of the publication wait for a standby
+  StandbyWait first = {};            // the one that has waited longest
+  std::optional<OutageSlot> outage;  // with the first failure and the next try of all
   StartProblem start_problem = StartProblem::kNone;
 };
 
@@ -44,6 +48,13 @@ void Look(WorkerSlot* slot, uint64 publication, Service* service) {
     if (!service->waits || wait.since < service->first.since) service->first = wait;
     service->waits = true;
   }
+  for (int i = 0; i < slot->outage_count; ++i) {
+    const OutageSlot& one = slot->outages[i];
+    if (one.publication != publication && one.publication != 0) continue;
+    OutageSlot& outage = service->outage ? *service->outage : service->outage.emplace(one);
+    outage.since = std::min(outage.since, one.since);
+    outage.next_try = std::min(outage.next_try, one.next_try);
+  }
 }
 
 Service LookAtSlots(const std::string& publication) {
@@ -57,6 +68,8 @@ Service LookAtSlots(const std::string& publication) {
   service.held = IsHeld(state, MyDatabaseId);
   service.no_slot = service.starting + service.running == 0 && IsUnserved(state, MyDatabaseId);
   service.start_problem = state->start_problem;
+  service.did_not_come_up =
+      service.start_problem == StartProblem::kDidNotComeUp && IsUnserved(state, MyDatabaseId);
   LWLockRelease(SharedStateLock());
   return service;
 }
@@ -79,6 +92,11 @@ std::string WhyNobodyServes(const Service& service) {
            std::to_string(max_worker_processes) + ", if it was used up when the server started";
   }
   if (service.held) return "a session drops, renames, moves or copies the database";
+  if (service.did_not_come_up) {
+    return "worker processes do not come up; see the server log: most often postbox_worker.so, or "
+           "a "
+           "library that it needs, is not installed";
+  }
   if (service.starting > 0) return "the workers are just starting";
   if (!service.no_slot) return "no worker runs in this database; see the server log";
   if (service.start_problem == StartProblem::kNoWorkerSlot) {
@@ -93,7 +111,8 @@ std::string WhyNobodyServes(const Service& service) {
 
 struct State {
   const char* name = nullptr;  // nullptr: nothing is the matter
-  std::string reason;
+  std::string reason;          // empty: not for everybody
+  TimestampTz since = 0, next_try = 0;
 };
 
 State Unserved(const std::string& cause) { return {"unserved", "nobody publishes it: " + cause}; }
@@ -105,6 +124,7 @@ State LookAt(const std::string& publication) {
   }
   const Service service = LookAtSlots(publication);
   if (service.serving == 0) return Unserved(WhyNobodyServes(service));
+  if (service.outage) return {"retrying", "", service.outage->since, service.outage->next_try};
   if (!service.waits) return {};
   const TimestampTz since = service.first.since;
   const char* since_text = Pg([since] { return timestamptz_to_str(since); });
@@ -114,6 +134,14 @@ State LookAt(const std::string& publication) {
 }
 
 }  // namespace
+
+std::optional<std::string> RetryError(const std::string& publication) {
+  if (!Preloaded()) return std::nullopt;
+  const Service service = LookAtSlots(publication);
+  if (service.serving == 0 || !service.outage) return std::nullopt;
+  return service.outage->error;
+}
+
 }  // namespace postbox
 
 POSTBOX_FUNCTION(publishing_state) {
@@ -126,10 +154,11 @@ POSTBOX_FUNCTION(publishing_state) {
       postbox::Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "publishing_state must return a row");
     }
     return postbox::Pg([&] {
-      const bool null = state.name == nullptr;
-      Datum values[] = {null ? 0 : CStringGetTextDatum(state.name),
-                        null ? 0 : CStringGetTextDatum(state.reason.c_str())};
-      bool nulls[] = {null, null};
+      bool nulls[] = {state.name == nullptr, state.reason.empty(), state.since == 0,
+                      state.next_try == 0};
+      Datum values[] = {nulls[0] ? 0 : CStringGetTextDatum(state.name),
+                        nulls[1] ? 0 : CStringGetTextDatum(state.reason.c_str()),
+                        TimestampTzGetDatum(state.since), TimestampTzGetDatum(state.next_try)};
       return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
     });
   });

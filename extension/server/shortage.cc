@@ -1,6 +1,9 @@
 #include "extension/server/shortage.h"
 
+#include "extension/base/act_as.h"
 #include "extension/base/guard.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
 #include "extension/shared/settings.h"
 
 namespace postbox {
@@ -26,52 +29,126 @@ std::string Listed(const std::set<std::string>& names) {
 }  // namespace
 
 std::string CauseOf(StartProblem problem) {
-  if (problem == StartProblem::kNoWorkerSlot) {
-    return "As many publishers run as postbox.max_workers allows, which is " +
-           std::to_string(settings().max_workers) + ".";
+  switch (problem) {
+    case StartProblem::kNoWorkerSlot:
+      return "As many publishers run as postbox.max_workers allows, which is " +
+             std::to_string(settings().max_workers) + ".";
+    case StartProblem::kDidNotComeUp:
+      return "Worker processes do not come up.";
+    default:
+      return "All background worker slots of the server are in use (max_worker_processes is " +
+             std::to_string(max_worker_processes) + ").";
   }
-  return "All background worker slots of the server are in use (max_worker_processes is " +
-         std::to_string(max_worker_processes) + ").";
 }
 
 const char* RemedyOf(StartProblem problem) {
-  return problem == StartProblem::kNoWorkerSlot
-             ? "Raise postbox.max_workers, or lower postbox.publishers."
-             : "Raise max_worker_processes (needs a restart), or lower postbox.publishers.";
+  switch (problem) {
+    case StartProblem::kNoWorkerSlot:
+      return "Raise postbox.max_workers, or lower postbox.publishers.";
+    case StartProblem::kDidNotComeUp:
+      return "The server log says why. Most often postbox_worker.so, or a library that it needs, "
+             "is "
+             "not installed.";
+    default:
+      return "Raise max_worker_processes (needs a restart), or lower postbox.publishers.";
+  }
 }
 
 namespace {
 
-bool ThisDatabaseIsUnserved(StartProblem* problem) {
+// Why the events of this database are not published, and what to do.
+struct Obstacle {
+  bool served = false;  // there are workers
+  std::string cause, remedy;
+};
+
+std::optional<Obstacle> LookAtSlots() {
   SharedState* state = shared_state();
+  Obstacle found;
+  std::string problem;
   LWLockAcquire(SharedStateLock(), LW_SHARED);
-  const bool served =
-      std::any_of(std::begin(state->workers), std::end(state->workers), [](WorkerSlot& worker) {
-        return worker.pid != 0 && pg_atomic_read_u32(&worker.database) == MyDatabaseId;
-      });
-  const bool unserved = !served && IsUnserved(state, MyDatabaseId);
-  *problem = state->start_problem;
+  for (WorkerSlot& worker : state->workers) {
+    if (worker.pid == 0 || pg_atomic_read_u32(&worker.database) != MyDatabaseId) continue;
+    found.served = true;
+    if (worker.problem[0] != '\0') problem = worker.problem;
+  }
+  const bool unserved = !found.served && IsUnserved(state, MyDatabaseId);
+  const StartProblem start_problem = state->start_problem;
   LWLockRelease(SharedStateLock());
-  return unserved;
+  if (!problem.empty()) {
+    found.cause = "Its workers cannot publish them: " + problem + ".";
+    found.remedy = "See postbox.publication_status.";
+  } else if (unserved) {
+    found.cause = CauseOf(start_problem);
+    if (start_problem != StartProblem::kDidNotComeUp) {
+      found.cause += " Events wait until it is the turn of this database.";
+    }
+    found.remedy = RemedyOf(start_problem);
+  } else if (!found.served && settings().publishers == 0) {
+    found.cause = "postbox.publishers is 0.";
+    found.remedy = "Raise it, and reload the configuration.";
+  } else {
+    return std::nullopt;
+  }
+  return found;
+}
+
+std::optional<Obstacle> FindObstacle() {
+  if (Preloaded()) return LookAtSlots();
+  return Obstacle{false, "postbox is not in shared_preload_libraries.",
+                  "Add it, and restart the server."};
+}
+
+// Somebody is to get the events of the outbox. Asked again only when that may have changed.
+bool IsPublished(Oid outbox) {
+  static Oid asked_of = InvalidOid;
+  static uint64 asked_at = 0;
+  static bool answer = false;
+  const uint64 generation = ConfigGeneration();
+  if (asked_of == outbox && asked_at == generation) return answer;
+  const SpiConnection connection;
+  const FixedSearchPath search_path;
+  // To emit needs no right on tables of Postbox.
+  const ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  Parameters parameters;
+  parameters.AddOid(REGCLASSOID, outbox);
+  answer = Run("SELECT FROM postbox.publication WHERE outbox = $1 LIMIT 1", parameters) > 0;
+  asked_of = outbox;
+  asked_at = generation;
+  return answer;
 }
 
 }  // namespace
 
-void WarnUnserved() {
+void WarnUnserved(Oid outbox) {
   static bool warned = false;
-  StartProblem problem = StartProblem::kNone;
-  if (warned || !ThisDatabaseIsUnserved(&problem)) return;
+  if (warned || !IsPublished(outbox)) return;
+  const std::optional<Obstacle> obstacle = FindObstacle();
+  if (!obstacle) return;
   warned = true;
-  const std::string cause = CauseOf(problem);
-  // Not to the server log: the launcher has written there about all databases.
-  Pg([&cause, problem] {
-    ereport(
-        WARNING_CLIENT_ONLY,
-        (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-         errmsg("no postbox publisher serves database \"%s\" now", get_database_name(MyDatabaseId)),
-         errdetail("%s Events wait until it is the turn of this database.", cause.c_str()),
-         errhint("%s", RemedyOf(problem))));
+  // Not to the server log: launcher and workers have written there.
+  Pg([&] {
+    const char* database = get_database_name(MyDatabaseId);
+    ereport(WARNING_CLIENT_ONLY,
+            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+             obstacle->served ? errmsg("events of database \"%s\" are not published now", database)
+                              : errmsg("no postbox publisher serves database \"%s\" now", database),
+             errdetail_internal("%s", obstacle->cause.c_str()),
+             errhint("%s", obstacle->remedy.c_str())));
   });
+}
+
+void Shortage::NotePublishers(int publishers) {
+  const bool none = publishers == 0;
+  if (none && !told_of_none_) {
+    Pg([] {
+      ereport(LOG, (errmsg("postbox starts no publishers"),
+                    errdetail("postbox.publishers is 0; databases with a value of their own are "
+                              "served."),
+                    errhint("Raise it, and reload the configuration.")));
+    });
+  }
+  told_of_none_ = none;
 }
 
 void Shortage::Note(const std::vector<std::string>& unserved,

@@ -15,6 +15,7 @@ namespace {
 // Under the lock in exclusive mode. No process may be attached to the slot.
 void FreeSlot(WorkerSlot* slot) {
   slot->state = SlotState::kFree;
+  SetProblem(slot, "");
   slot->pid = 0;
   pg_atomic_write_u32(&slot->database, InvalidOid);
   pg_atomic_write_u32(&slot->proc_number, kNobody);

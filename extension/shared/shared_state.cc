@@ -75,6 +75,7 @@ void CreateOrFindSharedState() {
     ConditionVariableInit(&memory->worker_left);
     memory->next_launch = 1;
     pg_atomic_init_u32(&memory->slots_in_use, 0);
+    pg_atomic_init_u32(&memory->problem_count, 0);
     pg_atomic_init_u32(&memory->unserved_count, 0);
     for (pg_atomic_uint32& mark : memory->work_marks) pg_atomic_init_u32(&mark, 0);
     for (WorkerSlot& worker : memory->workers) {
@@ -163,6 +164,14 @@ std::vector<Oid> TakeSuspects(Oid database) {
   state->suspect_count = static_cast<int32>(kept - state->suspects);
   LWLockRelease(SharedStateLock());
   return {outboxes, outboxes + count};
+}
+
+void SetProblem(WorkerSlot* worker, const std::string& problem) {
+  std::memset(worker->problem, 0, sizeof worker->problem);
+  problem.copy(worker->problem, kMaxShownError);
+  const auto count = std::count_if(std::begin(state->workers), std::end(state->workers),
+                                   [](const WorkerSlot& one) { return one.problem[0] != '\0'; });
+  pg_atomic_write_u32(&state->problem_count, static_cast<uint32>(count));
 }
 
 bool IsUnserved(SharedState* state, Oid database) {

@@ -45,6 +45,7 @@ inline constexpr int kMaxExtensionChanges = 32;
 inline constexpr int kConfigGenerations = 128;
 inline constexpr int kMaxSuspects = 32;
 inline constexpr int kMaxStandbyWaits = 16;
+inline constexpr int kMaxOutages = 8;
 inline constexpr int kMaxUnserved = 256;
 inline constexpr int kWorkMarks = 128;
 
@@ -52,7 +53,7 @@ inline constexpr int kWorkMarks = 128;
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 5
+#define POSTBOX_SHARED_STATE_LAYOUT 6
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
@@ -62,14 +63,24 @@ enum class SlotState : int32 { kFree, kStarting, kAttached, kRunning, kExited };
 enum class ExitReason : int32 { kFailed, kStopped, kNoExtension, kNotWanted };
 
 // Why the launcher could not start the last worker that was wanted: postbox.max_workers of them
-// run, or the server has no room.
-enum class StartProblem : int32 { kNone, kNoWorkerSlot, kNoServerSlot };
+// run, or the server has no room; or the process has ended before it could take its slot.
+enum class StartProblem : int32 { kNone, kNoWorkerSlot, kNoServerSlot, kDidNotComeUp };
 
 // A publication of which a worker holds events back until a synchronous standby has confirmed WAL.
 struct StandbyWait {
   uint64 publication;  // HashOfName(); 0: of all those for which there was no room
   XLogRecPtr position;
   TimestampTz since;
+};
+
+// A publication that a worker tries again and again, since its topic answers nobody.
+inline constexpr size_t kMaxShownError = 255;
+struct OutageSlot {
+  uint64 publication;  // HashOfName(); 0: all those for which there was no room
+  TimestampTz since;
+  TimestampTz next_try;
+  bool told;                       // this worker writes about it into the log
+  char error[kMaxShownError + 1];  // in the encoding of the database
 };
 
 struct WorkerSlot {
@@ -93,6 +104,11 @@ struct WorkerSlot {
   bool serving;      // it has read the publications
   int32 standby_wait_count;
   StandbyWait standby_waits[kMaxStandbyWaits];
+  int32 outage_count;
+  OutageSlot outages[kMaxOutages];
+  // Why the worker can publish nothing, or not all; empty: nothing is missing. In the encoding of
+  // the database.
+  char problem[kMaxShownError + 1];
 };
 
 // `publishers` of a slot whose database has no value of its own.
@@ -145,7 +161,10 @@ struct SharedState {
   // Under the lock.
   StartProblem start_problem;
 
-  // Databases that have no worker because there are not enough slots for all. The launcher writes
+  // How many slots have a problem. Written under the lock.
+  pg_atomic_uint32 problem_count;
+  // Databases that have no worker because there are not enough slots for all, or because it does
+  // not come up. The launcher writes
   // them. There may be more than fit; then any database without a worker counts as one of them.
   pg_atomic_uint32 unserved_count;  // written under the lock
   Oid unserved[kMaxUnserved];       // under the lock
@@ -214,8 +233,11 @@ inline void FormatLockToken(uint64 token, char (&text)[kLockTokenSize]) {
 void NoteSuspect(SharedState* state, const Suspect& suspect);
 std::vector<Oid> TakeSuspects(Oid database);
 
-// Whether `database` has no worker because there are not enough slots. Under the lock; `database`
-// has no attached worker.
+// Sets what a slot says of its worker's problem; empty: none. Under the lock.
+void SetProblem(WorkerSlot* worker, const std::string& problem);
+
+// Whether `database` has no worker because there are not enough slots, or because it does not come
+// up. Under the lock; `database` has no attached worker.
 bool IsUnserved(SharedState* state, Oid database);
 
 // Asks the worker of a slot to finish what is on its way and leave.

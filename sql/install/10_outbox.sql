@@ -148,10 +148,11 @@ $$;
 COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the outboxes and inboxes among these relations: version counters, tables of parked events, partitions, tombstones';
 
 -- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
--- Each look at the status asks, and catalogs may be large: so it keeps its plans, which go through indexes.
+-- Catalogs may be large: so it keeps its plans, which go through indexes.
 CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
     LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     found_problem text;

@@ -5,11 +5,7 @@
 -- postbox.publish_here says so. In another cluster it goes on by itself: nobody there knows the original. A physical copy cannot
 -- be told from its original.
 CREATE FUNCTION postbox.this_database() RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT format('%s/%s', s.system_identifier, d.oid) FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.this_database() IS 'The system identifier of the cluster and the OID of the current database';
 
 CREATE FUNCTION postbox.copied_from(home text) RETURNS name

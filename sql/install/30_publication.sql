@@ -34,6 +34,22 @@ CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.publication
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
+-- A long backlog is in nobody's way: what comes after it is read ahead of it, and its position is beside that of the lane. Who does
+-- not know of it takes what it has read for unread.
+CREATE TYPE postbox.position_ahead AS (
+    after    bigint,
+    upto     bigint[],
+    snapshot pg_snapshot[],
+    next_xid xid8[],
+    withheld bigint[]
+);
+COMMENT ON TYPE postbox.position_ahead IS 'What a lane has read ahead of a backlog';
+COMMENT ON COLUMN postbox.position_ahead.after IS 'All of the backlog has at most this seq';
+COMMENT ON COLUMN postbox.position_ahead.upto IS 'Upper ends of the zones of seq, as zone_upto of postbox.lane; rows above the last one are unread';
+COMMENT ON COLUMN postbox.position_ahead.snapshot IS 'The snapshot of each zone';
+COMMENT ON COLUMN postbox.position_ahead.next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.position_ahead.withheld IS 'The seqs of events in those zones that are unread, because the backlog has earlier events of their keys';
+
 CREATE TABLE postbox.lane (
     publication   text NOT NULL,
     slice         int  NOT NULL,
@@ -51,6 +67,7 @@ CREATE TABLE postbox.lane (
     zone_snapshot pg_snapshot[],
     zone_next_xid xid8[],
     suspended_since timestamptz,
+    ahead         postbox.position_ahead,
     PRIMARY KEY (publication, slice)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.lane IS
@@ -69,11 +86,12 @@ COMMENT ON COLUMN postbox.lane.next_xid IS 'The next transaction id of the clust
 COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; a zone''s rows are read if its snapshot sees them';
 COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.ahead IS 'What is read above hwm, ahead of a long backlog; NULL: nothing';
 COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
 -- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
 GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at, system_identifier, floor, hwm, snapshot, next_xid, zone_upto,
-    zone_snapshot, zone_next_xid, suspended_since) ON postbox.lane TO PUBLIC;
+    zone_snapshot, zone_next_xid, suspended_since, ahead) ON postbox.lane TO PUBLIC;
 GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
 
 -- The only definition of a lane's hash; workers use it, too. It depends on nothing but the bytes of the key and
@@ -111,6 +129,11 @@ COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval,
 -- Publishing spends the server's Google credentials on a topic of the caller's choice.
 REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text),
     postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) FROM PUBLIC;
+
+CREATE FUNCTION postbox.resume_publication(name text) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.resume_publication(text) IS
+    'Tries a suspended publication at once, which workers do by themselves every 30 s at least. For the owner of the outbox, and for members of postbox_operator';
 
 CREATE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -320,66 +343,9 @@ COMMENT ON VIEW postbox.paused_keys IS
     'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
 GRANT SELECT ON postbox.paused_keys TO PUBLIC;
 
--- From the catalogs only, so it raises no error whatever the owner of the outbox has done; through their indexes, since
--- it is asked for often and catalogs may be large. The columns of an event may have
--- other types in a table outbox.
+-- In C, because each look at the status asks: see extension/outbox/outbox_problem.cc.
 CREATE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS text
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-AS $$
-BEGIN
-    RETURN (
-    WITH event(name, type) AS (
-        VALUES ('aggregate_type', 'text'), ('aggregate_id', 'text'), ('event_type', 'text'), ('version', 'bigint'), ('schema_version', 'text'),
-               ('payload', 'bytea'), ('attributes', 'jsonb'), ('occurred_at', 'timestamp with time zone'), ('id', 'uuid')
-    ), expected(relation, name, type) AS (
-        SELECT (registered).relation, coalesce((registered).columns ->> name, name), CASE WHEN (registered).kind = 'log' THEN type END
-        FROM event WHERE NOT (registered).adopted OR name IN ('id', 'aggregate_type', 'aggregate_id', 'event_type', 'payload')
-        UNION ALL SELECT (registered).relation, 'seq', 'bigint'
-        UNION ALL SELECT (registered).relation, s.name, s.type FROM (VALUES ('txid', 'xid8'), ('origin', 'integer')) AS s(name, type)
-        WHERE (registered).kind = 'log'
-        UNION ALL SELECT (registered).relation, s.name, s.type FROM (
-            VALUES ('published_at', 'timestamp with time zone'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
-                   ('lock_token', 'text'), ('locked_at', 'timestamp with time zone'), ('last_error', 'text')) AS s(name, type)
-        WHERE (registered).kind = 'table'
-        UNION ALL SELECT (registered).parked, e.name, e.type FROM event e WHERE (registered).parked IS NOT NULL
-        UNION ALL SELECT (registered).parked, s.name, s.type FROM (
-            VALUES ('publication', 'text'), ('seq', 'bigint'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
-                   ('last_error', 'text')) AS s(name, type)
-        WHERE (registered).parked IS NOT NULL
-    ), problem(rank, text) AS (
-        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', (registered).relation::oid)
-        WHERE (registered).relation IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = (registered).relation)
-        UNION ALL SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
-        UNION ALL SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
-        FROM expected e JOIN pg_class c ON c.oid = e.relation WHERE NOT EXISTS (
-            SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
-        UNION ALL SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
-        FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
-        WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
-        UNION ALL SELECT 4, format('outbox %1$s has no sequence; make its sequence OWNED BY its column seq again, or run SELECT * FROM postbox.repair_outbox(%1$L)',
-                                   (registered).relation)
-        WHERE (registered).kind = 'log' AND NOT EXISTS (
-            SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
-            WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-              AND d.refobjid = (registered).relation AND d.refobjsubid > 0 AND c.relkind = 'S')
-        UNION ALL SELECT 5, format('sequence %s does not give out its values one by one, which the order of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE', s.seqrelid::regclass, s.seqrelid::regclass)
-        FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
-        WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = (registered).relation
-          AND d.refobjsubid > 0 AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
-          AND (NOT (registered).adopted OR EXISTS (
-              SELECT FROM pg_attribute a WHERE a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = 'seq'))
-        UNION ALL SELECT 6, format('outbox %s has no valid index on (origin, seq): its restore is not complete, or the index was dropped; then run CREATE INDEX ON %s (origin, seq)',
-                         (registered).relation, (registered).relation)
-        WHERE (registered).kind = 'log' AND NOT EXISTS (
-            SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-            WHERE i.indrelid = (registered).relation AND i.indisvalid AND a.attname = 'origin')
-    )
-    SELECT text FROM problem ORDER BY rank, text LIMIT 1
-    );
-END
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
     'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
 
@@ -445,10 +411,11 @@ COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'not see its events';
 
 -- From shared memory: a look at it costs nothing.
-CREATE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT reason text)
+CREATE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT reason text, OUT since timestamptz, OUT next_try timestamptz)
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.publishing_state(text) IS
-    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and the reason; NULL if neither';
+    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and the reason; retrying if Pub/Sub does not answer, '
+    'since when, and the next try; NULL if nothing is the matter';
 
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
@@ -463,23 +430,22 @@ DECLARE
     broken boolean;
     why text;
 BEGIN
-    FOR publication, outbox, topic, retry_at, suspended_since IN
-        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since
+    FOR publication, outbox, topic, why, retry_at, suspended_since IN
+        SELECT p.name, p.outbox, p.topic, CASE WHEN p.home <> postbox.this_database() THEN postbox.copy_problem(p.name) END, l.next_retry_at, l.suspended_since
         FROM postbox.publication p
         LEFT JOIN LATERAL (SELECT l.next_retry_at, l.suspended_since FROM postbox.lane l
                            WHERE l.publication = p.name AND l.attempts > 0 AND l.next_retry_at IS NOT NULL
                            ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
         ORDER BY p.name
     LOOP
-        state := 'suspended';
-        why := postbox.copy_problem(publication);
         IF why IS NOT NULL THEN
             state := 'unserved';
-        ELSIF retry_at IS NULL THEN
-            SELECT coalesce(p.state, 'active'), p.reason INTO state, why FROM postbox.publishing_state(publication) p;
+        ELSE
+            SELECT CASE WHEN retry_at IS NULL OR p.state = 'retrying' THEN coalesce(p.state, 'active') ELSE 'suspended' END,
+                   CASE WHEN retry_at IS NULL THEN p.reason END, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+              INTO state, why, retry_at, suspended_since FROM postbox.publishing_state(publication) p;
         END IF;
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-        INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT CASE WHEN count(l.hwm) < (SELECT p.lanes FROM postbox.publication p WHERE p.name = list_publication_status.publication)
@@ -497,7 +463,7 @@ BEGIN
         INTO pending, ready, parked, oldest_pending, oldest_ready, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
         -- What failed is just being tried again, if there is anything to try. A broker that does not answer is tried for long.
-        IF retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
+        IF state = 'suspended' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
             SELECT 'active', NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
         last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
@@ -516,7 +482,7 @@ COMMENT ON VIEW postbox.publication_status IS
     'State and backlog of each publication. Backlog columns and last_error are NULL where the caller may not read the outbox; '
     'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS
-    'active; waiting for a synchronous standby; suspended after a failed attempt until something is published; unserved: no worker publishes it; or broken: '
+    'active; waiting for a synchronous standby; retrying while Pub/Sub does not answer; suspended after a failed attempt until something is published; unserved: no worker publishes it; or broken: '
     'the outbox is not what Postbox made. last_error says more';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready and parked';
 COMMENT ON COLUMN postbox.publication_status.ready IS
@@ -527,10 +493,11 @@ COMMENT ON COLUMN postbox.publication_status.parked IS
 COMMENT ON COLUMN postbox.publication_status.oldest_pending IS
     'Age of the oldest of them, by occurred_at; of the first 1000 of each kind';
 COMMENT ON COLUMN postbox.publication_status.oldest_ready IS 'The same without those that are parked: how far publishing lags behind';
-COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again, or since when it is being tried; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.retry_at IS
+    'When a suspended or retrying publication is tried again, or since when it is being tried; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
-    'Why a suspended publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
+    'Why a suspended or retrying publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
     'what an active one does not publish, or which of its tables a crash would empty';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';

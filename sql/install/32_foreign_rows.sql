@@ -14,6 +14,7 @@ CREATE TABLE postbox.former_position (
     zone_upto     bigint[],
     zone_snapshot pg_snapshot[],
     settled       bigint NOT NULL DEFAULT 0,
+    ahead         postbox.position_ahead,
     PRIMARY KEY (publication, slice, origin)
 );
 COMMENT ON TABLE postbox.former_position IS 'Log outbox: how far each lane had read in other clusters, from which the database was restored';
@@ -25,6 +26,7 @@ COMMENT ON COLUMN postbox.former_position.next_xid IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.zone_upto IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.zone_snapshot IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.settled IS 'Counts the times at which unread events of that cluster were settled';
+COMMENT ON COLUMN postbox.former_position.ahead IS 'As in postbox.lane';
 SELECT pg_catalog.pg_extension_config_dump('postbox.former_position', '');
 GRANT SELECT ON postbox.former_position TO PUBLIC;
 
@@ -34,10 +36,11 @@ COMMENT ON FUNCTION postbox.origin_of(numeric) IS 'The number by which the rows 
 
 -- What a position is made of, as one row: where each lane stands here and where it stood in other clusters.
 CREATE VIEW postbox.lane_progress AS
-    SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier) AS origin, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+    SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier) AS origin, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot,
+        l.ahead
     FROM postbox.lane l
     UNION ALL
-    SELECT f.publication, f.slice, f.origin, f.floor, f.hwm, f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot
+    SELECT f.publication, f.slice, f.origin, f.floor, f.hwm, f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot, f.ahead
     FROM postbox.former_position f;
 COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read the rows of each cluster: columns of postbox.lane and postbox.former_position';
 GRANT SELECT ON postbox.lane_progress TO PUBLIC;
@@ -53,7 +56,10 @@ CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigi
 AS $$
     SELECT (lane).snapshot IS NOT NULL AND (seq <= (lane).floor OR seq <= (lane).hwm AND pg_visible_in_snapshot(txid, coalesce(
         (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
-         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
+         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot))
+        OR (seq > ((lane).ahead).after AND seq <> ALL (((lane).ahead).withheld) AND pg_visible_in_snapshot(txid,
+        (SELECT z.snapshot FROM unnest(((lane).ahead).upto, ((lane).ahead).snapshot) AS z(upto, snapshot)
+         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1))) IS TRUE)
 $$;
 COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
@@ -250,10 +256,11 @@ BEGIN
         WHERE p.outbox = begin_here.outbox AND l.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c)
         FOR UPDATE OF l
     ), former AS (
-        INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, next_xid, zone_upto, zone_snapshot)
-        SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier), l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+        INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, next_xid, zone_upto, zone_snapshot, ahead)
+        SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier), l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot, l.ahead
         FROM lane l ON CONFLICT (publication, slice, origin) DO UPDATE SET floor = EXCLUDED.floor, hwm = EXCLUDED.hwm,
-            snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, zone_snapshot = EXCLUDED.zone_snapshot
+            snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, zone_snapshot = EXCLUDED.zone_snapshot,
+            ahead = EXCLUDED.ahead
     ), back AS (
         -- The log was in this cluster before, where its transaction ids go on: so does the lane. Of its zones the last was read first.
         DELETE FROM postbox.former_position f USING lane l
@@ -261,7 +268,7 @@ BEGIN
     )
     UPDATE postbox.lane l SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() c), lock_token = NULL, floor = b.floor,
         hwm = b.hwm, snapshot = b.snapshot, next_xid = b.next_xid, zone_upto = b.zone_upto, zone_snapshot = b.zone_snapshot,
-        zone_next_xid = ARRAY(SELECT b.next_xid FROM unnest(b.zone_upto))
+        zone_next_xid = ARRAY(SELECT b.next_xid FROM unnest(b.zone_upto)), ahead = b.ahead
     FROM lane o LEFT JOIN back b ON b.publication = o.publication AND b.slice = o.slice WHERE l.publication = o.publication AND l.slice = o.slice;
     RETURN true;
 END

@@ -487,13 +487,7 @@ COMMENT ON FUNCTION postbox.count_backlog(text) IS
     'The cost does not grow with the backlog';
 
 CREATE FUNCTION postbox.log_sequence(outbox regclass) RETURNS regclass
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT c.oid::regclass FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
-    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = outbox
-      AND d.refobjsubid > 0 AND c.relkind = 'S' ORDER BY d.refobjsubid, c.oid LIMIT 1
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.log_sequence(regclass) IS
     'The sequence of a log outbox, whatever the column that owns it is called now; NULL if there is none';
 

@@ -100,6 +100,11 @@ CREATE FUNCTION postbox.drop_subscription(name text) RETURNS void
 COMMENT ON FUNCTION postbox.drop_subscription(text) IS
     'Drops a subscription of this database; the Pub/Sub subscription itself stays';
 
+CREATE FUNCTION postbox.puller_endpoint() RETURNS text
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.puller_endpoint() IS
+    'The value of postbox.endpoint, for roles with INSERT on the inbox of a subscription; `postbox pull` asks for it';
+
 SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');
 REVOKE ALL ON postbox.subscription FROM PUBLIC;
 GRANT SELECT ON postbox.subscription TO PUBLIC;

@@ -131,11 +131,7 @@ COMMENT ON FUNCTION postbox.is_operator() IS 'Whether the current user is a supe
 -- postbox.publish_here says so. In another cluster it goes on by itself: nobody there knows the original. A physical copy cannot
 -- be told from its original.
 CREATE FUNCTION postbox.this_database() RETURNS text
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT format('%s/%s', s.system_identifier, d.oid) FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.this_database() IS 'The system identifier of the cluster and the OID of the current database';
 
 CREATE FUNCTION postbox.copied_from(home text) RETURNS name
@@ -225,12 +221,28 @@ $$;
 COMMENT ON FUNCTION postbox.replicated_problem(regclass) IS
     'That a log outbox keeps events that logical replication has brought, judged with the rights of the current user; NULL if it does not, or somebody has decided';
 
+-- A long backlog is in nobody's way: what comes after it is read ahead of it, and its position is beside that of the lane. Who does
+-- not know of it takes what it has read for unread.
+CREATE TYPE postbox.position_ahead AS (
+    after    bigint,
+    upto     bigint[],
+    snapshot pg_snapshot[],
+    next_xid xid8[],
+    withheld bigint[]
+);
+COMMENT ON TYPE postbox.position_ahead IS 'What a lane has read ahead of a backlog';
+COMMENT ON COLUMN postbox.position_ahead.after IS 'All of the backlog has at most this seq';
+COMMENT ON COLUMN postbox.position_ahead.upto IS 'Upper ends of the zones of seq, as zone_upto of postbox.lane; rows above the last one are unread';
+COMMENT ON COLUMN postbox.position_ahead.snapshot IS 'The snapshot of each zone';
+COMMENT ON COLUMN postbox.position_ahead.next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.position_ahead.withheld IS 'The seqs of events in those zones that are unread, because the backlog has earlier events of their keys';
+
 -- The lanes, and the registrations of outboxes. Logs keep the partitions that they have.
 DO $$
 BEGIN
     ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second'),
         ADD COLUMN version_floor bigint NOT NULL DEFAULT 0;
-    ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz;
+    ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz, ADD COLUMN ahead postbox.position_ahead;
     ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_since xid8,
         ADD COLUMN home text NOT NULL DEFAULT postbox.this_database();
 EXCEPTION WHEN lock_not_available THEN
@@ -257,11 +269,12 @@ COMMENT ON COLUMN postbox.lane.next_xid IS 'The next transaction id of the clust
 COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; a zone''s rows are read if its snapshot sees them';
 COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.ahead IS 'What is read above hwm, ahead of a long backlog; NULL: nothing';
 COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
 REVOKE SELECT ON postbox.lane FROM PUBLIC;
 -- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
 GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at, system_identifier, floor, hwm, snapshot, next_xid, zone_upto,
-    zone_snapshot, zone_next_xid, suspended_since) ON postbox.lane TO PUBLIC;
+    zone_snapshot, zone_next_xid, suspended_since, ahead) ON postbox.lane TO PUBLIC;
 GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
 
 CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
@@ -270,6 +283,11 @@ CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
 COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to lanes - 1, by a hash of the key';
 
 -- The status of publications.
+CREATE FUNCTION postbox.resume_publication(name text) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.resume_publication(text) IS
+    'Tries a suspended publication at once, which workers do by themselves every 30 s at least. For the owner of the outbox, and for members of postbox_operator';
+
 -- What belongs to outboxes and inboxes beside their own table, by its OID. An owner who drops one of these leaves its OID behind in
 -- the registration, and a restore takes that over. Another's table may have it by then: so only what has the columns of such
 -- a table counts, and is not registered for anything else. Indexes and the sequence of a column go with their table.
@@ -304,10 +322,11 @@ $$;
 COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the outboxes and inboxes among these relations: version counters, tables of parked events, partitions, tombstones';
 
 -- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
--- Each look at the status asks, and catalogs may be large: so it keeps its plans, which go through indexes.
+-- Catalogs may be large: so it keeps its plans, which go through indexes.
 CREATE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
     LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
+    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     found_problem text;
@@ -341,115 +360,17 @@ END
 $$;
 COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';
 
--- From the catalogs only, so it raises no error whatever the owner of the outbox has done; through their indexes, since
--- it is asked for often and catalogs may be large. The columns of an event may have
--- other types in a table outbox.
+-- In C, because each look at the status asks: see extension/outbox/outbox_problem.cc.
 CREATE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS text
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-AS $$
-BEGIN
-    RETURN (
-    WITH event(name, type) AS (
-        VALUES ('aggregate_type', 'text'), ('aggregate_id', 'text'), ('event_type', 'text'), ('version', 'bigint'), ('schema_version', 'text'),
-               ('payload', 'bytea'), ('attributes', 'jsonb'), ('occurred_at', 'timestamp with time zone'), ('id', 'uuid')
-    ), expected(relation, name, type) AS (
-        SELECT (registered).relation, coalesce((registered).columns ->> name, name), CASE WHEN (registered).kind = 'log' THEN type END
-        FROM event WHERE NOT (registered).adopted OR name IN ('id', 'aggregate_type', 'aggregate_id', 'event_type', 'payload')
-        UNION ALL SELECT (registered).relation, 'seq', 'bigint'
-        UNION ALL SELECT (registered).relation, s.name, s.type FROM (VALUES ('txid', 'xid8'), ('origin', 'integer')) AS s(name, type)
-        WHERE (registered).kind = 'log'
-        UNION ALL SELECT (registered).relation, s.name, s.type FROM (
-            VALUES ('published_at', 'timestamp with time zone'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
-                   ('lock_token', 'text'), ('locked_at', 'timestamp with time zone'), ('last_error', 'text')) AS s(name, type)
-        WHERE (registered).kind = 'table'
-        UNION ALL SELECT (registered).parked, e.name, e.type FROM event e WHERE (registered).parked IS NOT NULL
-        UNION ALL SELECT (registered).parked, s.name, s.type FROM (
-            VALUES ('publication', 'text'), ('seq', 'bigint'), ('publish_attempts', 'integer'), ('next_retry_at', 'timestamp with time zone'),
-                   ('last_error', 'text')) AS s(name, type)
-        WHERE (registered).parked IS NOT NULL
-    ), problem(rank, text) AS (
-        SELECT 1, format('the relation with OID %s was dropped; drop the outbox with postbox.drop_outbox', (registered).relation::oid)
-        WHERE (registered).relation IS NOT NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = (registered).relation)
-        UNION ALL SELECT 1, w.text FROM postbox.parts_problem((registered).relation) AS w(text) WHERE w.text IS NOT NULL
-        UNION ALL SELECT 2, format('column "%s" of %s does not exist; rename it back or add it again', e.name, e.relation)
-        FROM expected e JOIN pg_class c ON c.oid = e.relation WHERE NOT EXISTS (
-            SELECT FROM pg_attribute a WHERE a.attrelid = e.relation AND a.attname = e.name AND a.attnum > 0 AND NOT a.attisdropped)
-        UNION ALL SELECT 3, format('column "%s" of %s has type %s instead of %s; change its type back', e.name, e.relation, format_type(a.atttypid, NULL), e.type)
-        FROM expected e JOIN pg_attribute a ON a.attrelid = e.relation AND a.attname = e.name AND NOT a.attisdropped
-        WHERE a.atttypid <> e.type::regtype AND NOT (e.type = 'text' AND a.atttypid = 'varchar'::regtype)
-        UNION ALL SELECT 4, format('outbox %1$s has no sequence; make its sequence OWNED BY its column seq again, or run SELECT * FROM postbox.repair_outbox(%1$L)',
-                                   (registered).relation)
-        WHERE (registered).kind = 'log' AND NOT EXISTS (
-            SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
-            WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-              AND d.refobjid = (registered).relation AND d.refobjsubid > 0 AND c.relkind = 'S')
-        UNION ALL SELECT 5, format('sequence %s does not give out its values one by one, which the order of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE', s.seqrelid::regclass, s.seqrelid::regclass)
-        FROM pg_depend d JOIN pg_sequence s ON s.seqrelid = d.objid
-        WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = (registered).relation
-          AND d.refobjsubid > 0 AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
-          AND (NOT (registered).adopted OR EXISTS (
-              SELECT FROM pg_attribute a WHERE a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = 'seq'))
-        UNION ALL SELECT 6, format('outbox %s has no valid index on (origin, seq): its restore is not complete, or the index was dropped; then run CREATE INDEX ON %s (origin, seq)',
-                         (registered).relation, (registered).relation)
-        WHERE (registered).kind = 'log' AND NOT EXISTS (
-            SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-            WHERE i.indrelid = (registered).relation AND i.indisvalid AND a.attname = 'origin')
-    )
-    SELECT text FROM problem ORDER BY rank, text LIMIT 1
-    );
-END
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
     'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
 
 -- Counted with the rights of the current user. What the owner of an outbox has made of it is shown with its publication, and
 -- hides no other one: errors become `problem`.
--- Reading a table may run code of ordinary users: policies where row security is forced, functions and operators in indexes,
--- constraints and statistics (the planner computes what is constant in them), casts, and whatever a foreign table asks. Such code may sleep
--- for ever, and catch the cancel. What a superuser owns, as most extensions are, is trusted. From the catalogs only.
+-- Reading a table may run code of ordinary users, which may take for ever: see extension/server/code_of_users.cc.
 CREATE FUNCTION postbox.code_of_users(relation regclass, other regclass DEFAULT NULL) RETURNS text
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-AS $$
-BEGIN
-    RETURN (
-    WITH RECURSIVE part(of, oid) AS (
-        SELECT r.of, r.of::oid FROM unnest(ARRAY[relation, other]) AS r(of) WHERE r.of IS NOT NULL
-        UNION SELECT p.of, i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
-    ), object(of, classid, objid) AS (
-        SELECT p.of, 'pg_class'::regclass, p.oid FROM part p
-        UNION ALL SELECT p.of, 'pg_class'::regclass, i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid
-        UNION ALL SELECT p.of, 'pg_constraint'::regclass, c.oid FROM part p JOIN pg_constraint c ON c.conrelid = p.oid
-        UNION ALL SELECT p.of, 'pg_statistic_ext'::regclass, s.oid FROM part p JOIN pg_statistic_ext s ON s.stxrelid = p.oid
-    ), type(of, oid) AS (
-        SELECT a.attrelid::regclass, a.atttypid FROM pg_attribute a WHERE a.attrelid IN (relation, other) AND a.attnum > 0
-        UNION SELECT t.of, d.typbasetype FROM type t JOIN pg_type d ON d.oid = t.oid WHERE d.typtype = 'd'  -- which lends a domain its casts
-    ), dependency(of, classid, objid) AS (
-        SELECT o.of, d.refclassid, d.refobjid FROM object o JOIN pg_depend d ON d.classid = o.classid AND d.objid = o.objid
-        WHERE d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
-        UNION ALL
-        SELECT t.of, 'pg_proc'::regclass, k.castfunc FROM type t JOIN pg_cast k ON k.castsource = t.oid WHERE k.castfunc <> 0
-    ), found(rank, what) AS (
-        SELECT 1, format('%s is not a table', c.oid::regclass) FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relkind NOT IN ('r', 'p')
-        UNION ALL
-        SELECT 2, format('row security is forced on %s', c.oid::regclass) FROM pg_class c
-        WHERE c.oid IN (relation, other) AND c.relrowsecurity AND c.relforcerowsecurity
-        UNION ALL
-        SELECT 3, format('%s uses function %s', d.of, f.oid::regprocedure)
-        FROM dependency d JOIN pg_proc f ON f.oid = d.objid JOIN pg_roles r ON r.oid = f.proowner
-        WHERE d.classid = 'pg_proc'::regclass AND NOT r.rolsuper
-        UNION ALL
-        SELECT 3, format('%s uses operator %s', d.of, f.oid::regoperator)
-        FROM dependency d JOIN pg_operator f ON f.oid = d.objid JOIN pg_roles r ON r.oid = f.oprowner
-        WHERE d.classid = 'pg_operator'::regclass AND NOT r.rolsuper
-    )
-    SELECT f.what FROM found f ORDER BY f.rank, f.what LIMIT 1
-    );
-END
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.code_of_users(regclass, regclass) IS
     'The code of an ordinary user that reading a table would run, or may run; NULL if there is none';
 
@@ -530,10 +451,11 @@ COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'not see its events';
 
 -- From shared memory: a look at it costs nothing.
-CREATE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT reason text)
+CREATE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT reason text, OUT since timestamptz, OUT next_try timestamptz)
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.publishing_state(text) IS
-    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and the reason; NULL if neither';
+    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and the reason; retrying if Pub/Sub does not answer, '
+    'since when, and the next try; NULL if nothing is the matter';
 
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
@@ -548,23 +470,22 @@ DECLARE
     broken boolean;
     why text;
 BEGIN
-    FOR publication, outbox, topic, retry_at, suspended_since IN
-        SELECT p.name, p.outbox, p.topic, l.next_retry_at, l.suspended_since
+    FOR publication, outbox, topic, why, retry_at, suspended_since IN
+        SELECT p.name, p.outbox, p.topic, CASE WHEN p.home <> postbox.this_database() THEN postbox.copy_problem(p.name) END, l.next_retry_at, l.suspended_since
         FROM postbox.publication p
         LEFT JOIN LATERAL (SELECT l.next_retry_at, l.suspended_since FROM postbox.lane l
                            WHERE l.publication = p.name AND l.attempts > 0 AND l.next_retry_at IS NOT NULL
                            ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
         ORDER BY p.name
     LOOP
-        state := 'suspended';
-        why := postbox.copy_problem(publication);
         IF why IS NOT NULL THEN
             state := 'unserved';
-        ELSIF retry_at IS NULL THEN
-            SELECT coalesce(p.state, 'active'), p.reason INTO state, why FROM postbox.publishing_state(publication) p;
+        ELSE
+            SELECT CASE WHEN retry_at IS NULL OR p.state = 'retrying' THEN coalesce(p.state, 'active') ELSE 'suspended' END,
+                   CASE WHEN retry_at IS NULL THEN p.reason END, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+              INTO state, why, retry_at, suspended_since FROM postbox.publishing_state(publication) p;
         END IF;
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-        INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT CASE WHEN count(l.hwm) < (SELECT p.lanes FROM postbox.publication p WHERE p.name = list_publication_status.publication)
@@ -582,7 +503,7 @@ BEGIN
         INTO pending, ready, parked, oldest_pending, oldest_ready, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
         -- What failed is just being tried again, if there is anything to try. A broker that does not answer is tried for long.
-        IF retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
+        IF state = 'suspended' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
             SELECT 'active', NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
         last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
@@ -601,7 +522,7 @@ COMMENT ON VIEW postbox.publication_status IS
     'State and backlog of each publication. Backlog columns and last_error are NULL where the caller may not read the outbox; '
     'postbox_operator and pg_monitor see all of them';
 COMMENT ON COLUMN postbox.publication_status.state IS
-    'active; waiting for a synchronous standby; suspended after a failed attempt until something is published; unserved: no worker publishes it; or broken: '
+    'active; waiting for a synchronous standby; retrying while Pub/Sub does not answer; suspended after a failed attempt until something is published; unserved: no worker publishes it; or broken: '
     'the outbox is not what Postbox made. last_error says more';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready and parked';
 COMMENT ON COLUMN postbox.publication_status.ready IS
@@ -612,10 +533,11 @@ COMMENT ON COLUMN postbox.publication_status.parked IS
 COMMENT ON COLUMN postbox.publication_status.oldest_pending IS
     'Age of the oldest of them, by occurred_at; of the first 1000 of each kind';
 COMMENT ON COLUMN postbox.publication_status.oldest_ready IS 'The same without those that are parked: how far publishing lags behind';
-COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended publication is tried again, or since when it is being tried; NULL if active';
+COMMENT ON COLUMN postbox.publication_status.retry_at IS
+    'When a suspended or retrying publication is tried again, or since when it is being tried; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
-    'Why a suspended publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
+    'Why a suspended or retrying publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
     'what an active one does not publish, or which of its tables a crash would empty';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
@@ -638,6 +560,7 @@ CREATE TABLE postbox.former_position (
     zone_upto     bigint[],
     zone_snapshot pg_snapshot[],
     settled       bigint NOT NULL DEFAULT 0,
+    ahead         postbox.position_ahead,
     PRIMARY KEY (publication, slice, origin)
 );
 COMMENT ON TABLE postbox.former_position IS 'Log outbox: how far each lane had read in other clusters, from which the database was restored';
@@ -649,6 +572,7 @@ COMMENT ON COLUMN postbox.former_position.next_xid IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.zone_upto IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.zone_snapshot IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.settled IS 'Counts the times at which unread events of that cluster were settled';
+COMMENT ON COLUMN postbox.former_position.ahead IS 'As in postbox.lane';
 SELECT pg_catalog.pg_extension_config_dump('postbox.former_position', '');
 GRANT SELECT ON postbox.former_position TO PUBLIC;
 
@@ -658,10 +582,11 @@ COMMENT ON FUNCTION postbox.origin_of(numeric) IS 'The number by which the rows 
 
 -- What a position is made of, as one row: where each lane stands here and where it stood in other clusters.
 CREATE VIEW postbox.lane_progress AS
-    SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier) AS origin, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+    SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier) AS origin, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot,
+        l.ahead
     FROM postbox.lane l
     UNION ALL
-    SELECT f.publication, f.slice, f.origin, f.floor, f.hwm, f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot
+    SELECT f.publication, f.slice, f.origin, f.floor, f.hwm, f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot, f.ahead
     FROM postbox.former_position f;
 COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read the rows of each cluster: columns of postbox.lane and postbox.former_position';
 GRANT SELECT ON postbox.lane_progress TO PUBLIC;
@@ -679,7 +604,10 @@ CREATE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigi
 AS $$
     SELECT (lane).snapshot IS NOT NULL AND (seq <= (lane).floor OR seq <= (lane).hwm AND pg_visible_in_snapshot(txid, coalesce(
         (SELECT z.snapshot FROM unnest((lane).zone_upto, (lane).zone_snapshot) AS z(upto, snapshot)
-         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot)))
+         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1), (lane).snapshot))
+        OR (seq > ((lane).ahead).after AND seq <> ALL (((lane).ahead).withheld) AND pg_visible_in_snapshot(txid,
+        (SELECT z.snapshot FROM unnest(((lane).ahead).upto, ((lane).ahead).snapshot) AS z(upto, snapshot)
+         WHERE z.upto >= seq ORDER BY z.upto LIMIT 1))) IS TRUE)
 $$;
 COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
 
@@ -876,10 +804,11 @@ BEGIN
         WHERE p.outbox = begin_here.outbox AND l.system_identifier <> (SELECT c.system_identifier FROM pg_control_system() c)
         FOR UPDATE OF l
     ), former AS (
-        INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, next_xid, zone_upto, zone_snapshot)
-        SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier), l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot
+        INSERT INTO postbox.former_position (publication, slice, origin, floor, hwm, snapshot, next_xid, zone_upto, zone_snapshot, ahead)
+        SELECT l.publication, l.slice, postbox.origin_of(l.system_identifier), l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot, l.ahead
         FROM lane l ON CONFLICT (publication, slice, origin) DO UPDATE SET floor = EXCLUDED.floor, hwm = EXCLUDED.hwm,
-            snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, zone_snapshot = EXCLUDED.zone_snapshot
+            snapshot = EXCLUDED.snapshot, next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, zone_snapshot = EXCLUDED.zone_snapshot,
+            ahead = EXCLUDED.ahead
     ), back AS (
         -- The log was in this cluster before, where its transaction ids go on: so does the lane. Of its zones the last was read first.
         DELETE FROM postbox.former_position f USING lane l
@@ -887,7 +816,7 @@ BEGIN
     )
     UPDATE postbox.lane l SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() c), lock_token = NULL, floor = b.floor,
         hwm = b.hwm, snapshot = b.snapshot, next_xid = b.next_xid, zone_upto = b.zone_upto, zone_snapshot = b.zone_snapshot,
-        zone_next_xid = ARRAY(SELECT b.next_xid FROM unnest(b.zone_upto))
+        zone_next_xid = ARRAY(SELECT b.next_xid FROM unnest(b.zone_upto)), ahead = b.ahead
     FROM lane o LEFT JOIN back b ON b.publication = o.publication AND b.slice = o.slice WHERE l.publication = o.publication AND l.slice = o.slice;
     RETURN true;
 END
@@ -998,13 +927,7 @@ COMMENT ON FUNCTION postbox.count_backlog(text) IS
     'The cost does not grow with the backlog';
 
 CREATE FUNCTION postbox.log_sequence(outbox regclass) RETURNS regclass
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT c.oid::regclass FROM pg_depend d JOIN pg_class c ON c.oid = d.objid
-    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = outbox
-      AND d.refobjsubid > 0 AND c.relkind = 'S' ORDER BY d.refobjsubid, c.oid LIMIT 1
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.log_sequence(regclass) IS
     'The sequence of a log outbox, whatever the column that owns it is called now; NULL if there is none';
 
@@ -1772,25 +1695,8 @@ CREATE FUNCTION postbox.handler_problem(id bigint) RETURNS text
     $$;
 COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
 
--- In PL/pgSQL, which keeps the plan: the status asks for each publication.
 CREATE FUNCTION postbox.unlogged_problem(VARIADIC tables regclass[]) RETURNS text
-    LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    RETURN (
-        WITH RECURSIVE part(oid) AS (
-            SELECT t.t::oid FROM unnest(tables) AS t(t)
-            UNION SELECT i.inhrelid FROM part p JOIN pg_inherits i ON i.inhparent = p.oid
-        ), unlogged(name) AS (
-            SELECT c.oid::regclass::text FROM part p JOIN pg_class c ON c.oid = p.oid WHERE c.relpersistence = 'u'
-        )
-        SELECT format('%s UNLOGGED: a crash of the server or a failover empties what is, and may have done so; run %s',
-                      string_agg(u.name, ', ' ORDER BY u.name) || CASE WHEN count(*) = 1 THEN ' is' ELSE ' are' END,
-                      string_agg(format('ALTER TABLE %s SET LOGGED', u.name), '; ' ORDER BY u.name))
-        FROM unlogged u HAVING count(*) > 0);
-END
-$$;
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS
     'Which of these tables and their partitions are UNLOGGED, and the repair; NULL if none is';
 
@@ -2144,6 +2050,10 @@ DROP FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int
     text, boolean);
 COMMENT ON FUNCTION postbox.drop_subscription(text) IS
     'Drops a subscription of this database; the Pub/Sub subscription itself stays';
+CREATE FUNCTION postbox.puller_endpoint() RETURNS text
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.puller_endpoint() IS
+    'The value of postbox.endpoint, for roles with INSERT on the inbox of a subscription; `postbox pull` asks for it';
 COMMENT ON FUNCTION postbox.list_workers() IS
     'The rows of postbox.workers; none if postbox is not in shared_preload_libraries';
 COMMENT ON VIEW postbox.workers IS

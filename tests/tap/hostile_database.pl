@@ -35,14 +35,18 @@ $node->safe_psql(
 	CREATE FUNCTION evil.lower(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil function as %', current_user; RETURN $1; END $$;
 }, extra_params => [ '-U', 'mallory' ]);
 my $position = log_position($node);
+my $version = server_version($node);
+my @time_limits = ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout', $version >= 17 ? 'transaction_timeout' : ());
+my $parallel = $version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 
 # Emitting is a session of alice's, who sets what she needs for herself.
 sub emit_both
 {
+	my $no_limits = join(' ', map { "-c $_=0" } @time_limits);
 	$node->safe_psql(
 		'shop', q{
 		SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.created', '{}'::jsonb, outbox => o::regclass)) FROM generate_series(1, 5) n, unnest('{app.log,app.outbox}'::text[]) o
-	}, connstr => $node->connstr('shop') . q{ options='-c role=alice -c search_path=pg_catalog -c default_transaction_read_only=off -c statement_timeout=0 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 -c exit_on_error=off -c local_preload_libraries= -c client_encoding=UTF8 -c transform_null_equals=off'});
+	}, connstr => $node->connstr('shop') . qq{ options='-c role=alice -c search_path=pg_catalog -c default_transaction_read_only=off $no_limits -c exit_on_error=off -c local_preload_libraries= -c client_encoding=UTF8 -c transform_null_equals=off'});
 	return;
 }
 
@@ -52,11 +56,11 @@ my @settings = (
 	[ 'another role', 'role = mallory' ],
 	[ 'an end at every error', 'exit_on_error = on' ],
 	[ 'read-only transactions', 'default_transaction_read_only = on', 'default_transaction_deferrable = on', "default_transaction_isolation = 'serializable'" ],
-	[ 'limits of time', "statement_timeout = '1ms'", "lock_timeout = '1ms'", "idle_in_transaction_session_timeout = '1ms'", "idle_session_timeout = '1ms'" ],
+	[ 'limits of time', map { "$_ = '1ms'" } @time_limits ],
 	[ 'no row security', 'row_security = off' ],
 	[ 'forms of values', "DateStyle = 'German'", "IntervalStyle = 'sql_standard'", "TimeZone = 'Asia/Tokyo'", "bytea_output = 'escape'", 'extra_float_digits = -15', "xmloption = 'document'" ],
 	[ 'how SQL is read', 'standard_conforming_strings = off', 'quote_all_identifiers = on', 'transform_null_equals = on', 'array_nulls = off', "backslash_quote = 'on'" ],
-	[ 'how plans are made', 'enable_indexscan = off', 'enable_indexonlyscan = off', 'enable_partition_pruning = off', 'enable_nestloop = off', 'force_parallel_mode = on', 'jit = on', 'jit_above_cost = 0', "plan_cache_mode = 'force_custom_plan'", 'from_collapse_limit = 1', 'geqo_threshold = 2' ],
+	[ 'how plans are made', 'enable_indexscan = off', 'enable_indexonlyscan = off', 'enable_partition_pruning = off', 'enable_nestloop = off', "$parallel = on", 'jit = on', 'jit_above_cost = 0', "plan_cache_mode = 'force_custom_plan'", 'from_collapse_limit = 1', 'geqo_threshold = 2' ],
 	[ 'no memory', "work_mem = '64kB'", "temp_buffers = '800kB'", "maintenance_work_mem = '1MB'" ],
 	[ 'where tables are made', "default_tablespace = 'nowhere'", "temp_tablespaces = 'nowhere'", "default_toast_compression = 'pglz'" ],
 	[ 'what is loaded', "local_preload_libraries = 'nothing'" ],

@@ -75,6 +75,7 @@ attempt('a view in the place of a table outbox',
 	never => sub { wait_empty('tab', 'the table is found by its identity') },
 	outcome => 'is not read', unset => 'DROP VIEW evil.tab; ALTER TABLE evil.away RENAME TO tab', flows => ['tab']);
 
+# (16 refuses to make a view of a table.)
 attempt('a table outbox that becomes a view',
 	set => q{SELECT postbox.create_outbox('evil.turned', 'table'); SELECT postbox.create_publication('turned', 'evil.turned', 'catalog.video.events');
 		DROP TRIGGER postbox_replicated ON evil.turned;
@@ -93,7 +94,8 @@ attempt('a table outbox that becomes a view',
 		wait_until($node, 'postgres', q{SELECT last_error LIKE '%column%ctid%does not exist%' FROM postbox.lane WHERE publication = 'turned'}, 'the worker does not run its query');
 		as_victim('SELECT count(*) FROM postbox.publication_status');
 	},
-	never => 1, outcome => 'suspends its own publication, and its query is not run', unset => 'DROP VIEW evil.turned');
+	never => 1, outcome => 'suspends its own publication, and its query is not run', unset => 'DROP VIEW evil.turned')
+  if server_version($node) < 16;
 
 attempt('an event trigger',
 	act => sub {

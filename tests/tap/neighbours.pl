@@ -158,7 +158,7 @@ for my $kind ('table', 'log')
 		hostile_outbox($kind);
 		my $session = $node->background_psql('postgres');
 		$session->query_safe('BEGIN; SET LOCAL ROLE hostile; LOCK TABLE hostile.outbox IN ACCESS EXCLUSIVE MODE');
-		my $pid = $session->query_safe('SELECT pg_backend_pid()');
+		my $pid = answer($session, 'SELECT pg_backend_pid()');
 		# The view must not wait either: it is asked for the lane, which holds the reason.
 		wait_until($node, 'postgres', "SELECT last_error ~ 'locked by process $pid' FROM postbox.lane WHERE publication = 'hostile' AND slice = 0", 'the reason names who holds the lock');
 		app_flows('while an outbox is locked');

@@ -95,6 +95,7 @@ my @calls = (
 	(map { "SELECT postbox.create_publication('$_', 'app.$_', 'shop.order.events')" } qw(log jobs adopted)),
 	q{SELECT postbox.alter_publication('log', topic => 'shop.order.events2', max_attempts => 3)},
 	q{SELECT postbox.create_publication('other', 'app.log', 'shop.order.events', aggregate_types => '{order}'), postbox.drop_publication('other')},
+	q{SELECT postbox.resume_publication('log')},
 	q{SELECT postbox.check_topic_name('shop.order.events'), postbox.wake_publishers(), postbox.is_operator()},
 	(
 		map {
@@ -158,6 +159,7 @@ my @calls = (
 	q{SELECT postbox.create_projection('app.inbox', '{order.created}', 'app.orders', delete_types => '{order.deleted}')},
 	q{SELECT postbox.create_handler('app.inbox', '{order.created}', 'app.handle(postbox.event)')},
 	q{SELECT postbox.create_subscription('follower', 'app.inbox', 'shop.order.events.follower')},
+	q{SELECT postbox.puller_endpoint()},
 	q{SELECT postbox.inbox_apply('app.inbox', 'event-1', 'order.created', 'order', '1', 1, '{"total": 1}')},
 	q{SELECT postbox.inbox_apply('app.inbox', 'event-2', 'order.created', 'order', '1', 2, '{"total": {}}', on_error => 'reject')},
 	q{SELECT postbox.inbox_apply('app.inbox', ROW('event-3', 'order.deleted', 'order', '1', 3, '{}', '{}', NULL)::postbox.event)},

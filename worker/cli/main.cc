@@ -25,7 +25,10 @@ constexpr char kFaultHelp[] =
 CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
   CLI::App* pull = app->add_subcommand(
       "pull", "Receive the messages of subscriptions and apply them in the database");
-  pull->add_option("--dsn", options->dsn, "Connection string of the database")->required();
+  pull->add_option(
+      "--dsn", options->dsn,
+      "Connection string of the database; the environment (PGHOST, PGDATABASE, PGUSER, "
+      "...) has what it leaves out");
   pull->add_option("--subscription", options->subscriptions,
                    "Name in postbox.subscription; repeat for several (default: all enabled)");
   pull->add_option("--endpoint", options->endpoint,
@@ -49,8 +52,10 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
   CLI::App* emulator =
       app->add_subcommand("emulator", "Serve Pub/Sub from memory until SIGTERM or SIGINT");
   emulator->add_option("--host", options->host, "Address to listen on")->capture_default_str();
-  emulator->add_option("--port", options->port, "Port to listen on; 0 takes a free one")
-      ->capture_default_str()
+  emulator
+      ->add_option("--port", options->port,
+                   "Port to listen on; 0 takes a free one (default: 8085, or a free one if that is "
+                   "in use)")
       ->check(CLI::Range(0, 65535));
   emulator->add_option("--project", options->project, "Project of the topics and subscriptions")
       ->capture_default_str();
@@ -62,6 +67,10 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
       ->type_name(
           "NAME=TOPIC[,ordered][,exactly-once][,retain-acked][,ack-deadline=SECONDS]"
           "[,retry=MIN_MS:MAX_MS][,dead-letter=TOPIC:ATTEMPTS]");
+  options->broker.auto_create = true;
+  emulator->add_flag("--auto-create,!--no-auto-create", options->broker.auto_create,
+                     "Create a topic when something is published to it, or a subscription to it is "
+                     "created (the default)");
   emulator->add_flag("--deliver-twice", options->broker.deliver_twice,
                      "Deliver every message once more after its first acknowledgement");
   emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,

@@ -21,7 +21,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // After a statement on the outbox has failed.
-constexpr pubsub::BackoffPolicy kErrorBackoff{seconds(1), 2.0, seconds(60)};
+constexpr pubsub::BackoffPolicy kErrorBackoff{seconds(1), 2.0, seconds(30)};
+// While the topic is broken, or refuses everything: whoever mends it is not to wait for long. Less
+// if the publication's own backoff is.
+constexpr pubsub::BackoffPolicy kTopicBackoff{seconds(1), 2.0, seconds(30)};
 // While nothing goes through. The client has tried for postbox.publish_timeout by then, with short
 // pauses, and does so again with what is claimed next; in between there must be no long pause.
 constexpr pubsub::BackoffPolicy kOutageBackoff{milliseconds(500), 2.0, seconds(1)};
@@ -33,15 +36,19 @@ constexpr milliseconds kLockPatience = seconds(1);
 // After the code of an outbox has ended a worker.
 constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)};
 
-// A publication that failed before is tried with few events, and one of which nothing has gone
+// A publication that failed before is tried with one event, and one of which nothing has gone
 // through yet with not too many.
-constexpr std::size_t kProbeEvents = 10;
+constexpr std::size_t kProbeEvents = 1;
 constexpr std::size_t kFirstEvents = 500;
+// While claims are slow they do not get smaller than this.
+constexpr std::size_t kSmallBatch = 10;
 // Of a log of which everything was refused so far, while there are others: each event is stored by
 // itself. A claim from a table looks at its backlog anew, so it does not get smaller.
 constexpr std::size_t kRefusedEvents = 50;
 // Before the next of those batches, while the one before has no results.
 constexpr milliseconds kFirstPatience(200);
+// The same for a probe, which may have met a connection that is lost.
+constexpr milliseconds kProbePatience = seconds(5);
 // So many refused events in a row, and the lane is no longer sure of its topic.
 constexpr std::size_t kManyRefused = 100;
 
@@ -119,7 +126,7 @@ bool Lane::TryLock() const {
 bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
                  XLogRecPtr* durable_at) {
   ClaimLimits limits{};
-  if (!in_flight.Room(BatchSize(), *holding_, &limits)) return false;
+  if (!in_flight.Room(BatchSize(), *holding_, source_->KeepsRoom(), &limits)) return false;
   if (limits.first < needed_) return false;
   if (!trouble_.empty()) {
     Fail(now, trouble_);
@@ -138,14 +145,13 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
       if (!suspension.publication_exists || suspension.retry_at != 0) return;
       locked = !TryLock();
       if (locked) return;
-      if (suspension.attempts > 0 && refused_in_row_ == 0) {
-        limits.events = std::min(limits.events, kProbeEvents);
-      }
+      suspended_since_ = suspension.since;
+      if (suspension.attempts > 0) limits.events = std::min(limits.events, ProbeSize(now));
       claim = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
     ChargeFailure(begin);
-    batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
+    batch_size_ = std::max(kSmallBatch, BatchSize() / 2);
     RollBack(now, error);
     return false;
   }
@@ -155,6 +161,7 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
     return false;
   }
   attempts_ = suspension.attempts;
+  if (attempts_ == 0) try_ = Try::kOne;
   retry_at_ = suspension.retry_at;
   if (retry_at_ == 0) {
     failed_ = false;
@@ -167,7 +174,8 @@ bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0 || needed_ > 0;
   if (!claim.events.empty()) Failpoint("after_claim");
   outstanding_ += claim.events.size();
-  next_unproven_ = TimestampTzPlusMilliseconds(now, kFirstPatience.count());
+  next_unproven_ =
+      TimestampTzPlusMilliseconds(now, (attempts_ > 0 ? kProbePatience : kFirstPatience).count());
   *events = std::move(claim.events);
   *durable_at = claim.durable_at != 0 ? claim.durable_at : XactLastCommitEnd;
   return wanted_ && retry_at_ == 0 && needed_ == 0;
@@ -212,7 +220,7 @@ milliseconds Lane::Forgive(TimestampTz now, milliseconds delay) {
 void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
   if (Charge(begin, events, kShortStep)) {
     // A claim that is slow because of what it reads becomes faster so.
-    batch_size_ = std::max(kProbeEvents, BatchSize() / 2);
+    batch_size_ = std::max(kSmallBatch, BatchSize() / 2);
   } else if (batch_size_ < kFirstEvents * 1000) {
     batch_size_ *= 2;
   }
@@ -240,25 +248,63 @@ Lane::Summary Lane::Summarize() const {
 
 bool Lane::RefusedThroughout(const Summary& summary) const {
   if (summary.published > 0 || !summary.broken.empty() || summary.refused == 0) return false;
+  if (try_ == Try::kRefusing && attempts_ > 0) return true;
   if (proven_) return summary.refused >= kManyRefused;
   return summary.refused > 1 || refused_in_row_ > 1;
 }
 
-void Lane::BlameTopic(Summary* summary) {
+bool Lane::IsUndecided(const Summary& summary) const {
+  return attempts_ > 0 && try_ == Try::kOne && summary.refused == 1 && summary.published == 0 &&
+         summary.broken.empty();
+}
+
+std::size_t Lane::ProbeSize(TimestampTz now) const {
+  const bool batch = try_ == Try::kBatch || (try_ == Try::kRefusing && SettlesEach(now));
+  return batch ? BatchSize() : kProbeEvents;
+}
+
+bool Lane::SettlesEach(TimestampTz now) const {
+  constexpr int kMostDoublings = 32;  // then the backoff does not grow any more
+  const int delays = publication_.max_attempts - 1;
+  milliseconds patience(0);
+  for (int i = 1; i <= std::min(delays, kMostDoublings); ++i) {
+    patience += pubsub::BackoffDelay(publication_.backoff, i, 0.5);
+  }
+  patience += publication_.backoff.cap * std::max(delays - kMostDoublings, 0);
+  if (attempts_ == 0) return delays == 0;
+  return Between(suspended_since_, now) >= patience;
+}
+
+pubsub::BackoffPolicy Lane::TopicBackoff() const {
+  return {std::min(kTopicBackoff.base, publication_.backoff.base), kTopicBackoff.factor,
+          std::min(kTopicBackoff.cap, publication_.backoff.cap)};
+}
+
+void Lane::GiveBackRefused() {
   using pubsub::PublishStatus;
-  summary->settled_each = (attempts_ + 1) % publication_.max_attempts == 0;
-  if (summary->settled_each) return;
   for (const EventPointer& event : unsettled_) {
     if (event->status != PublishStatus::kRejected || event->encoded.empty()) continue;
     event->status = PublishStatus::kTopicBroken;
-    if (!summary->broken.empty()) continue;
-    summary->broken =
-        "every event of a batch was refused: " + Shortened(ServerText(event->error), kMaxReason);
   }
+}
+
+void Lane::BlameTopic(TimestampTz now, Summary* summary) {
+  using pubsub::PublishStatus;
+  summary->settled_each = SettlesEach(now);
+  if (summary->settled_each) return;
+  const auto refused =
+      std::find_if(unsettled_.begin(), unsettled_.end(), [](const EventPointer& event) {
+        return event->status == PublishStatus::kRejected && !event->encoded.empty();
+      });
+  summary->broken =
+      "every event of a batch was refused: " + Shortened(ServerText((*refused)->error), kMaxReason);
+  summary->refusing = true;
+  GiveBackRefused();
 }
 
 void Lane::Remember(TimestampTz now, const Summary& summary) {
   if (summary.published > 0) {
+    try_ = Try::kOne;
     holding_->published_at = now;
     proven_ = holding_->proven = true;
     refused_in_row_ = 0;
@@ -267,9 +313,13 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
     if (refused_in_row_ >= kManyRefused) proven_ = holding_->proven = false;
   }
   if (!summary.broken.empty()) {
-    Log(summary.broken);
+    try_ = summary.refusing ? Try::kRefusing : Try::kOne;
+    if (!summary.outage) Log(summary.broken);
   } else if (summary.published > 0 || summary.settled_each) {
     attempts_ = 0;
+  } else if (attempts_ > 0 && summary.refused == 0) {
+    // Behind a message of their key that was given up and is still on its way, perhaps for long.
+    retry_at_ = std::max(retry_at_, TimestampTzPlusMilliseconds(now, kFirstPatience.count()));
   }
 }
 
@@ -280,10 +330,16 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
   waits_for_rest_ =
       !leaving && !proven_ && outstanding_ > 0 && summary.refused > 0 && summary.published == 0;
   if (waits_for_rest_) return false;
-  if (!leaving && RefusedThroughout(summary)) BlameTopic(&summary);
+  const bool undecided = !leaving && IsUndecided(summary);
+  if (undecided) {
+    GiveBackRefused();
+  } else if (!leaving && RefusedThroughout(summary)) {
+    BlameTopic(now, &summary);
+  }
   if (!Store(now, &summary, leaving)) return false;
   if (!leaving) Failpoint("after_mark");
   Remember(now, summary);
+  if (undecided) try_ = Try::kBatch;
   in_flight->Settled(unsettled_.size(), summary.bytes, holding_.get());
   unsettled_.clear();
   settle_failures_ = 0;
@@ -306,7 +362,7 @@ bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
       if (!summary->broken.empty() && !leaving) {
         transaction.Begin();
         retry_at = Suspend(publication_, summary->broken,
-                           summary->outage ? kOutageBackoff : publication_.backoff);
+                           summary->outage ? kOutageBackoff : TopicBackoff());
       } else if ((summary->published > 0 || summary->settled_each) && attempts_ > 0) {
         transaction.Begin();
         ended = EndSuspension(publication_);

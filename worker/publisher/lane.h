@@ -3,14 +3,17 @@
 //
 // A failure is one of these:
 //  - The topic is broken: the results say so. Settle() suspends the publication in postbox.lane,
-//    for all workers and with the publication's own backoff.
+//    for all workers. It is tried again soon, 30 s later at most, with one event and so with one
+//    request (a probe), whatever waits.
 //  - Nothing goes through: likewise, but for 1 s at most. The first event that goes through ends
-//    any suspension for all lanes.
+//    any suspension for all lanes. What is said of it: outage.h.
 //  - The topic refuses every event of a batch as invalid, and none has gone through before: then
 //    the topic is to blame (a schema that is attached to it, say) and not each event. That is a
-//    broken topic, too. But every max_attempts times such a batch is settled event by event, and
-//    the next one is tried at once, so that refused events at the front cannot hold up the others
-//    for ever.
+//    broken topic, too. But when that has lasted for as long as max_attempts tries of an event
+//    would, a batch is settled event by event, and the next one is tried at once, so that refused
+//    events at the front cannot hold up the others for ever.
+//  - A probe of a topic that was broken otherwise is refused as invalid. That may be the event's
+//    own fault: a batch is tried at once, and tells.
 //  - A statement on the outbox failed: the table was altered, a trigger raised an error or took too
 //    long. The publication is suspended in the same way, with a backoff of the worker's own, and
 //    the source is rolled back to what the database knows.
@@ -46,6 +49,10 @@ class Lane {
 
   const std::string& publication_name() const { return publication_.name; }
   Oid outbox() const { return publication_.outbox; }
+  const std::string& topic() const { return topic_; }
+  const std::string& trouble() const { return trouble_; }
+  // Events wait for an answer of the topic, or for another try.
+  bool WaitsForAnswer() const { return holding_->events > 0 || retry_at_ != 0; }
   // What the lanes of the publication hold of the budget.
   const std::shared_ptr<Holding>& holding() const { return holding_; }
   bool IsOfSamePublication(const Lane& other) const { return holding_ == other.holding_; }
@@ -124,20 +131,31 @@ class Lane {
   TimestampTz PauseUntil() const { return crowded_ ? pause_until_ : 0; }
   TimestampTz ClaimAt() const {
     const TimestampTz at = std::max(retry_at_, PauseUntil());
-    return proven_ || outstanding_ == 0 ? at : std::max(at, next_unproven_);
+    const bool free = proven_ && attempts_ == 0;
+    return free || outstanding_ == 0 ? at : std::max(at, next_unproven_);
   }
   // What the results of a settlement say about the publication.
   struct Summary {
     std::string broken;       // why nothing can be published; empty if something can
     bool outage = false;      // nobody answers; else the topic is broken
+    bool refusing = false;    // the topic refuses everything
     std::size_t refused = 0;  // by the topic, for the first time
     std::size_t published = 0;
     bool settled_each = false;  // a batch that was refused throughout, event by event
     std::size_t bytes = 0;
   };
   Summary Summarize() const;
+  // How many events are claimed of a publication that was suspended at `now`.
+  std::size_t ProbeSize(TimestampTz now) const;
+  // Whether what is refused with all others is settled event by event now.
+  bool SettlesEach(TimestampTz now) const;
+  // Gives a refused probe back: nobody knows yet whether the topic is to blame.
+  bool IsUndecided(const Summary& summary) const;
   // Makes results that say that everything is refused into those of a broken topic.
-  void BlameTopic(Summary* summary);
+  void BlameTopic(TimestampTz now, Summary* summary);
+  // Of those that were refused nothing is known: they are given back.
+  void GiveBackRefused();
+  pubsub::BackoffPolicy TopicBackoff() const;
   bool RefusedThroughout(const Summary& summary) const;
   void Remember(TimestampTz now, const Summary& summary);
   // The transaction of Settle(), if it needs one. False if it failed.
@@ -175,6 +193,11 @@ class Lane {
   bool wanted_ = true;
   int attempts_ = 0;  // failures in a row, as in postbox.lane
   TimestampTz retry_at_ = 0;
+  TimestampTz suspended_since_ = 0;  // as in postbox.lane
+  // What the last result of a suspended publication says about the next try. kOne: it is a probe.
+  // kBatch: a probe was refused. kRefusing: the topic refuses everything, and is probed until a
+  // batch is due.
+  enum class Try { kOne, kBatch, kRefusing } try_ = Try::kOne;
   bool failed_ = false;  // suspended because of a statement, not of the topic
   int too_long_ = 0;     // steps in a row that were cancelled
 

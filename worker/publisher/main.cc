@@ -22,7 +22,7 @@ extern "C" {
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
 
-PG_MODULE_MAGIC;
+POSTBOX_MODULE("postbox_worker");
 PGDLLEXPORT void postbox_publisher_main(Datum slot);
 }
 

@@ -11,6 +11,7 @@
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/standby.h"
 #include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/terminate.h"
@@ -109,6 +110,7 @@ bool Worker::Step() {
   bool progress = CollectResults();
   if (client_ != nullptr) in_flight_.HandOver(client_.get(), ConfirmedByStandbys());
   WatchStandbys();
+  outages_.Look(client_.get(), lanes_, now_);
   HandOver();
   // First what workers that are gone have left behind; then it can be claimed.
   for (const LanePointer& lane : lanes_) {
@@ -140,7 +142,7 @@ void Worker::Wait() {
   for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
   if (finishing_.empty() && !altered_.empty()) until = After(now_, kDivideLookMs);
   if (!undivided_.empty()) until = std::min(until, divide_at_);
-  until = std::min(until, in_flight_.standby_queue().NextLook(now_));
+  until = std::min({until, in_flight_.standby_queue().NextLook(now_), outages_.NextLook()});
   // Others must hear of this worker before they take over what it has.
   const long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
                                 static_cast<long>(LeaseMilliseconds() / 4));
@@ -182,10 +184,9 @@ void Worker::FollowSettings() {
   reload_ = true;
   next_load_ = 0;
   next_poll_ = 0;
-  if (ClientConfig::FromSettings() == config_) return;
-  // What is suspended because of what was wrong before is tried again.
+  // What is suspended is tried again: what was wrong may be right now.
   retry_all_ = true;
-  if (client_ != nullptr) Drain();
+  if (ClientConfig::FromSettings() != config_ && client_ != nullptr) Drain();
 }
 
 bool Worker::LanesAreOutdated() const { return ConfigGeneration() != generation_; }
@@ -345,6 +346,16 @@ void Worker::ArrangeLanes() {
   const bool crowded = holdings.size() + altered_.size() > 1;
   in_flight_.SetPublications(std::move(holdings));
   for (const LanePointer& lane : lanes_) lane->SetCrowded(crowded);
+  ShowTrouble();
+}
+
+void Worker::ShowTrouble() {
+  std::string trouble = client_error_;
+  for (const LanePointer& lane : lanes_) {
+    if (trouble.empty()) trouble = lane->trouble();
+  }
+  if (trouble != trouble_) ShowProblem(Shortened(ServerText(trouble), kMaxShownError));
+  trouble_ = std::move(trouble);
 }
 
 void Worker::SuspendSuspects() {
@@ -376,11 +387,12 @@ void Worker::LogError(const char* what, const PostgresError& error) {
 bool Worker::EnsureClient() {
   if (client_ != nullptr) return true;
   config_ = ClientConfig::FromSettings();
-  std::string error;
-  client_ = config_.MakeClient(notify_fd_, &error);
+  client_error_.clear();
+  client_ = config_.MakeClient(notify_fd_, &client_error_);
+  ShowTrouble();
   if (client_ != nullptr) return true;
   for (const LanePointer& lane : lanes_) {
-    if (lane->WantsToClaim(now_)) lane->Fail(now_, error);
+    if (lane->WantsToClaim(now_)) lane->Fail(now_, client_error_);
   }
   return false;
 }

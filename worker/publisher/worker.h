@@ -27,6 +27,7 @@
 #include "worker/publisher/heap.h"
 #include "worker/publisher/in_flight.h"
 #include "worker/publisher/lane.h"
+#include "worker/publisher/outage.h"
 #include "worker/publisher/retention.h"
 
 namespace postbox::publisher {
@@ -86,6 +87,8 @@ class Worker {
   // Logs what failed.
   void LogError(const char* what, const PostgresError& error);
   bool EnsureClient();
+  // Shows sessions that nothing, or not all, can be published, and why.
+  void ShowTrouble();
 
   bool ClaimLanes();
   // Whether events of other publications go through.
@@ -114,7 +117,9 @@ class Worker {
   int notify_fd_ = -1;
   WaitEventSet* wait_set_ = nullptr;
   std::unique_ptr<pubsub::Publisher> client_;
-  ClientConfig config_;  // of client_
+  ClientConfig config_;       // of client_
+  std::string client_error_;  // why there is none, as far as is known
+  std::string trouble_;       // as it is shown
   std::vector<LanePointer> lanes_;
   std::vector<LanePointer> finishing_;
   std::vector<Altered> altered_;
@@ -139,6 +144,7 @@ class Worker {
   TimestampTz next_load_ = 0;
   TimestampTz load_failed_since_ = 0;
   std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
+  OutageWatch outages_;
 };
 
 }  // namespace postbox::publisher

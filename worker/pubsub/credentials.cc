@@ -13,9 +13,22 @@ constexpr char kCredentialsVariable[] = "GOOGLE_APPLICATION_CREDENTIALS";
 
 std::string WellKnownFile() {
   const char* home = std::getenv("HOME");
-  return home == nullptr
+  return home == nullptr || *home == '\0'
              ? ""
              : std::string(home) + "/.config/gcloud/application_default_credentials.json";
+}
+
+// Why there are none where nobody has named a file. Services are often started without HOME.
+std::string WithoutNamedFile(const std::string& problem) {
+  const std::string file = WellKnownFile();
+  std::string text = kCredentialsVariable;
+  if (file.empty()) {
+    text += " and HOME are not set";
+  } else {
+    text += " is not set, \"" + file + "\" " + (problem.empty() ? "is not valid" : problem);
+  }
+  return text + ", and there is no metadata server of Google Cloud; set " + kCredentialsVariable +
+         " to a file of credentials, in the environment of this process";
 }
 
 }  // namespace
@@ -43,9 +56,7 @@ std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, std::string
       *error += std::string("the file \"") + named + "\" named by " + kCredentialsVariable +
                 " lacks a member or has one that is not valid";
     } else {
-      *error += std::string(kCredentialsVariable) + " is not set, \"" + WellKnownFile() + "\" " +
-                (problem.empty() ? "is not valid" : problem) +
-                ", and there is no metadata server of Google Cloud";
+      *error += WithoutNamedFile(problem);
     }
     return std::nullopt;
   }

@@ -12,6 +12,8 @@
 
 #include <sys/eventfd.h>
 
+#include <atomic>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <variant>
@@ -50,6 +52,8 @@ struct Shared {
   std::size_t outstanding = 0;  // messages handed over whose results were not taken
   std::size_t outstanding_bytes = 0;
   int notify_fd = -1;
+  std::map<std::string, FailingTopic> failing;  // by topic
+  std::atomic<bool> any_fails = false;          // written under the mutex
 
   // Under the mutex.
   void Notify() {
@@ -129,7 +133,9 @@ class PublisherCore : public PublishScheduler::Host {
   }
 
  private:
-  PublishScheduler::TimePoint Now() override { return std::chrono::steady_clock::now(); }
+  using TimePoint = PublishScheduler::TimePoint;
+
+  TimePoint Now() override { return std::chrono::steady_clock::now(); }
   double Random() override { return JitterRandom(); }
   void Send(const PublishScheduler::Request& request) override { transport_.Send(request); }
   void Abort(std::uint64_t request_id) override { transport_.Abort(request_id); }
@@ -138,6 +144,20 @@ class PublisherCore : public PublishScheduler::Host {
     result_bytes_ += SizeInRequest(*message);
     if (queues_.empty() || queues_.back().queue != queue) queues_.push_back({queue, 0});
     ++queues_.back().count;
+  }
+
+  void TopicFails(const std::string& topic, TimePoint since, TimePoint next_try,
+                  const std::string& error) override {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->failing[topic] = {topic, since, next_try, error};
+    shared_->any_fails = true;
+    shared_->Notify();
+  }
+  void TopicAnswers(const std::string& topic) override {
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->failing.erase(topic);
+    shared_->any_fails = !shared_->failing.empty();
+    shared_->Notify();
   }
 
   // Called after every event. Passes the results to the caller's thread, and sets the timer for
@@ -275,6 +295,14 @@ class Publisher::Impl {
     return shared_->outstanding;
   }
 
+  std::vector<FailingTopic> FailingTopics() const {
+    std::vector<FailingTopic> topics;
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    for (const auto& [name, topic] : shared_->failing) topics.push_back(topic);
+    return topics;
+  }
+  bool AnyFails() const { return shared_->any_fails; }
+
   void Cancel() {
     loop_->Post([this] { core_->Cancel(); });
   }
@@ -313,6 +341,8 @@ std::size_t Publisher::Publish(std::span<OutgoingMessage* const> messages) {
 }
 std::vector<OutgoingMessage*> Publisher::TakeResults() { return impl_->TakeResults(); }
 std::size_t Publisher::outstanding() const { return impl_->outstanding(); }
+std::vector<FailingTopic> Publisher::FailingTopics() const { return impl_->FailingTopics(); }
+bool Publisher::AnyFails() const { return impl_->AnyFails(); }
 void Publisher::Cancel() { impl_->Cancel(); }
 
 }  // namespace postbox::pubsub

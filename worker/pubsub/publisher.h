@@ -46,6 +46,14 @@
 
 namespace postbox::pubsub {
 
+// A topic of which requests fail, with errors that may pass, and none was answered.
+struct FailingTopic {
+  std::string topic;
+  std::chrono::steady_clock::time_point since;  // when the first of them failed
+  std::chrono::steady_clock::time_point next_try;
+  std::string error;  // of the last one, '<CODE>: text'
+};
+
 struct PublisherOptions {
   Endpoint endpoint;
   int channels = 2;  // connections, 1..16
@@ -55,7 +63,8 @@ struct PublisherOptions {
   // From the first sending of a message.
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
   std::string quota_project;  // x-goog-user-project; empty: that of the credentials file, if any
-  // An eventfd that the caller owns, or -1. 1 is written to it when there are results.
+  // An eventfd that the caller owns, or -1. 1 is written to it when there are results, and when
+  // FailingTopics() has changed.
   int notify_fd = -1;
 };
 
@@ -86,6 +95,11 @@ class Publisher {
 
   // The number of messages that Publish() took and TakeResults() has not returned yet.
   std::size_t outstanding() const;
+
+  // Topics that answer nobody now.
+  std::vector<FailingTopic> FailingTopics() const;
+  // Whether there are any. Costs nothing.
+  bool AnyFails() const;
 
   // Ends all messages handed over so far soon. Those that are not published by then become
   // kUnknown. The publisher can be used afterwards.

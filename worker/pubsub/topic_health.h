@@ -27,21 +27,35 @@ class TopicHealth {
   static constexpr BackoffPolicy kProbeBackoff{std::chrono::milliseconds(100), 1.3,
                                                std::chrono::milliseconds(1500)};
 
+  // Requests follow each other within the patience, as long as there is something to send.
+  static constexpr int kForgotten = 2;
+
   bool down() const { return failures_ >= kFailuresOfOutage; }
   // It has answered, and is not down.
   bool answers() const { return answered_at_ != TimePoint() && !down(); }
   TimePoint next_probe() const { return next_probe_; }
+  // Since when requests have failed and none was answered; nothing: the last one was.
+  std::optional<TimePoint> failing_since() const { return failing_since_; }
   // There was an answer after this time.
   bool AnsweredSince(TimePoint time) const { return !down() && answered_at_ > time; }
 
   void Answered(TimePoint now) {
     failures_ = 0;
+    failing_since_.reset();
     answered_at_ = now;
     give_up_at_.reset();
   }
   // Of the failures in a row the first one is `patience` before the time to give up.
   void Failed(TimePoint now, std::chrono::milliseconds patience, double random) {
+    // If nothing was sent for long, nothing is known of the time between.
+    if (failures_ > 0 && now > failed_at_ + kForgotten * patience) {
+      failures_ = 0;
+      failing_since_.reset();
+      give_up_at_.reset();
+    }
     ++failures_;
+    if (!failing_since_) failing_since_ = now;
+    failed_at_ = now;
     if (!give_up_at_) give_up_at_ = now + patience;
     if (down()) {
       next_probe_ = now + BackoffDelay(kProbeBackoff, failures_ - kFailuresOfOutage + 1, random);
@@ -57,6 +71,8 @@ class TopicHealth {
 
  private:
   int failures_ = 0;  // in a row
+  std::optional<TimePoint> failing_since_;
+  TimePoint failed_at_;
   TimePoint next_probe_;
   TimePoint answered_at_;
   std::optional<TimePoint> give_up_at_;

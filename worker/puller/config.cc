@@ -10,8 +10,8 @@
 namespace postbox::puller {
 namespace {
 
-// A session that does not load the library does not know the settings of the extension. Then
-// current_setting returns NULL.
+// A session that does not load the library does not know the settings of the extension: then
+// current_setting has no more than what somebody has set, and everybody may read it.
 constexpr char kQuery[] = R"(
     SELECT s.name, s.inbox::oid, s.inbox::text, s.subscription, s.max_outstanding_messages,
            s.max_outstanding_bytes, s.appliers, s.batch_size,
@@ -26,6 +26,8 @@ constexpr char kQuery[] = R"(
            coalesce(current_setting('postbox.project_id', true), ''),
            -- NULL if the role may not read it.
            CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
+                  OR NOT EXISTS (SELECT FROM pg_catalog.pg_settings
+                                 WHERE name = 'postbox.project_id')
                 THEN coalesce(current_setting('postbox.endpoint', true), '') END,
            coalesce(current_setting('postbox.quota_project', true), ''),
            EXISTS (SELECT FROM postbox.inbox i JOIN pg_catalog.pg_class c ON c.oid = i.relation
@@ -120,17 +122,34 @@ std::string ReadSettings(const QueryResult& result, int row, SubscriptionConfig*
   return problem.empty() ? "" : "postbox.quota_project cannot be used: " + problem;
 }
 
+// Where Pub/Sub is, as given or else as the server says, the same for all rows; empty: the default.
+// Nothing if the server does not answer.
+std::optional<std::string> FindEndpoint(Connection* connection, const QueryResult& configuration,
+                                        const PullOptions& options, std::string* error) {
+  constexpr int kColumn = 16;
+  if (!options.endpoint.empty() || configuration.rows() == 0) return options.endpoint;
+  if (!configuration.null(0, kColumn)) return configuration.text(0, kColumn);
+  const QueryResult told = connection->Execute("SELECT postbox.puller_endpoint()");
+  if (told.ok()) return told.text(0, 0);
+  // It may not be told, or the extension is of a release that does not have the function.
+  if (told.sqlstate() != "42501" && told.sqlstate() != "42883") {
+    *error = told.error();
+    return std::nullopt;
+  }
+  static bool said = false;  // the configuration is read again and again, by one thread
+  if (!std::exchange(said, true)) {
+    LogWarn("postbox.endpoint cannot be read, so the default endpoint is used",
+            {{"error", told.error()},
+             {"hint", "pass --endpoint, or grant INSERT on the inbox to the role"}});
+  }
+  return std::string();
+}
+
 // Completes the names and the endpoint of a row. Returns what is wrong with them; empty if nothing
 // is.
 std::string CompleteNames(const QueryResult& result, int row, const PullOptions& options,
-                          SubscriptionConfig* config) {
+                          const std::string& endpoint, SubscriptionConfig* config) {
   const std::string project = options.project.empty() ? result.text(row, 15) : options.project;
-  const std::string endpoint = options.endpoint.empty() ? result.text(row, 16) : options.endpoint;
-  static bool said = false;  // the configuration is read again and again, by one thread
-  if (options.endpoint.empty() && result.null(row, 16) && !std::exchange(said, true)) {
-    LogWarn("postbox.endpoint cannot be read, so the default endpoint is used",
-            {{"hint", "pass --endpoint, or grant pg_read_all_settings to the role"}});
-  }
   std::string problem = pubsub::CheckSubscriptionName(result.text(row, 3));
   if (problem.empty()) problem = CheckComplete(project, result.text(row, 3));
   config->subscription = pubsub::SubscriptionName(project, result.text(row, 3));
@@ -161,6 +180,8 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
     return std::nullopt;
   }
 
+  const std::optional<std::string> endpoint = FindEndpoint(connection, result, options, error);
+  if (!endpoint) return std::nullopt;
   Subscriptions subscriptions;
   std::set<std::string> found;
   for (int row = 0; row < result.rows(); ++row) {
@@ -169,7 +190,7 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
     found.insert(config.name);
     if (result.text(row, 14) != "t") continue;  // not enabled
     std::string problem = ReadSettings(result, row, &config);
-    if (problem.empty()) problem = CompleteNames(result, row, options, &config);
+    if (problem.empty()) problem = CompleteNames(result, row, options, *endpoint, &config);
     if (problem.empty()) {
       subscriptions.good.emplace(config.name, std::move(config));
     } else {

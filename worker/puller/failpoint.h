@@ -4,11 +4,15 @@
 //
 //   kill   the process ends itself with SIGKILL
 //   pause  the process stops itself with SIGSTOP when it comes here first; SIGCONT lets it go on
+//   hang   the thread that comes here first stays for ever; the others go on
 //
 // The other actions are ignored. patience=short makes the time for which an event may wait for a
-// lock (batch_applier.h) 3 s, connect_time=short that to connect (database.h) 2 s.
+// lock (batch_applier.h) 3 s, connect_time=short that to connect (database.h) 2 s, and
+// stuck_time=short that without progress (runner.h) 2 s.
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_
+
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -33,6 +37,9 @@ inline void Failpoint(std::string_view name) {
   if (action == "kill") std::raise(SIGKILL);
   static std::atomic<bool> paused = false;
   if (action == "pause" && !paused.exchange(true)) std::raise(SIGSTOP);
+  if (action == "hang" && !paused.exchange(true)) {
+    while (true) pause();
+  }
 }
 
 }  // namespace postbox::puller

@@ -173,6 +173,7 @@ void DatabaseInboxClient::SetDeadline(std::chrono::steady_clock::time_point dead
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
   const auto begin = std::chrono::steady_clock::now();
   QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events, kTextOid));
+  Progressed();
   InboxResult applied = Converted(result);
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);
@@ -195,7 +196,9 @@ InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
   parameters.push_back(Parameter::Text(failure.sqlstate));
   parameters.push_back(Parameter::Bytes(failure.error));
   parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));
-  return Converted(connection_->Execute(kRecord, parameters));
+  InboxResult recorded = Converted(connection_->Execute(kRecord, parameters));
+  Progressed();
+  return recorded;
 }
 
 InboxResult DatabaseInboxClient::Report(const std::string& subscription, int appliers,

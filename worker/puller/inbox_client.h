@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -75,6 +76,12 @@ class DatabaseInboxClient : public InboxClient {
   InboxResult Apply(const std::vector<const Delivery*>& events) override;
   InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override;
 
+  // The thread that uses this has got a step further, or it has nothing to do and waits for work.
+  // Any thread may ask when that was; while it waits for work, that is in the future.
+  void Progressed() { progressed_at_ = std::chrono::steady_clock::now(); }
+  void Waits() { progressed_at_ = std::chrono::steady_clock::time_point::max(); }
+  std::chrono::steady_clock::time_point progressed_at() const { return progressed_at_; }
+
   // Stores the report of this process, or, without numbers, removes it.
   InboxResult Report(const std::string& subscription, int appliers, const StatusNumbers* numbers);
 
@@ -87,6 +94,8 @@ class DatabaseInboxClient : public InboxClient {
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;  // held where connection_ is replaced, and by Cancel
   std::unique_ptr<Connection> connection_;
+  std::atomic<std::chrono::steady_clock::time_point> progressed_at_ =
+      std::chrono::steady_clock::now();
 };
 
 }  // namespace postbox::puller

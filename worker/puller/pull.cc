@@ -15,6 +15,7 @@
 #include "worker/puller/database.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
+#include "worker/puller/service_manager.h"
 #include "worker/puller/signals.h"
 
 namespace postbox::puller {
@@ -51,6 +52,7 @@ class Puller {
       LogWarn("no enabled subscription yet; create one with postbox.create_subscription()");
     do {
       if (configs) Reconcile(*configs);
+      TellServiceManager();
     } while (WaitForReload() && (configs = Reload(), true));
     Shutdown();
     return exit_code_;
@@ -93,6 +95,7 @@ class Puller {
     const auto until = Clock::now() + kReloadInterval;
     while (Clock::now() < until) {
       LogSums();
+      TellServiceManager();
       if (!AllFailed()) {
         failed_since_.reset();
       } else if (!failed_since_) {
@@ -112,6 +115,30 @@ class Puller {
       }
     }
     return true;
+  }
+
+  // Ready means that messages can come: a stream is open, and none is still being opened for the
+  // first time. A subscription that Pub/Sub refuses, or that is tried again, holds up no other.
+  // Without any subscription there is nothing to wait for.
+  void TellServiceManager() {
+    size_t open = 0;
+    size_t opening = 0;
+    bool stuck = false;
+    const bool alive_due = service_manager_.alive_due();
+    for (const auto& [name, runner] : runners_) {
+      const PullStatus::Stream stream = runner->status()->stream();
+      open += stream == PullStatus::Stream::kConnected ? 1 : 0;
+      opening += stream == PullStatus::Stream::kConnecting ? 1 : 0;
+      if (!alive_due || !runner->Stuck()) continue;
+      stuck = true;
+      LogRepeated("no progress; the watchdog hears nothing more", {{"subscription", name}});
+    }
+    const size_t all = runners_.size() + start_failures_.size();
+    service_manager_.Status(all == 0 ? "no enabled subscription"
+                                     : std::to_string(open) + " of " + std::to_string(all) +
+                                           " subscriptions streaming");
+    if (all == 0 || (open > 0 && opening == 0)) service_manager_.Ready();
+    if (alive_due && !stuck) service_manager_.Alive();
   }
 
   // Nothing if the configuration cannot be read; then the runners stay as they are.
@@ -213,6 +240,7 @@ class Puller {
   }
 
   void Shutdown() {
+    service_manager_.Stopping();
     const auto end = signals_.end_at().value_or(Clock::now()) +
                      std::chrono::seconds(options_.grace_period_seconds);
     std::vector<std::unique_ptr<Runner>> ending;
@@ -224,6 +252,7 @@ class Puller {
 
   const PullOptions& options_;
   Signals signals_;
+  ServiceManager service_manager_;
   std::unique_ptr<Connection> connection_;
   std::map<std::string, std::unique_ptr<Runner>> runners_;
   std::string reload_error_;
@@ -236,6 +265,7 @@ class Puller {
 }  // namespace
 
 int RunPull(const PullOptions& options) {
+  TakeCredentials();
   InitLog(options.log_format == "json");
   const int code = Puller(options).Run();
   if (Connection::CallsLeft()) {

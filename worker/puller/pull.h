@@ -9,7 +9,7 @@
 namespace postbox::puller {
 
 struct PullOptions {
-  std::string dsn;                         // libpq connection string or URI
+  std::string dsn;                         // libpq connection string or URI; PG* complete it
   std::vector<std::string> subscriptions;  // names in postbox.subscription; none: all enabled
   std::string endpoint;                    // empty: postbox.endpoint of the database
   std::string project;                     // empty: postbox.project_id of the database

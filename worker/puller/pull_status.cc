@@ -53,6 +53,11 @@ void PullStatus::StreamIs(Stream stream, const std::string& error, TimePoint now
   changed_ = true;
 }
 
+PullStatus::Stream PullStatus::stream() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stream_;
+}
+
 PullStatus::TimePoint PullStatus::NextReport() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (disabled_) return TimePoint::max();

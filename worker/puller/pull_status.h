@@ -49,6 +49,7 @@ class PullStatus {
   // The stream of messages: it is connected, or ended with `error` and is opened again, or not.
   enum class Stream { kConnecting, kConnected, kReconnecting, kFailed };
   void StreamIs(Stream stream, const std::string& error, TimePoint now);
+  Stream stream() const;
 
   // When the next report is due.
   TimePoint NextReport() const;

@@ -27,6 +27,10 @@ constexpr int kCancelShare = 25;
 constexpr int kSettleShare = 35;
 constexpr int kReportShare = 10;
 
+// How long a thread with work may show no progress, beside statement_timeout: more than it takes to
+// connect, or to wait for the end of a statement, its cancel and its ROLLBACK (database.h).
+constexpr std::chrono::seconds kStuckTime{150};
+
 }  // namespace
 
 Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status)
@@ -122,6 +126,24 @@ bool Runner::failed() {
   return failed_;
 }
 
+bool Runner::Stuck() {
+  const Clock::duration limit =
+      FailpointAction("stuck_time") == "short" ? std::chrono::seconds(2) : kStuckTime;
+  const auto now = Clock::now();
+  const Clock::duration io_silent = now - io_progressed_at_.load();
+  subscriber_->GiveBack([this] {
+    io_progressed_at_ = Clock::now();
+    return std::vector<uint64_t>();
+  });
+  if (io_silent > limit) return true;
+  // Without a limit for statements nobody can tell a long one from a thread that is stuck.
+  if (config_.statement_timeout.count() == 0) return false;
+  const auto least = now - limit - config_.statement_timeout;
+  return std::any_of(appliers_.begin(), appliers_.end(), [&](const Applier& applier) {
+    return applier.inbox->progressed_at() < least;
+  });
+}
+
 void Runner::OnMessage(pubsub::ReceivedMessage message) {
   Delivery delivery;
   delivery.event = ParseEvent(&message);
@@ -208,6 +230,7 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
 
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stopping_) {
+    inbox->Progressed();
     const auto now = Clock::now();
     GiveBackSuspended(now);
     const bool connected = inbox->connected();
@@ -218,6 +241,7 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
     was_connected = connected;
     const auto next = NextWork(connected, connect_at);
     if (next > now) {
+      inbox->Waits();
       changed_.wait_until(lock, next);
       continue;
     }

@@ -74,6 +74,9 @@ class Runner {
   const SubscriptionConfig& config() const { return config_; }
   // True if the service refused the subscription with an error that does not pass. It was logged.
   bool failed();
+  // Whether one of its threads has made no progress for longer than any wait of it may last. Asks
+  // the I/O thread for a sign, which the next call sees.
+  bool Stuck();
 
  private:
   struct Applier {
@@ -123,6 +126,7 @@ class Runner {
   DeadLetterTopic dead_letter_topic_;
   std::unique_ptr<pubsub::Subscriber> subscriber_;
   std::vector<Applier> appliers_;
+  std::atomic<Clock::time_point> io_progressed_at_ = Clock::now();
 
   std::mutex mutex_;
   std::condition_variable changed_;

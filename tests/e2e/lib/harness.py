@@ -281,7 +281,7 @@ class Emulator:
         self._testbed = testbed
         self._lines = queue.Queue()
         if kind == "embedded":
-            self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", *flags],
+            self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", "--no-auto-create", *flags],
                         r"^postbox emulator listening on (\S+)$")
         elif kind == "google":
             self._start_google()
@@ -383,14 +383,15 @@ def find_google_emulator():
 
 
 class Puller:
-    """`postbox pull` for one database, with its log as JSON lines. `verbose` logs each event with its outcome."""
+    """`postbox pull` for one database, with its log as JSON lines. `verbose` logs each event with its outcome. With endpoint="" the server's
+    settings say where Pub/Sub is, and in which project."""
 
     def __init__(self, testbed, database, failpoint=None, arguments=(), verbose=True, dsn=None, endpoint=None):
         self.database = database
+        peer = [] if endpoint == "" else ["--endpoint", endpoint or testbed.emulator.endpoint, "--project", PROJECT]
         self.process = testbed.start(
             f"puller-{database}",
-            [testbed.postbox, "pull", "--dsn", dsn or testbed.cluster.dsn(database),
-             "--endpoint", endpoint or testbed.emulator.endpoint, "--project", PROJECT, "--log-format", "json", *arguments],
+            [testbed.postbox, "pull", "--dsn", dsn or testbed.cluster.dsn(database), *peer, "--log-format", "json", *arguments],
             env={"SPDLOG_LEVEL": "debug" if verbose else "info", **({"POSTBOX_FAILPOINT": failpoint} if failpoint else {})})
 
     def records(self):

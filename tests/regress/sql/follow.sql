@@ -130,7 +130,10 @@ CREATE TABLE evil.plain (id int);
 ALTER TABLE evil.plain RENAME TO plainer;
 ALTER TABLE evil.plainer SET SCHEMA evil;
 ALTER TABLE evil.plainer OWNER TO regress_mallory, ADD COLUMN n int;
+-- Versions of the server word it differently.
+\set VERBOSITY sqlstate
 ALTER TABLE evil.plainer OWNER TO regress_bob;
+\set VERBOSITY default
 SELECT postbox.follow_altered();
 RESET ROLE;
 GRANT USAGE ON SCHEMA postbox TO PUBLIC;

@@ -67,7 +67,10 @@ SET postbox.publishers = 3;
 ALTER SYSTEM SET postbox.publishers = 33;
 ALTER SYSTEM SET postbox.publishers = 'many';
 ALTER SYSTEM SET postbox.claim_batch_size = 0;
+-- Versions of the server word it differently.
+\set VERBOSITY sqlstate
 ALTER SYSTEM SET postbox.poll_interval = '2min';
+\set VERBOSITY default
 ALTER SYSTEM SET postbox.endpoint = 'ftp://example.com';
 ALTER SYSTEM SET postbox.endpoint = 'http://localhost';
 ALTER SYSTEM SET postbox.failpoint = 'after_claim=explode';

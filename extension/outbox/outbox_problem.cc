@@ -1,0 +1,327 @@
+// postbox.outbox_problem(outbox): what is wrong with the tables of an outbox, and the repair; and
+// postbox.log_sequence(outbox).
+//
+// Judged by the catalogs, so it raises no error whatever the owner of the outbox has done, and
+// waits for nobody's lock. Each look at the status asks for each publication.
+#include "extension/base/act_as.h"
+#include "extension/base/arguments.h"
+#include "extension/base/catalog.h"
+#include "extension/base/statement.h"
+
+extern "C" {
+#include <catalog/indexing.h>
+#include <catalog/pg_depend.h>
+#include <catalog/pg_index.h>
+#include <catalog/pg_sequence.h>
+#include <executor/executor.h>
+}
+
+namespace postbox {
+namespace {
+
+// A row of postbox.outbox.
+struct Registered {
+  Oid relation = InvalidOid;
+  Oid counter = InvalidOid;
+  Oid parked = InvalidOid;
+  bool is_log = false;
+  bool is_table = false;
+  bool adopted = false;
+  Datum columns = 0;  // jsonb; 0: none
+};
+
+struct ExpectedColumn {
+  const char* name;
+  Oid type;
+  const char* type_name;
+};
+
+// Those of an event, the first five of which any outbox has. They may have other types in a table
+// outbox.
+constexpr ExpectedColumn kEvent[] = {
+    {"id", UUIDOID, "uuid"},
+    {"aggregate_type", TEXTOID, "text"},
+    {"aggregate_id", TEXTOID, "text"},
+    {"event_type", TEXTOID, "text"},
+    {"payload", BYTEAOID, "bytea"},
+    {"version", INT8OID, "bigint"},
+    {"schema_version", TEXTOID, "text"},
+    {"attributes", JSONBOID, "jsonb"},
+    {"occurred_at", TIMESTAMPTZOID, "timestamp with time zone"},
+};
+constexpr int kNeeded = 5;
+constexpr ExpectedColumn kSeq = {"seq", INT8OID, "bigint"};
+constexpr ExpectedColumn kOfLog[] = {{"txid", XID8OID, "xid8"}, {"origin", INT4OID, "integer"}};
+constexpr ExpectedColumn kAttempts[] = {
+    {"publish_attempts", INT4OID, "integer"},
+    {"next_retry_at", TIMESTAMPTZOID, "timestamp with time zone"},
+    {"last_error", TEXTOID, "text"},
+};
+constexpr ExpectedColumn kOfTable[] = {
+    {"published_at", TIMESTAMPTZOID, "timestamp with time zone"},
+    {"lock_token", TEXTOID, "text"},
+    {"locked_at", TIMESTAMPTZOID, "timestamp with time zone"},
+};
+constexpr ExpectedColumn kPublication = {"publication", TEXTOID, "text"};
+
+// What follows is for inside Pg(), except the SQL functions.
+
+// The name that a column of an event has in the table.
+const char* NameInTable(const Registered& outbox, const char* standard) {
+  if (outbox.columns == 0 || JB_ROOT_COUNT(DatumGetJsonbP(outbox.columns)) == 0) return standard;
+  LOCAL_FCINFO(call, 2);
+  InitFunctionCallInfoData(*call, nullptr, 2, InvalidOid, nullptr, nullptr);
+  call->args[0] = {outbox.columns, false};
+  call->args[1] = {CStringGetTextDatum(standard), false};
+  const Datum name = jsonb_object_field_text(call);
+  return call->isnull ? standard : TextDatumGetCString(name);
+}
+
+class Check {
+ public:
+  explicit Check(const Registered& outbox) : outbox_(outbox) {}
+
+  const FirstProblem& LookAtTables() {
+    if (!OidIsValid(outbox_.relation)) return found_;
+    there_ = WithRelation(outbox_.relation,
+                          [&](const FormData_pg_class& form) { owner_ = form.relowner; });
+    if (there_) {
+      name_ = QualifiedName(outbox_.relation);
+      LookAtColumns();
+    } else {
+      found_.Add(1, psprintf("the relation with OID %u was dropped; drop the outbox with "
+                             "postbox.drop_outbox",
+                             outbox_.relation));
+    }
+    LookAtParkedColumns();
+    if (there_) {
+      LookAtSequences();
+      LookAtIndexes();
+    }
+    return found_;
+  }
+
+  // Whether the parts of the outbox are there and belong to its owner. postbox.parts_problem says
+  // what is wrong, and what is allowed beyond that.
+  bool HasItsParts() const {
+    if (!there_) return true;  // whose are they?
+    if (!IsPart(outbox_.counter, true)) return false;
+    if ((outbox_.is_log || OidIsValid(outbox_.parked)) && !IsPart(outbox_.parked, true)) {
+      return false;
+    }
+    ListCell* cell;
+    foreach (cell, PartitionsOf(outbox_.relation)) {
+      if (!IsPart(lfirst_oid(cell), false)) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool IsPart(Oid part, bool plain) const {
+    bool is = false;
+    WithRelation(part, [&](const FormData_pg_class& form) {
+      is = form.relowner == owner_ && (!plain || form.relkind == RELKIND_RELATION);
+    });
+    return is;
+  }
+
+  void LookAtColumns() {
+    const int count = outbox_.adopted ? kNeeded : static_cast<int>(lengthof(kEvent));
+    for (int i = 0; i < count; ++i) {
+      Expect(outbox_.relation, NameInTable(outbox_, kEvent[i].name), kEvent[i], outbox_.is_log);
+    }
+    Expect(outbox_.relation, kSeq);
+    if (outbox_.is_log) {
+      for (const ExpectedColumn& column : kOfLog) Expect(outbox_.relation, column);
+    }
+    if (outbox_.is_table) {
+      for (const ExpectedColumn& column : kOfTable) Expect(outbox_.relation, column);
+      for (const ExpectedColumn& column : kAttempts) Expect(outbox_.relation, column);
+    }
+  }
+
+  void LookAtParkedColumns() {
+    if (!OidIsValid(outbox_.parked) ||
+        !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(outbox_.parked))) {
+      return;
+    }
+    for (const ExpectedColumn& column : kEvent) Expect(outbox_.parked, column);
+    for (const ExpectedColumn& column : kAttempts) Expect(outbox_.parked, column);
+    Expect(outbox_.parked, kPublication);
+    Expect(outbox_.parked, kSeq);
+  }
+
+  void Expect(Oid relation, const ExpectedColumn& column) {
+    Expect(relation, column.name, column, true);
+  }
+
+  void Expect(Oid relation, const char* name, const ExpectedColumn& column, bool typed) {
+    HeapTuple tuple =
+        std::strlen(name) < NAMEDATALEN ? SearchSysCacheAttName(relation, name) : nullptr;
+    Oid type = InvalidOid;
+    if (HeapTupleIsValid(tuple)) {
+      const auto* form = reinterpret_cast<Form_pg_attribute>(GETSTRUCT(tuple));
+      if (form->attnum > 0) type = form->atttypid;
+      ReleaseSysCache(tuple);
+    }
+    if (!OidIsValid(type)) {
+      found_.Add(2, psprintf("column \"%s\" of %s does not exist; rename it back or add it again",
+                             name, QualifiedName(relation)));
+    } else if (typed && type != column.type && (column.type != TEXTOID || type != VARCHAROID)) {
+      found_.Add(
+          3, psprintf("column \"%s\" of %s has type %s instead of %s; change its type back", name,
+                      QualifiedName(relation),
+                      format_type_extended(type, -1, FORMAT_TYPE_ALLOW_INVALID), column.type_name));
+    }
+  }
+
+  void LookAtSequences() {
+    bool has_sequence = false;
+    ForEachCatalogRow(DependRelationId, DependReferenceIndexId,
+                      {{Anum_pg_depend_refclassid, RelationRelationId},
+                       {Anum_pg_depend_refobjid, outbox_.relation}},
+                      [&](HeapTuple tuple) {
+                        const auto* row = reinterpret_cast<Form_pg_depend>(GETSTRUCT(tuple));
+                        if (row->classid != RelationRelationId || row->refobjsubid <= 0) return;
+                        HeapTuple sequence =
+                            SearchSysCache1(SEQRELID, ObjectIdGetDatum(row->objid));
+                        if (!HeapTupleIsValid(sequence)) return;
+                        has_sequence = true;
+                        LookAtSequence(*reinterpret_cast<Form_pg_sequence>(GETSTRUCT(sequence)),
+                                       static_cast<AttrNumber>(row->refobjsubid));
+                        ReleaseSysCache(sequence);
+                      });
+    if (!outbox_.is_log || has_sequence) return;
+    found_.Add(4, psprintf("outbox %s has no sequence; make its sequence OWNED BY its column seq "
+                           "again, or run SELECT * FROM postbox.repair_outbox(%s)",
+                           name_, quote_literal_cstr(name_)));
+  }
+
+  void LookAtSequence(const FormData_pg_sequence& sequence, AttrNumber column) {
+    if (sequence.seqcache == 1 && sequence.seqincrement == 1 && !sequence.seqcycle) return;
+    // An adopted table may have sequences of its own.
+    if (outbox_.adopted && get_attnum(outbox_.relation, "seq") != column) return;
+    const char* name = QualifiedName(sequence.seqrelid);
+    found_.Add(5, psprintf("sequence %s does not give out its values one by one, which the order "
+                           "of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE",
+                           name, name));
+  }
+
+  void LookAtIndexes() {
+    if (!outbox_.is_log) return;
+    const AttrNumber origin = get_attnum(outbox_.relation, "origin");
+    bool found = false;
+    ForEachCatalogRow(IndexRelationId, IndexIndrelidIndexId,
+                      {{Anum_pg_index_indrelid, outbox_.relation}}, [&](HeapTuple tuple) {
+                        const auto* index = reinterpret_cast<Form_pg_index>(GETSTRUCT(tuple));
+                        found |= index->indisvalid && origin != InvalidAttrNumber &&
+                                 index->indkey.values[0] == origin;
+                      });
+    if (found) return;
+    found_.Add(6, psprintf("outbox %s has no valid index on (origin, seq): its restore is not "
+                           "complete, or the index was dropped; then run CREATE INDEX ON %s "
+                           "(origin, seq)",
+                           name_, name_));
+  }
+
+  Registered outbox_;
+  bool there_ = false;
+  Oid owner_ = InvalidOid;
+  const char* name_ = nullptr;
+  FirstProblem found_;
+};
+
+Registered ReadRegistered(HeapTupleHeader row) {
+  Registered outbox;
+  const auto oid = [&](const char* name) {
+    bool null = false;
+    const Datum value = GetAttributeByName(row, name, &null);
+    return null ? InvalidOid : DatumGetObjectId(value);
+  };
+  outbox.relation = oid("relation");
+  outbox.counter = oid("counter");
+  outbox.parked = oid("parked");
+  bool null = false;
+  const Datum kind = GetAttributeByName(row, "kind", &null);
+  const char* name = null ? "" : TextDatumGetCString(kind);
+  outbox.is_log = std::strcmp(name, "log") == 0;
+  outbox.is_table = std::strcmp(name, "table") == 0;
+  const Datum adopted = GetAttributeByName(row, "adopted", &null);
+  outbox.adopted = !null && DatumGetBool(adopted);
+  const Datum columns = GetAttributeByName(row, "columns", &null);
+  outbox.columns = null ? Datum{0} : columns;
+  return outbox;
+}
+
+// Not inside Pg(). NULL if nothing is wrong.
+std::optional<std::string> PartsProblem(Oid relation) {
+  static Statement& find = *new Statement("SELECT postbox.parts_problem($1)", {REGCLASSOID});
+  const SpiConnection connection;
+  const FixedSearchPath search_path;
+  find.RunReadOnly({ObjectIdGetDatum(relation)});
+  if (IsNull(0, 1)) return std::nullopt;
+  return TextColumn(0, 1);
+}
+
+// The sequence that the first of its columns with one owns, whatever the column is called.
+Oid SequenceOf(Oid relation) {
+  Oid first = InvalidOid;
+  int32 its_column = 0;
+  ForEachCatalogRow(
+      DependRelationId, DependReferenceIndexId,
+      {{Anum_pg_depend_refclassid, RelationRelationId}, {Anum_pg_depend_refobjid, relation}},
+      [&](HeapTuple tuple) {
+        const auto* row = reinterpret_cast<Form_pg_depend>(GETSTRUCT(tuple));
+        if (row->classid != RelationRelationId || row->refobjsubid <= 0) return;
+        if (get_rel_relkind(row->objid) != RELKIND_SEQUENCE) return;
+        if (OidIsValid(first) &&
+            std::pair(its_column, first) <= std::pair(row->refobjsubid, row->objid)) {
+          return;
+        }
+        first = row->objid;
+        its_column = row->refobjsubid;
+      });
+  return first;
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(outbox_problem) {
+  using namespace postbox;
+  return Guarded([&]() -> Datum {
+    fcinfo->isnull = true;
+    if (!HasArgument(fcinfo, 0)) return Datum{0};
+    const Datum row = fcinfo->args[0].value;
+    const FixedSearchPath search_path;  // names are qualified by it
+    struct Found {
+      FirstProblem first;
+      bool has_its_parts;
+      Oid relation;
+    };
+    const Found found = Pg([&]() -> Found {
+      const Registered outbox = ReadRegistered(DatumGetHeapTupleHeader(row));
+      Check check(outbox);
+      const FirstProblem& first = check.LookAtTables();
+      return {first, check.HasItsParts(), outbox.relation};
+    });
+    const char* text = found.first.text;
+    std::optional<std::string> of_parts;
+    if (!found.has_its_parts) of_parts = PartsProblem(found.relation);
+    fcinfo->isnull = text == nullptr && !of_parts.has_value();
+    if (fcinfo->isnull) return Datum{0};
+    return TextValue(of_parts.has_value() ? *of_parts : std::string(text));
+  });
+}
+
+POSTBOX_FUNCTION(log_sequence) {
+  using namespace postbox;
+  return Guarded([&]() -> Datum {
+    const Oid sequence =
+        HasArgument(fcinfo, 0)
+            ? Pg([&] { return SequenceOf(DatumGetObjectId(fcinfo->args[0].value)); })
+            : InvalidOid;
+    fcinfo->isnull = !OidIsValid(sequence);
+    return ObjectIdGetDatum(sequence);
+  });
+}

@@ -1,0 +1,138 @@
+# A suspended publication goes on within seconds when the cause is gone: by itself, since it is tried every 30 s at least; at once by
+# postbox.resume_publication and by a reload. While it is suspended a try is one request, whatever the backlog is.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1 });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+# The backoff of events that are refused must not matter: with it, the next try would be an hour away.
+$node->safe_psql('postgres', q{
+	SELECT postbox.alter_publication('videos', base_backoff => '1h', max_backoff => '1h');
+	CREATE ROLE guest;
+	CREATE ROLE operator IN ROLE postbox_operator;
+});
+my $emitted = 0;
+
+sub emit_keys
+{
+	my ($count) = @_;
+	$emitted += $count;
+	$node->safe_psql('postgres', "SELECT count(postbox.outbox_emit('video', 'v' || n, 'video.created', '{}'::jsonb)) FROM generate_series(1, $count) n");
+	return;
+}
+
+sub status { return $node->safe_psql('postgres', "SELECT $_[0] FROM postbox.publication_status WHERE publication = 'videos'"); }
+sub calls { my $stats = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`; return $stats =~ /"rpc"\s*:\s*"Publish",\s*"calls"\s*:\s*"?(\d+)/ ? $1 : $stats =~ /"name"\s*:\s*"Publish",\s*"calls"\s*:\s*"?(\d+)/ ? $1 : die $stats; }
+
+sub suspend
+{
+	my ($code, $count) = @_;
+	emulator_fault($emulator, "rpc=Publish,code=$code");
+	emit_keys($count);
+	wait_for(sub { status(q{state = 'suspended' AND last_error ~ '} . $code . q{'}) eq 't' }, "suspended: $code") or diag(status('*'));
+	return;
+}
+
+sub goes_on_within
+{
+	my ($seconds, $what) = @_;
+	my $begin = time;
+	wait_for(sub { status(q{state = 'active' AND pending = 0}) eq 't' }, $what) or diag(status('*'));
+	my $took = time - $begin;
+	note(sprintf('%s: after %.1f s', $what, $took));
+	cmp_ok($took, '<', $seconds, "within $seconds s");
+	return;
+}
+
+emit_keys(1);
+wait_for(sub { status(q{state = 'active' AND pending = 0}) eq 't' }, 'it publishes');
+
+subtest 'it goes on by itself within seconds' => sub {
+	suspend('NOT_FOUND', 200);
+	cmp_ok(status(q{extract(epoch FROM retry_at - now())}), '<', 30, 'the next try is near');
+	emulator_fault($emulator, '--clear');
+	goes_on_within(10, 'the topic is there again');
+};
+
+subtest 'a try is one request' => sub {
+	suspend('PERMISSION_DENIED', 200);
+	wait_until($node, 'postgres', q{SELECT attempts >= 2 FROM postbox.lane WHERE publication = 'videos'}, 'it has been tried again');
+	my ($before, $attempts) = (calls(), $node->safe_psql('postgres', q{SELECT attempts FROM postbox.lane WHERE publication = 'videos'}));
+	wait_until($node, 'postgres', "SELECT attempts >= $attempts + 3 FROM postbox.lane WHERE publication = 'videos'", 'three more tries');
+	my $requests = calls() - $before;
+	cmp_ok($requests, '<=', $node->safe_psql('postgres', q{SELECT attempts FROM postbox.lane WHERE publication = 'videos'}) - $attempts + 1, "took $requests requests");
+};
+
+subtest 'tries are 30 s apart at most, however long it lasts' => sub {
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() WHERE publication = 'videos'});
+	wait_until($node, 'postgres', q{SELECT attempts > 100 AND next_retry_at BETWEEN now() + interval '10 s' AND now() + interval '30 s' FROM postbox.lane WHERE publication = 'videos'},
+		'also the hundredth');
+};
+
+subtest 'postbox.resume_publication tries it at once' => sub {
+	emulator_fault($emulator, '--clear');
+	cmp_ok(status(q{extract(epoch FROM retry_at - now())}), '>', 5, 'the next try is seconds away');
+	my ($failed, undef, $stderr) = $node->psql('postgres', q{SET ROLE guest; SELECT postbox.resume_publication('videos')});
+	like($stderr, qr/ERROR:  must be owner of .*outbox/, 'it is not for everybody');
+	$node->safe_psql('postgres', q{SET ROLE operator; SELECT postbox.resume_publication('videos')});
+	goes_on_within(3, 'an operator resumes it');
+	$node->safe_psql('postgres', q{SELECT postbox.resume_publication('videos')});
+	is(status('state'), 'active', 'one that is not suspended stays as it is');
+	(undef, undef, $stderr) = $node->psql('postgres', q{SELECT postbox.resume_publication('none')});
+	like($stderr, qr/ERROR:  publication "none" does not exist/, 'one that does not exist is an error');
+};
+
+subtest 'if the cause is still there, it is suspended again, and tried soon' => sub {
+	suspend('NOT_FOUND', 5);
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '30 s' WHERE publication = 'videos'});
+	my $before = calls();
+	$node->safe_psql('postgres', q{SELECT postbox.resume_publication('videos')});
+	wait_for(sub { calls() > $before }, 'it is tried');
+	wait_for(sub { status(q{state = 'suspended' AND retry_at < now() + interval '5 s'}) eq 't' }, 'and soon again');
+};
+
+subtest 'a reload tries all of them at once' => sub {
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '30 s' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
+	emulator_fault($emulator, '--clear');
+	$node->reload;
+	goes_on_within(3, 'after the reload');
+};
+
+subtest 'a topic that refuses everything is probed with one event; none is blamed before max_attempts of its own backoff' => sub {
+	# A worker of which events have gone through takes the first refusals for those of single events.
+	$node->restart;
+	suspend('INVALID_ARGUMENT', 200);
+	my $before = calls();
+	wait_until($node, 'postgres', q{SELECT attempts >= 4 FROM postbox.lane WHERE publication = 'videos'}, 'it has been tried again and again');
+	my $requests = calls() - $before;
+	# One try looks whether it is the event or the topic.
+	cmp_ok($requests, '<', 4 + 500, "with $requests requests");
+	$before = calls();
+	my $attempts = $node->safe_psql('postgres', q{SELECT attempts FROM postbox.lane WHERE publication = 'videos'});
+	wait_until($node, 'postgres', "SELECT attempts >= $attempts + 2 FROM postbox.lane WHERE publication = 'videos'", 'two more tries');
+	cmp_ok(calls() - $before, '<=', 3, 'take one request each');
+	is(status('parked'), '0', 'no event is parked');
+	emulator_fault($emulator, '--clear');
+	$node->safe_psql('postgres', q{SELECT postbox.resume_publication('videos')});
+	goes_on_within(5, 'the topic takes them');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.paused_keys'), '0', 'none is parked');
+};
+
+subtest 'an event that is refused for its own sake does not keep a resumed publication suspended' => sub {
+	suspend('NOT_FOUND', 5);
+	emulator_fault($emulator, '--clear');
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=aggregate_id:v1');
+	wait_for(sub { status(q{state = 'active' AND pending = 1 AND parked = 1}) eq 't' }, 'the others go out, it is parked') or diag(status('*'));
+};
+
+$node->stop;
+done_testing();
