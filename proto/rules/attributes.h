@@ -9,6 +9,9 @@
 //
 // A caller's attribute with a standard name never replaces the standard one: outbox_emit refuses
 // it, and the builder drops it.
+//
+// The context of a trace goes out under two names: those of W3C Trace Context and those that
+// Google's clients write and read. Whoever sets one sets both.
 
 #ifndef POSTBOX_PROTO_RULES_ATTRIBUTES_H_
 #define POSTBOX_PROTO_RULES_ATTRIBUTES_H_
@@ -22,6 +25,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "proto/rules/limits.h"
 
 namespace postbox::pubsub {
 
@@ -47,6 +52,19 @@ inline constexpr std::string_view kSourceVersion = "source_version";
 inline constexpr std::array<std::string_view, 6> kContextAttributes = {
     kCorrelationId, kCausationId, kUserId, kTraceparent, kSourceService, kSourceVersion};
 
+// The names of W3C Trace Context, and the same for Google's clients. Of the names that begin with
+// "goog" an emitter may use only these.
+struct TraceName {
+  std::string_view standard;
+  std::string_view of_clients;
+};
+inline constexpr std::array<TraceName, 2> kTraceNames = {
+    {{kTraceparent, "googclient_traceparent"}, {"tracestate", "googclient_tracestate"}}};
+
+constexpr bool IsTraceNameOfClients(std::string_view name) {
+  return name == kTraceNames[0].of_clients || name == kTraceNames[1].of_clients;
+}
+
 // The puller writes it into its log lines. Emitters may set it instead of traceparent.
 inline constexpr std::string_view kTraceId = "trace_id";
 
@@ -65,6 +83,26 @@ inline const std::string* FindAttribute(const Attributes& attributes, std::strin
     if (key == name) return &value;
   }
   return nullptr;
+}
+
+// Adds the context of a trace under the name that it has not yet, where there is room for it.
+// `attributes`: a vector of pairs of strings or views.
+template <class AttributeVector>
+void CompleteTraceNames(AttributeVector* attributes) {
+  for (const TraceName& name : kTraceNames) {
+    std::size_t standard = attributes->size();
+    std::size_t of_clients = attributes->size();
+    for (std::size_t i = 0; i < attributes->size(); ++i) {
+      const std::string_view key = (*attributes)[i].first;
+      if (key == name.standard) standard = i;
+      if (key == name.of_clients) of_clients = i;
+    }
+    if ((standard == attributes->size()) == (of_clients == attributes->size())) continue;
+    if (attributes->size() >= kMaxAttributes) continue;
+    const bool has_standard = standard < attributes->size();
+    const auto value = (*attributes)[has_standard ? standard : of_clients].second;
+    attributes->emplace_back(has_standard ? name.of_clients : name.standard, value);
+  }
 }
 
 // The trace id (32 hex digits) of a W3C traceparent "00-<trace id>-<parent id>-<flags>", or an
@@ -274,11 +312,12 @@ class StandardAttributes {
   template <class AttributeRange>
   std::vector<AttributeView> With(const AttributeRange& extra) const {
     std::vector<AttributeView> all;
-    all.reserve(views_.size() + std::size(extra));
+    all.reserve(views_.size() + std::size(extra) + kTraceNames.size());
     all.assign(views_.begin(), views_.end());
     for (const auto& [key, value] : extra) {
       if (!IsStandardAttribute(key)) all.emplace_back(key, value);
     }
+    CompleteTraceNames(&all);
     return all;
   }
 

@@ -91,6 +91,46 @@ TEST(AttributesTest, TheSevenStandardAttributesComeFirstAndCannotBeReplaced) {
   EXPECT_EQ(FindAttribute(expected, "nothing"), nullptr);
 }
 
+Attributes WithTraceNames(Attributes attributes) {
+  CompleteTraceNames(&attributes);
+  return attributes;
+}
+
+TEST(AttributesTest, ATraceGoesOutUnderTheStandardNameAndThatOfGooglesClients) {
+  const Attributes both = {{"traceparent", "p"}, {"googclient_traceparent", "p"}};
+  EXPECT_EQ(WithTraceNames({{"traceparent", "p"}}), both);
+  EXPECT_EQ(WithTraceNames({{"googclient_traceparent", "p"}}),
+            (Attributes{{"googclient_traceparent", "p"}, {"traceparent", "p"}}));
+  EXPECT_EQ(WithTraceNames({{"a", "b"}, {"tracestate", "s"}, {"traceparent", "p"}}),
+            (Attributes{{"a", "b"},
+                        {"tracestate", "s"},
+                        {"traceparent", "p"},
+                        {"googclient_traceparent", "p"},
+                        {"googclient_tracestate", "s"}}));
+}
+
+TEST(AttributesTest, WhoeverSetsBothNamesOfATraceHasWhatHeSet) {
+  const Attributes both = {{"googclient_traceparent", "p"}, {"traceparent", "q"}};
+  EXPECT_EQ(WithTraceNames(both), both);
+  EXPECT_EQ(WithTraceNames({{"a", "b"}}), (Attributes{{"a", "b"}}));
+}
+
+TEST(AttributesTest, AMessageWithAsManyAttributesAsItMayHaveKeepsItsTraceUnderOneName) {
+  Attributes full = {{"traceparent", "p"}};
+  while (full.size() < 100) full.emplace_back("a" + std::to_string(full.size()), "v");
+  EXPECT_EQ(WithTraceNames(full), full);
+  full.pop_back();
+  EXPECT_EQ(WithTraceNames(full).size(), 100U);
+}
+
+TEST(AttributesTest, AnEventsTraceIsAmongItsAttributes) {
+  const StandardAttributes standard({"e", "t", "k", "a", 1, 1'761'301'800 * kSecond, "v1"});
+  const Attributes extra = {{"traceparent", "p"}};
+  const std::vector<AttributeView> all = standard.With(extra);
+  ASSERT_EQ(all.size(), 9U);
+  EXPECT_EQ(all.back(), AttributeView("googclient_traceparent", "p"));
+}
+
 TEST(AttributesTest, TheTraceIdIsTakenFromATraceparent) {
   EXPECT_EQ(TraceIdOf("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
             "4bf92f3577b34da6a3ce929d0e0e4736");

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "proto/rules/attributes.h"
 #include "proto/rules/limits.h"
 #include "proto/rules/utf8.h"
 #include "proto/rules/wire_size.h"
@@ -82,7 +83,7 @@ inline std::optional<MessageProblem> CheckAttribute(std::string_view key, std::s
         Kind::kInvalidUtf8, "name of attribute " + Quoted(key) + " is not valid UTF-8",
         "Pub/Sub takes attributes only as UTF-8 text.", "Use a name that is valid UTF-8."};
   }
-  if (key.starts_with(kReservedPrefix)) {
+  if (key.starts_with(kReservedPrefix) && !IsTraceNameOfClients(key)) {
     return MessageProblem{
         Kind::kInvalidAttribute,
         "name of attribute " + Quoted(key) + " begins with \"" + kReservedPrefix + "\"",

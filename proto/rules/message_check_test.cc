@@ -53,6 +53,11 @@ TEST(MessageCheck, AttributeNamesAndValuesAreCheckedAtTheirBoundaries) {
   EXPECT_EQ(CheckMessage("x", Attributes{{"googclient", "v"}}, "")->kind, Kind::kInvalidAttribute);
   EXPECT_EQ(CheckMessage("x", Attributes{{"goog", "v"}}, "")->kind, Kind::kInvalidAttribute);
   EXPECT_FALSE(CheckMessage("x", Attributes{{"goo", "v"}, {"agoog", "v"}}, ""));
+  // The context of a trace, as Google's clients name it.
+  EXPECT_FALSE(CheckMessage(
+      "x", Attributes{{"googclient_traceparent", "v"}, {"googclient_tracestate", "v"}}, ""));
+  EXPECT_EQ(CheckMessage("x", Attributes{{"googclient_schemaname", "v"}}, "")->kind,
+            Kind::kInvalidAttribute);
 }
 
 TEST(MessageCheck, AMessageMayHave100Attributes) {

@@ -9,11 +9,11 @@
 const readline = require('node:readline');
 const {PubSub} = require('@google-cloud/pubsub');
 
-function client() {
+function client(enableOpenTelemetryTracing = false) {
   if (!process.env.PUBSUB_EMULATOR_HOST) {
     throw new Error('PUBSUB_EMULATOR_HOST is not set: these scripts only talk to emulators');
   }
-  return new PubSub({projectId: process.env.PUBSUB_PROJECT_ID || 'postbox-dev'});
+  return new PubSub({projectId: process.env.PUBSUB_PROJECT_ID || 'postbox-dev', enableOpenTelemetryTracing});
 }
 
 async function* jsonLines() {

@@ -3,12 +3,16 @@
 // and prints {"message_ids": [...]} for each, in the order of the input. Messages are passed to the client library without
 // waiting for the result of the one before, as a service does. "times": 2 publishes a message twice with the same attributes,
 // one directly after the other. A publisher that got no answer and tries again does the same.
+//
+// `node publish.js trace` traces, and prints {"trace_ids": [...]} at the end, those of the messages.
 'use strict';
 
 const {client, jsonLines, print, run} = require('./connection.js');
+const {startTracing} = require('./tracing.js');
 
 run(async () => {
-  const pubsub = client();
+  const tracing = process.argv[2] === 'trace' ? startTracing() : undefined;
+  const pubsub = client(tracing !== undefined);
   const topics = new Map();
   const results = [];
   for await (const message of jsonLines()) {
@@ -31,4 +35,5 @@ run(async () => {
     results.push(Promise.all(attempts));
   }
   for (const result of await Promise.all(results)) print({message_ids: result});
+  if (tracing !== undefined) print({trace_ids: tracing.publishedTraces()});
 });

@@ -1,14 +1,18 @@
 // Receives from a subscription until SIGTERM and acknowledges everything:
-//   node receive.js SUBSCRIPTION
+//   node receive.js SUBSCRIPTION [trace]
 // Prints {"listening": "SUBSCRIPTION"} once, then one JSON line per message in the order of delivery:
 //   {"message_id", "data_base64", "attributes", "ordering_key", "publish_time", "delivery_attempt"}
+// With `trace` the client traces, and each line has "span", what the client began when it received the message:
+//   {"trace_id", "parent_span_id", "span_id"}
 'use strict';
 
 const {Duration} = require('@google-cloud/pubsub');
 const {client, print, run} = require('./connection.js');
+const {startTracing} = require('./tracing.js');
 
 run(async () => {
-  const pubsub = client();
+  const tracing = process.argv[3] === 'trace' ? startTracing() : undefined;
+  const pubsub = client(tracing !== undefined);
   const name = process.argv[2];
   const subscription = pubsub.subscription(name, {
     // The client would send 3000 acks at once, more than the 512 KiB that a request may have, and so lose them all.
@@ -29,6 +33,7 @@ run(async () => {
       ordering_key: message.orderingKey || '',
       publish_time: message.publishTime.toISOString(),
       delivery_attempt: message.deliveryAttempt,
+      ...(tracing === undefined ? {} : {span: tracing.parentage(message.parentSpan)}),
     });
     message.ack();
   });

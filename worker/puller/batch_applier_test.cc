@@ -440,8 +440,10 @@ TEST(AttemptCounterTest, CountsPerMessageAndKindAndForgetsTheOldest) {
 TEST(DeadLetterMessageTest, TheOriginalMessageCarriesTheError) {
   Delivery delivery;
   delivery.message.ordering_key = "k";
-  delivery.message.attributes = {
-      {"event_id", "e"}, {"googclient_traceparent", "t"}, {"postbox_error_sqlstate", "old"}};
+  delivery.message.attributes = {{"event_id", "e"},
+                                 {"googclient_traceparent", "t"},
+                                 {"googclient_schemaname", "s"},
+                                 {"postbox_error_sqlstate", "old"}};
   delivery.event.payload = "data";
   auto message = DeadLetterMessage(delivery, "projects/p/topics/dlq", "projects/p/subscriptions/s",
                                    {"23505", std::string(1020, 'x') + "\u00e9\u00e9\u00e9", 1});
@@ -454,6 +456,7 @@ TEST(DeadLetterMessageTest, TheOriginalMessageCarriesTheError) {
   using Map = std::map<std::string, std::string>;
   EXPECT_EQ(Map(read.attributes().begin(), read.attributes().end()),
             (Map{{"event_id", "e"},
+                 {"googclient_traceparent", "t"},
                  {"postbox_error_sqlstate", "23505"},
                  {"postbox_error_message", std::string(1020, 'x') + "..."},
                  {"postbox_original_subscription", "projects/p/subscriptions/s"}}));

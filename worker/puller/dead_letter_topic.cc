@@ -30,7 +30,10 @@ pubsub::Attributes LetterAttributes(const Delivery& delivery, const std::string&
                                     const EventFailure& failure, size_t error_attributes) {
   pubsub::Attributes attributes;
   for (const auto& attribute : delivery.message.attributes) {
-    if (attribute.first.starts_with(pubsub::kReservedPrefix)) continue;
+    if (attribute.first.starts_with(pubsub::kReservedPrefix) &&
+        !pubsub::IsTraceNameOfClients(attribute.first)) {
+      continue;
+    }
     if (attribute.first.starts_with("postbox_error_") ||
         attribute.first == "postbox_original_subscription") {
       continue;  // left by an earlier pass through a dead-letter topic

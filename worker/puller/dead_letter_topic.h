@@ -3,9 +3,9 @@
 // The message has the data, the attributes and the ordering key of the original one, and three
 // attributes more: postbox_error_sqlstate, postbox_error_message (cut to the length that Pub/Sub
 // allows) and postbox_original_subscription. Attributes that Pub/Sub would refuse are left out:
-// those whose names are reserved for Google (goog...), and those beyond the number of attributes
-// that a message may have. If the original message leaves no room for the error, the message of the
-// error is left out, then all three.
+// those whose names are reserved for Google (goog...), the context of a trace apart, and those
+// beyond the number of attributes that a message may have. If the original message leaves no room
+// for the error, the message of the error is left out, then all three.
 //
 // A thread of its own publishes, so a topic that does not answer holds up nobody but the keys of
 // the events that it does not take. What is on its way is in the hand of the puller and counts

@@ -15,8 +15,9 @@ using pubsub::FindAttribute;
 
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
-// The attributes that are not fields of the event, as a JSON object. Bytes that are not valid UTF-8
-// are replaced, so it does not throw.
+// The attributes that are not fields of the event, as a JSON object. The context of a trace that
+// one of Google's clients has written is there under its standard name, too. Bytes that are not
+// valid UTF-8 are replaced, so it does not throw.
 std::string ToJson(const pubsub::Attributes& attributes, bool replace_nul) {
   json object = json::object();
   for (auto [name, value] : attributes) {
@@ -29,6 +30,12 @@ std::string ToJson(const pubsub::Attributes& attributes, bool replace_nul) {
       }
     }
     object[name] = std::move(value);
+  }
+  for (const pubsub::TraceName& name : pubsub::kTraceNames) {
+    const auto of_clients = object.find(name.of_clients);
+    if (of_clients != object.end() && !object.contains(name.standard)) {
+      object[name.standard] = json(*of_clients);
+    }
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -135,7 +142,8 @@ ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message) {
 
 std::string TraceId(const pubsub::ReceivedMessage& message) {
   if (const auto* id = FindAttribute(message.attributes, pubsub::kTraceId)) return *id;
-  for (std::string_view name : {pubsub::kTraceparent, std::string_view("googclient_traceparent")}) {
+  constexpr pubsub::TraceName kName = pubsub::kTraceNames[0];
+  for (const std::string_view name : {kName.standard, kName.of_clients}) {
     if (const auto* parent = FindAttribute(message.attributes, name)) {
       return std::string(pubsub::TraceIdOf(*parent));
     }

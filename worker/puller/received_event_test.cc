@@ -104,6 +104,17 @@ TEST(EventTest, NulCharactersArePoisonAndDoNotReachTheServer) {
   EXPECT_EQ(event.event_type, std::nullopt);
 }
 
+TEST(EventTest, ATraceOfGooglesClientsHasItsStandardNameToo) {
+  json attributes = json::parse(
+      Parse(Message("", {{"event_id", "e"}, {"googclient_traceparent", "p"}})).attributes);
+  EXPECT_EQ(attributes, json({{"googclient_traceparent", "p"}, {"traceparent", "p"}}));
+  attributes = json::parse(
+      Parse(
+          Message("", {{"event_id", "e"}, {"traceparent", "own"}, {"googclient_traceparent", "p"}}))
+          .attributes);
+  EXPECT_EQ(attributes["traceparent"], "own");
+}
+
 TEST(EventTest, TheTraceIdComesFromTraceIdOrTraceparent) {
   EXPECT_EQ(TraceId(Message("", {{"trace_id", "t"}})), "t");
   EXPECT_EQ(TraceId(Message(

@@ -415,11 +415,11 @@ class Puller:
 class Receiver:
     """Google's Node client on a subscription: what it has received so far, in order."""
 
-    def __init__(self, testbed, subscription):
+    def __init__(self, testbed, subscription, *arguments):
         self._lock = threading.Lock()
         self._messages = []
         self._listening = False
-        self.process = testbed.start(f"receiver-{subscription}", testbed.node_command("receive.js", subscription),
+        self.process = testbed.start(f"receiver-{subscription}", testbed.node_command("receive.js", subscription, *arguments),
                                      env=testbed.node_environment(), on_line=self._line)
         wait_until(f"the Node client listens on {subscription}", self._is_listening)
 
@@ -484,9 +484,9 @@ class Testbed:
         # The Node client must use the emulator, whatever this machine has of Google's.
         return {**self.emulator.environment, "NODE_PATH": str(build_directory() / "node/node_modules")}
 
-    def node(self, script, lines, timeout=None):
+    def node(self, script, lines, *arguments, timeout=None):
         """Runs one of tests/node's scripts on JSON lines; returns the lines of its answer."""
-        done = subprocess.run([str(part) for part in self.node_command(script)],
+        done = subprocess.run([str(part) for part in self.node_command(script, *arguments)],
                               input="".join(json.dumps(line) + "\n" for line in lines), text=True, capture_output=True,
                               timeout=timeout or TIMEOUT, env={**os.environ, **self.node_environment()})
         if done.returncode != 0:
@@ -496,8 +496,8 @@ class Testbed:
     def puller(self, database, **more):
         return Puller(self, database, **more)
 
-    def receiver(self, subscription):
-        return Receiver(self, subscription)
+    def receiver(self, subscription, *arguments):
+        return Receiver(self, subscription, *arguments)
 
     def session(self, database):
         session = Session(self.cluster, database)

@@ -29,10 +29,16 @@ def interoperability(emulator):
              "options": {"enableMessageOrdering": True}},
             {"create_topic": "crm.customer.events"},
             {"create_subscription": "crm.customer.events.shop-reader", "topic": "crm.customer.events",
-             "options": {"enableMessageOrdering": True}})
+             "options": {"enableMessageOrdering": True}},
+            {"create_topic": "shop.trace.events"}, {"create_topic": "shop.trace.dead"},
+            {"create_subscription": "shop.trace.events.outside-reader", "topic": "shop.trace.events"},
+            {"create_subscription": "shop.trace.events.shop-reader", "topic": "shop.trace.events"},
+            {"create_subscription": "shop.trace.events.shop-mover", "topic": "shop.trace.events"},
+            {"create_subscription": "shop.trace.dead.outside-reader", "topic": "shop.trace.dead"})
         bed.cluster.create_database("shop")
         postbox_to_node(bed)
         node_to_postbox(bed)
+        traces(bed)
 
 
 def check_message(message, row):
@@ -97,6 +103,7 @@ def postbox_to_node(bed):
           {"event_id": "0192f0c1-0000-7000-8000-00000000abcd", "event_type": "blob.stored", "aggregate_id": "ключ-ü",
            "aggregate_type": "blob", "version": "7", "schema_version": "v2", "correlation_id": "correlation-1",
            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+           "googclient_traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
            **{name: blob["attributes"][name] for name in ("trace_id", "span_id") if name in blob["attributes"]}})
     check("occurred_at is the same moment, in UTC",
           blob["attributes"]["occurred_at"].rstrip("Z").rstrip("0"), "2025-10-24T10:30:00.25")
@@ -149,4 +156,74 @@ def node_to_postbox(bed):
           [["00000000-0000-4000-8000-000000000101", "customer.noted", "customer", "c0", "6", "0001feff", "Nöde", "t"]])
     check("what came of the messages", bed.cluster.sql(
         "shop", "SELECT outcome, count(*) FROM shop.inbox GROUP BY 1 ORDER BY 1"), [["applied", "22"], ["ignored", "1"]])
+    check("the puller ends in order when it is told to", puller.stop(), 0)
+
+
+def set_up_traces(bed):
+    bed.cluster.sql("shop", """
+        SELECT postbox.create_outbox('shop.traced');
+        SELECT postbox.create_publication('traced', 'shop.traced', 'shop.trace.events');
+        CREATE TABLE shop.seen (event_id text, traceparent text);
+        CREATE TABLE shop.refused (event_type text);
+        CREATE FUNCTION shop.see(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
+        BEGIN
+            IF EXISTS (SELECT FROM shop.refused r WHERE r.event_type = $1.event_type) THEN RAISE 'not now'; END IF;
+            INSERT INTO shop.seen VALUES (event.event_id, event.attributes->>'traceparent');
+        END $$;
+        SELECT postbox.create_inbox('shop.traced_inbox'), postbox.create_inbox('shop.moved_inbox');
+        SELECT postbox.create_handler('shop.traced_inbox', ARRAY['page.viewed', 'page.lost'], 'shop.see(postbox.event)');
+        SELECT postbox.create_handler('shop.moved_inbox', ARRAY['page.moved'], 'shop.see(postbox.event)');
+        SELECT postbox.create_subscription('traced', 'shop.traced_inbox', 'shop.trace.events.shop-reader', max_attempts => 1);
+        SELECT postbox.create_subscription('moved', 'shop.moved_inbox', 'shop.trace.events.shop-mover', max_attempts => 1,
+            on_error => 'dead_letter_topic', dead_letter_topic => 'shop.trace.dead');
+    """)
+
+
+def traces(bed):
+    say("a trace goes from Postbox to Google's Node client and back, and through dead letters")
+    set_up_traces(bed)
+    receiver = bed.receiver("shop.trace.events.outside-reader", "trace")
+    dead = bed.receiver("shop.trace.dead.outside-reader", "trace")
+    puller = bed.puller("shop")
+
+    def emit(trace, event_type):
+        return bed.cluster.sql("shop", f"""
+            BEGIN;
+            SET LOCAL postbox.traceparent = '00-{trace}-00f067aa0ba902b7-01';
+            SELECT (postbox.outbox_emit('page', 'p', '{event_type}', '{{}}'::jsonb, outbox => 'shop.traced')).event_id;
+            COMMIT""")[0][0]
+
+    def span(receiver, event):
+        wait_until(f"the Node client has event {event}", lambda: event in receiver.event_ids())
+        found = next(message for message in receiver.messages() if message["attributes"]["event_id"] == event)["span"]
+        return found["trace_id"], found["parent_span_id"]
+
+    def seen(event):
+        wait_until(f"a handler has seen event {event}",
+                   lambda: bed.cluster.number("shop", f"SELECT count(*) FROM shop.seen WHERE event_id = '{event}'") == 1)
+        return bed.cluster.sql("shop", f"SELECT traceparent FROM shop.seen WHERE event_id = '{event}'")[0][0]
+
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    event = emit(trace, "page.viewed")
+    check("what the Node client does with an event is a child of the span that emitted it", span(receiver, event), (trace, "00f067aa0ba902b7"))
+    check("a handler has the context of the trace", seen(event), f"00-{trace}-00f067aa0ba902b7-01")
+
+    event = "00000000-0000-4000-8000-000000000201"
+    answer = bed.node("publish.js", [{"topic": "shop.trace.events", "data": "{}", "attributes": {
+        "event_id": event, "event_type": "page.viewed", "aggregate_type": "page", "aggregate_id": "q", "version": "1"}}], "trace")
+    check("a handler has the context of what the Node client publishes", seen(event).split("-")[:2], ["00", *answer[-1]["trace_ids"]])
+
+    # The first is kept in the table of dead letters, the second goes to a topic.
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    bed.cluster.sql("shop", "INSERT INTO shop.refused VALUES ('page.lost'), ('page.moved')")
+    event = emit(trace, "page.lost")
+    wait_until("the event is a dead letter",
+               lambda: bed.cluster.number("shop", f"SELECT count(*) FROM postbox.dead_letter WHERE event_id = '{event}'") == 1)
+    bed.cluster.sql("shop", "DELETE FROM shop.refused WHERE event_type = 'page.lost'")
+    bed.cluster.sql("shop", f"SELECT postbox.redrive_dead_letter(id) FROM postbox.dead_letter WHERE event_id = '{event}'")
+    check("a redriven event has the context of its trace", seen(event), f"00-{trace}-00f067aa0ba902b7-01")
+    event = emit(trace, "page.moved")
+    check("and so has a message on a dead-letter topic", span(dead, event), (trace, "00f067aa0ba902b7"))
+    for process in receiver, dead:
+        process.stop()
     check("the puller ends in order when it is told to", puller.stop(), 0)

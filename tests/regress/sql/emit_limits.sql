@@ -62,6 +62,7 @@ SELECT pg_temp.try($$pg_temp.emit(attributes => pg_temp.attributes(1, 257))$$);
 SELECT pg_temp.try($$pg_temp.emit(attributes => pg_temp.attributes(1, 10, 1024))$$);
 SELECT pg_temp.try($$pg_temp.emit(attributes => pg_temp.attributes(1, 10, 1025))$$);
 SELECT pg_temp.try($$pg_temp.emit(attributes => '{"googclient_traceparent": "x"}')$$);
+SELECT pg_temp.try($$pg_temp.emit(attributes => '{"googclient_schemaname": "x"}')$$);
 SELECT pg_temp.try($$pg_temp.emit(attributes => '{"Google": "x"}')$$);
 SELECT pg_temp.try($$pg_temp.emit(attributes => '{"": "x"}')$$);
 SELECT pg_temp.try($$pg_temp.emit(attributes => '{"version": 7}')$$);
