@@ -42,6 +42,7 @@ WORLDS = {
     'spdlog': ['spdlog/'],
     'json': ['nlohmann/'],
     'systemd': ['systemd/'],
+    'OpenSSL': ['openssl/'],
     'GoogleTest': ['gtest/', 'gmock/'],
     'system': SYSTEM,
 }
@@ -77,7 +78,7 @@ ROOMS = {
                     ('server', 'system'), (PUBSUB,)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
-    EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'system')),
+    EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
     'worker/cli': Room((PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.

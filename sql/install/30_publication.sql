@@ -133,7 +133,7 @@ REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text
 CREATE FUNCTION postbox.resume_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.resume_publication(text) IS
-    'Tries a suspended publication at once, which workers do by themselves every 30 s at least. For the owner of the outbox, and for members of postbox_operator';
+    'Tries a suspended publication at once, which workers do by themselves every 4 s at least. For the owner of the outbox, and for members of postbox_operator';
 
 CREATE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';

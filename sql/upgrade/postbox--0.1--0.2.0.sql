@@ -286,7 +286,7 @@ COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to la
 CREATE FUNCTION postbox.resume_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.resume_publication(text) IS
-    'Tries a suspended publication at once, which workers do by themselves every 30 s at least. For the owner of the outbox, and for members of postbox_operator';
+    'Tries a suspended publication at once, which workers do by themselves every 4 s at least. For the owner of the outbox, and for members of postbox_operator';
 
 -- What belongs to outboxes and inboxes beside their own table, by its OID. An owner who drops one of these leaves its OID behind in
 -- the registration, and a restore takes that over. Another's table may have it by then: so only what has the columns of such

@@ -46,7 +46,9 @@ class ServerImpl final : public Server {
     if (ticker_.joinable()) ticker_.join();
   }
 
-  absl::Status Listen(const std::string& host, int port) {
+  absl::Status Listen(const std::string& host, int port, const TlsOptions& tls) {
+    const auto credentials = MakeServerCredentials(tls);
+    if (!credentials.ok()) return credentials.status();
     const std::string address = absl::StrCat(host, ":", port);
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
@@ -57,13 +59,15 @@ class ServerImpl final : public Server {
     // Clients may send keepalive pings as often as they like.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+    builder.AddListeningPort(address, *credentials, &port_);
     builder.RegisterService(&publisher_);
     builder.RegisterService(&subscriber_);
     builder.RegisterService(&faults_service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", address));
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address,
+                       tls.certificate_file.empty() ? "" : ", or the certificate is not valid"));
     }
     ticker_ = std::thread([this] {
       while (!stop_ticking_.WaitForNotificationWithTimeout(kTick)) broker_.Tick();
@@ -96,9 +100,10 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& host, int port,
-                                                      BrokerOptions options) {
+                                                      BrokerOptions options,
+                                                      const TlsOptions& tls) {
   auto server = std::make_unique<ServerImpl>(options);
-  if (auto s = server->Listen(host, port); !s.ok()) return s;
+  if (auto s = server->Listen(host, port, tls); !s.ok()) return s;
   return server;
 }
 
@@ -110,9 +115,18 @@ int RunEmulator(const EmulatorOptions& options) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  auto server = Server::Start(options.host, options.port.value_or(kUsualPort), options.broker);
-  const bool usual_is_taken = !options.port.has_value() && !server.ok();
-  if (usual_is_taken) server = Server::Start(options.host, 0, options.broker);
+  TlsOptions tls = options.tls;
+  for (const std::string& text : options.accounts) {
+    const auto account = ParseTrustedAccount(text);
+    if (!account.ok()) return Fail(account.status());
+    tls.accounts.push_back(*account);
+  }
+  const auto start = [&](int port) {
+    return Server::Start(options.host, port, options.broker, tls);
+  };
+  auto server = start(options.port.value_or(kUsualPort));
+  const bool usual_is_taken = !options.port.has_value() && absl::IsUnavailable(server.status());
+  if (usual_is_taken) server = start(0);
   if (!server.ok()) return Fail(server.status());
   if (auto s = CreateResources(options.project, options.topics, options.subscriptions,
                                (*server)->broker());
@@ -129,10 +143,12 @@ int RunEmulator(const EmulatorOptions& options) {
   if (usual_is_taken) {
     std::printf("port %d is in use, so another one was taken\n", kUsualPort);
   }
-  std::printf("export PUBSUB_EMULATOR_HOST=%s\n", address.c_str());
+  // Clients take PUBSUB_EMULATOR_HOST for plain text.
+  const bool plain = tls.certificate_file.empty();
+  if (plain) std::printf("export PUBSUB_EMULATOR_HOST=%s\n", address.c_str());
   std::printf("export PUBSUB_PROJECT_ID=%s\n", options.project.c_str());
-  std::printf("in postgresql.conf: postbox.endpoint = 'http://%s', postbox.project_id = '%s'\n",
-              address.c_str(), options.project.c_str());
+  std::printf("in postgresql.conf: postbox.endpoint = '%s://%s', postbox.project_id = '%s'\n",
+              plain ? "http" : "https", address.c_str(), options.project.c_str());
   std::fflush(stdout);
   int signal = 0;
   sigwait(&signals, &signal);

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/faults.h"
+#include "worker/emulator/tls.h"
 
 namespace postbox::emulator {
 
@@ -18,7 +19,8 @@ class Server {
  public:
   // Listens on host:port; port 0 takes a free one.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& host, int port,
-                                                       BrokerOptions options);
+                                                       BrokerOptions options,
+                                                       const TlsOptions& tls = {});
   virtual ~Server() = default;  // ends open calls within seconds and joins all threads
 
   virtual int port() const = 0;
@@ -37,6 +39,8 @@ struct EmulatorOptions {
   std::vector<std::string> subscriptions;  // NAME=TOPIC[,option...]; see resource_spec.h
   std::vector<std::string> faults;         // see ParseFault
   BrokerOptions broker;
+  TlsOptions tls;
+  std::vector<std::string> accounts;  // EMAIL=FILE; see bearer.h
 };
 
 // `postbox emulator`: prints a line with its address, and what clients need to find it, and serves

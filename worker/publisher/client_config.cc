@@ -5,16 +5,29 @@
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/publish_timeout.h"
+#include "worker/pubsub/credentials_file.h"
 
 namespace postbox::publisher {
 
-ClientConfig ClientConfig::FromSettings() {
+namespace {
+
+bool UsesCredentials(const std::string& endpoint) {
+  pubsub::Endpoint parsed;
+  std::string error;
+  return pubsub::ParseEndpoint(endpoint, std::getenv("PUBSUB_EMULATOR_HOST"), &parsed, &error) &&
+         !parsed.plaintext;
+}
+
+}  // namespace
+
+ClientConfig ClientConfig::Now() {
   const Settings& values = settings();
   return {.endpoint = values.endpoint,
           .project_id = values.project_id,
           .quota_project = values.quota_project,
           .channels = values.channels,
-          .publish_timeout = PublishTimeout()};
+          .publish_timeout = PublishTimeout(),
+          .credentials = UsesCredentials(values.endpoint) ? pubsub::CredentialsStamp() : ""};
 }
 
 std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,

@@ -1,5 +1,5 @@
-// What the Pub/Sub client of a worker is made of: the settings that another client is needed for
-// when they change.
+// What the Pub/Sub client of a worker is made of: the settings, and the file of credentials, that
+// another client is needed for when they change.
 #ifndef POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
 #define POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
 
@@ -14,8 +14,9 @@ struct ClientConfig {
   std::string endpoint, project_id, quota_project;
   int channels = 0;
   int publish_timeout = 0;  // s, see PublishTimeout()
+  std::string credentials;  // pubsub::CredentialsStamp()
 
-  static ClientConfig FromSettings();
+  static ClientConfig Now();
   bool operator==(const ClientConfig&) const = default;
 
   // Null and the reason in `error` if there can be no client: no credentials, no threads.

@@ -24,7 +24,7 @@ using std::chrono::seconds;
 constexpr pubsub::BackoffPolicy kErrorBackoff{seconds(1), 2.0, seconds(30)};
 // While the topic is broken, or refuses everything: whoever mends it is not to wait for long. Less
 // if the publication's own backoff is.
-constexpr pubsub::BackoffPolicy kTopicBackoff{seconds(1), 2.0, seconds(30)};
+constexpr pubsub::BackoffPolicy kTopicBackoff{seconds(1), 2.0, seconds(4)};
 // While nothing goes through. The client has tried for postbox.publish_timeout by then, with short
 // pauses, and does so again with what is claimed next; in between there must be no long pause.
 constexpr pubsub::BackoffPolicy kOutageBackoff{milliseconds(500), 2.0, seconds(1)};

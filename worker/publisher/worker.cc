@@ -15,6 +15,7 @@
 #include "worker/publisher/base/standby.h"
 #include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/terminate.h"
+#include "worker/pubsub/credentials_file.h"
 
 extern "C" {
 #include <postmaster/interrupt.h>
@@ -34,6 +35,7 @@ constexpr int64 kFinishStepMs = 200;
 constexpr int64 kLeaveMs = 4000;
 // What has failed because somebody was in the way is done again at first so soon, and then so.
 constexpr int64 kLoadAgainMs = 100;
+constexpr int64 kCredentialsLookMs = 1000;
 constexpr int64 kLoadPatienceMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
@@ -104,6 +106,7 @@ bool Worker::Step() {
   }
   // The database that has the others may be dropped, which no message says.
   if (copies_ && now_ >= next_look_) reload_ = true;
+  FollowCredentials();
   if (reload_ || LanesAreOutdated()) LoadLanes();
   TryToDivideAgain();
 
@@ -142,6 +145,7 @@ void Worker::Wait() {
   for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
   if (finishing_.empty() && !altered_.empty()) until = After(now_, kDivideLookMs);
   if (!undivided_.empty()) until = std::min(until, divide_at_);
+  if (!config_.credentials.empty()) until = std::min(until, next_credentials_look_);
   until = std::min({until, in_flight_.standby_queue().NextLook(now_), outages_.NextLook()});
   // Others must hear of this worker before they take over what it has.
   const long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
@@ -181,12 +185,28 @@ void Worker::FollowSettings() {
     (void)TellPublishers();
   });
   // The project completes topics, so lanes are made again too.
+  TryAllAgain();
+  if (ClientConfig::Now() != config_ && client_ != nullptr) Drain();
+}
+
+// What was wrong may be right now.
+void Worker::TryAllAgain() {
   reload_ = true;
   next_load_ = 0;
   next_poll_ = 0;
-  // What is suspended is tried again: what was wrong may be right now.
   retry_all_ = true;
-  if (ClientConfig::FromSettings() != config_ && client_ != nullptr) Drain();
+}
+
+// A key that is replaced takes effect within a second or two, also if the old one was revoked.
+void Worker::FollowCredentials() {
+  if (now_ < next_credentials_look_) return;
+  next_credentials_look_ = After(now_, kCredentialsLookMs);
+  if (config_.credentials.empty() || ClientConfig::Now() == config_) return;
+  const std::string text = "the file of Google credentials has changed";
+  LogLimited(text, {.message = text});
+  TryAllAgain();
+  config_.credentials = pubsub::CredentialsStamp();
+  if (client_ != nullptr) Drain();
 }
 
 bool Worker::LanesAreOutdated() const { return ConfigGeneration() != generation_; }
@@ -386,7 +406,7 @@ void Worker::LogError(const char* what, const PostgresError& error) {
 
 bool Worker::EnsureClient() {
   if (client_ != nullptr) return true;
-  config_ = ClientConfig::FromSettings();
+  config_ = ClientConfig::Now();
   client_error_.clear();
   client_ = config_.MakeClient(notify_fd_, &client_error_);
   ShowTrouble();

@@ -63,6 +63,9 @@ class Worker {
   void WantAll();
 
   void FollowSettings();
+  void FollowCredentials();
+  // All publications are read again, and those that are suspended are tried.
+  void TryAllAgain();
   void LoadLanes();
   // The lanes are those of publications that have been changed since. What they have read may not
   // be stored: perhaps they passed what their publication takes now.
@@ -142,6 +145,7 @@ class Worker {
   TimestampTz now_ = 0;                // as of the current step
   TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;
+  TimestampTz next_credentials_look_ = 0;
   TimestampTz load_failed_since_ = 0;
   std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
   OutageWatch outages_;

@@ -1,9 +1,12 @@
 #include "worker/pubsub/credentials_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -40,6 +43,30 @@ std::string StringMember(const nlohmann::json& object, const char* name) {
 }
 
 }  // namespace
+
+std::string CredentialsPath(bool* named) {
+  const char* path = std::getenv(kCredentialsVariable);
+  const bool is_named = path != nullptr && *path != '\0';
+  if (named != nullptr) *named = is_named;
+  if (is_named) return path;
+  const char* home = std::getenv("HOME");
+  return home == nullptr || *home == '\0'
+             ? ""
+             : std::string(home) + "/.config/gcloud/application_default_credentials.json";
+}
+
+std::string CredentialsStamp() {
+  std::string stamp = CredentialsPath();
+  struct stat file;
+  if (stamp.empty() || stat(stamp.c_str(), &file) != 0) return stamp;
+  for (const auto number :
+       {static_cast<std::uint64_t>(file.st_dev), static_cast<std::uint64_t>(file.st_ino),
+        static_cast<std::uint64_t>(file.st_size), static_cast<std::uint64_t>(file.st_mtim.tv_sec),
+        static_cast<std::uint64_t>(file.st_mtim.tv_nsec)}) {
+    stamp += ' ' + std::to_string(number);
+  }
+  return stamp;
+}
 
 std::optional<CredentialsFile> ReadCredentialsFile(const std::string& path, std::string* error) {
   std::string text;

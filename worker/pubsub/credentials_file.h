@@ -13,6 +13,16 @@ struct CredentialsFile {
   std::string quota_project;  // quota_project_id; empty if the file names none
 };
 
+inline constexpr char kCredentialsVariable[] = "GOOGLE_APPLICATION_CREDENTIALS";
+
+// The file that the environment names, or else gcloud's; empty if HOME is not set either. `named`,
+// if given: whether it is the former.
+std::string CredentialsPath(bool* named = nullptr);
+
+// Another text when that is another file, or its content has been replaced, and when it is made or
+// removed. Costs one system call.
+std::string CredentialsStamp();
+
 // On failure returns nothing, and puts into `error` why the file cannot be used: the rest of a
 // sentence that begins with the name of the file.
 std::optional<CredentialsFile> ReadCredentialsFile(const std::string& path, std::string* error);
