@@ -66,7 +66,7 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
                    "Subscription to create, and its topics; repeat for several")
       ->type_name(
           "NAME=TOPIC[,ordered][,exactly-once][,retain-acked][,ack-deadline=SECONDS]"
-          "[,retry=MIN_MS:MAX_MS][,dead-letter=TOPIC:ATTEMPTS]");
+          "[,retry=MIN_MS:MAX_MS][,dead-letter=TOPIC:ATTEMPTS][,filter=EXPRESSION]");
   options->broker.auto_create = true;
   emulator->add_flag("--auto-create,!--no-auto-create", options->broker.auto_create,
                      "Create a topic when something is published to it, or a subscription to it is "

@@ -46,6 +46,9 @@ inline constexpr int kMaxDeliveryAttempts = 100;
 inline constexpr int64_t kMaxBackoffSeconds = 600;
 inline constexpr int64_t kDefaultMinBackoffSeconds = 10;
 
+// The filter of a subscription.
+inline constexpr size_t kMaxFilterBytes = 256;
+
 // The last part of a topic's, subscription's or snapshot's name.
 inline constexpr size_t kMinIdCharacters = 3;
 inline constexpr size_t kMaxIdCharacters = 255;

@@ -23,6 +23,7 @@
 //   delivered again.
 // - delivery_attempt is 1 + the number of the message's own nacks and expiries. It does not count
 //   that the message was taken back with an earlier one of its key.
+// - A message that the filter does not match counts as acked from the beginning: it is never stored.
 // - With `deliver_twice` the ack of the first delivery means that the message is delivered once
 //   more. The ordered messages of a key are delivered again together, when none of the key is
 //   leased.
@@ -36,6 +37,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +48,7 @@
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/ack_id.h"
+#include "worker/emulator/filter.h"
 #include "worker/emulator/stored_message.h"
 
 namespace postbox::emulator {
@@ -97,11 +100,12 @@ class Subscription {
   Subscription& operator=(const Subscription&) = delete;
 
   const google::pubsub::v1::Subscription& config() const { return config_; }
-  // Name, topic and ordering must not change.
+  // Name, topic, ordering and filter must not change.
   void Configure(google::pubsub::v1::Subscription config) { config_ = std::move(config); }
   void TopicDeleted() { config_.set_topic("_deleted-topic_"); }
 
-  // Adds a message that the topic took after this subscription was created. Sequences must ascend.
+  // Adds a message that the topic took after this subscription was created, if the filter matches
+  // it. Sequences must ascend.
   void Add(StoredMessagePtr message);
 
   StreamId OpenStream(FlowControl flow_control, absl::Duration ack_deadline);
@@ -194,6 +198,9 @@ class Subscription {
 
   bool ordered() const { return config_.enable_message_ordering(); }
   bool exactly_once() const { return config_.enable_exactly_once_delivery(); }
+  bool FilterMatches(const StoredMessage& message) const {
+    return !filter_ || filter_->Matches(message.Parse());
+  }
   Budget StreamBudget(const Stream& stream) const;
   // The message to be delivered next. `stream` is null for a Pull.
   Candidate Next(const Stream* stream) const;
@@ -226,6 +233,7 @@ class Subscription {
   absl::Time RetentionEnd() const;
 
   google::pubsub::v1::Subscription config_;
+  const std::optional<Filter> filter_;
   const uint64_t incarnation_;
   const bool deliver_twice_;
   const TopicExists topic_exists_;

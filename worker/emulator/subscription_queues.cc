@@ -188,6 +188,7 @@ void Subscription::Seek(absl::Time time) {
 void Subscription::Seek(const std::vector<StoredMessagePtr>& unacked) {
   absl::flat_hash_set<uint64_t> wanted;
   for (const StoredMessagePtr& message : unacked) {
+    if (!FilterMatches(*message)) continue;  // the snapshot may be of another subscription
     wanted.insert(message->sequence);
     std::unique_ptr<Entry>& entry = entries_[message->sequence];
     if (entry != nullptr) continue;

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/emulator/filter.h"
 #include "worker/emulator/service_limits.h"
 
 namespace postbox::emulator {
@@ -220,11 +221,8 @@ absl::Status CheckSubscription(const pb::Subscription& subscription) {
   if (!subscription.push_config().push_endpoint().empty()) {
     return absl::UnimplementedError("push delivery is not supported by this emulator");
   }
-  // A filter that is accepted and not applied would hide mistakes until production.
-  if (!subscription.filter().empty()) {
-    return absl::UnimplementedError("filters are not supported by this emulator");
-  }
-  return absl::OkStatus();
+  return subscription.filter().empty() ? absl::OkStatus()
+                                       : Filter::Parse(subscription.filter()).status();
 }
 
 absl::Status CheckAcknowledge(const pb::AcknowledgeRequest& request) {
