@@ -11,6 +11,7 @@
 #define POSTBOX_WORKER_EMULATOR_BROKER_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -91,6 +92,20 @@ class Broker {
   absl::Status DeleteTopic(const std::string& name);
   absl::StatusOr<google::pubsub::v1::PublishResponse> Publish(
       const google::pubsub::v1::PublishRequest& request);
+  // Publish() in two steps, so that the publisher can be answered before anybody has a message:
+  // Accept() gives the messages their ids and their place, Deliver() delivers them. Messages of a
+  // topic are delivered in the order in which they were accepted. If Deliver() is not called within
+  // a second, Tick() does it.
+  struct Undelivered;
+  struct Accepted {
+    google::pubsub::v1::PublishResponse response;
+    std::shared_ptr<Undelivered> messages;
+  };
+  absl::StatusOr<Accepted> Accept(const google::pubsub::v1::PublishRequest& request);
+  void Deliver(const std::shared_ptr<Undelivered>& messages);
+  // Delivers whatever was accepted. A call that asks for messages, or for a position among them,
+  // does this first: its client may have had the answer of a Publish already.
+  void DeliverAccepted();
 
   // ---- subscriptions ----
   absl::StatusOr<google::pubsub::v1::Subscription> CreateSubscription(
@@ -150,6 +165,7 @@ class Broker {
   struct Topic {
     google::pubsub::v1::Topic proto;
     std::map<std::string, std::shared_ptr<Feed>> feeds;  // by the subscription's name
+    std::deque<std::shared_ptr<Undelivered>> undelivered;
   };
   using WakeList = std::vector<std::shared_ptr<Listener>>;
 
@@ -157,8 +173,15 @@ class Broker {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of a name that was checked. Creates it if that is what the options say; null if not.
   Topic* TakeTopic(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Deliver(const Topic& topic, const std::vector<std::shared_ptr<StoredMessage>>& messages,
-               WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stamps the messages and adds them to those that the topic has to deliver.
+  std::shared_ptr<Undelivered> Enqueue(Topic* topic,
+                                       std::vector<std::shared_ptr<StoredMessage>> messages)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Delivers what is due, up to the first that is not.
+  void DeliverDue(Topic* topic, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Delivers all that was accepted until `until`.
+  void DeliverAll(Topic* topic, absl::Time until, WakeList* wakes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Must be called after each change of a subscription. Publishes its dead letters and collects the
   // listeners to wake.
   void Finish(Feed* feed, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

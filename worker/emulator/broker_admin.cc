@@ -138,6 +138,7 @@ absl::StatusOr<pb::ListTopicSnapshotsResponse> Broker::ListTopicSnapshots(
 
 absl::Status Broker::DeleteTopic(const std::string& name) {
   if (auto s = CheckName(name, "topics"); !s.ok()) return s;
+  DeliverAccepted();
   const std::lock_guard<std::mutex> lock(mu_);
   const auto found = topics_.find(name);
   if (found == topics_.end()) return NotFound(name);
@@ -153,6 +154,7 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscripti
   SetDefaults(&config);
   if (auto s = CheckSubscription(config); !s.ok()) return s;
   if (auto s = CheckName(config.topic(), "topics"); !s.ok()) return s;
+  DeliverAccepted();
   const std::lock_guard<std::mutex> lock(mu_);
   if (feeds_.contains(config.name())) return AlreadyExists(config.name());
   Topic* topic = TakeTopic(config.topic());
@@ -266,6 +268,7 @@ absl::Status Broker::Seek(const pb::SeekRequest& request) {
   if (request.target_case() == pb::SeekRequest::TARGET_NOT_SET) {
     return absl::InvalidArgumentError("a seek needs a time or a snapshot");
   }
+  DeliverAccepted();
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
   if (request.has_time()) {
@@ -291,6 +294,7 @@ absl::Status Broker::Seek(const pb::SeekRequest& request) {
 absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequest& request) {
   if (auto s = CheckName(request.name(), "snapshots"); !s.ok()) return s;
   if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
+  DeliverAccepted();
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
   return With(*feed,

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,14 @@ struct Broker::Feed {
   bool deleted = false;
   std::map<Subscription::StreamId, std::shared_ptr<Listener>> streams;
   std::vector<std::shared_ptr<Listener>> pulls;  // each is woken once
+};
+
+// The messages of a request that a topic has taken and that no subscription has yet.
+struct Broker::Undelivered {
+  std::string topic;
+  std::vector<std::shared_ptr<StoredMessage>> messages;
+  absl::Time accepted;
+  bool due = false;  // its publisher was answered
 };
 
 inline absl::Status NotFound(absl::string_view name) {

@@ -354,6 +354,42 @@ TEST_F(BrokerTest, ASeekByTimeReplaysWhatIsRetained) {
   EXPECT_THAT(Data(Pull()), ElementsAre("b"));
 }
 
+TEST_F(BrokerTest, AcceptedMessagesAreDeliveredInTheirOrderWhenTheirPublishersAreAnswered) {
+  Create("sub=topic,ordered");
+  const auto listener = std::make_shared<CountingListener>();
+  const auto stream = Open(listener);
+  const auto accept = [this](const char* data) {
+    pb::PublishRequest request;
+    request.set_topic(kTopic);
+    request.add_messages()->set_data(data);
+    request.mutable_messages(0)->set_ordering_key("key");
+    return broker_.Accept(request).value();
+  };
+  const auto first = accept("a");
+  const auto second = accept("b");
+  EXPECT_LT(first.response.message_ids(0), second.response.message_ids(0));
+  broker_.Deliver(second.messages);
+  EXPECT_EQ(listener->wakes, 0);
+  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  broker_.Deliver(first.messages);
+  EXPECT_EQ(listener->wakes, 2);
+  EXPECT_THAT(Data(broker_.TakeFromStream(stream)->deliveries), ElementsAre("a", "b"));
+  // A publisher that does not take its answer holds up nobody for long.
+  const auto third = accept("c");
+  broker_.Tick();
+  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  now_ += absl::Seconds(1);
+  broker_.Tick();
+  EXPECT_THAT(Data(broker_.TakeFromStream(stream)->deliveries), ElementsAre("c"));
+  broker_.Deliver(third.messages);
+  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  // A subscription does not get what was published before it was created.
+  const auto fourth = accept("d");
+  Create("late=topic");
+  EXPECT_THAT(Pull("projects/p/subscriptions/late"), IsEmpty());
+  broker_.CloseStream(stream);
+}
+
 TEST_F(BrokerTest, AFilterKeepsWhatItDoesNotMatchOutOfTheBacklog) {
   Create("sub=topic,ordered,filter=attributes.kind = \"a\" OR hasPrefix(attributes.kind, \"b\")");
   pb::PublishRequest request;

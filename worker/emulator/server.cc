@@ -7,10 +7,13 @@
 #include <csignal>
 #include <cstdio>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "worker/emulator/answer_first.h"
 #include "worker/emulator/call_gate.h"
 #include "worker/emulator/faults_service.h"
 #include "worker/emulator/publisher_service.h"
@@ -31,7 +34,7 @@ class ServerImpl final : public Server {
   explicit ServerImpl(BrokerOptions options)
       : broker_([] { return absl::Now(); }, options),
         gate_(&faults_),
-        publisher_(&broker_, &gate_),
+        publisher_(&broker_, &gate_, &answer_first_),
         subscriber_(&broker_, &gate_),
         faults_service_(&broker_, &gate_) {}
 
@@ -58,6 +61,10 @@ class ServerImpl final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port_);
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+        interceptors;
+    interceptors.push_back(answer_first_.MakeInterceptors());
+    builder.experimental().SetInterceptorCreators(std::move(interceptors));
     builder.RegisterService(&publisher_);
     builder.RegisterService(&subscriber_);
     builder.RegisterService(&faults_service_);
@@ -79,6 +86,7 @@ class ServerImpl final : public Server {
   Faults faults_;
   Broker broker_;
   CallGate gate_;
+  AnswerFirst answer_first_;
   PublisherService publisher_;
   SubscriberService subscriber_;
   FaultsService faults_service_;

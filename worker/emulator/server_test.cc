@@ -183,6 +183,76 @@ TEST_F(ServerTest, PublishPullAndAckWorkOverTheWire) {
   EXPECT_EQ(stats.messages_published(), 2);
 }
 
+// Both calls are on one connection, so what is sent first is seen first.
+TEST_F(ServerTest, APublishIsAnsweredBeforeAStreamHasItsMessage) {
+  Start("sub=topic");
+  grpc::CompletionQueue events;
+  const auto tag = [](intptr_t number) { return reinterpret_cast<void*>(number); };
+  const auto next = [&events] {
+    void* got = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(events.Next(&got, &ok) && ok);
+    return reinterpret_cast<intptr_t>(got);
+  };
+  grpc::ClientContext stream_context;
+  const auto stream = subscriber_->AsyncStreamingPull(&stream_context, &events, tag(1));
+  EXPECT_EQ(next(), 1);
+  pb::StreamingPullRequest open;
+  open.set_subscription(kSub);
+  open.set_stream_ack_deadline_seconds(60);
+  stream->Write(open, tag(2));
+  EXPECT_EQ(next(), 2);
+  pb::StreamingPullResponse delivered;
+  stream->Read(&delivered, tag(3));
+  EXPECT_EQ(next(), 3);  // its properties
+  for (int round = 0; round < 300; ++round) {
+    stream->Read(&delivered, tag(3));
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    pb::PublishRequest request;
+    request.set_topic(kTopic);
+    request.add_messages()->set_data("a");
+    const auto publish = publisher_->AsyncPublish(&context, request, &events);
+    pb::PublishResponse answer;
+    grpc::Status status;
+    publish->Finish(&answer, &status, tag(4));
+    ASSERT_EQ(next(), 4) << "in round " << round;
+    ASSERT_TRUE(status.ok());
+    ASSERT_EQ(next(), 3);
+    ASSERT_EQ(delivered.received_messages(0).message().message_id(), answer.message_ids(0));
+  }
+  stream_context.TryCancel();
+  events.Shutdown();
+  void* got = nullptr;
+  for (bool ok = false; events.Next(&got, &ok);) continue;
+}
+
+TEST_F(ServerTest, WhatWasPublishedIsThereForWhoeverAsksAfterTheAnswer) {
+  Start("sub=topic");
+  pb::PullRequest request;
+  request.set_subscription(kSub);
+  request.set_max_messages(1);
+  request.set_return_immediately(true);
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_TRUE(Publish({"a"}).ok());
+    pb::PullResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    ASSERT_TRUE(subscriber_->Pull(&context, request, &response).ok());
+    ASSERT_EQ(response.received_messages_size(), 1) << "in round " << round;
+  }
+}
+
+TEST_F(ServerTest, ThreeThousandAckIdsFitIntoOneRequest) {
+  Start("sub=topic");
+  ASSERT_TRUE(Publish({"a"}).ok());
+  const std::string id = Pull().at(0).ack_id();
+  EXPECT_TRUE(Ack(std::vector<std::string>(3000, id)).ok());
+  std::string wrong = id;
+  wrong[20] = wrong[20] == '0' ? '1' : '0';
+  EXPECT_EQ(Ack({wrong}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(ServerTest, AWaitingPullGetsWhatIsPublishedMeanwhile) {
   Start("sub=topic");
   std::thread publisher([this] {

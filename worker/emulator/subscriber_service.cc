@@ -142,7 +142,10 @@ grpc::Status SubscriberService::Acknowledge(grpc::ServerContext* context,
 
 grpc::Status SubscriberService::Pull(grpc::ServerContext* context, const pb::PullRequest* request,
                                      pb::PullResponse* response) {
-  return gate_->Run(context, "Pull", [&] { return PullOrWait(context, *request, response); });
+  return gate_->Run(context, "Pull", [&] {
+    broker_->DeliverAccepted();
+    return PullOrWait(context, *request, response);
+  });
 }
 
 absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
