@@ -1,4 +1,5 @@
-// Publishing, delivery and acknowledgement of messages. Resources are in broker_admin.cc.
+// Publishing, delivery and acknowledgement of messages. Resources are in broker_topics.cc,
+// broker_subscriptions.cc and broker_snapshots.cc.
 #include "worker/emulator/broker.h"
 
 #include <algorithm>
@@ -97,6 +98,9 @@ void Broker::DeliverDue(Topic* topic, WakeList* wakes) {
       for (const std::shared_ptr<StoredMessage>& message : next->messages) feed->state.Add(message);
       Finish(feed.get(), wakes);
     }
+    if (topic->proto.has_message_retention_duration()) {
+      topic->retained.insert(topic->retained.end(), next->messages.begin(), next->messages.end());
+    }
     for (auto& [name, snapshot] : snapshots_) {
       if (snapshot.proto.topic() != topic->proto.name()) continue;
       snapshot.unacked.insert(snapshot.unacked.end(), next->messages.begin(), next->messages.end());
@@ -137,7 +141,13 @@ void Broker::Tick() {
   {
     const std::lock_guard<std::mutex> lock(mu_);
     const absl::Time now = clock_();
-    for (auto& [name, topic] : topics_) DeliverAll(&topic, now - kAnswerPatience, &wakes);
+    for (auto& [name, topic] : topics_) {
+      DeliverAll(&topic, now - kAnswerPatience, &wakes);
+      const absl::Time oldest = now - ToDuration(topic.proto.message_retention_duration());
+      while (!topic.retained.empty() && topic.retained.front()->published <= oldest) {
+        topic.retained.pop_front();
+      }
+    }
     for (const auto& [name, feed] : feeds_) {
       if (feed->state.next_tick() > now) continue;
       feed->state.Tick(now);
@@ -209,8 +219,10 @@ absl::StatusOr<std::vector<LeasedMessage>> Broker::Pull(const pb::PullRequest& r
   if (auto s = CheckPull(request); !s.ok()) return s;
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
-  return With(*feed, [&](Subscription* state, absl::Time now) {
-    std::vector<LeasedMessage> deliveries = state->Pull(request.max_messages(), now);
+  using Deliveries = std::vector<LeasedMessage>;
+  return With(*feed, [&](Subscription* state, absl::Time now) -> absl::StatusOr<Deliveries> {
+    if (state->config().detached()) return Detached(request.subscription());
+    Deliveries deliveries = state->Pull(request.max_messages(), now);
     if (deliveries.empty() && waiter != nullptr) (*feed)->pulls.push_back(waiter);
     return deliveries;
   });
@@ -273,10 +285,12 @@ void Broker::SetStreamDeadline(const StreamHandle& stream, int seconds) {
 
 absl::StatusOr<Broker::StreamBatch> Broker::TakeFromStream(const StreamHandle& stream) {
   const std::lock_guard<std::mutex> lock(mu_);
-  if (stream.feed->deleted) return NotFound(stream.feed->state.config().name());
+  const pb::Subscription& config = stream.feed->state.config();
+  if (stream.feed->deleted) return NotFound(config.name());
+  if (config.detached()) return Detached(config.name());
   StreamBatch batch;
-  batch.exactly_once = stream.feed->state.config().enable_exactly_once_delivery();
-  batch.ordered = stream.feed->state.config().enable_message_ordering();
+  batch.exactly_once = config.enable_exactly_once_delivery();
+  batch.ordered = config.enable_message_ordering();
   batch.deliveries = stream.feed->state.Take(stream.id, clock_());
   return batch;
 }

@@ -22,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/clock.h"
@@ -116,6 +117,9 @@ class Broker {
   absl::StatusOr<google::pubsub::v1::ListSubscriptionsResponse> ListSubscriptions(
       const google::pubsub::v1::ListSubscriptionsRequest& request);
   absl::Status DeleteSubscription(const std::string& name);
+  // Drops its messages. It gets no more, and can only be deleted.
+  absl::Status DetachSubscription(const std::string& name);
+  absl::Status ModifyPushConfig(const google::pubsub::v1::ModifyPushConfigRequest& request);
 
   // ---- messages ----
   // Returns the messages that there are now. If there are none, `waiter` is woken once when that
@@ -131,7 +135,7 @@ class Broker {
                                           std::shared_ptr<Listener> listener);
   void CloseStream(const StreamHandle& stream);
   void SetStreamDeadline(const StreamHandle& stream, int seconds);
-  // NOT_FOUND if the subscription was deleted.
+  // NOT_FOUND if the subscription was deleted, FAILED_PRECONDITION if it was detached.
   absl::StatusOr<StreamBatch> TakeFromStream(const StreamHandle& stream);
   void GiveBack(const StreamHandle& stream, const std::vector<LeasedMessage>& deliveries);
   AckOutcome AcknowledgeOnStream(const StreamHandle& stream, const std::vector<std::string>& ids);
@@ -143,6 +147,8 @@ class Broker {
   absl::StatusOr<google::pubsub::v1::Snapshot> CreateSnapshot(
       const google::pubsub::v1::CreateSnapshotRequest& request);
   absl::StatusOr<google::pubsub::v1::Snapshot> GetSnapshot(const std::string& name);
+  absl::StatusOr<google::pubsub::v1::Snapshot> UpdateSnapshot(
+      const google::pubsub::v1::UpdateSnapshotRequest& request);
   absl::StatusOr<google::pubsub::v1::ListSnapshotsResponse> ListSnapshots(
       const google::pubsub::v1::ListSnapshotsRequest& request);
   absl::Status DeleteSnapshot(const std::string& name);
@@ -166,6 +172,7 @@ class Broker {
     google::pubsub::v1::Topic proto;
     std::map<std::string, std::shared_ptr<Feed>> feeds;  // by the subscription's name
     std::deque<std::shared_ptr<Undelivered>> undelivered;
+    std::deque<StoredMessagePtr> retained;  // with message_retention_duration
   };
   using WakeList = std::vector<std::shared_ptr<Listener>>;
 
@@ -179,6 +186,8 @@ class Broker {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Delivers what is due, up to the first that is not.
   void DeliverDue(Topic* topic, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // After a change of the topic's message_retention_duration, or of its subscriptions.
+  void ApplyRetention(Topic* topic) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Delivers all that was accepted until `until`.
   void DeliverAll(Topic* topic, absl::Time until, WakeList* wakes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -188,8 +197,11 @@ class Broker {
   // Runs `action` on a subscription with the current time, and wakes its listeners.
   template <class Action>
   auto With(const std::shared_ptr<Feed>& feed, Action action) ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes a subscription from its topic, and collects all who wait for its messages.
+  void Unplug(Feed* feed, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<Feed>> LookUp(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
 
+  std::string NewSnapshotName(absl::string_view subscription) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string MessageId(uint64_t sequence) const {
     return std::to_string(first_message_id_ + sequence);
   }
@@ -203,6 +215,7 @@ class Broker {
   uint64_t last_sequence_ ABSL_GUARDED_BY(mu_) = 0;
   const uint64_t first_message_id_;  // so that ids differ from those of an earlier run
   uint64_t last_incarnation_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_snapshot_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t published_ ABSL_GUARDED_BY(mu_) = 0;
   KeyThroughput key_throughput_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,4 +1,4 @@
-// What broker.cc and broker_admin.cc share.
+// What the files of the broker share.
 #ifndef POSTBOX_WORKER_EMULATOR_BROKER_INTERNAL_H_
 #define POSTBOX_WORKER_EMULATOR_BROKER_INTERNAL_H_
 
@@ -40,6 +40,11 @@ inline absl::Status NotFound(absl::string_view name) {
 
 inline absl::Status AlreadyExists(absl::string_view name) {
   return absl::AlreadyExistsError(absl::StrCat("resource already exists (resource=", name, ")"));
+}
+
+inline absl::Status Detached(absl::string_view name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("subscription is detached from its topic (resource=", name, ")"));
 }
 
 template <class Action>

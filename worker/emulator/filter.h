@@ -7,7 +7,7 @@
 //              | "attributes" "." key ( "=" | "!=" ) string
 //              | "hasPrefix" "(" "attributes" "." key "," string ")"
 //   key        = letters, digits, "_" and "-", or a string
-//   string     = in double quotes; escapes: \\ \" \' \a \b \f \n \r \t \v \xHH \ooo \uHHHH \UHHHHHHHH
+//   string     = in double quotes, with \\ \" \' \a \b \f \n \r \t \v \xHH \ooo \uHHHH \UHHHHHHHH
 //
 // This is what Google documents, and no more: whatever the documentation does not show is refused,
 // so that a filter that works here works there. In particular: AND and OR need parentheses where

@@ -76,4 +76,11 @@ grpc::Status PublisherService::DeleteTopic(grpc::ServerContext* context,
   return gate_->Run(context, "DeleteTopic", [&] { return broker_->DeleteTopic(request->topic()); });
 }
 
+grpc::Status PublisherService::DetachSubscription(grpc::ServerContext* context,
+                                                  const pb::DetachSubscriptionRequest* request,
+                                                  pb::DetachSubscriptionResponse* /*response*/) {
+  return gate_->Run(context, "DetachSubscription",
+                    [&] { return broker_->DetachSubscription(request->subscription()); });
+}
+
 }  // namespace postbox::emulator

@@ -9,7 +9,6 @@
 
 namespace postbox::emulator {
 
-// DetachSubscription answers UNIMPLEMENTED.
 class PublisherService final : public google::pubsub::v1::Publisher::Service {
  public:
   PublisherService(Broker* broker, CallGate* gate, AnswerFirst* answer_first)
@@ -39,6 +38,9 @@ class PublisherService final : public google::pubsub::v1::Publisher::Service {
   grpc::Status DeleteTopic(grpc::ServerContext* context,
                            const google::pubsub::v1::DeleteTopicRequest* request,
                            google::protobuf::Empty* response) override;
+  grpc::Status DetachSubscription(
+      grpc::ServerContext* context, const google::pubsub::v1::DetachSubscriptionRequest* request,
+      google::pubsub::v1::DetachSubscriptionResponse* response) override;
 
  private:
   Broker* const broker_;

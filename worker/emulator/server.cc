@@ -19,6 +19,7 @@
 #include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
 #include "worker/emulator/subscriber_service.h"
+#include "worker/emulator/unknown_methods.h"
 
 namespace postbox::emulator {
 namespace {
@@ -36,7 +37,8 @@ class ServerImpl final : public Server {
         gate_(&faults_),
         publisher_(&broker_, &gate_, &answer_first_),
         subscriber_(&broker_, &gate_),
-        faults_service_(&broker_, &gate_) {}
+        faults_service_(&broker_, &gate_),
+        unknown_methods_(&gate_) {}
 
   ~ServerImpl() override {
     gate_.Stop();
@@ -68,6 +70,7 @@ class ServerImpl final : public Server {
     builder.RegisterService(&publisher_);
     builder.RegisterService(&subscriber_);
     builder.RegisterService(&faults_service_);
+    builder.RegisterCallbackGenericService(&unknown_methods_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", address));
@@ -90,6 +93,7 @@ class ServerImpl final : public Server {
   PublisherService publisher_;
   SubscriberService subscriber_;
   FaultsService faults_service_;
+  UnknownMethods unknown_methods_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
   absl::Notification stop_ticking_;

@@ -17,6 +17,8 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "postbox/emulator/v1/faults.grpc.pb.h"
+#include "worker/emulator/answer_first.h"
+#include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
 
 namespace postbox::emulator {
@@ -183,48 +185,54 @@ TEST_F(ServerTest, PublishPullAndAckWorkOverTheWire) {
   EXPECT_EQ(stats.messages_published(), 2);
 }
 
-// Both calls are on one connection, so what is sent first is seen first.
-TEST_F(ServerTest, APublishIsAnsweredBeforeAStreamHasItsMessage) {
-  Start("sub=topic");
-  grpc::CompletionQueue events;
-  const auto tag = [](intptr_t number) { return reinterpret_cast<void*>(number); };
-  const auto next = [&events] {
-    void* got = nullptr;
-    bool ok = false;
-    EXPECT_TRUE(events.Next(&got, &ok) && ok);
-    return reinterpret_cast<intptr_t>(got);
+// gRPC sends the answer when the method of the service has returned.
+TEST(AnswerFirst, AStreamHasNoMessageWhileItsPublishIsNotAnswered) {
+  class Counter final : public Listener {
+   public:
+    void Wake() override { ++wakes; }
+    int wakes = 0;
   };
-  grpc::ClientContext stream_context;
-  const auto stream = subscriber_->AsyncStreamingPull(&stream_context, &events, tag(1));
-  EXPECT_EQ(next(), 1);
+  Broker broker([] { return absl::UnixEpoch(); }, BrokerOptions{});
+  Faults faults;
+  CallGate gate(&faults);
+  AnswerFirst answer_first;
+  PublisherService service(&broker, &gate, &answer_first);
+  ASSERT_TRUE(CreateResources("p", {}, {"sub=topic"}, &broker).ok());
   pb::StreamingPullRequest open;
   open.set_subscription(kSub);
   open.set_stream_ack_deadline_seconds(60);
-  stream->Write(open, tag(2));
-  EXPECT_EQ(next(), 2);
-  pb::StreamingPullResponse delivered;
-  stream->Read(&delivered, tag(3));
-  EXPECT_EQ(next(), 3);  // its properties
-  for (int round = 0; round < 300; ++round) {
-    stream->Read(&delivered, tag(3));
-    grpc::ClientContext context;
-    SetDeadline(&context);
-    pb::PublishRequest request;
-    request.set_topic(kTopic);
-    request.add_messages()->set_data("a");
-    const auto publish = publisher_->AsyncPublish(&context, request, &events);
-    pb::PublishResponse answer;
-    grpc::Status status;
-    publish->Finish(&answer, &status, tag(4));
-    ASSERT_EQ(next(), 4) << "in round " << round;
-    ASSERT_TRUE(status.ok());
-    ASSERT_EQ(next(), 3);
-    ASSERT_EQ(delivered.received_messages(0).message().message_id(), answer.message_ids(0));
+  const auto listener = std::make_shared<Counter>();
+  const auto stream = broker.OpenStream(open, listener).value();
+
+  grpc::ServerContext context;
+  pb::PublishRequest request;
+  request.set_topic(kTopic);
+  request.add_messages()->set_data("a");
+  pb::PublishResponse response;
+  ASSERT_TRUE(service.Publish(&context, &request, &response).ok());
+  EXPECT_EQ(response.message_ids_size(), 1);
+  EXPECT_EQ(listener->wakes, 0);
+  EXPECT_THAT(broker.TakeFromStream(stream)->deliveries, IsEmpty());
+
+  // What is not answered, or late, is delivered at once.
+  for (const char* fault : {"rpc=Publish,code=UNAVAILABLE,after-effect,count=1",
+                            "rpc=Publish,action=delay,latency-ms=1,after-effect,count=1"}) {
+    faults.Add(ParseFault(fault).value());
+    service.Publish(&context, &request, &response);
   }
-  stream_context.TryCancel();
-  events.Shutdown();
-  void* got = nullptr;
-  for (bool ok = false; events.Next(&got, &ok);) continue;
+  EXPECT_EQ(listener->wakes, 0) << "the first one is due before the others";
+  broker.DeliverAccepted();
+  EXPECT_THAT(broker.TakeFromStream(stream)->deliveries, SizeIs(3));
+  broker.CloseStream(stream);
+}
+
+TEST_F(ServerTest, AStreamGetsWhatIsPublishedWhenTheAnswerWasSent) {
+  Start("sub=topic");
+  Stream stream(subscriber_.get());
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_TRUE(Publish({"a"}).ok());
+    ASSERT_THAT(stream.ReadMessages(1), SizeIs(1));
+  }
 }
 
 TEST_F(ServerTest, WhatWasPublishedIsThereForWhoeverAsksAfterTheAnswer) {

@@ -177,6 +177,20 @@ SubscriberService::StreamingPull(grpc::CallbackServerContext* /*context*/) {
   return StartStreamingPull(broker_, gate_);
 }
 
+grpc::Status SubscriberService::ModifyPushConfig(grpc::ServerContext* context,
+                                                 const pb::ModifyPushConfigRequest* request,
+                                                 google::protobuf::Empty* /*response*/) {
+  return gate_->Run(context, "ModifyPushConfig",
+                    [&] { return broker_->ModifyPushConfig(*request); });
+}
+
+grpc::Status SubscriberService::UpdateSnapshot(grpc::ServerContext* context,
+                                               const pb::UpdateSnapshotRequest* request,
+                                               pb::Snapshot* response) {
+  return gate_->Run(context, "UpdateSnapshot",
+                    [&] { return Respond(broker_->UpdateSnapshot(*request), response); });
+}
+
 grpc::Status SubscriberService::GetSnapshot(grpc::ServerContext* context,
                                             const pb::GetSnapshotRequest* request,
                                             pb::Snapshot* response) {
