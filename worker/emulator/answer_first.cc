@@ -1,8 +1,10 @@
 #include "worker/emulator/answer_first.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/time/clock.h"
 
 namespace postbox::emulator {
 
@@ -46,15 +48,43 @@ void AnswerFirst::Then(const grpc::ServerContextBase* context, std::function<voi
 }
 
 void AnswerFirst::Answered(const grpc::ServerContextBase* context) {
-  std::function<void()> action;
+  const std::lock_guard<std::mutex> lock(mu_);
+  const auto found = actions_.find(context);
+  if (found == actions_.end()) return;
+  due_.emplace_back(absl::Now() + moment_, std::move(found->second));
+  actions_.erase(found);
+  if (due_.size() == 1) changed_.notify_one();
+}
+
+AnswerFirst::AnswerFirst(absl::Duration moment) : moment_(moment), runner_([this] { RunDue(); }) {}
+
+AnswerFirst::~AnswerFirst() {
   {
     const std::lock_guard<std::mutex> lock(mu_);
-    const auto found = actions_.find(context);
-    if (found == actions_.end()) return;
-    action = std::move(found->second);
-    actions_.erase(found);
+    stopping_ = true;
   }
-  action();
+  changed_.notify_one();
+  runner_.join();
+}
+
+void AnswerFirst::RunDue() {
+  std::unique_lock<std::mutex> lock(mu_);
+  while (!stopping_) {
+    if (due_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const absl::Duration left = due_.front().first - absl::Now();
+    if (left > absl::ZeroDuration()) {
+      changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(left, moment_)));
+      continue;
+    }
+    const std::function<void()> action = std::move(due_.front().second);
+    due_.pop_front();
+    lock.unlock();
+    action();
+    lock.lock();
+  }
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>

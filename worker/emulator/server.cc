@@ -32,9 +32,10 @@ constexpr std::chrono::seconds kShutdownGrace{2};
 
 class ServerImpl final : public Server {
  public:
-  explicit ServerImpl(BrokerOptions options)
+  ServerImpl(BrokerOptions options, absl::Duration delivery_delay)
       : broker_([] { return absl::Now(); }, options),
         gate_(&faults_),
+        answer_first_(delivery_delay),
         publisher_(&broker_, &gate_, &answer_first_),
         subscriber_(&broker_, &gate_),
         faults_service_(&broker_, &gate_),
@@ -108,8 +109,9 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& host, int port,
-                                                      BrokerOptions options) {
-  auto server = std::make_unique<ServerImpl>(options);
+                                                      BrokerOptions options,
+                                                      absl::Duration delivery_delay) {
+  auto server = std::make_unique<ServerImpl>(options, delivery_delay);
   if (auto s = server->Listen(host, port); !s.ok()) return s;
   return server;
 }
@@ -122,9 +124,11 @@ int RunEmulator(const EmulatorOptions& options) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  auto server = Server::Start(options.host, options.port.value_or(kUsualPort), options.broker);
+  const absl::Duration delay = absl::Milliseconds(options.delivery_delay_ms);
+  auto server =
+      Server::Start(options.host, options.port.value_or(kUsualPort), options.broker, delay);
   const bool usual_is_taken = !options.port.has_value() && !server.ok();
-  if (usual_is_taken) server = Server::Start(options.host, 0, options.broker);
+  if (usual_is_taken) server = Server::Start(options.host, 0, options.broker, delay);
   if (!server.ok()) return Fail(server.status());
   if (auto s = CreateResources(options.project, options.topics, options.subscriptions,
                                (*server)->broker());

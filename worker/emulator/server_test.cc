@@ -195,7 +195,7 @@ TEST(AnswerFirst, AStreamHasNoMessageWhileItsPublishIsNotAnswered) {
   Broker broker([] { return absl::UnixEpoch(); }, BrokerOptions{});
   Faults faults;
   CallGate gate(&faults);
-  AnswerFirst answer_first;
+  AnswerFirst answer_first(absl::ZeroDuration());
   PublisherService service(&broker, &gate, &answer_first);
   ASSERT_TRUE(CreateResources("p", {}, {"sub=topic"}, &broker).ok());
   pb::StreamingPullRequest open;
