@@ -36,6 +36,7 @@ fuzz_target(ack_results 100000 postbox_plain)
 fuzz_target(credentials 5000 postbox_plain)
 fuzz_target(received_event 50000 postbox_plain)
 fuzz_target(emulator_specs 50000 postbox_plain)
+fuzz_target(emulator_filter 100000 postbox_plain)
 fuzz_target(emulator_requests 50000 postbox_plain)
 
 # That mistakes are reported, and fail.

@@ -66,11 +66,17 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
                    "Subscription to create, and its topics; repeat for several")
       ->type_name(
           "NAME=TOPIC[,ordered][,exactly-once][,retain-acked][,ack-deadline=SECONDS]"
-          "[,retry=MIN_MS:MAX_MS][,dead-letter=TOPIC:ATTEMPTS]");
+          "[,retry=MIN_MS:MAX_MS][,dead-letter=TOPIC:ATTEMPTS][,filter=EXPRESSION]");
   options->broker.auto_create = true;
   emulator->add_flag("--auto-create,!--no-auto-create", options->broker.auto_create,
                      "Create a topic when something is published to it, or a subscription to it is "
                      "created (the default)");
+  emulator
+      ->add_option("--delivery-delay", options->delivery_delay_ms,
+                   "Milliseconds between the answer to a Publish and the delivery of its messages, "
+                   "so that clients know an id before its message comes")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 900));
   emulator->add_flag("--deliver-twice", options->broker.deliver_twice,
                      "Deliver every message once more after its first acknowledgement");
   emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,

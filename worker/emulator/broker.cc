@@ -1,4 +1,5 @@
-// Publishing, delivery and acknowledgement of messages. Resources are in broker_admin.cc.
+// Publishing, delivery and acknowledgement of messages. Resources are in broker_topics.cc,
+// broker_subscriptions.cc and broker_snapshots.cc.
 #include "worker/emulator/broker.h"
 
 #include <algorithm>
@@ -15,6 +16,9 @@ namespace postbox::emulator {
 namespace pb = google::pubsub::v1;
 
 namespace {
+
+// A publisher that does not take its answer for so long does not hold up others.
+constexpr absl::Duration kAnswerPatience = absl::Seconds(1);
 
 AckFailures FailuresOf(const AckOutcome& result) {
   AckFailures failures;
@@ -61,7 +65,8 @@ void Broker::Finish(Feed* feed, WakeList* wakes) {
   for (const DeadLetter& letter : feed->state.TakeDeadLetters()) {
     const auto topic = topics_.find(letter.topic);
     if (topic == topics_.end()) continue;
-    Deliver(topic->second, {MakeStoredMessage(letter.message)}, wakes);
+    Enqueue(&topic->second, {MakeStoredMessage(letter.message)})->due = true;
+    DeliverDue(&topic->second, wakes);
   }
   for (const auto& [id, listener] : feed->streams) {
     if (feed->state.HasWork(id)) wakes->push_back(listener);
@@ -72,22 +77,63 @@ void Broker::Finish(Feed* feed, WakeList* wakes) {
   }
 }
 
-void Broker::Deliver(const Topic& topic,
-                     const std::vector<std::shared_ptr<StoredMessage>>& messages, WakeList* wakes) {
+std::shared_ptr<Broker::Undelivered> Broker::Enqueue(
+    Topic* topic, std::vector<std::shared_ptr<StoredMessage>> messages) {
   const absl::Time now = clock_();
   for (const std::shared_ptr<StoredMessage>& message : messages) {
     ++last_sequence_;
     Stamp(last_sequence_, MessageId(last_sequence_), now, message.get());
   }
   published_ += static_cast<int64_t>(messages.size());
-  for (const auto& [name, feed] : topic.feeds) {
-    for (const std::shared_ptr<StoredMessage>& message : messages) feed->state.Add(message);
-    Finish(feed.get(), wakes);
+  topic->undelivered.push_back(std::make_shared<Undelivered>(
+      Undelivered{topic->proto.name(), std::move(messages), now, /*due=*/false}));
+  return topic->undelivered.back();
+}
+
+void Broker::DeliverDue(Topic* topic, WakeList* wakes) {
+  while (!topic->undelivered.empty() && topic->undelivered.front()->due) {
+    const std::shared_ptr<Undelivered> next = std::move(topic->undelivered.front());
+    topic->undelivered.pop_front();
+    for (const auto& [name, feed] : topic->feeds) {
+      for (const std::shared_ptr<StoredMessage>& message : next->messages) feed->state.Add(message);
+      Finish(feed.get(), wakes);
+    }
+    if (topic->proto.has_message_retention_duration()) {
+      topic->retained.insert(topic->retained.end(), next->messages.begin(), next->messages.end());
+    }
+    for (auto& [name, snapshot] : snapshots_) {
+      if (snapshot.proto.topic() != topic->proto.name()) continue;
+      snapshot.unacked.insert(snapshot.unacked.end(), next->messages.begin(), next->messages.end());
+    }
   }
-  for (auto& [name, snapshot] : snapshots_) {
-    if (snapshot.proto.topic() != topic.proto.name()) continue;
-    snapshot.unacked.insert(snapshot.unacked.end(), messages.begin(), messages.end());
+}
+
+void Broker::DeliverAll(Topic* topic, absl::Time until, WakeList* wakes) {
+  for (const auto& messages : topic->undelivered) {
+    if (messages->accepted <= until) messages->due = true;
   }
+  DeliverDue(topic, wakes);
+}
+
+void Broker::Deliver(const std::shared_ptr<Undelivered>& messages) {
+  WakeList wakes;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    messages->due = true;
+    if (const auto topic = topics_.find(messages->topic); topic != topics_.end()) {
+      DeliverDue(&topic->second, &wakes);
+    }
+  }
+  for (const auto& listener : wakes) listener->Wake();
+}
+
+void Broker::DeliverAccepted() {
+  WakeList wakes;
+  {
+    const std::lock_guard<std::mutex> lock(mu_);
+    for (auto& [name, topic] : topics_) DeliverAll(&topic, absl::InfiniteFuture(), &wakes);
+  }
+  for (const auto& listener : wakes) listener->Wake();
 }
 
 void Broker::Tick() {
@@ -95,6 +141,13 @@ void Broker::Tick() {
   {
     const std::lock_guard<std::mutex> lock(mu_);
     const absl::Time now = clock_();
+    for (auto& [name, topic] : topics_) {
+      DeliverAll(&topic, now - kAnswerPatience, &wakes);
+      const absl::Time oldest = now - ToDuration(topic.proto.message_retention_duration());
+      while (!topic.retained.empty() && topic.retained.front()->published <= oldest) {
+        topic.retained.pop_front();
+      }
+    }
     for (const auto& [name, feed] : feeds_) {
       if (feed->state.next_tick() > now) continue;
       feed->state.Tick(now);
@@ -123,32 +176,37 @@ void Broker::WakeAll() {
 // ---- messages ----
 
 absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& request) {
+  auto accepted = Accept(request);
+  if (!accepted.ok()) return accepted.status();
+  Deliver(accepted->messages);
+  return std::move(accepted->response);
+}
+
+absl::StatusOr<Broker::Accepted> Broker::Accept(const pb::PublishRequest& request) {
   if (auto s = CheckPublish(request); !s.ok()) return s;
   std::vector<std::shared_ptr<StoredMessage>> messages;
   messages.reserve(static_cast<size_t>(request.messages_size()));
   for (const pb::PubsubMessage& message : request.messages()) {
     messages.push_back(MakeStoredMessage(message));
   }
-  WakeList wakes;
-  {
-    const std::lock_guard<std::mutex> lock(mu_);
-    Topic* topic = TakeTopic(request.topic());
-    if (topic == nullptr) return NotFound(request.topic());
-    if (options_.key_bytes_per_second > 0) {
-      // CheckPublish() has seen that there are messages, and that all have the same key.
-      if (auto s = key_throughput_.Take(request.topic(), request.messages(0).ordering_key(),
-                                        request.ByteSizeLong(), request.messages_size(), clock_());
-          !s.ok()) {
-        return s;
-      }
+  const std::lock_guard<std::mutex> lock(mu_);
+  Topic* topic = TakeTopic(request.topic());
+  if (topic == nullptr) return NotFound(request.topic());
+  if (options_.key_bytes_per_second > 0) {
+    // CheckPublish() has seen that there are messages, and that all have the same key.
+    if (auto s = key_throughput_.Take(request.topic(), request.messages(0).ordering_key(),
+                                      request.ByteSizeLong(), request.messages_size(), clock_());
+        !s.ok()) {
+      return s;
     }
-    Deliver(*topic, messages, &wakes);
   }
-  pb::PublishResponse response;
-  response.mutable_message_ids()->Reserve(request.messages_size());
-  for (const auto& message : messages) response.add_message_ids(MessageId(message->sequence));
-  for (const auto& listener : wakes) listener->Wake();
-  return response;
+  Accepted accepted;
+  accepted.messages = Enqueue(topic, std::move(messages));
+  accepted.response.mutable_message_ids()->Reserve(request.messages_size());
+  for (const auto& message : accepted.messages->messages) {
+    accepted.response.add_message_ids(MessageId(message->sequence));
+  }
+  return accepted;
 }
 
 int64_t Broker::messages_published() {
@@ -161,8 +219,10 @@ absl::StatusOr<std::vector<LeasedMessage>> Broker::Pull(const pb::PullRequest& r
   if (auto s = CheckPull(request); !s.ok()) return s;
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
-  return With(*feed, [&](Subscription* state, absl::Time now) {
-    std::vector<LeasedMessage> deliveries = state->Pull(request.max_messages(), now);
+  using Deliveries = std::vector<LeasedMessage>;
+  return With(*feed, [&](Subscription* state, absl::Time now) -> absl::StatusOr<Deliveries> {
+    if (state->config().detached()) return Detached(request.subscription());
+    Deliveries deliveries = state->Pull(request.max_messages(), now);
     if (deliveries.empty() && waiter != nullptr) (*feed)->pulls.push_back(waiter);
     return deliveries;
   });
@@ -225,10 +285,12 @@ void Broker::SetStreamDeadline(const StreamHandle& stream, int seconds) {
 
 absl::StatusOr<Broker::StreamBatch> Broker::TakeFromStream(const StreamHandle& stream) {
   const std::lock_guard<std::mutex> lock(mu_);
-  if (stream.feed->deleted) return NotFound(stream.feed->state.config().name());
+  const pb::Subscription& config = stream.feed->state.config();
+  if (stream.feed->deleted) return NotFound(config.name());
+  if (config.detached()) return Detached(config.name());
   StreamBatch batch;
-  batch.exactly_once = stream.feed->state.config().enable_exactly_once_delivery();
-  batch.ordered = stream.feed->state.config().enable_message_ordering();
+  batch.exactly_once = config.enable_exactly_once_delivery();
+  batch.ordered = config.enable_message_ordering();
   batch.deliveries = stream.feed->state.Take(stream.id, clock_());
   return batch;
 }

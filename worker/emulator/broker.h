@@ -11,6 +11,7 @@
 #define POSTBOX_WORKER_EMULATOR_BROKER_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/clock.h"
@@ -91,6 +93,20 @@ class Broker {
   absl::Status DeleteTopic(const std::string& name);
   absl::StatusOr<google::pubsub::v1::PublishResponse> Publish(
       const google::pubsub::v1::PublishRequest& request);
+  // Publish() in two steps, so that the publisher can be answered before anybody has a message:
+  // Accept() gives the messages their ids and their place, Deliver() delivers them. Messages of a
+  // topic are delivered in the order in which they were accepted. If Deliver() is not called within
+  // a second, Tick() does it.
+  struct Undelivered;
+  struct Accepted {
+    google::pubsub::v1::PublishResponse response;
+    std::shared_ptr<Undelivered> messages;
+  };
+  absl::StatusOr<Accepted> Accept(const google::pubsub::v1::PublishRequest& request);
+  void Deliver(const std::shared_ptr<Undelivered>& messages);
+  // Delivers whatever was accepted. A call that asks for messages, or for a position among them,
+  // does this first: its client may have had the answer of a Publish already.
+  void DeliverAccepted();
 
   // ---- subscriptions ----
   absl::StatusOr<google::pubsub::v1::Subscription> CreateSubscription(
@@ -101,6 +117,9 @@ class Broker {
   absl::StatusOr<google::pubsub::v1::ListSubscriptionsResponse> ListSubscriptions(
       const google::pubsub::v1::ListSubscriptionsRequest& request);
   absl::Status DeleteSubscription(const std::string& name);
+  // Drops its messages. It gets no more, and can only be deleted.
+  absl::Status DetachSubscription(const std::string& name);
+  absl::Status ModifyPushConfig(const google::pubsub::v1::ModifyPushConfigRequest& request);
 
   // ---- messages ----
   // Returns the messages that there are now. If there are none, `waiter` is woken once when that
@@ -116,7 +135,7 @@ class Broker {
                                           std::shared_ptr<Listener> listener);
   void CloseStream(const StreamHandle& stream);
   void SetStreamDeadline(const StreamHandle& stream, int seconds);
-  // NOT_FOUND if the subscription was deleted.
+  // NOT_FOUND if the subscription was deleted, FAILED_PRECONDITION if it was detached.
   absl::StatusOr<StreamBatch> TakeFromStream(const StreamHandle& stream);
   void GiveBack(const StreamHandle& stream, const std::vector<LeasedMessage>& deliveries);
   AckOutcome AcknowledgeOnStream(const StreamHandle& stream, const std::vector<std::string>& ids);
@@ -128,6 +147,8 @@ class Broker {
   absl::StatusOr<google::pubsub::v1::Snapshot> CreateSnapshot(
       const google::pubsub::v1::CreateSnapshotRequest& request);
   absl::StatusOr<google::pubsub::v1::Snapshot> GetSnapshot(const std::string& name);
+  absl::StatusOr<google::pubsub::v1::Snapshot> UpdateSnapshot(
+      const google::pubsub::v1::UpdateSnapshotRequest& request);
   absl::StatusOr<google::pubsub::v1::ListSnapshotsResponse> ListSnapshots(
       const google::pubsub::v1::ListSnapshotsRequest& request);
   absl::Status DeleteSnapshot(const std::string& name);
@@ -150,6 +171,8 @@ class Broker {
   struct Topic {
     google::pubsub::v1::Topic proto;
     std::map<std::string, std::shared_ptr<Feed>> feeds;  // by the subscription's name
+    std::deque<std::shared_ptr<Undelivered>> undelivered;
+    std::deque<StoredMessagePtr> retained;  // with message_retention_duration
   };
   using WakeList = std::vector<std::shared_ptr<Listener>>;
 
@@ -157,16 +180,28 @@ class Broker {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Of a name that was checked. Creates it if that is what the options say; null if not.
   Topic* TakeTopic(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Deliver(const Topic& topic, const std::vector<std::shared_ptr<StoredMessage>>& messages,
-               WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stamps the messages and adds them to those that the topic has to deliver.
+  std::shared_ptr<Undelivered> Enqueue(Topic* topic,
+                                       std::vector<std::shared_ptr<StoredMessage>> messages)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Delivers what is due, up to the first that is not.
+  void DeliverDue(Topic* topic, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // After a change of the topic's message_retention_duration, or of its subscriptions.
+  void ApplyRetention(Topic* topic) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Delivers all that was accepted until `until`.
+  void DeliverAll(Topic* topic, absl::Time until, WakeList* wakes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Must be called after each change of a subscription. Publishes its dead letters and collects the
   // listeners to wake.
   void Finish(Feed* feed, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Runs `action` on a subscription with the current time, and wakes its listeners.
   template <class Action>
   auto With(const std::shared_ptr<Feed>& feed, Action action) ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes a subscription from its topic, and collects all who wait for its messages.
+  void Unplug(Feed* feed, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<Feed>> LookUp(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
 
+  std::string NewSnapshotName(absl::string_view subscription) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string MessageId(uint64_t sequence) const {
     return std::to_string(first_message_id_ + sequence);
   }
@@ -180,6 +215,7 @@ class Broker {
   uint64_t last_sequence_ ABSL_GUARDED_BY(mu_) = 0;
   const uint64_t first_message_id_;  // so that ids differ from those of an earlier run
   uint64_t last_incarnation_ ABSL_GUARDED_BY(mu_);
+  uint64_t last_snapshot_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t published_ ABSL_GUARDED_BY(mu_) = 0;
   KeyThroughput key_throughput_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,9 +1,10 @@
-// What broker.cc and broker_admin.cc share.
+// What the files of the broker share.
 #ifndef POSTBOX_WORKER_EMULATOR_BROKER_INTERNAL_H_
 #define POSTBOX_WORKER_EMULATOR_BROKER_INTERNAL_H_
 
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,12 +26,25 @@ struct Broker::Feed {
   std::vector<std::shared_ptr<Listener>> pulls;  // each is woken once
 };
 
+// The messages of a request that a topic has taken and that no subscription has yet.
+struct Broker::Undelivered {
+  std::string topic;
+  std::vector<std::shared_ptr<StoredMessage>> messages;
+  absl::Time accepted;
+  bool due = false;  // its publisher was answered
+};
+
 inline absl::Status NotFound(absl::string_view name) {
   return absl::NotFoundError(absl::StrCat("resource not found (resource=", name, ")"));
 }
 
 inline absl::Status AlreadyExists(absl::string_view name) {
   return absl::AlreadyExistsError(absl::StrCat("resource already exists (resource=", name, ")"));
+}
+
+inline absl::Status Detached(absl::string_view name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("subscription is detached from its topic (resource=", name, ")"));
 }
 
 template <class Action>

@@ -354,10 +354,106 @@ TEST_F(BrokerTest, ASeekByTimeReplaysWhatIsRetained) {
   EXPECT_THAT(Data(Pull()), ElementsAre("b"));
 }
 
+TEST_F(BrokerTest, AcceptedMessagesAreDeliveredInTheirOrderWhenTheirPublishersAreAnswered) {
+  Create("sub=topic,ordered");
+  const auto listener = std::make_shared<CountingListener>();
+  const auto stream = Open(listener);
+  const auto accept = [this](const char* data) {
+    pb::PublishRequest request;
+    request.set_topic(kTopic);
+    request.add_messages()->set_data(data);
+    request.mutable_messages(0)->set_ordering_key("key");
+    return broker_.Accept(request).value();
+  };
+  const auto first = accept("a");
+  const auto second = accept("b");
+  EXPECT_LT(first.response.message_ids(0), second.response.message_ids(0));
+  broker_.Deliver(second.messages);
+  EXPECT_EQ(listener->wakes, 0);
+  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  broker_.Deliver(first.messages);
+  EXPECT_EQ(listener->wakes, 2);
+  EXPECT_THAT(Data(broker_.TakeFromStream(stream)->deliveries), ElementsAre("a", "b"));
+  // A publisher that does not take its answer holds up nobody for long.
+  const auto third = accept("c");
+  broker_.Tick();
+  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  now_ += absl::Seconds(1);
+  broker_.Tick();
+  EXPECT_THAT(Data(broker_.TakeFromStream(stream)->deliveries), ElementsAre("c"));
+  broker_.Deliver(third.messages);
+  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  // A subscription does not get what was published before it was created.
+  const auto fourth = accept("d");
+  Create("late=topic");
+  EXPECT_THAT(Pull("projects/p/subscriptions/late"), IsEmpty());
+  broker_.CloseStream(stream);
+}
+
+TEST_F(BrokerTest, AFilterKeepsWhatItDoesNotMatchOutOfTheBacklog) {
+  Create("sub=topic,ordered,filter=attributes.kind = \"a\" OR hasPrefix(attributes.kind, \"b\")");
+  pb::PublishRequest request;
+  request.set_topic(kTopic);
+  for (const char* kind : {"a", "c", "b1", "", "b2"}) {
+    pb::PubsubMessage* message = request.add_messages();
+    message->set_data(kind);
+    message->set_ordering_key("key");
+    if (kind[0] != 0)
+      (*message->mutable_attributes())["kind"] = kind;
+    else
+      message->set_data("none");
+  }
+  ASSERT_EQ(broker_.Publish(request)->message_ids_size(), 5);
+  EXPECT_EQ(broker_.Stats().at(0).backlog, 3);
+  const auto got = Pull();
+  EXPECT_THAT(Data(got), ElementsAre("a", "b1", "b2"));
+  EXPECT_TRUE(Ack(got).ok());
+  EXPECT_EQ(broker_.Stats().at(0).backlog, 0);
+}
+
+TEST_F(BrokerTest, ASeekBringsNothingBackThatTheFilterDoesNotMatch) {
+  Create("sub=topic,retain-acked,filter=attributes:kind");
+  Create("all=topic");
+  pb::CreateSnapshotRequest snapshot;
+  snapshot.set_name("projects/p/snapshots/snap");
+  snapshot.set_subscription("projects/p/subscriptions/all");
+  ASSERT_TRUE(broker_.CreateSnapshot(snapshot).ok());
+  Publish({"plain"});
+  EXPECT_THAT(Pull("projects/p/subscriptions/all"), SizeIs(1));
+  pb::SeekRequest seek;
+  seek.set_subscription(kSub);
+  seek.mutable_time()->set_seconds(0);
+  ASSERT_TRUE(broker_.Seek(seek).ok());
+  EXPECT_THAT(Pull(), IsEmpty());
+  seek.set_snapshot(snapshot.name());
+  ASSERT_TRUE(broker_.Seek(seek).ok());
+  EXPECT_THAT(Pull(), IsEmpty());
+  EXPECT_EQ(broker_.Stats().at(1).backlog, 0);
+}
+
+TEST_F(BrokerTest, ABadFilterIsRefusedAndAFilterIsNotChanged) {
+  pb::Subscription subscription;
+  ASSERT_TRUE(CreateResources("p", {"topic"}, {}, &broker_).ok());
+  subscription.set_name(kSub);
+  subscription.set_topic(kTopic);
+  subscription.set_filter("attributes:a AND attributes:b OR attributes:c");
+  EXPECT_EQ(broker_.CreateSubscription(subscription).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  subscription.set_filter("attributes:a");
+  EXPECT_EQ(broker_.CreateSubscription(subscription)->filter(), "attributes:a");
+  pb::UpdateSubscriptionRequest update;
+  *update.mutable_subscription() = subscription;
+  update.mutable_subscription()->set_filter("attributes:b");
+  update.mutable_update_mask()->add_paths("filter");
+  EXPECT_EQ(broker_.UpdateSubscription(update).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(broker_.GetSubscription(kSub)->filter(), "attributes:a");
+}
+
 TEST(ResourceSpec, EveryOptionOfASubscriptionIsUnderstood) {
   const auto subscription = ParseSubscription("p",
                                               "sub=topic,ordered,exactly-once,retain-acked,ack-"
-                                              "deadline=30,dead-letter=dlq:7,retry=1500:20000");
+                                              "deadline=30,dead-letter=dlq:7,retry=1500:20000,"
+                                              "filter=hasPrefix(attributes.a, \"b=,\")");
   ASSERT_TRUE(subscription.ok()) << subscription.status();
   EXPECT_EQ(subscription->name(), kSub);
   EXPECT_EQ(subscription->topic(), kTopic);
@@ -370,6 +466,7 @@ TEST(ResourceSpec, EveryOptionOfASubscriptionIsUnderstood) {
   EXPECT_EQ(subscription->retry_policy().minimum_backoff().seconds(), 1);
   EXPECT_EQ(subscription->retry_policy().minimum_backoff().nanos(), 500'000'000);
   EXPECT_EQ(subscription->retry_policy().maximum_backoff().seconds(), 20);
+  EXPECT_EQ(subscription->filter(), "hasPrefix(attributes.a, \"b=,\")");
   for (const char* bad : {"sub", "sub=", "sub=topic,unknown", "sub=topic,ordered=yes",
                           "sub=topic,ack-deadline=x", "sub=topic,dead-letter=dlq"}) {
     EXPECT_FALSE(ParseSubscription("p", bad).ok()) << bad;

@@ -37,26 +37,27 @@ bool CallGate::Sleep(grpc::ServerContext* context, absl::Duration duration) cons
 grpc::Status CallGate::Run(grpc::ServerContext* context, const char* rpc,
                            absl::FunctionRef<absl::Status()> action) {
   return Run(
-      context, rpc, [](const Fault& fault) { return !AsksForMessage(fault); }, action);
+      context, rpc, [](const Fault& fault) { return !AsksForMessage(fault); },
+      [action](bool /*answer_withheld*/) { return action(); });
 }
 
 grpc::Status CallGate::Run(grpc::ServerContext* context, const char* rpc,
                            absl::FunctionRef<bool(const Fault&)> matches,
-                           absl::FunctionRef<absl::Status()> action) {
+                           absl::FunctionRef<absl::Status(bool)> action) {
   CountCall(rpc);
   const std::optional<Fault> fault =
       faults_->Fire(rpc, {Fault::STATUS, Fault::BIG_TRAILER, Fault::DELAY}, matches);
   absl::Status status;
   if (!fault) {
-    status = action();
+    status = action(false);
   } else if (!fault->after_effect() && !Sleep(context, absl::Milliseconds(fault->latency_ms()))) {
     status = absl::CancelledError("cancelled while an injected latency ran");
   } else if (fault->action() == Fault::DELAY) {
-    status = action();
+    status = action(fault->after_effect());
     if (fault->after_effect()) Sleep(context, absl::Milliseconds(fault->latency_ms()));
   } else {
     if (fault->after_effect()) {
-      action().IgnoreError();
+      action(true).IgnoreError();
       Sleep(context, absl::Milliseconds(fault->latency_ms()));
     }
     if (fault->action() == Fault::BIG_TRAILER) {

@@ -31,9 +31,10 @@ class CallGate {
   explicit CallGate(Faults* faults) : faults_(faults) {}
 
   // Runs a unary call. `matches` tells whether the request has the message that a rule asks for.
+  // `action` is told whether its answer is withheld: a fault delays it, or another one is sent.
   grpc::Status Run(grpc::ServerContext* context, const char* rpc,
                    absl::FunctionRef<bool(const Fault&)> matches,
-                   absl::FunctionRef<absl::Status()> action);
+                   absl::FunctionRef<absl::Status(bool answer_withheld)> action);
   grpc::Status Run(grpc::ServerContext* context, const char* rpc,
                    absl::FunctionRef<absl::Status()> action);
 

@@ -22,6 +22,7 @@ grpc::Status FaultsService::ClearFaults(grpc::ServerContext* /*context*/,
 grpc::Status FaultsService::Stats(grpc::ServerContext* /*context*/,
                                   const v1::StatsRequest* /*request*/,
                                   v1::StatsResponse* response) {
+  broker_->DeliverAccepted();
   for (const auto& [name, counters] : gate_->Counters()) {
     auto* rpc = response->add_rpcs();
     rpc->set_name(name);

@@ -1,6 +1,7 @@
 #include "worker/emulator/publisher_service.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "worker/emulator/respond.h"
 
@@ -30,8 +31,16 @@ grpc::Status PublisherService::Publish(grpc::ServerContext* context,
         request->messages().begin(), request->messages().end(),
         [&fault](const pb::PubsubMessage& message) { return Matches(fault, message); });
   };
-  return gate_->Run(context, "Publish", matches,
-                    [&] { return Respond(broker_->Publish(*request), response); });
+  return gate_->Run(context, "Publish", matches, [&](bool answer_withheld) -> absl::Status {
+    if (answer_withheld) return Respond(broker_->Publish(*request), response);
+    auto accepted = broker_->Accept(*request);
+    if (!accepted.ok()) return accepted.status();
+    *response = std::move(accepted->response);
+    answer_first_->Then(context, [broker = broker_, messages = std::move(accepted->messages)] {
+      broker->Deliver(messages);
+    });
+    return absl::OkStatus();
+  });
 }
 
 grpc::Status PublisherService::GetTopic(grpc::ServerContext* context,
@@ -65,6 +74,13 @@ grpc::Status PublisherService::DeleteTopic(grpc::ServerContext* context,
                                            const pb::DeleteTopicRequest* request,
                                            google::protobuf::Empty* /*response*/) {
   return gate_->Run(context, "DeleteTopic", [&] { return broker_->DeleteTopic(request->topic()); });
+}
+
+grpc::Status PublisherService::DetachSubscription(grpc::ServerContext* context,
+                                                  const pb::DetachSubscriptionRequest* request,
+                                                  pb::DetachSubscriptionResponse* /*response*/) {
+  return gate_->Run(context, "DetachSubscription",
+                    [&] { return broker_->DetachSubscription(request->subscription()); });
 }
 
 }  // namespace postbox::emulator

@@ -3,15 +3,16 @@
 #define POSTBOX_WORKER_EMULATOR_PUBLISHER_SERVICE_H_
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "worker/emulator/answer_first.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/call_gate.h"
 
 namespace postbox::emulator {
 
-// DetachSubscription answers UNIMPLEMENTED.
 class PublisherService final : public google::pubsub::v1::Publisher::Service {
  public:
-  PublisherService(Broker* broker, CallGate* gate) : broker_(broker), gate_(gate) {}
+  PublisherService(Broker* broker, CallGate* gate, AnswerFirst* answer_first)
+      : broker_(broker), gate_(gate), answer_first_(answer_first) {}
 
   grpc::Status CreateTopic(grpc::ServerContext* context, const google::pubsub::v1::Topic* request,
                            google::pubsub::v1::Topic* response) override;
@@ -37,10 +38,14 @@ class PublisherService final : public google::pubsub::v1::Publisher::Service {
   grpc::Status DeleteTopic(grpc::ServerContext* context,
                            const google::pubsub::v1::DeleteTopicRequest* request,
                            google::protobuf::Empty* response) override;
+  grpc::Status DetachSubscription(
+      grpc::ServerContext* context, const google::pubsub::v1::DetachSubscriptionRequest* request,
+      google::pubsub::v1::DetachSubscriptionResponse* response) override;
 
  private:
   Broker* const broker_;
   CallGate* const gate_;
+  AnswerFirst* const answer_first_;
 };
 
 }  // namespace postbox::emulator

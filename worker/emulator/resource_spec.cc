@@ -71,7 +71,10 @@ absl::Status CreateTopic(const std::string& name, Broker* broker) {
 
 absl::StatusOr<pb::Subscription> ParseSubscription(absl::string_view project,
                                                    absl::string_view spec) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(spec, ',');
+  // The filter may have commas, so it is the last option.
+  const std::pair<absl::string_view, absl::string_view> halves =
+      absl::StrSplit(spec, absl::MaxSplits(",filter=", 1));
+  const std::vector<absl::string_view> parts = absl::StrSplit(halves.first, ',');
   const std::vector<absl::string_view> names = absl::StrSplit(parts[0], '=');
   if (names.size() != 2 || names[0].empty() || names[1].empty()) {
     return absl::InvalidArgumentError(
@@ -80,6 +83,7 @@ absl::StatusOr<pb::Subscription> ParseSubscription(absl::string_view project,
   pb::Subscription subscription;
   subscription.set_name(FullName(project, "subscriptions", names[0]));
   subscription.set_topic(FullName(project, "topics", names[1]));
+  subscription.set_filter(std::string(halves.second));
   for (size_t i = 1; i < parts.size(); ++i) {
     const std::pair<absl::string_view, absl::string_view> option =
         absl::StrSplit(parts[i], absl::MaxSplits('=', 1));

@@ -14,7 +14,7 @@
 namespace postbox::emulator {
 
 // NAME=TOPIC[,ordered][,exactly-once][,retain-acked][,ack-deadline=S][,retry=MIN_MS:MAX_MS]
-//           [,dead-letter=TOPIC:ATTEMPTS]
+//           [,dead-letter=TOPIC:ATTEMPTS][,filter=EXPRESSION]
 // Names are ids within `project`, or full resource names.
 absl::StatusOr<google::pubsub::v1::Subscription> ParseSubscription(absl::string_view project,
                                                                    absl::string_view spec);

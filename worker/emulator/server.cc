@@ -7,15 +7,19 @@
 #include <csignal>
 #include <cstdio>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "worker/emulator/answer_first.h"
 #include "worker/emulator/call_gate.h"
 #include "worker/emulator/faults_service.h"
 #include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
 #include "worker/emulator/subscriber_service.h"
+#include "worker/emulator/unknown_methods.h"
 
 namespace postbox::emulator {
 namespace {
@@ -28,12 +32,14 @@ constexpr std::chrono::seconds kShutdownGrace{2};
 
 class ServerImpl final : public Server {
  public:
-  explicit ServerImpl(BrokerOptions options)
+  ServerImpl(BrokerOptions options, absl::Duration delivery_delay)
       : broker_([] { return absl::Now(); }, options),
         gate_(&faults_),
-        publisher_(&broker_, &gate_),
+        answer_first_(delivery_delay),
+        publisher_(&broker_, &gate_, &answer_first_),
         subscriber_(&broker_, &gate_),
-        faults_service_(&broker_, &gate_) {}
+        faults_service_(&broker_, &gate_),
+        unknown_methods_(&gate_) {}
 
   ~ServerImpl() override {
     gate_.Stop();
@@ -60,9 +66,14 @@ class ServerImpl final : public Server {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     builder.AddListeningPort(address, *credentials, &port_);
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+        interceptors;
+    interceptors.push_back(answer_first_.MakeInterceptors());
+    builder.experimental().SetInterceptorCreators(std::move(interceptors));
     builder.RegisterService(&publisher_);
     builder.RegisterService(&subscriber_);
     builder.RegisterService(&faults_service_);
+    builder.RegisterCallbackGenericService(&unknown_methods_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       return absl::UnavailableError(
@@ -83,9 +94,11 @@ class ServerImpl final : public Server {
   Faults faults_;
   Broker broker_;
   CallGate gate_;
+  AnswerFirst answer_first_;
   PublisherService publisher_;
   SubscriberService subscriber_;
   FaultsService faults_service_;
+  UnknownMethods unknown_methods_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
   absl::Notification stop_ticking_;
@@ -101,8 +114,9 @@ int Fail(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& host, int port,
                                                       BrokerOptions options,
+                                                      absl::Duration delivery_delay,
                                                       const TlsOptions& tls) {
-  auto server = std::make_unique<ServerImpl>(options);
+  auto server = std::make_unique<ServerImpl>(options, delivery_delay);
   if (auto s = server->Listen(host, port, tls); !s.ok()) return s;
   return server;
 }
@@ -121,8 +135,9 @@ int RunEmulator(const EmulatorOptions& options) {
     if (!account.ok()) return Fail(account.status());
     tls.accounts.push_back(*account);
   }
+  const absl::Duration delay = absl::Milliseconds(options.delivery_delay_ms);
   const auto start = [&](int port) {
-    return Server::Start(options.host, port, options.broker, tls);
+    return Server::Start(options.host, port, options.broker, delay, tls);
   };
   auto server = start(options.port.value_or(kUsualPort));
   const bool usual_is_taken = !options.port.has_value() && absl::IsUnavailable(server.status());

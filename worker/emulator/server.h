@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/faults.h"
 #include "worker/emulator/tls.h"
@@ -17,10 +18,11 @@ namespace postbox::emulator {
 
 class Server {
  public:
-  // Listens on host:port; port 0 takes a free one.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& host, int port,
-                                                       BrokerOptions options,
-                                                       const TlsOptions& tls = {});
+  // Listens on host:port; port 0 takes a free one. Messages are delivered `delivery_delay` after
+  // their Publish was answered, less than a second (answer_first.h).
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const std::string& host, int port, BrokerOptions options,
+      absl::Duration delivery_delay = absl::ZeroDuration(), const TlsOptions& tls = {});
   virtual ~Server() = default;  // ends open calls within seconds and joins all threads
 
   virtual int port() const = 0;
@@ -39,6 +41,7 @@ struct EmulatorOptions {
   std::vector<std::string> subscriptions;  // NAME=TOPIC[,option...]; see resource_spec.h
   std::vector<std::string> faults;         // see ParseFault
   BrokerOptions broker;
+  int delivery_delay_ms = 5;
   TlsOptions tls;
   std::vector<std::string> accounts;  // EMAIL=FILE; see bearer.h
 };

@@ -17,6 +17,8 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "postbox/emulator/v1/faults.grpc.pb.h"
+#include "worker/emulator/answer_first.h"
+#include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
 
 namespace postbox::emulator {
@@ -181,6 +183,82 @@ TEST_F(ServerTest, PublishPullAndAckWorkOverTheWire) {
   ASSERT_THAT(stats.subscriptions(), SizeIs(1));
   EXPECT_EQ(stats.subscriptions(0).acked(), 2);
   EXPECT_EQ(stats.messages_published(), 2);
+}
+
+// gRPC sends the answer when the method of the service has returned.
+TEST(AnswerFirst, AStreamHasNoMessageWhileItsPublishIsNotAnswered) {
+  class Counter final : public Listener {
+   public:
+    void Wake() override { ++wakes; }
+    int wakes = 0;
+  };
+  Broker broker([] { return absl::UnixEpoch(); }, BrokerOptions{});
+  Faults faults;
+  CallGate gate(&faults);
+  AnswerFirst answer_first(absl::ZeroDuration());
+  PublisherService service(&broker, &gate, &answer_first);
+  ASSERT_TRUE(CreateResources("p", {}, {"sub=topic"}, &broker).ok());
+  pb::StreamingPullRequest open;
+  open.set_subscription(kSub);
+  open.set_stream_ack_deadline_seconds(60);
+  const auto listener = std::make_shared<Counter>();
+  const auto stream = broker.OpenStream(open, listener).value();
+
+  grpc::ServerContext context;
+  pb::PublishRequest request;
+  request.set_topic(kTopic);
+  request.add_messages()->set_data("a");
+  pb::PublishResponse response;
+  ASSERT_TRUE(service.Publish(&context, &request, &response).ok());
+  EXPECT_EQ(response.message_ids_size(), 1);
+  EXPECT_EQ(listener->wakes, 0);
+  EXPECT_THAT(broker.TakeFromStream(stream)->deliveries, IsEmpty());
+
+  // What is not answered, or late, is delivered at once.
+  for (const char* fault : {"rpc=Publish,code=UNAVAILABLE,after-effect,count=1",
+                            "rpc=Publish,action=delay,latency-ms=1,after-effect,count=1"}) {
+    faults.Add(ParseFault(fault).value());
+    service.Publish(&context, &request, &response);
+  }
+  EXPECT_EQ(listener->wakes, 0) << "the first one is due before the others";
+  broker.DeliverAccepted();
+  EXPECT_THAT(broker.TakeFromStream(stream)->deliveries, SizeIs(3));
+  broker.CloseStream(stream);
+}
+
+TEST_F(ServerTest, AStreamGetsWhatIsPublishedWhenTheAnswerWasSent) {
+  Start("sub=topic");
+  Stream stream(subscriber_.get());
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_TRUE(Publish({"a"}).ok());
+    ASSERT_THAT(stream.ReadMessages(1), SizeIs(1));
+  }
+}
+
+TEST_F(ServerTest, WhatWasPublishedIsThereForWhoeverAsksAfterTheAnswer) {
+  Start("sub=topic");
+  pb::PullRequest request;
+  request.set_subscription(kSub);
+  request.set_max_messages(1);
+  request.set_return_immediately(true);
+  for (int round = 0; round < 100; ++round) {
+    ASSERT_TRUE(Publish({"a"}).ok());
+    pb::PullResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context);
+    ASSERT_TRUE(subscriber_->Pull(&context, request, &response).ok());
+    ASSERT_EQ(response.received_messages_size(), 1) << "in round " << round;
+  }
+}
+
+TEST_F(ServerTest, ThreeThousandAckIdsFitIntoOneRequest) {
+  Start("sub=topic");
+  ASSERT_TRUE(Publish({"a"}).ok());
+  const std::string id = Pull().at(0).ack_id();
+  EXPECT_TRUE(Ack(std::vector<std::string>(3000, id)).ok());
+  std::string wrong = id;
+  wrong[20] = wrong[20] == '0' ? '1' : '0';
+  EXPECT_EQ(Ack({wrong}).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(ServerTest, AWaitingPullGetsWhatIsPublishedMeanwhile) {

@@ -32,11 +32,13 @@ inline constexpr int64_t kMinRetentionSeconds = 600;
 inline constexpr int64_t kMaxRetentionSeconds = 31LL * 86400;
 inline constexpr int64_t kDefaultRetentionSeconds = 7LL * 86400;
 
-// A snapshot lives for 7 days.
+// A snapshot lives for 7 days, less the age of its oldest unacked message; an hour at least.
 inline constexpr int64_t kSnapshotSeconds = 7LL * 86400;
+inline constexpr int64_t kMinSnapshotSeconds = 3600;
 
-// Expiration of an unused subscription: at least a day.
+// Expiration of an unused subscription: at least a day, 31 days when unset.
 inline constexpr int64_t kMinExpirationSeconds = 86400;
+inline constexpr int64_t kDefaultExpirationSeconds = 31LL * 86400;
 
 // Dead-letter policy.
 inline constexpr int kMinDeliveryAttempts = 5;
@@ -45,6 +47,13 @@ inline constexpr int kMaxDeliveryAttempts = 100;
 // Retry policy: 0..600 s, 10 and 600 when unset.
 inline constexpr int64_t kMaxBackoffSeconds = 600;
 inline constexpr int64_t kDefaultMinBackoffSeconds = 10;
+
+// Labels of a resource, and the characters of a key and of a value.
+inline constexpr size_t kMaxLabels = 64;
+inline constexpr size_t kMaxLabelCharacters = 63;
+
+// The filter of a subscription.
+inline constexpr size_t kMaxFilterBytes = 256;
 
 // The last part of a topic's, subscription's or snapshot's name.
 inline constexpr size_t kMinIdCharacters = 3;

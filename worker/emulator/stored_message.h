@@ -34,6 +34,8 @@ void Stamp(uint64_t sequence, const std::string& message_id, absl::Time now,
            StoredMessage* message);
 
 void SetTimestamp(absl::Time time, google::protobuf::Timestamp* timestamp);
+absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
+absl::Duration ToDuration(const google::protobuf::Duration& duration);
 
 }  // namespace postbox::emulator
 

@@ -142,7 +142,10 @@ grpc::Status SubscriberService::Acknowledge(grpc::ServerContext* context,
 
 grpc::Status SubscriberService::Pull(grpc::ServerContext* context, const pb::PullRequest* request,
                                      pb::PullResponse* response) {
-  return gate_->Run(context, "Pull", [&] { return PullOrWait(context, *request, response); });
+  return gate_->Run(context, "Pull", [&] {
+    broker_->DeliverAccepted();
+    return PullOrWait(context, *request, response);
+  });
 }
 
 absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
@@ -172,6 +175,20 @@ absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
 grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>*
 SubscriberService::StreamingPull(grpc::CallbackServerContext* /*context*/) {
   return StartStreamingPull(broker_, gate_);
+}
+
+grpc::Status SubscriberService::ModifyPushConfig(grpc::ServerContext* context,
+                                                 const pb::ModifyPushConfigRequest* request,
+                                                 google::protobuf::Empty* /*response*/) {
+  return gate_->Run(context, "ModifyPushConfig",
+                    [&] { return broker_->ModifyPushConfig(*request); });
+}
+
+grpc::Status SubscriberService::UpdateSnapshot(grpc::ServerContext* context,
+                                               const pb::UpdateSnapshotRequest* request,
+                                               pb::Snapshot* response) {
+  return gate_->Run(context, "UpdateSnapshot",
+                    [&] { return Respond(broker_->UpdateSnapshot(*request), response); });
 }
 
 grpc::Status SubscriberService::GetSnapshot(grpc::ServerContext* context,

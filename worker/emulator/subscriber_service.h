@@ -10,7 +10,6 @@
 
 namespace postbox::emulator {
 
-// ModifyPushConfig and UpdateSnapshot answer UNIMPLEMENTED.
 class SubscriberService final
     : public google::pubsub::v1::Subscriber::WithCallbackMethod_StreamingPull<
           google::pubsub::v1::Subscriber::Service> {
@@ -43,6 +42,12 @@ class SubscriberService final
   grpc::ServerBidiReactor<google::pubsub::v1::StreamingPullRequest,
                           google::pubsub::v1::StreamingPullResponse>*
   StreamingPull(grpc::CallbackServerContext* context) override;
+  grpc::Status ModifyPushConfig(grpc::ServerContext* context,
+                                const google::pubsub::v1::ModifyPushConfigRequest* request,
+                                google::protobuf::Empty* response) override;
+  grpc::Status UpdateSnapshot(grpc::ServerContext* context,
+                              const google::pubsub::v1::UpdateSnapshotRequest* request,
+                              google::pubsub::v1::Snapshot* response) override;
   grpc::Status GetSnapshot(grpc::ServerContext* context,
                            const google::pubsub::v1::GetSnapshotRequest* request,
                            google::pubsub::v1::Snapshot* response) override;

@@ -29,6 +29,11 @@ pb::PubsubMessage MakeDeadLetter(const StoredMessage& message, absl::string_view
   return copy;
 }
 
+std::optional<Filter> FilterOf(const pb::Subscription& config) {
+  if (config.filter().empty()) return std::nullopt;
+  return Filter::Parse(config.filter()).value();  // it was checked
+}
+
 }  // namespace
 
 bool Subscription::Budget::Admits(const Entry& entry) const {
@@ -49,6 +54,7 @@ void Subscription::Budget::Spend(const Entry& entry) {
 Subscription::Subscription(pb::Subscription config, uint64_t incarnation, bool deliver_twice,
                            TopicExists topic_exists)
     : config_(std::move(config)),
+      filter_(FilterOf(config_)),
       incarnation_(incarnation),
       deliver_twice_(deliver_twice),
       topic_exists_(std::move(topic_exists)) {}
@@ -56,6 +62,7 @@ Subscription::Subscription(pb::Subscription config, uint64_t incarnation, bool d
 // ---- delivery ----
 
 void Subscription::Add(StoredMessagePtr message) {
+  if (!FilterMatches(*message)) return;
   const uint64_t sequence = message->sequence;
   auto entry = std::make_unique<Entry>();
   entry->message = std::move(message);

@@ -23,6 +23,7 @@
 //   delivered again.
 // - delivery_attempt is 1 + the number of the message's own nacks and expiries. It does not count
 //   that the message was taken back with an earlier one of its key.
+// - A message that the filter does not match counts as acked from the beginning. It is not stored.
 // - With `deliver_twice` the ack of the first delivery means that the message is delivered once
 //   more. The ordered messages of a key are delivered again together, when none of the key is
 //   leased.
@@ -36,6 +37,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +48,7 @@
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/ack_id.h"
+#include "worker/emulator/filter.h"
 #include "worker/emulator/stored_message.h"
 
 namespace postbox::emulator {
@@ -97,11 +100,22 @@ class Subscription {
   Subscription& operator=(const Subscription&) = delete;
 
   const google::pubsub::v1::Subscription& config() const { return config_; }
-  // Name, topic and ordering must not change.
+  // Name, topic, ordering and filter must not change.
   void Configure(google::pubsub::v1::Subscription config) { config_ = std::move(config); }
-  void TopicDeleted() { config_.set_topic("_deleted-topic_"); }
+  void TopicDeleted() {
+    config_.set_topic("_deleted-topic_");
+    config_.clear_topic_message_retention_duration();
+  }
+  // Null: the topic retains nothing.
+  void SetTopicRetention(const google::protobuf::Duration* duration) {
+    config_.clear_topic_message_retention_duration();
+    if (duration != nullptr) *config_.mutable_topic_message_retention_duration() = *duration;
+  }
+  // Drops all messages.
+  void Detach();
 
-  // Adds a message that the topic took after this subscription was created. Sequences must ascend.
+  // Adds a message that the topic took after this subscription was created, if the filter matches
+  // it. Sequences must ascend.
   void Add(StoredMessagePtr message);
 
   StreamId OpenStream(FlowControl flow_control, absl::Duration ack_deadline);
@@ -130,8 +144,9 @@ class Subscription {
   // The time at which Tick must be called next; InfiniteFuture if it need not be.
   absl::Time next_tick() const;
 
-  // Messages published before `time` become acked. All others that are still stored become unacked.
-  void Seek(absl::Time time);
+  // Messages published before `time` become acked. All others that are still stored, here or among
+  // those that the topic has retained, become unacked.
+  void Seek(absl::Time time, const std::deque<StoredMessagePtr>& retained = {});
   // The messages in `unacked` (by sequence) become unacked, all others acked.
   void Seek(const std::vector<StoredMessagePtr>& unacked);
   std::vector<StoredMessagePtr> Unacked() const;
@@ -194,6 +209,9 @@ class Subscription {
 
   bool ordered() const { return config_.enable_message_ordering(); }
   bool exactly_once() const { return config_.enable_exactly_once_delivery(); }
+  bool FilterMatches(const StoredMessage& message) const {
+    return !filter_ || filter_->Matches(message.Parse());
+  }
   Budget StreamBudget(const Stream& stream) const;
   // The message to be delivered next. `stream` is null for a Pull.
   Candidate Next(const Stream* stream) const;
@@ -221,11 +239,14 @@ class Subscription {
   void Suspend(Key* key, absl::Time until);
   // Removes the entry from all queues.
   void Drop(Entry* entry);
+  // Stores a message as acked, if it is not there.
+  void Restore(const StoredMessagePtr& message);
   // Makes every entry acked or waiting, and builds the queues again.
   void Rebuild(const std::function<bool(const Entry&)>& acked);
   absl::Time RetentionEnd() const;
 
   google::pubsub::v1::Subscription config_;
+  const std::optional<Filter> filter_;
   const uint64_t incarnation_;
   const bool deliver_twice_;
   const TopicExists topic_exists_;

@@ -6,13 +6,6 @@
 #include "worker/emulator/subscription.h"
 
 namespace postbox::emulator {
-namespace {
-
-absl::Duration ToDuration(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
-}
-
-}  // namespace
 
 void Subscription::Wait(Entry* entry, absl::Time retry_at) {
   if (entry->key == nullptr) {
@@ -138,7 +131,8 @@ absl::Duration Subscription::Backoff(const Entry& entry) const {
 absl::Time Subscription::RetentionEnd() const {
   if (entries_.empty()) return absl::InfiniteFuture();
   return entries_.begin()->second->message->published +
-         ToDuration(config_.message_retention_duration());
+         std::max(ToDuration(config_.message_retention_duration()),
+                  ToDuration(config_.topic_message_retention_duration()));
 }
 
 absl::Time Subscription::next_tick() const {
@@ -181,19 +175,27 @@ void Subscription::Tick(absl::Time now) {
 
 // ---- seek ----
 
-void Subscription::Seek(absl::Time time) {
+void Subscription::Restore(const StoredMessagePtr& message) {
+  std::unique_ptr<Entry>& entry = entries_[message->sequence];
+  if (entry != nullptr) return;
+  entry = std::make_unique<Entry>();
+  entry->message = message;
+  entry->state = State::kAcked;
+}
+
+void Subscription::Seek(absl::Time time, const std::deque<StoredMessagePtr>& retained) {
+  for (const StoredMessagePtr& message : retained) {
+    if (message->published >= time && FilterMatches(*message)) Restore(message);
+  }
   Rebuild([time](const Entry& entry) { return entry.message->published < time; });
 }
 
 void Subscription::Seek(const std::vector<StoredMessagePtr>& unacked) {
   absl::flat_hash_set<uint64_t> wanted;
   for (const StoredMessagePtr& message : unacked) {
+    if (!FilterMatches(*message)) continue;  // the snapshot may be of another subscription
     wanted.insert(message->sequence);
-    std::unique_ptr<Entry>& entry = entries_[message->sequence];
-    if (entry != nullptr) continue;
-    entry = std::make_unique<Entry>();
-    entry->message = message;
-    entry->state = State::kAcked;
+    Restore(message);
   }
   Rebuild([&wanted](const Entry& entry) { return !wanted.contains(entry.message->sequence); });
 }
@@ -225,6 +227,12 @@ void Subscription::Rebuild(const std::function<bool(const Entry&)>& acked) {
     }
     ++it;
   }
+}
+
+void Subscription::Detach() {
+  Rebuild([](const Entry&) { return true; });
+  entries_.clear();
+  config_.set_detached(true);
 }
 
 std::vector<StoredMessagePtr> Subscription::Unacked() const {

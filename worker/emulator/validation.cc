@@ -8,7 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/emulator/filter.h"
+#include "worker/emulator/labels.h"
 #include "worker/emulator/service_limits.h"
+#include "worker/emulator/unsupported.h"
 
 namespace postbox::emulator {
 namespace {
@@ -20,6 +23,12 @@ absl::Status Invalid(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
+// In the words of the service.
+absl::Status TooLarge(absl::string_view what, size_t value, size_t most) {
+  return Invalid("The value for ", what, " is too large. You passed ", value,
+                 " in the request, but the maximum value is ", most, ".");
+}
+
 bool IsIdCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
          absl::string_view("-_.~+%").find(c) != absl::string_view::npos;
@@ -27,8 +36,8 @@ bool IsIdCharacter(char c) {
 
 absl::Status CheckAckRequestSize(size_t bytes) {
   if (bytes <= kMaxAckRequestBytes) return absl::OkStatus();
-  return Invalid("request payload size exceeds the limit: ", bytes, " bytes, at most ",
-                 kMaxAckRequestBytes);
+  return Invalid("Request payload size exceeds the limit: ", kMaxAckRequestBytes,
+                 " bytes. This request has ", bytes, ".");
 }
 
 absl::Status CheckDeadline(int seconds, absl::string_view what) {
@@ -139,11 +148,11 @@ absl::Status CheckPublish(const pb::PublishRequest& request) {
   if (auto s = CheckName(request.topic(), "topics"); !s.ok()) return s;
   if (request.messages().empty()) return Invalid("a publish request needs at least one message");
   if (request.messages_size() > kMaxPublishMessages) {
-    return Invalid("a publish request has ", request.messages_size(), " messages, at most ",
-                   kMaxPublishMessages);
+    return TooLarge("message_count", static_cast<size_t>(request.messages_size()),
+                    kMaxPublishMessages);
   }
   if (const size_t bytes = request.ByteSizeLong(); bytes > kMaxPublishBytes) {
-    return Invalid("a publish request has ", bytes, " bytes, at most ", kMaxPublishBytes);
+    return TooLarge("request_size", bytes, kMaxPublishBytes);
   }
   for (const pb::PubsubMessage& message : request.messages()) {
     if (auto s = CheckMessage(message); !s.ok()) return s;
@@ -156,9 +165,8 @@ absl::Status CheckPublish(const pb::PublishRequest& request) {
 
 absl::Status CheckTopic(const pb::Topic& topic) {
   if (auto s = CheckName(topic.name(), "topics"); !s.ok()) return s;
-  if (!topic.schema_settings().schema().empty()) {
-    return absl::UnimplementedError("schemas are not supported by this emulator");
-  }
+  if (auto s = CheckSupported(topic); !s.ok()) return s;
+  if (auto s = CheckLabels(topic.labels()); !s.ok()) return s;
   if (topic.has_message_retention_duration()) {
     return CheckRetention(topic.message_retention_duration().seconds(),
                           "message_retention_duration");
@@ -186,11 +194,17 @@ void SetDefaults(pb::Subscription* subscription) {
       policy->mutable_maximum_backoff()->set_seconds(kMaxBackoffSeconds);
     }
   }
+  if (!subscription->has_expiration_policy()) {
+    subscription->mutable_expiration_policy()->mutable_ttl()->set_seconds(
+        kDefaultExpirationSeconds);
+  }
+  subscription->clear_push_config();  // one without fields means pull
   subscription->set_state(pb::Subscription::ACTIVE);
 }
 
 absl::Status CheckSubscription(const pb::Subscription& subscription) {
   if (auto s = CheckName(subscription.name(), "subscriptions"); !s.ok()) return s;
+  if (auto s = CheckLabels(subscription.labels()); !s.ok()) return s;
   if (auto s = CheckDeadline(subscription.ack_deadline_seconds(), "ack_deadline_seconds");
       !s.ok()) {
     return s;
@@ -217,14 +231,8 @@ absl::Status CheckSubscription(const pb::Subscription& subscription) {
     return Invalid("expiration_policy.ttl must be at least ", kMinExpirationSeconds,
                    " seconds, not ", subscription.expiration_policy().ttl().seconds());
   }
-  if (!subscription.push_config().push_endpoint().empty()) {
-    return absl::UnimplementedError("push delivery is not supported by this emulator");
-  }
-  // A filter that is accepted and not applied would hide mistakes until production.
-  if (!subscription.filter().empty()) {
-    return absl::UnimplementedError("filters are not supported by this emulator");
-  }
-  return absl::OkStatus();
+  return subscription.filter().empty() ? absl::OkStatus()
+                                       : Filter::Parse(subscription.filter()).status();
 }
 
 absl::Status CheckAcknowledge(const pb::AcknowledgeRequest& request) {

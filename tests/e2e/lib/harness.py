@@ -281,7 +281,8 @@ class Emulator:
         self._testbed = testbed
         self._lines = queue.Queue()
         if kind == "embedded":
-            self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", "--no-auto-create", *flags],
+            # Without the delay, which is for clients' tests: benches measure over this emulator, too.
+            self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", "--no-auto-create", "--delivery-delay", "0", *flags],
                         r"^postbox emulator listening on (\S+)$")
         elif kind == "google":
             self._start_google()

@@ -1,0 +1,124 @@
+// What Google's Node client sees of an emulator beyond publishing and receiving. Runs the checks of one name:
+//   node emulator.js CHECKS [ARGUMENT]
+// Prints one JSON line for each thing that it has seen.
+'use strict';
+
+const {execFileSync} = require('node:child_process');
+const {v1} = require('@google-cloud/pubsub');
+const {client, print, run} = require('./connection.js');
+
+// The code and the text of an error; the code is 0 if there is none.
+async function outcome(promise) {
+  try {
+    await promise;
+    return {code: 0, text: ''};
+  } catch (error) {
+    return {code: error.code, text: error.details || error.message};
+  }
+}
+
+// Receives until `count` messages came; passes each to `see`.
+function receive(subscription, count, see) {
+  return new Promise((resolve, reject) => {
+    let seen = 0;
+    subscription.on('error', reject);
+    subscription.on('message', message => {
+      see(message);
+      if (++seen === count) resolve();
+    });
+  });
+}
+
+async function filters(pubsub) {
+  const [topic] = await pubsub.createTopic('filtered');
+  const expression = 'attributes:kind AND (attributes.kind = "a" OR hasPrefix(attributes.kind, "b"))';
+  const [subscription] = await topic.createSubscription('filtered-sub', {filter: expression});
+  const [metadata] = await subscription.getMetadata();
+  print({filter: metadata.filter === expression});
+  for (const kind of ['a', 'c', 'b1', '', 'b2']) {
+    await topic.publishMessage({data: Buffer.from(kind || 'none'), attributes: kind ? {kind} : {}});
+  }
+  const kinds = [];
+  await receive(subscription, 3, message => {
+    kinds.push(message.attributes.kind);
+    message.ack();
+  });
+  await subscription.close();
+  print({received: kinds.sort()});
+  print({refused: await outcome(topic.createSubscription('mixed', {filter: 'attributes:a AND attributes:b OR attributes:c'}))});
+  print({changed: await outcome(subscription.setMetadata({filter: 'attributes:b'}))});
+}
+
+// Its ids are known before its messages arrive; and it acknowledges all of them at once. (A client that is closed loses one
+// of more than 3000 acknowledgements; it is not closed here before the emulator has them.)
+async function answers(pubsub, count) {
+  const [topic] = await pubsub.createTopic('answered', {});
+  const [subscription] = await topic.createSubscription('answered-sub');
+  const publisher = pubsub.topic('answered', {batching: {maxMessages: 1}});
+  const reader = pubsub.subscription('answered-sub', {flowControl: {maxMessages: 2 * count}});
+  const known = new Set();
+  const held = [];
+  let unknown = 0;
+  const received = receive(reader, count, message => {
+    if (!known.has(message.id)) ++unknown;
+    held.push(message);
+  });
+  for (let i = 0; i < 200; ++i) known.add(await publisher.publishMessage({data: Buffer.from('x')}));
+  const ids = [];
+  for (let i = 200; i < count; ++i) ids.push(topic.publishMessage({data: Buffer.from('x')}).then(id => known.add(id)));
+  await Promise.all(ids);
+  await received;
+  print({unknown});
+  held.forEach(message => message.ack());
+  const fault = ['emulator-fault', '--endpoint', process.env.PUBSUB_EMULATOR_HOST, '--stats'];
+  for (;;) {
+    const stats = JSON.parse(execFileSync(process.env.POSTBOX, fault));
+    const {acked} = stats.subscriptions.find(one => one.name === subscription.name);
+    if (Number(acked) >= count) break;
+    await new Promise(resolve => setTimeout(resolve, 50));
+  }
+  print({acked: true});
+}
+
+async function refusals(pubsub) {
+  const [topic] = await pubsub.createTopic('refusing');
+  print({schemas: await outcome(pubsub.createSchema('a-schema', 'AVRO', '{"type": "string"}'))});
+  print({kms: await outcome(pubsub.createTopic({name: 'secret', kmsKeyName: 'key'}))});
+  print({transforms: await outcome(pubsub.createTopic({name: 'changed', messageTransforms: [{javascriptUdf: {functionName: 'f', code: 'x'}}]}))});
+  print({bigquery: await outcome(topic.createSubscription('exported', {bigqueryConfig: {table: 'a.b.c'}}))});
+  print({storage: await outcome(topic.createSubscription('stored', {cloudStorageConfig: {bucket: 'bucket'}}))});
+  print({push: await outcome(topic.createSubscription('pushed', {pushEndpoint: 'https://example.com/push'}))});
+  print({dead: await outcome(topic.createSubscription('dead', {deadLetterPolicy: {deadLetterTopic: pubsub.topic('nowhere').name, maxDeliveryAttempts: 5}}))});
+  print({labels: await outcome(pubsub.createTopic({name: 'labelled', labels: {Key: 'v'}}))});
+}
+
+async function administration(pubsub) {
+  const [topic] = await pubsub.createTopic({name: 'kept', messageRetentionDuration: {seconds: 3600}});
+  await topic.publishMessage({data: Buffer.from('before')});
+  const [subscription] = await topic.createSubscription('kept-sub');
+  const [metadata] = await subscription.getMetadata();
+  print({retention: Number(metadata.topicMessageRetentionDuration.seconds), expiration: Number(metadata.expirationPolicy.ttl.seconds)});
+  await subscription.seek(new Date(Date.now() - 600000));
+  await receive(subscription, 1, message => {
+    print({replayed: message.data.toString()});
+    message.ack();
+  });
+  await subscription.close();
+  const subscriber = new v1.SubscriberClient({servicePath: '127.0.0.1', port: Number(process.env.PUBSUB_EMULATOR_HOST.split(':')[1]),
+    sslCreds: require('google-gax').grpc.credentials.createInsecure()});
+  const [snapshot] = await subscriber.createSnapshot({name: '', subscription: subscription.name});
+  print({named: /^projects\/[^/]+\/snapshots\/./.test(snapshot.name)});
+  const [labelled] = await subscriber.updateSnapshot({snapshot: {name: snapshot.name, labels: {a: 'b'}}, updateMask: {paths: ['labels']}});
+  print({labels: labelled.labels});
+  await subscriber.modifyPushConfig({subscription: subscription.name, pushConfig: {}});
+  await pubsub.detachSubscription(subscription.name);
+  print({detached: (await subscription.detached())[0]});
+  print({pull: await outcome(subscriber.pull({subscription: subscription.name, maxMessages: 1, returnImmediately: true}))});
+  print({token: await outcome(subscriber.listSubscriptions({project: 'projects/postbox-dev', pageToken: 'nonsense', pageSize: 1}, {autoPaginate: false}))});
+}
+
+const CHECKS = {filters, answers, refusals, administration};
+
+run(async () => {
+  await CHECKS[process.argv[2]](client(), Number(process.argv[3]));
+});

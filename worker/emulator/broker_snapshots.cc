@@ -1,0 +1,156 @@
+// Seeks and snapshots.
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "worker/emulator/broker.h"
+#include "worker/emulator/broker_internal.h"
+#include "worker/emulator/labels.h"
+#include "worker/emulator/paging.h"
+#include "worker/emulator/service_limits.h"
+#include "worker/emulator/unsupported.h"
+#include "worker/emulator/validation.h"
+
+namespace postbox::emulator {
+
+namespace pb = google::pubsub::v1;
+
+absl::Status Broker::Seek(const pb::SeekRequest& request) {
+  if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
+  if (request.target_case() == pb::SeekRequest::TARGET_NOT_SET) {
+    return absl::InvalidArgumentError("a seek needs a time or a snapshot");
+  }
+  DeliverAccepted();
+  const auto feed = LookUp(request.subscription());
+  if (!feed.ok()) return feed.status();
+  if (request.has_time()) {
+    return With(
+        *feed, [&](Subscription* state, absl::Time) ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
+          if (state->config().detached()) return Detached(request.subscription());
+          const auto topic = topics_.find(state->config().topic());
+          state->Seek(ToTime(request.time()), topic == topics_.end()
+                                                  ? std::deque<StoredMessagePtr>()
+                                                  : topic->second.retained);
+          return absl::OkStatus();
+        });
+  }
+  return With(*feed,
+              [&](Subscription* state, absl::Time) ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::Status {
+                if (state->config().detached()) return Detached(request.subscription());
+                const auto snapshot = snapshots_.find(request.snapshot());
+                if (snapshot == snapshots_.end()) return NotFound(request.snapshot());
+                if (snapshot->second.proto.topic() != state->config().topic()) {
+                  return absl::FailedPreconditionError(
+                      "a subscription can seek only to a snapshot of its own topic");
+                }
+                state->Seek(snapshot->second.unacked);
+                return absl::OkStatus();
+              });
+}
+
+absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequest& request) {
+  if (!request.name().empty()) {
+    if (auto s = CheckName(request.name(), "snapshots"); !s.ok()) return s;
+  }
+  if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
+  if (auto s = CheckKnown(request); !s.ok()) return s;
+  if (auto s = CheckLabels(request.labels()); !s.ok()) return s;
+  DeliverAccepted();
+  const auto feed = LookUp(request.subscription());
+  if (!feed.ok()) return feed.status();
+  const auto create = [&](Subscription* state, absl::Time now)
+                          ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::StatusOr<pb::Snapshot> {
+    if (state->config().detached()) return Detached(request.subscription());
+    const std::string name =
+        request.name().empty() ? NewSnapshotName(request.subscription()) : request.name();
+    if (snapshots_.contains(name)) return AlreadyExists(name);
+    Snapshot snapshot;
+    snapshot.unacked = state->Unacked();
+    snapshot.expires = absl::Seconds(kSnapshotSeconds) +
+                       (snapshot.unacked.empty() ? now : snapshot.unacked.front()->published);
+    if (snapshot.expires < now + absl::Seconds(kMinSnapshotSeconds)) {
+      return absl::FailedPreconditionError(
+          "the snapshot would expire within an hour: the backlog of its subscription is too old");
+    }
+    snapshot.proto.set_name(name);
+    snapshot.proto.set_topic(state->config().topic());
+    *snapshot.proto.mutable_labels() = request.labels();
+    SetTimestamp(snapshot.expires, snapshot.proto.mutable_expire_time());
+    return snapshots_.emplace(name, std::move(snapshot)).first->second.proto;
+  };
+  return With(*feed, create);
+}
+
+std::string Broker::NewSnapshotName(absl::string_view subscription) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(subscription, '/');
+  for (;;) {
+    std::string name = absl::StrCat("projects/", parts[1], "/snapshots/snapshot-",
+                                    absl::Hex(first_message_id_ + ++last_snapshot_));
+    if (!snapshots_.contains(name)) return name;
+  }
+}
+
+absl::StatusOr<pb::Snapshot> Broker::UpdateSnapshot(const pb::UpdateSnapshotRequest& request) {
+  const pb::Snapshot& wanted = request.snapshot();
+  if (auto s = CheckName(wanted.name(), "snapshots"); !s.ok()) return s;
+  if (request.update_mask().paths().empty()) {
+    return absl::InvalidArgumentError("update_mask must name at least one field");
+  }
+  const std::lock_guard<std::mutex> lock(mu_);
+  const auto found = snapshots_.find(wanted.name());
+  if (found == snapshots_.end()) return NotFound(wanted.name());
+  Snapshot& snapshot = found->second;
+  pb::Snapshot changed = snapshot.proto;
+  for (const std::string& path : request.update_mask().paths()) {
+    if (path == "labels") {
+      if (auto s = CheckLabels(wanted.labels()); !s.ok()) return s;
+      *changed.mutable_labels() = wanted.labels();
+    } else if (path == "expire_time") {
+      const absl::Time now = clock_();
+      const absl::Time expires = ToTime(wanted.expire_time());
+      if (expires <= now || expires > now + absl::Seconds(kSnapshotSeconds)) {
+        return absl::InvalidArgumentError("expire_time must be within the next 7 days");
+      }
+      *changed.mutable_expire_time() = wanted.expire_time();
+    } else {
+      return CannotUpdate(*pb::Snapshot::descriptor(), path);
+    }
+  }
+  snapshot.proto = std::move(changed);
+  snapshot.expires = ToTime(snapshot.proto.expire_time());
+  return snapshot.proto;
+}
+
+absl::StatusOr<pb::Snapshot> Broker::GetSnapshot(const std::string& name) {
+  if (auto s = CheckName(name, "snapshots"); !s.ok()) return s;
+  const std::lock_guard<std::mutex> lock(mu_);
+  const auto found = snapshots_.find(name);
+  if (found == snapshots_.end()) return NotFound(name);
+  return found->second.proto;
+}
+
+absl::StatusOr<pb::ListSnapshotsResponse> Broker::ListSnapshots(
+    const pb::ListSnapshotsRequest& request) {
+  if (auto s = CheckProject(request.project()); !s.ok()) return s;
+  if (auto s = CheckPage(request.page_size(), request.page_token(), "snapshots"); !s.ok()) return s;
+  pb::ListSnapshotsResponse response;
+  const std::string prefix = absl::StrCat(request.project(), "/snapshots/");
+  const std::lock_guard<std::mutex> lock(mu_);
+  response.set_next_page_token(Page(
+      snapshots_, request.page_size(), request.page_token(),
+      [&](const std::string& name) { return absl::StartsWith(name, prefix); },
+      [&](const auto& item) { *response.add_snapshots() = item.second.proto; }));
+  return response;
+}
+
+absl::Status Broker::DeleteSnapshot(const std::string& name) {
+  if (auto s = CheckName(name, "snapshots"); !s.ok()) return s;
+  const std::lock_guard<std::mutex> lock(mu_);
+  return snapshots_.erase(name) == 1 ? absl::OkStatus() : NotFound(name);
+}
+
+}  // namespace postbox::emulator
