@@ -61,6 +61,7 @@ RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
 PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
+CLI_BASE, DOCTOR = 'worker/cli/base', 'worker/cli/doctor'
 
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
@@ -78,7 +79,9 @@ ROOMS = {
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'system')),
-    'worker/cli': Room((PULLER, EMULATOR), ('CLI11',)),
+    CLI_BASE: Room((PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
+    DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
+    'worker/cli': Room((DOCTOR, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -89,7 +92,7 @@ MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
-    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, 'worker/cli'),
+    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, CLI_BASE, DOCTOR, 'worker/cli'),
 }
 
 

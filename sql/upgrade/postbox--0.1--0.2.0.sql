@@ -2520,7 +2520,9 @@ BEGIN
             RETURN NEXT postbox.make_finding('unlogged', 'error', table_of.relation::text, table_of.unlogged);
         END IF;
         IF table_of.problem IS NOT NULL THEN
-            RETURN NEXT postbox.make_finding('tables', 'error', table_of.relation::text, table_of.problem);
+            -- The status views name the dry run.
+            RETURN NEXT postbox.make_finding('tables', 'error', table_of.relation::text,
+                regexp_replace(table_of.problem, '(postbox[.]repair_(?:out|in)box\(.*)\)$', '\1, dry_run => false)'));
             CONTINUE;
         ELSIF table_of.code IS NOT NULL THEN
             RETURN NEXT postbox.make_finding('tables', 'warning', table_of.relation::text, 'the tables are not looked at: ' || table_of.code,
@@ -2592,7 +2594,7 @@ BEGIN
           AND (s.state <> 'active' OR s.last_error NOT LIKE '% UNLOGGED: %') AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);
     RETURN QUERY SELECT (postbox.make_finding('publications', 'warning', o.relation::text, 'no publication reads this outbox; run SELECT postbox.create_publication, or drop the outbox')).*
         FROM postbox.outbox o WHERE NOT EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation);
-    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('%s keys wait behind an event that cannot be published, the first since %s: %s; ',
+    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s; ',
             count(*), min(k.first_event_id::text), min(replace(k.last_error, ';', ','))) || 'remove the cause and run '
             || format('SELECT postbox.redrive(%L), or give the events up, one after the other, with SELECT postbox.discard(%L, %L)', k.outbox, k.outbox, min(k.first_event_id::text)))).*
         FROM postbox.paused_keys k GROUP BY k.outbox;

@@ -1,6 +1,7 @@
 // The executable `postbox`. Its subcommands are
 //
 //   postbox pull            the companion process: StreamingPull -> inbox_apply_batch -> ack
+//   postbox doctor          what is wrong with a set-up, why, and what to do
 //   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 #include <CLI/CLI.hpp>
@@ -9,32 +10,54 @@
 #include <exception>
 #include <string>
 
+#include "worker/cli/doctor/doctor.h"
 #include "worker/emulator/fault_client.h"
 #include "worker/emulator/server.h"
 #include "worker/puller/pull.h"
 
+namespace postbox {
 namespace {
 
 constexpr char kVersion[] = "postbox " POSTBOX_VERSION;
+constexpr int kUsage = 2;  // the exit status if the command line is wrong
 constexpr char kFaultHelp[] =
     "rpc=NAME,code=CODE,count=N[,skip=N][,probability=P][,latency-ms=N][,after-effect]"
     "[,ordering-key=KEY][,attribute=KEY:VALUE][,message=TEXT]"
     "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
     "[,error-info=TEXT][,partial][,trailer-bytes=N]";
 
-CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
+constexpr char kEndpointHelp[] =
+    "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: postbox.endpoint of "
+    "the database, else PUBSUB_EMULATOR_HOST, else Google";
+constexpr char kProjectHelp[] =
+    "Project that completes short names (default: postbox.project_id of the database)";
+constexpr char kDsnHelp[] =
+    "Connection string or URI of the database; what it leaves out is taken from PGHOST, "
+    "PGDATABASE, PGUSER, PGPASSFILE, PGSERVICE and the other variables of libpq";
+
+CLI::App* AddDoctor(CLI::App* app, cli::DoctorOptions* options) {
+  CLI::App* doctor = app->add_subcommand(
+      "doctor", "Check the database, Pub/Sub and what connects them; say what to do");
+  doctor->add_option("--dsn", options->dsn, kDsnHelp);
+  doctor->add_option("--endpoint", options->endpoint, kEndpointHelp);
+  doctor->add_option("--project", options->project, kProjectHelp);
+  doctor->add_flag("--offline", options->offline, "Leave Pub/Sub out");
+  doctor->add_flag("--json", options->json, "Write one JSON object");
+  doctor->add_flag("--strict", options->strict, "Exit with status 1 after warnings, too");
+  doctor->footer(
+      "Exit status: 0 if there is no error, 1 if there is one, 2 if the command line is wrong.\n\n"
+      "Example:\n  postbox doctor --dsn \"host=db dbname=shop user=shop_monitor\"");
+  return doctor;
+}
+
+CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
   CLI::App* pull = app->add_subcommand(
       "pull", "Receive the messages of subscriptions and apply them in the database");
-  pull->add_option(
-      "--dsn", options->dsn,
-      "Connection string of the database; the environment (PGHOST, PGDATABASE, PGUSER, "
-      "...) has what it leaves out");
+  pull->add_option("--dsn", options->dsn, kDsnHelp);
   pull->add_option("--subscription", options->subscriptions,
                    "Name in postbox.subscription; repeat for several (default: all enabled)");
-  pull->add_option("--endpoint", options->endpoint,
-                   "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
-                   "PUBSUB_EMULATOR_HOST, else Google");
-  pull->add_option("--project", options->project, "Project that completes short names");
+  pull->add_option("--endpoint", options->endpoint, kEndpointHelp);
+  pull->add_option("--project", options->project, kProjectHelp);
   pull->add_option("--grace-period", options->grace_period_seconds,
                    "Seconds from SIGTERM to the end, whatever does not answer; 2 at least")
       ->capture_default_str()
@@ -44,11 +67,12 @@ CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
       ->check(CLI::IsMember({"text", "json"}));
   pull->footer(
       "It needs one connection to the database for the configuration, and one for each applier of "
-      "each subscription (4 by default). A pooler must have room for them.");
+      "each subscription (4 by default). A pooler must have room for them.\n\n"
+      "Example:\n  postbox pull --dsn \"host=db dbname=reader user=reader\" --project my-project");
   return pull;
 }
 
-CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options) {
+CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
   CLI::App* emulator =
       app->add_subcommand("emulator", "Serve Pub/Sub from memory until SIGTERM or SIGINT");
   emulator->add_option("--host", options->host, "Address to listen on")->capture_default_str();
@@ -83,16 +107,22 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
       ->check(CLI::NonNegativeNumber);
   emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
       ->type_name(kFaultHelp);
+  emulator->footer(
+      "Example:\n  postbox emulator --subscription "
+      "catalog.video.events.catalog-reader=catalog.video.events,ordered");
   return emulator;
 }
 
-CLI::App* AddEmulatorFault(CLI::App* app, postbox::emulator::FaultClientOptions* options) {
+CLI::App* AddEmulatorFault(CLI::App* app, emulator::FaultClientOptions* options) {
   CLI::App* fault =
       app->add_subcommand("emulator-fault", "Add faults to a running emulator, or clear them");
   fault->add_option("--endpoint", options->endpoint, "HOST:PORT of the emulator")->required();
   fault->add_option("fault", options->specs, "Faults to add")->type_name(kFaultHelp);
   fault->add_flag("--clear", options->clear, "Clear all faults first");
   fault->add_flag("--stats", options->stats, "Print the emulator's counters as JSON");
+  fault->footer(
+      "Example:\n  postbox emulator-fault --endpoint 127.0.0.1:8085 "
+      "rpc=Publish,code=UNAVAILABLE,count=3");
   return fault;
 }
 
@@ -101,28 +131,36 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
 
-  postbox::puller::PullOptions pull_options;
-  postbox::emulator::EmulatorOptions emulator_options;
-  postbox::emulator::FaultClientOptions fault_options;
+  puller::PullOptions pull_options;
+  cli::DoctorOptions doctor_options;
+  emulator::EmulatorOptions emulator_options;
+  emulator::FaultClientOptions fault_options;
   const CLI::App* pull = AddPull(&app, &pull_options);
   const CLI::App* emulator = AddEmulator(&app, &emulator_options);
   AddEmulatorFault(&app, &fault_options);
-  CLI11_PARSE(app, argc, argv);
+  const CLI::App* doctor = AddDoctor(&app, &doctor_options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
 
   // gRPC would write to standard error by itself, between the lines of the log, whatever fails.
   setenv("GRPC_VERBOSITY", "NONE", 0);
-  if (*pull) return postbox::puller::RunPull(pull_options);
-  if (*emulator) return postbox::emulator::RunEmulator(emulator_options);
-  return postbox::emulator::RunFaultClient(fault_options);
+  if (*pull) return puller::RunPull(pull_options);
+  if (*doctor) return cli::RunDoctor(doctor_options);
+  if (*emulator) return emulator::RunEmulator(emulator_options);
+  return emulator::RunFaultClient(fault_options);
 }
 
 }  // namespace
+}  // namespace postbox
 
 // Errors are reported where they occur. An exception that arrives here is a defect or a lack of
 // memory.
 int main(int argc, char** argv) {
   try {
-    return Run(argc, argv);
+    return postbox::Run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "postbox: internal error: %s\n", error.what());
   } catch (...) {
