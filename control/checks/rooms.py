@@ -61,7 +61,7 @@ RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
 PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
-CLI_BASE, DOCTOR = 'worker/cli/base', 'worker/cli/doctor'
+CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
@@ -81,7 +81,8 @@ ROOMS = {
     EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'system')),
     CLI_BASE: Room((PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
-    'worker/cli': Room((DOCTOR, PULLER, EMULATOR), ('CLI11',)),
+    ADMIN: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
+    'worker/cli': Room((DOCTOR, ADMIN, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -92,7 +93,7 @@ MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
-    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, CLI_BASE, DOCTOR, 'worker/cli'),
+    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, 'worker/cli'),
 }
 
 

@@ -2,6 +2,9 @@
 //
 //   postbox pull            the companion process: StreamingPull -> inbox_apply_batch -> ack
 //   postbox doctor          what is wrong with a set-up, why, and what to do
+//   postbox status, top     publications, subscriptions and workers on one screen
+//   postbox topics, subscriptions, publish, tail, seek, snapshot
+//                           what an operator does with Pub/Sub itself
 //   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 #include <CLI/CLI.hpp>
@@ -9,8 +12,9 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <vector>
 
-#include "worker/cli/doctor/doctor.h"
+#include "worker/cli/admin_commands.h"
 #include "worker/emulator/fault_client.h"
 #include "worker/emulator/server.h"
 #include "worker/puller/pull.h"
@@ -26,38 +30,14 @@ constexpr char kFaultHelp[] =
     "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
     "[,error-info=TEXT][,partial][,trailer-bytes=N]";
 
-constexpr char kEndpointHelp[] =
-    "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: postbox.endpoint of "
-    "the database, else PUBSUB_EMULATOR_HOST, else Google";
-constexpr char kProjectHelp[] =
-    "Project that completes short names (default: postbox.project_id of the database)";
-constexpr char kDsnHelp[] =
-    "Connection string or URI of the database; what it leaves out is taken from PGHOST, "
-    "PGDATABASE, PGUSER, PGPASSFILE, PGSERVICE and the other variables of libpq";
-
-CLI::App* AddDoctor(CLI::App* app, cli::DoctorOptions* options) {
-  CLI::App* doctor = app->add_subcommand(
-      "doctor", "Check the database, Pub/Sub and what connects them; say what to do");
-  doctor->add_option("--dsn", options->dsn, kDsnHelp);
-  doctor->add_option("--endpoint", options->endpoint, kEndpointHelp);
-  doctor->add_option("--project", options->project, kProjectHelp);
-  doctor->add_flag("--offline", options->offline, "Leave Pub/Sub out");
-  doctor->add_flag("--json", options->json, "Write one JSON object");
-  doctor->add_flag("--strict", options->strict, "Exit with status 1 after warnings, too");
-  doctor->footer(
-      "Exit status: 0 if there is no error, 1 if there is one, 2 if the command line is wrong.\n\n"
-      "Example:\n  postbox doctor --dsn \"host=db dbname=shop user=shop_monitor\"");
-  return doctor;
-}
-
 CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
   CLI::App* pull = app->add_subcommand(
       "pull", "Receive the messages of subscriptions and apply them in the database");
-  pull->add_option("--dsn", options->dsn, kDsnHelp);
+  pull->add_option("--dsn", options->dsn, cli::kDsnHelp);
   pull->add_option("--subscription", options->subscriptions,
                    "Name in postbox.subscription; repeat for several (default: all enabled)");
-  pull->add_option("--endpoint", options->endpoint, kEndpointHelp);
-  pull->add_option("--project", options->project, kProjectHelp);
+  pull->add_option("--endpoint", options->endpoint, cli::kEndpointHelp);
+  pull->add_option("--project", options->project, cli::kProjectHelp);
   pull->add_option("--grace-period", options->grace_period_seconds,
                    "Seconds from SIGTERM to the end, whatever does not answer; 2 at least")
       ->capture_default_str()
@@ -132,13 +112,12 @@ int Run(int argc, char** argv) {
   app.require_subcommand(1);
 
   puller::PullOptions pull_options;
-  cli::DoctorOptions doctor_options;
   emulator::EmulatorOptions emulator_options;
   emulator::FaultClientOptions fault_options;
   const CLI::App* pull = AddPull(&app, &pull_options);
   const CLI::App* emulator = AddEmulator(&app, &emulator_options);
   AddEmulatorFault(&app, &fault_options);
-  const CLI::App* doctor = AddDoctor(&app, &doctor_options);
+  const std::vector<cli::Command> commands = cli::AddAdminCommands(&app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -148,7 +127,9 @@ int Run(int argc, char** argv) {
   // gRPC would write to standard error by itself, between the lines of the log, whatever fails.
   setenv("GRPC_VERBOSITY", "NONE", 0);
   if (*pull) return puller::RunPull(pull_options);
-  if (*doctor) return cli::RunDoctor(doctor_options);
+  for (const cli::Command& command : commands) {
+    if (*command.app) return command.run();
+  }
   if (*emulator) return emulator::RunEmulator(emulator_options);
   return emulator::RunFaultClient(fault_options);
 }

@@ -76,6 +76,7 @@ TRUNCATE app.calls;
 SELECT f.check, f.status, f.subject, f.detail FROM look.findings() f WHERE f.check = 'tables';
 SET ROLE regress_monitor;
 SELECT f.check, f.status, f.subject FROM look.findings() f WHERE f.check = 'tables';
+SELECT count(f.*) AS findings FROM postbox.outbox o, postbox.show_findings(o.relation) f;
 RESET ROLE;
 SELECT count(*) AS calls FROM app.calls;
 ALTER TABLE app.jobs NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY;

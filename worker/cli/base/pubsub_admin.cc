@@ -100,16 +100,16 @@ PubSubAdmin::PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::string quo
       subscriber_(pb::Subscriber::NewStub(channel_)) {}
 
 void PubSubAdmin::Prepare(grpc::ClientContext* context, std::string_view field,
-                          const std::string& value) {
-  context->set_deadline(std::chrono::system_clock::now() + kDeadline);
+                          const std::string& value, std::chrono::seconds deadline) const {
+  context->set_deadline(std::chrono::system_clock::now() + deadline);
   pubsub::AddHeaders(context, pubsub::RouteHeader(field, value), quota_project_);
 }
 
-grpc::Status PubSubAdmin::Connect() {
+grpc::Status PubSubAdmin::Connect(const std::string& project) {
   if (channel_->GetState(true) == GRPC_CHANNEL_READY) return grpc::Status::OK;
   // A call says why there is no connection; whatever a server answers to this one, there is one.
   pb::Topic topic;
-  const grpc::Status status = GetTopic("projects/postbox/topics/postbox-doctor", &topic);
+  const grpc::Status status = GetTopic("projects/" + project + "/topics/postbox-doctor", &topic);
   const bool ready = channel_->GetState(false) == GRPC_CHANNEL_READY;
   return ready ? grpc::Status::OK : status;
 }

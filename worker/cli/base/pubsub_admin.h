@@ -26,8 +26,9 @@ class PubSubAdmin {
   static std::unique_ptr<PubSubAdmin> Open(const pubsub::Endpoint& endpoint,
                                            const std::string& quota_project, std::string* error);
 
-  // Connects, TLS included, within kDeadline.
-  grpc::Status Connect();
+  // Connects, TLS included, within kDeadline. It asks for a topic of this project, which need not
+  // be there.
+  grpc::Status Connect(const std::string& project);
 
   grpc::Status GetTopic(const std::string& name, pb::Topic* topic);
   grpc::Status GetSubscription(const std::string& name, pb::Subscription* subscription);
@@ -36,9 +37,15 @@ class PubSubAdmin {
                                const std::vector<std::string>& permissions,
                                std::vector<std::string>* held);
 
+  // For other calls: the stubs, and what a call of them needs, its deadline and its headers.
+  // `field`=`value` names the resource.
+  pb::Publisher::Stub* publisher() const { return publisher_.get(); }
+  pb::Subscriber::Stub* subscriber() const { return subscriber_.get(); }
+  void Prepare(grpc::ClientContext* context, std::string_view field, const std::string& value,
+               std::chrono::seconds deadline = kDeadline) const;
+
  private:
   PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::string quota_project);
-  void Prepare(grpc::ClientContext* context, std::string_view field, const std::string& value);
 
   const std::shared_ptr<grpc::Channel> channel_;
   const std::string quota_project_;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -170,6 +171,14 @@ class Doctor {
     return "";
   }
 
+  // A project that is in use here.
+  std::string SomeProject() const {
+    const std::string& name =
+        publications_.empty() ? subscriptions_.front().subscription : publications_.front().topic;
+    constexpr size_t kBegin = std::string_view("projects/").size();
+    return name.substr(kBegin, name.find('/', kBegin) - kBegin);
+  }
+
   // False if Pub/Sub cannot be asked.
   bool CheckEndpoint() {
     pubsub::Endpoint endpoint;
@@ -187,7 +196,7 @@ class Doctor {
                     "doctor where the process runs that has them");
       return false;
     }
-    const grpc::Status status = admin_->Connect();
+    const grpc::Status status = admin_->Connect(SomeProject());
     if (!status.ok()) {
       report_.Error("endpoint", endpoint.address,
                     std::string(endpoint.plaintext ? "" : "over TLS, ") +
