@@ -62,6 +62,7 @@ RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
 PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
+CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
@@ -79,7 +80,10 @@ ROOMS = {
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
-    'worker/cli': Room((PULLER, EMULATOR), ('CLI11',)),
+    CLI_BASE: Room((PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
+    DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
+    ADMIN: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
+    'worker/cli': Room((DOCTOR, ADMIN, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -90,7 +94,7 @@ MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
-    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, 'worker/cli'),
+    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, 'worker/cli'),
 }
 
 

@@ -67,7 +67,7 @@ endfunction()
 part(postbox_pubsub worker/pubsub postbox_plain postbox_proto absl::flat_hash_map absl::synchronization Threads::Threads)
 part(postbox_emulator worker/emulator postbox_plain postbox_proto OpenSSL::Crypto Threads::Threads)
 part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ PkgConfig::SYSTEMD nlohmann_json::nlohmann_json spdlog::spdlog)
-sources(cli_files worker/cli)
+sources(cli_files worker/cli/base worker/cli/doctor worker/cli/admin worker/cli)
 add_executable(postbox ${cli_files})
 target_link_libraries(postbox PRIVATE postbox_puller postbox_emulator postbox_pubsub CLI11::CLI11)
 

@@ -1,6 +1,10 @@
 // The executable `postbox`. Its subcommands are
 //
 //   postbox pull            the companion process: StreamingPull -> inbox_apply_batch -> ack
+//   postbox doctor          what is wrong with a set-up, why, and what to do
+//   postbox status, top     publications, subscriptions and workers on one screen
+//   postbox topics, subscriptions, publish, tail, seek, snapshot
+//                           what an operator does with Pub/Sub itself
 //   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 #include <CLI/CLI.hpp>
@@ -8,33 +12,32 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <vector>
 
+#include "worker/cli/admin_commands.h"
 #include "worker/emulator/fault_client.h"
 #include "worker/emulator/server.h"
 #include "worker/puller/pull.h"
 
+namespace postbox {
 namespace {
 
 constexpr char kVersion[] = "postbox " POSTBOX_VERSION;
+constexpr int kUsage = 2;  // the exit status if the command line is wrong
 constexpr char kFaultHelp[] =
     "rpc=NAME,code=CODE,count=N[,skip=N][,probability=P][,latency-ms=N][,after-effect]"
     "[,ordering-key=KEY][,attribute=KEY:VALUE][,message=TEXT]"
     "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
     "[,error-info=TEXT][,partial][,trailer-bytes=N]";
 
-CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
+CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
   CLI::App* pull = app->add_subcommand(
       "pull", "Receive the messages of subscriptions and apply them in the database");
-  pull->add_option(
-      "--dsn", options->dsn,
-      "Connection string of the database; the environment (PGHOST, PGDATABASE, PGUSER, "
-      "...) has what it leaves out");
+  pull->add_option("--dsn", options->dsn, cli::kDsnHelp);
   pull->add_option("--subscription", options->subscriptions,
                    "Name in postbox.subscription; repeat for several (default: all enabled)");
-  pull->add_option("--endpoint", options->endpoint,
-                   "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
-                   "PUBSUB_EMULATOR_HOST, else Google");
-  pull->add_option("--project", options->project, "Project that completes short names");
+  pull->add_option("--endpoint", options->endpoint, cli::kEndpointHelp);
+  pull->add_option("--project", options->project, cli::kProjectHelp);
   pull->add_option("--grace-period", options->grace_period_seconds,
                    "Seconds from SIGTERM to the end, whatever does not answer; 2 at least")
       ->capture_default_str()
@@ -44,11 +47,12 @@ CLI::App* AddPull(CLI::App* app, postbox::puller::PullOptions* options) {
       ->check(CLI::IsMember({"text", "json"}));
   pull->footer(
       "It needs one connection to the database for the configuration, and one for each applier of "
-      "each subscription (4 by default). A pooler must have room for them.");
+      "each subscription (4 by default). A pooler must have room for them.\n\n"
+      "Example:\n  postbox pull --dsn \"host=db dbname=reader user=reader\" --project my-project");
   return pull;
 }
 
-CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options) {
+CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
   CLI::App* emulator =
       app->add_subcommand("emulator", "Serve Pub/Sub from memory until SIGTERM or SIGINT");
   emulator->add_option("--host", options->host, "Address to listen on")->capture_default_str();
@@ -106,16 +110,22 @@ CLI::App* AddEmulator(CLI::App* app, postbox::emulator::EmulatorOptions* options
       ->capture_default_str();
   emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
       ->type_name(kFaultHelp);
+  emulator->footer(
+      "Example:\n  postbox emulator --subscription "
+      "catalog.video.events.catalog-reader=catalog.video.events,ordered");
   return emulator;
 }
 
-CLI::App* AddEmulatorFault(CLI::App* app, postbox::emulator::FaultClientOptions* options) {
+CLI::App* AddEmulatorFault(CLI::App* app, emulator::FaultClientOptions* options) {
   CLI::App* fault =
       app->add_subcommand("emulator-fault", "Add faults to a running emulator, or clear them");
   fault->add_option("--endpoint", options->endpoint, "HOST:PORT of the emulator")->required();
   fault->add_option("fault", options->specs, "Faults to add")->type_name(kFaultHelp);
   fault->add_flag("--clear", options->clear, "Clear all faults first");
   fault->add_flag("--stats", options->stats, "Print the emulator's counters as JSON");
+  fault->footer(
+      "Example:\n  postbox emulator-fault --endpoint 127.0.0.1:8085 "
+      "rpc=Publish,code=UNAVAILABLE,count=3");
   return fault;
 }
 
@@ -124,28 +134,37 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
 
-  postbox::puller::PullOptions pull_options;
-  postbox::emulator::EmulatorOptions emulator_options;
-  postbox::emulator::FaultClientOptions fault_options;
+  puller::PullOptions pull_options;
+  emulator::EmulatorOptions emulator_options;
+  emulator::FaultClientOptions fault_options;
   const CLI::App* pull = AddPull(&app, &pull_options);
   const CLI::App* emulator = AddEmulator(&app, &emulator_options);
   AddEmulatorFault(&app, &fault_options);
-  CLI11_PARSE(app, argc, argv);
+  const std::vector<cli::Command> commands = cli::AddAdminCommands(&app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
 
   // gRPC would write to standard error by itself, between the lines of the log, whatever fails.
   setenv("GRPC_VERBOSITY", "NONE", 0);
-  if (*pull) return postbox::puller::RunPull(pull_options);
-  if (*emulator) return postbox::emulator::RunEmulator(emulator_options);
-  return postbox::emulator::RunFaultClient(fault_options);
+  if (*pull) return puller::RunPull(pull_options);
+  for (const cli::Command& command : commands) {
+    if (*command.app) return command.run();
+  }
+  if (*emulator) return emulator::RunEmulator(emulator_options);
+  return emulator::RunFaultClient(fault_options);
 }
 
 }  // namespace
+}  // namespace postbox
 
 // Errors are reported where they occur. An exception that arrives here is a defect or a lack of
 // memory.
 int main(int argc, char** argv) {
   try {
-    return Run(argc, argv);
+    return postbox::Run(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "postbox: internal error: %s\n", error.what());
   } catch (...) {

@@ -210,19 +210,24 @@ std::chrono::seconds ConnectTime() {
                                                     : Connection::kConnectTime;
 }
 
-// The connect_timeout of the connection string, which counts for each host, in seconds. A thread
-// that nobody waits for any more would never end without one.
+// The connect_timeout of the connection string, or else of PGCONNECT_TIMEOUT or the service in
+// PGSERVICE, which counts for each host, in seconds. A thread that nobody waits for any more would
+// never end without one.
 std::string ConnectTimeout(const std::string& dsn) {
   const auto most = static_cast<int>(ConnectTime().count());
-  int timeout = std::min(10, most);
-  const std::unique_ptr<PQconninfoOption, void (*)(PQconninfoOption*)> options(
-      PQconninfoParse(dsn.c_str(), nullptr), PQconninfoFree);
-  for (const auto* option = options.get(); option != nullptr && option->keyword; ++option) {
-    if (option->val == nullptr || std::strcmp(option->keyword, "connect_timeout") != 0) continue;
-    const int64_t wanted = std::strtoll(option->val, nullptr, 10);
-    timeout = wanted <= 0 || wanted > most ? most : static_cast<int>(wanted);
-  }
-  return std::to_string(timeout);
+  using Options = std::unique_ptr<PQconninfoOption, void (*)(PQconninfoOption*)>;
+  const auto wanted = [](const Options& options) -> std::optional<int64_t> {
+    for (const auto* option = options.get(); option != nullptr && option->keyword; ++option) {
+      if (option->val == nullptr || std::strcmp(option->keyword, "connect_timeout") != 0) continue;
+      return std::strtoll(option->val, nullptr, 10);
+    }
+    return std::nullopt;
+  };
+  std::optional<int64_t> timeout =
+      wanted(Options(PQconninfoParse(dsn.c_str(), nullptr), PQconninfoFree));
+  if (!timeout) timeout = wanted(Options(PQconndefaults(), PQconninfoFree));
+  if (!timeout) return std::to_string(std::min(10, most));
+  return std::to_string(*timeout <= 0 || *timeout > most ? most : static_cast<int>(*timeout));
 }
 
 // An attempt to connect, which a thread of its own makes: libpq knows how to try several hosts,

@@ -1,0 +1,357 @@
+-- postbox.doctor(): what is wrong with Postbox in this database, why, and what to do. It asks what else says so: the status views, and the
+-- repairs as dry runs. What belongs to a user is read by doctor_of, as its owner (extension/server/doctor.cc), and not if that might run code of
+-- users. Nothing here waits for a lock for longer than 100 ms, and no check that fails hides another.
+
+CREATE TYPE postbox.finding AS ("check" text, status text, subject text, detail text, remedy text);
+COMMENT ON TYPE postbox.finding IS 'What a check of postbox.doctor() has found';
+COMMENT ON COLUMN postbox.finding.status IS 'ok, warning, or error: something does not work';
+COMMENT ON COLUMN postbox.finding.subject IS 'The publication, table, role or setting; NULL if it is the server or all of them';
+COMMENT ON COLUMN postbox.finding.detail IS 'What was found, and the cause';
+COMMENT ON COLUMN postbox.finding.remedy IS 'What to do; NULL if the status is ok';
+
+CREATE FUNCTION postbox.library_state(OUT version text, OUT preloaded boolean)
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.library_state() IS 'The version of the library that the server has loaded, and whether it did so when it started';
+
+-- The status views put the remedy behind the cause, after a semicolon.
+CREATE FUNCTION postbox.make_finding("check" text, status text, subject text, problem text, otherwise text DEFAULT NULL) RETURNS postbox.finding
+    LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT "check", status, subject, left(problem, e.cause - 1),
+           coalesce(nullif(substr(problem, e.cause + 2), ''), otherwise, 'see "Signs and remedies" in docs/operations.md')
+    FROM (SELECT coalesce(nullif(strpos(problem, '; '), 0), length(problem) + 1)) AS e(cause)
+$$;
+COMMENT ON FUNCTION postbox.make_finding(text, text, text, text, text) IS 'A finding of a problem as a status view shows it: cause; remedy';
+
+CREATE FUNCTION postbox.doctor_of_server() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    library record;
+    installed text := (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'postbox');
+    files text := (SELECT a.default_version FROM pg_available_extensions a WHERE a.name = 'postbox');
+BEGIN
+    SELECT * INTO library FROM postbox.library_state();
+    IF NOT library.preloaded THEN
+        RETURN NEXT postbox.make_finding('preloaded', CASE WHEN EXISTS (SELECT FROM postbox.publication) THEN 'error' ELSE 'warning' END, 'shared_preload_libraries',
+            'postbox is not in shared_preload_libraries, so no worker publishes events or empties inboxes; add it to the configuration, and restart the server');
+    END IF;
+    IF installed <> library.version THEN
+        RETURN NEXT postbox.make_finding('version', 'error', 'postbox',
+            format('the SQL objects of this database are of version %s, the library that the server has loaded of version %s; ', installed, library.version)
+            || CASE WHEN installed = files THEN 'restart the server, so that it loads the new library' ELSE 'run ALTER EXTENSION postbox UPDATE' END);
+    ELSIF files <> library.version THEN
+        RETURN NEXT postbox.make_finding('version', 'warning', 'postbox', format('the files of version %s are installed, the library that the server has loaded '
+            'is of version %s; restart the server, and run ALTER EXTENSION postbox UPDATE', files, library.version));
+    END IF;
+    IF library.preloaded AND current_setting('postbox.publishers')::int >= current_setting('max_worker_processes')::int THEN
+        RETURN NEXT postbox.make_finding('workers', 'error', 'max_worker_processes', format('postbox.publishers is %s, and with the launcher that does not fit into '
+            'max_worker_processes, which is %s; raise max_worker_processes, and restart the server',
+            current_setting('postbox.publishers'), current_setting('max_worker_processes')));
+    END IF;
+    IF current_setting('postbox.publishers')::int > current_setting('postbox.max_workers')::int THEN
+        RETURN NEXT postbox.make_finding('workers', 'warning', 'postbox.max_workers', format('postbox.publishers is %s, and no more than postbox.max_workers run, which is %s; '
+            'raise postbox.max_workers, or lower postbox.publishers', current_setting('postbox.publishers'), current_setting('postbox.max_workers')));
+    END IF;
+    IF has_function_privilege('postbox.list_workers()', 'EXECUTE') THEN
+        RETURN QUERY SELECT (postbox.make_finding('workers', 'error', d.datname, 'the database has no worker: there are not enough worker slots, or workers do not come up; '
+            'raise max_worker_processes or postbox.max_workers; the server log says which')).*
+            FROM postbox.list_workers() w JOIN pg_database d ON d.oid = w.database_id WHERE w.state = 'unserved';
+    END IF;
+    RETURN QUERY SELECT (postbox.make_finding('workers', 'warning', t.evtname, 'the event trigger is disabled, so what belongs to an outbox or inbox does not follow '
+        'it when it is dropped or gets another owner; ' || format('run ALTER EVENT TRIGGER %I ENABLE ALWAYS', t.evtname))).*
+        FROM pg_event_trigger t WHERE t.evtname IN ('postbox_forget_dropped', 'postbox_follow_altered', 'postbox_refuse_drop') AND t.evtenabled <> 'A';
+    IF NOT pg_has_role('pg_monitor', 'USAGE') AND NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
+        RETURN NEXT postbox.make_finding('visibility', 'warning', current_user, 'the role may not see all that is checked; '
+            || format('run GRANT pg_monitor TO %I, or let a member of pg_monitor call postbox.doctor()', current_user));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_server() IS 'postbox.doctor() of library, version and workers';
+
+CREATE FUNCTION postbox.doctor_of_settings() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    lease int := (SELECT s.setting FROM pg_settings s WHERE s.name = 'postbox.lease_timeout');
+    publish int := (SELECT s.setting FROM pg_settings s WHERE s.name = 'postbox.publish_timeout');
+BEGIN
+    IF current_setting('postbox.project_id') = '' THEN
+        RETURN QUERY SELECT (postbox.make_finding('settings', 'error', p.name, format('postbox.project_id is not set, and the topic %s has a short name; ', p.topic)
+            || 'set postbox.project_id in postgresql.conf, and reload the configuration')).*
+            FROM postbox.publication p WHERE p.topic NOT LIKE 'projects/%';
+        RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, format('postbox.project_id is not set, and the subscription %s has a short name; ', s.subscription)
+            || 'set postbox.project_id in postgresql.conf and reload the configuration, or start postbox pull with --project')).*
+            FROM postbox.subscription s WHERE s.enabled AND s.subscription NOT LIKE 'projects/%';
+    END IF;
+    IF publish * 2 > lease THEN
+        RETURN NEXT postbox.make_finding('settings', 'warning', 'postbox.publish_timeout', format('postbox.publish_timeout is %s s, and no more than half of postbox.lease_timeout '
+            'counts, which is %s s; raise postbox.lease_timeout, or lower postbox.publish_timeout', publish, lease));
+    END IF;
+    RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, 'it is for developers, and makes workers fail; remove it from the configuration')).*
+        FROM pg_settings s WHERE s.name = 'postbox.failpoint' AND s.setting <> '';
+    RETURN QUERY SELECT (postbox.make_finding('durability', 'error', s.name, 'it is off: after a crash of the machine the database may be corrupt, and events that consumers have seen may be gone; '
+        || format('set %s = on in postgresql.conf, and reload the configuration', s.name))).*
+        FROM pg_settings s WHERE s.name IN ('fsync', 'full_page_writes') AND s.setting = 'off';
+    RETURN QUERY SELECT (postbox.make_finding('durability', 'warning', s.name, 'it is off, so nothing keeps the tables of Postbox small; '
+        || format('set %s = on in postgresql.conf, and reload the configuration', s.name))).*
+        FROM pg_settings s WHERE s.name IN ('autovacuum', 'track_counts') AND s.setting = 'off';
+    IF pg_has_role('pg_read_all_stats', 'USAGE') AND NOT pg_is_in_recovery() AND current_setting('synchronous_standby_names') <> ''
+       AND NOT EXISTS (SELECT FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum')) THEN
+        RETURN NEXT postbox.make_finding('durability', 'error', 'synchronous_standby_names', format('it is ''%s'', and no such standby is connected: commits wait, and events are '
+            'not published; start the standby, or remove it from synchronous_standby_names and reload the configuration', current_setting('synchronous_standby_names')));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_settings() IS 'postbox.doctor() of settings, and of what a crash would leave';
+
+-- Events older than the retention stay while a transaction is open that may have seen them. So what counts as long follows from the retention.
+CREATE FUNCTION postbox.doctor_of_transactions() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    span interval := least('1 hour', (SELECT min(o.retention) / 4 FROM postbox.outbox o), (SELECT min(i.retention) / 4 FROM postbox.inbox i));
+    old text := 'for longer than ' || span || ': the retention cannot remove events, and vacuum no rows; ';
+BEGIN
+    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', 'process ' || a.pid, format('a transaction of role %s is open since %s, ', quote_ident(a.usename),
+            date_trunc('second', a.xact_start)) || old || format('let the application end it, or run SELECT pg_terminate_backend(%s)', a.pid))).*
+        FROM pg_stat_activity a
+        WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL AND a.datname = current_database())
+          AND a.xact_start < clock_timestamp() - span
+        ORDER BY a.xact_start LIMIT 10;
+    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', p.gid, format('a prepared transaction of database %s waits since %s, ', quote_ident(p.database),
+            date_trunc('second', p.prepared)) || old || format('run COMMIT PREPARED %L or ROLLBACK PREPARED %L in that database', p.gid, p.gid))).*
+        FROM pg_prepared_xacts p WHERE p.prepared < clock_timestamp() - span ORDER BY p.prepared LIMIT 10;
+    RETURN QUERY SELECT (postbox.make_finding('transactions', 'error', d.datname, format('the oldest transaction id that is not frozen is %s transactions old, and at 2 billion '
+            'the server takes no more writes; ', age(d.datfrozenxid)) || 'end old transactions, remove unused replication slots, and run VACUUM (FREEZE) in that database')).*
+        FROM pg_database d WHERE age(d.datfrozenxid) > 1500000000;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_transactions() IS 'postbox.doctor() of what holds up retention and vacuum';
+
+-- The last events only, by an index.
+CREATE FUNCTION postbox.latest_time(registered postbox.outbox) RETURNS timestamptz
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms' SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    latest timestamptz;
+    occurred text := postbox.outbox_column(registered, 'occurred_at', 'e.');
+BEGIN
+    IF registered.kind = 'log' THEN
+        EXECUTE format('SELECT max(o.at) FROM (SELECT %s FROM %s e WHERE e.origin = postbox.cluster_origin() AND e.seq > $1 - 10) AS o(at) WHERE isfinite(o.at)',
+                       occurred, registered.relation) INTO latest USING pg_sequence_last_value(postbox.log_sequence(registered.relation));
+    ELSE
+        EXECUTE format('SELECT max(o.at) FROM ((SELECT %1$s FROM %2$s e WHERE e.published_at IS NOT NULL ORDER BY e.published_at DESC LIMIT 10) UNION ALL '
+                       '(SELECT %1$s FROM %2$s e WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NULL ORDER BY e.seq DESC LIMIT 10)) '
+                       'AS o(at) WHERE isfinite(o.at)', occurred, registered.relation) INTO latest;
+    END IF;
+    RETURN latest;
+END
+$$;
+COMMENT ON FUNCTION postbox.latest_time(postbox.outbox) IS 'The greatest occurred_at of the last 10 events or so, read with the rights of the current user';
+
+CREATE FUNCTION postbox.findings_of(relation regclass) RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    registered postbox.outbox;
+    latest timestamptz;
+BEGIN
+    IF EXISTS (SELECT FROM postbox.inbox i WHERE i.relation = findings_of.relation) THEN
+        RETURN QUERY SELECT (postbox.make_finding('tables', 'error', f.object, f.problem, CASE WHEN f.repair IS NULL THEN 'nobody can put it back: create another inbox'
+                             ELSE format('run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', relation) END)).*
+            FROM postbox.repair_inbox(relation) f;
+        RETURN;
+    END IF;
+    SELECT o.* INTO registered FROM postbox.outbox o WHERE o.relation = findings_of.relation;
+    -- Code of users is not run, and a part that is missing is not counted: both might take for ever.
+    IF postbox.outbox_problem(registered) IS NOT NULL OR postbox.code_of_users(registered.relation, registered.parked) IS NOT NULL THEN
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT (postbox.make_finding('tables', 'error', f.object, f.problem, CASE WHEN f.repair IS NULL THEN 'nobody can put it back: create another outbox'
+                         ELSE format('run SELECT * FROM postbox.repair_outbox(%L, dry_run => false)', relation) END)).*
+        FROM postbox.repair_outbox(relation) f;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    latest := postbox.latest_time(registered);
+    IF latest > clock_timestamp() + interval '1 minute' THEN
+        RETURN NEXT postbox.make_finding('clock', 'warning', relation::text, format('one of the last events has occurred at %s, which is in the future: the clock of an emitter or of this '
+            'server is wrong; ', date_trunc('second', latest)) || 'set the clock, and let emitters leave occurred_at out; this is over with the next 10 events');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.findings_of(regclass) IS 'postbox.doctor() of the tables of an outbox or inbox, with the rights of the current user, who has to be its owner';
+
+CREATE FUNCTION postbox.show_findings(relation regclass) RETURNS SETOF postbox.finding
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.show_findings(regclass) IS
+    'postbox.findings_of, run as the owner of the outbox or inbox; no rows if the caller is neither that nor a member of pg_monitor or postbox_operator';
+
+CREATE FUNCTION postbox.doctor_of_tables() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    table_of record;
+    problem text;
+BEGIN
+    FOR table_of IN
+        SELECT o.relation, postbox.outbox_problem(o) AS problem, postbox.code_of_users(o.relation, o.parked) AS code,
+               postbox.unlogged_problem(o.relation, o.parked, o.counter) AS unlogged, o AS outbox
+        FROM postbox.outbox o
+        UNION ALL
+        SELECT i.relation, postbox.parts_problem(i.relation), NULL, postbox.unlogged_problem(i.relation, i.tombstone), NULL FROM postbox.inbox i
+        ORDER BY 1
+    LOOP
+        IF table_of.unlogged IS NOT NULL THEN
+            RETURN NEXT postbox.make_finding('unlogged', 'error', table_of.relation::text, table_of.unlogged);
+        END IF;
+        IF table_of.problem IS NOT NULL THEN
+            -- The status views name the dry run.
+            RETURN NEXT postbox.make_finding('tables', 'error', table_of.relation::text,
+                regexp_replace(table_of.problem, '(postbox[.]repair_(?:out|in)box\(.*)\)$', '\1, dry_run => false)'));
+            CONTINUE;
+        ELSIF table_of.code IS NOT NULL THEN
+            RETURN NEXT postbox.make_finding('tables', 'warning', table_of.relation::text, 'the tables are not looked at: ' || table_of.code,
+                'let the owner drop that code, or run SELECT * FROM postbox.repair_outbox');
+            CONTINUE;
+        END IF;
+        -- What the owner of one outbox has made of it hides no other, and holds up nobody.
+        BEGIN
+            RETURN QUERY SELECT * FROM postbox.show_findings(table_of.relation);
+            problem := CASE WHEN table_of.outbox IS NOT NULL THEN postbox.show_retention_problem(table_of.relation) END;
+        EXCEPTION
+            WHEN lock_not_available THEN
+                problem := coalesce(postbox.lock_holders(table_of.outbox), 'a table is locked');
+            WHEN OTHERS THEN
+                problem := format('the table cannot be read: %s', SQLERRM);
+        END;
+        IF problem IS NOT NULL THEN
+            RETURN NEXT postbox.make_finding('retention', 'warning', table_of.relation::text, problem,
+                'create a publication, drop the outbox, or see postbox.publication_status, postbox.paused_keys and "Signs and remedies" in docs/operations.md');
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_tables() IS 'postbox.doctor() of the tables of outboxes and inboxes';
+
+CREATE FUNCTION postbox.doctor_of_rights() RETURNS SETOF postbox.finding
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (postbox.make_finding('rights', 'error', c.oid::regclass::text, format('its owner %s may not read and write it, and workers act as the owner; ', quote_ident(pg_get_userbyid(c.relowner)))
+            || format('run GRANT ALL ON %s TO %I', c.oid::regclass, pg_get_userbyid(c.relowner)))).*
+    FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT o.parked FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i
+          UNION ALL SELECT i.tombstone FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
+    WHERE NOT (has_table_privilege(c.relowner, c.oid, 'SELECT') AND has_table_privilege(c.relowner, c.oid, 'INSERT')
+               AND has_table_privilege(c.relowner, c.oid, 'UPDATE') AND has_table_privilege(c.relowner, c.oid, 'DELETE'))
+    UNION ALL
+    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('role %s may insert into it, but does not have USAGE on its schema, and so cannot name it; ',
+            quote_ident(pg_get_userbyid(a.grantee))) || format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(a.grantee)))).*
+    FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation CROSS JOIN LATERAL aclexplode(c.relacl) a
+    WHERE a.privilege_type = 'INSERT' AND a.grantee <> 0 AND NOT has_schema_privilege(a.grantee, c.relnamespace, 'USAGE')
+    UNION ALL
+    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('its owner %s does not have USAGE on its schema; ', quote_ident(pg_get_userbyid(c.relowner)))
+            || format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner)))).*
+    FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
+    WHERE NOT has_schema_privilege(c.relowner, c.relnamespace, 'USAGE')
+    UNION ALL
+    SELECT (postbox.make_finding('rights', 'error', r.rolname, 'the role has rights beyond those of operators, and whoever is or becomes it may redrive and discard events; '
+            || 'run ALTER ROLE postbox_operator NOLOGIN NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION NOBYPASSRLS')).*
+    FROM pg_roles r WHERE r.rolname = 'postbox_operator'
+      AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls)
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_rights() IS 'postbox.doctor() of roles';
+
+CREATE FUNCTION postbox.doctor_of_publications() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT (postbox.make_finding('publications', CASE WHEN s.state IN ('active', 'waiting') THEN 'warning' ELSE 'error' END, s.publication,
+            format('it is %s: ', s.state) || coalesce(s.last_error, 'the role may not see why'), CASE
+            WHEN s.last_error LIKE 'NOT_FOUND%' THEN format('create the topic %s, or run SELECT postbox.alter_publication(%L, topic => ...)', s.topic, s.publication)
+            WHEN s.last_error ~ '^(PERMISSION_DENIED|UNAUTHENTICATED)' THEN format('grant roles/pubsub.publisher on the topic %s to the service account of the server', s.topic)
+            WHEN s.last_error ~ '^(UNAVAILABLE|DEADLINE_EXCEEDED)' THEN 'look at postbox.endpoint, the network, DNS and firewalls between the server and Pub/Sub'
+            WHEN s.last_error LIKE 'RESOURCE_EXHAUSTED%' THEN 'raise the quota, or wait'
+            END)).*
+        FROM postbox.publication_status s
+        -- What is wrong with the tables, the library or a setting is said there; and a standby shall not publish.
+        WHERE (s.state <> 'active' OR s.last_error IS NOT NULL) AND s.state <> 'broken' AND NOT (s.state = 'unserved' AND pg_is_in_recovery())
+          AND (s.state <> 'active' OR s.last_error NOT LIKE '% UNLOGGED: %') AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);
+    RETURN QUERY SELECT (postbox.make_finding('publications', 'warning', o.relation::text, 'no publication reads this outbox; run SELECT postbox.create_publication, or drop the outbox')).*
+        FROM postbox.outbox o WHERE NOT EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation);
+    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s; ',
+            count(*), min(k.first_event_id::text), min(replace(k.last_error, ';', ','))) || 'remove the cause and run '
+            || format('SELECT postbox.redrive(%L), or give the events up, one after the other, with SELECT postbox.discard(%L, %L)', k.outbox, k.outbox, min(k.first_event_id::text)))).*
+        FROM postbox.paused_keys k GROUP BY k.outbox;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_publications() IS 'postbox.doctor() of publications';
+
+CREATE FUNCTION postbox.doctor_of_subscriptions() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, coalesce(p.id::text, p.inbox::text)), p.problem)).*
+        FROM postbox.inbox_problem p WHERE p.kind <> 'inbox';
+    -- A puller reports every 5 minutes at least. Who may not see its reports does not know.
+    RETURN QUERY SELECT (postbox.make_finding('subscriptions', 'error', s.name, CASE
+            WHEN s.stream IS NULL THEN format('nobody pulls it; start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
+            WHEN s.stream <> 'connected' THEN format('its stream is %s: %s', s.stream, coalesce(s.stream_error, 'no error is known'))
+            ELSE format('nothing can be applied since %s: %s', date_trunc('second', s.retrying_since), coalesce(s.last_error, 'no error is known')) END,
+            'see the log of postbox pull, and run postbox doctor')).*
+        FROM (SELECT b.name, t.* FROM postbox.subscription b LEFT JOIN LATERAL (
+                  SELECT t.stream, t.stream_error, t.retrying_since, t.last_error FROM postbox.subscription_status t
+                  WHERE t.subscription = b.name AND t.last_seen > now() - interval '6 minutes'
+                  ORDER BY t.stream = 'connected' DESC, t.retrying_since NULLS FIRST LIMIT 1) t ON true
+              WHERE b.enabled AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
+        WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < now() - interval '1 minute';
+    RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text, format('%s events could not be applied, the last at %s; ', count(*), date_trunc('second', max(d.failed_at)))
+            || 'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*
+        FROM postbox.dead_letter d GROUP BY d.inbox;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_subscriptions() IS 'postbox.doctor() of inboxes and subscriptions';
+
+CREATE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",inboxes,subscriptions,"dead letters",visibility}';
+    part text;
+    found postbox.finding;
+    findings postbox.finding[] := '{}';
+BEGIN
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,subscriptions}'::text[] LOOP
+        BEGIN
+            FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
+                findings := findings || found;
+            END LOOP;
+        EXCEPTION WHEN OTHERS THEN
+            findings := findings || postbox.make_finding(part, 'error', NULL, 'the check failed: ' || SQLERRM);
+        END;
+    END LOOP;
+    RETURN QUERY
+        SELECT f.* FROM unnest(findings) f
+        UNION ALL
+        SELECT c.name, 'ok', NULL, NULL, NULL FROM unnest(checks) AS c(name) WHERE NOT EXISTS (SELECT FROM unnest(findings) f WHERE f.check = c.name)
+        ORDER BY 2 DESC, 1, 3;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor() IS
+    'Checks what the server can see of Postbox in this database: a row for each check that is ok, and one for each problem, with its cause and the remedy. For everybody; '
+    'members of pg_monitor and postbox_operator see the most';

@@ -1,0 +1,169 @@
+#include "worker/cli/admin_commands.h"
+
+#include <memory>
+#include <string>
+
+#include "worker/cli/admin/broker_commands.h"
+#include "worker/cli/admin/screen.h"
+#include "worker/cli/doctor/doctor.h"
+
+namespace postbox::cli {
+namespace {
+
+// Of the commands that need no database if they are told where Pub/Sub is.
+void AddPlace(CLI::App* command, PlaceOptions* options) {
+  command->add_option("--project", options->project,
+                      "Project that completes short names; without it the database is asked for "
+                      "postbox.project_id and postbox.endpoint");
+  command->add_option("--endpoint", options->endpoint,
+                      "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
+                      "what the database says if it is asked, else PUBSUB_EMULATOR_HOST, else "
+                      "Google");
+  command->add_option("--dsn", options->dsn, kDsnHelp);
+}
+
+Command AddDoctor(CLI::App* app) {
+  auto options = std::make_shared<DoctorOptions>();
+  CLI::App* doctor = app->add_subcommand(
+      "doctor", "Check the database, Pub/Sub and what connects them; say what to do");
+  doctor->add_option("--dsn", options->dsn, kDsnHelp);
+  doctor->add_option("--endpoint", options->endpoint, kEndpointHelp);
+  doctor->add_option("--project", options->project, kProjectHelp);
+  doctor->add_flag("--offline", options->offline, "Leave Pub/Sub out");
+  doctor->add_flag("--json", options->json, "Write one JSON object");
+  doctor->add_flag("--strict", options->strict, "Exit with status 1 after warnings, too");
+  doctor->footer(
+      "Exit status: 0 if there is no error, 1 if there is one, 2 if the command line is wrong.\n\n"
+      "Example:\n  postbox doctor --dsn \"host=db dbname=shop user=shop_monitor\"");
+  return {doctor, [options] { return RunDoctor(*options); }};
+}
+
+Command AddStatus(CLI::App* app) {
+  auto options = std::make_shared<StatusOptions>();
+  CLI::App* status = app->add_subcommand(
+      "status", "Show publications, subscriptions and workers of a database, the worst first");
+  status->add_option("--dsn", options->dsn, kDsnHelp);
+  status->add_flag("--json", options->json, "Write one JSON object");
+  status->footer("Example:\n  postbox status --dsn \"host=db dbname=shop user=shop_monitor\"");
+  return {status, [options] { return RunStatus(*options); }};
+}
+
+Command AddTop(CLI::App* app) {
+  auto options = std::make_shared<StatusOptions>();
+  CLI::App* top =
+      app->add_subcommand("top", "Show the same in a terminal, again and again; q ends it");
+  top->add_option("--dsn", options->dsn, kDsnHelp);
+  top->add_option("--interval", options->interval, "Seconds between two looks")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3600));
+  top->footer("Example:\n  postbox top --interval 5 --dsn \"host=db dbname=shop\"");
+  return {top, [options] { return RunTop(*options); }};
+}
+
+Command AddTopics(CLI::App* app) {
+  auto options = std::make_shared<ListOptions>();
+  CLI::App* topics = app->add_subcommand("topics", "List the topics of the project");
+  AddPlace(topics, &options->broker);
+  topics->add_flag("--json", options->json, "Write a JSON object for each, one a line");
+  topics->footer("Example:\n  postbox topics --project my-project");
+  return {topics, [options] { return RunTopics(*options); }};
+}
+
+Command AddSubscriptions(CLI::App* app) {
+  auto options = std::make_shared<ListOptions>();
+  CLI::App* subscriptions = app->add_subcommand(
+      "subscriptions", "List the Pub/Sub subscriptions of the project, and what they are like");
+  AddPlace(subscriptions, &options->broker);
+  subscriptions->add_flag("--json", options->json, "Write a JSON object for each, one a line");
+  subscriptions->footer("Example:\n  postbox subscriptions --project my-project --json");
+  return {subscriptions, [options] { return RunSubscriptions(*options); }};
+}
+
+Command AddPublish(CLI::App* app) {
+  auto options = std::make_shared<PublishOptions>();
+  CLI::App* publish =
+      app->add_subcommand("publish", "Publish one message, to try something out, and print its id");
+  AddPlace(publish, &options->broker);
+  publish->add_option("TOPIC", options->topic, "Topic, as an id or projects/...")->required();
+  publish->add_option("--data", options->data, "The data (default: what standard input has)");
+  publish->add_option("--key", options->key, "Ordering key");
+  publish->add_option("--attribute", options->attributes, "An attribute; repeat for several")
+      ->type_name("NAME=VALUE");
+  publish->footer(
+      "Example:\n  postbox publish shop.order.events --key 7 --data '{\"total\": 1}' --attribute "
+      "event_type=order.created");
+  return {publish, [options] { return RunPublish(*options); }};
+}
+
+Command AddTail(CLI::App* app) {
+  auto options = std::make_shared<TailOptions>();
+  CLI::App* tail = app->add_subcommand(
+      "tail", "Show the messages of a subscription as JSON, one a line, until Ctrl-C");
+  AddPlace(tail, &options->broker);
+  tail->add_option("SUBSCRIPTION", options->subscription, "Subscription, as an id or projects/...")
+      ->required();
+  tail->add_flag("--ack", options->ack,
+                 "Acknowledge them: nobody else gets them (default: they are given back at the "
+                 "end)");
+  tail->add_option("--count", options->count, "End after so many messages")
+      ->check(CLI::Range(1, 1000000));
+  tail->footer(
+      "Other consumers of the subscription do not get a message while it is held. Use one of its "
+      "own for trying something out.\n\n"
+      "Example:\n  postbox tail shop.order.events.shop-try --count 1");
+  return {tail, [options] { return RunTail(*options); }};
+}
+
+Command AddSeek(CLI::App* app) {
+  auto options = std::make_shared<SeekOptions>();
+  CLI::App* seek =
+      app->add_subcommand("seek", "Set a subscription back, or forward, to a time or a snapshot");
+  AddPlace(seek, &options->broker);
+  seek->add_option("SUBSCRIPTION", options->subscription, "Subscription, as an id or projects/...")
+      ->required();
+  CLI::Option_group* to = seek->add_option_group("to", "Where to; one of them");
+  to->add_option("--time", options->time, "Messages of this time or later come again")
+      ->type_name("RFC3339");
+  to->add_option("--snapshot", options->snapshot, "What was not acknowledged then comes again");
+  to->require_option(1);
+  seek->footer(
+      "Messages that were acknowledged come again only if the subscription or its topic retains "
+      "them. The inbox makes each event take effect once within its retention.\n\n"
+      "Example:\n  postbox seek shop.order.events.shop-reader --time 2026-01-31T12:00:00Z");
+  return {seek, [options] { return RunSeek(*options); }};
+}
+
+void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
+  CLI::App* snapshot = app->add_subcommand(
+      "snapshot", "Create or delete a snapshot of what a subscription has acknowledged");
+  snapshot->require_subcommand(1);
+  snapshot->footer(
+      "Example:\n  postbox snapshot create before-the-release shop.order.events.shop-reader\n"
+      "  postbox snapshot delete before-the-release");
+  auto made = std::make_shared<SnapshotOptions>();
+  CLI::App* create = snapshot->add_subcommand("create", "Create a snapshot");
+  AddPlace(create, &made->broker);
+  create->add_option("SNAPSHOT", made->snapshot, "Its name")->required();
+  create->add_option("SUBSCRIPTION", made->subscription, "Of this subscription")->required();
+  create->footer(
+      "Example:\n  postbox snapshot create before-the-release shop.order.events.shop-reader");
+  auto gone = std::make_shared<SnapshotOptions>();
+  CLI::App* drop = snapshot->add_subcommand("delete", "Delete a snapshot");
+  AddPlace(drop, &gone->broker);
+  drop->add_option("SNAPSHOT", gone->snapshot, "Its name")->required();
+  drop->footer("Example:\n  postbox snapshot delete before-the-release");
+  commands->push_back({create, [made] { return RunSnapshotCreate(*made); }});
+  commands->push_back({drop, [gone] { return RunSnapshotDelete(*gone); }});
+}
+
+}  // namespace
+
+std::vector<Command> AddAdminCommands(CLI::App* app) {
+  std::vector<Command> commands = {AddDoctor(app), AddStatus(app),        AddTop(app),
+                                   AddTopics(app), AddSubscriptions(app), AddPublish(app),
+                                   AddTail(app),   AddSeek(app)};
+  AddSnapshot(app, &commands);
+  return commands;
+}
+
+}  // namespace postbox::cli
