@@ -52,6 +52,26 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
   return pull;
 }
 
+void AddEmulatorTls(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
+  CLI::Option* certificate = emulator->add_option("--tls-cert", options->tls.certificate_file,
+                                                  "Certificate (PEM): serve TLS, not plain text");
+  CLI::Option* key =
+      emulator->add_option("--tls-key", options->tls.key_file, "Private key (PEM) of --tls-cert");
+  certificate->needs(key)->type_name("FILE");
+  key->needs(certificate)->type_name("FILE");
+  emulator
+      ->add_option("--trust", options->accounts,
+                   "Service account that may call, and its public key or certificate (PEM); nobody "
+                   "else may; repeat for several. The file is read at each call")
+      ->type_name("EMAIL=FILE")
+      ->needs(certificate);
+  emulator
+      ->add_option("--tls-host", options->tls.hosts,
+                   "Name of this service in the audience of tokens; repeat for several")
+      ->type_name("HOST")
+      ->capture_default_str();
+}
+
 CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
   CLI::App* emulator =
       app->add_subcommand("emulator", "Serve Pub/Sub from memory until SIGTERM or SIGINT");
@@ -91,23 +111,7 @@ CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
                    "(default: no limit)")
       ->type_name("BYTES")
       ->check(CLI::NonNegativeNumber);
-  CLI::Option* certificate = emulator->add_option("--tls-cert", options->tls.certificate_file,
-                                                  "Certificate (PEM): serve TLS, not plain text");
-  CLI::Option* key =
-      emulator->add_option("--tls-key", options->tls.key_file, "Private key (PEM) of --tls-cert");
-  certificate->needs(key)->type_name("FILE");
-  key->needs(certificate)->type_name("FILE");
-  emulator
-      ->add_option("--trust", options->accounts,
-                   "Service account that may call, and its public key or certificate (PEM); nobody "
-                   "else may; repeat for several. The file is read at each call")
-      ->type_name("EMAIL=FILE")
-      ->needs(certificate);
-  emulator
-      ->add_option("--tls-host", options->tls.hosts,
-                   "Name of this service in the audience of tokens; repeat for several")
-      ->type_name("HOST")
-      ->capture_default_str();
+  AddEmulatorTls(emulator, options);
   emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
       ->type_name(kFaultHelp);
   emulator->footer(
