@@ -49,7 +49,7 @@ set_target_properties(postbox_messages postbox_proto PROPERTIES COMPILE_WARNING_
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
 set(plain pubsub/ack_results pubsub/credentials_file pubsub/message_wire pubsub/outgoing_message puller/received_event)
-foreach(file ack_id broker broker_snapshots broker_subscriptions broker_topics faults filter key_throughput labels resource_spec status stored_message subscription subscription_queues unsupported validation)
+foreach(file ack_id broker broker_policies broker_snapshots broker_subscriptions broker_topics faults filter key_throughput labels resource_spec status stored_message subscription subscription_queues unsupported validation)
   list(APPEND plain emulator/${file})
 endforeach()
 list(TRANSFORM plain PREPEND ${CMAKE_SOURCE_DIR}/worker/)

@@ -117,7 +117,19 @@ async function administration(pubsub) {
   print({token: await outcome(subscriber.listSubscriptions({project: 'projects/postbox-dev', pageToken: 'nonsense', pageSize: 1}, {autoPaginate: false}))});
 }
 
-const CHECKS = {filters, answers, refusals, administration};
+async function policies(pubsub) {
+  const [topic] = await pubsub.createTopic('guarded');
+  const [before] = await topic.iam.getPolicy();
+  const binding = {role: 'roles/pubsub.publisher', members: ['user:someone@example.com']};
+  await topic.iam.setPolicy({...before, bindings: [binding]});
+  const [after] = await topic.iam.getPolicy();
+  print({members: after.bindings[0].members});
+  print({stale: await outcome(topic.iam.setPolicy({...before, bindings: []}))});
+  const [permissions] = await topic.iam.testPermissions('pubsub.topics.publish');
+  print({permissions});
+}
+
+const CHECKS = {filters, answers, refusals, administration, policies};
 
 run(async () => {
   await CHECKS[process.argv[2]](client(), Number(process.argv[3]));

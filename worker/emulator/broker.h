@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "google/iam/v1/iam_policy.pb.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/clock.h"
 #include "worker/emulator/key_throughput.h"
@@ -153,6 +154,15 @@ class Broker {
       const google::pubsub::v1::ListSnapshotsRequest& request);
   absl::Status DeleteSnapshot(const std::string& name);
 
+  // ---- IAM policies of topics, subscriptions and snapshots ----
+  absl::StatusOr<google::iam::v1::Policy> GetIamPolicy(
+      const google::iam::v1::GetIamPolicyRequest& request);
+  // ABORTED if the request has the etag of an older policy.
+  absl::StatusOr<google::iam::v1::Policy> SetIamPolicy(
+      const google::iam::v1::SetIamPolicyRequest& request);
+  absl::StatusOr<google::iam::v1::TestIamPermissionsResponse> TestIamPermissions(
+      const google::iam::v1::TestIamPermissionsRequest& request);
+
   // Applies the time that has passed to deadlines, backoffs, retention and snapshots.
   void Tick();
   // Wakes every stream, so that it checks the faults and the shutdown again.
@@ -164,12 +174,14 @@ class Broker {
  private:
   struct Snapshot {
     google::pubsub::v1::Snapshot proto;
+    google::iam::v1::Policy policy;
     absl::Time expires;
     // The messages that were unacked when it was taken, and those that were published since.
     std::vector<StoredMessagePtr> unacked;
   };
   struct Topic {
     google::pubsub::v1::Topic proto;
+    google::iam::v1::Policy policy;
     std::map<std::string, std::shared_ptr<Feed>> feeds;  // by the subscription's name
     std::deque<std::shared_ptr<Undelivered>> undelivered;
     std::deque<StoredMessagePtr> retained;  // with message_retention_duration
@@ -190,6 +202,9 @@ class Broker {
   void ApplyRetention(Topic* topic) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Delivers all that was accepted until `until`.
   void DeliverAll(Topic* topic, absl::Time until, WakeList* wakes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Null if the resource does not exist.
+  google::iam::v1::Policy* FindPolicy(const std::string& resource)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Must be called after each change of a subscription. Publishes its dead letters and collects the
   // listeners to wake.
@@ -216,6 +231,7 @@ class Broker {
   const uint64_t first_message_id_;  // so that ids differ from those of an earlier run
   uint64_t last_incarnation_ ABSL_GUARDED_BY(mu_);
   uint64_t last_snapshot_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_etag_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t published_ ABSL_GUARDED_BY(mu_) = 0;
   KeyThroughput key_throughput_ ABSL_GUARDED_BY(mu_);
 };

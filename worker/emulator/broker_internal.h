@@ -21,6 +21,7 @@ struct Broker::Feed {
       : state(std::move(config), incarnation, deliver_twice, std::move(topic_exists)) {}
 
   Subscription state;
+  google::iam::v1::Policy policy;
   bool deleted = false;
   std::map<Subscription::StreamId, std::shared_ptr<Listener>> streams;
   std::vector<std::shared_ptr<Listener>> pulls;  // each is woken once

@@ -16,6 +16,7 @@
 #include "worker/emulator/answer_first.h"
 #include "worker/emulator/call_gate.h"
 #include "worker/emulator/faults_service.h"
+#include "worker/emulator/iam_service.h"
 #include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
 #include "worker/emulator/subscriber_service.h"
@@ -39,6 +40,7 @@ class ServerImpl final : public Server {
         publisher_(&broker_, &gate_, &answer_first_),
         subscriber_(&broker_, &gate_),
         faults_service_(&broker_, &gate_),
+        iam_(&broker_, &gate_),
         unknown_methods_(&gate_) {}
 
   ~ServerImpl() override {
@@ -73,6 +75,7 @@ class ServerImpl final : public Server {
     builder.RegisterService(&publisher_);
     builder.RegisterService(&subscriber_);
     builder.RegisterService(&faults_service_);
+    builder.RegisterService(&iam_);
     builder.RegisterCallbackGenericService(&unknown_methods_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
@@ -98,6 +101,7 @@ class ServerImpl final : public Server {
   PublisherService publisher_;
   SubscriberService subscriber_;
   FaultsService faults_service_;
+  IamService iam_;
   UnknownMethods unknown_methods_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;

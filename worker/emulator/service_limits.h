@@ -52,6 +52,9 @@ inline constexpr int64_t kDefaultMinBackoffSeconds = 10;
 inline constexpr size_t kMaxLabels = 64;
 inline constexpr size_t kMaxLabelCharacters = 63;
 
+// The members of all bindings of an IAM policy.
+inline constexpr int kMaxPolicyMembers = 1500;
+
 // The filter of a subscription.
 inline constexpr size_t kMaxFilterBytes = 256;
 

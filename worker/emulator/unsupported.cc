@@ -54,8 +54,16 @@ absl::Status CheckKnown(const google::protobuf::Message& message) {
   reflection.ListFields(message, &fields);
   for (const google::protobuf::FieldDescriptor* field : fields) {
     if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    if (field->is_repeated()) continue;  // maps of texts
-    if (auto s = CheckKnown(reflection.GetMessage(message, field)); !s.ok()) return s;
+    if (field->is_map()) continue;  // of texts
+    if (field->is_repeated()) {
+      for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+        if (auto s = CheckKnown(reflection.GetRepeatedMessage(message, field, i)); !s.ok()) {
+          return s;
+        }
+      }
+    } else if (auto s = CheckKnown(reflection.GetMessage(message, field)); !s.ok()) {
+      return s;
+    }
   }
   return absl::OkStatus();
 }

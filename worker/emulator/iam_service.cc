@@ -1,0 +1,30 @@
+#include "worker/emulator/iam_service.h"
+
+#include "worker/emulator/respond.h"
+
+namespace postbox::emulator {
+
+namespace iam = google::iam::v1;
+
+grpc::Status IamService::SetIamPolicy(grpc::ServerContext* context,
+                                      const iam::SetIamPolicyRequest* request,
+                                      iam::Policy* response) {
+  return gate_->Run(context, "SetIamPolicy",
+                    [&] { return Respond(broker_->SetIamPolicy(*request), response); });
+}
+
+grpc::Status IamService::GetIamPolicy(grpc::ServerContext* context,
+                                      const iam::GetIamPolicyRequest* request,
+                                      iam::Policy* response) {
+  return gate_->Run(context, "GetIamPolicy",
+                    [&] { return Respond(broker_->GetIamPolicy(*request), response); });
+}
+
+grpc::Status IamService::TestIamPermissions(grpc::ServerContext* context,
+                                            const iam::TestIamPermissionsRequest* request,
+                                            iam::TestIamPermissionsResponse* response) {
+  return gate_->Run(context, "TestIamPermissions",
+                    [&] { return Respond(broker_->TestIamPermissions(*request), response); });
+}
+
+}  // namespace postbox::emulator
