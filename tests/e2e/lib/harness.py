@@ -59,11 +59,11 @@ def build_directory():
 def stage_programs():
     """(directory of psql, pgbench and the server, path of the executable `postbox`)"""
     stage = build_directory() / "stage"
-    found = sorted((stage / "usr/lib/postgresql").glob("*/bin"))
+    programs = stage / "bin"
     executable = stage / "usr/local/bin/postbox"
-    if not found or not executable.exists():
+    if not programs.exists() or not executable.exists():
         raise Failure(f"nothing is staged in {stage}: run control/build first")
-    return found[-1], executable
+    return programs, executable
 
 
 def wait_until(what, condition, timeout=None, interval=0.05):

@@ -38,9 +38,7 @@ WHERE p.pronamespace = 'postbox'::regnamespace AND l.lanname <> 'c' AND p.prosql
 -- a lane's hash is inlined, whatever the search_path is
 CREATE FUNCTION public.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql RETURN 1;
 SET search_path = public, pg_catalog;
-SET enable_indexonlyscan = off;  -- which a vacuum of pg_class would make cheaper
-EXPLAIN (VERBOSE, COSTS off) SELECT postbox.lane_slice(relname::text, 3) FROM pg_catalog.pg_class;
-RESET enable_indexonlyscan;
+EXPLAIN (VERBOSE, COSTS off) SELECT postbox.lane_slice(n::text, 3) FROM pg_catalog.generate_series(1, 9) AS n;
 SELECT slice, postbox.lane_slice(slice, 3) FROM unnest('{a,b,c,ä,NULL}'::text[]) AS slice;
 RESET search_path;
 DROP FUNCTION public.hashtextextended(text, bigint);

@@ -5,7 +5,9 @@ package Postbox::Test;
 use strict;
 use warnings;
 
+use Cwd qw(abs_path);
 use Exporter 'import';
+use File::Basename qw(dirname);
 use File::Temp ();
 use IO::Select;
 use POSIX ();
@@ -64,12 +66,11 @@ sub emulator_fault
 sub own_installation
 {
 	my $root = PostgreSQL::Test::Utils::tempdir() . '/installation';
-	my ($stage, $path) = `pg_config --bindir` =~ m{^(.*)(/usr/lib/.*)/bin$} or BAIL_OUT('this is no stage');
-	mkdir $root;
-	system_or_bail('cp', '-a', "$stage/usr", $root);
-	my ($library) = `pg_config --pkglibdir` =~ m{^\Q$stage\E(.*)$};
-	my ($share) = `pg_config --sharedir` =~ m{^\Q$stage\E(.*)$};
-	return { path => "$root$path", library => "$root$library", scripts => "$root$share/extension", original => "$stage$library" };
+	my $stage = abs_path($ENV{POSTBOX_STAGE});
+	system_or_bail('cp', '-a', $stage, $root);
+	my ($path, $library, $share) =
+	  map { `pg_config --$_` =~ m{^\Q$stage\E(/.*)$} or BAIL_OUT("pg_config is not that of $stage"); $1 } qw(bindir pkglibdir sharedir);
+	return { path => dirname("$root$path"), library => "$root$library", scripts => "$root$share/extension", original => "$stage$library" };
 }
 
 # new_node($name, emulator => $emulator, preload => 0|1, settings => { name => value }, install_path => of a
