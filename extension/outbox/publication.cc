@@ -406,8 +406,10 @@ void AlterPublication(const std::string& name, const Properties& properties) {
     parameters.AddNull(INT4OID);
   }
   Run("UPDATE postbox.publication SET topic = coalesce($1, topic),"
-      " filter_since = CASE WHEN nullif(coalesce($2, aggregate_types), '{}') IS DISTINCT FROM "
-      "aggregate_types THEN pg_current_xact_id() ELSE filter_since END,"
+      " filter_changes = CASE WHEN nullif(coalesce($2, aggregate_types), '{}') IS DISTINCT FROM "
+      "aggregate_types AND filter_changes[cardinality(filter_changes)] <> pg_current_xact_id() "
+      "THEN filter_changes[greatest(cardinality(filter_changes) - 98, 1):] || "
+      "pg_current_xact_id() ELSE filter_changes END,"
       " aggregate_types = nullif(coalesce($2, aggregate_types), '{}'), max_attempts = coalesce($3, "
       "max_attempts),"
       " base_backoff = coalesce($4, base_backoff), max_backoff = coalesce($5, max_backoff),"

@@ -14,7 +14,7 @@ CREATE TABLE postbox.publication (
     on_failure      text        NOT NULL DEFAULT 'park_key' CHECK (on_failure IN ('park_key', 'park_event')),
     created_at      timestamptz NOT NULL DEFAULT now(),
     wanted_lanes    int         CHECK (wanted_lanes > 0),
-    filter_since    xid8,
+    filter_changes  xid8[]      NOT NULL DEFAULT '{0}',
     home            text        NOT NULL DEFAULT postbox.this_database()
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
@@ -22,8 +22,8 @@ COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
 COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
-COMMENT ON COLUMN postbox.publication.filter_since IS
-    'The transaction that last changed aggregate_types: what a worker has read with the filter before, and with a snapshot that sees this, is read again';
+COMMENT ON COLUMN postbox.publication.filter_changes IS
+    'The transactions that last changed aggregate_types, up to 100, the latest one at the end; 0 stands for its creation. What a worker has read with the filter before a change, and with a snapshot that sees the change, is read again';
 COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;

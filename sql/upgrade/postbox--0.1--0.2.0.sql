@@ -243,7 +243,8 @@ BEGIN
     ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second'),
         ADD COLUMN version_floor bigint NOT NULL DEFAULT 0;
     ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz, ADD COLUMN ahead postbox.position_ahead;
-    ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_since xid8,
+    ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_changes xid8[] NOT NULL DEFAULT '{0}',
+       
         ADD COLUMN home text NOT NULL DEFAULT postbox.this_database();
 EXCEPTION WHEN lock_not_available THEN
     RAISE lock_not_available USING
@@ -1860,8 +1861,8 @@ COMMENT ON TABLE postbox.publication IS
     'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
 COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
 COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
-COMMENT ON COLUMN postbox.publication.filter_since IS
-    'The transaction that last changed aggregate_types: what a worker has read with the filter before, and with a snapshot that sees this, is read again';
+COMMENT ON COLUMN postbox.publication.filter_changes IS
+    'The transactions that last changed aggregate_types, up to 100, the latest one at the end; 0 stands for its creation. What a worker has read with the filter before a change, and with a snapshot that sees the change, is read again';
 CREATE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
     ordering text DEFAULT 'key', lanes int DEFAULT 1, max_attempts int DEFAULT 5,

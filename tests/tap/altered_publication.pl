@@ -173,5 +173,25 @@ subtest 'nor does one that is told to leave before it has read it' => sub {
 	wait_for(sub { messages_published($emulator) >= $sent + $all - 2 }, 'all events have been published');
 };
 
+subtest 'nor does one that has missed a change before the last' => sub {
+	# It stores its position when it is told of a change, not before.
+	$node->adjust_conf('postgresql.conf', 'postbox.checkpoint_interval', "'10s'");
+	$node->reload;
+	my $sent = create_filtered('missed');
+	# As if it read between the COMMIT of the change and the moment when all are told of it.
+	$node->safe_psql('postgres', q{
+		BEGIN;
+		ALTER TABLE postbox.publication DISABLE TRIGGER changed;
+		SELECT postbox.alter_publication('missed', aggregate_types => '{}');
+		ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER changed;
+		SELECT count(postbox.outbox_emit(type, type || n, 'video.changed', '{}'::jsonb, outbox => 'app.missed'))
+			FROM generate_series(1, 100) n, unnest(ARRAY['other', 'video']) AS type;
+		COMMIT});
+	wait_for(sub { messages_published($emulator) >= $sent + 100 }, 'it has read them with the filter before');
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('missed', aggregate_types => '{video, other}')});
+	wait_for(sub { messages_published($emulator) >= $sent + 200 }, 'what it has passed is published');
+	wait_for(sub { $node->safe_psql('postgres', q{SELECT pending FROM postbox.publication_status WHERE publication = 'missed'}) eq '0' }, 'nothing is left');
+};
+
 $node->stop;
 done_testing();

@@ -167,7 +167,7 @@ std::string LockHolders(Oid relation) {
 
 LaneRow::LaneRow(const Publication& publication, int slice, std::string lock_token)
     : publication_(publication.name),
-      filter_since_(publication.filter_since.empty() ? "0" : publication.filter_since),
+      filter_since_(publication.filter_since),
       slice_(slice),
       lock_token_(std::move(lock_token)),
       look_(
@@ -214,8 +214,12 @@ LaneRow::LaneRow(const Publication& publication, int slice, std::string lock_tok
           "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
           "AND lock_token OPERATOR(pg_catalog.=) $3 AND NOT EXISTS (SELECT FROM "
           "postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
-          "AND p.filter_since OPERATOR(pg_catalog.<>) $12::pg_catalog.xid8 "
-          "AND pg_catalog.pg_visible_in_snapshot(p.filter_since, $13::pg_catalog.pg_snapshot))",
+          "AND p.filter_changes[pg_catalog.cardinality(p.filter_changes)] "
+          "OPERATOR(pg_catalog.<>) $12::pg_catalog.xid8 "
+          // The change after that which the worker knows. Unknown: there were very many since.
+          "AND coalesce(pg_catalog.pg_visible_in_snapshot(p.filter_changes["
+          "pg_catalog.array_position(p.filter_changes, $12::pg_catalog.xid8) "
+          "OPERATOR(pg_catalog.+) 1], $13::pg_catalog.pg_snapshot), true))",
           {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
            TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, INT8OID, TEXTARRAYOID, TEXTARRAYOID,
            TEXTARRAYOID, INT8ARRAYOID}) {}
