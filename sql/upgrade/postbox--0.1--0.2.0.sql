@@ -244,7 +244,6 @@ BEGIN
         ADD COLUMN version_floor bigint NOT NULL DEFAULT 0;
     ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz, ADD COLUMN ahead postbox.position_ahead;
     ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_changes xid8[] NOT NULL DEFAULT '{0}',
-       
         ADD COLUMN home text NOT NULL DEFAULT postbox.this_database();
 EXCEPTION WHEN lock_not_available THEN
     RAISE lock_not_available USING

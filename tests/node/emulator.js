@@ -125,7 +125,7 @@ async function policies(pubsub) {
   const [after] = await topic.iam.getPolicy();
   print({members: after.bindings[0].members});
   print({stale: await outcome(topic.iam.setPolicy({...before, bindings: []}))});
-  const [permissions] = await topic.iam.testPermissions('pubsub.topics.publish');
+  const [permissions] = await topic.iam.testPermissions(['pubsub.topics.publish']);
   print({permissions});
 }
 
