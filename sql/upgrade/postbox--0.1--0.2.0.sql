@@ -2320,16 +2320,16 @@ CREATE FUNCTION postbox.library_state(OUT version text, OUT preloaded boolean)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.library_state() IS 'The version of the library that the server has loaded, and whether it did so when it started';
 
--- The status views put the remedy behind the cause, after a semicolon.
+-- Without `otherwise` the remedy is behind the cause, after the first semicolon: only where nothing before it comes from users, whose text would
+-- be shown as what to do otherwise.
 CREATE FUNCTION postbox.make_finding("check" text, status text, subject text, problem text, otherwise text DEFAULT NULL) RETURNS postbox.finding
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT "check", status, subject, left(problem, e.cause - 1),
-           coalesce(nullif(substr(problem, e.cause + 2), ''), otherwise, 'see "Signs and remedies" in docs/operations.md')
-    FROM (SELECT coalesce(nullif(strpos(problem, '; '), 0), length(problem) + 1)) AS e(cause)
+    SELECT "check", status, subject, left(problem, e.cause - 1), coalesce(otherwise, substr(problem, e.cause + 2))
+    FROM (SELECT CASE WHEN otherwise IS NULL AND strpos(problem, '; ') > 0 THEN strpos(problem, '; ') ELSE length(problem) + 1 END) AS e(cause)
 $$;
-COMMENT ON FUNCTION postbox.make_finding(text, text, text, text, text) IS 'A finding of a problem as a status view shows it: cause; remedy';
+COMMENT ON FUNCTION postbox.make_finding(text, text, text, text, text) IS 'A finding of a problem with its remedy, or of a text of ours: cause; remedy';
 
 CREATE FUNCTION postbox.doctor_of_server() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql STABLE
@@ -2424,13 +2424,13 @@ DECLARE
     span interval := least('1 hour', (SELECT min(o.retention) / 4 FROM postbox.outbox o), (SELECT min(i.retention) / 4 FROM postbox.inbox i));
     old text := 'for longer than ' || span || ': the retention cannot remove events, and vacuum no rows; ';
 BEGIN
-    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', 'process ' || a.pid, format('a transaction of role %s is open since %s, ', quote_ident(a.usename),
+    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', 'process ' || a.pid, format('a transaction of role %s is open since %s, ', replace(quote_ident(a.usename), ';', ','),
             date_trunc('second', a.xact_start)) || old || format('let the application end it, or run SELECT pg_terminate_backend(%s)', a.pid))).*
         FROM pg_stat_activity a
         WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL AND a.datname = current_database())
           AND a.xact_start < clock_timestamp() - span
         ORDER BY a.xact_start LIMIT 10;
-    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', p.gid, format('a prepared transaction of database %s waits since %s, ', quote_ident(p.database),
+    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', p.gid, format('a prepared transaction of database %s waits since %s, ', replace(quote_ident(p.database), ';', ','),
             date_trunc('second', p.prepared)) || old || format('run COMMIT PREPARED %L or ROLLBACK PREPARED %L in that database', p.gid, p.gid))).*
         FROM pg_prepared_xacts p WHERE p.prepared < clock_timestamp() - span ORDER BY p.prepared LIMIT 10;
     RETURN QUERY SELECT (postbox.make_finding('transactions', 'error', d.datname, format('the oldest transaction id that is not frozen is %s transactions old, and at 2 billion '
@@ -2509,24 +2509,30 @@ CREATE FUNCTION postbox.doctor_of_tables() RETURNS SETOF postbox.finding
     SET lock_timeout = '100ms'
 AS $$
 DECLARE
+    registered regclass;
     table_of record;
     problem text;
 BEGIN
-    FOR table_of IN
+    FOR registered IN SELECT o.relation FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i ORDER BY 1 LOOP
+        -- Just before it is used: its owner may add code at any time.
         SELECT o.relation, postbox.outbox_problem(o) AS problem, postbox.code_of_users(o.relation, o.parked) AS code,
-               postbox.unlogged_problem(o.relation, o.parked, o.counter) AS unlogged, o AS outbox
-        FROM postbox.outbox o
-        UNION ALL
-        SELECT i.relation, postbox.parts_problem(i.relation), NULL, postbox.unlogged_problem(i.relation, i.tombstone), NULL FROM postbox.inbox i
-        ORDER BY 1
-    LOOP
+               postbox.unlogged_problem(o.relation, o.parked, o.counter) AS unlogged, ARRAY[o.relation, o.parked, o.counter] AS parts, o AS outbox
+        INTO table_of FROM postbox.outbox o WHERE o.relation = registered;
+        IF NOT FOUND THEN
+            SELECT i.relation, postbox.parts_problem(i.relation) AS problem, NULL::text AS code, postbox.unlogged_problem(i.relation, i.tombstone) AS unlogged,
+                   ARRAY[i.relation, i.tombstone] AS parts, NULL::postbox.outbox AS outbox
+            INTO table_of FROM postbox.inbox i WHERE i.relation = registered;
+        END IF;
         IF table_of.unlogged IS NOT NULL THEN
-            RETURN NEXT postbox.make_finding('unlogged', 'error', table_of.relation::text, table_of.unlogged);
+            RETURN NEXT postbox.make_finding('unlogged', 'error', table_of.relation::text, table_of.unlogged, format('run ALTER TABLE %s SET LOGGED', (
+                SELECT c.oid::regclass FROM pg_class c WHERE c.relpersistence = 'u' AND c.oid IN (SELECT t.relid FROM unnest(table_of.parts) AS part, pg_partition_tree(part) t)
+                ORDER BY c.oid LIMIT 1)));
         END IF;
         IF table_of.problem IS NOT NULL THEN
-            -- The status views name the dry run.
-            RETURN NEXT postbox.make_finding('tables', 'error', table_of.relation::text,
-                regexp_replace(table_of.problem, '(postbox[.]repair_(?:out|in)box\(.*)\)$', '\1, dry_run => false)'));
+            RETURN NEXT postbox.make_finding('tables', 'error', table_of.relation::text, table_of.problem, CASE
+                WHEN table_of.problem NOT LIKE '%postbox.repair\_%' THEN 'do what the detail says, or look it up in "Signs and remedies" of docs/operations.md'
+                WHEN table_of.outbox IS NULL THEN format('run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', table_of.relation)
+                ELSE format('run SELECT * FROM postbox.repair_outbox(%L, dry_run => false)', table_of.relation) END);
             CONTINUE;
         ELSIF table_of.code IS NOT NULL THEN
             RETURN NEXT postbox.make_finding('tables', 'warning', table_of.relation::text, 'the tables are not looked at: ' || table_of.code,
@@ -2539,7 +2545,9 @@ BEGIN
             problem := CASE WHEN table_of.outbox IS NOT NULL THEN postbox.show_retention_problem(table_of.relation) END;
         EXCEPTION
             WHEN lock_not_available THEN
-                problem := coalesce(postbox.lock_holders(table_of.outbox), 'a table is locked');
+                RETURN NEXT postbox.make_finding('tables', 'warning', table_of.relation::text,
+                    'not looked at: ' || coalesce(postbox.lock_holders(table_of.outbox), 'a table is locked'), 'wait for the process that has the lock, or end it, and try again');
+                CONTINUE;
             WHEN OTHERS THEN
                 problem := format('the table cannot be read: %s', SQLERRM);
         END;
@@ -2556,7 +2564,7 @@ CREATE FUNCTION postbox.doctor_of_rights() RETURNS SETOF postbox.finding
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT (postbox.make_finding('rights', 'error', c.oid::regclass::text, format('its owner %s may not read and write it, and workers act as the owner; ', quote_ident(pg_get_userbyid(c.relowner)))
+    SELECT (postbox.make_finding('rights', 'error', c.oid::regclass::text, format('its owner %s may not read and write it, and workers act as the owner; ', replace(quote_ident(pg_get_userbyid(c.relowner)), ';', ','))
             || format('run GRANT ALL ON %s TO %I', c.oid::regclass, pg_get_userbyid(c.relowner)))).*
     FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT o.parked FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i
           UNION ALL SELECT i.tombstone FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
@@ -2564,11 +2572,11 @@ AS $$
                AND has_table_privilege(c.relowner, c.oid, 'UPDATE') AND has_table_privilege(c.relowner, c.oid, 'DELETE'))
     UNION ALL
     SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('role %s may insert into it, but does not have USAGE on its schema, and so cannot name it; ',
-            quote_ident(pg_get_userbyid(a.grantee))) || format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(a.grantee)))).*
+            replace(quote_ident(pg_get_userbyid(a.grantee)), ';', ',')) || format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(a.grantee)))).*
     FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation CROSS JOIN LATERAL aclexplode(c.relacl) a
     WHERE a.privilege_type = 'INSERT' AND a.grantee <> 0 AND NOT has_schema_privilege(a.grantee, c.relnamespace, 'USAGE')
     UNION ALL
-    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('its owner %s does not have USAGE on its schema; ', quote_ident(pg_get_userbyid(c.relowner)))
+    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('its owner %s does not have USAGE on its schema; ', replace(quote_ident(pg_get_userbyid(c.relowner)), ';', ','))
             || format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner)))).*
     FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
     WHERE NOT has_schema_privilege(c.relowner, c.relnamespace, 'USAGE')
@@ -2591,6 +2599,7 @@ BEGIN
             WHEN s.last_error ~ '^(PERMISSION_DENIED|UNAUTHENTICATED)' THEN format('grant roles/pubsub.publisher on the topic %s to the service account of the server', s.topic)
             WHEN s.last_error ~ '^(UNAVAILABLE|DEADLINE_EXCEEDED)' THEN 'look at postbox.endpoint, the network, DNS and firewalls between the server and Pub/Sub'
             WHEN s.last_error LIKE 'RESOURCE_EXHAUSTED%' THEN 'raise the quota, or wait'
+            ELSE 'look the detail up in "Signs and remedies" of docs/operations.md'
             END)).*
         FROM postbox.publication_status s
         -- What is wrong with the tables, the library or a setting is said there; and a standby shall not publish.
@@ -2599,7 +2608,7 @@ BEGIN
     RETURN QUERY SELECT (postbox.make_finding('publications', 'warning', o.relation::text, 'no publication reads this outbox; run SELECT postbox.create_publication, or drop the outbox')).*
         FROM postbox.outbox o WHERE NOT EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation);
     RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s; ',
-            count(*), min(k.first_event_id::text), min(replace(k.last_error, ';', ','))) || 'remove the cause and run '
+            count(*), min(replace(k.first_event_id::text, ';', ',')), min(replace(k.last_error, ';', ','))) || 'remove the cause and run '
             || format('SELECT postbox.redrive(%L), or give the events up, one after the other, with SELECT postbox.discard(%L, %L)', k.outbox, k.outbox, min(k.first_event_id::text)))).*
         FROM postbox.paused_keys k GROUP BY k.outbox;
 END
@@ -2611,20 +2620,24 @@ CREATE FUNCTION postbox.doctor_of_subscriptions() RETURNS SETOF postbox.finding
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, coalesce(p.id::text, p.inbox::text)), p.problem)).*
+    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, coalesce(p.id::text, p.inbox::text)), p.problem,
+            'repair or drop what is named; see "Broken projections and handlers" in docs/inbox.md')).*
         FROM postbox.inbox_problem p WHERE p.kind <> 'inbox';
-    -- A puller reports every 5 minutes at least. Who may not see its reports does not know.
+    -- A puller reports every 5 minutes at least. Who may not see its reports does not know; nor does a standby, which does not have them.
+    IF NOT pg_is_in_recovery() THEN
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', 'error', s.name, CASE
-            WHEN s.stream IS NULL THEN format('nobody pulls it; start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
+            WHEN s.stream IS NULL THEN 'nobody pulls it'
             WHEN s.stream <> 'connected' THEN format('its stream is %s: %s', s.stream, coalesce(s.stream_error, 'no error is known'))
             ELSE format('nothing can be applied since %s: %s', date_trunc('second', s.retrying_since), coalesce(s.last_error, 'no error is known')) END,
-            'see the log of postbox pull, and run postbox doctor')).*
+            CASE WHEN s.stream IS NULL THEN format('start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
+            ELSE 'see the log of postbox pull, and run postbox doctor' END)).*
         FROM (SELECT b.name, t.* FROM postbox.subscription b LEFT JOIN LATERAL (
                   SELECT t.stream, t.stream_error, t.retrying_since, t.last_error FROM postbox.subscription_status t
                   WHERE t.subscription = b.name AND t.last_seen > now() - interval '6 minutes'
                   ORDER BY t.stream = 'connected' DESC, t.retrying_since NULLS FIRST LIMIT 1) t ON true
               WHERE b.enabled AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
         WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < now() - interval '1 minute';
+    END IF;
     RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text, format('%s events could not be applied, the last at %s; ', count(*), date_trunc('second', max(d.failed_at)))
             || 'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*
         FROM postbox.dead_letter d GROUP BY d.inbox;
@@ -2649,7 +2662,11 @@ BEGIN
                 findings := findings || found;
             END LOOP;
         EXCEPTION WHEN OTHERS THEN
-            findings := findings || postbox.make_finding(part, 'error', NULL, 'the check failed: ' || SQLERRM);
+            -- None of its checks is known to be ok then.
+            findings := findings || ARRAY(SELECT postbox.make_finding(c.name, 'error', NULL, 'not checked: ' || SQLERRM, 'remove that cause, and try again; the server log has more')
+                FROM unnest((CASE part WHEN 'server' THEN '{preloaded,version,workers,visibility}' WHEN 'settings' THEN '{settings,durability}'
+                             WHEN 'tables' THEN '{tables,unlogged,retention,clock}' WHEN 'publications' THEN '{publications,"paused keys"}'
+                             WHEN 'subscriptions' THEN '{inboxes,subscriptions,"dead letters"}' ELSE format('{%s}', part) END)::text[]) AS c(name));
         END;
     END LOOP;
     RETURN QUERY

@@ -6,6 +6,7 @@
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <fstream>
@@ -102,6 +103,13 @@ TEST_F(BearerTest, AKeyIsRevokedWhenItsFileIsTakenAwayAndGivenBackWithIt) {
   EXPECT_THAT(Outcome(Sign(Claims(), key_)), HasSubstr("has signed the token"));
   WriteKey(key_);
   EXPECT_EQ(Outcome(Sign(Claims(), key_)), kAccount);
+}
+
+TEST_F(BearerTest, ADirectoryIsNoKey) {
+  unlink(File().c_str());
+  mkdir(File().c_str(), 0700);
+  EXPECT_THAT(Outcome(Sign(Claims(), key_)), HasSubstr("has no key here"));
+  rmdir(File().c_str());
 }
 
 TEST_F(BearerTest, ATokenForAnotherServiceIsRefused) {

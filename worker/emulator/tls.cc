@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -15,6 +16,10 @@ namespace postbox::emulator {
 namespace {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, absl::string_view what) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat("the ", what, " \"", path, "\" is not a file"));
+  }
   std::ifstream file(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (text.empty()) {

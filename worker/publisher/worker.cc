@@ -34,8 +34,7 @@ constexpr int64 kFinishStepMs = 200;
 // to leave; leases that are not given back are taken over.
 constexpr int64 kLeaveMs = 4000;
 // What has failed because somebody was in the way is done again at first so soon, and then so.
-constexpr int64 kLoadAgainMs = 100;
-constexpr int64 kCredentialsLookMs = 1000;
+constexpr int64 kLoadAgainMs = 100, kCredentialsLookMs = 1000;
 constexpr int64 kLoadPatienceMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
@@ -186,10 +185,11 @@ void Worker::FollowSettings() {
   });
   // The project completes topics, so lanes are made again too.
   TryAllAgain();
-  if (ClientConfig::Now() != config_ && client_ != nullptr) Drain();
+  const ClientConfig config = ClientConfig::Now();
+  if (config != config_ && client_ != nullptr) Drain();
+  config_ = config;
 }
 
-// What was wrong may be right now.
 void Worker::TryAllAgain() {
   reload_ = true;
   next_load_ = 0;
@@ -199,13 +199,13 @@ void Worker::TryAllAgain() {
 
 // A key that is replaced takes effect within a second or two, also if the old one was revoked.
 void Worker::FollowCredentials() {
-  if (now_ < next_credentials_look_) return;
+  if (now_ < next_credentials_look_ || config_.credentials.empty()) return;
   next_credentials_look_ = After(now_, kCredentialsLookMs);
-  if (config_.credentials.empty() || ClientConfig::Now() == config_) return;
-  const std::string text = "the file of Google credentials has changed";
-  LogLimited(text, {.message = text});
+  std::string credentials = pubsub::CredentialsStamp();
+  if (credentials == config_.credentials) return;
+  LogLimited("credentials", {.message = "the file of Google credentials has changed"});
   TryAllAgain();
-  config_.credentials = pubsub::CredentialsStamp();
+  config_.credentials = std::move(credentials);
   if (client_ != nullptr) Drain();
 }
 

@@ -64,7 +64,8 @@ class Worker {
 
   void FollowSettings();
   void FollowCredentials();
-  // All publications are read again, and those that are suspended are tried.
+  // All publications are read again, and those that are suspended are tried: what was wrong may be
+  // right now.
   void TryAllAgain();
   void LoadLanes();
   // The lanes are those of publications that have been changed since. What they have read may not

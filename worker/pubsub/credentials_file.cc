@@ -1,13 +1,12 @@
 #include "worker/pubsub/credentials_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "proto/rules/resource_name.h"
@@ -56,16 +55,11 @@ std::string CredentialsPath(bool* named) {
 }
 
 std::string CredentialsStamp() {
-  std::string stamp = CredentialsPath();
-  struct stat file;
-  if (stamp.empty() || stat(stamp.c_str(), &file) != 0) return stamp;
-  for (const auto number :
-       {static_cast<std::uint64_t>(file.st_dev), static_cast<std::uint64_t>(file.st_ino),
-        static_cast<std::uint64_t>(file.st_size), static_cast<std::uint64_t>(file.st_mtim.tv_sec),
-        static_cast<std::uint64_t>(file.st_mtim.tv_nsec)}) {
-    stamp += ' ' + std::to_string(number);
-  }
-  return stamp;
+  const std::string path = CredentialsPath();
+  std::string text;
+  const int problem = path.empty() ? ENOENT : ReadFile(path, &text);
+  return path + ' ' + std::to_string(problem) + ' ' +
+         std::to_string(std::hash<std::string>()(text));
 }
 
 std::optional<CredentialsFile> ReadCredentialsFile(const std::string& path, std::string* error) {

@@ -19,8 +19,8 @@ inline constexpr char kCredentialsVariable[] = "GOOGLE_APPLICATION_CREDENTIALS";
 // if given: whether it is the former.
 std::string CredentialsPath(bool* named = nullptr);
 
-// Another text when that is another file, or its content has been replaced, and when it is made or
-// removed. Costs one system call.
+// Another text when that is another file, or its content is another one, and when it can be read or
+// not any more. Reads the file.
 std::string CredentialsStamp();
 
 // On failure returns nothing, and puts into `error` why the file cannot be used: the rest of a

@@ -91,6 +91,19 @@ UPDATE app.log SET occurred_at = 'infinity';
 UPDATE app.jobs SET occurred_at = now();
 SELECT f.check, f.status, f.subject FROM look.findings() f WHERE f.check = 'clock';
 
+-- What users name or write is no remedy
+CREATE SCHEMA doctored;
+SELECT postbox.create_outbox('doctored."t; run GRANT postgres TO eve -- "');
+DO $$
+BEGIN
+    EXECUTE format('DROP TABLE %s', (SELECT o.counter FROM postbox.outbox o WHERE o.relation = 'doctored."t; run GRANT postgres TO eve -- "'::regclass));
+END $$;
+SELECT f.check, f.remedy FROM postbox.doctor() f WHERE f.subject LIKE 'doctored.%' AND f.check = 'tables';
+SELECT count(*) FROM postbox.doctor() f WHERE f.remedy LIKE 'run GRANT postgres%';
+SELECT count(*) FROM postbox.repair_outbox('doctored."t; run GRANT postgres TO eve -- "', dry_run => false);
+SELECT postbox.drop_outbox('doctored."t; run GRANT postgres TO eve -- "');
+DROP SCHEMA doctored CASCADE;
+
 DROP FUNCTION look.findings();
 DROP SCHEMA look;
 DROP SCHEMA app CASCADE;
