@@ -218,7 +218,8 @@ BEGIN
         END IF;
         IF table_of.unlogged IS NOT NULL THEN
             RETURN NEXT postbox.make_finding('unlogged', 'error', table_of.relation::text, table_of.unlogged, format('run ALTER TABLE %s SET LOGGED', (
-                SELECT c.oid::regclass FROM pg_class c WHERE c.relpersistence = 'u' AND c.oid IN (SELECT t.relid FROM unnest(table_of.parts) AS part, pg_partition_tree(part) t)
+                SELECT c.oid::regclass FROM pg_class c WHERE c.relpersistence = 'u' AND (c.oid = ANY(table_of.parts)
+                    OR c.oid IN (SELECT t.relid FROM unnest(table_of.parts) AS part, pg_partition_tree(part) t))
                 ORDER BY c.oid LIMIT 1)));
         END IF;
         IF table_of.problem IS NOT NULL THEN
@@ -288,6 +289,8 @@ AS $$
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('publications', CASE WHEN s.state IN ('active', 'waiting') THEN 'warning' ELSE 'error' END, s.publication,
             format('it is %s: ', s.state) || coalesce(s.last_error, 'the role may not see why'), CASE
+            -- The server's own text, with its remedy.
+            WHEN s.state = 'unserved' AND s.last_error LIKE 'nobody publishes it: %' THEN NULL
             WHEN s.last_error LIKE 'NOT_FOUND%' THEN format('create the topic %s, or run SELECT postbox.alter_publication(%L, topic => ...)', s.topic, s.publication)
             WHEN s.last_error ~ '^(PERMISSION_DENIED|UNAUTHENTICATED)' THEN format('grant roles/pubsub.publisher on the topic %s to the service account of the server', s.topic)
             WHEN s.last_error ~ '^(UNAVAILABLE|DEADLINE_EXCEEDED)' THEN 'look at postbox.endpoint, the network, DNS and firewalls between the server and Pub/Sub'
