@@ -15,6 +15,8 @@
 // All of it runs as the current user, who is the owner of the outbox (as_owner.cc). The statements
 // are kept for the session: planning them would cost more than running them. What they return of a
 // user's table is checked for its type.
+#include <set>
+
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
@@ -374,7 +376,15 @@ void Counter::CountLog(const std::string& publication, const CountedOutbox& targ
   }
   last_seq_.Run({ObjectIdGetDatum(target.sequence)});
   const int64 last_seq = Int64Column(0, 1);
+  // The sequence begins again, as after TRUNCATE ... RESTART IDENTITY: workers will read all of it.
+  std::set<int> set_back;
   for (const Position& position : positions) {
+    const bool is_new = !position.upto && !position.transactions;
+    if (is_new && position.after > last_seq) set_back.insert(position.slice);
+  }
+  for (const int slice : set_back) CountFresh(target, slice, 0, last_seq);
+  for (const Position& position : positions) {
+    if (set_back.contains(position.slice)) continue;
     const int64 upto = position.upto.value_or(last_seq);
     if (position.transactions) {
       CountLate(target, position.slice, position.after, upto, *position.transactions);

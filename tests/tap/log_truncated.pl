@@ -96,6 +96,19 @@ subtest 'while the workers have its lanes and read nothing for as many transacti
 	wait_all('all events');
 };
 
+subtest 'the status counts what no worker has read yet' => sub {
+	emit_more(50);
+	wait_all('50 events');
+	my @pids = worker_pids($node, 'postgres');
+	kill('STOP', @pids);
+	$node->safe_psql('postgres', $truncate);
+	$node->safe_psql('postgres', $many_transactions);
+	emit_more(10);
+	is($node->safe_psql('postgres', 'SELECT sum(pending) FROM postbox.publication_status'), 10, 'although they have numbers that were read before');
+	kill('CONT', @pids);
+	wait_all('10 events');
+};
+
 subtest 'a log whose rows are put back is not read again' => sub {
 	$node->safe_psql('postgres', 'CREATE TABLE copy AS SELECT * FROM app.outbox');
 	my $last = $node->safe_psql('postgres', 'SELECT last_value FROM app.outbox_seq');
