@@ -99,9 +99,11 @@ void LogOutbox::ReadAhead(std::size_t limit, ByteBudget* budget, Read* read) {
 }
 
 // While the stored position is before events of the backlog, these may be sent again. So nothing of
-// their keys may be stored as read ahead.
+// their keys may be stored as read ahead. And while the log is empty and its sequence was set back,
+// what was not read may come back.
 bool LogOutbox::BacklogIsOver(const Read& read) const {
-  return read.main && read.main->events.empty() && !read.main->full && !backlog_unstored_;
+  return read.main && read.main->events.empty() && !read.main->full && !backlog_unstored_ &&
+         read.moment.hwm >= progress_->read().ahead->position.floor();
 }
 
 bool LogOutbox::KnowKeys(Read* read) {
@@ -194,11 +196,14 @@ void LogOutbox::CheckPosition(const LogMoment& moment) {
   }
 }
 
-// What is still out is of rows that are gone: its results are ignored.
+// What is still out is of rows that are gone: its results are ignored. The stored position tells
+// nothing of the rows that are there, and the keys of a backlog are not to be read from it on.
 void LogOutbox::BeginAgain() {
   next_handle_ = progress_->next();
   progress_.emplace(LanePosition(), next_handle_);
+  stored_ = {};
   backlog_keys_.reset();
+  backlog_unstored_ = false;
   marker_.reset();
   dirty_ = true;
   read_below_ = 0;
