@@ -153,7 +153,7 @@ subtest 'a lane that is given up is taken where it stands: nothing is sent again
 	is(sql("SELECT count(*) FROM app.outbox e WHERE @{[IS_READ]} IS NOT TRUE"),
 		$left, 'of each event is known whether it was read');
 	cmp_ok(abs(pending() - $left), '<', $left / 20, 'the status counts those that were not');
-	ok(sql("SELECT NOT postbox.is_read('app.outbox', relid) FROM pg_partition_tree('app.outbox') WHERE isleaf LIMIT 1") eq 't', 'retention keeps the log');
+	is(sql("SELECT bool_or(NOT postbox.is_read('app.outbox', relid)) FROM pg_partition_tree('app.outbox') WHERE isleaf"), 't', 'retention keeps the log');
 	$node->append_conf('postgresql.conf', 'postbox.publishers = 1');
 	$node->reload;
 	wait_workers($node, 'postgres', 1, 'another worker has come');

@@ -66,7 +66,7 @@ subtest 'what the lane had not read when its log was emptied is published when i
 	sql('CREATE TABLE app.saved AS SELECT * FROM app.outbox; CREATE TABLE app.last AS SELECT last_value FROM app.outbox_seq; TRUNCATE app.outbox RESTART IDENTITY');
 	fast();
 	# The worker looks at the empty log, again and again.
-	sql("SELECT postbox.create_outbox('app.clock'); SELECT postbox.create_publication('clock', 'app.clock', 'clock')");
+	sql("SELECT postbox.create_outbox('app.clock'); SELECT postbox.create_publication('clock', 'app.clock', '@{[TOPIC]}')");
 	for my $tick (1 .. 10)
 	{
 		sql("SELECT postbox.outbox_emit('clock', 'clock', 'ticked', '{}'::jsonb, outbox => 'app.clock')");
