@@ -1,9 +1,9 @@
 // The keys of a backlog, and of the events that wait for it.
 //
-// Keys are added in the order in which the backlog is read, and kept by ranges of seq. When all of a
-// range is published, its keys are forgotten: so an event waits for the range with the last event of
-// its key, and not for all of the backlog. Rows that commit late join the range in which their seq
-// lies.
+// Keys are added in the order in which the backlog is read, and kept by ranges of seq. When all of
+// a range is published, its keys are forgotten: so an event waits for the range with the last event
+// of its key, and not for all of the backlog. Rows that commit late join the range in which their
+// seq lies.
 //
 // A range is forgotten when the position has its last row, as a snapshot shows it that is not older
 // than the one with which the last of its keys was read. Then the position has all rows whose keys
@@ -30,8 +30,8 @@ namespace postbox::publisher {
 class BacklogKeys {
  public:
   // A range has so many keys, later ones more. Of a million keys it takes one of some thousand for
-  // another. With 8 million keys all take 32 MiB; what comes after that shares the last range, where
-  // the filter takes more and more keys for others.
+  // another. With 8 million keys all take 32 MiB; what comes after that shares the last range,
+  // where the filter takes more and more keys for others.
   static constexpr std::size_t kKeysOfRange = 8192;
 
   explicit BacklogKeys(std::size_t keys_of_range = kKeysOfRange) : keys_of_range_(keys_of_range) {}

@@ -66,8 +66,8 @@ class LaneProgress {
   bool idle() const { return chunks_[0].empty() && chunks_[1].empty(); }
 
   bool is_split() const { return read_.ahead.has_value(); }
-  // The seqs of events that are withheld, in the order of reading; how many were, and have yet to be
-  // handed out.
+  // The seqs of events that are withheld, in the order of reading; how many were, and have yet to
+  // be handed out.
   const std::vector<std::int64_t>& withheld() const { return withheld_; }
   std::size_t waiting() const { return waiting_; }
 

@@ -132,8 +132,8 @@ bool LogOutbox::KnowKeys(Read* read) {
   return all;
 }
 
-// When all keys are known as of this moment, what is known of those of withheld events is, too. They
-// go before what is read ahead next.
+// All keys are known as of this moment: so events may go whose keys the backlog has no more.
+// They go before what is read ahead next.
 bool LogOutbox::ReleaseSome(Read* read) {
   if (!backlog_keys_->keys.Forget(stored_.main)) return false;
   const std::vector<std::int64_t> released =
