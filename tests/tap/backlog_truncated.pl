@@ -1,5 +1,4 @@
-# A log is emptied with TRUNCATE ... RESTART IDENTITY while a lane reads ahead of a long backlog, or before it does: what is brought back is
-# published, and of the new backlog no key is overtaken.
+# A log is emptied with TRUNCATE ... RESTART IDENTITY, and then has a long backlog: no key of that is overtaken.
 use strict;
 use warnings;
 
@@ -58,33 +57,7 @@ sub set_workers
 	return;
 }
 
-subtest 'what the lane had not read when its log was emptied is published when it comes back' => sub {
-	slow();
-	emit_backlog('a', BACKLOG, BACKLOG - 1);
-	emit_watched('a-' . (BACKLOG - 1), 'before');
-	wait_until($node, 'postgres', 'SELECT bool_and(ahead IS NOT NULL) FROM postbox.lane', 'the lane reads ahead');
-	sql('CREATE TABLE app.saved AS SELECT * FROM app.outbox; CREATE TABLE app.last AS SELECT last_value FROM app.outbox_seq; TRUNCATE app.outbox RESTART IDENTITY');
-	fast();
-	# The worker looks at the empty log, again and again.
-	sql("SELECT postbox.create_outbox('app.clock'); SELECT postbox.create_publication('clock', 'app.clock', '@{[TOPIC]}')");
-	for my $tick (1 .. 10)
-	{
-		sql("SELECT postbox.outbox_emit('clock', 'clock', 'ticked', '{}'::jsonb, outbox => 'app.clock')");
-		wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'clock'", "tick $tick");
-	}
-	sql("SELECT postbox.drop_publication('clock'); SELECT postbox.drop_outbox('app.clock')");
-	my $published = messages_published($emulator);
-	sql('INSERT INTO app.outbox SELECT * FROM app.saved');
-	sql("SELECT setval('app.outbox_seq', last_value) FROM app.last");
-	wait_come('a-' . (BACKLOG - 1), '1 2', 'after the log came back');
-	wait_until($node, 'postgres', "SELECT pending = 0 AND (SELECT bool_and(ahead IS NULL) FROM postbox.lane) FROM postbox.publication_status WHERE publication = 'videos'", 'all is published')
-	  or diag(sql('SELECT * FROM postbox.publication_status'));
-	cmp_ok($published, '<', BACKLOG, 'much was missing');
-	cmp_ok(messages_published($emulator), '>=', 10 + BACKLOG + 2, 'nothing is lost');
-};
-
 subtest 'no key of a backlog is overtaken whose numbers had been read before the log was emptied' => sub {
-	sql('TRUNCATE app.outbox RESTART IDENTITY');
 	emit_backlog('b', 5000, 1);
 	wait_until($node, 'postgres', "SELECT pending = 0 AND (SELECT bool_and(hwm = 5000) FROM postbox.lane) FROM postbox.publication_status", 'as many numbers are read');
 	set_workers(0);

@@ -100,11 +100,9 @@ void LogOutbox::ReadAhead(std::size_t limit, ByteBudget* budget, Read* read) {
 }
 
 // While the stored position is before events of the backlog, these may be sent again. So nothing of
-// their keys may be stored as read ahead. And while the log is empty and its sequence was set back,
-// what was not read may come back.
+// their keys may be stored as read ahead.
 bool LogOutbox::BacklogIsOver(const Read& read) const {
-  return read.main && read.main->events.empty() && !read.main->full && !backlog_unstored_ &&
-         read.moment.hwm >= progress_->read().ahead->position.floor();
+  return read.main && read.main->events.empty() && !read.main->full && !backlog_unstored_;
 }
 
 bool LogOutbox::KnowKeys(Read* read) {
