@@ -205,14 +205,11 @@ void LogOutbox::CheckPosition(const LogMoment& moment) {
   }
 }
 
-// What is still out is of rows that are gone: its results are ignored. The stored position tells
-// nothing of the rows that are there, and the keys of a backlog are not to be read from it on.
+// What is still out is of rows that are gone: its results are ignored.
 void LogOutbox::BeginAgain() {
   next_handle_ = progress_->next();
   progress_.emplace(LanePosition(), next_handle_);
-  stored_ = {};
   backlog_keys_.reset();
-  backlog_unstored_ = false;
   marker_.reset();
   dirty_ = true;
   read_below_ = 0;
