@@ -55,7 +55,7 @@ unit_test(publisher_test ROOMS worker/publisher worker/publisher/base worker/pub
 
 include(Fuzz)          # tests/fuzz
 
-set(POSTBOX_TEST_TIMEOUT 300 CACHE STRING "Seconds that a test of the server may take")
+set(POSTBOX_TEST_TIMEOUT 600 CACHE STRING "Seconds that a test of the server may take")
 set(system_test_needs stage other_release_worker postbox_test)
 function(system_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
