@@ -100,7 +100,7 @@ foreach(file ${models})
 endforeach()
 # Each benchmark for seconds: that its figures come, not how good they are.
 set(system_test_needs stage postbox_bench counting_server bare_publish)
-foreach(name drain backlog status wal held-transaction publish parked latency emit changes neighbours torture soak)
+foreach(name drain backlog status wal held-transaction publish parked latency emit changes fairness neighbours torture soak)
   system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
 endforeach()
 
