@@ -48,6 +48,7 @@ unit_test(rules_test ROOMS proto/rules)
 unit_test(pubsub_test ROOMS worker/pubsub LINK postbox_pubsub)
 unit_test(emulator_test ROOMS worker/emulator LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
+unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
 # What of the publisher knows no Postgres.
 file(GLOB_RECURSE logic CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/worker/publisher/*_logic.cc)
 unit_test(publisher_test ROOMS worker/publisher worker/publisher/base worker/publisher/log worker/publisher/table
