@@ -158,7 +158,8 @@ sub wait_until
 	my ($node, $database, $query, $what) = @_;
 	my $so = becomes_true($node, $database, $query, $PostgreSQL::Test::Utils::timeout_default);
 	ok($so, $what);
-	diag("$what: still not so: $query\n" . ($node->psql('postgres', $_))[1]) for $so ? () : ($query, 'SELECT pid, datname, backend_type, application_name, state, wait_event FROM pg_stat_activity');
+	diag("$what: still not so: $query\n" . ($node->psql('postgres', 'SELECT pid, datname, backend_type, application_name, state, wait_event FROM pg_stat_activity'))[1])
+	  unless $so;
 	return $so;
 }
 
