@@ -18,18 +18,21 @@
 #include <string>
 
 #include "proto/rules/endpoint.h"
+#include "worker/pubsub/credential_spec.h"
 
 namespace postbox::pubsub {
 
 struct Credentials {
   std::shared_ptr<grpc::ChannelCredentials> channel;
   std::string quota_project;  // quota_project_id of the credentials file; empty if it names none
+  CredentialState state;
 };
 
 // Call it on the event loop's thread, because it calls gRPC. It may take one or two seconds if it
 // has to look for the metadata server. On failure returns nothing, and puts into `error` what was
 // looked for and why it cannot be used.
-std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, std::string* error);
+std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, const CredentialSpec& spec,
+                                           std::string* error);
 
 }  // namespace postbox::pubsub
 

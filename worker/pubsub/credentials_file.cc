@@ -11,6 +11,7 @@
 
 #include "proto/rules/resource_name.h"
 #include "proto/rules/utf8.h"
+#include "worker/pubsub/credential_spec.h"
 
 namespace postbox::pubsub {
 
@@ -54,8 +55,10 @@ std::string CredentialsPath(bool* named) {
              : std::string(home) + "/.config/gcloud/application_default_credentials.json";
 }
 
-std::string CredentialsStamp() {
-  const std::string path = CredentialsPath();
+std::string CredentialsStamp(const CredentialSpec& spec) {
+  if (!spec.json.empty()) return "json " + std::to_string(std::hash<std::string>()(spec.json));
+  if (spec.metadata_server) return "metadata server";
+  const std::string path = spec.file.empty() ? CredentialsPath() : spec.file;
   std::string text;
   const int problem = path.empty() ? ENOENT : ReadFile(path, &text);
   return path + ' ' + std::to_string(problem) + ' ' +
@@ -68,6 +71,10 @@ std::optional<CredentialsFile> ReadCredentialsFile(const std::string& path, std:
     *error = "cannot be read: " + std::string(std::strerror(problem));
     return std::nullopt;
   }
+  return ParseCredentials(text, error);
+}
+
+std::optional<CredentialsFile> ParseCredentials(const std::string& text, std::string* error) {
   if (text.size() > kMostBytes) {
     *error = "is longer than " + std::to_string(kMostBytes) + " bytes";
     return std::nullopt;
@@ -77,7 +84,8 @@ std::optional<CredentialsFile> ReadCredentialsFile(const std::string& path, std:
     *error = "is not a JSON object";
     return std::nullopt;
   }
-  CredentialsFile file{StringMember(json, "type"), StringMember(json, "quota_project_id")};
+  CredentialsFile file{StringMember(json, "type"), StringMember(json, "quota_project_id"),
+                       StringMember(json, "client_email"), text};
   if (file.type != "service_account" && file.type != "authorized_user" &&
       file.type != "external_account") {
     *error = "has credentials of type " + Shown(file.type, kShownBytes) +

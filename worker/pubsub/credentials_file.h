@@ -11,6 +11,8 @@ namespace postbox::pubsub {
 struct CredentialsFile {
   std::string type;
   std::string quota_project;  // quota_project_id; empty if the file names none
+  std::string email;          // of a service account
+  std::string text;           // all of it, secrets included
 };
 
 inline constexpr char kCredentialsVariable[] = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -19,13 +21,12 @@ inline constexpr char kCredentialsVariable[] = "GOOGLE_APPLICATION_CREDENTIALS";
 // if given: whether it is the former.
 std::string CredentialsPath(bool* named = nullptr);
 
-// Another text when that is another file, or its content is another one, and when it can be read or
-// not any more. Reads the file.
-std::string CredentialsStamp();
-
 // On failure returns nothing, and puts into `error` why the file cannot be used: the rest of a
 // sentence that begins with the name of the file.
 std::optional<CredentialsFile> ReadCredentialsFile(const std::string& path, std::string* error);
+
+// The same for a text that has been read.
+std::optional<CredentialsFile> ParseCredentials(const std::string& text, std::string* error);
 
 }  // namespace postbox::pubsub
 

@@ -34,7 +34,7 @@ class CredentialsTest : public testing::Test {
   void Write(const std::string& text) { std::ofstream(file_) << text; }
   std::string ErrorOf() {
     std::string error;
-    EXPECT_FALSE(MakeCredentials({"pubsub.googleapis.com:443", false}, &error));
+    EXPECT_FALSE(MakeCredentials({"pubsub.googleapis.com:443", false}, {}, &error));
     return error;
   }
 
@@ -45,7 +45,7 @@ class CredentialsTest : public testing::Test {
 
 TEST_F(CredentialsTest, APlainTextEndpointNeedsNone) {
   std::string error;
-  const auto credentials = MakeCredentials({"127.0.0.1:8085", true}, &error);
+  const auto credentials = MakeCredentials({"127.0.0.1:8085", true}, {}, &error);
   ASSERT_TRUE(credentials);
   EXPECT_NE(credentials->channel, nullptr);
   EXPECT_EQ(credentials->quota_project, "");

@@ -242,7 +242,8 @@ class Publisher::Impl {
     loop_ = EventLoop::Start("postbox-publish", error);
     if (loop_ == nullptr) return false;
     loop_->Run([&] {
-      const auto credentials = MakeCredentials(options_.endpoint, error);
+      const auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
+      if (credentials) credential_ = credentials->state;
       if (credentials)
         core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_, *credentials);
     });
@@ -302,6 +303,7 @@ class Publisher::Impl {
     return topics;
   }
   bool AnyFails() const { return shared_->any_fails; }
+  CredentialState Credential() const { return credential_; }
 
   void Cancel() {
     loop_->Post([this] { core_->Cancel(); });
@@ -322,6 +324,7 @@ class Publisher::Impl {
 
   const PublisherOptions options_;
   std::unique_ptr<Shared> shared_;
+  CredentialState credential_;
   std::unique_ptr<PublisherCore> core_;  // made and destroyed on the loop's thread
   std::unique_ptr<EventLoop> loop_;
 };
@@ -343,6 +346,7 @@ std::vector<OutgoingMessage*> Publisher::TakeResults() { return impl_->TakeResul
 std::size_t Publisher::outstanding() const { return impl_->outstanding(); }
 std::vector<FailingTopic> Publisher::FailingTopics() const { return impl_->FailingTopics(); }
 bool Publisher::AnyFails() const { return impl_->AnyFails(); }
+CredentialState Publisher::Credential() const { return impl_->Credential(); }
 void Publisher::Cancel() { impl_->Cancel(); }
 
 }  // namespace postbox::pubsub

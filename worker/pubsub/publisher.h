@@ -42,6 +42,7 @@
 #include <vector>
 
 #include "proto/rules/endpoint.h"
+#include "worker/pubsub/credential_spec.h"
 #include "worker/pubsub/outgoing_message.h"
 
 namespace postbox::pubsub {
@@ -56,7 +57,8 @@ struct FailingTopic {
 
 struct PublisherOptions {
   Endpoint endpoint;
-  int channels = 2;  // connections, 1..16
+  CredentialSpec credential;  // not looked at if the endpoint is plain text
+  int channels = 2;           // connections, 1..16
   // The most messages that Publish() took and TakeResults() has not returned.
   std::size_t max_outstanding_messages = 20'000;
   std::size_t max_outstanding_bytes = 64 << 20;  // of those without a result, in wire format
@@ -100,6 +102,9 @@ class Publisher {
   std::vector<FailingTopic> FailingTopics() const;
   // Whether there are any. Costs nothing.
   bool AnyFails() const;
+
+  // Whose identity the requests have. Any thread.
+  CredentialState Credential() const;
 
   // Ends all messages handed over so far soon. Those that are not published by then become
   // kUnknown. The publisher can be used afterwards.

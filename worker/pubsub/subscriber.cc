@@ -84,6 +84,7 @@ class SubscriberCore {
   // From now on `idle` is called whenever no message is unsettled.
   void Finish(std::function<void()> idle);
   void CancelAll();
+  const CredentialState& credential() const { return credential_; }
 
  private:
   enum class State {
@@ -133,6 +134,7 @@ class SubscriberCore {
   const SubscriberOptions options_;
   const SubscriberCallbacks callbacks_;
   std::string quota_project_;
+  CredentialState credential_;
   std::unique_ptr<api::Subscriber::Stub> stream_stub_;
   std::unique_ptr<api::Subscriber::Stub> ack_stub_;
   std::unique_ptr<PullStream> stream_;
@@ -156,8 +158,9 @@ class SubscriberCore {
 };
 
 bool SubscriberCore::Start(std::string* error) {
-  auto credentials = MakeCredentials(options_.endpoint, error);
+  auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
   if (!credentials) return false;
+  credential_ = credentials->state;
   quota_project_ =
       options_.quota_project.empty() ? credentials->quota_project : options_.quota_project;
   // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
@@ -509,6 +512,7 @@ class SubscriberImpl final : public Subscriber {
   void GiveBack(std::function<std::vector<uint64_t>()> take) override {
     loop_->Post([this, take = std::move(take)] { core_->Nack(take()); });
   }
+  CredentialState Credential() const override { return core_->credential(); }
   void StopPulling() override {
     if (!loop_) return;
     loop_->Run([this] { core_->StopPulling(); });

@@ -86,7 +86,8 @@ std::string StatusText(const grpc::Status& status) {
 std::unique_ptr<PubSubAdmin> PubSubAdmin::Open(const pubsub::Endpoint& endpoint,
                                                const std::string& quota_project,
                                                std::string* error) {
-  const std::optional<pubsub::Credentials> credentials = pubsub::MakeCredentials(endpoint, error);
+  const std::optional<pubsub::Credentials> credentials =
+      pubsub::MakeCredentials(endpoint, {}, error);
   if (!credentials) return nullptr;
   return std::unique_ptr<PubSubAdmin>(
       new PubSubAdmin(pubsub::MakeChannel(endpoint, *credentials, 0),
