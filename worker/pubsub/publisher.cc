@@ -79,16 +79,14 @@ constexpr std::chrono::milliseconds kNotifyDelay(10);
 class PublisherCore : public PublishScheduler::Host {
  public:
   PublisherCore(EventLoop* loop, Shared* shared, const PublisherOptions& options,
-                const Credentials& credentials)
+                Credentials credentials)
       : loop_(loop),
         shared_(shared),
-        transport_(
-            loop, options.endpoint, credentials, options.channels,
-            options.quota_project.empty() ? credentials.quota_project : options.quota_project,
-            [this](std::uint64_t id, PublishScheduler::Response response) {
-              scheduler_.OnResponse(id, std::move(response));
-              Settle();
-            }),
+        transport_(loop, options, std::move(credentials),
+                   [this](std::uint64_t id, PublishScheduler::Response response) {
+                     scheduler_.OnResponse(id, std::move(response));
+                     Settle();
+                   }),
         scheduler_({.channels = options.channels, .publish_timeout = options.publish_timeout},
                    this) {}
 
@@ -123,6 +121,8 @@ class PublisherCore : public PublishScheduler::Host {
     scheduler_.Cancel();
     Settle();
   }
+
+  CredentialState Credential() const { return transport_.Credential(); }
 
   // Nothing is sent afterwards. The requests in flight end soon.
   void Close() {
@@ -242,10 +242,10 @@ class Publisher::Impl {
     loop_ = EventLoop::Start("postbox-publish", error);
     if (loop_ == nullptr) return false;
     loop_->Run([&] {
-      const auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
-      if (credentials) credential_ = credentials->state;
-      if (credentials)
-        core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_, *credentials);
+      auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
+      if (!credentials) return;
+      core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_,
+                                              std::move(*credentials));
     });
     return core_ != nullptr;
   }
@@ -303,7 +303,7 @@ class Publisher::Impl {
     return topics;
   }
   bool AnyFails() const { return shared_->any_fails; }
-  CredentialState Credential() const { return credential_; }
+  CredentialState Credential() const { return core_->Credential(); }
 
   void Cancel() {
     loop_->Post([this] { core_->Cancel(); });
@@ -324,7 +324,6 @@ class Publisher::Impl {
 
   const PublisherOptions options_;
   std::unique_ptr<Shared> shared_;
-  CredentialState credential_;
   std::unique_ptr<PublisherCore> core_;  // made and destroyed on the loop's thread
   std::unique_ptr<EventLoop> loop_;
 };

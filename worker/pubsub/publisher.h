@@ -56,6 +56,9 @@ struct FailingTopic {
 };
 
 struct PublisherOptions {
+  // Smaller requests do not become shorter. The official clients have the same limit.
+  static constexpr std::size_t kLeastCompressed = 240;
+
   Endpoint endpoint;
   CredentialSpec credential;  // not looked at if the endpoint is plain text
   int channels = 2;           // connections, 1..16
@@ -65,6 +68,7 @@ struct PublisherOptions {
   // From the first sending of a message.
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
   std::string quota_project;  // x-goog-user-project; empty: that of the credentials file, if any
+  bool compression = false;   // gzip, for requests of kLeastCompressed bytes at least
   // An eventfd that the caller owns, or -1. 1 is written to it when there are results, and when
   // FailingTopics() has changed.
   int notify_fd = -1;
