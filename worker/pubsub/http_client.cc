@@ -2,13 +2,14 @@
 
 #include <arpa/inet.h>
 #include <curl/curl.h>
+#include <strings.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+
+#include "worker/pubsub/release_with.h"
 
 namespace postbox::pubsub {
 
@@ -22,16 +23,9 @@ constexpr char kFlavorHeader[] = "metadata-flavor:";
 constexpr long kConnectTimeoutMs = 5000;
 constexpr int kLongestPollMs = 500;
 
-template <auto Free>
-struct FreeWith {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Easy = std::unique_ptr<CURL, FreeWith<curl_easy_cleanup>>;
-using HeaderList = std::unique_ptr<curl_slist, FreeWith<curl_slist_free_all>>;
-using Url = std::unique_ptr<CURLU, FreeWith<curl_url_cleanup>>;
+using Easy = std::unique_ptr<CURL, ReleaseWith<curl_easy_cleanup>>;
+using HeaderList = std::unique_ptr<curl_slist, ReleaseWith<curl_slist_free_all>>;
+using Url = std::unique_ptr<CURLU, ReleaseWith<curl_url_cleanup>>;
 
 // Empty if the URL has no such part.
 std::string Part(const Url& url, CURLUPart part) {
@@ -62,7 +56,7 @@ bool IsMetadataHost(const Url& url) {
   if (host == kMetadataName || host == kMetadataAddress) return true;
   const std::string port = Part(url, CURLUPART_PORT);
   const std::string given = MetadataHost();
-  return given == host || given == host + ":" + port || (port == "80" && given == host);
+  return given == host || given == host + ":" + port;
 }
 
 size_t TakeBody(char* data, size_t /*size*/, size_t count, void* body) {
@@ -73,10 +67,8 @@ size_t TakeBody(char* data, size_t /*size*/, size_t count, void* body) {
 }
 
 size_t TakeHeader(char* data, size_t /*size*/, size_t count, void* flavor) {
-  std::string line(data, count);
-  std::transform(line.begin(), line.end(), line.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (!line.starts_with(kFlavorHeader)) return count;
+  const std::string line(data, count);
+  if (strncasecmp(line.c_str(), kFlavorHeader, sizeof kFlavorHeader - 1) != 0) return count;
   const size_t begin = line.find_first_not_of(" \t", sizeof kFlavorHeader - 1);
   const size_t end = line.find_last_not_of(" \t\r\n");
   if (begin != std::string::npos && end != std::string::npos && end >= begin) {

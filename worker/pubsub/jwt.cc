@@ -11,6 +11,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
+#include "worker/pubsub/release_with.h"
 
 namespace postbox::pubsub {
 
@@ -18,16 +19,9 @@ namespace {
 
 using nlohmann::json;
 
-template <auto Free>
-struct FreeWith {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using Bio = std::unique_ptr<BIO, FreeWith<BIO_free>>;
-using Key = std::unique_ptr<EVP_PKEY, FreeWith<EVP_PKEY_free>>;
-using Digest = std::unique_ptr<EVP_MD_CTX, FreeWith<EVP_MD_CTX_free>>;
+using Bio = std::unique_ptr<BIO, ReleaseWith<BIO_free>>;
+using Key = std::unique_ptr<EVP_PKEY, ReleaseWith<EVP_PKEY_free>>;
+using Digest = std::unique_ptr<EVP_MD_CTX, ReleaseWith<EVP_MD_CTX_free>>;
 
 // A key that is encrypted is none: OpenSSL would ask for the password on the terminal.
 int NoPassword(char* /*buffer*/, int /*size*/, int /*writes*/, void* /*user*/) { return -1; }

@@ -191,7 +191,7 @@ TEST_F(TokenSourceTest, AnotherAccountIsImpersonatedThroughItsDelegates) {
 TEST_F(TokenSourceTest, TheMetadataServerIsAskedForTheAccountOfTheMachine) {
   FakeTokenServer server([](const std::string& request) -> Answer {
     if (request.find("Metadata-Flavor: Google") == std::string::npos) return {"", 403};
-    if (request.find("/default/email ") != std::string::npos) return {"machine@p\n"};
+    if (request.find("default/email ") != std::string::npos) return {"machine@p\n"};
     return Token("t5");
   });
   setenv("GCE_METADATA_HOST", server.host().c_str(), 1);
@@ -201,6 +201,17 @@ TEST_F(TokenSourceTest, TheMetadataServerIsAskedForTheAccountOfTheMachine) {
   EXPECT_EQ(source_->State().identity, "machine@p");
   EXPECT_THAT(server.requests().at(0),
               HasSubstr("GET /computeMetadata/v1/instance/service-accounts/default/token?scopes="));
+}
+
+TEST_F(TokenSourceTest, AMetadataServerIsKnownByItsHeader) {
+  FakeTokenServer server([](const std::string&) -> Answer {
+    return {"computeMetadata/\n", 200, "metadata-flavor: Google\r\n"};
+  });
+  setenv("GCE_METADATA_HOST", server.host().c_str(), 1);
+  EXPECT_TRUE(FindsMetadataServer());
+  FakeTokenServer other([](const std::string&) -> Answer { return {"<html>"}; });
+  setenv("GCE_METADATA_HOST", other.host().c_str(), 1);
+  EXPECT_FALSE(FindsMetadataServer());
 }
 
 TEST_F(TokenSourceTest, ARefusalIsQuotedWithoutSecrets) {
