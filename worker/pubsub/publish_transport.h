@@ -25,6 +25,7 @@
 
 #include "worker/pubsub/authorizer.h"
 #include "worker/pubsub/channel.h"
+#include "worker/pubsub/credentials.h"
 #include "worker/pubsub/event_loop.h"
 #include "worker/pubsub/publish_scheduler.h"
 #include "worker/pubsub/publisher.h"
