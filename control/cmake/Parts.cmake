@@ -69,9 +69,11 @@ part(postbox_pubsub worker/pubsub postbox_plain postbox_proto absl::flat_hash_ma
 part(postbox_emulator worker/emulator postbox_plain postbox_proto OpenSSL::Crypto Threads::Threads)
 target_link_libraries(postbox_emulator PRIVATE PkgConfig::HTTPLIB)
 part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ PkgConfig::SYSTEMD nlohmann_json::nlohmann_json spdlog::spdlog)
-sources(cli_files worker/cli/base worker/cli/doctor worker/cli/admin worker/cli)
+part(postbox_cli_base worker/cli/base postbox_puller)
+part(postbox_provision worker/cli/provision postbox_cli_base yaml-cpp::yaml-cpp)
+sources(cli_files worker/cli/doctor worker/cli/admin worker/cli)
 add_executable(postbox ${cli_files})
-target_link_libraries(postbox PRIVATE postbox_puller postbox_emulator postbox_pubsub CLI11::CLI11)
+target_link_libraries(postbox PRIVATE postbox_provision postbox_emulator CLI11::CLI11)
 
 # extension/base and extension/shared are compiled once and are in both modules of the server.
 foreach(room base shared)

@@ -5,6 +5,7 @@
 //   postbox status, top     publications, subscriptions and workers on one screen
 //   postbox topics, subscriptions, publish, tail, seek, snapshot
 //                           what an operator does with Pub/Sub itself
+//   postbox provision       topics, subscriptions, schemas and rights as a file describes them
 //   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 #include <CLI/CLI.hpp>
