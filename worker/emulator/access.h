@@ -1,9 +1,9 @@
 // Who may do what, when the emulator enforces its IAM policies.
 //
-// A call needs one permission on one resource. A caller has it if a binding of the resource's policy
-// names it and has a role with the permission, or if it is an administrator: as with an owner of a
-// project, to whom a policy need not say so. What is not done on a topic, a subscription or a
-// snapshot that exists, such as creating one or listing all, is for administrators only: the
+// A call needs one permission on one resource. A caller has it if a binding of the policy of the
+// resource names it and has a role with the permission, or if it is an administrator: as with an
+// owner of a project, to whom a policy need not say so. What is not done on a topic, a subscription
+// or a snapshot that exists, such as creating one or listing all, is for administrators only: the
 // emulator has no policies of projects. Conditions of bindings are not evaluated, so a binding with
 // one gives nothing.
 #ifndef POSTBOX_WORKER_EMULATOR_ACCESS_H_

@@ -1,5 +1,5 @@
-// The IAM policies of topics, subscriptions and snapshots. They are kept and returned, and asked when
-// they are enforced (access_control.h).
+// The IAM policies of topics, subscriptions and snapshots. They are kept and returned, and asked
+// when they are enforced (access_control.h).
 #include <algorithm>
 #include <string>
 #include <vector>

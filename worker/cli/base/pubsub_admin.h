@@ -25,8 +25,8 @@ class PubSubAdmin {
  public:
   static constexpr std::chrono::seconds kDeadline{10};
 
-  // Finds credentials and has a token for them, and does not connect. On failure returns null and puts the reason into
-  // `error`.
+  // Finds credentials and has a token for them, and does not connect. On failure returns null and
+  // puts the reason into `error`.
   static std::unique_ptr<PubSubAdmin> Open(const pubsub::Endpoint& endpoint,
                                            const std::string& quota_project, std::string* error);
 
