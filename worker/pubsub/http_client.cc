@@ -85,7 +85,7 @@ HeaderList MakeHeaders(const HttpRequest& request) {
   return HeaderList(list);
 }
 
-void SetOptions(CURL* easy, const HttpRequest& request, const HeaderList& headers,
+void SetOptions(CURL* easy, const HttpRequest& request, const HeaderList& headers, bool is_plain,
                 HttpResponse* response) {
   curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -106,7 +106,7 @@ void SetOptions(CURL* easy, const HttpRequest& request, const HeaderList& header
   // A resolver that does not answer would hold up the end of the process.
   curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
 #endif
-  if (request.no_proxy) curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+  if (is_plain) curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
   const char* roots = std::getenv(kRootsVariable);
   if (roots != nullptr && *roots != '\0') curl_easy_setopt(easy, CURLOPT_CAINFO, roots);
   if (!request.body) return;
@@ -169,7 +169,7 @@ std::optional<HttpResponse> HttpClient::Send(const HttpRequest& request,
   }
   HttpResponse response;
   const HeaderList headers = MakeHeaders(request);
-  SetOptions(easy.get(), request, headers, &response);
+  SetOptions(easy.get(), request, headers, Part(url, CURLUPART_SCHEME) != "https", &response);
   curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
   curl_multi_add_handle(impl_->multi, easy.get());
   const std::optional<CURLcode> result = impl_->Perform(easy.get());

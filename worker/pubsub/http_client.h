@@ -2,7 +2,8 @@
 //
 // A request has a deadline, follows no redirect, and takes at most kMostBytes of an answer. TLS
 // trusts what gRPC trusts: the file that GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names, or else the
-// authorities of the system.
+// authorities of the system. What goes to http:// is for this machine or the link-local metadata
+// server (CheckTokenUrl), so a proxy of the environment never sees it.
 #ifndef POSTBOX_WORKER_PUBSUB_HTTP_CLIENT_H_
 #define POSTBOX_WORKER_PUBSUB_HTTP_CLIENT_H_
 
@@ -18,8 +19,6 @@ struct HttpRequest {
   std::string url;
   std::vector<std::pair<std::string, std::string>> headers{};
   std::optional<std::string> body{};  // POST if there is one, else GET
-  // The link-local metadata server is not behind the proxy of the environment.
-  bool no_proxy = false;
 };
 
 struct HttpResponse {

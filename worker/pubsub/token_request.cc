@@ -107,8 +107,7 @@ std::string Trimmed(std::string text) {
 
 HttpRequest MetadataRequest(const std::string& path) {
   return {.url = "http://" + MetadataHost() + "/computeMetadata/v1/" + path,
-          .headers = {{"Metadata-Flavor", kFlavor}},
-          .no_proxy = true};
+          .headers = {{"Metadata-Flavor", kFlavor}}};
 }
 
 }  // namespace
@@ -296,7 +295,13 @@ std::optional<AccessToken> TokenRequest::Impersonate(const Impersonation& impers
       !absl::ParseTime(absl::RFC3339_full, TextIn(answer, "expireTime"), &expires, &problem)) {
     return Bad(HostOf(impersonation.url), error);
   }
-  const absl::Time latest = absl::FromChrono(Clock::now() + kLongestLife);
+  const Clock::time_point now = Clock::now();
+  if (expires <= absl::FromChrono(now)) {
+    // If it were taken, the next one would be asked for at once, without a pause.
+    *error = {HostOf(impersonation.url) + ": the token has ended already; is the clock right?"};
+    return std::nullopt;
+  }
+  const absl::Time latest = absl::FromChrono(now + kLongestLife);
   return AccessToken{token, absl::ToChronoTime(std::min(expires, latest)), impersonation.account()};
 }
 
@@ -314,10 +319,9 @@ std::optional<AccessToken> TokenRequest::AskMetadataServer(TokenError* error) {
   return token;
 }
 
-bool FindsMetadataServer() {
-  HttpClient http;
+bool FindsMetadataServer(HttpClient* http) {
   std::string error;
-  const auto response = http.Send(MetadataRequest(""), kProbeTimeout, &error);
+  const auto response = http->Send(MetadataRequest(""), kProbeTimeout, &error);
   return response && response->metadata_flavor == kFlavor;
 }
 

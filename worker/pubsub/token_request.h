@@ -66,7 +66,7 @@ class TokenRequest {
 };
 
 // Whether there is a metadata server. Waits for a second or two at most.
-bool FindsMetadataServer();
+bool FindsMetadataServer(HttpClient* http);
 
 // What a server says, for people: cut, in one line, and without `secrets` and what looks like one.
 std::string WithoutSecrets(std::string_view text, const std::vector<std::string>& secrets);

@@ -52,8 +52,10 @@ std::string WithoutNamedFile(const std::string& path, const std::string& problem
          " to a file of credentials, in the environment of this process";
 }
 
-// Google's application default credentials.
-std::optional<CredentialsFile> ReadDefaultCredentials(std::string* error) {
+// Google's application default credentials. If `on_google_cloud`, it is known that there is a
+// metadata server.
+std::optional<CredentialsFile> ReadDefaultCredentials(HttpClient* http, bool on_google_cloud,
+                                                      std::string* error) {
   bool named = false;
   const std::string path = CredentialsPath(&named);
   std::string problem;
@@ -64,14 +66,17 @@ std::optional<CredentialsFile> ReadDefaultCredentials(std::string* error) {
     *error = "the file \"" + path + "\" named by " + kCredentialsVariable + " " + problem;
     return std::nullopt;
   }
-  if (FindsMetadataServer()) return CredentialsFile{kMetadataServerKind, "", MetadataServer()};
+  if (on_google_cloud || FindsMetadataServer(http)) {
+    return CredentialsFile{kMetadataServerKind, "", MetadataServer()};
+  }
   *error = WithoutNamedFile(path, problem);
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<CredentialsFile> ReadCredentials(const CredentialSpec& spec, std::string* error) {
+// The credentials of a specification, as they are now. On failure returns nothing, and puts one
+// sentence into `error`. May ask whether there is a metadata server.
+std::optional<CredentialsFile> ReadCredentials(const CredentialSpec& spec, HttpClient* http,
+                                               bool on_google_cloud, std::string* error) {
   if (spec.metadata_server) return CredentialsFile{kMetadataServerKind, "", MetadataServer()};
   std::string problem;
   if (!spec.json.empty()) {
@@ -79,11 +84,13 @@ std::optional<CredentialsFile> ReadCredentials(const CredentialSpec& spec, std::
     if (!file) *error = "the credential " + problem;
     return file;
   }
-  if (spec.file.empty()) return ReadDefaultCredentials(error);
+  if (spec.file.empty()) return ReadDefaultCredentials(http, on_google_cloud, error);
   std::optional<CredentialsFile> file = ReadCredentialsFile(spec.file, &problem);
   if (!file) *error = "the file \"" + spec.file + "\" of the credential " + problem;
   return file;
 }
+
+}  // namespace
 
 TokenSource::TokenSource(CredentialSpec spec, std::string audience, const CredentialsFile& first)
     : spec_(std::move(spec)), request_(&http_, std::move(audience)) {
@@ -94,7 +101,9 @@ TokenSource::TokenSource(CredentialSpec spec, std::string audience, const Creden
 std::unique_ptr<TokenSource> TokenSource::Start(const CredentialSpec& spec,
                                                 const std::string& audience,
                                                 std::string* quota_project, std::string* error) {
-  const std::optional<CredentialsFile> file = ReadCredentials(spec, error);
+  HttpClient http;
+  const std::optional<CredentialsFile> file =
+      ReadCredentials(spec, &http, /*on_google_cloud=*/false, error);
   if (!file) return nullptr;
   *quota_project = file->quota_project;
   std::unique_ptr<TokenSource> source(new TokenSource(spec, audience, *file));
@@ -202,10 +211,13 @@ void TokenSource::ThreadMain() {
 }
 
 void TokenSource::FetchOne(std::unique_lock<std::mutex>* lock) {
+  // A metadata server that does not answer once is still there: its failure passes.
+  const bool on_google_cloud = state_.kind == kMetadataServerKind;
   lock->unlock();
   TokenError error;
   std::optional<AccessToken> token;
-  const std::optional<CredentialsFile> file = ReadCredentials(spec_, &error.text);
+  const std::optional<CredentialsFile> file =
+      ReadCredentials(spec_, &http_, on_google_cloud, &error.text);
   if (file) token = request_.Fetch(*file, &error);
   lock->lock();
   if (file) {

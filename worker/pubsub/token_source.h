@@ -99,10 +99,6 @@ class TokenSource {
   std::atomic<bool> refused_ = false;  // Pub/Sub has refused a token, and has taken none since
 };
 
-// Reads the credentials of a specification, as they are now. On failure returns nothing, and puts
-// one sentence into `error`.
-std::optional<CredentialsFile> ReadCredentials(const CredentialSpec& spec, std::string* error);
-
 }  // namespace postbox::pubsub
 
 #endif  // POSTBOX_WORKER_PUBSUB_TOKEN_SOURCE_H_

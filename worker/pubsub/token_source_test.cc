@@ -208,10 +208,11 @@ TEST_F(TokenSourceTest, AMetadataServerIsKnownByItsHeader) {
     return {"computeMetadata/\n", 200, "metadata-flavor: Google\r\n"};
   });
   setenv("GCE_METADATA_HOST", server.host().c_str(), 1);
-  EXPECT_TRUE(FindsMetadataServer());
+  HttpClient http;
+  EXPECT_TRUE(FindsMetadataServer(&http));
   FakeTokenServer other([](const std::string&) -> Answer { return {"<html>"}; });
   setenv("GCE_METADATA_HOST", other.host().c_str(), 1);
-  EXPECT_FALSE(FindsMetadataServer());
+  EXPECT_FALSE(FindsMetadataServer(&http));
 }
 
 TEST_F(TokenSourceTest, ARefusalIsQuotedWithoutSecrets) {
@@ -271,6 +272,30 @@ TEST_F(TokenSourceTest, NeitherARedirectNorAnEndlessAnswerIsFollowed) {
   FakeTokenServer endless([](const std::string&) -> Answer { return {std::string(3 << 20, 'x')}; });
   Start(User(endless));
   EXPECT_THAT(source_->Wait(kLong).error, HasSubstr("longer than 1048576 bytes"));
+}
+
+TEST_F(TokenSourceTest, AProxySeesNothingOfAPlainRequest) {
+  FakeTokenServer proxy([](const std::string&) { return Token("stolen"); });
+  FakeTokenServer server([](const std::string&) { return Token("t7"); });
+  setenv("http_proxy", proxy.url("/").c_str(), 1);
+  Start(User(server));
+  EXPECT_EQ(Header(), "Bearer t7");
+  unsetenv("http_proxy");
+  EXPECT_TRUE(proxy.requests().empty());
+}
+
+TEST_F(TokenSourceTest, ATokenThatHasEndedAlreadyIsAnError) {
+  FakeTokenServer server([](const std::string& request) -> Answer {
+    if (request.starts_with("POST /token ")) return Token("source");
+    return {R"({"accessToken": "t", "expireTime": "2020-01-01T00:00:00Z"})"};
+  });
+  Start({{"type", "impersonated_service_account"},
+         {"service_account_impersonation_url",
+          server.url("/v1/projects/-/serviceAccounts/target@p:generateAccessToken")},
+         {"source_credentials", User(server)}});
+  const Authorization answer = source_->Wait(kLong);
+  EXPECT_EQ(answer.code, kUnauthenticated);
+  EXPECT_THAT(answer.error, HasSubstr("the token has ended already"));
 }
 
 TEST_F(TokenSourceTest, ATokenIsReplacedBeforeItEnds) {
