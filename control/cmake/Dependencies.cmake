@@ -51,6 +51,8 @@ need_package(Protobuf libprotobuf-dev)
 need_package(OpenSSL libssl-dev)
 need_module(LIBPQ libpq libpq-dev)
 need_module(SYSTEMD libsystemd libsystemd-dev)
+need_module(CURL libcurl libcurl4-openssl-dev)
+need_module(HTTPLIB cpp-httplib libcpp-httplib-dev)
 need_program(PROTOC protoc protobuf-compiler)
 need_program(GRPC_CPP_PLUGIN grpc_cpp_plugin protobuf-compiler-grpc)
 # pkg-config takes more than ten seconds for the hundred modules that grpc++ requires, so gRPC's own CMake files come first,

@@ -282,6 +282,7 @@ class Emulator:
         self.kind = kind
         self._testbed = testbed
         self._lines = queue.Queue()
+        self.said = []  # the lines of its output
         if kind == "embedded":
             # Without the delay, which is for clients' tests: benches measure over this emulator, too.
             self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", "--no-auto-create", "--delivery-delay", "0", *flags],
@@ -292,8 +293,12 @@ class Emulator:
             raise Failure(f"unknown kind of emulator: {kind}")
         self.environment = {"PUBSUB_EMULATOR_HOST": self.address, "PUBSUB_PROJECT_ID": PROJECT}
 
+    def _take(self, line):
+        self.said.append(line)
+        self._lines.put(line)
+
     def _start(self, command, pattern, address=None, env=None):
-        process = self._testbed.start("emulator", command, env=env, on_line=self._lines.put)
+        process = self._testbed.start("emulator", command, env=env, on_line=self._take)
         self.process = process
 
         def ready():

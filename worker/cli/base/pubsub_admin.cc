@@ -41,15 +41,21 @@ std::string StatusText(const grpc::Status& status) {
 std::unique_ptr<PubSubAdmin> PubSubAdmin::Open(const pubsub::Endpoint& endpoint,
                                                const std::string& quota_project,
                                                std::string* error) {
-  const std::optional<pubsub::Credentials> credentials = pubsub::MakeCredentials(endpoint, error);
+  std::optional<pubsub::Credentials> credentials = pubsub::MakeCredentials(endpoint, {}, error);
   if (!credentials) return nullptr;
-  return std::unique_ptr<PubSubAdmin>(
-      new PubSubAdmin(pubsub::MakeChannel(endpoint, *credentials, 0),
-                      quota_project.empty() ? credentials->quota_project : quota_project));
+  if (credentials->tokens != nullptr) {
+    *error = credentials->tokens->Wait(kDeadline).error;
+    if (!error->empty()) return nullptr;
+  }
+  return std::unique_ptr<PubSubAdmin>(new PubSubAdmin(
+      pubsub::MakeChannel(endpoint, credentials->channel, 0), std::move(credentials->tokens),
+      quota_project.empty() ? credentials->quota_project : quota_project));
 }
 
-PubSubAdmin::PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::string quota_project)
+PubSubAdmin::PubSubAdmin(std::shared_ptr<grpc::Channel> channel,
+                         std::unique_ptr<pubsub::TokenSource> tokens, std::string quota_project)
     : channel_(std::move(channel)),
+      tokens_(std::move(tokens)),
       quota_project_(std::move(quota_project)),
       publisher_(pb::Publisher::NewStub(channel_)),
       subscriber_(pb::Subscriber::NewStub(channel_)),
@@ -59,7 +65,9 @@ PubSubAdmin::PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::string quo
 void PubSubAdmin::Prepare(grpc::ClientContext* context, std::string_view field,
                           const std::string& value, std::chrono::seconds deadline) const {
   context->set_deadline(std::chrono::system_clock::now() + deadline);
-  pubsub::AddHeaders(context, pubsub::RouteHeader(field, value), quota_project_);
+  // Without a token Pub/Sub says what is missing.
+  const std::string token = tokens_ == nullptr ? "" : tokens_->Wait(deadline).header;
+  pubsub::AddHeaders(context, pubsub::RouteHeader(field, value), quota_project_, token);
 }
 
 grpc::Status PubSubAdmin::Connect(const std::string& project) {

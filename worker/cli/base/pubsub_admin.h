@@ -14,6 +14,7 @@
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "google/pubsub/v1/schema.grpc.pb.h"
 #include "proto/rules/endpoint.h"
+#include "worker/pubsub/token_source.h"
 
 namespace postbox::cli {
 
@@ -24,8 +25,8 @@ class PubSubAdmin {
  public:
   static constexpr std::chrono::seconds kDeadline{10};
 
-  // Finds credentials, and does not connect. On failure returns null and puts the reason into
-  // `error`.
+  // Finds credentials and has a token for them, and does not connect. On failure returns null and
+  // puts the reason into `error`.
   static std::unique_ptr<PubSubAdmin> Open(const pubsub::Endpoint& endpoint,
                                            const std::string& quota_project, std::string* error);
 
@@ -50,9 +51,11 @@ class PubSubAdmin {
                std::chrono::seconds deadline = kDeadline) const;
 
  private:
-  PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::string quota_project);
+  PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::unique_ptr<pubsub::TokenSource> tokens,
+              std::string quota_project);
 
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<pubsub::TokenSource> tokens_;  // null for plain text
   const std::string quota_project_;
   const std::unique_ptr<pb::Publisher::Stub> publisher_;
   const std::unique_ptr<pb::Subscriber::Stub> subscriber_;
