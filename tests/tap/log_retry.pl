@@ -128,23 +128,6 @@ subtest 'an event that alone gets no answer is parked in the end, and the public
 	wait_arrived('g', '1 2', 'all came in the end, in order');
 };
 
-subtest 'an event that never gets an answer does not keep the others from ending an outage' => sub {
-	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
-	emit_to('i', 'poison');
-	emit_to('j', 'one');
-	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE 'UNAVAILABLE%' FROM postbox.publication_status}, 'the outage is longer than the client tries');
-	$node->adjust_conf('postgresql.conf', 'postbox.publishers', '0');
-	$node->reload;
-	wait_workers($node, 'postgres', 0);
-	emulator_fault($emulator, '--clear');
-	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE,attribute=event_type:video.poison');
-	$node->adjust_conf('postgresql.conf', 'postbox.publishers', '2');
-	$node->reload;
-	wait_arrived('j', '1', 'the other one came');
-	emulator_fault($emulator, '--clear');
-	wait_arrived('i', '1', 'so did this, when it was answered');
-};
-
 subtest 'a missing topic suspends the publication until it is there' => sub {
 	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND');
 	emit_to('f', 'one', 'two');

@@ -254,13 +254,11 @@ bool Lane::RefusedThroughout(const Summary& summary) const {
 }
 
 bool Lane::IsUndecided(const Summary& summary) const {
-  const bool probe = try_ == Try::kOne || try_ == Try::kOutage;
-  return attempts_ > 0 && probe && summary.refused == 1 && summary.published == 0 &&
+  return attempts_ > 0 && try_ == Try::kOne && summary.refused == 1 && summary.published == 0 &&
          summary.broken.empty();
 }
 
 std::size_t Lane::ProbeSize(TimestampTz now) const {
-  if (try_ == Try::kOutage) return std::min(BatchSize(), kFirstEvents);
   const bool batch = try_ == Try::kBatch || (try_ == Try::kRefusing && SettlesEach(now));
   return batch ? BatchSize() : kProbeEvents;
 }
@@ -315,7 +313,7 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
     if (refused_in_row_ >= kManyRefused) proven_ = holding_->proven = false;
   }
   if (!summary.broken.empty()) {
-    try_ = summary.refusing ? Try::kRefusing : summary.outage ? Try::kOutage : Try::kOne;
+    try_ = summary.refusing ? Try::kRefusing : Try::kOne;
     if (!summary.outage) Log(summary.broken);
   } else if (summary.published > 0 || summary.settled_each) {
     attempts_ = 0;

@@ -196,9 +196,8 @@ class Lane {
   TimestampTz suspended_since_ = 0;  // as in postbox.lane
   // What the last result of a suspended publication says about the next try. kOne: it is a probe.
   // kBatch: a probe was refused. kRefusing: the topic refuses everything, and is probed until a
-  // batch is due. kOutage: nobody was answered. It may be the one event that never is, and there
-  // have to be others beside it.
-  enum class Try { kOne, kBatch, kRefusing, kOutage } try_ = Try::kOne;
+  // batch is due.
+  enum class Try { kOne, kBatch, kRefusing } try_ = Try::kOne;
   bool failed_ = false;  // suspended because of a statement, not of the topic
   int too_long_ = 0;     // steps in a row that were cancelled
 
