@@ -14,7 +14,6 @@ use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes ();
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
 	own_installation wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position);
@@ -184,20 +183,13 @@ sub answer
 # The major version of a server.
 sub server_version { my ($node) = @_; return $node->safe_psql('postgres', q{SELECT current_setting('server_version_num')::int / 10000}); }
 
-# Waits until `condition`, a function, says yes. After a try it sleeps twice as long as that took, so that what starts
-# a process does not take the processor away from what is waited for.
+# Waits until `condition`, a function, says yes.
 sub wait_for
 {
 	my ($condition, $what) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 	my $so;
-	for (;;)
-	{
-		my $begin = Time::HiRes::time();
-		last if ($so = $condition->()) || time > $end;
-		my $took = Time::HiRes::time() - $begin;
-		Time::HiRes::sleep($took < 0.025 ? 0.05 : $took > 0.25 ? 0.5 : 2 * $took);
-	}
+	select(undef, undef, undef, 0.05) until ($so = $condition->()) || time > $end;
 	return ok($so, $what);
 }
 
