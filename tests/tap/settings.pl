@@ -42,9 +42,8 @@ subtest 'with postbox.publishers = 0 events wait, and leave when it is raised ag
 	wait_published($node, 'postgres', 60);
 };
 
-# Stops the next process that the postmaster starts, and does it again with another one until it is one that has the
-# configuration of the postmaster and does not hear of another yet: a background worker begins by ignoring SIGHUP, which
-# also drops one that has come before.
+# Stops the next process that the postmaster starts, and returns its pid, if it has the configuration of the postmaster and does
+# not hear of another yet: a background worker begins by ignoring SIGHUP, which also drops one that has come before.
 sub stop_newborn
 {
 	my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;

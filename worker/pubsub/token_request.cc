@@ -1,6 +1,7 @@
 #include "worker/pubsub/token_request.h"
 
 #include <absl/strings/escaping.h>
+#include <absl/strings/str_replace.h>
 #include <absl/time/time.h>
 
 #include <algorithm>
@@ -65,15 +66,10 @@ std::string SaidBy(const std::string& body) {
 std::optional<std::chrono::seconds> SecondsIn(const json& answer, const char* name) {
   const auto member = answer.find(name);
   if (member == answer.end()) return kUsualLife;
-  std::int64_t seconds = 0;
-  if (member->is_number_integer()) {
-    seconds = member->get<std::int64_t>();
-  } else {
-    return std::nullopt;
-  }
+  if (!member->is_number_integer()) return std::nullopt;
+  const auto seconds = member->get<std::int64_t>();
   if (seconds < 1) return std::nullopt;
-  return std::min(std::chrono::seconds(std::min<std::int64_t>(seconds, kLongestLife.count())),
-                  kLongestLife);
+  return std::min(std::chrono::seconds(seconds), kLongestLife);
 }
 
 // It becomes a header. gRPC ends the process at one that HTTP/2 does not allow.
@@ -115,9 +111,7 @@ HttpRequest MetadataRequest(const std::string& path) {
 std::string WithoutSecrets(std::string_view text, const std::vector<std::string>& secrets) {
   std::string said(text);
   for (const std::string& secret : secrets) {
-    for (std::size_t at = 0;
-         secret.size() > 3 && (at = said.find(secret, at)) != std::string::npos;)
-      said.replace(at, secret.size(), "[...]");
+    if (secret.size() > 3) said = absl::StrReplaceAll(said, {{secret, "[...]"}});
   }
   std::string result;
   std::string run;

@@ -15,6 +15,7 @@
 #include "proto/rules/error_class.h"
 #include "worker/pubsub/fake_token_server.h"
 #include "worker/pubsub/jwt.h"
+#include "worker/pubsub/token_request.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -213,6 +214,11 @@ TEST_F(TokenSourceTest, AMetadataServerIsKnownByItsHeader) {
   FakeTokenServer other([](const std::string&) -> Answer { return {"<html>"}; });
   setenv("GCE_METADATA_HOST", other.host().c_str(), 1);
   EXPECT_FALSE(FindsMetadataServer(&http));
+}
+
+TEST(WithoutSecretsTest, ASecretMayLookLikeWhatStandsForIt) {
+  EXPECT_EQ(WithoutSecrets("a [...] b", {"[...]"}), "a [...] b");
+  EXPECT_EQ(WithoutSecrets("pass...]", {"...]", "pass"}), "[...][...]");
 }
 
 TEST_F(TokenSourceTest, ARefusalIsQuotedWithoutSecrets) {
