@@ -5,27 +5,13 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use Postbox::Backlog;
 use Postbox::Delivery;
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-use constant TOPIC => 'catalog.video.events';
-use constant BACKLOG => 20_000;
-
-my $emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered");
-my $node = new_node('main', emulator => $emulator, settings => {
-	'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
-	'postbox.max_outstanding_messages' => 1000 });
-$node->start;
-create_outbox($node, 'postgres', kind => 'log');
-follow($node, 'postgres', "@{[TOPIC]}.follower", 'video.watched');
-my $puller = start_puller($node, 'postgres', $emulator);
-
-sub sql { my ($text) = @_; return $node->safe_psql('postgres', $text); }
-
-sub slow { emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=500,count=1000000'); return; }
-sub fast { emulator_fault($emulator, '--clear'); return; }
+start_backlog_test();
 
 # As many keys as events; that of one of them is watched.
 sub backlog
