@@ -38,16 +38,28 @@ struct PublishTransport::Call {
   grpc::Status status;
 };
 
-PublishTransport::PublishTransport(EventLoop* loop, const Endpoint& endpoint,
-                                   const Credentials& credentials, int channels,
+PublishTransport::PublishTransport(EventLoop* loop, Endpoint endpoint, Credentials credentials,
                                    std::string quota_project, OnResponse on_response)
-    : loop_(loop), quota_project_(std::move(quota_project)), on_response_(std::move(on_response)) {
-  for (int i = 0; i < channels; ++i) {
-    stubs_.push_back(std::make_unique<grpc::GenericStub>(MakeChannel(endpoint, credentials, i)));
-  }
-}
+    : loop_(loop),
+      endpoint_(std::move(endpoint)),
+      credentials_(std::move(credentials)),
+      quota_project_(std::move(quota_project)),
+      on_response_(std::move(on_response)) {}
 
 PublishTransport::~PublishTransport() = default;
+
+grpc::GenericStub* PublishTransport::Stub(int channel) {
+  const auto at = static_cast<std::size_t>(channel);
+  if (at >= stubs_.size()) stubs_.resize(at + 1);
+  if (stubs_[at] == nullptr) {
+    stubs_[at] = std::make_unique<grpc::GenericStub>(MakeChannel(endpoint_, credentials_, channel));
+  }
+  return stubs_[at].get();
+}
+
+void PublishTransport::CloseChannel(int channel) {
+  stubs_[static_cast<std::size_t>(channel)].reset();
+}
 
 void PublishTransport::Send(const PublishScheduler::Request& request) {
   auto& call = calls_[request.id];
@@ -59,8 +71,9 @@ void PublishTransport::Send(const PublishScheduler::Request& request) {
   AddHeaders(&call->context, last_route_, quota_project_);
   call->deadline = EventLoop::Clock::now() + request.timeout;
   if (!std::exchange(watching_, true)) Watch();
-  call->reader = stubs_[static_cast<std::size_t>(request.channel)]->PrepareUnaryCall(
-      &call->context, kPublishMethod, Encode(request), loop_->completion_queue());
+  call->reader = Stub(request.channel)
+                     ->PrepareUnaryCall(&call->context, kPublishMethod, Encode(request),
+                                        loop_->completion_queue());
   call->reader->StartCall();
   call->reader->Finish(&call->response, &call->status,
                        loop_->Tag([this, id = request.id](bool) { Finished(id); }));

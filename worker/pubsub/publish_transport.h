@@ -29,8 +29,8 @@ class PublishTransport {
  public:
   using OnResponse = std::function<void(std::uint64_t request_id, PublishScheduler::Response)>;
 
-  PublishTransport(EventLoop* loop, const Endpoint& endpoint, const Credentials& credentials,
-                   int channels, std::string quota_project, OnResponse on_response);
+  PublishTransport(EventLoop* loop, Endpoint endpoint, Credentials credentials,
+                   std::string quota_project, OnResponse on_response);
   ~PublishTransport();
 
   PublishTransport(const PublishTransport&) = delete;
@@ -38,6 +38,8 @@ class PublishTransport {
 
   void Send(const PublishScheduler::Request& request);
   void Abort(std::uint64_t request_id);
+  // Nothing may be in flight on it. The next request to it opens it again.
+  void CloseChannel(int channel);
 
  private:
   struct Call;
@@ -46,10 +48,14 @@ class PublishTransport {
   // Cancels the calls whose deadline is over, every 0.1 s as long as there are calls.
   void Watch();
 
+  grpc::GenericStub* Stub(int channel);
+
   EventLoop* const loop_;
+  const Endpoint endpoint_;
+  const Credentials credentials_;
   const std::string quota_project_;
   const OnResponse on_response_;
-  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
+  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;  // by channel; null: closed
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;
   bool watching_ = false;   // a timer is set
   std::string last_topic_;  // of the last request, and its header
