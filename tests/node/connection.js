@@ -28,7 +28,8 @@ function print(value) {
 
 function run(main) {
   main().then(
-    () => process.exit(0),
+    // A pipe takes 64 KiB at a time: exit() would cut off the rest.
+    () => process.stdout.write('', () => process.exit(0)),
     error => {
       console.error(error);
       process.exit(1);
