@@ -1,6 +1,6 @@
-// What a server of the benchmarks answers after a round trip: a queue in the order of the deadlines,
-// which is that of arrival since the delay is the same for all, and one thread. It wakes up 4,000
-// times a second at most, so that what waits costs next to nothing.
+// What a server of the benchmarks answers after a round trip: a queue in the order of the
+// deadlines, which is that of arrival since the delay is the same for all, and one thread. It wakes
+// up 4,000 times a second at most, so that what waits costs next to nothing.
 #ifndef POSTBOX_BENCH_DELAY_QUEUE_H_
 #define POSTBOX_BENCH_DELAY_QUEUE_H_
 

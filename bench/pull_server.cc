@@ -7,8 +7,9 @@
 //   pull_server MESSAGES KEYS [--round-trip MS]
 //
 // The messages are events of KEYS keys in turn. As many are sent as the first request of the stream
-// lets be outstanding. An ack makes room for others --round-trip after it has come, which is when it
-// is answered, without a thread or a timer for each call. What is nacked is sent again, at the end.
+// lets be outstanding. An ack makes room for others --round-trip after it has come, which is when
+// it is answered, without a thread or a timer for each call. What is nacked is sent again, at the
+// end.
 // At SIGTERM it prints the last counts and ends.
 #include <grpcpp/grpcpp.h>
 

@@ -4,6 +4,7 @@ and the worker of bench/drain.cc."""
 import contextlib
 import json
 import os
+import pathlib
 import re
 import signal
 import statistics
@@ -222,8 +223,8 @@ class CountingServer:
     def connections(self):
         """To it, now."""
         port = f":{int(self.address.rpartition(':')[2]):04X}"
-        with open("/proc/net/tcp", encoding="ascii") as sockets:
-            return sum(fields[1].endswith(port) and fields[3] == "01" for fields in map(str.split, sockets))
+        sockets = pathlib.Path("/proc/net/tcp").read_text().splitlines() + pathlib.Path("/proc/net/tcp6").read_text().splitlines()
+        return sum(fields[1].endswith(port) and fields[3] == "01" for fields in map(str.split, sockets))
 
     def wait_for(self, messages, timeout=PATIENCE):
         wait_until(f"{messages} messages have come", lambda: self.messages >= messages, timeout, 0.02)

@@ -3,9 +3,9 @@
 // A channel takes as many requests as Google's front ends take streams on a connection, and
 // kMostBytes. The first one is always open; another is opened when all that are have no room for a
 // request. A request goes to the channel of the last one of its key as long as that has room, else
-// to the one with the fewest requests. If kCloseAfter passes in which fewer channels would have been
-// enough, those with the highest numbers are not used any more, and are closed when nothing is in
-// flight on them.
+// to the one with the fewest requests. If kCloseAfter passes in which fewer channels would have
+// been enough, those with the highest numbers are not used any more, and are closed when nothing is
+// in flight on them.
 //
 // Pure logic, without a clock.
 #ifndef POSTBOX_WORKER_PUBSUB_CHANNEL_LOADS_H_

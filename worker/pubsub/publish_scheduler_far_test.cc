@@ -9,6 +9,7 @@
 
 #include "worker/pubsub/channel_loads.h"
 #include "worker/pubsub/publish_scheduler_world.h"
+#include "worker/pubsub/request_window.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -181,6 +182,51 @@ TEST(PublishSchedulerFar, FullRequestsWithoutAKeyDoNotWaitForOthersThatAreNotFul
   ASSERT_EQ(world.sent.size(), 4u);
   EXPECT_EQ(world.sent[2].tags.size(), 1000u);
   EXPECT_EQ(world.sent[3].tags.size(), 1000u);
+}
+
+TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
+  RequestWindow window(200, 6400);
+  const RequestWindow::TimePoint begin{seconds(1000)};
+  std::uint64_t number = 0;
+  for (int i = 0; i < 100; ++i) {
+    ++number;
+    window.Answered(number, number, /*few=*/true, begin, begin + milliseconds(5));
+  }
+  // The first request of each burst was sent alone, and its answer was seen after the last was sent.
+  for (int burst = 0; burst < 100; ++burst) {
+    window.Answered(number + 1, number + 200, /*few=*/true, begin, begin + milliseconds(200));
+    number += 200;
+  }
+  // The processors take 100 ms for what is in flight: more of that does not make it faster.
+  for (int i = 0; i < 1000; ++i) {
+    ++number;
+    window.Limited();
+    window.Answered(number, number + 200, /*few=*/false, begin, begin + milliseconds(100));
+  }
+  EXPECT_EQ(window.limit(), 200u);
+}
+
+TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  std::uint64_t number = 0;
+  std::size_t most = 0;
+  // The base is wrong: few requests wait for a processor that many keep awake.
+  for (int i = 0; i < 100; ++i) {
+    ++number;
+    window.Answered(number, number, /*few=*/true, now, now + milliseconds(100));
+  }
+  // The processors take 50 us a request.
+  for (int i = 0; i < 10'000; ++i) {
+    ++number;
+    now += std::chrono::microseconds(50);
+    window.Limited();
+    window.Answered(number, number + window.limit(), /*few=*/false,
+                    now - std::chrono::microseconds(50) * window.limit(), now);
+    most = std::max(most, window.limit());
+  }
+  EXPECT_EQ(most, 400u);
+  EXPECT_EQ(window.limit(), 200u);
 }
 
 TEST(ChannelLoads, AChannelThatIsToBeClosedIsClosedByItsLastAnswer) {

@@ -61,8 +61,8 @@ grpc::GenericStub* PublishTransport::Stub(int channel) {
   const auto at = static_cast<std::size_t>(channel);
   if (at >= stubs_.size()) stubs_.resize(at + 1);
   if (stubs_[at] == nullptr) {
-    stubs_[at] = std::make_unique<grpc::GenericStub>(
-        MakeChannel(endpoint_, channel_credentials_, channel));
+    stubs_[at] =
+        std::make_unique<grpc::GenericStub>(MakeChannel(endpoint_, channel_credentials_, channel));
   }
   return stubs_[at].get();
 }
