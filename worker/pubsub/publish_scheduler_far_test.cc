@@ -192,7 +192,7 @@ TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
     ++number;
     window.Answered(number, number, /*few=*/true, begin, begin + milliseconds(5));
   }
-  // The first request of each burst was sent alone, and its answer was seen after the last was sent.
+  // The first request of each burst was sent alone, and its answer seen after the last was sent.
   for (int burst = 0; burst < 100; ++burst) {
     window.Answered(number + 1, number + 200, /*few=*/true, begin, begin + milliseconds(200));
     number += 200;
