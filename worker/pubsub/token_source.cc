@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -64,6 +65,12 @@ std::optional<CredentialsFile> ReadDefaultCredentials(HttpClient* http, bool on_
   if (named) {
     // Another identity than the one that was meant would be worse than none.
     *error = "the file \"" + path + "\" named by " + kCredentialsVariable + " " + problem;
+    return std::nullopt;
+  }
+  std::error_code unreachable;
+  if (std::filesystem::exists(path, unreachable)) {
+    // So would be that of the machine while the file is written.
+    *error = "the file \"" + path + "\" " + problem;
     return std::nullopt;
   }
   if (on_google_cloud || FindsMetadataServer(http)) {
@@ -206,7 +213,9 @@ void TokenSource::ThreadMain() {
       FetchOne(&lock);
       continue;
     }
-    changed_.wait_until(lock, wanted_ && now < next_try_ ? next_try_ : now + kIdle);
+    // One that was wanted in a margin that the clock has left again: whoever wants one next says so.
+    if (now >= next_try_) wanted_ = false;
+    changed_.wait_until(lock, wanted_ ? next_try_ : now + kIdle);
   }
 }
 

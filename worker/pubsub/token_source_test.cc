@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -202,6 +203,27 @@ TEST_F(TokenSourceTest, TheMetadataServerIsAskedForTheAccountOfTheMachine) {
   EXPECT_EQ(source_->State().identity, "machine@p");
   EXPECT_THAT(server.requests().at(0),
               HasSubstr("GET /computeMetadata/v1/instance/service-accounts/default/token?scopes="));
+}
+
+TEST_F(TokenSourceTest, AFileOfTheUserThatIsBeingWrittenIsNotReplacedByTheMachine) {
+  FakeTokenServer server([](const std::string&) -> Answer {
+    return {"computeMetadata/\n", 200, "metadata-flavor: Google\r\n"};
+  });
+  setenv("GCE_METADATA_HOST", server.host().c_str(), 1);
+  unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+  const char* const home = getenv("HOME");
+  const std::string before = home == nullptr ? "" : home;
+  setenv("HOME", directory_.c_str(), 1);
+  std::string error;
+  std::string project;
+  EXPECT_NE(TokenSource::Start({}, kAudience, &project, &error), nullptr) << "there is no file";
+  const auto folder = std::filesystem::path(directory_) / ".config/gcloud";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "application_default_credentials.json") << R"({"type": "authoriz)";
+  EXPECT_EQ(TokenSource::Start({}, kAudience, &project, &error), nullptr);
+  EXPECT_THAT(error, HasSubstr("application_default_credentials.json\" is not a JSON object"));
+  std::filesystem::remove_all(std::filesystem::path(directory_) / ".config");
+  setenv("HOME", before.c_str(), 1);
 }
 
 TEST_F(TokenSourceTest, AMetadataServerIsKnownByItsHeader) {

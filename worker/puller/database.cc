@@ -458,10 +458,13 @@ QueryResult Connection::Receive(size_t before) {
 
 QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters,
                                 std::optional<std::chrono::milliseconds> lock_timeout) {
+  // One that does not answer is not asked again and again.
+  const auto give_up = Clock::now() + kAnswerTime;
   for (int attempt = 1;; ++attempt) {
     QueryResult result = ExecuteOnce(sql, parameters, lock_timeout);
-    const bool too_short = result.not_begun() && result.sqlstate() == "57014";
-    if (!too_short || !usable_ || attempt == kMaxAttempts) return result;
+    // Not one that is committed here, and of which the wait for a standby was cancelled.
+    const bool too_short = result.not_begun() && result.sqlstate() == "57014" && !commit_warned_;
+    if (!too_short || !usable_ || attempt == kMaxAttempts || Clock::now() >= give_up) return result;
   }
 }
 

@@ -53,6 +53,8 @@ Json ParseJson(const std::string& text) {
     return Json::parse(text, look);
   } catch (const Json::parse_error& error) {
     throw Refused(At(text, error.byte == 0 ? 0 : error.byte - 1) + "this is not JSON");
+  } catch (const Json::out_of_range&) {
+    throw Refused("a number in it is too large");
   }
 }
 

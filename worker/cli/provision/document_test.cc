@@ -59,6 +59,7 @@ TEST(ProvisionDocument, AnErrorOfSyntaxNamesLineAndColumn) {
   EXPECT_EQ(Bad("{\"a\":\n 1,}", "f.json"), "line 2, column 4: this is not JSON");
   EXPECT_EQ(Bad("a: 1\nb: \xFF\n"), "line 2, column 4: this is not UTF-8");
   EXPECT_EQ(Bad("", "f.json"), "line 1, column 1: this is not JSON");
+  EXPECT_EQ(Bad("{\"a\": 1e999}", "f.json"), "a number in it is too large");
 }
 
 TEST(ProvisionDocument, WhatIsNoSingleDocumentIsRefused) {
