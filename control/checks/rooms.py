@@ -43,6 +43,7 @@ WORLDS = {
     'json': ['nlohmann/'],
     'systemd': ['systemd/'],
     'OpenSSL': ['openssl/'],
+    'SQLite': ['sqlite3.h'],
     'GoogleTest': ['gtest/', 'gmock/'],
     'system': SYSTEM,
 }
@@ -61,7 +62,8 @@ class Room:
 RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
-PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
+PUBSUB, PULLER = 'worker/pubsub', 'worker/puller'
+EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
@@ -79,7 +81,9 @@ ROOMS = {
                     ('server', 'system'), (PUBSUB,)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
-    EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
+    STORE: Room((), ('abseil', 'SQLite', 'system')),
+    SCHEMA: Room((PROTO, RULES), ('gRPC', 'abseil', 'json')),
+    EMULATOR: Room((SCHEMA, STORE, PROTO), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
     CLI_BASE: Room((PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
     ADMIN: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
@@ -94,7 +98,7 @@ MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
-    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, 'worker/cli'),
+    'postbox': (RULES, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, 'worker/cli'),
 }
 
 
