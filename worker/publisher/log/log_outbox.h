@@ -118,6 +118,8 @@ class LogOutbox : public OutboxSource {
   bool BacklogIsOver(const Read& read) const;
   // Whether the keys of the backlog are all known; reads some of them.
   bool KnowKeys(Read* read);
+  // Hands out next what need not wait for the backlog any more; false if there is nothing.
+  bool ReleaseSome(Read* read);
   // How many events of the backlog may be claimed now, so that there is room for others.
   std::size_t BacklogRoom(std::size_t limit) const;
   // Makes a part of the progress of a chunk, and hands out what may be published.
@@ -173,7 +175,7 @@ class LogOutbox : public OutboxSource {
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
   LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again
   // Of a split lane, since something came after the backlog.
-  std::optional<BacklogKeys> backlog_keys_;
+  std::optional<KnownKeys> backlog_keys_;
   std::size_t backlog_bytes_ = 0;  // of an event of the backlog, on average
   bool reads_keys_ = false;
   Clock::time_point no_keys_until_;
