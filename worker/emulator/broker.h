@@ -49,9 +49,9 @@ struct BrokerOptions {
   // deadlines.
   bool release_on_disconnect = false;
   // How much may be published in a second.
-  PublishRates publish_rates;
+  PublishRates publish_rates = {};
   // Where topics, subscriptions, snapshots, schemas and messages are kept; empty: in memory only.
-  std::string data_directory;
+  std::string data_directory = {};
   // A topic that does not exist is created when something is published to it, or when a
   // subscription to it is created.
   bool auto_create = false;
