@@ -51,11 +51,11 @@ absl::Status CheckForm(const Ids& ids) {
 
 Broker::Broker(Clock clock, BrokerOptions options)
     : clock_(std::move(clock)),
-      options_(options),
+      options_(std::move(options)),
       schemas_(clock_),
       first_message_id_(static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixMicros(clock_())))),
       last_incarnation_(first_message_id_),
-      publish_quotas_(options.publish_rates) {}
+      publish_quotas_(options_.publish_rates) {}
 
 // ---- the common part of all operations on a subscription ----
 
