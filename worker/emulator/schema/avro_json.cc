@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "worker/emulator/schema/shallow_json.h"
 
 namespace postbox::emulator {
 namespace {
@@ -149,9 +150,8 @@ absl::Status CheckAvroJson(const AvroType& type, const Json& value, AvroJsonForm
 }
 
 absl::Status CheckAvroJson(const AvroType& type, absl::string_view data) {
-  const Json value = Json::parse(data.begin(), data.end(), /*cb=*/nullptr,
-                                 /*allow_exceptions=*/false);
-  if (value.is_discarded()) return Invalid("it is not JSON");
+  Json value;
+  if (auto s = ParseShallowJson(data, &value); !s.ok()) return s;
   return CheckAvroJson(type, value, AvroJsonForm::kMessage);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "worker/emulator/schema/avro_json.h"
+#include "worker/emulator/schema/shallow_json.h"
 
 namespace postbox::emulator {
 
@@ -264,9 +265,8 @@ class AvroParser {
 };
 
 absl::StatusOr<AvroSchema> AvroSchema::Parse(absl::string_view definition) {
-  const Json json = Json::parse(definition.begin(), definition.end(), /*cb=*/nullptr,
-                                /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Invalid("it is not JSON");
+  Json json;
+  if (auto s = ParseShallowJson(definition, &json); !s.ok()) return s;
   if (json.is_array()) return Invalid("it must define one type, not a union");
   AvroSchema schema;
   if (auto s = AvroParser(&schema).Run(json); !s.ok()) return s;
