@@ -56,17 +56,33 @@ bool IsPromotion(Kind reader, Kind writer) {
 class Resolver {
  public:
   absl::Status Check(const AvroType& reader, const AvroType& writer) {
+    if (depth_ == kMaxDepth) return Invalid("types refer to each other too deeply");
+    ++depth_;
+    const bool records = reader.kind == Kind::kRecord && writer.kind == Kind::kRecord;
+    absl::Status status = records ? CheckRecords(reader, writer) : Compare(reader, writer);
+    --depth_;
+    return status;
+  }
+
+ private:
+  using Pair = std::pair<const AvroType*, const AvroType*>;
+  static constexpr int kMaxDepth = 10 * kMaxSchemaDepth;
+
+  // Only a record comes to itself again, so only records are remembered: two large unions have
+  // millions of pairs of branches.
+  absl::Status CheckRecords(const AvroType& reader, const AvroType& writer) {
+    if (!NamesMatch(reader, writer)) {
+      return Invalid("record ", reader.name, " has another name than ", writer.name);
+    }
     const Pair pair(&reader, &writer);
-    // A recursive type comes to itself again: what is being compared counts as readable.
+    // What is being compared counts as readable.
     const auto [known, is_new] = known_.emplace(pair, true);
     if (!is_new) {
       return known->second ? absl::OkStatus() : Invalid(reader.name, " cannot read ", writer.name);
     }
-    if (++depth_ > kMaxDepth) return Invalid("types refer to each other too deeply");
     const size_t mark = trail_.size();
     trail_.push_back(pair);
-    const absl::Status status = Compare(reader, writer);
-    --depth_;
+    const absl::Status status = CheckFields(reader, writer);
     if (status.ok()) return status;
     // What was found readable since may have relied on this pair. What was not is so for good.
     for (; trail_.size() > mark; trail_.pop_back()) {
@@ -75,10 +91,6 @@ class Resolver {
     known_[pair] = false;
     return status;
   }
-
- private:
-  using Pair = std::pair<const AvroType*, const AvroType*>;
-  static constexpr int kMaxDepth = 10 * kMaxSchemaDepth;
 
   absl::Status Compare(const AvroType& reader, const AvroType& writer) {
     if (writer.kind == Kind::kUnion) {
@@ -101,8 +113,6 @@ class Resolver {
       case Kind::kArray:
       case Kind::kMap:
         return Check(*reader.element, *writer.element);
-      case Kind::kRecord:
-        return CheckRecord(reader, writer);
       case Kind::kEnum:
         return CheckEnum(reader, writer);
       case Kind::kFixed:
@@ -113,10 +123,7 @@ class Resolver {
     }
   }
 
-  absl::Status CheckRecord(const AvroType& reader, const AvroType& writer) {
-    if (!NamesMatch(reader, writer)) {
-      return Invalid("record ", reader.name, " has another name than ", writer.name);
-    }
+  absl::Status CheckFields(const AvroType& reader, const AvroType& writer) {
     for (const AvroType::Field& field : reader.fields) {
       const auto found = std::find_if(
           writer.fields.begin(), writer.fields.end(), [&field](const AvroType::Field& other) {
