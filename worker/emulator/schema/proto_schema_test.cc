@@ -49,6 +49,10 @@ TEST(ProtoSchema, RefusesADefinitionThatIsNotOneMessageWithTheReason) {
            {P3("") + " service S {}", "no service"},
            {"syntax = \"proto3\"; import \"a.proto\"; message M {}", "imports a.proto"},
            {"syntax = \"proto3\"; message M { required int32 a = 1; }", "equired"},
+           {"package google.protobuf; message Struct {}", "takes a name of protobuf"},
+           {"package google; message protobuf { message Struct {} }", "takes a name of protobuf"},
+           {"message google { message protobuf { message Struct {} } }",
+            "takes a name of protobuf"},
            {"message " + std::string(200'000, '{'), "too deeply"},
        }) {
     const absl::Status status = ProtoSchema::Parse(row.text).status();
