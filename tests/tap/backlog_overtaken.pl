@@ -5,26 +5,17 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use Postbox::Backlog;
 use Postbox::Delivery;
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-use constant TOPIC => 'catalog.video.events';
-use constant BACKLOG => 20_000;
 use constant MIDDLE => BACKLOG / 2;    # a key of the backlog whose turn is not soon
 
-my $emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered");
-my $node = new_node('main', emulator => $emulator, settings => {
-	'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
-	'postbox.max_outstanding_messages' => 1000 });
-$node->start;
-create_outbox($node, 'postgres', kind => 'log');
-follow($node, 'postgres', "@{[TOPIC]}.follower", 'video.watched');
-my $puller = start_puller($node, 'postgres', $emulator);
+start_backlog_test();
 
 my $expected = 0;
-sub sql { my ($text) = @_; return $node->safe_psql('postgres', $text); }
 
 # `count` events of as many keys.
 sub emit_backlog
@@ -41,8 +32,6 @@ sub emit_watched
 	return join('; ', map { "SELECT postbox.outbox_emit('video', '$_', 'video.watched', '{}'::jsonb)" } @keys);
 }
 
-sub slow { emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=500,count=1000000'); return; }
-sub fast { emulator_fault($emulator, '--clear'); return; }
 sub pending { return sql("SELECT pending FROM postbox.publication_status"); }
 
 # The condition that an event of the log is published, as far as the lanes have stored it.

@@ -174,6 +174,9 @@ class Broker {
       const google::iam::v1::SetIamPolicyRequest& request);
   absl::StatusOr<google::iam::v1::TestIamPermissionsResponse> TestIamPermissions(
       const google::iam::v1::TestIamPermissionsRequest& request);
+  // Whether the policy of a resource gives this caller a permission; no if there is no such one.
+  bool Allows(const std::string& resource, const std::string& caller,
+              const std::string& permission);
 
   // Applies the time that has passed to deadlines, backoffs, retention and snapshots.
   void Tick();

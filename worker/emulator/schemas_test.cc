@@ -110,7 +110,10 @@ class SchemasTest : public testing::Test {
     request.set_subscription("projects/p/subscriptions/reader");
     request.set_max_messages(100);
     std::vector<pb::PubsubMessage> messages;
-    for (const LeasedMessage& each : *broker_.Pull(request, nullptr)) {
+    const auto pulled = broker_.Pull(request, nullptr);
+    EXPECT_TRUE(pulled.ok());
+    if (!pulled.ok()) return {};
+    for (const LeasedMessage& each : *pulled) {
       messages.push_back(each.message->Parse());
     }
     return messages;

@@ -27,7 +27,7 @@ ClientConfig ClientConfig::Now() {
           .quota_project = values.quota_project,
           .channels = values.channels,
           .publish_timeout = PublishTimeout(),
-          .credentials = UsesCredentials(values.endpoint) ? pubsub::CredentialsStamp() : ""};
+          .credentials = UsesCredentials(values.endpoint) ? pubsub::CredentialsStamp({}) : ""};
 }
 
 std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,

@@ -14,7 +14,7 @@ struct ClientConfig {
   std::string endpoint, project_id, quota_project;
   int channels = 0;
   int publish_timeout = 0;  // s, see PublishTimeout()
-  std::string credentials;  // pubsub::CredentialsStamp()
+  std::string credentials;  // pubsub::CredentialsStamp({})
 
   static ClientConfig Now();
   bool operator==(const ClientConfig&) const = default;

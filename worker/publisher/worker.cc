@@ -201,7 +201,7 @@ void Worker::TryAllAgain() {
 void Worker::FollowCredentials() {
   if (now_ < next_credentials_look_ || config_.credentials.empty()) return;
   next_credentials_look_ = After(now_, kCredentialsLookMs);
-  std::string credentials = pubsub::CredentialsStamp();
+  std::string credentials = pubsub::CredentialsStamp({});
   if (credentials == config_.credentials) return;
   LogLimited("credentials", {.message = "the file of Google credentials has changed"});
   TryAllAgain();

@@ -79,16 +79,14 @@ constexpr std::chrono::milliseconds kNotifyDelay(10);
 class PublisherCore : public PublishScheduler::Host {
  public:
   PublisherCore(EventLoop* loop, Shared* shared, const PublisherOptions& options,
-                const Credentials& credentials)
+                Credentials credentials)
       : loop_(loop),
         shared_(shared),
-        transport_(
-            loop, options.endpoint, credentials, options.channels,
-            options.quota_project.empty() ? credentials.quota_project : options.quota_project,
-            [this](std::uint64_t id, PublishScheduler::Response response) {
-              scheduler_.OnResponse(id, std::move(response));
-              Settle();
-            }),
+        transport_(loop, options, std::move(credentials),
+                   [this](std::uint64_t id, PublishScheduler::Response response) {
+                     scheduler_.OnResponse(id, std::move(response));
+                     Settle();
+                   }),
         scheduler_({.channels = options.channels, .publish_timeout = options.publish_timeout},
                    this) {}
 
@@ -123,6 +121,8 @@ class PublisherCore : public PublishScheduler::Host {
     scheduler_.Cancel();
     Settle();
   }
+
+  CredentialState Credential() const { return transport_.Credential(); }
 
   // Nothing is sent afterwards. The requests in flight end soon.
   void Close() {
@@ -242,9 +242,10 @@ class Publisher::Impl {
     loop_ = EventLoop::Start("postbox-publish", error);
     if (loop_ == nullptr) return false;
     loop_->Run([&] {
-      const auto credentials = MakeCredentials(options_.endpoint, error);
-      if (credentials)
-        core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_, *credentials);
+      auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
+      if (!credentials) return;
+      core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_,
+                                              std::move(*credentials));
     });
     return core_ != nullptr;
   }
@@ -302,6 +303,7 @@ class Publisher::Impl {
     return topics;
   }
   bool AnyFails() const { return shared_->any_fails; }
+  CredentialState Credential() const { return core_->Credential(); }
 
   void Cancel() {
     loop_->Post([this] { core_->Cancel(); });
@@ -343,6 +345,7 @@ std::vector<OutgoingMessage*> Publisher::TakeResults() { return impl_->TakeResul
 std::size_t Publisher::outstanding() const { return impl_->outstanding(); }
 std::vector<FailingTopic> Publisher::FailingTopics() const { return impl_->FailingTopics(); }
 bool Publisher::AnyFails() const { return impl_->AnyFails(); }
+CredentialState Publisher::Credential() const { return impl_->Credential(); }
 void Publisher::Cancel() { impl_->Cancel(); }
 
 }  // namespace postbox::pubsub

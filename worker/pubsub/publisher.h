@@ -42,6 +42,7 @@
 #include <vector>
 
 #include "proto/rules/endpoint.h"
+#include "worker/pubsub/credential_spec.h"
 #include "worker/pubsub/outgoing_message.h"
 
 namespace postbox::pubsub {
@@ -55,14 +56,19 @@ struct FailingTopic {
 };
 
 struct PublisherOptions {
+  // Smaller requests do not become shorter. The official clients have the same limit.
+  static constexpr std::size_t kLeastCompressed = 240;
+
   Endpoint endpoint;
-  int channels = 2;  // connections, 1..16
+  CredentialSpec credential;  // not looked at if the endpoint is plain text
+  int channels = 2;           // connections, 1..16
   // The most messages that Publish() took and TakeResults() has not returned.
   std::size_t max_outstanding_messages = 20'000;
   std::size_t max_outstanding_bytes = 64 << 20;  // of those without a result, in wire format
   // From the first sending of a message.
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
   std::string quota_project;  // x-goog-user-project; empty: that of the credentials file, if any
+  bool compression = false;   // gzip, for requests of kLeastCompressed bytes at least
   // An eventfd that the caller owns, or -1. 1 is written to it when there are results, and when
   // FailingTopics() has changed.
   int notify_fd = -1;
@@ -100,6 +106,9 @@ class Publisher {
   std::vector<FailingTopic> FailingTopics() const;
   // Whether there are any. Costs nothing.
   bool AnyFails() const;
+
+  // Whose identity the requests have. Any thread.
+  CredentialState Credential() const;
 
   // Ends all messages handed over so far soon. Those that are not published by then become
   // kUnknown. The publisher can be used afterwards.

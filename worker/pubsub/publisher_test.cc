@@ -111,8 +111,9 @@ class PublisherTest : public testing::Test {
     close(notify_fd_);
   }
 
-  void StartServer(int port) {
+  void StartServer(int port, bool takes_gzip = true) {
     grpc::ServerBuilder builder;
+    builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, takes_gzip);
     builder.AddListeningPort("127.0.0.1:" + std::to_string(port), grpc::InsecureServerCredentials(),
                              &port_);
     builder.SetMaxReceiveMessageSize(-1);
@@ -174,6 +175,30 @@ class PublisherTest : public testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Publisher> publisher_;
 };
+
+TEST_F(PublisherTest, LargeRequestsAreCompressedIfThatIsAskedFor) {
+  PublisherOptions options = Options();
+  options.compression = true;
+  Start(options);
+  const std::string large(100'000, 'x');
+  Publish(1, "key", large);
+  EXPECT_EQ(Results(1).at(0).status, PublishStatus::kPublished);
+  EXPECT_EQ(service_.accepted().at(0).data(), large);
+  publisher_.reset();
+  // A server that takes no gzip refuses what is compressed, and nothing else.
+  StopServer();
+  StartServer(0, /*takes_gzip=*/false);
+  options.endpoint = Options().endpoint;
+  Start(options);
+  Publish(2, "small");
+  EXPECT_EQ(Results(1).at(0).status, PublishStatus::kPublished);
+  Publish(3, "large", large);
+  const std::string error = Results(1).at(0).error;
+  EXPECT_NE(error.find("UNIMPLEMENTED"), std::string::npos) << error;
+  Start(Options());
+  Publish(4, "large", large);
+  EXPECT_EQ(Results(1).at(0).status, PublishStatus::kPublished);
+}
 
 TEST_F(PublisherTest, MessagesArriveAsTheyAreInTheOrderOfTheirKeysOverSeveralConnections) {
   PublisherOptions options = Options();

@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "proto/rules/endpoint.h"
+#include "worker/pubsub/credential_spec.h"
 
 namespace postbox::pubsub {
 
@@ -54,6 +55,7 @@ enum class Settlement {
 
 struct SubscriberOptions {
   Endpoint endpoint{};
+  CredentialSpec credential{};  // not looked at if the endpoint is plain text
   std::string subscription{};   // full name
   std::string quota_project{};  // empty: none
   int64_t max_outstanding_messages = 1000;
@@ -95,6 +97,9 @@ class Subscriber {
   // the key first and nacked afterwards, a message that was handed on in between would be applied
   // before the one that failed. `take` is dropped without a call after Stop.
   virtual void GiveBack(std::function<std::vector<uint64_t>()> take) = 0;
+
+  // Whose identity the calls have. Any thread, until Stop.
+  virtual CredentialState Credential() const = 0;
 
   // Closes the stream. on_message is not called after it has returned. Messages that wait to be
   // handed on are nacked. Messages in hand stay in hand.

@@ -29,9 +29,9 @@ namespace postbox::publisher {
 
 class BacklogKeys {
  public:
-  // A range has so many keys, later ones more. Of a million keys it takes one of some thousand for
-  // another. With 8 million keys all take 32 MiB; what comes after that shares the last range,
-  // where the filter takes more and more keys for others.
+  // A range has so many keys, later ones more. With a million keys it takes one of 60,000 others
+  // for one of them. With 8 million keys all take 32 MiB; what comes after that shares the last
+  // range, where the filter takes more and more keys for others.
   static constexpr std::size_t kKeysOfRange = 8192;
 
   explicit BacklogKeys(std::size_t keys_of_range = kKeysOfRange) : keys_of_range_(keys_of_range) {}

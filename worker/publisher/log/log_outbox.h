@@ -134,9 +134,10 @@ class LogOutbox : public OutboxSource {
   // Of the one that a lane has which has just read a full chunk. Not below its position.
   std::int64_t EndOfBacklog(const LogMoment& moment);
   // The log may have been emptied, and its sequence begin again: then nothing that is in it was
-  // read, and it is read from its beginning. While it is empty the position stays: perhaps what was
-  // read comes back, with the same seqs.
-  void CheckPosition(const LogMoment& moment);
+  // read, and it is read from its beginning. False while it is empty, and nothing is read: the
+  // position stays, since what was in it may come back with the same seqs, and of a backlog that
+  // is not there now nothing is known to be over.
+  bool CheckPosition(const LogMoment& moment);
   // Forgets the position, so that all that is in the log is read.
   void BeginAgain();
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;

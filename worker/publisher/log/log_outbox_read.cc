@@ -39,7 +39,7 @@ LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
   Read read;
   read.moment = TakeMoment(last_seq);
   read.main_moment = read.moment;
-  CheckPosition(read.moment);
+  if (!CheckPosition(read.moment)) return read;
   if (progress_->is_split()) {
     ReadBacklog(limit, budget, &read);
   } else {
@@ -185,31 +185,35 @@ std::int64_t LogOutbox::EndOfBacklog(const LogMoment& moment) {
   return is_late ? position.from() : moment.hwm;
 }
 
-void LogOutbox::CheckPosition(const LogMoment& moment) {
+bool LogOutbox::CheckPosition(const LogMoment& moment) {
   const LanePosition& position = progress_->read();
   const bool set_back = moment.hwm < position.from();
   const bool may_leave_out =
       position.main.MayLeaveOutCopies(moment.snapshot) ||
       (position.ahead && position.ahead->position.MayLeaveOutCopies(moment.snapshot));
-  if (!set_back && !may_leave_out) return;
+  if (!set_back && !may_leave_out) return true;
   if (position.main.zones().empty() && !position.ahead) ThrowSetBack(moment.hwm);
   // What the newest snapshot does not see, none does.
   const XidSnapshot& seen = position.newest();
   const bool empty = any_read_.RunReadOnly({Int64GetDatum(position.from()),
                                             TextValue(seen.ToText()), XidValue(seen.xmax)}) == 0;
-  if (empty) return;
+  if (empty) return !set_back;
   if (!BoolColumn(0, 1)) {
     BeginAgain();
   } else if (set_back) {
     ThrowSetBack(moment.hwm);
   }
+  return true;
 }
 
 // What is still out is of rows that are gone: its results are ignored.
 void LogOutbox::BeginAgain() {
   next_handle_ = progress_->next();
   progress_.emplace(LanePosition(), next_handle_);
+  // What is stored says of no key of the new log that its events are published.
+  stored_ = LanePosition();
   backlog_keys_.reset();
+  backlog_unstored_ = false;
   marker_.reset();
   dirty_ = true;
   read_below_ = 0;
