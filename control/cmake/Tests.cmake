@@ -100,10 +100,11 @@ foreach(file ${models})
   system_test(models.${name} ${CMAKE_SOURCE_DIR}/control/check-models ${name})
 endforeach()
 # Each benchmark for seconds: that its figures come, not how good they are.
-set(system_test_needs stage postbox_bench counting_server bare_publish)
-foreach(name drain backlog status wal held-transaction publish parked latency emit changes fairness neighbours torture soak)
+set(system_test_needs stage postbox_bench counting_server bare_publish pull_server)
+foreach(name drain backlog status wal held-transaction publish apply parked latency emit changes fairness neighbours torture soak)
   system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
 endforeach()
+system_test(bench.publish_far ${CMAKE_SOURCE_DIR}/bench/smoke publish --round-trip 20)
 
 # Most tests wait for a server more than they compute, so control/test runs three at a time. These
 # compute: beside one of them there is one other.

@@ -47,18 +47,29 @@ struct PublishTransport::Call {
 PublishTransport::PublishTransport(EventLoop* loop, const PublisherOptions& options,
                                    Credentials credentials, OnResponse on_response)
     : loop_(loop),
+      endpoint_(options.endpoint),
+      channel_credentials_(std::move(credentials.channel)),
       quota_project_(options.quota_project.empty() ? credentials.quota_project
                                                    : options.quota_project),
       compression_(options.compression),
       on_response_(std::move(on_response)),
-      authorizer_(loop, std::move(credentials.tokens)) {
-  for (int i = 0; i < options.channels; ++i) {
-    stubs_.push_back(
-        std::make_unique<grpc::GenericStub>(MakeChannel(options.endpoint, credentials.channel, i)));
-  }
-}
+      authorizer_(loop, std::move(credentials.tokens)) {}
 
 PublishTransport::~PublishTransport() = default;
+
+grpc::GenericStub* PublishTransport::Stub(int channel) {
+  const auto at = static_cast<std::size_t>(channel);
+  if (at >= stubs_.size()) stubs_.resize(at + 1);
+  if (stubs_[at] == nullptr) {
+    stubs_[at] =
+        std::make_unique<grpc::GenericStub>(MakeChannel(endpoint_, channel_credentials_, channel));
+  }
+  return stubs_[at].get();
+}
+
+void PublishTransport::CloseChannel(int channel) {
+  stubs_[static_cast<std::size_t>(channel)].reset();
+}
 
 void PublishTransport::Send(const PublishScheduler::Request& request) {
   auto& call = calls_[request.id];
@@ -89,8 +100,9 @@ void PublishTransport::Begin(std::uint64_t request_id, const Authorization& auth
   if (compression_ && call->request.Length() >= PublisherOptions::kLeastCompressed) {
     call->context->set_compression_algorithm(GRPC_COMPRESS_GZIP);
   }
-  call->reader = stubs_[static_cast<std::size_t>(call->channel)]->PrepareUnaryCall(
-      call->context.get(), kPublishMethod, call->request, loop_->completion_queue());
+  call->reader = Stub(call->channel)
+                     ->PrepareUnaryCall(call->context.get(), kPublishMethod, call->request,
+                                        loop_->completion_queue());
   if (!authorizer_.has_tokens()) call->request.Clear();
   call->reader->StartCall();
   call->reader->Finish(&call->response, &call->status,

@@ -45,6 +45,8 @@ class PublishTransport {
 
   void Send(const PublishScheduler::Request& request);
   void Abort(std::uint64_t request_id);
+  // Nothing may be in flight on it. The next request to it opens it again.
+  void CloseChannel(int channel);
 
   CredentialState Credential() const { return authorizer_.State(); }  // any thread
 
@@ -59,11 +61,15 @@ class PublishTransport {
   // Cancels the calls whose deadline is over, every 0.1 s as long as there are calls.
   void Watch();
 
+  grpc::GenericStub* Stub(int channel);
+
   EventLoop* const loop_;
+  const Endpoint endpoint_;
+  const std::shared_ptr<grpc::ChannelCredentials> channel_credentials_;
   const std::string quota_project_;
   const bool compression_;
   const OnResponse on_response_;
-  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
+  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;  // by channel; null: closed
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;
   bool watching_ = false;   // a timer is set
   std::string last_topic_;  // of the last request, and its header

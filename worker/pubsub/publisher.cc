@@ -71,9 +71,12 @@ std::size_t SizeInRequest(const OutgoingMessage& message) {
 // The eventfd is written at once if no more requests than this are in flight.
 constexpr std::size_t kFewRequests = 8;
 // Otherwise it is written when 1 / kNotifyPart of the outstanding messages have results, or after
-// kNotifyDelay.
+// kNotifyDelay. If the client has nothing left to send, everything waits for the broker, which is
+// far away. Then kNotifySoon is enough: the room of what was answered is needed for what comes
+// next.
 constexpr std::size_t kNotifyPart = 4;
 constexpr std::chrono::milliseconds kNotifyDelay(10);
+constexpr std::chrono::milliseconds kNotifySoon(1);
 
 // The part of the publisher that lives on the loop's thread, constructor and destructor included.
 class PublisherCore : public PublishScheduler::Host {
@@ -139,6 +142,7 @@ class PublisherCore : public PublishScheduler::Host {
   double Random() override { return JitterRandom(); }
   void Send(const PublishScheduler::Request& request) override { transport_.Send(request); }
   void Abort(std::uint64_t request_id) override { transport_.Abort(request_id); }
+  void CloseChannel(int channel) override { transport_.CloseChannel(channel); }
   void Deliver(OutgoingMessage* message, Queue* queue) override {
     results_.push_back(message);
     result_bytes_ += SizeInRequest(*message);
@@ -195,7 +199,8 @@ class PublisherCore : public PublishScheduler::Host {
     }
     if (notify_timer_set_) return;
     notify_timer_set_ = true;
-    notify_timer_ = loop_->After(kNotifyDelay, [this] {
+    const auto delay = scheduler_.AnyWaits() ? kNotifyDelay : kNotifySoon;
+    notify_timer_ = loop_->After(delay, [this] {
       notify_timer_set_ = false;
       const std::lock_guard<std::mutex> lock(shared_->mutex);
       if (shared_->notify_due) shared_->Notify();

@@ -61,7 +61,7 @@ struct PublisherOptions {
 
   Endpoint endpoint;
   CredentialSpec credential;  // not looked at if the endpoint is plain text
-  int channels = 2;           // connections, 1..16
+  int channels = 64;          // connections at most, 1..256; they are opened when they are needed
   // The most messages that Publish() took and TakeResults() has not returned.
   std::size_t max_outstanding_messages = 20'000;
   std::size_t max_outstanding_bytes = 64 << 20;  // of those without a result, in wire format
@@ -76,7 +76,7 @@ struct PublisherOptions {
 
 class Publisher {
  public:
-  // Starts the thread and creates the channels. Looks for credentials if the endpoint is not plain
+  // Starts the thread. Looks for credentials if the endpoint is not plain
   // text: it reads files and may ask the metadata server, which takes one or two seconds. It does
   // not connect. On failure returns null and puts one sentence into `error`.
   static std::unique_ptr<Publisher> Create(PublisherOptions options, std::string* error);

@@ -72,11 +72,8 @@ class SubscriberCore {
       : loop_(loop),
         options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        // The service stops sending when max_outstanding_messages are not acked. So acks of half of
-        // them do not wait for AckBatcher::kDelay.
         batcher_(options_.subscription,
-                 static_cast<size_t>(
-                     std::clamp<int64_t>(options_.max_outstanding_messages / 2, 1, kMaxAckIds))) {}
+                 static_cast<size_t>(std::max<int64_t>(options_.max_outstanding_messages, 1))) {}
 
   bool Start(std::string* error);
   void Ack(uint64_t handle);
@@ -392,7 +389,7 @@ void SubscriberCore::OnAnswer(const std::shared_ptr<AckCall>& call) {
   }
   calls_.erase(call);
   AckRequest& request = call->request;
-  batcher_.Finished(request);
+  batcher_.Finished(request, Clock::now());
   const auto results = AckResults(call->status, request.entries);
   std::vector<AckEntry> again;
   for (size_t i = 0; i < request.entries.size(); ++i) {
