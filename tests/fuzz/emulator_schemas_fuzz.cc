@@ -1,5 +1,5 @@
-// Schemas, and messages against them: a definition is refused with a reason, or it is compatible with
-// itself, and every message follows it or does not.
+// Schemas, and messages against them: a definition is refused with a reason, or it is compatible
+// with itself, and every message follows it or does not.
 #include <algorithm>
 
 #include "tests/fuzz/fuzz.h"

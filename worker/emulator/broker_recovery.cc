@@ -1,5 +1,5 @@
-// The state of the broker in a data directory: what is told to the journal, and what is read from it
-// at the start.
+// The state of the broker in a data directory: what is told to the journal, and what is read from
+// it at the start.
 #include <algorithm>
 #include <utility>
 #include <vector>

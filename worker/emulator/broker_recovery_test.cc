@@ -1,5 +1,5 @@
-// What a data directory keeps: each test ends a broker without a warning, as a crash does, and looks
-// at what the next one has.
+// What a data directory keeps: each test ends a broker without a warning, as a crash does, and
+// looks at what the next one has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

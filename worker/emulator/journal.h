@@ -5,8 +5,8 @@
 // two operations.
 //
 // A message is kept as long as something refers to it: a subscription, a snapshot, the retention of
-// its topic, or the queue of what is to be delivered. Keep() hands out the references. When the last
-// is gone, the next Write() removes the message.
+// its topic, or the queue of what is to be delivered. Keep() hands out the references. When the
+// last is gone, the next Write() removes the message.
 //
 // Leases are not kept. What was leased is delivered again after a restart, under new ack ids.
 #ifndef POSTBOX_WORKER_EMULATOR_JOURNAL_H_

@@ -14,9 +14,9 @@ using Kind = AvroType::Kind;
 // The values in one message. Without a limit a few bytes could announce 2^63 values of no size.
 constexpr int64_t kMaxValues = 10'000'000;
 
-class Reader {
+class AvroReader {
  public:
-  explicit Reader(absl::string_view data) : rest_(data) {}
+  explicit AvroReader(absl::string_view data) : rest_(data) {}
 
   absl::Status Run(const AvroType& type) {
     if (!Value(type, 0)) {
@@ -148,7 +148,7 @@ class Reader {
 }  // namespace
 
 absl::Status CheckAvroBinary(const AvroType& type, absl::string_view data) {
-  return Reader(data).Run(type);
+  return AvroReader(data).Run(type);
 }
 
 }  // namespace postbox::emulator

@@ -25,7 +25,7 @@ absl::Status Invalid(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-class Problems final : public gp::io::ErrorCollector, public gp::DescriptorPool::ErrorCollector {
+class ParseErrors final : public gp::io::ErrorCollector, public gp::DescriptorPool::ErrorCollector {
  public:
   void AddError(int line, gp::io::ColumnNumber column, const std::string& message) override {
     if (first_.empty()) first_ = absl::StrCat("line ", line + 1, ":", column + 1, ": ", message);
@@ -137,7 +137,7 @@ absl::Status CheckTypes(const gp::Descriptor& type, const gp::Descriptor& older)
 
 absl::StatusOr<std::unique_ptr<ProtoSchema>> ProtoSchema::Parse(absl::string_view definition) {
   if (NestsTooDeeply(definition)) return Invalid("types are nested too deeply");
-  Problems problems;
+  ParseErrors problems;
   gp::io::ArrayInputStream input(definition.data(), static_cast<int>(definition.size()));
   gp::io::Tokenizer tokenizer(&input, &problems);
   gp::compiler::Parser parser;

@@ -1,5 +1,5 @@
-// JSON from outside. A parsed value takes a hundred times the memory of its text if there is nothing
-// in it but opening brackets, so what nests too deeply is not parsed at all.
+// JSON from outside. A parsed value takes a hundred times the memory of its text if there is
+// nothing in it but opening brackets, so what nests too deeply is not parsed at all.
 #ifndef POSTBOX_WORKER_EMULATOR_SCHEMA_SHALLOW_JSON_H_
 #define POSTBOX_WORKER_EMULATOR_SCHEMA_SHALLOW_JSON_H_
 

@@ -1,9 +1,9 @@
 // Records on disk for `postbox emulator --data-dir`: of several kinds, each by its key. SQLite
 // keeps them.
 //
-// A change is on disk when Apply() returns, as a whole or not at all: a process that is killed loses
-// nothing. (It is not forced to the disk each time. A machine that loses its power may lose the
-// last changes, and keeps all before them.)
+// A change is on disk when Apply() returns, as a whole or not at all: a process that is killed
+// loses nothing. (It is not forced to the disk each time. A machine that loses its power may lose
+// the last changes, and keeps all before them.)
 //
 // One process at a time has a directory: it holds a lock on a file there.
 #ifndef POSTBOX_WORKER_EMULATOR_STORE_RECORD_STORE_H_
