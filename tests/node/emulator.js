@@ -132,12 +132,12 @@ async function schemas(pubsub) {
   print({read: [(await schema.get('BASIC')).definition, (await schema.get('FULL')).definition === definition]});
   print({bad: await outcome(pubsub.validateSchema({type: 'AVRO', definition: '{"not_actually":"avro"}'}))});
   print({good: await outcome(pubsub.validateSchema({type: 'PROTOCOL_BUFFER', definition: 'syntax = "proto3"; message M { string a = 1; }'}))});
-  print({follows: await outcome(schema.validateMessage('{"id":"a"}', 'JSON'))});
-  print({strays: await outcome(schema.validateMessage('{"foo":"bar"}', 'JSON'))});
+  print({follows: await outcome(schema.validateMessage(Buffer.from('{"id":"a"}'), 'JSON'))});
+  print({strays: await outcome(schema.validateMessage(Buffer.from('{"foo":"bar"}'), 'JSON'))});
   const [topic] = await pubsub.createTopic({name: 'ordered', schemaSettings: {schema: await schema.getName(), encoding: 'JSON'}});
   const [subscription] = await topic.createSubscription('ordered-sub');
   print({refused: await outcome(topic.publishMessage({data: Buffer.from('{"id":1}')}))});
-  const client = await pubsub.getSchemaClient_();
+  const client = await pubsub.getSchemaClient();
   const [revision] = await client.commitSchema({name: await schema.getName(), schema: {type: 'AVRO', definition: newer}});
   print({incompatible: await outcome(client.commitSchema({name: await schema.getName(), schema: {type: 'AVRO', definition: '"int"'}}))});
   await topic.publishMessage({data: Buffer.from('{"id":"a","note":{"string":"b"}}')});
