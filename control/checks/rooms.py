@@ -44,6 +44,7 @@ WORLDS = {
     'YAML': ['yaml-cpp/'],
     'systemd': ['systemd/'],
     'OpenSSL': ['openssl/'],
+    'SQLite': ['sqlite3.h'],
     'curl': ['curl/'],
     'httplib': ['httplib.h'],
     'GoogleTest': ['gtest/', 'gmock/'],
@@ -64,7 +65,8 @@ class Room:
 RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
-PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
+PUBSUB, PULLER = 'worker/pubsub', 'worker/puller'
+EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION = 'worker/cli/provision'
 
@@ -83,7 +85,9 @@ ROOMS = {
                     ('server', 'system'), (PUBSUB,)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'curl', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
-    EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
+    STORE: Room((), ('abseil', 'SQLite', 'system')),
+    SCHEMA: Room((PROTO, RULES), ('gRPC', 'abseil', 'json')),
+    EMULATOR: Room((SCHEMA, STORE, PROTO), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
     CLI_BASE: Room((PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
     ADMIN: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
@@ -99,7 +103,7 @@ MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
-    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
+    'postbox': (RULES, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
                 'worker/cli'),
 }
 

@@ -53,6 +53,12 @@ need_module(LIBPQ libpq libpq-dev)
 need_module(SYSTEMD libsystemd libsystemd-dev)
 need_module(CURL libcurl libcurl4-openssl-dev)
 need_module(HTTPLIB cpp-httplib libcpp-httplib-dev)
+need_module(SQLITE sqlite3 libsqlite3-dev)
+# The compiler of protobuf as a library: Debian has its headers in a package of their own, and the code in libprotobuf.
+find_path(PROTOBUF_PARSER google/protobuf/compiler/parser.h)
+if(NOT PROTOBUF_PARSER)
+  note_missing(google/protobuf/compiler/parser.h libprotoc-dev)
+endif()
 need_program(PROTOC protoc protobuf-compiler)
 need_program(GRPC_CPP_PLUGIN grpc_cpp_plugin protobuf-compiler-grpc)
 # pkg-config takes more than ten seconds for the hundred modules that grpc++ requires, so gRPC's own CMake files come first,

@@ -49,13 +49,15 @@ set_target_properties(postbox_messages postbox_proto PROPERTIES COMPILE_WARNING_
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
 set(plain pubsub/ack_results pubsub/credentials_file pubsub/http_client pubsub/message_wire pubsub/outgoing_message puller/received_event)
-foreach(file access ack_id broker broker_policies broker_snapshots broker_subscriptions broker_topics faults filter key_throughput labels resource_spec status stored_message subscription subscription_queues unsupported validation)
+foreach(file access ack_id broker broker_policies broker_recovery broker_snapshots broker_subscriptions broker_topics faults filter journal labels publish_quotas resource_spec schemas status stored_message subscription subscription_queues unsupported validation)
   list(APPEND plain emulator/${file})
 endforeach()
 list(TRANSFORM plain PREPEND ${CMAKE_SOURCE_DIR}/worker/)
 list(TRANSFORM plain APPEND .cc)
+sources(parts worker/emulator/schema worker/emulator/store)
+list(APPEND plain ${parts})
 add_library(postbox_plain STATIC ${plain})
-target_link_libraries(postbox_plain PUBLIC postbox_warnings postbox_messages nlohmann_json::nlohmann_json PkgConfig::CURL)
+target_link_libraries(postbox_plain PUBLIC postbox_warnings postbox_messages nlohmann_json::nlohmann_json PkgConfig::CURL PkgConfig::SQLITE)
 
 # The executable. (proto/rules/ holds headers only: whoever includes them compiles them.)
 function(part name room)

@@ -46,7 +46,7 @@ endfunction()
 add_custom_target(unit_tests)
 unit_test(rules_test ROOMS proto/rules)
 unit_test(pubsub_test ROOMS worker/pubsub LINK postbox_pubsub)
-unit_test(emulator_test ROOMS worker/emulator LINK postbox_emulator)
+unit_test(emulator_test ROOMS worker/emulator worker/emulator/schema worker/emulator/store LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
 # What of the publisher knows no Postgres.

@@ -73,6 +73,19 @@ void AddEmulatorTls(CLI::App* emulator, postbox::emulator::EmulatorOptions* opti
       ->capture_default_str();
 }
 
+void AddEmulatorQuotas(CLI::App* emulator, postbox::emulator::PublishRates* rates) {
+  const auto add = [emulator](const char* name, int64_t* rate, const char* help) {
+    emulator->add_option(name, *rate, help)->type_name("BYTES")->check(CLI::NonNegativeNumber);
+  };
+  add("--key-throughput", &rates->key,
+      "Bytes that one ordering key may publish in a second; Google's limit is 1000000 (default: no "
+      "limit)");
+  add("--topic-throughput", &rates->topic,
+      "Bytes that may be published to one topic in a second (default: no limit)");
+  add("--throughput", &rates->all,
+      "Bytes that may be published to all topics together in a second (default: no limit)");
+}
+
 void AddEmulatorIam(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
   CLI::Option* enforce =
       emulator
@@ -132,8 +145,7 @@ void AddEmulatorAuth(CLI::App* emulator, postbox::emulator::EmulatorOptions* opt
 }
 
 CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
-  CLI::App* emulator =
-      app->add_subcommand("emulator", "Serve Pub/Sub from memory until SIGTERM or SIGINT");
+  CLI::App* emulator = app->add_subcommand("emulator", "Serve Pub/Sub until SIGTERM or SIGINT");
   emulator->add_option("--host", options->host, "Address to listen on")->capture_default_str();
   emulator
       ->add_option("--port", options->port,
@@ -165,11 +177,11 @@ CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
   emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,
                      "Redeliver the messages of a stream when it ends, not at the ack deadline");
   emulator
-      ->add_option("--key-throughput", options->broker.key_bytes_per_second,
-                   "Bytes that one ordering key may publish in a second; Google's limit is 1000000 "
-                   "(default: no limit)")
-      ->type_name("BYTES")
-      ->check(CLI::NonNegativeNumber);
+      ->add_option("--data-dir", options->broker.data_directory,
+                   "Directory that keeps topics, subscriptions, snapshots, schemas and messages "
+                   "across restarts; it is made if there is none (default: all is in memory)")
+      ->type_name("DIR");
+  AddEmulatorQuotas(emulator, &options->broker.publish_rates);
   AddEmulatorTls(emulator, options);
   AddEmulatorAuth(emulator, options);
   AddEmulatorIam(emulator, options);

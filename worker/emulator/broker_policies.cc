@@ -116,7 +116,7 @@ absl::StatusOr<iam::Policy> Broker::SetIamPolicy(const iam::SetIamPolicyRequest&
       return Invalid("update_mask names a field that a policy does not have: ", path);
     }
   }
-  const std::lock_guard<std::mutex> lock(mu_);
+  const Change change(this);
   iam::Policy* policy = FindPolicy(request.resource());
   if (policy == nullptr) return NotFound(request.resource());
   if (!request.policy().etag().empty() && request.policy().etag() != EtagOf(*policy)) {
@@ -128,6 +128,7 @@ absl::StatusOr<iam::Policy> Broker::SetIamPolicy(const iam::SetIamPolicyRequest&
     policy->set_version(request.policy().version());
   }
   policy->set_etag(absl::StrCat(absl::Hex(first_message_id_ + ++last_etag_, absl::kZeroPad16)));
+  Save(request.resource());
   return *policy;
 }
 

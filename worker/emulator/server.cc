@@ -19,6 +19,7 @@
 #include "worker/emulator/iam_service.h"
 #include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
+#include "worker/emulator/schema_service.h"
 #include "worker/emulator/subscriber_service.h"
 #include "worker/emulator/unknown_methods.h"
 
@@ -41,6 +42,7 @@ class ServerImpl final : public Server {
         subscriber_(&broker_, &gate_),
         faults_service_(&broker_, &gate_),
         iam_(&broker_, &gate_),
+        schema_service_(&broker_, &gate_),
         unknown_methods_(&gate_) {}
 
   ~ServerImpl() override {
@@ -57,6 +59,7 @@ class ServerImpl final : public Server {
   absl::Status Listen(const std::string& host, int port, const TlsOptions& tls) {
     const auto credentials = MakeServerCredentials(tls);
     if (!credentials.ok()) return credentials.status();
+    if (auto s = broker_.Recover(); !s.ok()) return s;
     if (tls.administrators) {
       gate_.Enforce(std::make_unique<AccessControl>(&broker_, tls.verifier, *tls.administrators));
     }
@@ -79,6 +82,7 @@ class ServerImpl final : public Server {
     builder.RegisterService(&subscriber_);
     builder.RegisterService(&faults_service_);
     builder.RegisterService(&iam_);
+    builder.RegisterService(&schema_service_);
     builder.RegisterCallbackGenericService(&unknown_methods_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
@@ -105,6 +109,7 @@ class ServerImpl final : public Server {
   SubscriberService subscriber_;
   FaultsService faults_service_;
   IamService iam_;
+  SchemaService schema_service_;
   UnknownMethods unknown_methods_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
