@@ -213,7 +213,7 @@ void TokenSource::ThreadMain() {
       FetchOne(&lock);
       continue;
     }
-    // One that was wanted in a margin that the clock has left again: whoever wants one next says so.
+    // It was wanted in a margin that the clock has left again: whoever wants one next says so.
     if (now >= next_try_) wanted_ = false;
     changed_.wait_until(lock, wanted_ ? next_try_ : now + kIdle);
   }
