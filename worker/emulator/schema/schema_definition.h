@@ -29,10 +29,10 @@ class SchemaDefinition {
   absl::Status CheckRevises(const SchemaDefinition& older) const;
 
  private:
-  using Body = std::variant<AvroSchema, std::unique_ptr<ProtoSchema>>;
-  explicit SchemaDefinition(Body body) : body_(std::move(body)) {}
+  explicit SchemaDefinition(AvroSchema avro) : body_(std::move(avro)) {}
+  explicit SchemaDefinition(std::unique_ptr<ProtoSchema> proto) : body_(std::move(proto)) {}
 
-  Body body_;
+  std::variant<AvroSchema, std::unique_ptr<ProtoSchema>> body_;
 };
 
 }  // namespace postbox::emulator
