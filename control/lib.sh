@@ -2,7 +2,7 @@
 # user that Postgres asks for. Sourced, not run.
 # shellcheck shell=bash
 
-POSTBOX_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+POSTBOX_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # The build directory stands outside the tree, one per clone, in a place that user postgres can read.
 POSTBOX_BUILD_DIR=${POSTBOX_BUILD_DIR:-/var/tmp/postbox-build-$(printf '%s' "$POSTBOX_ROOT" | sha256sum | cut -c1-12)}
 export POSTBOX_ROOT POSTBOX_BUILD_DIR

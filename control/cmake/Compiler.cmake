@@ -18,10 +18,19 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")  # what control/test --gdb and --valgrind bu
 
 # Where the tree and the build directory are is in nothing that is built: two builds of one commit are equal. Sources are
 # named relative to the tree, so a debugger that is started there finds them; a debug build keeps the full names. ccache
-# may hand the compiler relative names instead (CCACHE_BASEDIR). The last map that matches counts.
+# may hand the compiler relative names instead (CCACHE_BASEDIR). The last map that matches counts, and either directory may
+# stand within the other.
 file(RELATIVE_PATH tree_from_build ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR})
 string(REGEX REPLACE "/$" "" tree_from_build "${tree_from_build}")
-foreach(map "${CMAKE_SOURCE_DIR}=." "${tree_from_build}=." "${CMAKE_BINARY_DIR}=build" "${CMAKE_BINARY_DIR}/=")
+set(tree_maps "${CMAKE_SOURCE_DIR}=." "${tree_from_build}=.")
+set(build_maps "${CMAKE_BINARY_DIR}=build" "${CMAKE_BINARY_DIR}/=")
+string(FIND "${CMAKE_SOURCE_DIR}/" "${CMAKE_BINARY_DIR}/" tree_in_build)
+if(tree_in_build EQUAL 0)
+  set(maps ${build_maps} ${tree_maps})
+else()
+  set(maps ${tree_maps} ${build_maps})
+endif()
+foreach(map ${maps})
   add_compile_options($<$<NOT:$<CONFIG:Debug>>:-ffile-prefix-map=${map}>)
 endforeach()
 
