@@ -11,6 +11,9 @@
 // answers INVALID_ARGUMENT, as all of them do to the ordering key "refused". "hostile-silent" never
 // answers.
 //
+// With --round-trip MS it answers that much later, without a thread or a timer for each call, as a
+// service does that is so far away. A connection has 100 streams, as those of Google's front ends.
+//
 // It reads requests in wire format, skips what it does not count, and gives every message the same
 // id. At SIGTERM it prints the last counts and ends.
 #include <google/protobuf/io/coded_stream.h>
@@ -22,11 +25,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "bench/delay_queue.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 
 namespace {
@@ -40,6 +44,7 @@ std::atomic<int64_t> first_arrival{0};
 std::atomic<int64_t> last_arrival{0};
 std::FILE* record = nullptr;
 std::mutex record_mutex;
+DelayQueue* delay_queue = nullptr;
 
 int64_t NowMicros() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
@@ -152,6 +157,15 @@ class Reactor : public grpc::ServerGenericBidiReactor {
       waiting_ = true;
       return;
     }
+    delay_queue->Run([this, request] { AnswerTo(request); });
+  }
+  void OnCancel() override {
+    if (waiting_.exchange(false)) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void AnswerTo(const Request& request) {
     if (request.answer == Answer::kRefuse) {
       Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "refused"));
       return;
@@ -164,12 +178,7 @@ class Reactor : public grpc::ServerGenericBidiReactor {
     response_ = grpc::ByteBuffer(&slice, 1);
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
-  void OnCancel() override {
-    if (waiting_.exchange(false)) Finish(grpc::Status::CANCELLED);
-  }
-  void OnDone() override { delete this; }
 
- private:
   std::atomic<bool> waiting_{false};  // for the end of a call that is not answered
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
@@ -197,22 +206,30 @@ int main(int argc, char** argv) {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  if (argc == 3 && std::strcmp(argv[1], "--record") == 0) {
-    record = std::fopen(argv[2], "w");
-    if (record == nullptr) {
-      std::perror(argv[2]);
-      return 1;
+  int64_t round_trip = 0;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string option = argv[i];
+    if (option == "--record" && i + 1 < argc) {
+      record = std::fopen(argv[i + 1], "w");
+      if (record == nullptr) {
+        std::perror(argv[i + 1]);
+        return 1;
+      }
+    } else if (option == "--round-trip" && i + 1 < argc) {
+      round_trip = std::atoll(argv[i + 1]);
+    } else {
+      std::fprintf(stderr, "usage: counting_server [--record FILE] [--round-trip MS]\n");
+      return 2;
     }
-  } else if (argc != 1) {
-    std::fprintf(stderr, "usage: counting_server [--record FILE]\n");
-    return 2;
   }
+  delay_queue = new DelayQueue(std::chrono::milliseconds(round_trip));  // its thread never ends
 
   Service service;
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.SetMaxReceiveMessageSize(20 << 20);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 100);
   builder.RegisterCallbackGenericService(&service);
   auto server = builder.BuildAndStart();
   if (!server) return 1;

@@ -4,7 +4,7 @@ and the worker of bench/drain.cc."""
 import contextlib
 import json
 import os
-import queue
+import pathlib
 import re
 import signal
 import statistics
@@ -161,8 +161,8 @@ class Bed(harness.Testbed):
             return 0.0
         raise Failure(f"pgbench failed:\n{done.stdout}{done.stderr}")
 
-    def counting_server(self, record=None):
-        return CountingServer(self, record)
+    def counting_server(self, record=None, round_trip=0):
+        return CountingServer(self, record, round_trip)
 
     def worker_pid(self):
         rows = self.watch.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")
@@ -176,14 +176,15 @@ def program(name):
 class CountingServer:
     """bench/counting_server.cc"""
 
-    def __init__(self, testbed, record=None):
-        self._lines = queue.Queue()
+    def __init__(self, testbed, record=None, round_trip=0):
+        self._start(testbed, "counting_server", *(["--record", record] if record else []), "--round-trip", round_trip)
+
+    def _start(self, testbed, name, *arguments):
         self._lock = threading.Lock()
         self._counts = (0, 0, 0, 0)
         self.address = None
-        self.process = testbed.start("counting-server", [program("counting_server"), *(["--record", record] if record else [])],
-                                     on_line=self._line)
-        wait_until("the counting server is ready", lambda: self.address)
+        self.process = testbed.start(name, [program(name), *arguments], on_line=self._line)
+        wait_until(f"{name} is ready", lambda: self.address)
 
     def _line(self, line):
         with self._lock:
@@ -218,11 +219,25 @@ class CountingServer:
         with self._lock:
             return self._counts[3] / 1e6
 
+    @property
+    def connections(self):
+        """To it, now."""
+        port = f":{int(self.address.rpartition(':')[2]):04X}"
+        sockets = pathlib.Path("/proc/net/tcp").read_text().splitlines() + pathlib.Path("/proc/net/tcp6").read_text().splitlines()
+        return sum(fields[1].endswith(port) and fields[3] == "01" for fields in map(str.split, sockets))
+
     def wait_for(self, messages, timeout=PATIENCE):
         wait_until(f"{messages} messages have come", lambda: self.messages >= messages, timeout, 0.02)
 
     def stop(self):
         self.process.stop()
+
+
+class PullServer(CountingServer):
+    """bench/pull_server.cc. Its requests are the messages that were sent, and its messages those that were acked."""
+
+    def __init__(self, testbed, messages, keys, round_trip):
+        self._start(testbed, "pull_server", messages, keys, "--round-trip", round_trip)
 
 
 class PeakMemory:

@@ -9,6 +9,7 @@ import traceback
 TESTS = pathlib.Path(__file__).parents[2] / "tests"
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(TESTS / "e2e/lib"), str(TESTS / "matrix")]
 import bed  # first: it moves standard output away
+import applying
 import changes
 import database
 import emitting
@@ -26,6 +27,7 @@ BENCHES = {
     "wal": database.wal,
     "held-transaction": database.held_transaction,
     "publish": publishing.publish,
+    "apply": applying.apply,
     "parked": publishing.parked,
     "latency": publishing.latency,
     "fairness": fairness.fairness,
@@ -42,7 +44,10 @@ def main():
     parser.add_argument("name", choices=BENCHES)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--seconds", type=int, help="of soak")
+    parser.add_argument("--round-trip", type=int, metavar="MS", help="of publish and apply: how much later the service answers")
     arguments = parser.parse_args()
+    if arguments.round_trip is not None and arguments.name not in ("publish", "apply"):
+        parser.error("--round-trip is for publish and apply")
 
     def interrupted(number, _frame):
         raise Failure(f"interrupted by {signal.Signals(number).name}")
@@ -51,6 +56,8 @@ def main():
     signal.signal(signal.SIGINT, interrupted)
     try:
         more = {"seconds": arguments.seconds} if arguments.seconds else {}
+        if arguments.round_trip is not None:
+            more["round_trip"] = arguments.round_trip
         BENCHES[arguments.name](bed.Report(arguments.name), arguments.smoke, **more)
     except Failure as failure:
         traceback.print_exc()

@@ -1,5 +1,6 @@
 """End to end, from the committed event to a server that only counts: publish, parked, latency."""
 
+import math
 import random
 import time
 import uuid
@@ -9,11 +10,11 @@ import libpq
 from bed import Bed, median, percentile
 from harness import say, wait_until
 
-CHANNELS = 2  # postbox.channels
 MAX_OUTSTANDING = 20_000  # postbox.max_outstanding_messages
-# worker/pubsub/publish_scheduler.h: the most requests at once, with and without ordering keys.
-MAX_REQUESTS = 100 * CHANNELS
-MAX_KEYLESS_REQUESTS = 4 * CHANNELS
+STREAMS = 100  # of a connection: more requests than that wait in gRPC
+# worker/pubsub/publish_scheduler.h: the most requests at once where nothing is far away, with and without ordering keys.
+NEAR_REQUESTS = 200
+KEYLESS_REQUESTS = 8
 WARM_UP = 10  # events that latency does not count: during these the worker connects and makes plans
 
 # case: (aggregate id of event n, ordering of the publication, number of ordering keys; 0: none; None: one an event)
@@ -26,42 +27,60 @@ CASES = {
 }
 
 
-def publish(report, smoke):
+def publish(report, smoke, round_trip=None):
     """The worker against a bare loop over gRPC with the same messages in groups of the same size."""
-    rounds = 1 if smoke else 5
+    rounds = 1 if smoke else 3 if round_trip else 5
     with Bed(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
         for case, (key, ordering, keys) in CASES.items():
-            events = 5_000 if smoke else 200_000 if keys is None else 400_000
-            say(f"publish, {case}: {events} events, {rounds} rounds")
+            events = events_of(keys, smoke, round_trip)
+            name = case if round_trip is None else f"{case}, {round_trip} ms"
+            say(f"publish, {name}: {events} events, {rounds} rounds")
             outbox = server.outbox("app.outbox")
             server.load(outbox, events, key)
             server.settle_down()
             rates, bare = [], []
+            bare_keys = events if keys is None else keys
+            in_flight = None
             for _ in range(rounds):
-                rate, group = publish_once(server, outbox, events, ordering)
+                rate, group = publish_once(server, outbox, events, ordering, round_trip or 0)
+                in_flight = in_flight or best_in_flight(server, events, group, keys, round_trip or 0)
                 rates.append(rate)
-                bare.append(bare_once(server, events, group, requests_in_flight(group, events, keys),
-                                      events if keys is None else keys))
-            report.line(f"{case}, bare", median(bare), "messages/s")
-            report.against(case, rates, "messages/s", bare, f"{case}, bare", ">= 0.8")
+                bare.append(bare_once(server, events, group, in_flight, bare_keys, round_trip or 0))
+            report.line(f"{name}, bare", median(bare), "messages/s")
+            report.against(name, rates, "messages/s", bare, f"{name}, bare", ">= 0.9")
             server.sql(f"SELECT postbox.drop_outbox('{outbox}')")
 
 
-def requests_in_flight(group, events, keys):
-    """As many as the worker has: one for a key, and no more than its budget of messages and its channels allow."""
+def events_of(keys, smoke, round_trip):
+    events = 5_000 if smoke else 200_000 if keys is None else 400_000
+    if not round_trip or keys != 1:
+        return events
+    return min(events, 50_000_000 // round_trip // 10)  # 5 s: there is one request in a round trip
+
+
+def best_in_flight(server, events, group, keys, round_trip):
+    """How many requests at once the bare loop has: the number with which it is fastest, of those that the worker may have."""
     if keys == 0:
-        return MAX_KEYLESS_REQUESTS
-    return max(1, min(keys or events, MAX_REQUESTS, int(MAX_OUTSTANDING / group)))
+        most = KEYLESS_REQUESTS if not round_trip else int(MAX_OUTSTANDING / group)
+    else:
+        most = min(keys or events, int(MAX_OUTSTANDING / group))
+    least = min(most, NEAR_REQUESTS)
+    tries = {max(1, min(most, int(least * factor))) for factor in ((1, 2) if not round_trip else (1, 4, 8, 16, 1_000))}
+    if len(tries) == 1:
+        return tries.pop()
+    keys = events if keys is None else keys
+    return max(tries, key=lambda number: bare_once(server, max(events // 4, 1), group, number, keys, round_trip))
 
 
-def publish_once(server, outbox, events, ordering):
-    counting = server.counting_server()
+def publish_once(server, outbox, events, ordering, round_trip):
+    counting = server.counting_server(round_trip=round_trip)
     server.cluster.set(postbox__endpoint=counting.endpoint)
     pid = wait_until("the worker runs", server.worker_pid)
     memory = bed.PeakMemory(pid)
     publication = server.publication(outbox, ordering=ordering)
     with bed.profile(server, pid, f"publish-{publication}"):
         counting.wait_for(events)
+    connections = counting.connections
     # The publication is dropped when all results are stored.
     wait_until("all is confirmed", lambda: server.pending(publication) == 0, bed.PATIENCE)
     server.drop_publication(publication)
@@ -69,7 +88,7 @@ def publish_once(server, outbox, events, ordering):
     if counting.messages != events:
         raise bed.Failure(f"{counting.messages} messages instead of {events}")
     rate, group = events / max(counting.seconds, 1e-6), counting.messages / counting.requests
-    say(f"    worker: {rate:,.0f} messages/s, {group:.1f} a request, {memory.stop():.0f} MiB")
+    say(f"    worker: {rate:,.0f} messages/s, {group:.1f} a request, {connections} connections, {memory.stop():.0f} MiB")
     return rate, group
 
 
@@ -122,12 +141,14 @@ def stop_key(server, outbox, kind, publication, waiting):
         FROM generate_series(0, {waiting}) AS n""")
 
 
-def bare_once(server, events, group, in_flight, keys):
-    counting = server.counting_server()
-    bed.bare_publish(counting, events, group, in_flight, CHANNELS, keys)
+def bare_once(server, events, group, in_flight, keys, round_trip):
+    counting = server.counting_server(round_trip=round_trip)
+    connections = max(2, math.ceil(in_flight / STREAMS))
+    bed.bare_publish(counting, events, group, in_flight, connections, keys)
     counting.stop()
     rate = events / max(counting.seconds, 1e-6)
-    say(f"    bare: {rate:,.0f} messages/s, {counting.messages / counting.requests:.1f} a request, {in_flight} at once")
+    say(f"    bare: {rate:,.0f} messages/s, {counting.messages / counting.requests:.1f} a request, {in_flight} at once, "
+        f"{connections} connections")
     return rate
 
 

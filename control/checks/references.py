@@ -33,7 +33,7 @@ _SECTION = re.compile(r'\bsections?[\s#/*-]{1,12}\d|\u00a7', re.I)
 # Not what follows a variable, a URL or a closing bracket, which is no absolute path.
 _ABSOLUTE = re.compile(r"""(?<![\w./:$}{)\]>~*@+-])(?<!\+=)(?<![\w})\]]["'])/[a-z][\w-]*/[\w.$*{}<-][\w./$*{}<>-]*""")
 # What every machine has, or may have; names of the API and of examples.
-_ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|run|tmp|usr|var/(?:cache|lib|log|run)|path/to|host|topics|subscriptions|snapshots)(?:/|$)|'
+_ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|run|tmp|usr|var/(?:cache|lib|log|run)|path/to|host|topics|subscriptions|snapshots|v1|computeMetadata)(?:/|$)|'
                        r'/(?:var/)?postbox$|/(?:build|older)/|/var/tmp(?:/postbox\S*)?$')
 # The words that stand for a name or a number, and in the name of an install script for a version.
 _PLACEHOLDER = re.compile(r'[<>{}$]|(?<![A-Za-z0-9])(?:KIND|NAME|X)(?![A-Za-z0-9_])|^NN_|'

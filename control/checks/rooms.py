@@ -41,8 +41,12 @@ WORLDS = {
     'CLI11': ['CLI/'],
     'spdlog': ['spdlog/'],
     'json': ['nlohmann/'],
+    'YAML': ['yaml-cpp/'],
     'systemd': ['systemd/'],
     'OpenSSL': ['openssl/'],
+    'SQLite': ['sqlite3.h'],
+    'curl': ['curl/'],
+    'httplib': ['httplib.h'],
     'GoogleTest': ['gtest/', 'gmock/'],
     'system': SYSTEM,
 }
@@ -61,8 +65,10 @@ class Room:
 RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
-PUBSUB, PULLER, EMULATOR = 'worker/pubsub', 'worker/puller', 'worker/emulator'
+PUBSUB, PULLER = 'worker/pubsub', 'worker/puller'
+EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
+PROVISION = 'worker/cli/provision'
 
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
@@ -77,13 +83,16 @@ ROOMS = {
     f'{PUBLISHER}/table': Room((PUBLISHER_BASE, BASE, SHARED), ('server',)),
     PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
                     ('server', 'system'), (PUBSUB,)),
-    PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'system')),
+    PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'curl', 'system')),
     PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
-    EMULATOR: Room((PROTO,), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
+    STORE: Room((), ('abseil', 'SQLite', 'system')),
+    SCHEMA: Room((PROTO, RULES), ('gRPC', 'abseil', 'json')),
+    EMULATOR: Room((SCHEMA, STORE, PROTO), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
     CLI_BASE: Room((PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
     ADMIN: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
-    'worker/cli': Room((DOCTOR, ADMIN, PULLER, EMULATOR), ('CLI11',)),
+    PROVISION: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'YAML', 'system')),
+    'worker/cli': Room((DOCTOR, ADMIN, PROVISION, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -94,7 +103,8 @@ MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
-    'postbox': (RULES, PUBSUB, PULLER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, 'worker/cli'),
+    'postbox': (RULES, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
+                'worker/cli'),
 }
 
 

@@ -7,7 +7,7 @@ set_target_properties(postbox_bench PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTOR
 target_link_libraries(postbox_bench PRIVATE publisher_core extension_base extension_shared)
 target_link_options(postbox_bench PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
-foreach(program counting_server bare_publish)
+foreach(program counting_server bare_publish pull_server)
   add_executable(${program} ${CMAKE_SOURCE_DIR}/bench/${program}.cc)
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
   target_link_libraries(${program} PRIVATE postbox_warnings postbox_proto)

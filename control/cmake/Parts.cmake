@@ -48,14 +48,16 @@ set_target_properties(postbox_messages postbox_proto PROPERTIES COMPILE_WARNING_
 
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
-set(plain pubsub/ack_results pubsub/credentials_file pubsub/message_wire pubsub/outgoing_message puller/received_event)
-foreach(file ack_id broker broker_policies broker_snapshots broker_subscriptions broker_topics faults filter key_throughput labels resource_spec status stored_message subscription subscription_queues unsupported validation)
+set(plain pubsub/ack_results pubsub/credentials_file pubsub/http_client pubsub/message_wire pubsub/outgoing_message puller/received_event)
+foreach(file access ack_id broker broker_policies broker_recovery broker_snapshots broker_subscriptions broker_topics faults filter journal labels publish_quotas resource_spec schemas status stored_message subscription subscription_queues unsupported validation)
   list(APPEND plain emulator/${file})
 endforeach()
 list(TRANSFORM plain PREPEND ${CMAKE_SOURCE_DIR}/worker/)
 list(TRANSFORM plain APPEND .cc)
+sources(parts worker/emulator/schema worker/emulator/store)
+list(APPEND plain ${parts})
 add_library(postbox_plain STATIC ${plain})
-target_link_libraries(postbox_plain PUBLIC postbox_warnings postbox_messages nlohmann_json::nlohmann_json)
+target_link_libraries(postbox_plain PUBLIC postbox_warnings postbox_messages nlohmann_json::nlohmann_json PkgConfig::CURL PkgConfig::SQLITE)
 
 # The executable. (proto/rules/ holds headers only: whoever includes them compiles them.)
 function(part name room)
@@ -64,12 +66,16 @@ function(part name room)
   add_library(${name} STATIC ${files})
   target_link_libraries(${name} PUBLIC postbox_warnings ${ARGN})
 endfunction()
-part(postbox_pubsub worker/pubsub postbox_plain postbox_proto absl::flat_hash_map absl::synchronization Threads::Threads)
+part(postbox_pubsub worker/pubsub postbox_plain postbox_proto absl::flat_hash_map absl::strings absl::synchronization absl::time OpenSSL::Crypto
+     Threads::Threads)
 part(postbox_emulator worker/emulator postbox_plain postbox_proto OpenSSL::Crypto Threads::Threads)
+target_link_libraries(postbox_emulator PRIVATE PkgConfig::HTTPLIB)
 part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ PkgConfig::SYSTEMD nlohmann_json::nlohmann_json spdlog::spdlog)
-sources(cli_files worker/cli/base worker/cli/doctor worker/cli/admin worker/cli)
+part(postbox_cli_base worker/cli/base postbox_puller)
+part(postbox_provision worker/cli/provision postbox_cli_base yaml-cpp::yaml-cpp)
+sources(cli_files worker/cli/doctor worker/cli/admin worker/cli)
 add_executable(postbox ${cli_files})
-target_link_libraries(postbox PRIVATE postbox_puller postbox_emulator postbox_pubsub CLI11::CLI11)
+target_link_libraries(postbox PRIVATE postbox_provision postbox_emulator CLI11::CLI11)
 
 # extension/base and extension/shared are compiled once and are in both modules of the server.
 foreach(room base shared)
@@ -95,7 +101,7 @@ target_link_libraries(publisher_core PUBLIC postbox_warnings postgres_server pos
 foreach(part postbox postbox_pubsub extension_base)
   target_compile_definitions(${part} PRIVATE POSTBOX_VERSION="${PROJECT_VERSION}")
 endforeach()
-set_source_files_properties(${CMAKE_SOURCE_DIR}/extension/server/module.cc ${worker_entry}
+set_source_files_properties(${CMAKE_SOURCE_DIR}/extension/server/module.cc ${CMAKE_SOURCE_DIR}/worker/pubsub/http_client.cc ${worker_entry}
   PROPERTIES COMPILE_DEFINITIONS POSTBOX_VERSION="${PROJECT_VERSION}")
 add_library(publisher_worker MODULE ${worker_entry})
 set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)

@@ -560,6 +560,8 @@ extern "C" void postbox_launcher_main(Datum /*argument*/) {
   before_shmem_exit(ClearLauncher, 0);
   BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
   pgstat_report_appname("postbox launcher");
+  // A process that starts has the postmaster's settings, and does not hear of others at first.
+  ProcessConfigFile(PGC_SIGHUP);
   pg_atomic_write_u32(&shared_state()->launcher_proc_number, static_cast<uint32>(MyProcIndex()));
   Guarded([] { Run(); });
   // Exit code 1: the postmaster starts the launcher again if an administrator terminated it.

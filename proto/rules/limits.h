@@ -55,6 +55,7 @@ inline constexpr int kMaxPullMessages = 1000;
 // Dead-letter policy (api).
 inline constexpr int kMinDeliveryAttempts = 5;
 inline constexpr int kMaxDeliveryAttempts = 100;
+inline constexpr int kDefaultDeliveryAttempts = 5;
 
 // Retry policy, seconds (api).
 inline constexpr int kMaxRetryBackoffSeconds = 600;
@@ -65,6 +66,15 @@ inline constexpr int kDefaultMaxRetryBackoffSeconds = 600;
 inline constexpr int kMinRetentionSeconds = 600;
 inline constexpr int kMaxRetentionSeconds = 31 * 24 * 3600;
 inline constexpr int kDefaultRetentionSeconds = 7 * 24 * 3600;
+
+// Expiration policy of a subscription, seconds (api): a day at least.
+inline constexpr int kMinExpirationSeconds = 24 * 3600;
+
+// Other limits of resources (api, quotas).
+inline constexpr std::size_t kMaxLabels = 64;
+inline constexpr std::size_t kMaxLabelLength = 63;  // characters of a key or a value
+inline constexpr std::size_t kMaxFilterBytes = 256;
+inline constexpr std::size_t kMaxSchemaBytes = 300'000;
 
 // gRPC channel arguments (clients). The error trailers of exactly-once acks and the batches that
 // are received can be large.

@@ -1,4 +1,4 @@
-// Names of topics and subscriptions: the rules of Pub/Sub, the naming convention, and the
+// Names of topics, subscriptions and schemas: the rules of Pub/Sub, the naming convention, and the
 // completion of a short id with a project.
 //
 // Plain header: standard library only. A name is either a short id ("catalog.video.events") or a
@@ -12,9 +12,11 @@
 #ifndef POSTBOX_PROTO_RULES_RESOURCE_NAME_H_
 #define POSTBOX_PROTO_RULES_RESOURCE_NAME_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "proto/rules/limits.h"
 #include "proto/rules/utf8.h"
@@ -141,12 +143,16 @@ inline std::string FullName(std::string_view project, std::string_view collectio
 
 }  // namespace internal
 
-// The rules of Pub/Sub for the name of a topic or subscription, which is an id or a full name.
+// The rules of Pub/Sub for the name of a topic, subscription or schema, which is an id or a full
+// name.
 inline std::string CheckTopicName(std::string_view name) {
   return internal::CheckName("topic", "topics", name);
 }
 inline std::string CheckSubscriptionName(std::string_view name) {
   return internal::CheckName("subscription", "subscriptions", name);
+}
+inline std::string CheckSchemaName(std::string_view name) {
+  return internal::CheckName("schema", "schemas", name);
 }
 
 // The full name. A full name is returned as it is. A short id is completed with the project, which
@@ -156,6 +162,9 @@ inline std::string TopicName(std::string_view project, std::string_view name) {
 }
 inline std::string SubscriptionName(std::string_view project, std::string_view name) {
   return internal::FullName(project, "subscriptions", name);
+}
+inline std::string SchemaName(std::string_view project, std::string_view name) {
+  return internal::FullName(project, "schemas", name);
 }
 
 // The convention is three parts in lower case; a dead-letter topic has dlq as a fourth part.
@@ -182,6 +191,102 @@ inline std::string CheckSubscriptionConvention(std::string_view name) {
   return "subscription id " + Shown(id, kMaxResourceIdLength) +
          " does not follow the convention <topic>.<service>-<role>, for example "
          "catalog.video.events.search-indexer";
+}
+
+namespace internal {
+
+// The words of an id in lower case: "VideoEvents2" and "video_events-2" are video, events-2. A word
+// begins with a letter.
+inline std::vector<std::string> WordsOf(std::string_view id) {
+  std::vector<std::string> words;
+  std::string word;
+  const auto end = [&] {
+    if (word.empty()) return;
+    if (IsDigit(word.front()) && !words.empty()) {
+      words.back() += "-" + word;
+    } else {
+      words.push_back(word);
+    }
+    word.clear();
+  };
+  bool after_lower = false;
+  for (const char c : id) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    if (upper && after_lower) end();
+    if (IsLetter(c) || IsDigit(c)) {
+      word += upper ? static_cast<char>(c - 'A' + 'a') : c;
+    } else {
+      end();
+    }
+    after_lower = (c >= 'a' && c <= 'z') || IsDigit(c);
+  }
+  end();
+  return words;
+}
+
+inline std::string Joined(const std::vector<std::string>& words, std::size_t begin,
+                          std::size_t end) {
+  std::string text;
+  for (std::size_t i = begin; i < end; ++i) text += (i == begin ? "" : "-") + words[i];
+  return text;
+}
+
+// The parts between dots, each in the form of the convention; none if a part has no word.
+inline std::vector<std::string> RepairedParts(std::string_view id) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t dot = id.find('.');
+    const std::vector<std::string> words = WordsOf(id.substr(0, dot));
+    if (words.empty() || !IsConventionalPart(words.front())) return {};
+    parts.push_back(Joined(words, 0, words.size()));
+    if (dot == std::string_view::npos) return parts;
+    id.remove_prefix(dot + 1);
+  }
+}
+
+}  // namespace internal
+
+// An id that follows the convention, with the words of this one. What it cannot know stands in
+// angle brackets: <domain>.video.events.
+inline std::string BetterTopicId(std::string_view name) {
+  const std::string_view id = internal::ShortId(name);
+  if (const std::vector<std::string> parts = internal::RepairedParts(id); !parts.empty()) {
+    std::string repaired;
+    for (const std::string& part : parts) repaired += (repaired.empty() ? "" : ".") + part;
+    if (CheckTopicConvention(repaired).empty()) return repaired;
+  }
+  std::vector<std::string> words = internal::WordsOf(id);
+  const bool dead_letters = !words.empty() && words.back() == "dlq";
+  if (dead_letters) words.pop_back();
+  std::string better;
+  if (words.size() >= 3) {
+    better =
+        words.front() + "." + internal::Joined(words, 1, words.size() - 1) + "." + words.back();
+  } else if (words.size() == 2 && words.back() == "events") {
+    better = "<domain>." + words.front() + ".events";
+  } else if (words.size() == 2) {
+    better = words.front() + "." + words.back() + ".events";
+  } else {
+    better = "<domain>." + (words.empty() ? "<aggregate>" : words.front()) + ".events";
+  }
+  return better + (dead_letters ? ".dlq" : "");
+}
+
+// The same for a subscription of this topic: what the id says beyond the topic becomes service and
+// role.
+inline std::string BetterSubscriptionId(std::string_view name, std::string_view topic) {
+  const std::string_view topic_id = internal::ShortId(topic);
+  const std::vector<std::string> topic_words = internal::WordsOf(topic_id);
+  std::vector<std::string> words = internal::WordsOf(internal::ShortId(name));
+  if (words.size() >= topic_words.size() &&
+      std::equal(topic_words.begin(), topic_words.end(), words.begin())) {
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(topic_words.size()));
+  }
+  std::string last = internal::Joined(words, 0, words.size());
+  if (words.empty()) last = "<service>";
+  if (words.size() < 2) last += "-reader";
+  return (CheckTopicConvention(topic).empty() ? std::string(topic_id) : BetterTopicId(topic)) +
+         "." + last;
 }
 
 }  // namespace postbox::pubsub

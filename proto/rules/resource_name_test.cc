@@ -100,5 +100,44 @@ TEST(ResourceName, WhatIsSaidOfABadNameIsShortAndValidText) {
   }
 }
 
+TEST(ResourceName, ABetterTopicIdHasTheWordsOfTheOldOneAndFollowsTheConvention) {
+  const auto expect = [](const std::string& name, const std::string& better) {
+    EXPECT_EQ(BetterTopicId(name), better) << name;
+    const bool whole = better.find('<') == std::string::npos;
+    EXPECT_TRUE(!whole || CheckTopicConvention(better).empty()) << name;
+  };
+  expect("Catalog.Video_Item.Events", "catalog.video-item.events");
+  expect("catalog-video-events", "catalog.video.events");
+  expect("catalogVideoItemEvents2", "catalog.video-item.events2");
+  expect("shop_orders_2", "shop.orders-2.events");
+  expect("video-events", "<domain>.video.events");
+  expect("orders", "<domain>.orders.events");
+  expect("shop_order_events_dlq", "shop.order.events.dlq");
+  expect("projects/p/topics/shop-order-events", "shop.order.events");
+  expect("a.b.c.d.e", "a.b-c-d.e");
+}
+
+TEST(ResourceName, ABetterSubscriptionIdBeginsWithItsTopic) {
+  const std::string topic = "projects/p/topics/catalog.video.events";
+  const auto expect = [](const std::string& name, const std::string& of,
+                         const std::string& better) {
+    EXPECT_EQ(BetterSubscriptionId(name, of), better) << name;
+    EXPECT_EQ(CheckSubscriptionConvention(better), "") << name;
+  };
+  expect("search_indexer", topic, "catalog.video.events.search-indexer");
+  expect("catalog-video-events-SearchIndexer", topic, "catalog.video.events.search-indexer");
+  expect("search", topic, "catalog.video.events.search-reader");
+  expect("shop-order-events-mailer", "shop-order-events", "shop.order.events.mailer-reader");
+  expect("dead-ones", "catalog.video.events.dlq", "catalog.video.events.dlq.dead-ones");
+  EXPECT_EQ(BetterSubscriptionId("catalog.video.events", topic),
+            "catalog.video.events.<service>-reader");
+}
+
+TEST(ResourceName, ANameOfASchemaIsCompletedToo) {
+  EXPECT_EQ(SchemaName("shop", "order-event"), "projects/shop/schemas/order-event");
+  EXPECT_EQ(CheckSchemaName("projects/shop/schemas/order-event"), "");
+  EXPECT_NE(CheckSchemaName("projects/shop/topics/order-event"), "");
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

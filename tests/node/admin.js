@@ -3,9 +3,38 @@
 //   {"create_subscription": "NAME", "topic": "TOPIC", "options": {...CreateSubscriptionOptions...},
 //    "dead_letter_topic": "TOPIC", "max_delivery_attempts": 5}
 //   {"seek_to_seconds_ago": 60, "subscription": "NAME"}
+//   {"show_all": true}: everything that there is, as Google's client sees it; null where the server has none of its kind
 'use strict';
 
 const {client, jsonLines, print, run} = require('./connection.js');
+
+// null if the server does not implement the call.
+async function orNull(call) {
+  try {
+    return await call();
+  } catch (error) {
+    if (error.code === 12) return null;
+    throw error;
+  }
+}
+
+async function showAll(pubsub) {
+  const all = {topics: {}, subscriptions: {}, policies: {}};
+  for (const topic of (await pubsub.getTopics())[0]) {
+    all.topics[topic.name] = topic.metadata || (await topic.getMetadata())[0];
+    all.policies[topic.name] = await orNull(async () => (await topic.iam.getPolicy())[0].bindings);
+  }
+  for (const subscription of (await pubsub.getSubscriptions())[0]) {
+    all.subscriptions[subscription.name] = (await subscription.getMetadata())[0];
+    all.policies[subscription.name] = await orNull(async () => (await subscription.iam.getPolicy())[0].bindings);
+  }
+  all.schemas = await orNull(async () => {
+    const schemas = {};
+    for await (const schema of pubsub.listSchemas('FULL')) schemas[schema.name] = schema;
+    return schemas;
+  });
+  return all;
+}
 
 run(async () => {
   const pubsub = client();
@@ -26,6 +55,8 @@ run(async () => {
     } else if (order.seek_to_seconds_ago !== undefined) {
       await pubsub.subscription(order.subscription).seek(new Date(Date.now() - 1000 * order.seek_to_seconds_ago));
       print({sought: order.subscription});
+    } else if (order.show_all) {
+      print(await showAll(pubsub));
     } else {
       throw new Error(`unknown order: ${JSON.stringify(order)}`);
     }

@@ -1,6 +1,7 @@
-// Shared by the three scripts: the client, and standard input as a sequence of JSON values.
+// Shared by the scripts: the client, and standard input as a sequence of JSON values.
 //
-// The server is PUBSUB_EMULATOR_HOST (the client library reads it), the project is --project or PUBSUB_PROJECT_ID.
+// The server is PUBSUB_EMULATOR_HOST (the client library reads it), or PUBSUB_TLS_HOST over TLS with the identity in
+// GOOGLE_APPLICATION_CREDENTIALS. The project is --project or PUBSUB_PROJECT_ID.
 // Every script reads JSON lines from standard input, writes one JSON line per result to standard output, and ends with a
 // non-zero status and a message on standard error as soon as anything fails. @google-cloud/pubsub is found through
 // NODE_PATH, because control/node-modules installs it outside the source tree.
@@ -10,6 +11,9 @@ const readline = require('node:readline');
 const {PubSub} = require('@google-cloud/pubsub');
 
 function client(enableOpenTelemetryTracing = false) {
+  if (process.env.PUBSUB_TLS_HOST) {
+    return new PubSub({projectId: process.env.PUBSUB_PROJECT_ID, apiEndpoint: process.env.PUBSUB_TLS_HOST, emulatorMode: false});
+  }
   if (!process.env.PUBSUB_EMULATOR_HOST) {
     throw new Error('PUBSUB_EMULATOR_HOST is not set: these scripts only talk to emulators');
   }
@@ -28,7 +32,8 @@ function print(value) {
 
 function run(main) {
   main().then(
-    () => process.exit(0),
+    // A pipe takes 64 KiB at a time: exit() would cut off the rest.
+    () => process.stdout.write('', () => process.exit(0)),
     error => {
       console.error(error);
       process.exit(1);

@@ -82,7 +82,6 @@ async function answers(pubsub, count) {
 
 async function refusals(pubsub) {
   const [topic] = await pubsub.createTopic('refusing');
-  print({schemas: await outcome(pubsub.createSchema('a-schema', 'AVRO', '{"type": "string"}'))});
   print({kms: await outcome(pubsub.createTopic({name: 'secret', kmsKeyName: 'key'}))});
   print({transforms: await outcome(pubsub.createTopic({name: 'changed', messageTransforms: [{javascriptUdf: {functionName: 'f', code: 'x'}}]}))});
   print({bigquery: await outcome(topic.createSubscription('exported', {bigqueryConfig: {table: 'a.b.c'}}))});
@@ -117,6 +116,42 @@ async function administration(pubsub) {
   print({token: await outcome(subscriber.listSubscriptions({project: 'projects/postbox-dev', pageToken: 'nonsense', pageSize: 1}, {autoPaginate: false}))});
 }
 
+// Schemas as the client's own system tests use them, and what they do to messages.
+async function schemas(pubsub) {
+  const definition = JSON.stringify({type: 'record', name: 'Order', fields: [{name: 'id', type: 'string'}]});
+  const newer = JSON.stringify({type: 'record', name: 'Order',
+    fields: [{name: 'id', type: 'string'}, {name: 'note', type: ['null', 'string'], default: null}]});
+  await pubsub.createSchema('order', 'AVRO', definition);
+  const listed = async view => {
+    const found = [];
+    for await (const schema of pubsub.listSchemas(view)) found.push(schema.definition);
+    return found;
+  };
+  print({basic: await listed('BASIC'), full: (await listed('FULL')).map(text => text === definition)});
+  const schema = pubsub.schema('order');
+  print({read: [(await schema.get('BASIC')).definition, (await schema.get('FULL')).definition === definition]});
+  print({bad: await outcome(pubsub.validateSchema({type: 'AVRO', definition: '{"not_actually":"avro"}'}))});
+  print({good: await outcome(pubsub.validateSchema({type: 'PROTOCOL_BUFFER', definition: 'syntax = "proto3"; message M { string a = 1; }'}))});
+  print({follows: await outcome(schema.validateMessage(Buffer.from('{"id":"a"}'), 'JSON'))});
+  print({strays: await outcome(schema.validateMessage(Buffer.from('{"foo":"bar"}'), 'JSON'))});
+  const [topic] = await pubsub.createTopic({name: 'ordered', schemaSettings: {schema: await schema.getName(), encoding: 'JSON'}});
+  const [subscription] = await topic.createSubscription('ordered-sub');
+  print({refused: await outcome(topic.publishMessage({data: Buffer.from('{"id":1}')}))});
+  const client = await pubsub.getSchemaClient();
+  const [revision] = await client.commitSchema({name: await schema.getName(), schema: {type: 'AVRO', definition: newer}});
+  print({incompatible: await outcome(client.commitSchema({name: await schema.getName(), schema: {type: 'AVRO', definition: '"int"'}}))});
+  await topic.publishMessage({data: Buffer.from('{"id":"a","note":{"string":"b"}}')});
+  await receive(subscription, 1, message => {
+    const {attributes} = message;
+    print({marked: [attributes.googclient_schemaname.endsWith('/order'), attributes.googclient_schemaencoding,
+      attributes.googclient_schemarevisionid === revision.revisionId]});
+    message.ack();
+  });
+  await subscription.close();
+  await schema.delete();
+  print({orphaned: await outcome(topic.publishMessage({data: Buffer.from('{"id":"a"}')}))});
+}
+
 async function policies(pubsub) {
   const [topic] = await pubsub.createTopic('guarded');
   const [before] = await topic.iam.getPolicy();
@@ -129,7 +164,7 @@ async function policies(pubsub) {
   print({permissions});
 }
 
-const CHECKS = {filters, answers, refusals, administration, policies};
+const CHECKS = {filters, answers, refusals, administration, schemas, policies};
 
 run(async () => {
   await CHECKS[process.argv[2]](client(), Number(process.argv[3]));

@@ -184,7 +184,10 @@ while (time < $end)
 }
 $_->{run}->finish for values %stopped;
 $writers->{run}->finish;
-is($writers->{run}->result(0), 0, 'the writers succeeded') or diag(join "\n", grep { /error/ } split /\n/, ${ $writers->{output} });
+# The changes lock several tables, so writers may be victims of deadlocks. pgbench of 14 ends a client then, later ones count it.
+my @errors = grep { /error/ } split /\n/, ${ $writers->{output} };
+my $ended = server_version($node) < 15 && !grep { !/deadlock detected/ } @errors;
+is($writers->{run}->result(0), $ended && @errors ? 2 : 0, 'the writers succeeded') or diag(join "\n", @errors);
 note('changes: ' . join(', ', map { "$_ $made{$_}" } sort keys %made));
 
 emulator_fault($emulator, '--clear');

@@ -23,6 +23,7 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'max_connections' => 60,
 	'log_lock_waits' => 'on',
 	'deadlock_timeout' => '10ms',
+	'log_min_messages' => 'debug1',    # the postmaster says which processes it starts
 });
 $node->start;
 $node->safe_psql('postgres', q{CREATE EXTENSION postbox; CREATE SCHEMA app; ALTER DATABASE postgres SET postbox.default_outbox = 'app.rotation'});
@@ -245,5 +246,13 @@ subtest 'a suspended publication keeps what it has not read' => sub {
 };
 
 unlike(log_since($node, 0), qr/could not purge events/, 'no purge has failed');
+
+subtest 'no worker takes slots of other processes for parallel queries' => sub {
+	my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile);
+	my %publishers = map { $_ => 1 } $log =~ /\[(\d+)\] postbox publisher /g;
+	ok(%publishers, 'there were workers');
+	is(join(' ', grep { $publishers{$_} } $log =~ /starting background worker process "parallel worker for PID (\d+)"/g), '', 'none of them had a parallel worker');
+};
+
 $node->stop;
 done_testing();

@@ -65,7 +65,8 @@ subtest 'renamed, moved and given away under load' => sub {
 	my $writers = IPC::Run::start([ 'pgbench', '-n', '-c', '6', '-j', '1', '-T', $seconds, @files, '-h', $node->host, '-p', $node->port, 'postgres' ], '<', \undef, '>&', \$output);
 	my $end = time + $seconds;
 	my ($changes, @said) = (0);
-	while (time < $end)
+	# A slow machine takes longer than the writers for as many.
+	while (time < $end || $changes <= $seconds)
 	{
 		my $change = one_of('OWNER TO alice', 'OWNER TO bob', 'SET SCHEMA app', 'SET SCHEMA "other ""schema"""',
 			'RENAME TO "' . one_of('a', 'b', 'c') . "-$changes-" . 'é' x int(rand(25)) . '"');
@@ -77,7 +78,6 @@ subtest 'renamed, moved and given away under load' => sub {
 	$writers->finish;
 	is($writers->result(0), 0, 'the writers succeeded') or diag($output);
 	is_deeply(\@said, [], 'nothing has stayed behind, and nothing failed');
-	cmp_ok($changes, '>', $seconds, "there were $changes changes");
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM postbox.parts_of(ARRAY(SELECT relation FROM postbox.outbox UNION ALL SELECT relation FROM postbox.inbox)) p
 		JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation WHERE c.relowner <> o.relowner OR c.relnamespace <> o.relnamespace}), '0', 'what belongs together is together');
 	wait_until($node, 'postgres', q{SELECT count(*) = 3 AND bool_and(pending = 0 AND state = 'active') FROM postbox.publication_status}, 'all are published')

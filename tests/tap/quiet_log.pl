@@ -61,14 +61,14 @@ subtest 'a failure that goes on has a few lines with their count, and another on
 		SELECT postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb, outbox => 'app.jobs');
 	});
 	# An administrator tries it again and again.
+	my $tries = 0;
 	wait_for(sub {
 		$node->safe_psql('postgres', q{UPDATE postbox.lane SET next_retry_at = now() WHERE publication = 'jobs' AND next_retry_at > now(); SELECT postbox.alter_publication('jobs', max_attempts => 5 + (random() * 5)::int)});
-		return log_since($node, $position) =~ /is suspended: even try.*is suspended: even try/s;
+		$tries = $node->safe_psql('postgres', 'SELECT last_value FROM app.tries');
+		return $tries > 10 && log_since($node, $position) =~ /is suspended: even try.*is suspended: even try/s;
 	}, 'it has failed for a while');
-	my $tries = $node->safe_psql('postgres', 'SELECT last_value FROM app.tries');
 	my @lines = log_since($node, $position) =~ /^(.*WARNING:  publication "jobs" is suspended: (?:odd|even) try.*)$/mg;
-	cmp_ok($tries, '>', 10, "of $tries tries");
-	cmp_ok(scalar @lines, '<=', 4, 'a few have a line') or diag(@lines);
+	cmp_ok(scalar @lines, '<=', 4, "a few of $tries tries have a line") or diag(@lines);
 	is(scalar(grep { /odd try/ } @lines) > 0, 1, 'each of the errors has one');
 	like(log_since($node, $position), qr/even try.*\n.*DETAIL:  This was repeated \d+ times in the last 1\d s\./, 'with the number of those that have none');
 };

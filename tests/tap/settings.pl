@@ -4,11 +4,12 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use PostgreSQL::Test::Utils;
 use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'max_prepared_transactions' => 5, 'postbox.maintenance_interval' => '1h' });
+my $node = new_node('main', emulator => $emulator, settings => { 'max_prepared_transactions' => 5, 'postbox.maintenance_interval' => '1h', 'autovacuum' => 'off' });
 $node->start;
 create_outbox($node, 'postgres');
 emit($node, 'postgres', 5);
@@ -41,13 +42,49 @@ subtest 'with postbox.publishers = 0 events wait, and leave when it is raised ag
 	wait_published($node, 'postgres', 60);
 };
 
+# Stops the next process that the postmaster starts, and returns its pid, if it has the configuration of the postmaster and does
+# not hear of another yet: a background worker begins by ignoring SIGHUP, which also drops one that has come before.
+sub stop_newborn
+{
+	my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	my $children = sub { return split ' ', slurp_file("/proc/$postmaster/task/$postmaster/children") };
+	my %old = map { $_ => 1 } $children->();
+	my $newborn;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	while (!$newborn && time < $end) { ($newborn) = grep { !$old{$_} } $children->(); }
+	return unless $newborn && kill('STOP', $newborn);
+	my ($ignored) = slurp_file("/proc/$newborn/status") =~ /^SigIgn:\s+(\w+)$/m;
+	return $newborn unless hex($ignored) & 1;
+	kill('CONT', $newborn);
+	return;
+}
+
+subtest 'a reload that comes while a worker starts is not lost' => sub {
+	set('postbox.failpoint', 'after_claim=pause');
+	my $newborn;
+	wait_for(sub {
+		my ($pid) = worker_pids($node, 'postgres') or return 0;
+		# The session that ends it is one of the processes that are there.
+		my $session = $node->background_psql('postgres');
+		$session->query_safe("SELECT pg_terminate_backend($pid)");
+		$newborn = stop_newborn();
+		$session->quit;
+		return $newborn;
+	}, 'a worker is stopped that does not listen yet');
+	set('postbox.failpoint', '');
+	kill('CONT', $newborn);
+	emit($node, 'postgres', 5);
+	wait_published($node, 'postgres', 65, 'it has heard of the reload');
+	is_deeply([ worker_pids($node, 'postgres') ], [$newborn], 'it was the worker');
+};
+
 subtest 'postbox.endpoint takes effect in the running worker' => sub {
 	my $other = start_emulator();
 	wait_workers($node, 'postgres', 1);
 	set('postbox.endpoint', $other->{endpoint});
 	stop_emulator($emulator);
 	emit($node, 'postgres', 5);
-	wait_published($node, 'postgres', 65);
+	wait_published($node, 'postgres', 70);
 };
 
 subtest 'a value that makes no sense is refused, and the workers go on with the old one' => sub {
@@ -55,13 +92,13 @@ subtest 'a value that makes no sense is refused, and the workers go on with the 
 	set('postbox.publishers', 'many');
 	wait_for(sub { log_since($node, $position) =~ /invalid value for parameter "postbox.publishers"/ }, 'the log says so');
 	emit($node, 'postgres', 5);
-	wait_published($node, 'postgres', 70);
+	wait_published($node, 'postgres', 75);
 };
 
 subtest 'a commit wakes the worker, which need not wait for its poll' => sub {
 	set('postbox.poll_interval', '60s');
 	wait_until($node, 'postgres', "SELECT current_setting('postbox.poll_interval') = '1min'", 'the poll is a minute away');
-	my $count = 70;
+	my $count = 75;
 	my $start = time;
 	for (1 .. 3)
 	{

@@ -6,6 +6,7 @@
 #include "worker/cli/admin/broker_commands.h"
 #include "worker/cli/admin/screen.h"
 #include "worker/cli/doctor/doctor.h"
+#include "worker/cli/provision/provision.h"
 
 namespace postbox::cli {
 namespace {
@@ -133,6 +134,58 @@ Command AddSeek(CLI::App* app) {
   return {seek, [options] { return RunSeek(*options); }};
 }
 
+Command AddProvision(CLI::App* app) {
+  auto options = std::make_shared<ProvisionOptions>();
+  CLI::App* provision = app->add_subcommand(
+      "provision",
+      "Create and change topics, subscriptions, schemas and rights as a file describes them");
+  CLI::Option* file =
+      provision->add_option("--file", options->file, "YAML or JSON; - is standard input")
+          ->type_name("FILE");
+  provision->add_option("--project", options->place.project,
+                        "Project (default: project of the file; without it the database is asked "
+                        "for postbox.project_id and postbox.endpoint)");
+  provision->add_option("--endpoint", options->place.endpoint,
+                        "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
+                        "what the database says if it is asked, else PUBSUB_EMULATOR_HOST, else "
+                        "Google");
+  provision->add_option("--dsn", options->place.dsn, kDsnHelp);
+  CLI::Option* dry_run = provision->add_flag("--dry-run", options->dry_run,
+                                             "Print the differences, and change nothing");
+  CLI::Option* skip =
+      provision->add_flag("--skip-unsupported", options->skip_unsupported,
+                          "Leave out what the server does not implement, with a warning for each");
+  CLI::Option* print =
+      provision
+          ->add_option("--print", options->print,
+                       "Write all that the file describes as commands of gcloud, or for Terraform; "
+                       "no server is asked")
+          ->check(CLI::IsMember({"gcloud", "terraform"}))
+          ->excludes(dry_run)
+          ->excludes(skip);
+  CLI::Option* from_database =
+      provision
+          ->add_flag("--from-database", options->from_database,
+                     "Write such a file from the publications and subscriptions of the database, "
+                     "to --file, which must be new, or to standard output")
+          ->excludes(dry_run)
+          ->excludes(skip)
+          ->excludes(print);
+  provision->callback([file, from_database] {
+    if (file->empty() && from_database->empty()) throw CLI::RequiredError("--file");
+  });
+  provision->footer(
+      "It never deletes anything and takes no right from anybody. What Pub/Sub cannot change is "
+      "refused before anything is changed. A run that was interrupted is completed by the next "
+      "one.\n\n"
+      "Exit status: 0 if all is as the file describes it, 1 after an error, 2 if the command line "
+      "is wrong, 3 if --dry-run has found differences.\n\n"
+      "Example:\n  postbox provision --from-database --dsn \"host=db dbname=shop\" --file "
+      "shop.yaml\n"
+      "  postbox provision --file shop.yaml --dry-run");
+  return {provision, [options] { return RunProvision(*options); }};
+}
+
 void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
   CLI::App* snapshot = app->add_subcommand(
       "snapshot", "Create or delete a snapshot of what a subscription has acknowledged");
@@ -161,7 +214,7 @@ void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
 std::vector<Command> AddAdminCommands(CLI::App* app) {
   std::vector<Command> commands = {AddDoctor(app), AddStatus(app),        AddTop(app),
                                    AddTopics(app), AddSubscriptions(app), AddPublish(app),
-                                   AddTail(app),   AddSeek(app)};
+                                   AddTail(app),   AddSeek(app),          AddProvision(app)};
   AddSnapshot(app, &commands);
   return commands;
 }

@@ -5,6 +5,7 @@
 //   postbox status, top     publications, subscriptions and workers on one screen
 //   postbox topics, subscriptions, publish, tail, seek, snapshot
 //                           what an operator does with Pub/Sub itself
+//   postbox provision       topics, subscriptions, schemas and rights as a file describes them
 //   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 #include <CLI/CLI.hpp>
@@ -66,15 +67,85 @@ void AddEmulatorTls(CLI::App* emulator, postbox::emulator::EmulatorOptions* opti
       ->type_name("EMAIL=FILE")
       ->needs(certificate);
   emulator
-      ->add_option("--tls-host", options->tls.hosts,
+      ->add_option("--tls-host", options->hosts,
                    "Name of this service in the audience of tokens; repeat for several")
       ->type_name("HOST")
       ->capture_default_str();
 }
 
+void AddEmulatorQuotas(CLI::App* emulator, postbox::emulator::PublishRates* rates) {
+  const auto add = [emulator](const char* name, int64_t* rate, const char* help) {
+    emulator->add_option(name, *rate, help)->type_name("BYTES")->check(CLI::NonNegativeNumber);
+  };
+  add("--key-throughput", &rates->key,
+      "Bytes that one ordering key may publish in a second; Google's limit is 1000000 (default: no "
+      "limit)");
+  add("--topic-throughput", &rates->topic,
+      "Bytes that may be published to one topic in a second (default: no limit)");
+  add("--throughput", &rates->all,
+      "Bytes that may be published to all topics together in a second (default: no limit)");
+}
+
+void AddEmulatorIam(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
+  CLI::Option* enforce =
+      emulator
+          ->add_flag("--enforce-iam", options->enforce_iam,
+                     "Let callers do only what the IAM policies of topics, subscriptions and "
+                     "snapshots give them")
+          ->needs("--tls-cert");
+  emulator
+      ->add_option("--iam-admin", options->administrators,
+                   "Account that may do everything, policies included; repeat for several")
+      ->type_name("EMAIL")
+      ->needs(enforce);
+}
+
+void AddEmulatorAuth(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
+  postbox::emulator::AuthOptions* auth = &options->auth;
+  CLI::Option* port = emulator
+                          ->add_option("--auth-port", auth->port,
+                                       "Serve tokens over HTTP on this port, 0 for a free one: "
+                                       "OAuth token endpoint, token exchange, IAM credentials, "
+                                       "metadata server. Nobody may call without a token then")
+                          ->check(CLI::Range(0, 65535))
+                          ->needs("--tls-cert");
+  emulator
+      ->add_option("--auth-user", auth->users,
+                   "User whose refresh token is exchanged for tokens; repeat for several")
+      ->type_name("EMAIL=REFRESH_TOKEN")
+      ->needs(port);
+  emulator
+      ->add_option("--auth-provider", auth->providers,
+                   "Audience of a workload identity pool, and the public key (PEM) of its identity "
+                   "provider; repeat for several")
+      ->type_name("AUDIENCE=FILE")
+      ->needs(port);
+  emulator
+      ->add_option("--auth-impersonate", auth->impersonators,
+                   "Account or principal that may have tokens of another account; repeat for "
+                   "several")
+      ->type_name("CALLER=EMAIL")
+      ->needs(port);
+  emulator
+      ->add_option("--auth-metadata", auth->metadata_account,
+                   "Account of the machine, which the metadata server has tokens of")
+      ->type_name("EMAIL")
+      ->needs(port);
+  emulator
+      ->add_option("--auth-metadata-scope", auth->metadata_scope,
+                   "Scopes of the machine, which "
+                   "its tokens have whatever is asked for")
+      ->type_name("SCOPES")
+      ->capture_default_str()
+      ->needs(port);
+  emulator->add_option("--auth-token-life", auth->token_seconds, "Seconds that a token holds")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 3600))
+      ->needs(port);
+}
+
 CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
-  CLI::App* emulator =
-      app->add_subcommand("emulator", "Serve Pub/Sub from memory until SIGTERM or SIGINT");
+  CLI::App* emulator = app->add_subcommand("emulator", "Serve Pub/Sub until SIGTERM or SIGINT");
   emulator->add_option("--host", options->host, "Address to listen on")->capture_default_str();
   emulator
       ->add_option("--port", options->port,
@@ -106,12 +177,14 @@ CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
   emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,
                      "Redeliver the messages of a stream when it ends, not at the ack deadline");
   emulator
-      ->add_option("--key-throughput", options->broker.key_bytes_per_second,
-                   "Bytes that one ordering key may publish in a second; Google's limit is 1000000 "
-                   "(default: no limit)")
-      ->type_name("BYTES")
-      ->check(CLI::NonNegativeNumber);
+      ->add_option("--data-dir", options->broker.data_directory,
+                   "Directory that keeps topics, subscriptions, snapshots, schemas and messages "
+                   "across restarts; it is made if there is none (default: all is in memory)")
+      ->type_name("DIR");
+  AddEmulatorQuotas(emulator, &options->broker.publish_rates);
   AddEmulatorTls(emulator, options);
+  AddEmulatorAuth(emulator, options);
+  AddEmulatorIam(emulator, options);
   emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
       ->type_name(kFaultHelp);
   emulator->footer(

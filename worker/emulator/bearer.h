@@ -1,5 +1,5 @@
 // Checks bearer tokens as Google's services do: self-signed JSON Web Tokens (RFC 7519, RS256) of
-// service accounts whose public keys are known.
+// service accounts whose public keys are known, and tokens that the emulator has issued itself.
 //
 // A token is valid if one of the keys of its issuer has signed it, if it is not expired and lives
 // for an hour at most, and if its audience is this service or its scope includes Pub/Sub. Clocks
@@ -8,14 +8,16 @@
 #define POSTBOX_WORKER_EMULATOR_BEARER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/emulator/issued_tokens.h"
+#include "worker/emulator/signed_token.h"
 
 namespace postbox::emulator {
 
@@ -32,23 +34,29 @@ absl::StatusOr<TrustedAccount> ParseTrustedAccount(const std::string& text);
 
 class BearerVerifier {
  public:
-  // `hosts`: names that clients know this service by, without a port. Thread-safe.
+  // `hosts`: names that clients know this service by, without a port. `issued`: tokens that are
+  // taken beside those; may be null. Thread-safe.
   BearerVerifier(std::function<absl::Time()> now, std::vector<TrustedAccount> accounts,
-                 std::vector<std::string> hosts)
-      : now_(std::move(now)), accounts_(std::move(accounts)), hosts_(std::move(hosts)) {}
+                 std::vector<std::string> hosts, std::shared_ptr<const IssuedTokens> issued = {})
+      : now_(std::move(now)),
+        accounts_(std::move(accounts)),
+        hosts_(std::move(hosts)),
+        issued_(std::move(issued)) {}
 
   // `authorization`: the header's value. Returns the account that calls. UNAUTHENTICATED says what
   // is wrong with the token, PERMISSION_DENIED that its scope is another one.
-  absl::StatusOr<std::string> Verify(absl::string_view authorization);
+  absl::StatusOr<std::string> Verify(absl::string_view authorization) const;
+
+  // The claims of a token that one of the accounts has signed, for whatever service.
+  absl::StatusOr<TokenClaims> CheckSigned(absl::string_view token) const;
 
  private:
-  absl::Status CheckKey(const std::string& issuer, absl::string_view signed_text,
-                        absl::string_view signature);
   bool IsThisService(absl::string_view audience) const;
 
   const std::function<absl::Time()> now_;
   const std::vector<TrustedAccount> accounts_;
   const std::vector<std::string> hosts_;
+  const std::shared_ptr<const IssuedTokens> issued_;
 };
 
 }  // namespace postbox::emulator

@@ -27,6 +27,14 @@ AckFailures FailuresOf(const AckOutcome& result) {
   return failures;
 }
 
+std::vector<std::shared_ptr<StoredMessage>> MakeStoredMessages(
+    const google::protobuf::RepeatedPtrField<pb::PubsubMessage>& messages) {
+  std::vector<std::shared_ptr<StoredMessage>> made;
+  made.reserve(static_cast<size_t>(messages.size()));
+  for (const pb::PubsubMessage& message : messages) made.push_back(MakeStoredMessage(message));
+  return made;
+}
+
 template <class Ids>
 absl::Status CheckForm(const Ids& ids) {
   AckId parsed;
@@ -43,10 +51,11 @@ absl::Status CheckForm(const Ids& ids) {
 
 Broker::Broker(Clock clock, BrokerOptions options)
     : clock_(std::move(clock)),
-      options_(options),
+      options_(std::move(options)),
+      schemas_(clock_),
       first_message_id_(static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixMicros(clock_())))),
       last_incarnation_(first_message_id_),
-      key_throughput_(options.key_bytes_per_second) {}
+      publish_quotas_(options_.publish_rates) {}
 
 // ---- the common part of all operations on a subscription ----
 
@@ -62,6 +71,7 @@ absl::StatusOr<std::shared_ptr<Broker::Feed>> Broker::LookUp(const std::string& 
 }
 
 void Broker::Finish(Feed* feed, WakeList* wakes) {
+  SaveEntries(feed);
   for (const DeadLetter& letter : feed->state.TakeDeadLetters()) {
     const auto topic = topics_.find(letter.topic);
     if (topic == topics_.end()) continue;
@@ -80,9 +90,11 @@ void Broker::Finish(Feed* feed, WakeList* wakes) {
 std::shared_ptr<Broker::Undelivered> Broker::Enqueue(
     Topic* topic, std::vector<std::shared_ptr<StoredMessage>> messages) {
   const absl::Time now = clock_();
-  for (const std::shared_ptr<StoredMessage>& message : messages) {
+  for (std::shared_ptr<StoredMessage>& message : messages) {
     ++last_sequence_;
     Stamp(last_sequence_, MessageId(last_sequence_), now, message.get());
+    message = journal_.Keep(std::move(message));
+    journal_.MessageTaken(topic->proto.name(), *message);
   }
   published_ += static_cast<int64_t>(messages.size());
   topic->undelivered.push_back(std::make_shared<Undelivered>(
@@ -94,16 +106,20 @@ void Broker::DeliverDue(Topic* topic, WakeList* wakes) {
   while (!topic->undelivered.empty() && topic->undelivered.front()->due) {
     const std::shared_ptr<Undelivered> next = std::move(topic->undelivered.front());
     topic->undelivered.pop_front();
+    const std::string& topic_name = topic->proto.name();
+    journal_.Delivered(topic_name, next->messages.back()->sequence);
     for (const auto& [name, feed] : topic->feeds) {
       for (const std::shared_ptr<StoredMessage>& message : next->messages) feed->state.Add(message);
       Finish(feed.get(), wakes);
     }
     if (topic->proto.has_message_retention_duration()) {
       topic->retained.insert(topic->retained.end(), next->messages.begin(), next->messages.end());
+      for (const auto& each : next->messages) journal_.Retained(topic_name, each->sequence, true);
     }
     for (auto& [name, snapshot] : snapshots_) {
-      if (snapshot.proto.topic() != topic->proto.name()) continue;
+      if (snapshot.proto.topic() != topic_name) continue;
       snapshot.unacked.insert(snapshot.unacked.end(), next->messages.begin(), next->messages.end());
+      for (const auto& each : next->messages) journal_.SnapshotHas(name, each->sequence);
     }
   }
 }
@@ -118,7 +134,7 @@ void Broker::DeliverAll(Topic* topic, absl::Time until, WakeList* wakes) {
 void Broker::Deliver(const std::shared_ptr<Undelivered>& messages) {
   WakeList wakes;
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const Change change(this);
     messages->due = true;
     if (const auto topic = topics_.find(messages->topic); topic != topics_.end()) {
       DeliverDue(&topic->second, &wakes);
@@ -130,7 +146,7 @@ void Broker::Deliver(const std::shared_ptr<Undelivered>& messages) {
 void Broker::DeliverAccepted() {
   WakeList wakes;
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const Change change(this);
     for (auto& [name, topic] : topics_) DeliverAll(&topic, absl::InfiniteFuture(), &wakes);
   }
   for (const auto& listener : wakes) listener->Wake();
@@ -139,12 +155,13 @@ void Broker::DeliverAccepted() {
 void Broker::Tick() {
   WakeList wakes;
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const Change change(this);
     const absl::Time now = clock_();
     for (auto& [name, topic] : topics_) {
       DeliverAll(&topic, now - kAnswerPatience, &wakes);
       const absl::Time oldest = now - ToDuration(topic.proto.message_retention_duration());
       while (!topic.retained.empty() && topic.retained.front()->published <= oldest) {
+        journal_.Retained(name, topic.retained.front()->sequence, false);
         topic.retained.pop_front();
       }
     }
@@ -154,7 +171,12 @@ void Broker::Tick() {
       Finish(feed.get(), &wakes);
     }
     for (auto it = snapshots_.begin(); it != snapshots_.end();) {
-      it = it->second.expires <= now ? snapshots_.erase(it) : std::next(it);
+      if (it->second.expires > now) {
+        ++it;
+        continue;
+      }
+      journal_.SnapshotDeleted(it->first);
+      it = snapshots_.erase(it);
     }
   }
   for (const auto& listener : wakes) listener->Wake();
@@ -184,21 +206,32 @@ absl::StatusOr<pb::PublishResponse> Broker::Publish(const pb::PublishRequest& re
 
 absl::StatusOr<Broker::Accepted> Broker::Accept(const pb::PublishRequest& request) {
   if (auto s = CheckPublish(request); !s.ok()) return s;
-  std::vector<std::shared_ptr<StoredMessage>> messages;
-  messages.reserve(static_cast<size_t>(request.messages_size()));
-  for (const pb::PubsubMessage& message : request.messages()) {
-    messages.push_back(MakeStoredMessage(message));
-  }
-  const std::lock_guard<std::mutex> lock(mu_);
-  Topic* topic = TakeTopic(request.topic());
-  if (topic == nullptr) return NotFound(request.topic());
-  if (options_.key_bytes_per_second > 0) {
-    // CheckPublish() has seen that there are messages, and that all have the same key.
-    if (auto s = key_throughput_.Take(request.topic(), request.messages(0).ordering_key(),
-                                      request.ByteSizeLong(), request.messages_size(), clock_());
-        !s.ok()) {
-      return s;
+  auto messages = MakeStoredMessages(request.messages());
+  pb::SchemaSettings settings;
+  {
+    const Change change(this);
+    Topic* topic = TakeTopic(request.topic());
+    if (topic == nullptr || !topic->proto.has_schema_settings()) {
+      return Take(request, topic, std::move(messages));
     }
+    settings = topic->proto.schema_settings();
+  }
+  auto marked = request.messages();
+  if (auto s = schemas_.CheckAndMark(settings, &marked); !s.ok()) return s;
+  messages = MakeStoredMessages(marked);
+  const Change change(this);
+  return Take(request, TakeTopic(request.topic()), std::move(messages));
+}
+
+absl::StatusOr<Broker::Accepted> Broker::Take(
+    const pb::PublishRequest& request, Topic* topic,
+    std::vector<std::shared_ptr<StoredMessage>> messages) {
+  if (topic == nullptr) return NotFound(request.topic());
+  // CheckPublish() has seen that there are messages, and that all have the same key.
+  if (auto s = publish_quotas_.Take(request.topic(), request.messages(0).ordering_key(),
+                                    request.ByteSizeLong(), request.messages_size(), clock_());
+      !s.ok()) {
+    return s;
   }
   Accepted accepted;
   accepted.messages = Enqueue(topic, std::move(messages));

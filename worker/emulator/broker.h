@@ -27,7 +27,9 @@
 #include "google/iam/v1/iam_policy.pb.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/clock.h"
-#include "worker/emulator/key_throughput.h"
+#include "worker/emulator/journal.h"
+#include "worker/emulator/publish_quotas.h"
+#include "worker/emulator/schemas.h"
 #include "worker/emulator/subscription.h"
 
 namespace postbox::emulator {
@@ -46,8 +48,10 @@ struct BrokerOptions {
   // A stream that ends gives its messages back at once. Otherwise they stay leased until their
   // deadlines.
   bool release_on_disconnect = false;
-  // How many bytes one ordering key may publish in a second (key_throughput.h); 0: no limit.
-  int64_t key_bytes_per_second = 0;
+  // How much may be published in a second.
+  PublishRates publish_rates = {};
+  // Where topics, subscriptions, snapshots, schemas and messages are kept; empty: in memory only.
+  std::string data_directory = {};
   // A topic that does not exist is created when something is published to it, or when a
   // subscription to it is created.
   bool auto_create = false;
@@ -78,6 +82,9 @@ class Broker {
   Broker(Clock clock, BrokerOptions options);
   Broker(const Broker&) = delete;
   Broker& operator=(const Broker&) = delete;
+
+  // With a data directory: takes it, and what is in it. Once, before anything else.
+  absl::Status Recover();
 
   // ---- topics ----
   absl::StatusOr<google::pubsub::v1::Topic> CreateTopic(const google::pubsub::v1::Topic& topic);
@@ -154,6 +161,11 @@ class Broker {
       const google::pubsub::v1::ListSnapshotsRequest& request);
   absl::Status DeleteSnapshot(const std::string& name);
 
+  // ---- schemas ----
+  Schemas* schemas() { return &schemas_; }
+  // Topics that have it refuse what is published to them.
+  absl::Status DeleteSchema(const std::string& name);
+
   // ---- IAM policies of topics, subscriptions and snapshots ----
   absl::StatusOr<google::iam::v1::Policy> GetIamPolicy(
       const google::iam::v1::GetIamPolicyRequest& request);
@@ -162,6 +174,9 @@ class Broker {
       const google::iam::v1::SetIamPolicyRequest& request);
   absl::StatusOr<google::iam::v1::TestIamPermissionsResponse> TestIamPermissions(
       const google::iam::v1::TestIamPermissionsRequest& request);
+  // Whether the policy of a resource gives this caller a permission; no if there is no such one.
+  bool Allows(const std::string& resource, const std::string& caller,
+              const std::string& permission);
 
   // Applies the time that has passed to deadlines, backoffs, retention and snapshots.
   void Tick();
@@ -187,6 +202,18 @@ class Broker {
     std::deque<StoredMessagePtr> retained;  // with message_retention_duration
   };
   using WakeList = std::vector<std::shared_ptr<Listener>>;
+  // Holds the mutex while something is changed. What has changed is on disk when it is released.
+  class Change {
+   public:
+    explicit Change(Broker* broker) : broker_(broker), lock_(broker->mu_) {}
+    ~Change() ABSL_NO_THREAD_SAFETY_ANALYSIS { broker_->journal_.Write(); }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    Broker* const broker_;
+    const std::lock_guard<std::mutex> lock_;
+  };
 
   absl::StatusOr<std::shared_ptr<Feed>> FindFeed(const std::string& name)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -203,6 +230,21 @@ class Broker {
   // Delivers all that was accepted until `until`.
   void DeliverAll(Topic* topic, absl::Time until, WakeList* wakes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Accept(), once the messages are made.
+  absl::StatusOr<Accepted> Take(const google::pubsub::v1::PublishRequest& request, Topic* topic,
+                                std::vector<std::shared_ptr<StoredMessage>> messages)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells the journal of a topic, subscription or snapshot that exists.
+  void Save(const std::string& resource) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SaveEntries(Feed* feed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Feed> AddFeed(const google::pubsub::v1::Subscription& config)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The parts of Recover(). `messages` has all that are on disk.
+  using Messages = std::map<uint64_t, std::shared_ptr<StoredMessage>>;
+  absl::StatusOr<Messages> RecoverMessages() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RecoverResources() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RecoverReferences(const Messages& messages) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status RecoverSchemas();
   // Null if the resource does not exist.
   google::iam::v1::Policy* FindPolicy(const std::string& resource)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -223,6 +265,8 @@ class Broker {
 
   const Clock clock_;
   const BrokerOptions options_;
+  Schemas schemas_;
+  Journal journal_ ABSL_GUARDED_BY(mu_);
   std::mutex mu_;
   std::map<std::string, Topic> topics_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::shared_ptr<Feed>> feeds_ ABSL_GUARDED_BY(mu_);
@@ -233,7 +277,7 @@ class Broker {
   uint64_t last_snapshot_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_etag_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t published_ ABSL_GUARDED_BY(mu_) = 0;
-  KeyThroughput key_throughput_ ABSL_GUARDED_BY(mu_);
+  PublishQuotas publish_quotas_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace postbox::emulator

@@ -52,7 +52,7 @@ template <class Action>
 auto Broker::With(const std::shared_ptr<Feed>& feed, Action action) {
   WakeList wakes;
   auto result = [&] {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const Change change(this);
     const absl::Time now = clock_();
     feed->state.Tick(now);
     auto value = action(&feed->state, now);

@@ -1,5 +1,5 @@
-// The IAM policies of topics, subscriptions and snapshots. They are kept and returned; nothing is
-// enforced, since the callers of an emulator have no credentials.
+// The IAM policies of topics, subscriptions and snapshots. They are kept and returned, and asked
+// when they are enforced (access_control.h).
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/emulator/access.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/broker_internal.h"
 #include "worker/emulator/service_limits.h"
@@ -115,7 +116,7 @@ absl::StatusOr<iam::Policy> Broker::SetIamPolicy(const iam::SetIamPolicyRequest&
       return Invalid("update_mask names a field that a policy does not have: ", path);
     }
   }
-  const std::lock_guard<std::mutex> lock(mu_);
+  const Change change(this);
   iam::Policy* policy = FindPolicy(request.resource());
   if (policy == nullptr) return NotFound(request.resource());
   if (!request.policy().etag().empty() && request.policy().etag() != EtagOf(*policy)) {
@@ -127,6 +128,7 @@ absl::StatusOr<iam::Policy> Broker::SetIamPolicy(const iam::SetIamPolicyRequest&
     policy->set_version(request.policy().version());
   }
   policy->set_etag(absl::StrCat(absl::Hex(first_message_id_ + ++last_etag_, absl::kZeroPad16)));
+  Save(request.resource());
   return *policy;
 }
 
@@ -141,10 +143,17 @@ absl::StatusOr<iam::TestIamPermissionsResponse> Broker::TestIamPermissions(
       return Invalid("permission \"", permission,
                      "\" must be one of Pub/Sub without wildcards, as in pubsub.topics.publish");
     }
-    // Whoever calls may do everything; of what does not exist nobody has a permission.
+    // Of what does not exist nobody has a permission. Who calls is not known here.
     if (exists) response.add_permissions(permission);
   }
   return response;
+}
+
+bool Broker::Allows(const std::string& resource, const std::string& caller,
+                    const std::string& permission) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  const iam::Policy* policy = FindPolicy(resource);
+  return policy != nullptr && PolicyAllows(*policy, caller, permission);
 }
 
 }  // namespace postbox::emulator

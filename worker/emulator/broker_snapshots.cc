@@ -80,7 +80,10 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
     snapshot.proto.set_topic(state->config().topic());
     *snapshot.proto.mutable_labels() = request.labels();
     SetTimestamp(snapshot.expires, snapshot.proto.mutable_expire_time());
-    return snapshots_.emplace(name, std::move(snapshot)).first->second.proto;
+    for (const auto& message : snapshot.unacked) journal_.SnapshotHas(name, message->sequence);
+    const auto at = snapshots_.emplace(name, std::move(snapshot)).first;
+    Save(name);
+    return at->second.proto;
   };
   return With(*feed, create);
 }
@@ -100,7 +103,7 @@ absl::StatusOr<pb::Snapshot> Broker::UpdateSnapshot(const pb::UpdateSnapshotRequ
   if (request.update_mask().paths().empty()) {
     return absl::InvalidArgumentError("update_mask must name at least one field");
   }
-  const std::lock_guard<std::mutex> lock(mu_);
+  const Change change(this);
   const auto found = snapshots_.find(wanted.name());
   if (found == snapshots_.end()) return NotFound(wanted.name());
   Snapshot& snapshot = found->second;
@@ -122,6 +125,7 @@ absl::StatusOr<pb::Snapshot> Broker::UpdateSnapshot(const pb::UpdateSnapshotRequ
   }
   snapshot.proto = std::move(changed);
   snapshot.expires = ToTime(snapshot.proto.expire_time());
+  Save(wanted.name());
   return snapshot.proto;
 }
 
@@ -149,8 +153,10 @@ absl::StatusOr<pb::ListSnapshotsResponse> Broker::ListSnapshots(
 
 absl::Status Broker::DeleteSnapshot(const std::string& name) {
   if (auto s = CheckName(name, "snapshots"); !s.ok()) return s;
-  const std::lock_guard<std::mutex> lock(mu_);
-  return snapshots_.erase(name) == 1 ? absl::OkStatus() : NotFound(name);
+  const Change change(this);
+  if (snapshots_.erase(name) == 0) return NotFound(name);
+  journal_.SnapshotDeleted(name);
+  return absl::OkStatus();
 }
 
 }  // namespace postbox::emulator

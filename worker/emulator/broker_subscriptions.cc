@@ -23,7 +23,7 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscripti
   if (auto s = CheckSubscription(config); !s.ok()) return s;
   if (auto s = CheckName(config.topic(), "topics"); !s.ok()) return s;
   DeliverAccepted();
-  const std::lock_guard<std::mutex> lock(mu_);
+  const Change change(this);
   if (feeds_.contains(config.name())) return AlreadyExists(config.name());
   Topic* topic = TakeTopic(config.topic());
   if (topic == nullptr) return NotFound(config.topic());
@@ -31,15 +31,23 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscripti
     const std::string& dead_letters = config.dead_letter_policy().dead_letter_topic();
     if (TakeTopic(dead_letters) == nullptr) return NotFound(dead_letters);
   }
+  const std::shared_ptr<Feed> feed = AddFeed(config);
+  ApplyRetention(topic);
+  return feed->state.config();
+}
+
+std::shared_ptr<Broker::Feed> Broker::AddFeed(const pb::Subscription& config) {
   // Called by the subscription while mu_ is held.
   const auto topic_exists = [this](const std::string& name)
                                 ABSL_NO_THREAD_SAFETY_ANALYSIS { return topics_.contains(name); };
   auto feed =
       std::make_shared<Feed>(config, ++last_incarnation_, options_.deliver_twice, topic_exists);
-  topic->feeds.emplace(config.name(), feed);
+  if (journal_.on()) feed->state.RememberChanges();
   feeds_.emplace(config.name(), feed);
-  ApplyRetention(topic);
-  return feed->state.config();
+  const auto topic = topics_.find(config.topic());
+  if (topic != topics_.end() && !config.detached())
+    topic->second.feeds.emplace(config.name(), feed);
+  return feed;
 }
 
 absl::StatusOr<pb::Subscription> Broker::GetSubscription(const std::string& name) {
@@ -101,6 +109,7 @@ absl::StatusOr<pb::Subscription> Broker::UpdateSubscription(
       return NotFound(dead_letters);
     }
     state->Configure(changed);
+    Save(changed.name());
     return changed;
   };
   return With(*feed, update);
@@ -126,13 +135,14 @@ absl::Status Broker::DeleteSubscription(const std::string& name) {
   if (auto s = CheckName(name, "subscriptions"); !s.ok()) return s;
   WakeList wakes;
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const Change change(this);
     const auto found = feeds_.find(name);
     if (found == feeds_.end()) return NotFound(name);
     const std::shared_ptr<Feed> feed = found->second;
     feed->deleted = true;
     feeds_.erase(found);
     Unplug(feed.get(), &wakes);
+    journal_.SubscriptionDeleted(name);
   }
   for (const auto& listener : wakes) listener->Wake();
   return absl::OkStatus();
@@ -142,10 +152,12 @@ absl::Status Broker::DetachSubscription(const std::string& name) {
   if (auto s = CheckName(name, "subscriptions"); !s.ok()) return s;
   WakeList wakes;
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const Change change(this);
     const auto feed = FindFeed(name);
     if (!feed.ok()) return feed.status();
     (*feed)->state.Detach();
+    SaveEntries(feed->get());
+    Save(name);
     Unplug(feed->get(), &wakes);
   }
   for (const auto& listener : wakes) listener->Wake();

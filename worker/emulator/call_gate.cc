@@ -35,16 +35,24 @@ bool CallGate::Sleep(grpc::ServerContext* context, absl::Duration duration) cons
 }
 
 grpc::Status CallGate::Run(grpc::ServerContext* context, const char* rpc,
+                           const google::protobuf::Message& request,
                            absl::FunctionRef<absl::Status()> action) {
   return Run(
-      context, rpc, [](const Fault& fault) { return !AsksForMessage(fault); },
+      context, rpc, request, [](const Fault& fault) { return !AsksForMessage(fault); },
       [action](bool /*answer_withheld*/) { return action(); });
 }
 
 grpc::Status CallGate::Run(grpc::ServerContext* context, const char* rpc,
+                           const google::protobuf::Message& request,
                            absl::FunctionRef<bool(const Fault&)> matches,
                            absl::FunctionRef<absl::Status(bool)> action) {
   CountCall(rpc);
+  if (access_ != nullptr) {
+    if (const auto status = access_->Check(*context, rpc, request); !status.ok()) {
+      CountError(rpc);
+      return ToGrpc(status);
+    }
+  }
   const std::optional<Fault> fault =
       faults_->Fire(rpc, {Fault::STATUS, Fault::BIG_TRAILER, Fault::DELAY}, matches);
   absl::Status status;

@@ -1,4 +1,5 @@
-// Every RPC passes this: it counts calls, applies faults, and converts errors.
+// Every RPC passes this: it counts calls, checks who may make them, applies faults, and converts
+// errors.
 #ifndef POSTBOX_WORKER_EMULATOR_CALL_GATE_H_
 #define POSTBOX_WORKER_EMULATOR_CALL_GATE_H_
 
@@ -7,13 +8,16 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "worker/emulator/access_control.h"
 #include "worker/emulator/faults.h"
 
 namespace postbox::emulator {
@@ -33,9 +37,11 @@ class CallGate {
   // Runs a unary call. `matches` tells whether the request has the message that a rule asks for.
   // `action` is told whether its answer is withheld: a fault delays it, or another one is sent.
   grpc::Status Run(grpc::ServerContext* context, const char* rpc,
+                   const google::protobuf::Message& request,
                    absl::FunctionRef<bool(const Fault&)> matches,
                    absl::FunctionRef<absl::Status(bool answer_withheld)> action);
   grpc::Status Run(grpc::ServerContext* context, const char* rpc,
+                   const google::protobuf::Message& request,
                    absl::FunctionRef<absl::Status()> action);
 
   void CountCall(const char* rpc);
@@ -48,11 +54,16 @@ class CallGate {
 
   Faults* faults() { return faults_; }
 
+  // From now on calls need permissions. To be called before there are any.
+  void Enforce(std::unique_ptr<AccessControl> access) { access_ = std::move(access); }
+  const AccessControl* access() const { return access_.get(); }  // null: everybody may do all
+
  private:
   // Returns false if the call was cancelled or the server stops.
   bool Sleep(grpc::ServerContext* context, absl::Duration duration) const;
 
   Faults* const faults_;
+  std::unique_ptr<AccessControl> access_;
   std::atomic<bool> stopping_{false};
   std::mutex mu_;
   std::map<std::string, CallCounters> counters_ ABSL_GUARDED_BY(mu_);

@@ -9,22 +9,27 @@ namespace iam = google::iam::v1;
 grpc::Status IamService::SetIamPolicy(grpc::ServerContext* context,
                                       const iam::SetIamPolicyRequest* request,
                                       iam::Policy* response) {
-  return gate_->Run(context, "SetIamPolicy",
+  return gate_->Run(context, "SetIamPolicy", *request,
                     [&] { return Respond(broker_->SetIamPolicy(*request), response); });
 }
 
 grpc::Status IamService::GetIamPolicy(grpc::ServerContext* context,
                                       const iam::GetIamPolicyRequest* request,
                                       iam::Policy* response) {
-  return gate_->Run(context, "GetIamPolicy",
+  return gate_->Run(context, "GetIamPolicy", *request,
                     [&] { return Respond(broker_->GetIamPolicy(*request), response); });
 }
 
 grpc::Status IamService::TestIamPermissions(grpc::ServerContext* context,
                                             const iam::TestIamPermissionsRequest* request,
                                             iam::TestIamPermissionsResponse* response) {
-  return gate_->Run(context, "TestIamPermissions",
-                    [&] { return Respond(broker_->TestIamPermissions(*request), response); });
+  return gate_->Run(context, "TestIamPermissions", *request, [&] {
+    auto status = Respond(broker_->TestIamPermissions(*request), response);
+    if (status.ok() && gate_->access() != nullptr) {
+      gate_->access()->KeepHeld(*context, request->resource(), response);
+    }
+    return status;
+  });
 }
 
 }  // namespace postbox::emulator

@@ -11,14 +11,14 @@ namespace pb = google::pubsub::v1;
 
 grpc::Status PublisherService::CreateTopic(grpc::ServerContext* context, const pb::Topic* request,
                                            pb::Topic* response) {
-  return gate_->Run(context, "CreateTopic",
+  return gate_->Run(context, "CreateTopic", *request,
                     [&] { return Respond(broker_->CreateTopic(*request), response); });
 }
 
 grpc::Status PublisherService::UpdateTopic(grpc::ServerContext* context,
                                            const pb::UpdateTopicRequest* request,
                                            pb::Topic* response) {
-  return gate_->Run(context, "UpdateTopic",
+  return gate_->Run(context, "UpdateTopic", *request,
                     [&] { return Respond(broker_->UpdateTopic(*request), response); });
 }
 
@@ -31,55 +31,57 @@ grpc::Status PublisherService::Publish(grpc::ServerContext* context,
         request->messages().begin(), request->messages().end(),
         [&fault](const pb::PubsubMessage& message) { return Matches(fault, message); });
   };
-  return gate_->Run(context, "Publish", matches, [&](bool answer_withheld) -> absl::Status {
-    if (answer_withheld) return Respond(broker_->Publish(*request), response);
-    auto accepted = broker_->Accept(*request);
-    if (!accepted.ok()) return accepted.status();
-    *response = std::move(accepted->response);
-    answer_first_->Then(context, [broker = broker_, messages = std::move(accepted->messages)] {
-      broker->Deliver(messages);
-    });
-    return absl::OkStatus();
-  });
+  return gate_->Run(
+      context, "Publish", *request, matches, [&](bool answer_withheld) -> absl::Status {
+        if (answer_withheld) return Respond(broker_->Publish(*request), response);
+        auto accepted = broker_->Accept(*request);
+        if (!accepted.ok()) return accepted.status();
+        *response = std::move(accepted->response);
+        answer_first_->Then(context, [broker = broker_, messages = std::move(accepted->messages)] {
+          broker->Deliver(messages);
+        });
+        return absl::OkStatus();
+      });
 }
 
 grpc::Status PublisherService::GetTopic(grpc::ServerContext* context,
                                         const pb::GetTopicRequest* request, pb::Topic* response) {
-  return gate_->Run(context, "GetTopic",
+  return gate_->Run(context, "GetTopic", *request,
                     [&] { return Respond(broker_->GetTopic(request->topic()), response); });
 }
 
 grpc::Status PublisherService::ListTopics(grpc::ServerContext* context,
                                           const pb::ListTopicsRequest* request,
                                           pb::ListTopicsResponse* response) {
-  return gate_->Run(context, "ListTopics",
+  return gate_->Run(context, "ListTopics", *request,
                     [&] { return Respond(broker_->ListTopics(*request), response); });
 }
 
 grpc::Status PublisherService::ListTopicSubscriptions(
     grpc::ServerContext* context, const pb::ListTopicSubscriptionsRequest* request,
     pb::ListTopicSubscriptionsResponse* response) {
-  return gate_->Run(context, "ListTopicSubscriptions",
+  return gate_->Run(context, "ListTopicSubscriptions", *request,
                     [&] { return Respond(broker_->ListTopicSubscriptions(*request), response); });
 }
 
 grpc::Status PublisherService::ListTopicSnapshots(grpc::ServerContext* context,
                                                   const pb::ListTopicSnapshotsRequest* request,
                                                   pb::ListTopicSnapshotsResponse* response) {
-  return gate_->Run(context, "ListTopicSnapshots",
+  return gate_->Run(context, "ListTopicSnapshots", *request,
                     [&] { return Respond(broker_->ListTopicSnapshots(*request), response); });
 }
 
 grpc::Status PublisherService::DeleteTopic(grpc::ServerContext* context,
                                            const pb::DeleteTopicRequest* request,
                                            google::protobuf::Empty* /*response*/) {
-  return gate_->Run(context, "DeleteTopic", [&] { return broker_->DeleteTopic(request->topic()); });
+  return gate_->Run(context, "DeleteTopic", *request,
+                    [&] { return broker_->DeleteTopic(request->topic()); });
 }
 
 grpc::Status PublisherService::DetachSubscription(grpc::ServerContext* context,
                                                   const pb::DetachSubscriptionRequest* request,
                                                   pb::DetachSubscriptionResponse* /*response*/) {
-  return gate_->Run(context, "DetachSubscription",
+  return gate_->Run(context, "DetachSubscription", *request,
                     [&] { return broker_->DetachSubscription(request->subscription()); });
 }
 

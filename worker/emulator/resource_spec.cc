@@ -1,5 +1,7 @@
 #include "worker/emulator/resource_spec.h"
 
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -100,9 +102,13 @@ absl::Status CreateResources(const std::string& project, const std::vector<std::
   for (const std::string& topic : topics) {
     if (auto s = CreateTopic(FullName(project, "topics", topic), broker); !s.ok()) return s;
   }
+  std::set<std::string> made;
   for (const std::string& spec : subscriptions) {
     const auto subscription = ParseSubscription(project, spec);
     if (!subscription.ok()) return subscription.status();
+    // One of an earlier run stays as it is. Two of one name on the command line are an error.
+    const bool is_there = broker->GetSubscription(subscription->name()).ok();
+    if (is_there && !made.contains(subscription->name())) continue;
     if (auto s = CreateTopic(subscription->topic(), broker); !s.ok()) return s;
     if (subscription->has_dead_letter_policy()) {
       if (auto s = CreateTopic(subscription->dead_letter_policy().dead_letter_topic(), broker);
@@ -111,6 +117,7 @@ absl::Status CreateResources(const std::string& project, const std::vector<std::
       }
     }
     if (auto s = broker->CreateSubscription(*subscription).status(); !s.ok()) return s;
+    made.insert(subscription->name());
   }
   return absl::OkStatus();
 }

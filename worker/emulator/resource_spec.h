@@ -19,7 +19,8 @@ namespace postbox::emulator {
 absl::StatusOr<google::pubsub::v1::Subscription> ParseSubscription(absl::string_view project,
                                                                    absl::string_view spec);
 
-// Creates all of them, and the topics that only a subscription names.
+// Creates all of them, and the topics that only a subscription names, as far as they are not in the
+// broker already.
 absl::Status CreateResources(const std::string& project, const std::vector<std::string>& topics,
                              const std::vector<std::string>& subscriptions, Broker* broker);
 

@@ -19,6 +19,7 @@
 #include "worker/emulator/iam_service.h"
 #include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
+#include "worker/emulator/schema_service.h"
 #include "worker/emulator/subscriber_service.h"
 #include "worker/emulator/unknown_methods.h"
 
@@ -41,6 +42,7 @@ class ServerImpl final : public Server {
         subscriber_(&broker_, &gate_),
         faults_service_(&broker_, &gate_),
         iam_(&broker_, &gate_),
+        schema_service_(&broker_, &gate_),
         unknown_methods_(&gate_) {}
 
   ~ServerImpl() override {
@@ -57,6 +59,10 @@ class ServerImpl final : public Server {
   absl::Status Listen(const std::string& host, int port, const TlsOptions& tls) {
     const auto credentials = MakeServerCredentials(tls);
     if (!credentials.ok()) return credentials.status();
+    if (auto s = broker_.Recover(); !s.ok()) return s;
+    if (tls.administrators) {
+      gate_.Enforce(std::make_unique<AccessControl>(&broker_, tls.verifier, *tls.administrators));
+    }
     const std::string address = absl::StrCat(host, ":", port);
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
@@ -76,6 +82,7 @@ class ServerImpl final : public Server {
     builder.RegisterService(&subscriber_);
     builder.RegisterService(&faults_service_);
     builder.RegisterService(&iam_);
+    builder.RegisterService(&schema_service_);
     builder.RegisterCallbackGenericService(&unknown_methods_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
@@ -102,12 +109,38 @@ class ServerImpl final : public Server {
   SubscriberService subscriber_;
   FaultsService faults_service_;
   IamService iam_;
+  SchemaService schema_service_;
   UnknownMethods unknown_methods_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
   absl::Notification stop_ticking_;
   std::thread ticker_;
 };
+
+// Sets who may call, and starts the server that issues tokens, if there is to be one: null if not.
+absl::StatusOr<std::unique_ptr<AuthServer>> StartAuthentication(const EmulatorOptions& options,
+                                                                TlsOptions* tls) {
+  std::vector<TrustedAccount> accounts;
+  for (const std::string& text : options.accounts) {
+    const auto account = ParseTrustedAccount(text);
+    if (!account.ok()) return account.status();
+    accounts.push_back(*account);
+  }
+  if (accounts.empty() && !options.auth.port) {
+    if (!options.enforce_iam) return nullptr;
+    return absl::InvalidArgumentError(
+        "--enforce-iam needs to know who calls: give --trust or --auth-port");
+  }
+  if (options.enforce_iam) {
+    tls->administrators.emplace(options.administrators.begin(), options.administrators.end());
+  }
+  const auto now = [] { return absl::Now(); };
+  const auto issued = std::make_shared<IssuedTokens>(now);
+  const auto verifier = std::make_shared<BearerVerifier>(now, accounts, options.hosts, issued);
+  tls->verifier = verifier;
+  if (!options.auth.port) return nullptr;
+  return AuthServer::Start(options.host, options.project, options.auth, verifier, issued);
+}
 
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "postbox emulator: %s\n", std::string(status.message()).c_str());
@@ -134,11 +167,8 @@ int RunEmulator(const EmulatorOptions& options) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   TlsOptions tls = options.tls;
-  for (const std::string& text : options.accounts) {
-    const auto account = ParseTrustedAccount(text);
-    if (!account.ok()) return Fail(account.status());
-    tls.accounts.push_back(*account);
-  }
+  auto auth_server = StartAuthentication(options, &tls);
+  if (!auth_server.ok()) return Fail(auth_server.status());
   const absl::Duration delay = absl::Milliseconds(options.delivery_delay_ms);
   const auto start = [&](int port) {
     return Server::Start(options.host, port, options.broker, delay, tls);
@@ -166,6 +196,9 @@ int RunEmulator(const EmulatorOptions& options) {
   const bool plain = tls.certificate_file.empty();
   if (plain) std::printf("export PUBSUB_EMULATOR_HOST=%s\n", address.c_str());
   std::printf("export PUBSUB_PROJECT_ID=%s\n", options.project.c_str());
+  if (*auth_server != nullptr) {
+    std::printf("tokens at http://%s:%d\n", options.host.c_str(), (*auth_server)->port());
+  }
   std::printf("in postgresql.conf: postbox.endpoint = '%s://%s', postbox.project_id = '%s'\n",
               plain ? "http" : "https", address.c_str(), options.project.c_str());
   std::fflush(stdout);

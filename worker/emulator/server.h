@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/emulator/auth_server.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/faults.h"
 #include "worker/emulator/tls.h"
@@ -44,6 +45,11 @@ struct EmulatorOptions {
   int delivery_delay_ms = 5;
   TlsOptions tls;
   std::vector<std::string> accounts;  // EMAIL=FILE; see bearer.h
+  // What tokens may have as their audience.
+  std::vector<std::string> hosts = {"localhost", "127.0.0.1"};
+  AuthOptions auth;
+  bool enforce_iam = false;
+  std::vector<std::string> administrators;  // who may do everything when IAM is enforced
 };
 
 // `postbox emulator`: prints a line with its address, and what clients need to find it, and serves

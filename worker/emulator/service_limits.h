@@ -55,6 +55,10 @@ inline constexpr size_t kMaxLabelCharacters = 63;
 // The members of all bindings of an IAM policy.
 inline constexpr int kMaxPolicyMembers = 1500;
 
+// Schemas of a project, and revisions of a schema.
+inline constexpr int kMaxSchemas = 10'000;
+inline constexpr size_t kMaxSchemaRevisions = 20;
+
 // The filter of a subscription.
 inline constexpr size_t kMaxFilterBytes = 256;
 

@@ -8,16 +8,22 @@ namespace {
 constexpr char kErrorInfoUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
 }  // namespace
 
-absl::Status AckFailureStatus(const AckFailures& failures) {
-  if (failures.empty()) return absl::OkStatus();
+absl::Status WithErrorInfo(absl::Status status, const std::string& reason,
+                           const Metadata& metadata) {
   google::rpc::ErrorInfo info;
-  info.set_reason("EXACTLY_ONCE_ACKID_FAILURE");
+  info.set_reason(reason);
   info.set_domain("pubsub.googleapis.com");
-  for (const auto& [id, what] : failures) (*info.mutable_metadata())[id] = what;
-  absl::Status status = absl::InvalidArgumentError(
-      "some acknowledgement ids in the request were invalid; their state is in the error details");
+  for (const auto& [key, value] : metadata) (*info.mutable_metadata())[key] = value;
   status.SetPayload(kErrorInfoUrl, absl::Cord(info.SerializeAsString()));
   return status;
+}
+
+absl::Status AckFailureStatus(const AckFailures& failures) {
+  if (failures.empty()) return absl::OkStatus();
+  return WithErrorInfo(
+      absl::InvalidArgumentError("some acknowledgement ids in the request were invalid; their "
+                                 "state is in the error details"),
+      "EXACTLY_ONCE_ACKID_FAILURE", failures);
 }
 
 AckFailures GetAckFailures(const absl::Status& status) {

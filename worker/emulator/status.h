@@ -15,7 +15,12 @@ namespace postbox::emulator {
 inline constexpr char kInvalidAckId[] = "PERMANENT_FAILURE_INVALID_ACK_ID";
 inline constexpr char kUnorderedAckId[] = "TRANSIENT_FAILURE_UNORDERED_ACK_ID";
 
-using AckFailures = std::vector<std::pair<std::string, std::string>>;  // (ack id, value)
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+using AckFailures = Metadata;  // (ack id, value)
+
+// The same error with an ErrorInfo of Pub/Sub.
+absl::Status WithErrorInfo(absl::Status status, const std::string& reason,
+                           const Metadata& metadata);
 
 // INVALID_ARGUMENT with an ErrorInfo that names each ack id; OK if there is none.
 absl::Status AckFailureStatus(const AckFailures& failures);

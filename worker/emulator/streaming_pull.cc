@@ -28,7 +28,8 @@ class StreamingPullReactor final
       public Listener,
       public std::enable_shared_from_this<StreamingPullReactor> {
  public:
-  StreamingPullReactor(Broker* broker, CallGate* gate) : broker_(broker), gate_(gate) {}
+  StreamingPullReactor(Broker* broker, CallGate* gate, grpc::CallbackServerContext* context)
+      : broker_(broker), gate_(gate), context_(context) {}
 
   void Start() {
     self_ = shared_from_this();
@@ -54,6 +55,7 @@ class StreamingPullReactor final
 
   Broker* const broker_;
   CallGate* const gate_;
+  grpc::CallbackServerContext* const context_;
   std::shared_ptr<StreamingPullReactor> self_;  // until OnDone
   pb::StreamingPullRequest request_;            // of the read in flight
   pb::StreamingPullResponse response_;          // of the write in flight
@@ -86,6 +88,9 @@ void StreamingPullReactor::OnReadDone(bool ok) {
 
 void StreamingPullReactor::HandleFirst() {
   if (auto s = CheckStreamingPull(request_, /*first=*/true); !s.ok()) return Conclude(s);
+  if (gate_->access() != nullptr) {
+    if (auto s = gate_->access()->Check(*context_, kRpc, request_); !s.ok()) return Conclude(s);
+  }
   answers_pings_ = request_.protocol_version() >= 1;
   const auto fault = gate_->faults()->Fire(kRpc, {Fault::STATUS, Fault::DELAY},
                                            [](const Fault& rule) { return !AsksForMessage(rule); });
@@ -271,8 +276,8 @@ void StreamingPullReactor::Conclude(const absl::Status& status,
 }  // namespace
 
 grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>* StartStreamingPull(
-    Broker* broker, CallGate* gate) {
-  auto reactor = std::make_shared<StreamingPullReactor>(broker, gate);
+    Broker* broker, CallGate* gate, grpc::CallbackServerContext* context) {
+  auto reactor = std::make_shared<StreamingPullReactor>(broker, gate, context);
   reactor->Start();
   return reactor.get();
 }

@@ -25,7 +25,7 @@ namespace postbox::emulator {
 // The reactor owns itself.
 grpc::ServerBidiReactor<google::pubsub::v1::StreamingPullRequest,
                         google::pubsub::v1::StreamingPullResponse>*
-StartStreamingPull(Broker* broker, CallGate* gate);
+StartStreamingPull(Broker* broker, CallGate* gate, grpc::CallbackServerContext* context);
 
 }  // namespace postbox::emulator
 

@@ -86,14 +86,14 @@ absl::Status AckUnderFaults(Faults* faults, const char* rpc, const Request& requ
 grpc::Status SubscriberService::CreateSubscription(grpc::ServerContext* context,
                                                    const pb::Subscription* request,
                                                    pb::Subscription* response) {
-  return gate_->Run(context, "CreateSubscription",
+  return gate_->Run(context, "CreateSubscription", *request,
                     [&] { return Respond(broker_->CreateSubscription(*request), response); });
 }
 
 grpc::Status SubscriberService::GetSubscription(grpc::ServerContext* context,
                                                 const pb::GetSubscriptionRequest* request,
                                                 pb::Subscription* response) {
-  return gate_->Run(context, "GetSubscription", [&] {
+  return gate_->Run(context, "GetSubscription", *request, [&] {
     return Respond(broker_->GetSubscription(request->subscription()), response);
   });
 }
@@ -101,28 +101,28 @@ grpc::Status SubscriberService::GetSubscription(grpc::ServerContext* context,
 grpc::Status SubscriberService::UpdateSubscription(grpc::ServerContext* context,
                                                    const pb::UpdateSubscriptionRequest* request,
                                                    pb::Subscription* response) {
-  return gate_->Run(context, "UpdateSubscription",
+  return gate_->Run(context, "UpdateSubscription", *request,
                     [&] { return Respond(broker_->UpdateSubscription(*request), response); });
 }
 
 grpc::Status SubscriberService::ListSubscriptions(grpc::ServerContext* context,
                                                   const pb::ListSubscriptionsRequest* request,
                                                   pb::ListSubscriptionsResponse* response) {
-  return gate_->Run(context, "ListSubscriptions",
+  return gate_->Run(context, "ListSubscriptions", *request,
                     [&] { return Respond(broker_->ListSubscriptions(*request), response); });
 }
 
 grpc::Status SubscriberService::DeleteSubscription(grpc::ServerContext* context,
                                                    const pb::DeleteSubscriptionRequest* request,
                                                    google::protobuf::Empty* /*response*/) {
-  return gate_->Run(context, "DeleteSubscription",
+  return gate_->Run(context, "DeleteSubscription", *request,
                     [&] { return broker_->DeleteSubscription(request->subscription()); });
 }
 
 grpc::Status SubscriberService::ModifyAckDeadline(grpc::ServerContext* context,
                                                   const pb::ModifyAckDeadlineRequest* request,
                                                   google::protobuf::Empty* /*response*/) {
-  return gate_->Run(context, "ModifyAckDeadline", [&] {
+  return gate_->Run(context, "ModifyAckDeadline", *request, [&] {
     return AckUnderFaults(gate_->faults(), "ModifyAckDeadline", *request,
                           [&](const pb::ModifyAckDeadlineRequest& changed) {
                             return broker_->ModifyAckDeadline(changed);
@@ -133,7 +133,7 @@ grpc::Status SubscriberService::ModifyAckDeadline(grpc::ServerContext* context,
 grpc::Status SubscriberService::Acknowledge(grpc::ServerContext* context,
                                             const pb::AcknowledgeRequest* request,
                                             google::protobuf::Empty* /*response*/) {
-  return gate_->Run(context, "Acknowledge", [&] {
+  return gate_->Run(context, "Acknowledge", *request, [&] {
     return AckUnderFaults(
         gate_->faults(), "Acknowledge", *request,
         [&](const pb::AcknowledgeRequest& changed) { return broker_->Acknowledge(changed); });
@@ -142,7 +142,7 @@ grpc::Status SubscriberService::Acknowledge(grpc::ServerContext* context,
 
 grpc::Status SubscriberService::Pull(grpc::ServerContext* context, const pb::PullRequest* request,
                                      pb::PullResponse* response) {
-  return gate_->Run(context, "Pull", [&] {
+  return gate_->Run(context, "Pull", *request, [&] {
     broker_->DeliverAccepted();
     return PullOrWait(context, *request, response);
   });
@@ -173,55 +173,55 @@ absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
 }
 
 grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>*
-SubscriberService::StreamingPull(grpc::CallbackServerContext* /*context*/) {
-  return StartStreamingPull(broker_, gate_);
+SubscriberService::StreamingPull(grpc::CallbackServerContext* context) {
+  return StartStreamingPull(broker_, gate_, context);
 }
 
 grpc::Status SubscriberService::ModifyPushConfig(grpc::ServerContext* context,
                                                  const pb::ModifyPushConfigRequest* request,
                                                  google::protobuf::Empty* /*response*/) {
-  return gate_->Run(context, "ModifyPushConfig",
+  return gate_->Run(context, "ModifyPushConfig", *request,
                     [&] { return broker_->ModifyPushConfig(*request); });
 }
 
 grpc::Status SubscriberService::UpdateSnapshot(grpc::ServerContext* context,
                                                const pb::UpdateSnapshotRequest* request,
                                                pb::Snapshot* response) {
-  return gate_->Run(context, "UpdateSnapshot",
+  return gate_->Run(context, "UpdateSnapshot", *request,
                     [&] { return Respond(broker_->UpdateSnapshot(*request), response); });
 }
 
 grpc::Status SubscriberService::GetSnapshot(grpc::ServerContext* context,
                                             const pb::GetSnapshotRequest* request,
                                             pb::Snapshot* response) {
-  return gate_->Run(context, "GetSnapshot",
+  return gate_->Run(context, "GetSnapshot", *request,
                     [&] { return Respond(broker_->GetSnapshot(request->snapshot()), response); });
 }
 
 grpc::Status SubscriberService::ListSnapshots(grpc::ServerContext* context,
                                               const pb::ListSnapshotsRequest* request,
                                               pb::ListSnapshotsResponse* response) {
-  return gate_->Run(context, "ListSnapshots",
+  return gate_->Run(context, "ListSnapshots", *request,
                     [&] { return Respond(broker_->ListSnapshots(*request), response); });
 }
 
 grpc::Status SubscriberService::CreateSnapshot(grpc::ServerContext* context,
                                                const pb::CreateSnapshotRequest* request,
                                                pb::Snapshot* response) {
-  return gate_->Run(context, "CreateSnapshot",
+  return gate_->Run(context, "CreateSnapshot", *request,
                     [&] { return Respond(broker_->CreateSnapshot(*request), response); });
 }
 
 grpc::Status SubscriberService::DeleteSnapshot(grpc::ServerContext* context,
                                                const pb::DeleteSnapshotRequest* request,
                                                google::protobuf::Empty* /*response*/) {
-  return gate_->Run(context, "DeleteSnapshot",
+  return gate_->Run(context, "DeleteSnapshot", *request,
                     [&] { return broker_->DeleteSnapshot(request->snapshot()); });
 }
 
 grpc::Status SubscriberService::Seek(grpc::ServerContext* context, const pb::SeekRequest* request,
                                      pb::SeekResponse* /*response*/) {
-  return gate_->Run(context, "Seek", [&] { return broker_->Seek(*request); });
+  return gate_->Run(context, "Seek", *request, [&] { return broker_->Seek(*request); });
 }
 
 }  // namespace postbox::emulator

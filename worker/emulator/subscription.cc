@@ -68,6 +68,7 @@ void Subscription::Add(StoredMessagePtr message) {
   entry->message = std::move(message);
   Enqueue(entry.get());
   ++unacked_;
+  Touch(*entry);
   entries_.emplace_hint(entries_.end(), sequence, std::move(entry));
 }
 
@@ -297,6 +298,7 @@ AckOutcome Subscription::Acknowledge(const std::vector<std::string>& ack_ids) {
 }
 
 void Subscription::Ack(Entry* entry) {
+  Touch(*entry);
   ++counters_.acked;
   const bool again = deliver_twice_ && !entry->repeated;
   if (entry->state == State::kLeased) {
@@ -362,6 +364,7 @@ AckOutcome Subscription::ModifyAckDeadline(const std::vector<std::pair<std::stri
 }
 
 void Subscription::Fail(Entry* entry, absl::Time now) {
+  Touch(*entry);
   EndLease(entry);
   ++entry->failures;
   if (ToDeadLetter(entry)) return;

@@ -87,6 +87,12 @@ struct SubscriptionCounters {
   int64_t dead_lettered = 0;
 };
 
+// The state of a message, as far as it outlives a restart.
+struct EntryState {
+  bool acked = false;
+  int failures = 0;
+};
+
 class Subscription {
  public:
   using StreamId = uint64_t;
@@ -150,6 +156,14 @@ class Subscription {
   // The messages in `unacked` (by sequence) become unacked, all others acked.
   void Seek(const std::vector<StoredMessagePtr>& unacked);
   std::vector<StoredMessagePtr> Unacked() const;
+
+  // What outlives a restart (journal.h): the messages whose state may have changed since the last
+  // call of TakeTouched(), once RememberChanges() was called.
+  void RememberChanges() { remembers_ = true; }
+  std::vector<uint64_t> TakeTouched() { return std::exchange(touched_, {}); }
+  std::optional<EntryState> StateOf(uint64_t sequence) const;
+  // Adds a message as it was before a restart, in the order of their sequences.
+  void Recover(StoredMessagePtr message, const EntryState& state);
 
   // Removes and returns the messages that have used up their attempts since the last call.
   std::vector<DeadLetter> TakeDeadLetters() { return std::exchange(dead_letters_, {}); }
@@ -222,6 +236,9 @@ class Subscription {
   // The entry of which `id` is the current delivery; null if there is none.
   Entry* Current(const AckId& id) const;
   bool EarlierUnacked(const Entry& entry) const;
+  void Touch(const Entry& entry) {
+    if (remembers_) touched_.push_back(entry.message->sequence);
+  }
   void Ack(Entry* entry);
   void Fail(Entry* entry, absl::Time now);
   bool ToDeadLetter(Entry* entry);
@@ -264,6 +281,8 @@ class Subscription {
   StreamId last_stream_ = 0;
   bool keys_first_ = true;  // messages with and without a key take turns
   std::vector<DeadLetter> dead_letters_;
+  bool remembers_ = false;
+  std::vector<uint64_t> touched_;
   SubscriptionCounters counters_;
 };
 

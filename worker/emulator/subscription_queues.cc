@@ -28,6 +28,7 @@ void Subscription::Wait(Entry* entry, absl::Time retry_at) {
       if (deliver_twice_ && !later->repeated) --key->to_repeat;
       later->state = State::kWaiting;
       ++unacked_;
+      Touch(*later);
     }
     later->lease = 0;
   }
@@ -64,6 +65,7 @@ void Subscription::Settle(Key* key) {
       if (entry->state == State::kAcked) ++unacked_;
       entry->state = State::kWaiting;
       entry->repeated = true;
+      Touch(*entry);
     }
     key->to_repeat = 0;
     key->cursor = 0;
@@ -74,6 +76,7 @@ void Subscription::Settle(Key* key) {
     key->entries.pop_front();
     --key->cursor;
     front->key = nullptr;
+    Touch(*front);
     if (!config_.retain_acked_messages()) entries_.erase(front->message->sequence);
   }
   if (key->entries.empty()) {
@@ -100,6 +103,7 @@ void Subscription::Settle(Key* key) {
 
 void Subscription::Drop(Entry* entry) {
   const uint64_t sequence = entry->message->sequence;
+  Touch(*entry);
   if (entry->state != State::kAcked) --unacked_;
   if (entry->state == State::kLeased) {
     EndLease(entry);
@@ -213,6 +217,7 @@ void Subscription::Rebuild(const std::function<bool(const Entry&)>& acked) {
   unacked_ = 0;
   for (auto it = entries_.begin(); it != entries_.end();) {
     Entry* entry = it->second.get();
+    Touch(*entry);
     entry->key = nullptr;
     entry->lease = 0;
     entry->repeated = false;
@@ -241,6 +246,30 @@ std::vector<StoredMessagePtr> Subscription::Unacked() const {
     if (entry->state != State::kAcked) unacked.push_back(entry->message);
   }
   return unacked;
+}
+
+// ---- restart ----
+
+std::optional<EntryState> Subscription::StateOf(uint64_t sequence) const {
+  const auto found = entries_.find(sequence);
+  if (found == entries_.end()) return std::nullopt;
+  return EntryState{found->second->state == State::kAcked, found->second->failures};
+}
+
+void Subscription::Recover(StoredMessagePtr message, const EntryState& state) {
+  const uint64_t sequence = message->sequence;
+  auto entry = std::make_unique<Entry>();
+  entry->message = std::move(message);
+  entry->failures = state.failures;
+  // An earlier message of the key is delivered again, and with it all later ones.
+  const bool again = ordered() && !exactly_once() && keys_.contains(entry->message->ordering_key);
+  if (state.acked && !again) {
+    entry->state = State::kAcked;
+  } else {
+    Enqueue(entry.get());
+    ++unacked_;
+  }
+  entries_.emplace_hint(entries_.end(), sequence, std::move(entry));
 }
 
 }  // namespace postbox::emulator

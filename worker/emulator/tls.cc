@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 namespace postbox::emulator {
 namespace {
@@ -32,22 +31,22 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, absl::string_view 
 // gRPC asks it about every call.
 class CheckBearer : public grpc::AuthMetadataProcessor {
  public:
-  explicit CheckBearer(BearerVerifier verifier) : verifier_(std::move(verifier)) {}
+  explicit CheckBearer(std::shared_ptr<const BearerVerifier> verifier)
+      : verifier_(std::move(verifier)) {}
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* /*context*/,
-                       OutputMetadata* consumed, OutputMetadata* /*response*/) override {
+                       OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
     const auto header = metadata.find("authorization");
     std::string authorization;
     if (header != metadata.end()) {
       authorization.assign(header->second.data(), header->second.size());
-      consumed->emplace("authorization", authorization);
     }
-    const absl::Status status = verifier_.Verify(authorization).status();
+    const absl::Status status = verifier_->Verify(authorization).status();
     return {static_cast<grpc::StatusCode>(status.code()), std::string(status.message())};
   }
 
  private:
-  BearerVerifier verifier_;
+  const std::shared_ptr<const BearerVerifier> verifier_;
 };
 
 }  // namespace
@@ -55,7 +54,7 @@ class CheckBearer : public grpc::AuthMetadataProcessor {
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& options) {
   if (options.certificate_file.empty()) {
-    if (!options.accounts.empty()) {
+    if (options.verifier != nullptr) {
       return absl::InvalidArgumentError(
           "accounts are told apart over TLS only: give a certificate");
     }
@@ -68,9 +67,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
   grpc::SslServerCredentialsOptions ssl;
   ssl.pem_key_cert_pairs.push_back({*key, *certificate});
   auto credentials = grpc::SslServerCredentials(ssl);
-  if (!options.accounts.empty()) {
-    credentials->SetAuthMetadataProcessor(std::make_shared<CheckBearer>(
-        BearerVerifier([] { return absl::Now(); }, options.accounts, options.hosts)));
+  if (options.verifier != nullptr) {
+    credentials->SetAuthMetadataProcessor(std::make_shared<CheckBearer>(options.verifier));
   }
   return credentials;
 }

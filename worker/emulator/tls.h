@@ -5,8 +5,9 @@
 #include <grpcpp/security/server_credentials.h>
 
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/emulator/bearer.h"
@@ -16,10 +17,10 @@ namespace postbox::emulator {
 struct TlsOptions {
   std::string certificate_file;  // PEM, with the chain; empty: plain text
   std::string key_file;          // PEM
-  // With TLS only. If there are none, whoever connects may do everything.
-  std::vector<TrustedAccount> accounts;
-  // What tokens may have as their audience.
-  std::vector<std::string> hosts = {"localhost", "127.0.0.1"};
+  // With TLS only. If it is null, whoever connects may do everything.
+  std::shared_ptr<const BearerVerifier> verifier;
+  // If they are given, the IAM policies are enforced; these accounts may do everything.
+  std::optional<std::set<std::string>> administrators;
 };
 
 // INVALID_ARGUMENT if a file cannot be used.

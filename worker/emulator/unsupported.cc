@@ -71,7 +71,6 @@ absl::Status CheckKnown(const google::protobuf::Message& message) {
 absl::Status CheckSupported(const pb::Topic& topic) {
   if (auto s = CheckKnown(topic); !s.ok()) return s;
   if (!topic.kms_key_name().empty()) return Unsupported("kms_key_name");
-  if (topic.has_schema_settings()) return Unsupported("schema_settings");
   return absl::OkStatus();
 }
 
@@ -87,7 +86,7 @@ absl::Status CannotUpdate(const google::protobuf::Descriptor& type, absl::string
   for (const Field& undeclared : kUndeclared) {
     if (undeclared.name == field && type.name() == undeclared.type) return Unsupported(field);
   }
-  if (field == "kms_key_name" || field == "schema_settings") return Unsupported(field);
+  if (field == "kms_key_name") return Unsupported(field);
   return absl::InvalidArgumentError(
       absl::StrCat("update_mask names a field that cannot be updated: ", path));
 }

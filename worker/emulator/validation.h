@@ -10,7 +10,8 @@
 
 namespace postbox::emulator {
 
-// `name` must be projects/PROJECT/COLLECTION/ID; COLLECTION is topics, subscriptions or snapshots.
+// `name` must be projects/PROJECT/COLLECTION/ID; COLLECTION is topics, subscriptions,
+// snapshots or schemas.
 absl::Status CheckName(absl::string_view name, absl::string_view collection);
 // `name` must be projects/PROJECT.
 absl::Status CheckProject(absl::string_view name);

@@ -21,6 +21,7 @@
 extern "C" {
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
+#include <utils/guc.h>
 
 POSTBOX_MODULE("postbox_worker");
 PGDLLEXPORT void postbox_publisher_main(Datum slot);
@@ -54,6 +55,8 @@ void postbox_publisher_main(Datum slot) {
   BackgroundWorkerUnblockSignals();
   Register(slot);
   Connect();
+  // A process that starts has the postmaster's settings, and does not hear of others at first.
+  ProcessConfigFile(PGC_SIGHUP);
   if (!ExtensionExists()) LeaveWithoutExtension();
   if (TellPublishers() == 0) LeaveUnwanted();
   Ready();

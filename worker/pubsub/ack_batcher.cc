@@ -13,6 +13,10 @@ size_t WireBytes(const AckEntry& entry) { return entry.ack_id.size() + 4; }
 }  // namespace
 
 void AckBatcher::Add(int deadline_seconds, AckEntry entry, TimePoint now) {
+  if (deadline_seconds == AckRequest::kAcknowledge && keys_in_flight_.contains(entry.key)) {
+    held_[entry.key].push_back(std::move(entry));
+    return;
+  }
   Queue& queue = queues_[deadline_seconds];
   queue.bytes += WireBytes(entry);
   queue.entries.push_back(std::move(entry));
@@ -32,6 +36,14 @@ void AckBatcher::Flush(TimePoint now) {
   if (!queues_.empty()) flush_at_ = now;
 }
 
+bool AckBatcher::IsFull(int deadline_seconds, const Queue& queue) const {
+  const bool acks = deadline_seconds == AckRequest::kAcknowledge;
+  const size_t left = outstanding_ - std::min(outstanding_, acks ? acks_in_flight_ : 0);
+  const size_t full_at =
+      std::clamp<size_t>(std::max(left / 2, outstanding_ / kSmallestPart), 1, kMaxIds);
+  return queue.entries.size() >= full_at || queue.bytes + fixed_bytes_ >= kMaxBytes;
+}
+
 AckRequest AckBatcher::Build(int deadline_seconds, Queue& queue, TimePoint now) {
   AckRequest request;
   request.deadline_seconds = deadline_seconds;
@@ -42,8 +54,7 @@ AckRequest AckBatcher::Build(int deadline_seconds, Queue& queue, TimePoint now) 
   while (!queue.entries.empty() && request.entries.size() < kMaxIds) {
     AckEntry& entry = queue.entries.front();
     const bool keyed = serial && !entry.key.empty();
-    if (entry.not_before > now ||
-        (keyed && (keys_in_flight_.contains(entry.key) || passed_over.contains(entry.key)))) {
+    if (entry.not_before > now || (keyed && passed_over.contains(entry.key))) {
       if (keyed) passed_over.insert(entry.key);
       rest.push_back(std::move(entry));
     } else {
@@ -63,31 +74,49 @@ AckRequest AckBatcher::Build(int deadline_seconds, Queue& queue, TimePoint now) 
     for (const AckEntry& entry : request.entries) {
       if (!entry.key.empty()) keys_in_flight_.insert(entry.key);
     }
+    Hold(queue);
   }
   return request;
+}
+
+// Takes the entries out whose key is in flight. None is left, so what Add() holds comes after them.
+void AckBatcher::Hold(Queue& queue) {
+  std::erase_if(queue.entries, [&](AckEntry& entry) {
+    if (!keys_in_flight_.contains(entry.key)) return false;
+    queue.bytes -= WireBytes(entry);
+    held_[entry.key].push_back(std::move(entry));
+    return true;
+  });
 }
 
 std::optional<AckRequest> AckBatcher::Take(TimePoint now) {
   const bool due = flush_at_ && now >= *flush_at_;
   for (auto it = queues_.begin(); it != queues_.end(); ++it) {
     auto& [deadline_seconds, queue] = *it;
-    if (!due && queue.entries.size() < full_at_ && queue.bytes + fixed_bytes_ < kMaxBytes) continue;
+    if (!due && !IsFull(deadline_seconds, queue)) continue;
     AckRequest request = Build(deadline_seconds, queue, now);
     if (queue.entries.empty()) queues_.erase(it);
     if (request.entries.empty()) continue;
+    if (request.is_ack()) acks_in_flight_ += request.entries.size();
     return request;
   }
   if (queues_.empty()) {
     flush_at_.reset();
   } else if (due) {
-    flush_at_ = now + kDelay;  // the remaining entries wait for their key or their retry
+    flush_at_ = now + kDelay;  // the remaining entries wait for a retry
   }
   return std::nullopt;
 }
 
-void AckBatcher::Finished(const AckRequest& request) {
+void AckBatcher::Finished(const AckRequest& request, TimePoint now) {
   if (!request.is_ack()) return;
-  for (const AckEntry& entry : request.entries) keys_in_flight_.erase(entry.key);
+  acks_in_flight_ -= request.entries.size();
+  for (const AckEntry& entry : request.entries) {
+    if (keys_in_flight_.erase(entry.key) == 0) continue;
+    auto held = held_.extract(entry.key);
+    if (held.empty()) continue;
+    for (AckEntry& next : held.mapped()) Add(AckRequest::kAcknowledge, std::move(next), now);
+  }
 }
 
 std::optional<AckBatcher::TimePoint> AckBatcher::NextDue() const {

@@ -3,10 +3,15 @@
 //   - A request holds at most 1000 ids and 510 KiB (limits.h).
 //   - A request leaves when it is full, or kDelay after its first entry was added, whichever comes
 //     first.
+//   - The service stops sending when `outstanding` messages are not acked. So acks do not wait for
+//     the delay when they are half of what the acks on their way to the service leave of that. The
+//     farther away the service is, the more acks are on their way, and the sooner the next ones
+//     follow. Requests are not made smaller than a kSmallestPart of `outstanding` in this way.
 //   - On ordered and exactly-once subscriptions the acks of a key are serial: while a request with
 //     an ack of the key is in flight, and while an ack of the key waits for its retry, no later ack
 //     of the key leaves. The service refuses acks of a key that arrive out of order, and one
-//     request in flight may overtake another.
+//     request in flight may overtake another. Those that wait for a request in flight are held
+//     apart, and make no request full.
 //   - An entry that is tried again keeps its place before all entries that were added after it.
 //
 // Pure logic: the caller passes the time, sends the requests that Take returns, and reports each
@@ -23,6 +28,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -54,11 +60,11 @@ class AckBatcher {
   static constexpr size_t kMaxIds = kMaxAckIds;
   static constexpr size_t kMaxBytes = kMaxAckIdBytes;
   static constexpr std::chrono::milliseconds kDelay{100};
+  static constexpr size_t kSmallestPart = 20;
 
-  // `subscription` is part of every request and counts towards its bytes. A request is full when it
-  // has `full_at` ids, at most kMaxIds.
-  explicit AckBatcher(std::string_view subscription, size_t full_at = kMaxIds)
-      : fixed_bytes_(subscription.size() + 16), full_at_(std::clamp<size_t>(full_at, 1, kMaxIds)) {}
+  // `subscription` is part of every request and counts towards its bytes.
+  explicit AckBatcher(std::string_view subscription, size_t outstanding = 2 * kMaxIds)
+      : fixed_bytes_(subscription.size() + 16), outstanding_(outstanding) {}
 
   void set_serial_per_key(bool on) { serial_per_key_ = on; }
 
@@ -72,11 +78,11 @@ class AckBatcher {
   // The next request that is to leave. Call it until there is none.
   std::optional<AckRequest> Take(TimePoint now);
   // The request was answered. Must be called before Retry is called with its entries.
-  void Finished(const AckRequest& request);
+  void Finished(const AckRequest& request, TimePoint now);
 
   // The time at which Take should be called again, if entries wait.
   std::optional<TimePoint> NextDue() const;
-  bool empty() const { return queues_.empty(); }
+  bool empty() const { return queues_.empty() && held_.empty(); }
 
  private:
   struct Queue {
@@ -84,14 +90,19 @@ class AckBatcher {
     size_t bytes = 0;
   };
 
+  bool IsFull(int deadline_seconds, const Queue& queue) const;
   AckRequest Build(int deadline_seconds, Queue& queue, TimePoint now);
+  void Hold(Queue& queue);
 
   const size_t fixed_bytes_;
-  const size_t full_at_;
+  const size_t outstanding_;
+  size_t acks_in_flight_ = 0;
   bool serial_per_key_ = false;
   // By deadline_seconds, so that acks (-1) come first and nacks next. No queue is empty.
   std::map<int, Queue> queues_;
   std::unordered_set<std::string> keys_in_flight_;
+  // Acks of these keys, in order. None is empty.
+  std::unordered_map<std::string, std::vector<AckEntry>> held_;
   std::optional<TimePoint> flush_at_;
 };
 

@@ -53,11 +53,66 @@ TEST_F(AckBatcherTest, AFullRequestLeavesAtOnceWithAThousandIds) {
 }
 
 TEST_F(AckBatcherTest, ASmallBudgetMakesASmallerRequestFull) {
-  AckBatcher batcher("s", 3);
+  AckBatcher batcher("s", 6);
   for (uint64_t i = 0; i < 2; ++i) batcher.Add(kAck, AckEntry{.handle = i}, now_);
   EXPECT_FALSE(batcher.Take(now_));
   batcher.Add(kAck, AckEntry{.handle = 2}, now_);
   EXPECT_EQ(batcher.Take(now_)->entries.size(), 3u);
+}
+
+TEST_F(AckBatcherTest, AcksThatAreOnTheirWayMakeSmallerRequestsFull) {
+  AckBatcher batcher("s", 1000);
+  std::vector<AckRequest> sent;
+  std::vector<size_t> sizes;
+  for (uint64_t i = 0; i < 1100; ++i) {
+    batcher.Add(kAck, AckEntry{.handle = i}, now_);
+    if (auto request = batcher.Take(now_)) {
+      sizes.push_back(request->entries.size());
+      sent.push_back(std::move(*request));
+    }
+  }
+  EXPECT_THAT(sizes, ElementsAre(500, 250, 125, 62, 50, 50, 50)) << "a twentieth at least";
+  for (const AckRequest& request : sent) batcher.Finished(request, now_);
+  const size_t wait = 1100 - 1087;
+  for (uint64_t i = wait; i < 499; ++i) batcher.Add(kAck, AckEntry{.handle = i}, now_);
+  EXPECT_FALSE(batcher.Take(now_)) << "none is on its way now";
+  batcher.Add(kAck, AckEntry{.handle = 499}, now_);
+  EXPECT_EQ(batcher.Take(now_)->entries.size(), 500u);
+}
+
+TEST_F(AckBatcherTest, WhatWaitsForItsKeyMakesNoRequestFull) {
+  AckBatcher batcher("s", 6);
+  batcher.set_serial_per_key(true);
+  const auto add = [&](uint64_t handle, std::string key) {
+    batcher.Add(kAck, AckEntry{.handle = handle, .ack_id = "id", .key = std::move(key)}, now_);
+  };
+  add(1, "a");
+  batcher.Flush(now_);
+  const auto first = batcher.Take(now_);
+  EXPECT_FALSE(batcher.Take(now_));
+  for (uint64_t handle = 2; handle < 9; ++handle) add(handle, "a");
+  add(9, "b");
+  EXPECT_FALSE(batcher.Take(now_));
+  EXPECT_FALSE(batcher.empty());
+  batcher.Finished(*first, now_);
+  const auto next = batcher.Take(now_);
+  ASSERT_TRUE(next);
+  std::vector<uint64_t> handles;
+  for (const AckEntry& entry : next->entries) handles.push_back(entry.handle);
+  EXPECT_THAT(handles, ElementsAre(9, 2, 3, 4, 5, 6, 7, 8));
+}
+
+TEST_F(AckBatcherTest, AKeyStaysInOrderWhenARequestEndsInTheMiddleOfItsAcks) {
+  batcher_.set_serial_per_key(true);
+  for (uint64_t handle = 1; handle <= 1002; ++handle) Ack(handle, "a");
+  EXPECT_EQ(TakeHandles().size(), 1000u);
+  const auto first = *last_;
+  Ack(1003, "a");
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre());
+  batcher_.Finished(first, now_);
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(1001, 1002, 1003));
 }
 
 TEST_F(AckBatcherTest, ARequestStaysBelowTheByteLimit) {
@@ -103,7 +158,7 @@ TEST_F(AckBatcherTest, NoTwoRequestsInFlightHoldAcksOfOneKey) {
   batcher_.Flush(now_);
   EXPECT_THAT(TakeHandles(), ElementsAre(5, 6));
   EXPECT_THAT(TakeHandles(), ElementsAre());
-  batcher_.Finished(first);
+  batcher_.Finished(first, now_);
   batcher_.Flush(now_);
   EXPECT_THAT(TakeHandles(), ElementsAre(4));
 }
@@ -115,7 +170,7 @@ TEST_F(AckBatcherTest, LaterAcksOfAKeyWaitForARetryOfAnEarlierOne) {
   TakeHandles();
   auto request = *last_;
   Ack(2, "a");
-  batcher_.Finished(request);
+  batcher_.Finished(request, now_);
   request.entries[0].not_before = now_ + seconds(1);
   batcher_.Retry(kAck, request.entries, now_);
   Ack(3, "b");
@@ -137,7 +192,7 @@ TEST_F(AckBatcherTest, WithoutOrderARetryDelaysNoOtherAck) {
   Ack(2, "a");
   batcher_.Flush(now_);
   EXPECT_THAT(TakeHandles(), ElementsAre(2));
-  batcher_.Finished(request);
+  batcher_.Finished(request, now_);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "proto/rules/limits.h"
+#include "proto/rules/url_encode.h"
 
 namespace postbox::pubsub {
 
@@ -13,7 +14,8 @@ constexpr char kUserAgent[] = "postbox/" POSTBOX_VERSION;
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Credentials& credentials,
+std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint,
+                                           std::shared_ptr<grpc::ChannelCredentials> credentials,
                                            int index) {
   grpc::ChannelArguments arguments;
   arguments.SetInt("postbox.channel_index", index);
@@ -39,7 +41,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint, const Crede
   // A plain-text endpoint is an emulator in the local network. The proxy of the environment
   // (http_proxy) does not lead there.
   if (endpoint.plaintext) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(endpoint.address, credentials.channel, arguments);
+  return grpc::CreateCustomChannel(endpoint.address, credentials, arguments);
 }
 
 std::string RouteHeader(std::string_view field, std::string_view value) {
@@ -47,31 +49,13 @@ std::string RouteHeader(std::string_view field, std::string_view value) {
 }
 
 void AddHeaders(grpc::ClientContext* context, const std::string& route,
-                const std::string& quota_project) {
+                const std::string& quota_project, const std::string& authorization) {
   static const std::string kApiClient =
       "gl-cpp/" + std::to_string(__cplusplus) + " " + kUserAgent + " grpc/" + grpc::Version();
   context->AddMetadata("x-goog-request-params", route);
   context->AddMetadata("x-goog-api-client", kApiClient);
   if (!quota_project.empty()) context->AddMetadata("x-goog-user-project", quota_project);
-}
-
-std::string UrlEncode(std::string_view text) {
-  constexpr char kHex[] = "0123456789ABCDEF";
-  std::string encoded;
-  encoded.reserve(text.size() + 16);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '-' || c == '_' || c == '.' || c == '~';
-    if (plain) {
-      encoded += c;
-    } else {
-      encoded += '%';
-      encoded += kHex[byte >> 4];
-      encoded += kHex[byte & 15];
-    }
-  }
-  return encoded;
+  if (!authorization.empty()) context->AddMetadata("authorization", authorization);
 }
 
 }  // namespace postbox::pubsub

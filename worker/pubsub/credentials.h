@@ -1,13 +1,8 @@
-// Credentials for an endpoint: none for plain text, Google's application default credentials for
-// TLS.
+// What a connection to an endpoint needs: for plain text nothing, for TLS the authorities to trust,
+// and tokens for the calls.
 //
-// They are looked for in Google's order: the file named by GOOGLE_APPLICATION_CREDENTIALS; gcloud's
-// ~/.config/gcloud/application_default_credentials.json; the metadata server of Google Cloud. With
-// a service account key gRPC signs its tokens itself and needs no token exchange.
-//
-// If GOOGLE_APPLICATION_CREDENTIALS names a file that cannot be used, that is an error. gRPC would
-// go on to the next place and use an identity that was not intended.
-
+// Trusted are the authorities in the file that GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names, or else
+// those of the system.
 #ifndef POSTBOX_WORKER_PUBSUB_CREDENTIALS_H_
 #define POSTBOX_WORKER_PUBSUB_CREDENTIALS_H_
 
@@ -19,20 +14,24 @@
 
 #include "proto/rules/endpoint.h"
 #include "worker/pubsub/credential_spec.h"
+#include "worker/pubsub/token_source.h"
 
 namespace postbox::pubsub {
 
 struct Credentials {
   std::shared_ptr<grpc::ChannelCredentials> channel;
-  std::string quota_project;  // quota_project_id of the credentials file; empty if it names none
-  CredentialState state;
+  std::unique_ptr<TokenSource> tokens;  // null for plain text
+  std::string quota_project;            // of the credentials; empty if they name none
 };
 
 // Call it on the event loop's thread, because it calls gRPC. It may take one or two seconds if it
-// has to look for the metadata server. On failure returns nothing, and puts into `error` what was
-// looked for and why it cannot be used.
+// has to look for the metadata server. If the credentials cannot be used, returns nothing, and puts
+// into `error` why.
 std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, const CredentialSpec& spec,
                                            std::string* error);
+
+// What a self-signed token is for. The endpoints of Google's regions are one service.
+std::string AudienceOf(const Endpoint& endpoint);
 
 }  // namespace postbox::pubsub
 

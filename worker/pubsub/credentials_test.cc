@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "worker/pubsub/channel.h"
+#include "proto/rules/url_encode.h"
 #include "worker/pubsub/publisher.h"
 
 namespace postbox::pubsub {
@@ -58,9 +58,8 @@ TEST_F(CredentialsTest, ANamedFileThatCannotBeUsedIsAnErrorThatNamesIt) {
           "\" named by GOOGLE_APPLICATION_CREDENTIALS cannot be read: No such file or directory");
   Write("no json");
   EXPECT_NE(ErrorOf().find("is not a JSON object"), std::string::npos);
-  Write(R"({"type": "impersonated_service_account"})");
-  EXPECT_NE(ErrorOf().find("\"impersonated_service_account\"; service_account,"),
-            std::string::npos);
+  Write(R"({"type": "gdch_service_account"})");
+  EXPECT_NE(ErrorOf().find("\"gdch_service_account\"; service_account,"), std::string::npos);
 }
 
 TEST_F(CredentialsTest, WhatIsNoFileOfCredentialsIsAnErrorAndNotReadToItsEnd) {
@@ -77,7 +76,7 @@ TEST_F(CredentialsTest, UserCredentialsBringTheirQuotaProject) {
   Write(R"({"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "t",
             "quota_project_id": "who-pays"})");
   std::string error;
-  const auto credentials = MakeCredentials({"pubsub.googleapis.com:443", false}, &error);
+  const auto credentials = MakeCredentials({"pubsub.googleapis.com:443", false}, {}, &error);
   ASSERT_TRUE(credentials) << error;
   EXPECT_EQ(credentials->quota_project, "who-pays");
 }
@@ -99,7 +98,13 @@ TEST_F(CredentialsTest, APublisherWithoutCredentialsIsNotMade) {
   EXPECT_NE(error.find(file_), std::string::npos) << error;
 }
 
-TEST(ChannelTest, RoutingHeadersAreUrlEncoded) {
+TEST(AudienceTest, TheEndpointsOfGooglesRegionsAreOneAudience) {
+  EXPECT_EQ(AudienceOf({"us-east1-pubsub.googleapis.com:443", false}),
+            "https://pubsub.googleapis.com/");
+  EXPECT_EQ(AudienceOf({"localhost:8443", false}), "https://localhost/");
+}
+
+TEST(UrlEncodeTest, RoutingHeadersAreUrlEncoded) {
   EXPECT_EQ(UrlEncode("projects/p/topics/a.b-c_d~e"), "projects%2Fp%2Ftopics%2Fa.b-c_d~e");
   EXPECT_EQ(UrlEncode("a+b%c\xC3\xA9 "), "a%2Bb%25c%C3%A9%20");
 }

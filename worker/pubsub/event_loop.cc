@@ -3,12 +3,13 @@
 #include <absl/synchronization/mutex.h>
 #include <grpc/support/time.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <system_error>
 #include <utility>
+
+#include "worker/pubsub/signal_block.h"
 
 namespace postbox::pubsub {
 
@@ -23,18 +24,6 @@ gpr_timespec DeadlineIn(EventLoop::Clock::duration delay) {
 }
 
 }  // namespace
-
-struct ScopedSignalBlock::Saved {
-  sigset_t mask;
-};
-
-ScopedSignalBlock::ScopedSignalBlock() : saved_(std::make_unique<Saved>()) {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &saved_->mask);
-}
-
-ScopedSignalBlock::~ScopedSignalBlock() { pthread_sigmask(SIG_SETMASK, &saved_->mask, nullptr); }
 
 std::unique_ptr<EventLoop> EventLoop::Start(const std::string& name, std::string* error) {
   // Distributions build abseil with its detection of lock cycles. It is meant for debugging and

@@ -39,19 +39,6 @@
 
 namespace postbox::pubsub {
 
-// Blocks every signal in this thread while it lives.
-class ScopedSignalBlock {
- public:
-  ScopedSignalBlock();
-  ~ScopedSignalBlock();
-  ScopedSignalBlock(const ScopedSignalBlock&) = delete;
-  ScopedSignalBlock& operator=(const ScopedSignalBlock&) = delete;
-
- private:
-  struct Saved;
-  std::unique_ptr<Saved> saved_;
-};
-
 class EventLoop {
  public:
   using Clock = std::chrono::steady_clock;

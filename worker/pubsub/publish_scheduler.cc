@@ -52,6 +52,9 @@ PublishScheduler::PublishScheduler(Options options, Host* host)
     : options_(options),
       attempt_timeout_(std::max(kShortestAttemptTimeout, options.publish_timeout / 3)),
       host_(host),
+      window_(options.least_requests, static_cast<std::size_t>(options.channels) *
+                                          static_cast<std::size_t>(options.requests_per_channel)),
+      channels_(options.channels, options.requests_per_channel),
       last_sweep_(host->Now()) {}
 
 PublishScheduler::~PublishScheduler() = default;
@@ -75,11 +78,7 @@ PublishScheduler::Queue* PublishScheduler::FindQueue(const OutgoingMessage& mess
   Queue* queue = made.get();
   queue->topic = topic;
   queue->key = message.ordering_key;
-  if (queue->keyed()) {
-    queue->channel = next_channel_++ % options_.channels;
-  } else {
-    queue->max_busy = options_.keyless_requests_per_channel * options_.channels;
-  }
+  if (!queue->keyed()) queue->max_busy = options_.keyless_requests;
   topic->queues.emplace(queue->key, std::move(made));
   return queue;
 }
@@ -125,12 +124,11 @@ void PublishScheduler::Pump() {
 }
 
 PublishScheduler::Topic* PublishScheduler::NextTopic() {
-  std::size_t limit = static_cast<std::size_t>(options_.requests_per_channel) *
-                      static_cast<std::size_t>(options_.channels);
+  std::size_t limit = window_.limit();
   std::size_t answering = in_flight_.size();
   if (topics_.size() > 1) {
-    // What is guaranteed comes on top, and all together is what the channels can take. A topic that
-    // does not answer, or has yet to, gets no more than that, and costs the others nothing.
+    // What is guaranteed comes on top, and all together is what may be in flight. A topic that does
+    // not answer, or has yet to, gets no more than that, and costs the others nothing.
     limit = limit * kGuaranteedPart / (kGuaranteedPart + 1);
     for (const auto& [name, topic] : topics_) {
       if (!topic->health.answers()) answering -= topic->in_flight;
@@ -142,7 +140,9 @@ PublishScheduler::Topic* PublishScheduler::NextTopic() {
     const bool has_room = topics_.size() == 1 || topic->health.answers()
                               ? MayTake(limit, topics_.size(), answering, topic->in_flight) > 0
                               : topic->in_flight < Guaranteed(limit, topics_.size());
-    if (has_room && MaySend(*topic)) return topic;
+    const bool may_send = MaySend(*topic);
+    if (has_room && may_send) return topic;
+    if (may_send) window_.Limited();
     ready_.push_back(topic);
   }
   return nullptr;
@@ -198,11 +198,17 @@ void PublishScheduler::SendNext(Queue* queue) {
   if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
   if (!batch.first_sent) batch.first_sent = now;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
-  if (!queue->keyed()) queue->channel = next_channel_++ % options_.channels;
+  queue->channel = channels_.Take(queue->keyed() ? queue->channel : -1, batch.size, now);
   ++queue->busy;
   ++queue->topic->in_flight;
   const std::uint64_t id = ++last_request_;
-  const InFlight& sent = in_flight_.emplace(id, InFlight{queue, std::move(batch)}).first->second;
+  InFlight request{queue,
+                   std::move(batch),
+                   queue->channel,
+                   now,
+                   window_.IsFew(in_flight_.size()),
+                   channels_.connected(queue->channel)};
+  const InFlight& sent = in_flight_.emplace(id, std::move(request)).first->second;
   host_->Send(Request{id, queue->channel, queue->topic->name, sent.batch.messages, sent.batch.size,
                       std::min(left, attempt_timeout_)});
 }
@@ -210,9 +216,11 @@ void PublishScheduler::SendNext(Queue* queue) {
 void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   const auto at = in_flight_.find(request_id);
   if (at == in_flight_.end()) return;
-  Queue* queue = at->second.queue;
-  Batch batch = std::move(at->second.batch);
+  InFlight request = std::move(at->second);
   in_flight_.erase(at);
+  Leave(request_id, request, response.code == kOk);
+  Queue* queue = request.queue;
+  Batch batch = std::move(request.batch);
   --queue->busy;
   --queue->topic->in_flight;
 
@@ -232,6 +240,15 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   }
   MarkReady(queue);
   Pump();
+}
+
+void PublishScheduler::Leave(std::uint64_t request_id, const InFlight& request, bool answered) {
+  // What was sent before there was a connection has waited for that.
+  if (answered && request.connected) {
+    window_.Answered(request_id, last_request_, request.few, request.sent, host_->Now());
+  }
+  if (answered) channels_.Connected(request.channel);
+  if (channels_.Done(request.channel, request.batch.size)) host_->CloseChannel(request.channel);
 }
 
 void PublishScheduler::Failed(Queue* queue, Batch batch, const Response& response) {
@@ -476,6 +493,7 @@ std::optional<PublishScheduler::TimePoint> PublishScheduler::NextWake() const {
   if (!delayed_.empty()) by(delayed_.begin()->first);
   if (!paused_.empty()) by(paused_.begin()->first);
   if (!ready_.empty()) by(last_sweep_ + kSweepInterval);
+  if (const auto close_at = channels_.close_at()) by(*close_at);
   for (const Topic* topic : ready_) {
     // One whose time has come waits for a free request.
     if (topic->health.down() && topic->in_flight == 0 && !MaySend(*topic)) {
@@ -507,6 +525,7 @@ void PublishScheduler::OnTime() {
       for (Queue* queue : topic->ready.All()) Expire(queue, now);
     }
   }
+  for (const int channel : channels_.CloseUnused(now)) host_->CloseChannel(channel);
   Pump();
 }
 

@@ -4,12 +4,13 @@
 // There is a queue for each (topic, ordering key), and one for each topic's messages without a key.
 //   - A key has one request in flight. The messages that come meanwhile go into the next request,
 //     at most kMaxRequestMessages messages and kMaxRequestBytes bytes, counted exactly. A key
-//     always uses the same channel; the keys are spread over the channels in turn.
+//     stays on its channel as long as that has room (channel_loads.h).
 //   - The messages of a topic without a key go out with several requests in flight, urgent ones
-//     first.
-//   - If requests_per_channel * channels requests are in flight, queues that could send wait for a
-//     free one. Topics take turns; within a topic it is first come, first served, but a queue whose
-//     next message is urgent has every other turn. Their batches grow meanwhile.
+//     first. When keyless_requests are in flight, only full ones follow.
+//   - If as many requests are in flight as the round trip makes useful (request_window.h), queues
+//     that could send wait for a free one. Topics take turns; within a topic it is first come,
+//     first served, but a queue whose next message is urgent has every other turn. Their batches
+//     grow meanwhile.
 //   - If there are several topics, each has a few requests guaranteed (fair_share.h). So a topic
 //     that does not answer cannot hold all of them.
 //
@@ -58,7 +59,9 @@
 #include <vector>
 
 #include "proto/rules/backoff.h"
+#include "worker/pubsub/channel_loads.h"
 #include "worker/pubsub/outgoing_message.h"
+#include "worker/pubsub/request_window.h"
 
 namespace postbox::pubsub {
 
@@ -67,11 +70,13 @@ class PublishScheduler {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   struct Options {
-    int channels = 2;
+    int channels = 64;  // at most; they are opened when they are needed
     // Google's front ends take 100 streams on a connection. More requests would wait inside gRPC
     // while their deadlines run.
     int requests_per_channel = 100;
-    int keyless_requests_per_channel = 4;  // for each topic
+    // So many requests may be in flight, if the channels take them, whatever the round trip is.
+    std::size_t least_requests = 200;
+    int keyless_requests = 8;  // for each topic, that are not full
     std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
     BackoffPolicy backoff = kPublishBackoff;
   };
@@ -106,6 +111,8 @@ class PublishScheduler {
     virtual void Send(const Request& request) = 0;
     // The answer to this request is no longer waited for: end it soon.
     virtual void Abort(std::uint64_t request_id) = 0;
+    // Nothing is in flight on this channel, and it is not needed now.
+    virtual void CloseChannel(int channel) = 0;
     // A message has its result in status and error. Taken() must be called when the caller has it.
     virtual void Deliver(OutgoingMessage* message, Queue* queue) = 0;
     // A request to a topic has failed, and none was answered since `since`.
@@ -128,6 +135,9 @@ class PublishScheduler {
 
   // Requests that have not been answered.
   std::size_t in_flight() const { return in_flight_.size(); }
+  // Whether something could be sent if there were a free request.
+  bool AnyWaits() const { return !ready_.empty(); }
+  std::size_t open_channels() const { return channels_.open(); }
 
   void OnResponse(std::uint64_t request_id, Response response);
   // The caller has this many more results of the queue.
@@ -155,12 +165,19 @@ class PublishScheduler {
   struct InFlight {
     Queue* queue;
     Batch batch;
+    // Of this attempt.
+    int channel = 0;
+    TimePoint sent{};
+    bool few = false;       // in flight then
+    bool connected = true;  // the channel, then
   };
 
   Topic* FindTopic(std::string_view name);
   // Whose turn it is to send; null if nobody may.
   Topic* NextTopic();
   bool MaySend(const Topic& topic) const;
+  // A request has ended: its channel is free, and the answer says how long the way is.
+  void Leave(std::uint64_t request_id, const InFlight& request, bool answered);
   TimePoint Deadline(const Batch& batch) const;
   Queue* FindQueue(const OutgoingMessage& message);
   void MaybeErase(Queue* queue);
@@ -201,7 +218,8 @@ class PublishScheduler {
   std::multimap<TimePoint, InFlight> delayed_;  // wait for their next attempt
   std::multimap<TimePoint, Queue*> paused_;     // between two requests
   std::uint64_t last_request_ = 0;
-  int next_channel_ = 0;
+  RequestWindow window_;
+  ChannelLoads channels_;
   TimePoint last_sweep_;
 };
 

@@ -17,9 +17,9 @@ namespace postbox::pubsub {
 class PublishScheduler::Queue {
  public:
   Topic* topic = nullptr;
-  std::string key;  // empty: without a key
-  int channel = 0;  // of a key
-  int max_busy = 1;
+  std::string key;   // empty: without a key
+  int channel = -1;  // of the last request; -1: none yet
+  int max_busy = 1;  // without a key: not counting full requests
 
   std::vector<Batch> again;               // cut or put back: sent before `waiting`, from the back
   std::vector<OutgoingMessage*> waiting;  // from `begin` on
@@ -36,7 +36,10 @@ class PublishScheduler::Queue {
   bool keyed() const { return !key.empty(); }
   bool Waits() const { return begin < waiting.size(); }
   bool IsUrgent() const { return again.empty() && Waits() && waiting[begin]->urgent; }
-  bool CanSend() const { return !paused && busy < max_busy && (!again.empty() || Waits()); }
+  bool IsFull() const { return !keyed() && waiting.size() - begin >= kMaxRequestMessages; }
+  bool CanSend() const {
+    return !paused && (busy < max_busy || IsFull()) && (!again.empty() || Waits());
+  }
   std::size_t MostBytes() const { return pace ? pace->most_bytes() : kMaxRequestBytes; }
   void Wait(OutgoingMessage* message) {
     if (keyed() || !message->urgent) {

@@ -72,6 +72,10 @@ class World : public PublishScheduler::Host {
     sent.push_back(std::move(copy));
   }
   void Abort(std::uint64_t request_id) override { aborted.insert(request_id); }
+  void CloseChannel(int channel) override {
+    for (const Sent& request : sent) EXPECT_NE(request.channel, channel) << "it is in use";
+    closed.push_back(channel);
+  }
   void Deliver(OutgoingMessage* message, PublishScheduler::Queue* queue) override {
     done.push_back({static_cast<const Tagged*>(message), queue});
   }
@@ -109,7 +113,7 @@ class World : public PublishScheduler::Host {
     scheduler.OnResponse(request.id, {code, text, std::nullopt});
   }
   // Moves the clock forward, and calls the scheduler at each time that it asks for.
-  void Advance(std::chrono::milliseconds duration) {
+  void Advance(std::chrono::nanoseconds duration) {
     const auto end = now + duration;
     while (const auto wake = scheduler.NextWake()) {
       if (*wake > end) break;
@@ -149,6 +153,7 @@ class World : public PublishScheduler::Host {
   std::vector<Done> done;
   std::map<std::string, Failing> failing;
   std::set<std::uint64_t> aborted;
+  std::vector<int> closed;  // channels
   PublishScheduler scheduler;
 };
 

@@ -32,43 +32,104 @@ grpc::ByteBuffer Encode(const PublishScheduler::Request& request) {
 struct PublishTransport::Call {
   EventLoop::Clock::time_point deadline;
   bool expired = false;
-  grpc::ClientContext context;
+  bool repeated = false;
+  bool ended = false;  // Finished() is posted
+  int channel = 0;
+  std::shared_ptr<const std::string> route;
+  grpc::ByteBuffer request;  // as long as it may have to be sent again
+  std::string authorization;
+  std::unique_ptr<grpc::ClientContext> context;  // null: not begun
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
   grpc::ByteBuffer response;
   grpc::Status status;
 };
 
-PublishTransport::PublishTransport(EventLoop* loop, const Endpoint& endpoint,
-                                   const Credentials& credentials, int channels,
-                                   std::string quota_project, OnResponse on_response)
-    : loop_(loop), quota_project_(std::move(quota_project)), on_response_(std::move(on_response)) {
-  for (int i = 0; i < channels; ++i) {
-    stubs_.push_back(std::make_unique<grpc::GenericStub>(MakeChannel(endpoint, credentials, i)));
-  }
-}
+PublishTransport::PublishTransport(EventLoop* loop, const PublisherOptions& options,
+                                   Credentials credentials, OnResponse on_response)
+    : loop_(loop),
+      endpoint_(options.endpoint),
+      channel_credentials_(std::move(credentials.channel)),
+      quota_project_(options.quota_project.empty() ? credentials.quota_project
+                                                   : options.quota_project),
+      compression_(options.compression),
+      on_response_(std::move(on_response)),
+      authorizer_(loop, std::move(credentials.tokens)) {}
 
 PublishTransport::~PublishTransport() = default;
+
+grpc::GenericStub* PublishTransport::Stub(int channel) {
+  const auto at = static_cast<std::size_t>(channel);
+  if (at >= stubs_.size()) stubs_.resize(at + 1);
+  if (stubs_[at] == nullptr) {
+    stubs_[at] =
+        std::make_unique<grpc::GenericStub>(MakeChannel(endpoint_, channel_credentials_, channel));
+  }
+  return stubs_[at].get();
+}
+
+void PublishTransport::CloseChannel(int channel) {
+  stubs_[static_cast<std::size_t>(channel)].reset();
+}
 
 void PublishTransport::Send(const PublishScheduler::Request& request) {
   auto& call = calls_[request.id];
   call = std::make_unique<Call>();
   if (request.topic != last_topic_) {
     last_topic_ = request.topic;
-    last_route_ = RouteHeader("topic", request.topic);
+    last_route_ = std::make_shared<const std::string>(RouteHeader("topic", request.topic));
   }
-  AddHeaders(&call->context, last_route_, quota_project_);
+  call->route = last_route_;
+  call->channel = request.channel;
+  call->request = Encode(request);
   call->deadline = EventLoop::Clock::now() + request.timeout;
   if (!std::exchange(watching_, true)) Watch();
-  call->reader = stubs_[static_cast<std::size_t>(request.channel)]->PrepareUnaryCall(
-      &call->context, kPublishMethod, Encode(request), loop_->completion_queue());
+  authorizer_.WhenReady(
+      [this, id = request.id](const Authorization& answer) { Begin(id, answer); });
+}
+
+void PublishTransport::Begin(std::uint64_t request_id, const Authorization& authorization) {
+  const auto at = calls_.find(request_id);
+  if (at == calls_.end() || at->second->ended) return;
+  Call* const call = at->second.get();
+  if (authorization.code != kOk) {
+    return EndUnsent(request_id, call, authorization.code, authorization.error);
+  }
+  call->authorization = authorization.header;
+  call->context = std::make_unique<grpc::ClientContext>();
+  AddHeaders(call->context.get(), *call->route, quota_project_, call->authorization);
+  if (compression_ && call->request.Length() >= PublisherOptions::kLeastCompressed) {
+    call->context->set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  }
+  call->reader = Stub(call->channel)
+                     ->PrepareUnaryCall(call->context.get(), kPublishMethod, call->request,
+                                        loop_->completion_queue());
+  if (!authorizer_.has_tokens()) call->request.Clear();
   call->reader->StartCall();
   call->reader->Finish(&call->response, &call->status,
-                       loop_->Tag([this, id = request.id](bool) { Finished(id); }));
+                       loop_->Tag([this, request_id](bool) { Finished(request_id); }));
+}
+
+void PublishTransport::EndUnsent(std::uint64_t request_id, Call* call, int code,
+                                 const std::string& message) {
+  if (std::exchange(call->ended, true)) return;
+  call->status = grpc::Status(static_cast<grpc::StatusCode>(code), message);
+  loop_->Post([this, request_id] { Finished(request_id); });
 }
 
 void PublishTransport::Finished(std::uint64_t request_id) {
-  auto node = calls_.extract(request_id);
-  Call& call = *node.mapped();
+  const auto at = calls_.find(request_id);
+  Call& call = *at->second;
+  const bool may_repeat = !call.ended && !call.repeated && !call.expired;
+  if (authorizer_.Refused(call.authorization, call.status.error_code(),
+                          call.status.error_message()) &&
+      may_repeat) {
+    call.repeated = true;
+    call.reader.reset();
+    call.context.reset();
+    return authorizer_.WhenReady(
+        [this, request_id](const Authorization& answer) { Begin(request_id, answer); });
+  }
+  const auto node = calls_.extract(at);
   PublishScheduler::Response response;
   response.code = call.status.error_code();
   response.message = call.status.error_message();
@@ -90,7 +151,7 @@ void PublishTransport::Watch() {
     for (auto& [id, call] : calls_) {
       if (call->deadline > now) continue;
       call->expired = true;
-      call->context.TryCancel();
+      Abort(id);
     }
     watching_ = !calls_.empty();
     if (watching_) Watch();
@@ -99,7 +160,13 @@ void PublishTransport::Watch() {
 
 void PublishTransport::Abort(std::uint64_t request_id) {
   const auto at = calls_.find(request_id);
-  if (at != calls_.end()) at->second->context.TryCancel();
+  if (at == calls_.end()) return;
+  Call* const call = at->second.get();
+  if (call->context != nullptr) {
+    call->context->TryCancel();
+  } else {
+    EndUnsent(request_id, call, kCancelled, "");
+  }
 }
 
 }  // namespace postbox::pubsub

@@ -71,24 +71,25 @@ std::size_t SizeInRequest(const OutgoingMessage& message) {
 // The eventfd is written at once if no more requests than this are in flight.
 constexpr std::size_t kFewRequests = 8;
 // Otherwise it is written when 1 / kNotifyPart of the outstanding messages have results, or after
-// kNotifyDelay.
+// kNotifyDelay. If the client has nothing left to send, everything waits for the broker, which is
+// far away. Then kNotifySoon is enough: the room of what was answered is needed for what comes
+// next.
 constexpr std::size_t kNotifyPart = 4;
 constexpr std::chrono::milliseconds kNotifyDelay(10);
+constexpr std::chrono::milliseconds kNotifySoon(1);
 
 // The part of the publisher that lives on the loop's thread, constructor and destructor included.
 class PublisherCore : public PublishScheduler::Host {
  public:
   PublisherCore(EventLoop* loop, Shared* shared, const PublisherOptions& options,
-                const Credentials& credentials)
+                Credentials credentials)
       : loop_(loop),
         shared_(shared),
-        transport_(
-            loop, options.endpoint, credentials, options.channels,
-            options.quota_project.empty() ? credentials.quota_project : options.quota_project,
-            [this](std::uint64_t id, PublishScheduler::Response response) {
-              scheduler_.OnResponse(id, std::move(response));
-              Settle();
-            }),
+        transport_(loop, options, std::move(credentials),
+                   [this](std::uint64_t id, PublishScheduler::Response response) {
+                     scheduler_.OnResponse(id, std::move(response));
+                     Settle();
+                   }),
         scheduler_({.channels = options.channels, .publish_timeout = options.publish_timeout},
                    this) {}
 
@@ -124,6 +125,8 @@ class PublisherCore : public PublishScheduler::Host {
     Settle();
   }
 
+  CredentialState Credential() const { return transport_.Credential(); }
+
   // Nothing is sent afterwards. The requests in flight end soon.
   void Close() {
     closed_ = true;
@@ -139,6 +142,7 @@ class PublisherCore : public PublishScheduler::Host {
   double Random() override { return JitterRandom(); }
   void Send(const PublishScheduler::Request& request) override { transport_.Send(request); }
   void Abort(std::uint64_t request_id) override { transport_.Abort(request_id); }
+  void CloseChannel(int channel) override { transport_.CloseChannel(channel); }
   void Deliver(OutgoingMessage* message, Queue* queue) override {
     results_.push_back(message);
     result_bytes_ += SizeInRequest(*message);
@@ -195,7 +199,8 @@ class PublisherCore : public PublishScheduler::Host {
     }
     if (notify_timer_set_) return;
     notify_timer_set_ = true;
-    notify_timer_ = loop_->After(kNotifyDelay, [this] {
+    const auto delay = scheduler_.AnyWaits() ? kNotifyDelay : kNotifySoon;
+    notify_timer_ = loop_->After(delay, [this] {
       notify_timer_set_ = false;
       const std::lock_guard<std::mutex> lock(shared_->mutex);
       if (shared_->notify_due) shared_->Notify();
@@ -242,10 +247,10 @@ class Publisher::Impl {
     loop_ = EventLoop::Start("postbox-publish", error);
     if (loop_ == nullptr) return false;
     loop_->Run([&] {
-      const auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
-      if (credentials) credential_ = credentials->state;
-      if (credentials)
-        core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_, *credentials);
+      auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
+      if (!credentials) return;
+      core_ = std::make_unique<PublisherCore>(loop_.get(), shared_.get(), options_,
+                                              std::move(*credentials));
     });
     return core_ != nullptr;
   }
@@ -303,7 +308,7 @@ class Publisher::Impl {
     return topics;
   }
   bool AnyFails() const { return shared_->any_fails; }
-  CredentialState Credential() const { return credential_; }
+  CredentialState Credential() const { return core_->Credential(); }
 
   void Cancel() {
     loop_->Post([this] { core_->Cancel(); });
@@ -324,7 +329,6 @@ class Publisher::Impl {
 
   const PublisherOptions options_;
   std::unique_ptr<Shared> shared_;
-  CredentialState credential_;
   std::unique_ptr<PublisherCore> core_;  // made and destroyed on the loop's thread
   std::unique_ptr<EventLoop> loop_;
 };

@@ -56,15 +56,19 @@ struct FailingTopic {
 };
 
 struct PublisherOptions {
+  // Smaller requests do not become shorter. The official clients have the same limit.
+  static constexpr std::size_t kLeastCompressed = 240;
+
   Endpoint endpoint;
   CredentialSpec credential;  // not looked at if the endpoint is plain text
-  int channels = 2;           // connections, 1..16
+  int channels = 64;          // connections at most, 1..256; they are opened when they are needed
   // The most messages that Publish() took and TakeResults() has not returned.
   std::size_t max_outstanding_messages = 20'000;
   std::size_t max_outstanding_bytes = 64 << 20;  // of those without a result, in wire format
   // From the first sending of a message.
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
   std::string quota_project;  // x-goog-user-project; empty: that of the credentials file, if any
+  bool compression = false;   // gzip, for requests of kLeastCompressed bytes at least
   // An eventfd that the caller owns, or -1. 1 is written to it when there are results, and when
   // FailingTopics() has changed.
   int notify_fd = -1;
@@ -72,7 +76,7 @@ struct PublisherOptions {
 
 class Publisher {
  public:
-  // Starts the thread and creates the channels. Looks for credentials if the endpoint is not plain
+  // Starts the thread. Looks for credentials if the endpoint is not plain
   // text: it reads files and may ask the metadata server, which takes one or two seconds. It does
   // not connect. On failure returns null and puts one sentence into `error`.
   static std::unique_ptr<Publisher> Create(PublisherOptions options, std::string* error);

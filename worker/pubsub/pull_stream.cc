@@ -15,6 +15,7 @@ using Clock = EventLoop::Clock;
 // One call. Its tags keep it alive. The flags tell which operations are in progress.
 struct PullStream::Call {
   grpc::ClientContext context;
+  std::string authorization;
   std::unique_ptr<
       grpc::ClientAsyncReaderWriterInterface<StreamingPullRequest, StreamingPullResponse>>
       stream;
@@ -44,10 +45,19 @@ PullStream::PullStream(EventLoop* loop, google::pubsub::v1::Subscriber::StubInte
 void PullStream::Start() { Open(); }
 
 void PullStream::Open() {
+  options_.authorizer->WhenReady([this](const Authorization& answer) {
+    if (closing_) return;
+    if (answer.code != kOk) return Fail(answer.code, answer.error);
+    Begin(answer.header);
+  });
+}
+
+void PullStream::Begin(const std::string& authorization) {
   auto call = std::make_shared<Call>();
   call_ = call;
+  call->authorization = authorization;
   AddHeaders(&call->context, RouteHeader("subscription", options_.first_request.subscription()),
-             options_.quota_project);
+             options_.quota_project, authorization);
   call->stream = stub_->PrepareAsyncStreamingPull(&call->context, loop_->completion_queue());
   call->writing = true;  // no other operation may be started before StartCall is complete
   call->stream->StartCall(loop_->Tag([this, call](bool ok) {
@@ -87,7 +97,11 @@ void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
   if (!ok) return End(call);
   const bool first = !call->answered;
   call->answered = true;
-  if (first) backoff_.Reset();
+  if (first) {
+    backoff_.Reset();
+    repeated_ = false;
+    options_.authorizer->Refused(call->authorization, kOk, "");
+  }
   if (call->ping_open && call->response.received_messages().empty()) {
     pings_answered_ = true;
   }
@@ -116,17 +130,27 @@ void PullStream::OnFinished(const std::shared_ptr<Call>& call) {
   loop_->Cancel(call->drain_timer);
   call_.reset();
   if (closing_) return;
-  int code = call->status.error_code();
-  std::string error = call->timed_out
-                          ? "UNAVAILABLE: the stream did not answer a ping"
-                          : StatusText(code, code == kOk ? "the server ended the stream"
-                                                         : call->status.error_message());
-  if (!call->timed_out && !ReconnectStream(code)) {
+  if (call->timed_out) return Fail(kUnavailable, "the stream did not answer a ping");
+  const int code = call->status.error_code();
+  const std::string message =
+      code == kOk ? "the server ended the stream" : call->status.error_message();
+  const bool refused = options_.authorizer->Refused(call->authorization, code, message);
+  if (refused && !std::exchange(repeated_, true)) return Open();
+  Fail(code, message);
+}
+
+void PullStream::Fail(int code, const std::string& message) {
+  const std::string error = StatusText(code, message);
+  // Keys are replaced, and rights given back, while this process runs.
+  const bool may_pass = code == kUnauthenticated && options_.authorizer->has_tokens();
+  if (!ReconnectStream(code) && !may_pass) {
     closing_ = true;
     callbacks_.on_fatal(error);
     return;
   }
-  reconnect_timer_ = loop_->After(backoff_.Next(), [this] { Open(); });
+  std::chrono::milliseconds delay = backoff_.Next();
+  if (may_pass) delay = std::min(delay, kRefusedDelay);
+  reconnect_timer_ = loop_->After(delay, [this] { Open(); });
   callbacks_.on_failure(error);
 }
 

@@ -11,6 +11,9 @@
 //     Google's emulator never answers pings. Then only gRPC's keepalive ends a silent connection.
 //     Silence while reading is paused means nothing either, because nothing can arrive then.
 //   - The first response of a call resets the backoff.
+//   - A call waits until there is a token for it. When a token is refused with UNAUTHENTICATED, the
+//     credentials are read again, and the stream is opened at once, and then every kRefusedDelay:
+//     keys are replaced and given back while this process runs.
 //
 // For the loop's thread only. It must live until the loop has delivered its tags.
 
@@ -27,6 +30,7 @@
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "proto/rules/backoff.h"
+#include "worker/pubsub/authorizer.h"
 #include "worker/pubsub/event_loop.h"
 
 namespace postbox::pubsub {
@@ -36,6 +40,7 @@ class PullStream {
   struct Options {
     google::pubsub::v1::StreamingPullRequest first_request;
     std::string quota_project;
+    Authorizer* authorizer;  // lives for longer than the stream
     std::chrono::milliseconds ping_interval;
     std::chrono::milliseconds ping_timeout;
   };
@@ -59,11 +64,15 @@ class PullStream {
   void Abort();
 
   static constexpr std::chrono::seconds kDrainTime{1};
+  static constexpr std::chrono::milliseconds kRefusedDelay{1000};
 
  private:
   struct Call;
 
   void Open();
+  void Begin(const std::string& authorization);
+  // Opens the stream again later, or gives up.
+  void Fail(int code, const std::string& message);
   void Read(const std::shared_ptr<Call>& call);
   void Write(const std::shared_ptr<Call>& call,
              const google::pubsub::v1::StreamingPullRequest& request);
@@ -83,6 +92,7 @@ class PullStream {
   Backoff backoff_{kReconnectBackoff};
   bool paused_ = false;
   bool closing_ = false;
+  bool repeated_ = false;        // with another token, since the last answer
   bool pings_answered_ = false;  // in any call: it is a property of the server
   std::shared_ptr<Call> call_;
   EventLoop::TimerId reconnect_timer_;

@@ -16,6 +16,7 @@
 #include "proto/rules/limits.h"
 #include "worker/pubsub/ack_batcher.h"
 #include "worker/pubsub/ack_results.h"
+#include "worker/pubsub/authorizer.h"
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/credentials.h"
 #include "worker/pubsub/event_loop.h"
@@ -71,11 +72,8 @@ class SubscriberCore {
       : loop_(loop),
         options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        // The service stops sending when max_outstanding_messages are not acked. So acks of half of
-        // them do not wait for AckBatcher::kDelay.
         batcher_(options_.subscription,
-                 static_cast<size_t>(
-                     std::clamp<int64_t>(options_.max_outstanding_messages / 2, 1, kMaxAckIds))) {}
+                 static_cast<size_t>(std::max<int64_t>(options_.max_outstanding_messages, 1))) {}
 
   bool Start(std::string* error);
   void Ack(uint64_t handle);
@@ -84,7 +82,7 @@ class SubscriberCore {
   // From now on `idle` is called whenever no message is unsettled.
   void Finish(std::function<void()> idle);
   void CancelAll();
-  const CredentialState& credential() const { return credential_; }
+  CredentialState Credential() const { return authorizer_->State(); }  // any thread
 
  private:
   enum class State {
@@ -106,7 +104,9 @@ class SubscriberCore {
     std::optional<ReceivedMessage> message;  // until it is handed on
   };
   struct AckCall {
-    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientContext> context;  // null: waits for a token
+    std::string authorization;
+    bool repeated = false;
     AckRequest request;
     google::protobuf::Empty response;
     grpc::Status status;
@@ -122,6 +122,7 @@ class SubscriberCore {
 
   void Pump();
   void Send(AckRequest request);
+  void Begin(const std::shared_ptr<AckCall>& call, const Authorization& authorization);
   void OnAnswer(const std::shared_ptr<AckCall>& call);
   // Handles the result of one entry. True if the entry must be tried again.
   bool Conclude(const AckRequest& request, AckEntry& entry, AckResult result);
@@ -134,7 +135,7 @@ class SubscriberCore {
   const SubscriberOptions options_;
   const SubscriberCallbacks callbacks_;
   std::string quota_project_;
-  CredentialState credential_;
+  std::unique_ptr<Authorizer> authorizer_;
   std::unique_ptr<api::Subscriber::Stub> stream_stub_;
   std::unique_ptr<api::Subscriber::Stub> ack_stub_;
   std::unique_ptr<PullStream> stream_;
@@ -160,12 +161,12 @@ class SubscriberCore {
 bool SubscriberCore::Start(std::string* error) {
   auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
   if (!credentials) return false;
-  credential_ = credentials->state;
+  authorizer_ = std::make_unique<Authorizer>(loop_, std::move(credentials->tokens));
   quota_project_ =
       options_.quota_project.empty() ? credentials->quota_project : options_.quota_project;
   // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
-  stream_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, *credentials, 0));
-  ack_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, *credentials, 1));
+  stream_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, credentials->channel, 0));
+  ack_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, credentials->channel, 1));
 
   PullStream::Options stream;
   stream.first_request.set_subscription(options_.subscription);
@@ -176,6 +177,7 @@ bool SubscriberCore::Start(std::string* error) {
   stream.first_request.set_max_outstanding_bytes(options_.max_outstanding_bytes);
   stream.first_request.set_protocol_version(1);
   stream.quota_project = quota_project_;
+  stream.authorizer = authorizer_.get();
   stream.ping_interval = options_.ping_interval;
   stream.ping_timeout = options_.ping_timeout;
   PullStream::Callbacks callbacks;
@@ -338,34 +340,56 @@ void SubscriberCore::Send(AckRequest request) {
     if (request.entries.empty()) return;
   }
   auto call = std::make_shared<AckCall>();
-  AddHeaders(&call->context, RouteHeader("subscription", options_.subscription), quota_project_);
+  call->request = std::move(request);
+  calls_.insert(call);
+  authorizer_->WhenReady([this, call](const Authorization& answer) { Begin(call, answer); });
+}
+
+void SubscriberCore::Begin(const std::shared_ptr<AckCall>& call,
+                           const Authorization& authorization) {
+  if (authorization.code != kOk) {
+    call->status =
+        grpc::Status(static_cast<grpc::StatusCode>(authorization.code), authorization.error);
+    return loop_->Post([this, call] { OnAnswer(call); });
+  }
+  const AckRequest& request = call->request;
+  call->authorization = authorization.header;
+  call->context = std::make_unique<grpc::ClientContext>();
+  AddHeaders(call->context.get(), RouteHeader("subscription", options_.subscription),
+             quota_project_, call->authorization);
   if (request.is_ack()) {
-    call->context.set_deadline(std::chrono::system_clock::now() + kAckTimeout);
+    call->context->set_deadline(std::chrono::system_clock::now() + kAckTimeout);
     api::AcknowledgeRequest message;
     message.set_subscription(options_.subscription);
     for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
     call->reader =
-        ack_stub_->PrepareAsyncAcknowledge(&call->context, message, loop_->completion_queue());
+        ack_stub_->PrepareAsyncAcknowledge(call->context.get(), message, loop_->completion_queue());
   } else {
-    call->context.set_deadline(std::chrono::system_clock::now() + kModifyTimeout);
+    call->context->set_deadline(std::chrono::system_clock::now() + kModifyTimeout);
     api::ModifyAckDeadlineRequest message;
     message.set_subscription(options_.subscription);
     message.set_ack_deadline_seconds(request.deadline_seconds);
     for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
-    call->reader = ack_stub_->PrepareAsyncModifyAckDeadline(&call->context, message,
+    call->reader = ack_stub_->PrepareAsyncModifyAckDeadline(call->context.get(), message,
                                                             loop_->completion_queue());
   }
-  call->request = std::move(request);
-  calls_.insert(call);
   call->reader->StartCall();
   call->reader->Finish(&call->response, &call->status,
                        loop_->Tag([this, call](bool) { OnAnswer(call); }));
 }
 
 void SubscriberCore::OnAnswer(const std::shared_ptr<AckCall>& call) {
+  const bool refused = authorizer_->Refused(call->authorization, call->status.error_code(),
+                                            call->status.error_message());
+  if (refused && !std::exchange(call->repeated, true)) {
+    call->reader.reset();
+    call->context.reset();
+    return authorizer_->WhenReady(
+        [this, call](const Authorization& answer) { Begin(call, answer); });
+  }
   calls_.erase(call);
   AckRequest& request = call->request;
-  batcher_.Finished(request);
+  batcher_.Finished(request, Clock::now());
   const auto results = AckResults(call->status, request.entries);
   std::vector<AckEntry> again;
   for (size_t i = 0; i < request.entries.size(); ++i) {
@@ -483,7 +507,9 @@ void SubscriberCore::Finish(std::function<void()> idle) {
 void SubscriberCore::CancelAll() {
   idle_ = nullptr;
   stream_->Abort();
-  for (const auto& call : calls_) call->context.TryCancel();
+  for (const auto& call : calls_) {
+    if (call->context != nullptr) call->context->TryCancel();
+  }
 }
 
 class SubscriberImpl final : public Subscriber {
@@ -512,7 +538,7 @@ class SubscriberImpl final : public Subscriber {
   void GiveBack(std::function<std::vector<uint64_t>()> take) override {
     loop_->Post([this, take = std::move(take)] { core_->Nack(take()); });
   }
-  CredentialState Credential() const override { return core_->credential(); }
+  CredentialState Credential() const override { return core_->Credential(); }
   void StopPulling() override {
     if (!loop_) return;
     loop_->Run([this] { core_->StopPulling(); });

@@ -98,7 +98,7 @@ class Subscriber {
   // before the one that failed. `take` is dropped without a call after Stop.
   virtual void GiveBack(std::function<std::vector<uint64_t>()> take) = 0;
 
-  // Whose identity the calls have. Any thread.
+  // Whose identity the calls have. Any thread, until Stop.
   virtual CredentialState Credential() const = 0;
 
   // Closes the stream. on_message is not called after it has returned. Messages that wait to be

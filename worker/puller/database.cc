@@ -31,6 +31,8 @@ struct CancelRequest {
 namespace {
 
 constexpr int64_t kLongestPollMs = 60'000;
+// How often a transaction is begun before the default statement_timeout is too short for it.
+constexpr int kMaxAttempts = 20;
 constexpr char kStopped[] = "stopped before the server has answered";
 constexpr char kNoAnswer[] = "the server has not answered in time";
 
@@ -456,6 +458,18 @@ QueryResult Connection::Receive(size_t before) {
 
 QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters,
                                 std::optional<std::chrono::milliseconds> lock_timeout) {
+  // One that does not answer is not asked again and again.
+  const auto give_up = Clock::now() + kAnswerTime;
+  for (int attempt = 1;; ++attempt) {
+    QueryResult result = ExecuteOnce(sql, parameters, lock_timeout);
+    // Not one that is committed here, and of which the wait for a standby was cancelled.
+    const bool too_short = result.not_begun() && result.sqlstate() == "57014" && !commit_warned_;
+    if (!too_short || !usable_ || attempt == kMaxAttempts || Clock::now() >= give_up) return result;
+  }
+}
+
+QueryResult Connection::ExecuteOnce(const char* sql, const std::vector<Parameter>& parameters,
+                                    std::optional<std::chrono::milliseconds> lock_timeout) {
   error_.clear();
   deadline_ = statement_timeout_.count() == 0 ? Clock::time_point::max()
                                               : Clock::now() + statement_timeout_ + kAnswerTime;

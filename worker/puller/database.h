@@ -8,7 +8,9 @@
 //   - What the statement depends on is set in its own transaction: isolation, access, durability,
 //     timeouts, search_path, encoding, and the formats of values. So the defaults of the role and
 //     of the database do not matter, and nothing is kept in the session. Each transaction may run
-//     in another session, as it does behind PgBouncer with pool_mode = transaction.
+//     in another session, as it does behind PgBouncer with pool_mode = transaction. Until the
+//     transaction has its own statement_timeout the default holds; if that is over before, the
+//     transaction is begun again.
 //   - COMMIT waits for the flush of its WAL record, here and on synchronous standbys:
 //     synchronous_commit is on, or remote_apply if that is the default of the session. A wait for a
 //     standby that is cancelled ends with a warning, and the transaction is committed here only.
@@ -133,6 +135,8 @@ class Connection {
  private:
   Connection(PGconn* connection, const TransactionLimits& limits, int interrupt);
 
+  QueryResult ExecuteOnce(const char* sql, const std::vector<Parameter>& parameters,
+                          std::optional<std::chrono::milliseconds> lock_timeout);
   // `setting`: one more statement before that, or empty.
   bool Send(const std::string& setting, const char* sql, const std::vector<Parameter>& parameters);
   // `before`: how many statements come before the one that counts.

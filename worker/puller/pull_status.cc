@@ -81,6 +81,11 @@ StatusNumbers PullStatus::Take(TimePoint now) {
   return numbers;
 }
 
+void PullStatus::NotStored() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  changed_ = true;
+}
+
 void PullStatus::Disable() {
   const std::lock_guard<std::mutex> lock(mutex_);
   disabled_ = true;

@@ -1,8 +1,8 @@
 // What a puller reports of one subscription, in postbox.subscription_status.
 //
 // The appliers count here. One of them stores the numbers, over its own connection, at most once a
-// second, when something has changed; and every 5 minutes, as a sign of life. So a subscription
-// without events costs the database next to nothing. Thread-safe.
+// second, when something has changed or was not stored; and every 5 minutes, as a sign of life. So
+// a subscription without events costs the database next to nothing. Thread-safe.
 #ifndef POSTBOX_WORKER_PULLER_PULL_STATUS_H_
 #define POSTBOX_WORKER_PULLER_PULL_STATUS_H_
 
@@ -55,6 +55,8 @@ class PullStatus {
   TimePoint NextReport() const;
   // The numbers to report. The next report is due kInterval later at the earliest.
   StatusNumbers Take(TimePoint now);
+  // The last report did not get through: it is due again, kInterval after it.
+  void NotStored();
   // There will be no more reports: the database has no place for them.
   void Disable();
 

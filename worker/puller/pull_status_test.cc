@@ -26,6 +26,17 @@ TEST(PullStatusTest, WhatChangesIsReportedOnceASecondAndLifeEveryFiveMinutes) {
   EXPECT_EQ(status.NextReport(), PullStatus::TimePoint::max());
 }
 
+TEST(PullStatusTest, AReportThatIsNotStoredIsDueAgainInASecond) {
+  PullStatus status;
+  const PullStatus::TimePoint now{std::chrono::hours(1)};
+  status.Succeeded({.applied = 2});
+  status.Take(now);
+  status.NotStored();
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.Take(now + seconds(1)).applied, 2);
+  EXPECT_EQ(status.NextReport(), now + seconds(1) + PullStatus::kSignOfLife);
+}
+
 TEST(PullStatusTest, ItIsRetryingFromTheFirstFailureUntilASuccess) {
   PullStatus status;
   PullStatus::TimePoint now{std::chrono::hours(1)};

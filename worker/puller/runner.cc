@@ -330,7 +330,9 @@ void Runner::CountOutcomes(const std::vector<Delivery>& batch,
 void Runner::Report(DatabaseInboxClient* inbox) {
   const StatusNumbers numbers = status_->Take(Clock::now());
   const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
-  if (stored.ok || IsTransientSqlstate(stored.sqlstate)) return;
+  if (stored.ok) return;
+  status_->NotStored();
+  if (IsTransientSqlstate(stored.sqlstate)) return;
   // Release 0.1 does not have the table or a column. Everything else may pass.
   if (stored.sqlstate == "42P01" || stored.sqlstate == "42703") status_->Disable();
   LogRepeated(

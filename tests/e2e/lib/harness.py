@@ -68,10 +68,12 @@ def stage_programs():
 
 def wait_until(what, condition, timeout=None, interval=0.05):
     """Polls until condition() is true (and returns its value). A condition may raise Failure to say why
-    it does not hold yet; the reason is part of the message when the time is over."""
+    it does not hold yet; the reason is part of the message when the time is over. A condition that takes
+    long, since it starts a process for example, is asked less often."""
     deadline = time.monotonic() + (timeout or TIMEOUT)
     seen = None
     while True:
+        begun = time.monotonic()
         try:
             seen = condition()
             if seen:
@@ -82,7 +84,7 @@ def wait_until(what, condition, timeout=None, interval=0.05):
             seen = reason
         if time.monotonic() > deadline:
             raise Failure(f"waited {timeout or TIMEOUT:.0f} s without success for: {what}\n  last seen: {seen!r}")
-        time.sleep(interval)
+        time.sleep(max(interval, min(2 * (time.monotonic() - begun), 0.5)))
 
 
 def check(what, actual, expected=True):
@@ -280,6 +282,7 @@ class Emulator:
         self.kind = kind
         self._testbed = testbed
         self._lines = queue.Queue()
+        self.said = []  # the lines of its output
         if kind == "embedded":
             # Without the delay, which is for clients' tests: benches measure over this emulator, too.
             self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", "--no-auto-create", "--delivery-delay", "0", *flags],
@@ -290,8 +293,12 @@ class Emulator:
             raise Failure(f"unknown kind of emulator: {kind}")
         self.environment = {"PUBSUB_EMULATOR_HOST": self.address, "PUBSUB_PROJECT_ID": PROJECT}
 
+    def _take(self, line):
+        self.said.append(line)
+        self._lines.put(line)
+
     def _start(self, command, pattern, address=None, env=None):
-        process = self._testbed.start("emulator", command, env=env, on_line=self._lines.put)
+        process = self._testbed.start("emulator", command, env=env, on_line=self._take)
         self.process = process
 
         def ready():

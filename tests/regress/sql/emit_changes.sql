@@ -54,8 +54,14 @@ SELECT postbox.create_change_triggers('shop.stock', 'stock');
 INSERT INTO shop.stock VALUES ('a', '1', 1), ('b', '1', 2);
 INSERT INTO shop.stock VALUES ('a', '1', 5), ('c', '1', 3), ('b', '1', 2) ON CONFLICT (sku, lot) DO UPDATE SET amount = EXCLUDED.amount;
 SELECT * FROM shop.look();
+SELECT current_setting('server_version_num')::int >= 150000 AS has_merge \gset
+\if :has_merge
 MERGE INTO shop.stock s USING (VALUES ('a', '1', 6), ('b', '1', NULL), ('d', '1', 4)) AS n(sku, lot, amount) ON s.sku = n.sku AND s.lot = n.lot
     WHEN MATCHED AND n.amount IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET amount = n.amount WHEN NOT MATCHED THEN INSERT VALUES (n.sku, n.lot, n.amount);
+\else
+WITH gone AS (DELETE FROM shop.stock WHERE sku = 'b' AND lot = '1')
+    INSERT INTO shop.stock VALUES ('a', '1', 6), ('d', '1', 4) ON CONFLICT (sku, lot) DO UPDATE SET amount = EXCLUDED.amount;
+\endif
 SELECT * FROM shop.look() ORDER BY event, id;
 WITH moved AS (DELETE FROM shop.stock WHERE sku = 'c' RETURNING *) INSERT INTO shop.stock SELECT 'e', lot, amount FROM moved;
 SELECT * FROM shop.look() ORDER BY event, id;

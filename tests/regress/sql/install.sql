@@ -45,7 +45,13 @@ DROP FUNCTION public.hashtextextended(text, bigint);
 
 -- the schema and its settings are not for others
 CREATE EXTENSION postbox SCHEMA public;
-SET postbox.no_such_setting = 1;
+-- a setting that does not exist is refused; 14 lets sessions set what it does not know
+DO $$ BEGIN
+    SET postbox.no_such_setting = 1;
+    ASSERT current_setting('server_version_num')::int < 150000, 'not refused';
+EXCEPTION
+    WHEN invalid_name THEN ASSERT SQLERRM = 'invalid configuration parameter name "postbox.no_such_setting"', SQLERRM;
+END $$;
 
 -- settings: good values, and bad ones
 SET postbox.default_outbox = 'catalog.outbox';

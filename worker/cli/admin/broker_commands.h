@@ -7,14 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace postbox::cli {
+#include "worker/cli/base/place_options.h"
 
-// Where Pub/Sub is.
-struct PlaceOptions {
-  std::string dsn;       // asked for postbox.project_id and postbox.endpoint if `project` is empty
-  std::string endpoint;  // see proto/rules/endpoint.h
-  std::string project;
-};
+namespace postbox::cli {
 
 struct ListOptions {
   PlaceOptions broker;

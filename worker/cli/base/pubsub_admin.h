@@ -10,19 +10,23 @@
 #include <string_view>
 #include <vector>
 
+#include "google/iam/v1/iam_policy.grpc.pb.h"
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "google/pubsub/v1/schema.grpc.pb.h"
 #include "proto/rules/endpoint.h"
+#include "worker/pubsub/token_source.h"
 
 namespace postbox::cli {
 
 namespace pb = google::pubsub::v1;
+namespace iam = google::iam::v1;
 
 class PubSubAdmin {
  public:
   static constexpr std::chrono::seconds kDeadline{10};
 
-  // Finds credentials, and does not connect. On failure returns null and puts the reason into
-  // `error`.
+  // Finds credentials and has a token for them, and does not connect. On failure returns null and
+  // puts the reason into `error`.
   static std::unique_ptr<PubSubAdmin> Open(const pubsub::Endpoint& endpoint,
                                            const std::string& quota_project, std::string* error);
 
@@ -41,16 +45,22 @@ class PubSubAdmin {
   // `field`=`value` names the resource.
   pb::Publisher::Stub* publisher() const { return publisher_.get(); }
   pb::Subscriber::Stub* subscriber() const { return subscriber_.get(); }
+  pb::SchemaService::Stub* schemas() const { return schemas_.get(); }
+  iam::IAMPolicy::Stub* policies() const { return policies_.get(); }
   void Prepare(grpc::ClientContext* context, std::string_view field, const std::string& value,
                std::chrono::seconds deadline = kDeadline) const;
 
  private:
-  PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::string quota_project);
+  PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::unique_ptr<pubsub::TokenSource> tokens,
+              std::string quota_project);
 
   const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<pubsub::TokenSource> tokens_;  // null for plain text
   const std::string quota_project_;
   const std::unique_ptr<pb::Publisher::Stub> publisher_;
   const std::unique_ptr<pb::Subscriber::Stub> subscriber_;
+  const std::unique_ptr<pb::SchemaService::Stub> schemas_;
+  const std::unique_ptr<iam::IAMPolicy::Stub> policies_;
 };
 
 // "NOT_FOUND: Topic not found"

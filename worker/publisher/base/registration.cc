@@ -135,6 +135,8 @@ void PinSettings() {
       // What the owner of an outbox has put on it counts.
       {"session_replication_role", "origin"},
       {"jit", "off"},
+      // A scan of a small table that costs as much as "off" below says is not worth processes.
+      {"max_parallel_workers_per_gather", "0"},
       // One plan for each statement whatever the statistics say (table_outbox_sql.h).
       {"enable_seqscan", "off"},
       {"enable_bitmapscan", "off"},

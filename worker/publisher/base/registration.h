@@ -4,7 +4,7 @@
 // The order in postbox_publisher_main(slot):
 //  1. set the handlers of SIGTERM and SIGHUP, BackgroundWorkerUnblockSignals();
 //  2. Register(slot): takes the slot; leaves if the database is held or the start was revoked;
-//  3. Connect();
+//  3. Connect(), and read the configuration files: a reload may have come before the handler;
 //  4. if (!ExtensionExists()) LeaveWithoutExtension();
 //  5. Ready(): from here on the launcher starts the other workers of the database; or
 //     LeaveUnwanted() if the database is to have none;

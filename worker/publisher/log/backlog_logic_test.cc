@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/publisher/base/log_history.h"
+#include "worker/publisher/log/backlog_keys_logic.h"
 #include "worker/publisher/log/lane_progress_logic.h"
 
 namespace postbox::publisher {
@@ -26,6 +27,7 @@ class OvertakingReader {
   RandomHistory& random() { return random_; }
   size_t overtaken() const { return overtaken_; }
   size_t withheld() const { return withheld_; }
+  size_t released_early() const { return released_early_; }
 
   void Step(bool quiet) {
     const int action = random_.Number(100);
@@ -79,7 +81,7 @@ class OvertakingReader {
 
   struct Keys {
     LogPosition read;
-    std::set<int> keys;
+    BacklogKeys keys{2};
   };
 
   Row RowOf(int64_t seq) const {
@@ -113,8 +115,9 @@ class OvertakingReader {
     const bool nothing_left = main_read && !more && progress_.next() == before;
     if (!nothing_left || main_unstored_) {
       ReadAhead(moment, end);
-    } else if (progress_.withheld() > 0) {
-      progress_.Release();
+    } else if (!progress_.withheld().empty()) {
+      progress_.Release([](int64_t) { return true; });
+      keys_.reset();
     } else if (progress_.Join()) {
       keys_.reset();
     } else {
@@ -131,21 +134,27 @@ class OvertakingReader {
   }
 
   void ReadAhead(const LogMoment& moment, const LogMoment& end) {
-    if (progress_.withheld() > 5) return;
     if (!keys_) {
-      keys_ = Keys{stored_.main, {}};
-      for (const int64_t seq : progress_.settled().ahead->withheld) {
-        keys_->keys.insert(RowOf(seq).key);
+      keys_ = Keys{stored_.main};
+      for (const int64_t seq : progress_.withheld()) {
+        keys_->keys.Withhold(seq, std::to_string(RowOf(seq).key));
       }
     }
     const auto rows = Unread(random_.history(), keys_->read, end, 3);
-    for (const Row& row : rows) keys_->keys.insert(row.key);
+    for (const Row& row : rows) keys_->keys.Add(row.seq, std::to_string(row.key));
+    if (!rows.empty()) keys_->keys.NoteSeen(rows.front().seq, rows.back().seq, end.snapshot);
     if (rows.size() == 3) {
       keys_->read = keys_->read.AfterPartial(end, rows.back().seq);
       return;
     }
     keys_->read = keys_->read.AfterAll(end);
-    Read(Part::kAhead, moment);
+    if (keys_->keys.Forget(stored_.main)) {
+      const auto released = progress_.Release([&](int64_t seq) { return keys_->keys.MayGo(seq); });
+      keys_->keys.Release(released);
+      released_early_ += released.size();
+      if (!released.empty()) return;
+    }
+    if (progress_.withheld().size() <= 5) Read(Part::kAhead, moment);
   }
 
   // Returns whether the chunk was full.
@@ -162,9 +171,11 @@ class OvertakingReader {
     for (const Row& row : rows) {
       // As the filter, it takes a key for another now and then.
       const bool filtered = part == Part::kAhead && keys_;
-      if (filtered && random_.Chance(3)) keys_->keys.insert(row.key);
-      if (filtered && keys_->keys.contains(row.key)) {
+      const std::string key = std::to_string(row.key);
+      if (filtered && random_.Chance(3)) keys_->keys.Add(1, key);
+      if (filtered && keys_->keys.MustWait(key)) {
         EXPECT_TRUE(progress_.Withhold(handle++));
+        keys_->keys.Withhold(row.seq, key);
         ++withheld_;
       } else {
         overtaken_ += part == Part::kAhead ? 1 : 0;
@@ -222,11 +233,13 @@ class OvertakingReader {
   bool caught_up_ = false;
   size_t overtaken_ = 0;
   size_t withheld_ = 0;
+  size_t released_early_ = 0;
 };
 
 void ReadRandomHistories(bool crashes) {
   size_t overtaken = 0;
   size_t withheld = 0;
+  size_t released_early = 0;
   for (unsigned seed = 0; seed < 400 && !testing::Test::HasFailure(); ++seed) {
     OvertakingReader reader(seed, crashes);
     for (int step = 0; step < 800; ++step) {
@@ -244,9 +257,11 @@ void ReadRandomHistories(bool crashes) {
     reader.ExpectNothingLost();
     overtaken += reader.overtaken();
     withheld += reader.withheld();
+    released_early += reader.released_early();
   }
   EXPECT_GT(overtaken, 1000u);
   EXPECT_GT(withheld, 100u);
+  EXPECT_GT(released_early, 20u);
 }
 
 TEST(Backlog, IsOvertakenByOtherKeysOnlyAndEachEventIsPublishedOnce) { ReadRandomHistories(false); }

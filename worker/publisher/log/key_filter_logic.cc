@@ -11,7 +11,7 @@ constexpr std::size_t kBitsOfWord = 64;
 constexpr std::size_t kBitsOfKey = 32;
 constexpr std::size_t kLeastBits = std::size_t{1} << 16;
 constexpr std::size_t kMostBits = std::size_t{1} << 26;
-constexpr int kPlaces = 8;
+constexpr int kPlaces = 16;
 
 }  // namespace
 

@@ -12,8 +12,8 @@ namespace postbox::publisher {
 
 class KeyFilter {
  public:
-  // It takes 4 bytes a key, 8 KiB at least and 8 MiB at most. So it takes one of 100,000 keys for
-  // another; more if there are more than `keys` or than two million, with five million one of 500.
+  // It takes 4 bytes a key, 8 KiB at least and 8 MiB at most. So it takes one of 3,000,000 keys for
+  // another; more if there are more than `keys` or than two million, with five million one of 400.
   explicit KeyFilter(std::size_t keys);
 
   void Add(std::string_view key);

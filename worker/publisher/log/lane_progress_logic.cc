@@ -106,25 +106,20 @@ bool LaneProgress::Withhold(Handle handle) {
   const Place place = Find(handle, State::kOutstanding);
   if (place.chunk == nullptr || place.part != Part::kAhead) return false;
   place.chunk->withheld.push_back(place.chunk->seqs[place.index]);
-  ++withheld_;
+  withheld_.push_back(place.chunk->seqs[place.index]);
   return Settle(handle);
 }
 
-void LaneProgress::Release() {
-  std::deque<Chunk>& chunks = chunks_[Index(Part::kAhead)];
-  std::vector<std::int64_t> seqs;
-  // Those of a chunk that is released already come with their chunk.
-  auto first = std::find_if(chunks.rbegin(), chunks.rend(), [](const Chunk& chunk) {
-                 return chunk.of_withheld;
-               }).base();
-  if (first == chunks.begin()) seqs = settled_.ahead->withheld;
-  for (; first != chunks.end(); ++first) {
-    seqs.insert(seqs.end(), first->withheld.begin(), first->withheld.end());
-  }
-  withheld_ -= seqs.size();
+std::vector<std::int64_t> LaneProgress::Release(const std::function<bool(std::int64_t)>& may_go) {
+  const auto first = std::stable_partition(withheld_.begin(), withheld_.end(),
+                                           [&](std::int64_t seq) { return !may_go(seq); });
+  const std::vector<std::int64_t> seqs(first, withheld_.end());
+  withheld_.erase(first, withheld_.end());
+  if (seqs.empty()) return seqs;
   waiting_ += seqs.size();
   AddChunk(seqs, State::kWaiting, read_.ahead->position, Part::kAhead);
-  chunks.back().of_withheld = true;
+  chunks_[Index(Part::kAhead)].back().of_withheld = true;
+  return seqs;
 }
 
 void LaneProgress::ForgetWithheld(std::int64_t seq) {

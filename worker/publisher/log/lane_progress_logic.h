@@ -15,8 +15,8 @@
 //   Split()     the backlog ends here
 //   Withhold()  an event that was read ahead has an earlier one of its key in the backlog. It is
 //               not published, and its seq is stored beside the position that has passed it
-//   Release()   the backlog has been read: those events are handed out, in the order of reading,
-//               before anything else is read ahead
+//   Release()   those that need not wait any more, all when the backlog has been read, are handed
+//               out, in the order of reading, before anything else is read ahead
 //   Join()      the backlog and they are settled: there is one position again
 //
 // Single-threaded, no Postgres.
@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <vector>
 
 #include "worker/publisher/base/log_position_logic.h"
@@ -48,10 +49,9 @@ class LaneProgress {
 
   // Everything up to `start` is settled. Handles begin with `first`, at least 1.
   explicit LaneProgress(LanePosition start, Handle first = 1)
-      : settled_(start),
-        read_(std::move(start)),
-        next_(first),
-        withheld_(settled_.ahead ? settled_.ahead->withheld.size() : 0) {}
+      : settled_(start), read_(std::move(start)), next_(first) {
+    if (settled_.ahead) withheld_ = settled_.ahead->withheld;
+  }
 
   // The handle that the next event will get.
   Handle next() const { return next_; }
@@ -66,8 +66,9 @@ class LaneProgress {
   bool idle() const { return chunks_[0].empty() && chunks_[1].empty(); }
 
   bool is_split() const { return read_.ahead.has_value(); }
-  // Events that are withheld; events that were, and have yet to be handed out.
-  std::size_t withheld() const { return withheld_; }
+  // The seqs of events that are withheld, in the order of reading; how many were, and have yet to
+  // be handed out.
+  const std::vector<std::int64_t>& withheld() const { return withheld_; }
   std::size_t waiting() const { return waiting_; }
 
   // A chunk was read: events with these seqs, in this order. Returns the handle of the first; the
@@ -92,8 +93,8 @@ class LaneProgress {
   void Split(std::int64_t upto);
   // An outstanding event of the part that is ahead. Not while others wait.
   bool Withhold(Handle handle);
-  // Of a split lane whose backlog was read. If more of it comes, there may be a next time.
-  void Release();
+  // The withheld events with these seqs wait to be handed out. Returns the seqs.
+  std::vector<std::int64_t> Release(const std::function<bool(std::int64_t seq)>& may_go);
   // Joins the parts of a split lane whose backlog was read, if that and what was withheld is
   // settled. Returns whether it was so.
   bool Join();
@@ -132,7 +133,7 @@ class LaneProgress {
   std::array<std::deque<Chunk>, 2> chunks_;  // of the parts
   std::array<std::size_t, 2> outstanding_{};
   std::size_t failed_ = 0;
-  std::size_t withheld_;
+  std::vector<std::int64_t> withheld_;
   std::size_t waiting_ = 0;
 };
 

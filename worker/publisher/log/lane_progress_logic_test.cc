@@ -10,6 +10,8 @@ LogPosition At(std::int64_t hwm) {
   return LogPosition::At({hwm, {xid, xid, {}}, xid});
 }
 
+const auto kAll = [](std::int64_t) { return true; };
+
 LanePosition Lane(std::int64_t hwm) { return {At(hwm), std::nullopt}; }
 
 TEST(LaneProgress, MayBeCheckpointedBehindTheUnbrokenRowOfSettledChunks) {
@@ -110,7 +112,7 @@ TEST(LaneProgress, StoresBesideThePositionWhichEventsAreWithheld) {
   EXPECT_TRUE(progress.idle());
 
   LaneProgress next(progress.settled(), 7);
-  EXPECT_EQ(next.withheld(), 1u);
+  EXPECT_EQ(next.withheld(), std::vector<std::int64_t>{101});
   EXPECT_TRUE(next.is_split());
   EXPECT_EQ(next.next(), 7u);
 }
@@ -124,8 +126,8 @@ TEST(LaneProgress, HandsOutWithheldEventsWhenTheBacklogIsPublished) {
   EXPECT_TRUE(progress.Withhold(ahead + 1));
   EXPECT_TRUE(progress.Settle(ahead + 2));
   progress.Add({}, LogPosition::At({100, {9, 9, {}}, 9}));
-  progress.Release();
-  EXPECT_EQ(progress.withheld(), 0u);
+  progress.Release(kAll);
+  EXPECT_TRUE(progress.withheld().empty());
   EXPECT_EQ(progress.waiting(), 2u);
   EXPECT_EQ(progress.failed(), 0u);
   const auto again = progress.FirstWaiting(10);
@@ -144,6 +146,31 @@ TEST(LaneProgress, HandsOutWithheldEventsWhenTheBacklogIsPublished) {
   EXPECT_EQ(progress.read().main.zones().size(), 2u);
   EXPECT_EQ(progress.read().main.from(), 103);
   EXPECT_EQ(progress.read().main.top().xmax, 7u) << "all of it is read as far as this";
+}
+
+TEST(LaneProgress, HandsOutThoseWithheldEventsThatMayGoAndKeepsTheOthersStored) {
+  LaneProgress progress(Lane(10));
+  const auto backlog = progress.Add({11}, At(11));
+  progress.Split(100);
+  const auto ahead = progress.Add({101, 102, 103}, LogPosition::At({103, {7, 7, {}}, 7}, 100),
+                                  LaneProgress::Part::kAhead);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(progress.Withhold(ahead + i));
+  EXPECT_TRUE(progress.Release([](std::int64_t) { return false; }).empty());
+  EXPECT_EQ(progress.waiting(), 0u);
+  EXPECT_EQ(progress.Release([](std::int64_t seq) { return seq != 102; }),
+            (std::vector<std::int64_t>{101, 103}));
+  EXPECT_EQ(progress.withheld(), std::vector<std::int64_t>{102});
+  EXPECT_EQ(progress.waiting(), 2u);
+  EXPECT_EQ(progress.settled().ahead->withheld, (std::vector<std::int64_t>{101, 102, 103}));
+  for (const auto& event : progress.FirstWaiting(10)) {
+    EXPECT_TRUE(progress.HandOut(event.handle));
+    EXPECT_TRUE(progress.Settle(event.handle));
+  }
+  EXPECT_EQ(progress.settled().ahead->withheld, std::vector<std::int64_t>{102});
+  EXPECT_TRUE(progress.Settle(backlog));
+  progress.Add({}, LogPosition::At({100, {9, 9, {}}, 9}));
+  EXPECT_FALSE(progress.Join()) << "102 is withheld";
+  EXPECT_EQ(progress.Release(kAll), std::vector<std::int64_t>{102});
 }
 
 TEST(LaneProgress, JoinsItsPartsWhileEventsThatWereReadAheadAreOutstanding) {
@@ -172,13 +199,13 @@ TEST(LaneProgress, WithholdsEventsAgainWhenMoreOfTheBacklogComes) {
                         LaneProgress::Part::kAhead);
   };
   EXPECT_TRUE(progress.Withhold(add(101)));
-  progress.Release();
+  progress.Release(kAll);
   const auto first = progress.FirstWaiting(10);
   ASSERT_EQ(first.size(), 1u);
   EXPECT_TRUE(progress.HandOut(first[0].handle));
   EXPECT_TRUE(progress.Withhold(add(102)));
   EXPECT_EQ(progress.settled().ahead->withheld, std::vector<std::int64_t>{101});
-  progress.Release();
+  progress.Release(kAll);
   const auto second = progress.FirstWaiting(10);
   ASSERT_EQ(second.size(), 1u);
   EXPECT_EQ(second[0].seq, 102);

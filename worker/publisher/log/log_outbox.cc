@@ -295,7 +295,7 @@ void LogOutbox::ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimRes
 }
 
 bool LogOutbox::MustWait(const ClaimedEvent& event) const {
-  return LogReader::IsTooLong(event.key) || backlog_keys_->keys.MayHave(event.key);
+  return LogReader::IsTooLong(event.key) || backlog_keys_->keys.MustWait(event.key);
 }
 
 // Rows with a seq that somebody has copied are told apart by nothing when they are read again.
@@ -348,6 +348,7 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
     event->urgent = ahead;
     if (withheld[i]) {
       progress_->Withhold(event->handle);
+      backlog_keys_->keys.Withhold(event->seq, event->key);
     } else if (parked_.Pauses(event->key)) {
       progress_->Settle(event->handle);
     } else {

@@ -118,6 +118,8 @@ class LogOutbox : public OutboxSource {
   bool BacklogIsOver(const Read& read) const;
   // Whether the keys of the backlog are all known; reads some of them.
   bool KnowKeys(Read* read);
+  // Hands out next what need not wait for the backlog any more; false if there is nothing.
+  bool ReleaseSome(Read* read);
   // How many events of the backlog may be claimed now, so that there is room for others.
   std::size_t BacklogRoom(std::size_t limit) const;
   // Makes a part of the progress of a chunk, and hands out what may be published.
@@ -132,9 +134,10 @@ class LogOutbox : public OutboxSource {
   // Of the one that a lane has which has just read a full chunk. Not below its position.
   std::int64_t EndOfBacklog(const LogMoment& moment);
   // The log may have been emptied, and its sequence begin again: then nothing that is in it was
-  // read, and it is read from its beginning. While it is empty the position stays: perhaps what was
-  // read comes back, with the same seqs.
-  void CheckPosition(const LogMoment& moment);
+  // read, and it is read from its beginning. False while it is empty, and nothing is read: the
+  // position stays, since what was in it may come back with the same seqs, and of a backlog that
+  // is not there now nothing is known to be over.
+  bool CheckPosition(const LogMoment& moment);
   // Forgets the position, so that all that is in the log is read.
   void BeginAgain();
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
@@ -173,7 +176,7 @@ class LogOutbox : public OutboxSource {
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
   LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again
   // Of a split lane, since something came after the backlog.
-  std::optional<BacklogKeys> backlog_keys_;
+  std::optional<KnownKeys> backlog_keys_;
   std::size_t backlog_bytes_ = 0;  // of an event of the backlog, on average
   bool reads_keys_ = false;
   Clock::time_point no_keys_until_;

@@ -7,8 +7,9 @@
 // An event that was read ahead is published if its key is none of the backlog's. These keys are
 // read first, and under each snapshot with which events are read ahead those of rows that have
 // become visible since: emitters of one key come one after the other, so whoever sees an event sees
-// all earlier ones of its key, and their keys are known. The later event is withheld until the
-// backlog is read. What was handed out before the keys were read goes before it in the client.
+// all earlier ones of its key, and their keys are known. The later event is withheld until the last
+// range of the backlog that has its key is published (backlog_keys_logic.h). What was handed out
+// before the keys were read goes before it in the client.
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/log/log_moment.h"
@@ -23,7 +24,7 @@ constexpr std::int64_t kManySeqs = 10'000;
 // How long a claim reads keys.
 constexpr std::chrono::milliseconds kKeysTime(25);
 // So many events wait for earlier ones of their keys at most. Their seqs are in the lane's row.
-constexpr std::size_t kMostWithheld = 2'000;
+constexpr std::size_t kMostWithheld = 5'000;
 // Of the budget, and of each claim once something has come after it, the backlog gets so much.
 constexpr std::size_t BacklogPart(std::size_t all) {
   return all - std::max(all / 4, std::size_t{all > 1});
@@ -38,7 +39,7 @@ LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
   Read read;
   read.moment = TakeMoment(last_seq);
   read.main_moment = read.moment;
-  CheckPosition(read.moment);
+  if (!CheckPosition(read.moment)) return read;
   if (progress_->is_split()) {
     ReadBacklog(limit, budget, &read);
   } else {
@@ -88,14 +89,14 @@ std::size_t LogOutbox::BacklogRoom(std::size_t limit) const {
 
 void LogOutbox::ReadAhead(std::size_t limit, ByteBudget* budget, Read* read) {
   if (BacklogIsOver(*read)) {
-    if (progress_->withheld() > 0) return;
+    if (!progress_->withheld().empty()) return;
     backlog_keys_.reset();
-  } else if (!KnowKeys(read)) {
+  } else if (!KnowKeys(read) || ReleaseSome(read)) {
     return;
   }
+  limit = std::min(limit, kMostWithheld - std::min(kMostWithheld, progress_->withheld().size()));
   if (limit == 0) return;
-  read->ahead = reader_.Read(progress_->read().ahead->position, read->moment,
-                             std::min(limit, kMostWithheld - progress_->withheld()), budget);
+  read->ahead = reader_.Read(progress_->read().ahead->position, read->moment, limit, budget);
 }
 
 // While the stored position is before events of the backlog, these may be sent again. So nothing of
@@ -106,21 +107,17 @@ bool LogOutbox::BacklogIsOver(const Read& read) const {
 
 bool LogOutbox::KnowKeys(Read* read) {
   const LogPosition& position = progress_->read().ahead->position;
-  if (progress_->withheld() >= kMostWithheld) return false;
   if (backlog_keys_ && !backlog_keys_->readable) return false;
   if (Clock::now() < no_keys_until_) return false;
-  if (!backlog_keys_ && read->moment.hwm <= position.from() &&
+  if (!backlog_keys_ && progress_->withheld().empty() && read->moment.hwm <= position.from() &&
       position.LateReads(read->moment).empty()) {
     return false;
   }
   reads_keys_ = true;
   if (!backlog_keys_) {
-    // Late rows may be anywhere below.
-    const std::int64_t seqs = position.floor() - stored_.main.floor();
-    backlog_keys_ =
-        BacklogKeys{stored_.main, KeyFilter(static_cast<std::size_t>(seqs / publication_.lanes))};
+    backlog_keys_ = KnownKeys{stored_.main};
     // Of another worker's, or from before a restart.
-    reader_.ReadKeysOf(progress_->settled().ahead->withheld, &*backlog_keys_);
+    reader_.ReadWithheld(progress_->withheld(), &*backlog_keys_);
   }
   const Clock::time_point end = Clock::now() + kKeysTime;
   bool all = !ordering_.ordered();
@@ -133,6 +130,19 @@ bool LogOutbox::KnowKeys(Read* read) {
   return all;
 }
 
+// All keys are known as of this moment: so events may go whose keys the backlog has no more.
+// They go before what is read ahead next.
+bool LogOutbox::ReleaseSome(Read* read) {
+  if (!backlog_keys_->keys.Forget(stored_.main)) return false;
+  const std::vector<std::int64_t> released =
+      progress_->Release([&](std::int64_t seq) { return backlog_keys_->keys.MayGo(seq); });
+  if (released.empty()) return false;
+  backlog_keys_->keys.Release(released);
+  dirty_ = true;
+  read->more_keys = true;
+  return true;
+}
+
 void LogOutbox::SplitOrJoin(const Read& read, ClaimResult* result) {
   if (!read.main) return;
   if (!progress_->is_split()) {
@@ -140,8 +150,9 @@ void LogOutbox::SplitOrJoin(const Read& read, ClaimResult* result) {
     return;
   }
   if (!BacklogIsOver(read)) return;
-  if (progress_->withheld() > 0) {
-    progress_->Release();
+  if (!progress_->withheld().empty()) {
+    const auto released = progress_->Release([](std::int64_t) { return true; });
+    if (backlog_keys_) backlog_keys_->keys.Release(released);
     dirty_ = true;
     result->more = true;
   } else if (progress_->Join()) {
@@ -174,31 +185,35 @@ std::int64_t LogOutbox::EndOfBacklog(const LogMoment& moment) {
   return is_late ? position.from() : moment.hwm;
 }
 
-void LogOutbox::CheckPosition(const LogMoment& moment) {
+bool LogOutbox::CheckPosition(const LogMoment& moment) {
   const LanePosition& position = progress_->read();
   const bool set_back = moment.hwm < position.from();
   const bool may_leave_out =
       position.main.MayLeaveOutCopies(moment.snapshot) ||
       (position.ahead && position.ahead->position.MayLeaveOutCopies(moment.snapshot));
-  if (!set_back && !may_leave_out) return;
+  if (!set_back && !may_leave_out) return true;
   if (position.main.zones().empty() && !position.ahead) ThrowSetBack(moment.hwm);
   // What the newest snapshot does not see, none does.
   const XidSnapshot& seen = position.newest();
   const bool empty = any_read_.RunReadOnly({Int64GetDatum(position.from()),
                                             TextValue(seen.ToText()), XidValue(seen.xmax)}) == 0;
-  if (empty) return;
+  if (empty) return !set_back;
   if (!BoolColumn(0, 1)) {
     BeginAgain();
   } else if (set_back) {
     ThrowSetBack(moment.hwm);
   }
+  return true;
 }
 
 // What is still out is of rows that are gone: its results are ignored.
 void LogOutbox::BeginAgain() {
   next_handle_ = progress_->next();
   progress_.emplace(LanePosition(), next_handle_);
+  // What is stored says of no key of the new log that its events are published.
+  stored_ = LanePosition();
   backlog_keys_.reset();
+  backlog_unstored_ = false;
   marker_.reset();
   dirty_ = true;
   read_below_ = 0;

@@ -16,6 +16,20 @@ constexpr std::size_t kFewestKeys = 500;
 constexpr std::chrono::milliseconds kShortStep(3);
 constexpr std::int64_t kMostSeqs = std::int64_t{1} << 40;
 
+// The key in this row of SPI_tuptable; nothing if it is too long, or would have to be read from
+// elsewhere, which may fail.
+std::optional<std::string_view> KeyOf(uint64 row, KnownKeys* known) {
+  bool null = false;
+  const Datum key = DatumColumn(row, 2, &null);
+  if (null) return "";
+  const auto* data = reinterpret_cast<const varlena*>(DatumGetPointer(key));
+  if (!VARATT_IS_EXTERNAL(data) && !VARATT_IS_COMPRESSED(data)) {
+    return std::string_view(VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data));
+  }
+  if (RawSizeColumn(row, 2) <= kMaxKey) known->readable = false;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> LogChunk::Seqs() const {
@@ -137,21 +151,21 @@ std::int64_t LogReader::LastOfTransaction(const LogMoment& moment, std::int64_t 
 
 bool LogReader::IsTooLong(const std::string& key) { return key.size() > kMaxKey; }
 
-bool LogReader::ReadKeys(const LogMoment& moment, BacklogKeys* backlog) {
+bool LogReader::ReadKeys(const LogMoment& moment, KnownKeys* known) {
   const auto count = static_cast<int32>(KeysOfStep());
   const auto most = Int32GetDatum(count + kMaxCopies);
   const auto begin = std::chrono::steady_clock::now();
   // Whether the step ends with these rows, or with the seqs up to here.
   const auto take = [&](uint64 rows, std::optional<std::int64_t> upto) {
-    const std::int64_t last = TakeKeys(rows, backlog);
+    const std::int64_t last = TakeKeys(rows, moment.snapshot, known);
     // So many copies of a seq are parked, not read.
-    if (rows >= KeysOfStep() + kMaxCopies) backlog->readable = false;
-    if (!backlog->readable) return true;
+    if (rows >= KeysOfStep() + kMaxCopies) known->readable = false;
+    if (!known->readable) return true;
     const bool full = rows >= KeysOfStep();
-    if (full || upto) backlog->read = backlog->read.AfterPartial(moment, full ? last : *upto);
+    if (full || upto) known->read = known->read.AfterPartial(moment, full ? last : *upto);
     return full || upto;
   };
-  for (const LateRead& read : backlog->read.LateReads(moment)) {
+  for (const LateRead& read : known->read.LateReads(moment)) {
     const Late late = FindLate(read, KeysOfStep());
     if (late.txids.empty()) continue;
     if (take(late_keys_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
@@ -160,16 +174,16 @@ bool LogReader::ReadKeys(const LogMoment& moment, BacklogKeys* backlog) {
       return false;
     }
   }
-  const std::int64_t from = backlog->read.from();
-  const std::int64_t upto = std::min(moment.hwm, from + backlog->window);
+  const std::int64_t from = known->read.from();
+  const std::int64_t upto = std::min(moment.hwm, from + known->window);
   const uint64 rows = fresh_keys_.RunReadOnly(
       {Int64GetDatum(from), Int64GetDatum(upto), Int32GetDatum(count), most});
   // Perhaps most are of other types, or there are none.
-  if (std::chrono::steady_clock::now() - begin < kShortStep && backlog->window < kMostSeqs) {
-    backlog->window *= 2;
+  if (std::chrono::steady_clock::now() - begin < kShortStep && known->window < kMostSeqs) {
+    known->window *= 2;
   }
   if (take(rows, upto < moment.hwm ? std::optional(upto) : std::nullopt)) return false;
-  backlog->read = backlog->read.AfterAll(moment);
+  known->read = known->read.AfterAll(moment);
   return true;
 }
 
@@ -178,26 +192,25 @@ std::size_t LogReader::KeysOfStep() const {
   return std::max(kKeysOfStep / static_cast<std::size_t>(publication_.lanes), kFewestKeys);
 }
 
-void LogReader::ReadKeysOf(const std::vector<std::int64_t>& seqs, BacklogKeys* backlog) {
-  TakeKeys(again_keys_.RunReadOnly({Int64ArrayValue(seqs)}), backlog);
-}
-
-std::int64_t LogReader::TakeKeys(uint64 rows, BacklogKeys* backlog) const {
+void LogReader::ReadWithheld(const std::vector<std::int64_t>& seqs, KnownKeys* known) {
+  const uint64 rows = again_keys_.RunReadOnly({Int64ArrayValue(seqs)});
   CheckColumns(relation_name_, {INT8OID, TEXTOID});
-  for (uint64 row = 0; row < rows && backlog->readable; ++row) {
-    bool null = false;
-    const Datum key = DatumColumn(row, 2, &null);
-    const auto* data = reinterpret_cast<const varlena*>(DatumGetPointer(key));
-    if (null) {
-      backlog->keys.Add("");
-    } else if (!VARATT_IS_EXTERNAL(data) && !VARATT_IS_COMPRESSED(data)) {
-      backlog->keys.Add({VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data)});
-    } else if (RawSizeColumn(row, 2) <= kMaxKey) {
-      // Reading it may fail.
-      backlog->readable = false;
+  for (uint64 row = 0; row < rows && known->readable; ++row) {
+    if (const auto key = KeyOf(row, known)) {
+      known->keys.Withhold(Int64Column(row, 1), std::string(*key));
     }
   }
-  return rows == 0 ? 0 : Int64Column(rows - 1, 1);
+}
+
+std::int64_t LogReader::TakeKeys(uint64 rows, const XidSnapshot& snapshot, KnownKeys* known) const {
+  CheckColumns(relation_name_, {INT8OID, TEXTOID});
+  if (rows == 0) return 0;
+  const std::int64_t last = Int64Column(rows - 1, 1);
+  for (uint64 row = 0; row < rows && known->readable; ++row) {
+    if (const auto key = KeyOf(row, known)) known->keys.Add(Int64Column(row, 1), *key);
+  }
+  known->keys.NoteSeen(Int64Column(0, 1), last, snapshot);
+  return last;
 }
 
 }  // namespace postbox::publisher

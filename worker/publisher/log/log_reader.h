@@ -10,7 +10,7 @@
 #include "worker/publisher/base/log_position_logic.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
-#include "worker/publisher/log/key_filter_logic.h"
+#include "worker/publisher/log/backlog_keys_logic.h"
 #include "worker/publisher/log/log_outbox_sql.h"
 
 namespace postbox::publisher {
@@ -31,9 +31,9 @@ struct LogChunk {
 };
 
 // Which keys a backlog has, as far as they have been read.
-struct BacklogKeys {
+struct KnownKeys {
   LogPosition read;
-  KeyFilter keys;
+  BacklogKeys keys{};
   bool complete = false;         // all were known at a moment
   std::int64_t window = 50'000;  // how many new seqs the next step looks at
   bool readable = true;          // false: they cannot all be known
@@ -60,9 +60,9 @@ class LogReader {
 
   // Adds the keys of some thousand of those events. True: these were all. False also if they cannot
   // be read; then they never can.
-  bool ReadKeys(const LogMoment& moment, BacklogKeys* backlog);
-  // The same for events that are known.
-  void ReadKeysOf(const std::vector<std::int64_t>& seqs, BacklogKeys* backlog);
+  bool ReadKeys(const LogMoment& moment, KnownKeys* known);
+  // The same for events that are withheld already.
+  void ReadWithheld(const std::vector<std::int64_t>& seqs, KnownKeys* known);
   // An event of such a key cannot be published, and no such key is read.
   static bool IsTooLong(const std::string& key);
 
@@ -81,8 +81,8 @@ class LogReader {
   // crowded_seq.
   void TakeChunkRows(uint64 rows, std::size_t limit, ByteBudget* budget, LogChunk* chunk) const;
   std::size_t KeysOfStep() const;
-  // Adds the keys of SPI_tuptable. Returns the seq of the last row.
-  std::int64_t TakeKeys(uint64 rows, BacklogKeys* backlog) const;
+  // Adds the keys of SPI_tuptable, which the snapshot shows. Returns the seq of the last row.
+  std::int64_t TakeKeys(uint64 rows, const XidSnapshot& snapshot, KnownKeys* known) const;
 
   const Publication& publication_;
   const std::string& topic_;

@@ -1,5 +1,5 @@
 # A proxy before a server that behaves as proxies do on a bad day: it accepts and says nothing, stops in the middle of the
-# startup, passes statements on and keeps their answers, or reads nothing any more.
+# startup, passes statements on in pieces or keeps their answers, or reads nothing any more.
 package Postbox::Relay;
 
 use strict;
@@ -47,6 +47,8 @@ sub start_relay
 #   deaf       what clients say is passed on, what the server says is not
 #   startup N  connections from now on get the first N bytes of the server's answers
 #   tls        connections from now on get an S, as if TLS could begin
+#   stammer N  of the first N times that a connection says anything after its startup, only the first message is passed on
+#              at once, and the rest 20 ms later
 sub relay_mode
 {
 	my ($relay, $mode) = @_;
@@ -102,7 +104,7 @@ sub relay
 		if ($ready{$listener} && (my $client = $listener->accept))
 		{
 			++$accepted;
-			push @pairs, { client => $client, server => IO::Socket::UNIX->new(Peer => $socket), left => $mode =~ /^startup (\d+)/ ? $1 : undef };
+			push @pairs, { client => $client, server => IO::Socket::UNIX->new(Peer => $socket), left => $mode =~ /^startup (\d+)/ ? $1 : undef, stammers => $mode =~ /^stammer (\d+)/ ? $1 : 0 };
 			$pairs[-1]{server} = undef, syswrite($client, 'S') if $mode eq 'tls';
 		}
 		# A client that has gone shows when its end is read, so it is looked for without reading.
@@ -131,7 +133,16 @@ sub pass_on
 		next unless $ready->{$from};
 		my $limit = $from == $server && defined $pair->{left} ? $pair->{left} : 65536;
 		my $got = sysread($from, my $bytes, $limit);
-		return 0 unless $got && (syswrite($to, $bytes) // 0) == $got;
+		return 0 unless $got;
+		# Statements begin with a Parse message; its length does not count its first byte.
+		if ($from == $client && $pair->{stammers} > 0 && $bytes =~ /^P/ && $got > 5)
+		{
+			--$pair->{stammers};
+			my $first = substr($bytes, 0, 1 + unpack('N', substr($bytes, 1, 4)), '');
+			return 0 unless (syswrite($to, $first) // 0) == length($first);
+			select(undef, undef, undef, 0.02);
+		}
+		return 0 unless (syswrite($to, $bytes) // 0) == length($bytes);
 		$pair->{left} -= $got if $from == $server && defined $pair->{left};
 	}
 	return 1;

@@ -123,13 +123,41 @@ sub emit
 	return;
 }
 
+# Whether `query` in `database` says t within `seconds`. One session asks again and again, each time in a transaction of its
+# own, for a new process each time would cost more than what is waited for. A session that fails, since the server is
+# restarted for example, is followed by another one.
+sub becomes_true
+{
+	my ($node, $database, $query, $seconds) = @_;
+	my $end = time + $seconds;
+	while ((my $left = $end - time) > 0)
+	{
+		my ($status) = $node->psql($database, qq{
+			SET statement_timeout = 0;
+			DO \$poll\$
+			DECLARE so boolean; until timestamptz := clock_timestamp() + '$left s';
+			BEGIN
+				LOOP
+					EXECUTE \$query\$$query\$query\$ INTO so;
+					COMMIT;
+					EXIT WHEN so;
+					IF clock_timestamp() > until THEN RAISE 'it is not so'; END IF;
+					PERFORM pg_sleep(0.05);
+				END LOOP;
+			END \$poll\$}, on_error_stop => 1);
+		return 1 if $status == 0;
+		select(undef, undef, undef, 0.1);
+	}
+	return 0;
+}
+
 # Waits until `query` in `database` says t.
 sub wait_until
 {
 	my ($node, $database, $query, $what) = @_;
-	my $so = $node->poll_query_until($database, $query);
+	my $so = becomes_true($node, $database, $query, $PostgreSQL::Test::Utils::timeout_default);
 	ok($so, $what);
-	diag("$what: still not so\n" . ($node->psql('postgres', 'SELECT pid, datname, backend_type, application_name, state, wait_event FROM pg_stat_activity'))[1])
+	diag("$what: still not so: $query\n" . ($node->psql('postgres', 'SELECT pid, datname, backend_type, application_name, state, wait_event FROM pg_stat_activity'))[1])
 	  unless $so;
 	return $so;
 }

@@ -1,0 +1,99 @@
+# A log is emptied with TRUNCATE ... RESTART IDENTITY while a lane reads ahead of a long backlog, or before it does: what is brought back is
+# published, and of the new backlog no key is overtaken.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Backlog;
+use Postbox::Delivery;
+use Postbox::Puller;
+use Postbox::Test;
+use Test::More;
+
+start_backlog_test();
+
+# As many keys as events; that of one of them is watched.
+sub backlog
+{
+	my ($prefix, $first, $last, $watched) = @_;
+	return "SELECT count(postbox.outbox_emit('video', '$prefix-' || n, CASE n WHEN $watched THEN 'video.watched' ELSE 'video.changed' END, '{}'::jsonb))
+		FROM generate_series($first, $last) n";
+}
+
+sub emit_backlog
+{
+	my ($prefix, $count, $watched) = @_;
+	return sql(backlog($prefix, 1, $count, $watched));
+}
+
+sub emit_watched
+{
+	my (@keys) = @_;
+	sql("SELECT postbox.outbox_emit('video', '$_', 'video.watched', '{}'::jsonb)") for @keys;
+	return;
+}
+
+sub wait_come
+{
+	my ($key, $versions, $what) = @_;
+	wait_until($node, 'postgres', "SELECT count(*) >= @{[scalar split ' ', $versions]} FROM app.seen WHERE aggregate_id = '$key'", "$what: all of $key have come");
+	return is(sql("SELECT string_agg(version::text, ' ' ORDER BY n) FROM app.seen WHERE aggregate_id = '$key'"), $versions, "$what: $key in order");
+}
+
+sub set_workers
+{
+	my ($count, %settings) = @_;
+	$node->append_conf('postgresql.conf', join("\n", "postbox.publishers = $count", map { "$_ = '$settings{$_}'" } keys %settings));
+	$node->reload;
+	wait_workers($node, 'postgres', $count);
+	return;
+}
+
+subtest 'what the lane had not read when its log was emptied is published when it comes back' => sub {
+	slow();
+	emit_backlog('a', BACKLOG, BACKLOG - 1);
+	emit_watched('a-' . (BACKLOG - 1), 'before');
+	wait_until($node, 'postgres', 'SELECT bool_and(ahead IS NOT NULL) FROM postbox.lane', 'the lane reads ahead');
+	sql('CREATE TABLE app.saved AS SELECT * FROM app.outbox; CREATE TABLE app.last AS SELECT last_value FROM app.outbox_seq; TRUNCATE app.outbox RESTART IDENTITY');
+	fast();
+	# The worker looks at the empty log, again and again.
+	sql("SELECT postbox.create_outbox('app.clock'); SELECT postbox.create_publication('clock', 'app.clock', '@{[TOPIC]}')");
+	for my $tick (1 .. 10)
+	{
+		sql("SELECT postbox.outbox_emit('clock', 'clock', 'ticked', '{}'::jsonb, outbox => 'app.clock')");
+		wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'clock'", "tick $tick");
+	}
+	sql("SELECT postbox.drop_publication('clock'); SELECT postbox.drop_outbox('app.clock')");
+	my $published = messages_published($emulator);
+	# In this order: while the sequence is set back, an empty log is not taken for one that is read.
+	sql('INSERT INTO app.outbox SELECT * FROM app.saved');
+	sql("SELECT setval('app.outbox_seq', last_value) FROM app.last");
+	wait_come('a-' . (BACKLOG - 1), '1 2', 'after the log came back');
+	wait_until($node, 'postgres', "SELECT pending = 0 AND (SELECT bool_and(ahead IS NULL) FROM postbox.lane) FROM postbox.publication_status WHERE publication = 'videos'", 'all is published')
+	  or diag(sql('SELECT * FROM postbox.publication_status'));
+	cmp_ok($published, '<', BACKLOG, 'much was missing');
+	cmp_ok(messages_published($emulator), '>=', 10 + BACKLOG + 2, 'nothing is lost');
+};
+
+subtest 'no key of a backlog is overtaken whose numbers had been read before the log was emptied' => sub {
+	sql('TRUNCATE app.outbox RESTART IDENTITY');
+	emit_backlog('b', 5000, 1);
+	wait_until($node, 'postgres', "SELECT pending = 0 AND (SELECT bool_and(hwm = 5000) FROM postbox.lane) FROM postbox.publication_status", 'as many numbers are read');
+	set_workers(0);
+	sql('TRUNCATE app.outbox RESTART IDENTITY');
+	slow();
+	# More transactions and numbers than anybody looks through for copied rows.
+	sql(join('; ', 'BEGIN', backlog('c', 1, 6000, 4900), "SELECT setval('app.outbox_seq', 1200000)", backlog('c', 6001, BACKLOG, 4900), 'COMMIT'));
+	sql('DO $$ BEGIN FOR i IN 1 .. 6000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$');
+	emit_watched('c-4900', 'after');
+	set_workers(1, 'postbox.checkpoint_interval' => '60s');
+	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM app.seen WHERE aggregate_id = 'after'", 'an event of another key has overtaken the backlog');
+	fast();
+	wait_come('c-4900', '1 2', 'a key of the backlog');
+};
+
+stop_puller($puller);
+$node->stop;
+stop_emulator($emulator);
+done_testing();

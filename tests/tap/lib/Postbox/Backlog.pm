@@ -1,0 +1,40 @@
+# What the tests of long backlogs share: a log of one lane whose server keeps few messages on their way and stores its position
+# often, an emulator that can be slow, and a puller that notes the events of one type.
+package Postbox::Backlog;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use Postbox::Delivery;
+use Postbox::Puller;
+use Postbox::Test;
+
+our @EXPORT = qw(TOPIC BACKLOG $emulator $node $puller start_backlog_test sql slow fast);
+
+use constant TOPIC => 'catalog.video.events';
+use constant BACKLOG => 20_000;
+
+our ($emulator, $node, $puller);
+
+# Starts all of them. Events of type video.watched are noted in app.seen.
+sub start_backlog_test
+{
+	$emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered");
+	$node = new_node('main', emulator => $emulator, settings => {
+		'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
+		'postbox.max_outstanding_messages' => 1000 });
+	$node->start;
+	create_outbox($node, 'postgres', kind => 'log');
+	follow($node, 'postgres', "@{[TOPIC]}.follower", 'video.watched');
+	$puller = start_puller($node, 'postgres', $emulator);
+	return;
+}
+
+sub sql { my ($text) = @_; return $node->safe_psql('postgres', $text); }
+
+# Each Publish takes half a second, until fast().
+sub slow { emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=500,count=1000000'); return; }
+sub fast { emulator_fault($emulator, '--clear'); return; }
+
+1;

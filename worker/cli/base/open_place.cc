@@ -1,0 +1,86 @@
+#include "worker/cli/base/open_place.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "proto/rules/endpoint.h"
+#include "proto/rules/resource_name.h"
+#include "worker/cli/base/operator_session.h"
+
+namespace postbox::cli {
+namespace {
+
+// The database says where Pub/Sub is, unless the command line does.
+std::string AskDatabase(const std::string& dsn, PubSubPlace* place, std::string* remedy) {
+  std::string error;
+  const auto connection = OpenDatabase(dsn, "postbox", &error);
+  if (connection) error = AskForPlace(connection.get(), place);
+  if (!error.empty()) {
+    *remedy = "pass --project and --endpoint, or " + ConnectionRemedy(error);
+    return "no --project is given, and the database cannot be asked: " + error;
+  }
+  if (!place->endpoint_known) {
+    *remedy = "pass --endpoint, or run GRANT pg_monitor to the role";
+    return "the role may not read postbox.endpoint";
+  }
+  const std::string problem = pubsub::CheckProjectId(place->project);
+  if (!problem.empty()) *remedy = "pass --project, or set postbox.project_id";
+  return problem;
+}
+
+}  // namespace
+
+int Fail(const std::string& message, const std::string& remedy) {
+  std::fprintf(stderr, "postbox: %s\n", message.c_str());
+  if (!remedy.empty()) std::fprintf(stderr, "remedy: %s\n", remedy.c_str());
+  return 1;
+}
+
+const char* RemedyOf(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::NOT_FOUND:
+      return "see postbox topics and postbox subscriptions";
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return "look at --endpoint, the network, DNS and firewalls; postbox doctor says more";
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return "grant the role to the account of the credentials, or set "
+             "GOOGLE_APPLICATION_CREDENTIALS";
+    default:
+      return "";
+  }
+}
+
+int Fail(const grpc::Status& status) {
+  return Fail(StatusText(status), RemedyOf(status.error_code()));
+}
+
+std::string OpenPlace::Name(std::string_view collection, const std::string& name) const {
+  if (name.starts_with("projects/")) return name;
+  std::string problem;
+  if (collection == "topics") problem = pubsub::CheckTopicName(name);
+  if (collection != "topics") problem = pubsub::CheckSubscriptionName(name);
+  if (problem.empty()) return "projects/" + project + "/" + std::string(collection) + "/" + name;
+  Fail(problem);
+  return "";
+}
+
+std::optional<OpenPlace> Connect(const PlaceOptions& options) {
+  PubSubPlace place{.project = options.project, .endpoint = options.endpoint, .quota_project = ""};
+  std::string remedy;
+  std::string problem = place.project.empty() ? AskDatabase(options.dsn, &place, &remedy)
+                                              : pubsub::CheckProjectId(place.project);
+  pubsub::Endpoint endpoint;
+  if (problem.empty()) {
+    pubsub::ParseEndpoint(place.endpoint, std::getenv("PUBSUB_EMULATOR_HOST"), &endpoint, &problem);
+  }
+  if (problem.empty()) {
+    OpenPlace broker{PubSubAdmin::Open(endpoint, place.quota_project, &problem), place.project};
+    if (broker.admin) return broker;
+  }
+  Fail(problem, remedy);
+  return std::nullopt;
+}
+
+}  // namespace postbox::cli

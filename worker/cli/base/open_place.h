@@ -1,0 +1,35 @@
+// The connection to Pub/Sub of a subcommand that needs the database only to learn where Pub/Sub is,
+// and how a subcommand reports an error.
+#ifndef POSTBOX_WORKER_CLI_BASE_OPEN_PLACE_H_
+#define POSTBOX_WORKER_CLI_BASE_OPEN_PLACE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "worker/cli/base/place_options.h"
+#include "worker/cli/base/pubsub_admin.h"
+
+namespace postbox::cli {
+
+struct OpenPlace {
+  std::unique_ptr<PubSubAdmin> admin;
+  std::string project;
+
+  // The full name; empty after an error, which is printed.
+  std::string Name(std::string_view collection, const std::string& name) const;
+};
+
+// Nothing after an error, which is printed. Does not connect yet.
+std::optional<OpenPlace> Connect(const PlaceOptions& options);
+
+// Prints the error on standard error, and what to do. Returns 1, the exit status.
+int Fail(const std::string& message, const std::string& remedy = "");
+int Fail(const grpc::Status& status);
+// What to do about an answer of Pub/Sub; may be empty.
+const char* RemedyOf(grpc::StatusCode code);
+
+}  // namespace postbox::cli
+
+#endif  // POSTBOX_WORKER_CLI_BASE_OPEN_PLACE_H_

@@ -1,0 +1,51 @@
+// Enforces the IAM policies that the broker keeps (access.h). Without one, whoever connects may do
+// everything.
+#ifndef POSTBOX_WORKER_EMULATOR_ACCESS_CONTROL_H_
+#define POSTBOX_WORKER_EMULATOR_ACCESS_CONTROL_H_
+
+#include <google/protobuf/message.h>
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "google/iam/v1/iam_policy.pb.h"
+#include "worker/emulator/bearer.h"
+#include "worker/emulator/broker.h"
+
+namespace postbox::emulator {
+
+class AccessControl {
+ public:
+  // `administrators` may do everything.
+  AccessControl(Broker* broker, std::shared_ptr<const BearerVerifier> verifier,
+                std::set<std::string> administrators)
+      : broker_(broker),
+        verifier_(std::move(verifier)),
+        administrators_(std::move(administrators)) {}
+
+  // PERMISSION_DENIED if the caller may not make this call.
+  absl::Status Check(const grpc::ServerContextBase& context, const char* rpc,
+                     const google::protobuf::Message& request) const;
+
+  // Leaves those permissions that the caller has on the resource.
+  void KeepHeld(const grpc::ServerContextBase& context, const std::string& resource,
+                google::iam::v1::TestIamPermissionsResponse* response) const;
+
+ private:
+  // The token was checked when the call began. This says once more whose it is.
+  std::string Caller(const grpc::ServerContextBase& context) const;
+  bool Allows(const std::string& caller, const std::string& resource,
+              const std::string& permission) const;
+
+  Broker* const broker_;
+  const std::shared_ptr<const BearerVerifier> verifier_;
+  const std::set<std::string> administrators_;
+};
+
+}  // namespace postbox::emulator
+
+#endif  // POSTBOX_WORKER_EMULATOR_ACCESS_CONTROL_H_

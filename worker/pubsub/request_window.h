@@ -1,0 +1,137 @@
+// How many requests may be in flight, as the measured round trip says.
+//
+// To keep the way to the broker full takes as many requests as it answers within a round trip. More
+// of them only wait in some line, of the broker, of the network or of this machine's processors,
+// and the messages that would pile up meanwhile leave in smaller requests. So:
+//
+//   - The base is how long answers take without such lines: the average of requests that were sent
+//     while few were in flight (IsFew()), and not followed by many before they were answered: to
+//     send those took time, too. It is an average, because round trips vary: the quickest one is no
+//     measure of the others.
+//   - After each round, a quarter of `limit` answers to requests that were sent in it, the limit is
+//     set anew. If queues had to wait for a place (Limited()) and the answers take about as long as
+//     the base, it is doubled. Else it becomes what is on the way, limit * base / mean, a quarter
+//     more because both are averages, and a third of `least` more so that no line runs empty.
+//   - If the answers to twice as many take more than half as long again, the line has only become
+//     longer, whatever the base says: the limit goes back, and is not doubled for kGrowAgain.
+//   - If nobody had to wait, it goes back by an eighth, down to `least`.
+//   - Under load many requests are in flight all the time. So when the base was not measured for
+//     kBaseValid, there is a probe: few requests only, until kProbeAnswers of them are answered.
+//     The quickest answer of the first round is a guess, which holds for kGuessValid.
+//
+// On a way without delay the processors are the limit, the mean is many times the base, and the
+// limit stays `least`. Large requests take longer than the base, too: where bytes are what takes
+// the time, more requests do not help.
+//
+// Pure logic, without a clock.
+#ifndef POSTBOX_WORKER_PUBSUB_REQUEST_WINDOW_H_
+#define POSTBOX_WORKER_PUBSUB_REQUEST_WINDOW_H_
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace postbox::pubsub {
+
+class RequestWindow {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::duration<double>;
+
+  static constexpr std::chrono::seconds kBaseValid{15};
+  static constexpr std::chrono::seconds kGuessValid{1};
+  static constexpr std::chrono::seconds kGrowAgain{5};
+  static constexpr std::size_t kProbeAnswers = 16;
+
+  RequestWindow(std::size_t least, std::size_t most)
+      : least_(std::min(least, most)), most_(most), limit_(least_) {}
+
+  std::size_t limit() const { return probing_ ? Few() : limit_; }
+  // Whether a request that is sent when so many others are in flight shows the base.
+  bool IsFew(std::size_t in_flight) const { return in_flight < Few(); }
+
+  // A request could have been sent, were it not for the limit.
+  void Limited() { limited_ = true; }
+
+  // A request was answered. Requests are numbered in the order in which they are sent; `last` is
+  // the number of the last one.
+  void Answered(std::uint64_t number, std::uint64_t last, bool few, TimePoint sent, TimePoint now) {
+    const Duration took = now - sent;
+    if (few && !probing_ && IsFew(last - number)) {
+      base_ = base_ == Duration::zero()
+                  ? took
+                  : base_ + (took - base_) / static_cast<double>(kProbeAnswers);
+      base_at_ = now;
+    }
+    if (number <= round_after_) return;
+    sum_ += took;
+    quickest_ = answers_ == 0 ? took : std::min(quickest_, took);
+    ++answers_;
+    if (answers_ < (probing_ ? kProbeAnswers : std::max<std::size_t>(limit_ / 4, 8))) return;
+    if (probing_) {
+      probing_ = false;
+      base_ = Mean();
+      base_at_ = now;
+    } else {
+      EndRound(now);
+    }
+    round_after_ = last;
+    sum_ = Duration::zero();
+    answers_ = 0;
+    limited_ = false;
+  }
+
+ private:
+  std::size_t Few() const { return std::max<std::size_t>(least_ / 8, 1); }
+  Duration Mean() const { return sum_ / static_cast<double>(answers_); }
+
+  void EndRound(TimePoint now) {
+    const std::size_t grown_from = std::exchange(grown_from_, 0);
+    if (!limited_) {
+      limit_ = std::max(least_, limit_ - limit_ / 8);
+      return;
+    }
+    if (base_ == Duration::zero()) {
+      base_ = quickest_;
+      base_at_ = now - kBaseValid + kGuessValid;
+    }
+    const Duration mean = Mean();
+    if (grown_from > 0 && mean > 1.5 * mean_before_) {
+      limit_ = grown_from;
+      grow_at_ = now + kGrowAgain;
+    } else if (mean < 1.1 * base_) {
+      if (now >= grow_at_) {
+        grown_from_ = limit_;
+        mean_before_ = mean;
+        limit_ *= 2;
+      }
+    } else {
+      const double on_the_way = static_cast<double>(limit_) * std::min(1.0, 1.25 * base_ / mean);
+      limit_ = static_cast<std::size_t>(on_the_way) + least_ / 3;
+    }
+    limit_ = std::clamp(limit_, least_, most_);
+    probing_ = now >= base_at_ + kBaseValid;
+  }
+
+  const std::size_t least_;
+  const std::size_t most_;
+  std::size_t limit_;
+  Duration base_{0};  // 0: nothing was answered yet
+  TimePoint base_at_;
+  bool probing_ = false;
+  std::size_t grown_from_ = 0;  // the limit before this round, if it was doubled for it
+  Duration mean_before_{0};     // then
+  TimePoint grow_at_;
+  // The round.
+  bool limited_ = false;
+  std::uint64_t round_after_ = 0;  // later requests belong to it
+  Duration sum_{0};
+  Duration quickest_{0};
+  std::size_t answers_ = 0;
+};
+
+}  // namespace postbox::pubsub
+
+#endif  // POSTBOX_WORKER_PUBSUB_REQUEST_WINDOW_H_
