@@ -333,19 +333,32 @@ void UseCredential(const std::string& name, const std::string& credential) {
   Run("UPDATE postbox.publication SET credential = nullif($2, '') WHERE name = $1", row);
 }
 
-// Whoever names another topic spends the credential, and so does whoever names another credential.
-void RequireRightToSpend(const std::string& name, const Properties& properties) {
-  if (!properties.topic.has_value() && !properties.credential.has_value()) return;
-  std::string credential;
-  if (properties.credential.has_value()) {
-    credential = *properties.credential;
-  } else {
-    Parameters key;
-    key.AddText(name);
-    Run("SELECT coalesce(credential, '') FROM postbox.publication WHERE name = $1", key);
-    credential = TextColumn(0, 1);
+std::string CredentialOf(const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  if (Run("SELECT coalesce(credential, '') FROM postbox.publication WHERE name = $1", key) == 0) {
+    return "";
   }
+  return TextColumn(0, 1);
+}
+
+// Whoever names another topic spends the credential, and so does whoever names another credential.
+// Returns the one that is spent.
+std::string RequireRightToSpend(const std::string& name, const Properties& properties) {
+  if (!properties.topic.has_value() && !properties.credential.has_value()) return "";
+  std::string credential = properties.credential.value_or(CredentialOf(name));
   if (!credential.empty()) RequireCredential(credential);
+  return credential;
+}
+
+// With the registration locked: somebody may have given the publication another credential since
+// the right to spend the one before was looked at.
+void RequireSameCredential(const std::string& name, const Properties& properties,
+                           const std::string& checked) {
+  if (!properties.topic.has_value() || properties.credential.has_value()) return;
+  if (CredentialOf(name) == checked) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "publication \"" + name + "\" has just been given another credential", "", "Try again.");
 }
 
 // Another topic or identity: an error of the old one is no reason to stay suspended.
@@ -420,12 +433,13 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   FixedSearchPath search_path;
   RequireUpdatedExtension();
   const Oid outbox = OutboxOfPublication(name);
-  RequireRightToSpend(name, properties);
+  const std::string spent = RequireRightToSpend(name, properties);
   const bool is_log = FindOutbox(outbox)->facts().is_log;
   if (properties.ordering.has_value()) CheckOrdering(*properties.ordering, is_log);
   if (properties.lanes.has_value()) CheckLanes(*properties.lanes, is_log);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
   LockRegistration("outbox", outbox);
+  RequireSameCredential(name, properties, spent);
   Parameters parameters;
   AddTo(&parameters, properties);
   parameters.AddText(name);

@@ -1,5 +1,5 @@
-// What the Pub/Sub client of an identity is made of: the settings, and the credentials, that another
-// client is needed for when they change.
+// What the Pub/Sub client of an identity is made of: the settings, and the credentials. When they
+// change, another client is needed.
 #ifndef POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
 #define POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
 

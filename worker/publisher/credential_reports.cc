@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64 kLookMs = 1000;
 constexpr int64 kFailedMs = 30'000;
-// Tokens are renewed all the time. An end that is later by less is not worth a transaction.
+// Tokens are renewed all the time. An end that is later by less is not worth a transaction, unless
+// the one that is shown comes first.
 constexpr int64 kRenewed = 5 * USECS_PER_MINUTE;
 
 TimestampTz TimeOf(std::chrono::system_clock::time_point time) {
@@ -46,10 +47,11 @@ std::optional<CredentialReports::Report> CredentialReports::ReportOf(const Outle
   return report;
 }
 
-bool CredentialReports::IsSame(const Report& one, const Report& other) {
-  return one.identity == other.identity && one.last_error == other.last_error &&
-         (one.valid_until == 0) == (other.valid_until == 0) &&
-         std::abs(one.valid_until - other.valid_until) < kRenewed;
+bool CredentialReports::IsSame(const Report& report, const Report& shown, TimestampTz now) {
+  if (report.identity != shown.identity || report.last_error != shown.last_error) return false;
+  if (report.valid_until == shown.valid_until) return true;
+  return report.valid_until != 0 && shown.valid_until > TimestampTzPlusMilliseconds(now, kLookMs) &&
+         std::abs(report.valid_until - shown.valid_until) < kRenewed;
 }
 
 void CredentialReports::Look(const Outlets& outlets, TimestampTz now) {
@@ -71,7 +73,7 @@ void CredentialReports::Look(const Outlets& outlets, TimestampTz now) {
       }
       continue;
     }
-    if (before != nullptr && IsSame(*report, *before)) {
+    if (before != nullptr && IsSame(*report, *before, now)) {
       report = *before;
     } else {
       report->since = now;

@@ -1,9 +1,9 @@
 // Tells what the clients of this worker know of their identities: postbox.credential_state, which
 // postbox.credential_status shows. No secret is in it.
 //
-// A row is written when it changes, at most once a second. An endpoint that asks nobody who he is
-// has no rows. If the server does not let the worker write, that is logged and tried again later: it
-// holds up nothing.
+// A row is written when it changes, at most once a second. An endpoint that asks nobody for an
+// identity has no rows. If the server does not let the worker write, that is logged and tried again
+// later: it holds up nothing.
 #ifndef POSTBOX_WORKER_PUBLISHER_CREDENTIAL_REPORTS_H_
 #define POSTBOX_WORKER_PUBLISHER_CREDENTIAL_REPORTS_H_
 
@@ -29,7 +29,8 @@ class CredentialReports {
   using Reports = std::map<std::string, Report>;  // by the name of the credential
 
   static std::optional<Report> ReportOf(const Outlet& outlet);
-  static bool IsSame(const Report& one, const Report& other);
+  // Whether it need not be written, since it says what is shown.
+  static bool IsSame(const Report& report, const Report& shown, TimestampTz now);
   static void Write(const Reports& reports);
 
   std::optional<Reports> written_;  // nothing: what an earlier worker has written may be there

@@ -1,15 +1,15 @@
 // One identity of a worker at Pub/Sub: the client that has it, and the events on their way through
 // that client. Publications with different identities share nothing but the budget.
 //
-//   Configure()    another identity, or other settings: the client ends, and the next one is made of
-//                  the new ones. Others go on meanwhile.
+//   Configure()    another identity, or other settings: the client ends, and the next one is made
+//                  of the new ones. Others go on meanwhile.
 //   EnsureClient() makes a client when there is something to publish
 //   TakeResults()  what has a result. While the client ends (IsEnding), these say nothing of the
 //                  topic, since the identity is not used any more.
 //
 // A client ends in steps, so that nobody waits for it: nothing is handed over any more; what is on
-// its way has kFinish for its results, and is cancelled then; at the end what has no result is given
-// back. No event is handed to the next client before: so the order of a key is kept.
+// its way has kFinishMs for its results, and is cancelled then; at the end what has no result is
+// given back. No event is handed to the next client before: so the order of a key is kept.
 #ifndef POSTBOX_WORKER_PUBLISHER_OUTLET_H_
 #define POSTBOX_WORKER_PUBLISHER_OUTLET_H_
 

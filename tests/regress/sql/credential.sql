@@ -57,10 +57,14 @@ SELECT postbox.create_credential('x', 'key', file => '/nonexistent');
 
 -- the server reads a file, once
 SELECT current_setting('data_directory') || '/postbox_credential_test.json' AS path \gset
+\set ECHO none
 SELECT format('COPY (SELECT %L) TO %L', :'key', :'path') \gexec
+\set ECHO all
 SELECT postbox.create_credential('read', 'key', file => :'path');
 SELECT c.kind, c.file, k.secret::jsonb ->> 'client_email' AS email FROM postbox.credential c JOIN postbox.credential_secret k ON k.credential = c.name WHERE c.name = 'read';
+\set ECHO none
 SELECT format('COPY (SELECT) TO PROGRAM %L', format('rm %s', quote_literal(:'path'))) \gexec
+\set ECHO all
 
 -- publications and subscriptions name them
 SELECT postbox.create_publication('orders', 'shop.outbox', 'shop.order.events', credential => 'writer');

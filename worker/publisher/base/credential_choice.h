@@ -18,8 +18,8 @@ struct CredentialChoice {
   bool operator==(const CredentialChoice&) const = default;
 };
 
-// By the name of the credential, for each one that a publication names; an empty name is the identity
-// of the server's environment. In a transaction, with the rights of the worker.
+// By the name of the credential, for each one that a publication names; an empty name is the
+// identity of the server's environment. In a transaction, with the rights of the worker.
 std::map<std::string, CredentialChoice> LoadCredentialChoices();
 
 }  // namespace postbox::publisher
