@@ -106,10 +106,5 @@ foreach(name drain backlog status wal held-transaction publish apply parked late
 endforeach()
 system_test(bench.publish_far ${CMAKE_SOURCE_DIR}/bench/smoke publish --round-trip 20)
 
-# Most tests wait for a server more than they compute, so control/test runs three at a time. These
-# compute: beside one of them there is one other.
-set_tests_properties(checks.reproducible tap.dba_week tap.memory_of_worker tap.hostile_goals e2e.fault_matrix e2e.load_log e2e.load_table
-                     models.key_order models.lane_lease bench.neighbours bench.torture bench.soak PROPERTIES PROCESSORS 2)
-
 string(REPLACE ";" "\n" test_list "${test_list}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${test_list}\n" @ONLY)
