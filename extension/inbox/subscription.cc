@@ -4,6 +4,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/inbox_cache.h"
+#include "extension/server/credential.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/resource_name.h"
 
@@ -103,6 +104,22 @@ void InsertSubscription(const std::string& name, bool has_timeouts, Parameters& 
   }
 }
 
+// The name was checked with the rights of the caller.
+void UseCredential(const std::string& name, const std::string& credential) {
+  if (LockCredential(credential) == "key") {
+    Throw(
+        ERRCODE_INVALID_PARAMETER_VALUE,
+        "credential \"" + credential + "\" has its secret in the database",
+        "postbox pull may not read it: only superusers and workers may.",
+        "Use one of kind file, with a path on the machine of postbox pull; or of kind environment "
+        "or metadata.");
+  }
+  const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
+  Parameters row;
+  row.AddText(name).AddText(credential);
+  Run("UPDATE postbox.subscription SET credential = $2 WHERE name = $1", row);
+}
+
 void CreateSubscription(FunctionCallInfo fcinfo) {
   const std::string name = TextArgument(fcinfo, 0, "name");
   const Oid inbox = OidArgument(fcinfo, 1, "inbox");
@@ -153,8 +170,11 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
+  const bool has_credential = PG_NARGS() > 16 && HasArgument(fcinfo, 16);
+  if (has_credential) RequireCredential(TextArgument(fcinfo, 16, "credential"));
   LockRegistration("inbox", inbox);
   InsertSubscription(name, has_timeouts, row);
+  if (has_credential) UseCredential(name, TextArgument(fcinfo, 16, "credential"));
 }
 
 void DropSubscription(const std::string& name) {

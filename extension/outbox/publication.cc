@@ -14,6 +14,7 @@
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_cache.h"
+#include "extension/server/credential.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
 #include "extension/shared/settings.h"
@@ -33,6 +34,7 @@ struct Properties {
   std::optional<std::string> on_failure;
   std::optional<std::string> ordering;
   std::optional<int> lanes;
+  std::optional<std::string> credential;  // empty: the server's identity
 };
 
 std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int argument) {
@@ -323,6 +325,51 @@ void SayWhatItBeginsWith(const std::string& name, Oid outbox) {
   });
 }
 
+// The name was checked with the rights of the caller. Here it acts as the owner of the tables.
+void UseCredential(const std::string& name, const std::string& credential) {
+  if (!credential.empty()) LockCredential(credential);
+  Parameters row;
+  row.AddText(name).AddText(credential);
+  Run("UPDATE postbox.publication SET credential = nullif($2, '') WHERE name = $1", row);
+}
+
+std::string CredentialOf(const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  if (Run("SELECT coalesce(credential, '') FROM postbox.publication WHERE name = $1", key) == 0) {
+    return "";
+  }
+  return TextColumn(0, 1);
+}
+
+// Whoever names another topic spends the credential, and so does whoever names another credential.
+// Returns the one that is spent.
+std::string RequireRightToSpend(const std::string& name, const Properties& properties) {
+  if (!properties.topic.has_value() && !properties.credential.has_value()) return "";
+  std::string credential = properties.credential.value_or(CredentialOf(name));
+  if (!credential.empty()) RequireCredential(credential);
+  return credential;
+}
+
+// With the registration locked: somebody may have given the publication another credential since
+// the right to spend the one before was looked at.
+void RequireSameCredential(const std::string& name, const Properties& properties,
+                           const std::string& checked) {
+  if (!properties.topic.has_value() || properties.credential.has_value()) return;
+  if (CredentialOf(name) == checked) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "publication \"" + name + "\" has just been given another credential", "", "Try again.");
+}
+
+// Another topic or identity: an error of the old one is no reason to stay suspended.
+void EndSuspension(const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
+      "suspended_since = NULL WHERE publication = $1",
+      key);
+}
+
 void CreatePublication(const std::string& name, Oid outbox, const Properties& properties,
                        const std::string& start) {
   SpiConnection connection;
@@ -331,6 +378,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   CheckOrdering(*properties.ordering, is_log);
   CheckLanes(*properties.lanes, is_log);
   const std::optional<LogStart> position = FindStart(outbox, is_log, start);
+  if (properties.credential.has_value()) RequireCredential(*properties.credential);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
   LockRegistration("outbox", outbox);
   Parameters parameters;
@@ -350,6 +398,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
     Throw(ERRCODE_DUPLICATE_OBJECT, "publication \"" + name + "\" already exists", "",
           "Choose another name, or change it with postbox.alter_publication.");
   }
+  if (properties.credential.has_value()) UseCredential(name, *properties.credential);
   if (!is_log) CheckAgainstOthers(name, outbox);
   Parameters lane;
   lane.AddText(name).AddInt(*properties.lanes);
@@ -384,11 +433,13 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   FixedSearchPath search_path;
   RequireUpdatedExtension();
   const Oid outbox = OutboxOfPublication(name);
+  const std::string spent = RequireRightToSpend(name, properties);
   const bool is_log = FindOutbox(outbox)->facts().is_log;
   if (properties.ordering.has_value()) CheckOrdering(*properties.ordering, is_log);
   if (properties.lanes.has_value()) CheckLanes(*properties.lanes, is_log);
   ActAs registrar(RelationOwner(PostboxRelation("publication")));
   LockRegistration("outbox", outbox);
+  RequireSameCredential(name, properties, spent);
   Parameters parameters;
   AddTo(&parameters, properties);
   parameters.AddText(name);
@@ -416,15 +467,9 @@ void AlterPublication(const std::string& name, const Properties& properties) {
       " on_failure = coalesce($6, on_failure), ordering = coalesce($7, ordering),"
       " wanted_lanes = nullif(coalesce($9, wanted_lanes), lanes) WHERE name = $8",
       parameters);
+  if (properties.credential.has_value()) UseCredential(name, *properties.credential);
   if (!is_log) CheckAgainstOthers(name, outbox);
-  if (properties.topic.has_value()) {
-    // Another topic: an error of the old one is no reason to stay suspended.
-    Parameters key;
-    key.AddText(name);
-    Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
-        "suspended_since = NULL WHERE publication = $1",
-        key);
-  }
+  if (properties.topic.has_value() || properties.credential.has_value()) EndSuspension(name);
 }
 
 // For the owner of the outbox, and for operators, who see why it is suspended.
@@ -478,6 +523,7 @@ POSTBOX_FUNCTION(create_publication) {
     postbox::CheckProperties(properties);
     // The function of 0.1 has no parameter for it.
     const std::string start = PG_NARGS() > 10 ? postbox::TextArgument(fcinfo, 10, "start") : "";
+    if (PG_NARGS() > 11) properties.credential = postbox::OptionalText(fcinfo, 11);
     postbox::CreatePublication(name, outbox, properties, start);
     postbox::WarnOfWhatIsMissing(*properties.topic);
     return Datum{0};
@@ -499,6 +545,7 @@ POSTBOX_FUNCTION(alter_publication) {
     if (PG_NARGS() > 7) {
       properties.ordering = postbox::OptionalText(fcinfo, 7);
       if (!PG_ARGISNULL(8)) properties.lanes = PG_GETARG_INT32(8);
+      properties.credential = postbox::OptionalText(fcinfo, 9);
     }
     postbox::CheckProperties(properties);
     postbox::AlterPublication(name, properties);

@@ -72,7 +72,9 @@ ConfigRelations FindConfigRelations() {
   const Oid schema = get_namespace_oid("postbox", true);
   if (!OidIsValid(schema)) return {};
   return {.outbox = get_relname_relid("outbox", schema),
-          .publication = get_relname_relid("publication", schema)};
+          .publication = get_relname_relid("publication", schema),
+          .credential = get_relname_relid("credential", schema),
+          .credential_secret = get_relname_relid("credential_secret", schema)};
 }
 
 void ChangeDatabase(Oid database) {

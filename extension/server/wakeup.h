@@ -46,8 +46,13 @@ void ConfigChangedAtCommit();
 struct ConfigRelations {
   Oid outbox = InvalidOid;
   Oid publication = InvalidOid;
+  Oid credential = InvalidOid;
+  Oid credential_secret = InvalidOid;
 
-  bool Has(Oid relation) const { return relation == outbox || relation == publication; }
+  bool Has(Oid relation) const {
+    return relation == outbox || relation == publication || relation == credential ||
+           relation == credential_secret;
+  }
 };
 // By the catalogs of this database. Call it in a transaction, through Pg().
 ConfigRelations FindConfigRelations();

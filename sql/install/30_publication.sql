@@ -15,7 +15,8 @@ CREATE TABLE postbox.publication (
     created_at      timestamptz NOT NULL DEFAULT now(),
     wanted_lanes    int         CHECK (wanted_lanes > 0),
     filter_changes  xid8[]      NOT NULL DEFAULT '{0}',
-    home            text        NOT NULL DEFAULT postbox.this_database()
+    home            text        NOT NULL DEFAULT postbox.this_database(),
+    credential      text
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
 COMMENT ON TABLE postbox.publication IS
@@ -25,6 +26,7 @@ COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will ha
 COMMENT ON COLUMN postbox.publication.filter_changes IS
     'The transactions that last changed aggregate_types, up to 100, the latest one at the end; 0 stands for its creation. What a worker has read with the filter before a change, and with a snapshot that sees the change, is read again';
 COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
+COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which it publishes, see postbox.credential; NULL: that of the server''s environment';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
@@ -107,28 +109,28 @@ CREATE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
     ordering text DEFAULT 'key', lanes int DEFAULT 1, max_attempts int DEFAULT 5,
     base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key',
-    start text DEFAULT 'beginning')
+    start text DEFAULT 'beginning', credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text) IS
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text) IS
     'Publishes the events of an outbox to a topic. `start` says with which it begins: those that are in the outbox already (beginning), those that are '
-    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). For the owner of the outbox; needs '
-    'EXECUTE, which PUBLIC does not have';
+    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). `credential` is the identity with which it '
+    'publishes, see create_credential; NULL is that of the server''s environment. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.alter_publication(
     name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
     base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL,
-    ordering text DEFAULT NULL, lanes int DEFAULT NULL)
+    ordering text DEFAULT NULL, lanes int DEFAULT NULL, credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) IS
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) IS
     'Changes a publication where it stands: nothing is left out, and what was published is not sent again. NULL leaves a property unchanged; '
     'aggregate_types => ''{}'' publishes all types. Another number of lanes takes effect as soon as workers have divided the keys anew; if it is no multiple '
-    'of the one before, when fewer than 1000 events wait. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+    'of the one before, when fewer than 1000 events wait. credential => '''' goes back to the identity of the server''s environment. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
 
--- Publishing spends the server's Google credentials on a topic of the caller's choice.
-REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text),
-    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) FROM PUBLIC;
+-- Publishing spends Google credentials on a topic of the caller's choice.
+REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text),
+    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) FROM PUBLIC;
 
 CREATE FUNCTION postbox.resume_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';

@@ -17,6 +17,7 @@ CREATE TABLE postbox.subscription (
     enabled boolean NOT NULL DEFAULT true,
     statement_timeout interval NOT NULL DEFAULT '30s',
     lock_timeout interval NOT NULL DEFAULT '5s',
+    credential text,
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
@@ -34,6 +35,8 @@ COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second a
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS
     'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
 COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
+COMMENT ON COLUMN postbox.subscription.credential IS
+    'The credential with which `postbox pull` receives, see postbox.credential; NULL: that of its environment';
 
 -- What a puller reports of itself. Not logged, because it is of no use after a crash, and is written at most once a second.
 CREATE UNLOGGED TABLE postbox.subscription_status (
@@ -89,11 +92,12 @@ CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscript
         on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
         max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,
         enabled boolean DEFAULT true, statement_timeout interval DEFAULT '30s',
-        lock_timeout interval DEFAULT '5s') RETURNS void
+        lock_timeout interval DEFAULT '5s', credential text DEFAULT NULL) RETURNS void
     AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean, interval, interval) IS
-    'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
+        interval, interval, text, boolean, interval, interval, text) IS
+    'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. `credential` is the identity with which it receives, of kind file, environment or metadata; '
+    'NULL is that of its environment. Needs EXECUTE, which PUBLIC does not have';
 
 CREATE FUNCTION postbox.drop_subscription(name text) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_subscription' LANGUAGE C;
@@ -111,4 +115,4 @@ GRANT SELECT ON postbox.subscription TO PUBLIC;
 REVOKE ALL ON postbox.subscription_status FROM PUBLIC;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postbox.subscription_status TO PUBLIC;
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean, interval, interval) FROM PUBLIC;
+        interval, interval, text, boolean, interval, interval, text) FROM PUBLIC;

@@ -341,18 +341,41 @@ END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_subscriptions() IS 'postbox.doctor() of inboxes and subscriptions';
 
+CREATE FUNCTION postbox.doctor_of_credentials() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT (postbox.make_finding('credentials', 'error', u.name, format('it uses credential %I, which does not exist', u.credential),
+            format('run SELECT postbox.create_credential(%L, ...), or let it use another one', u.credential))).*
+        FROM (SELECT p.name, p.credential FROM postbox.publication p UNION ALL SELECT s.name, s.credential FROM postbox.subscription s) u
+        WHERE u.credential IS NOT NULL AND NOT EXISTS (SELECT FROM postbox.credential c WHERE c.name = u.credential);
+    RETURN QUERY SELECT (postbox.make_finding('credentials', 'warning', g.credential, format('it is granted to %L, and no role has this name: who gets the name gets the credential', g.grantee),
+            format('run SELECT postbox.revoke_credential(%L, %L)', g.credential, g.grantee))).*
+        FROM postbox.credential_grant g WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = g.grantee);
+    -- Who may not see the status does not know.
+    IF has_table_privilege('postbox.credential_status', 'SELECT') THEN
+        RETURN QUERY SELECT (postbox.make_finding('credentials', CASE WHEN s.used_by = '{}' THEN 'warning' ELSE 'error' END, coalesce(s.name, 'the environment of the server'),
+                s.last_error, CASE WHEN s.name IS NULL THEN 'give the server a file in GOOGLE_APPLICATION_CREDENTIALS, or publications a credential: postbox.create_credential'
+                                   ELSE format('run SELECT postbox.alter_credential(%L, ...), or repair what the detail names', s.name) END)).*
+            FROM postbox.credential_status s WHERE s.last_error IS NOT NULL;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_credentials() IS 'postbox.doctor() of credentials';
+
 CREATE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '100ms'
 AS $$
 DECLARE
-    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",inboxes,subscriptions,"dead letters",visibility}';
+    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",inboxes,subscriptions,"dead letters",credentials,visibility}';
     part text;
     found postbox.finding;
     findings postbox.finding[] := '{}';
 BEGIN
-    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,subscriptions}'::text[] LOOP
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,subscriptions,credentials}'::text[] LOOP
         BEGIN
             FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
                 findings := findings || found;

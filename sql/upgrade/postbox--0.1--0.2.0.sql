@@ -13,7 +13,7 @@
 --   - inbox_apply and inbox_apply_batch get the argument on_error, so they are dropped and created. The update fails if
 --     something depends on them. Rights on them are those of a new installation afterwards: EXECUTE for PUBLIC.
 --   - A publication that is suspended now is shown as suspended since the update.
---   - postbox.create_subscription gets two arguments, so it is dropped and created: grant EXECUTE on it again. Rights that
+--   - postbox.create_subscription gets three arguments, so it is dropped and created: grant EXECUTE on it again. Rights that
 --     were granted here would be taken for those of the extension, and be missing in a dump.
 
 SET LOCAL lock_timeout = '3s';
@@ -244,7 +244,7 @@ BEGIN
         ADD COLUMN version_floor bigint NOT NULL DEFAULT 0;
     ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz, ADD COLUMN ahead postbox.position_ahead;
     ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_changes xid8[] NOT NULL DEFAULT '{0}',
-        ADD COLUMN home text NOT NULL DEFAULT postbox.this_database();
+        ADD COLUMN home text NOT NULL DEFAULT postbox.this_database(), ADD COLUMN credential text;
 EXCEPTION WHEN lock_not_available THEN
     RAISE lock_not_available USING
         MESSAGE = 'cannot update extension postbox to 0.2.0 because another transaction uses postbox.publication, postbox.outbox or postbox.lane',
@@ -253,6 +253,7 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
+COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which it publishes, see postbox.credential; NULL: that of the server''s environment';
 
 UPDATE postbox.lane SET suspended_since = now() WHERE attempts > 0;
 COMMENT ON TABLE postbox.lane IS
@@ -1866,25 +1867,25 @@ CREATE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
     ordering text DEFAULT 'key', lanes int DEFAULT 1, max_attempts int DEFAULT 5,
     base_backoff interval DEFAULT '10s', max_backoff interval DEFAULT '10min', on_failure text DEFAULT 'park_key',
-    start text DEFAULT 'beginning')
+    start text DEFAULT 'beginning', credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text) IS
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text) IS
     'Publishes the events of an outbox to a topic. `start` says with which it begins: those that are in the outbox already (beginning), those that are '
-    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). For the owner of the outbox; needs '
-    'EXECUTE, which PUBLIC does not have';
+    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). `credential` is the identity with which it '
+    'publishes, see create_credential; NULL is that of the server''s environment. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
 CREATE FUNCTION postbox.alter_publication(
     name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
     base_backoff interval DEFAULT NULL, max_backoff interval DEFAULT NULL, on_failure text DEFAULT NULL,
-    ordering text DEFAULT NULL, lanes int DEFAULT NULL)
+    ordering text DEFAULT NULL, lanes int DEFAULT NULL, credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) IS
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) IS
     'Changes a publication where it stands: nothing is left out, and what was published is not sent again. NULL leaves a property unchanged; '
     'aggregate_types => ''{}'' publishes all types. Another number of lanes takes effect as soon as workers have divided the keys anew; if it is no multiple '
-    'of the one before, when fewer than 1000 events wait. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
-REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text),
-    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int) FROM PUBLIC;
+    'of the one before, when fewer than 1000 events wait. credential => '''' goes back to the identity of the server''s environment. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text),
+    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) FROM PUBLIC;
 COMMENT ON FUNCTION postbox.drop_publication(text) IS
     'Drops a publication; its events stay in the outbox. For the owner of the outbox';
 COMMENT ON FUNCTION postbox.check_topic_name(text) IS
@@ -2007,24 +2008,27 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON postbox.subscription_status TO PUBLIC;
 
 -- The puller sets its own timeouts.
 ALTER TABLE postbox.subscription ADD COLUMN statement_timeout interval NOT NULL DEFAULT '30s',
-    ADD COLUMN lock_timeout interval NOT NULL DEFAULT '5s',
+    ADD COLUMN lock_timeout interval NOT NULL DEFAULT '5s', ADD COLUMN credential text,
     ALTER COLUMN max_outstanding_messages SET DEFAULT 4000;
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS
     'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
 COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
+COMMENT ON COLUMN postbox.subscription.credential IS
+    'The credential with which `postbox pull` receives, see postbox.credential; NULL: that of its environment';
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
         max_outstanding_messages int DEFAULT 4000, max_outstanding_bytes bigint DEFAULT 104857600,
         appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
         on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
         max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,
         enabled boolean DEFAULT true, statement_timeout interval DEFAULT '30s',
-        lock_timeout interval DEFAULT '5s') RETURNS void
+        lock_timeout interval DEFAULT '5s', credential text DEFAULT NULL) RETURNS void
     AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean, interval, interval) IS
-    'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. Needs EXECUTE, which PUBLIC does not have';
+        interval, interval, text, boolean, interval, interval, text) IS
+    'Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. `credential` is the identity with which it receives, of kind file, environment or metadata; '
+    'NULL is that of its environment. Needs EXECUTE, which PUBLIC does not have';
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean, interval, interval) FROM PUBLIC;
+        interval, interval, text, boolean, interval, interval, text) FROM PUBLIC;
 -- Who had been granted a function before has the one with more parameters, too.
 DO $$
 DECLARE
@@ -2032,10 +2036,10 @@ DECLARE
 BEGIN
     FOR granted IN
         SELECT f.new::regprocedure AS function, a.grantee, a.is_grantable
-        FROM (VALUES ('postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text)', 'postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text)'),
-                     ('postbox.alter_publication(text, text, text[], int, interval, interval, text)', 'postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int)'),
+        FROM (VALUES ('postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text)', 'postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text)'),
+                     ('postbox.alter_publication(text, text, text[], int, interval, interval, text)', 'postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text)'),
                      ('postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval, text, boolean)',
-                      'postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval, text, boolean, interval, interval)')) AS f(old, new)
+                      'postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int, interval, interval, text, boolean, interval, interval, text)')) AS f(old, new)
         JOIN pg_proc p ON p.oid = f.old::regprocedure CROSS JOIN LATERAL aclexplode(p.proacl) a
         WHERE a.grantee <> p.proowner
     LOOP
@@ -2309,6 +2313,129 @@ COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'DROP EXTENSION postbox without 
 -- postbox.doctor(): what is wrong with Postbox in this database, why, and what to do. It asks what else says so: the status views, and the
 -- repairs as dry runs. What belongs to a user is read by doctor_of, as its owner (extension/server/doctor.cc), and not if that might run code of
 -- users. Nothing here waits for a lock for longer than 100 ms, and no check that fails hides another.
+
+-- Credentials: who publications and subscriptions are at Pub/Sub. Others refer to them by name.
+
+CREATE TABLE postbox.credential (
+    name       text        PRIMARY KEY,
+    kind       text        NOT NULL CHECK (kind IN ('key', 'file', 'environment', 'metadata')),
+    file       text        CHECK ((file IS NOT NULL) = (kind = 'file')),
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE postbox.credential IS
+    'Identities at Pub/Sub, without their secrets; only create_credential, alter_credential and drop_credential change it';
+COMMENT ON COLUMN postbox.credential.kind IS
+    'key: a JSON document in this database; file: one in a file; environment: what GOOGLE_APPLICATION_CREDENTIALS names; metadata: that of the machine, from the metadata server';
+COMMENT ON COLUMN postbox.credential.file IS
+    'The file, on the server for publications, and on the machine of `postbox pull` for subscriptions. It is read again when it changes';
+SELECT pg_catalog.pg_extension_config_dump('postbox.credential', '');
+GRANT SELECT ON postbox.credential TO PUBLIC;
+
+CREATE TABLE postbox.credential_grant (
+    credential text NOT NULL,
+    grantee    text NOT NULL,
+    PRIMARY KEY (credential, grantee)
+);
+COMMENT ON TABLE postbox.credential_grant IS
+    'Which roles may name a credential, beside superusers; only grant_credential and revoke_credential change it';
+COMMENT ON COLUMN postbox.credential_grant.grantee IS 'The name of the role. Members of it, too, may name the credential';
+SELECT pg_catalog.pg_extension_config_dump('postbox.credential_grant', '');
+GRANT SELECT ON postbox.credential_grant TO PUBLIC;
+
+-- No dump has it, since it is not configuration. Its row security hides the rows from members of pg_read_all_data, who may read every table.
+-- What ANALYZE samples would be a copy.
+CREATE TABLE postbox.credential_secret (
+    credential text PRIMARY KEY,
+    secret     text NOT NULL
+);
+ALTER TABLE postbox.credential_secret ENABLE ROW LEVEL SECURITY;
+ALTER TABLE postbox.credential_secret ALTER COLUMN secret SET STATISTICS 0;
+COMMENT ON TABLE postbox.credential_secret IS 'The secrets of credentials of kind key; for superusers and workers. In no dump';
+COMMENT ON COLUMN postbox.credential_secret.secret IS 'The JSON document as it was given';
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.credential
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.credential
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.credential ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.credential_secret
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.credential_secret
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.credential_secret ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE FUNCTION postbox.create_credential(name text, kind text, secret text DEFAULT NULL, file text DEFAULT NULL) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.create_credential(text, text, text, text) IS
+    'Names an identity for publications and subscriptions. Of kind key, it is a JSON document of Google: `secret`, or what is in `file` of the server now. '
+    'Of kind file, it is what is in `file` whenever it is used. The others, environment and metadata, take neither. For superusers';
+
+CREATE FUNCTION postbox.alter_credential(name text, kind text DEFAULT NULL, secret text DEFAULT NULL, file text DEFAULT NULL) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.alter_credential(text, text, text, text) IS
+    'Gives a credential another kind, secret or file, as create_credential does. What uses it goes on with the new identity. NULL leaves the kind unchanged. For superusers';
+
+CREATE FUNCTION postbox.drop_credential(name text) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.drop_credential(text) IS 'Drops a credential that no publication and no subscription uses. For superusers';
+
+CREATE FUNCTION postbox.grant_credential(name text, role regrole) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.grant_credential(text, regrole) IS
+    'Lets a role, and its members, name a credential in create_publication, alter_publication and create_subscription. For superusers';
+
+CREATE FUNCTION postbox.revoke_credential(name text, role text) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.revoke_credential(text, text) IS
+    'Takes that back; the role may be gone. Publications and subscriptions that use the credential keep it. For superusers';
+
+REVOKE EXECUTE ON FUNCTION postbox.create_credential(text, text, text, text), postbox.alter_credential(text, text, text, text),
+    postbox.drop_credential(text), postbox.grant_credential(text, regrole), postbox.revoke_credential(text, text) FROM PUBLIC;
+
+-- Written by workers, when it changes.
+CREATE TABLE postbox.credential_state (
+    credential  text NOT NULL,
+    worker      int NOT NULL,
+    identity    text,
+    valid_until timestamptz,
+    last_error  text,
+    since       timestamptz NOT NULL,
+    PRIMARY KEY (credential, worker)
+);
+COMMENT ON TABLE postbox.credential_state IS 'What each worker knows of the credentials that it uses; see postbox.credential_status';
+COMMENT ON COLUMN postbox.credential_state.credential IS 'Its name; empty: that of publications without a credential';
+COMMENT ON COLUMN postbox.credential_state.worker IS 'The ordinal of the worker, see postbox.workers';
+
+CREATE VIEW postbox.credential_status AS
+    WITH users AS (
+        SELECT coalesce(p.credential, '') AS credential, 'publication ' || p.name AS name FROM postbox.publication p
+        UNION ALL
+        SELECT s.credential, 'subscription ' || s.name FROM postbox.subscription s WHERE s.credential IS NOT NULL
+    )
+    SELECT nullif(c.name, '') AS name, c.kind, t.identity, t.valid_until,
+           ARRAY(SELECT u.name FROM users u WHERE u.credential = c.name ORDER BY u.name) AS used_by,
+           CASE WHEN c.kind = 'key' AND NOT EXISTS (SELECT FROM postbox.credential_secret k WHERE k.credential = c.name)
+                THEN format('it has no secret: run SELECT postbox.alter_credential(%L, secret => ...)', c.name)
+                ELSE t.last_error END AS last_error, t.since
+    FROM (SELECT d.name, d.kind FROM postbox.credential d
+          UNION ALL
+          SELECT '', 'environment' WHERE EXISTS (SELECT FROM users u WHERE u.credential = '')) AS c
+    LEFT JOIN LATERAL (
+        SELECT s.* FROM postbox.credential_state s
+        WHERE s.credential = c.name AND EXISTS (
+            SELECT FROM postbox.list_workers() w JOIN pg_catalog.pg_database b ON b.oid = w.database_id
+            WHERE b.datname = current_database() AND w.ordinal = s.worker)
+        ORDER BY s.last_error IS NULL, s.since DESC LIMIT 1) t ON true;
+COMMENT ON VIEW postbox.credential_status IS
+    'The identities of publications and subscriptions, what workers know of them, and what is wrong with them; never a secret. For members of pg_monitor and postbox_operator';
+COMMENT ON COLUMN postbox.credential_status.name IS 'NULL stands for the identity of publications without a credential';
+COMMENT ON COLUMN postbox.credential_status.identity IS 'Who it is, as far as that is known without asking: the e-mail address of a service account, for example';
+COMMENT ON COLUMN postbox.credential_status.valid_until IS 'When the token ends that is used now; another one is fetched before';
+COMMENT ON COLUMN postbox.credential_status.used_by IS 'Publications and subscriptions. What pullers know is in postbox.subscription_status';
+COMMENT ON COLUMN postbox.credential_status.last_error IS 'Why it cannot be used; NULL if nothing is known against it';
+COMMENT ON COLUMN postbox.credential_status.since IS 'Since when the worker knows this';
+GRANT SELECT ON postbox.credential_status TO pg_monitor, postbox_operator;
 
 CREATE TYPE postbox.finding AS ("check" text, status text, subject text, detail text, remedy text);
 COMMENT ON TYPE postbox.finding IS 'What a check of postbox.doctor() has found';
@@ -2649,18 +2776,41 @@ END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_subscriptions() IS 'postbox.doctor() of inboxes and subscriptions';
 
+CREATE FUNCTION postbox.doctor_of_credentials() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY SELECT (postbox.make_finding('credentials', 'error', u.name, format('it uses credential %I, which does not exist', u.credential),
+            format('run SELECT postbox.create_credential(%L, ...), or let it use another one', u.credential))).*
+        FROM (SELECT p.name, p.credential FROM postbox.publication p UNION ALL SELECT s.name, s.credential FROM postbox.subscription s) u
+        WHERE u.credential IS NOT NULL AND NOT EXISTS (SELECT FROM postbox.credential c WHERE c.name = u.credential);
+    RETURN QUERY SELECT (postbox.make_finding('credentials', 'warning', g.credential, format('it is granted to %L, and no role has this name: who gets the name gets the credential', g.grantee),
+            format('run SELECT postbox.revoke_credential(%L, %L)', g.credential, g.grantee))).*
+        FROM postbox.credential_grant g WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = g.grantee);
+    -- Who may not see the status does not know.
+    IF has_table_privilege('postbox.credential_status', 'SELECT') THEN
+        RETURN QUERY SELECT (postbox.make_finding('credentials', CASE WHEN s.used_by = '{}' THEN 'warning' ELSE 'error' END, coalesce(s.name, 'the environment of the server'),
+                s.last_error, CASE WHEN s.name IS NULL THEN 'give the server a file in GOOGLE_APPLICATION_CREDENTIALS, or publications a credential: postbox.create_credential'
+                                   ELSE format('run SELECT postbox.alter_credential(%L, ...), or repair what the detail names', s.name) END)).*
+            FROM postbox.credential_status s WHERE s.last_error IS NOT NULL;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_credentials() IS 'postbox.doctor() of credentials';
+
 CREATE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '100ms'
 AS $$
 DECLARE
-    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",inboxes,subscriptions,"dead letters",visibility}';
+    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",inboxes,subscriptions,"dead letters",credentials,visibility}';
     part text;
     found postbox.finding;
     findings postbox.finding[] := '{}';
 BEGIN
-    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,subscriptions}'::text[] LOOP
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,subscriptions,credentials}'::text[] LOOP
         BEGIN
             FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
                 findings := findings || found;

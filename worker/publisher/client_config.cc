@@ -5,7 +5,6 @@
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/publish_timeout.h"
-#include "worker/pubsub/credentials_file.h"
 
 namespace postbox::publisher {
 
@@ -20,14 +19,16 @@ bool UsesCredentials(const std::string& endpoint) {
 
 }  // namespace
 
-ClientConfig ClientConfig::Now() {
+ClientConfig ClientConfig::Now(const CredentialChoice& choice) {
   const Settings& values = settings();
-  return {.endpoint = values.endpoint,
-          .project_id = values.project_id,
-          .quota_project = values.quota_project,
-          .channels = values.channels,
-          .publish_timeout = PublishTimeout(),
-          .credentials = UsesCredentials(values.endpoint) ? pubsub::CredentialsStamp({}) : ""};
+  return {
+      .endpoint = values.endpoint,
+      .project_id = values.project_id,
+      .quota_project = values.quota_project,
+      .channels = values.channels,
+      .publish_timeout = PublishTimeout(),
+      .choice = choice,
+      .credentials = UsesCredentials(values.endpoint) ? pubsub::CredentialsStamp(choice.spec) : ""};
 }
 
 std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
@@ -44,8 +45,13 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
                              error)) {
     return nullptr;
   }
+  if (!credentials.empty() && !choice.problem.empty()) {
+    *error = choice.problem;
+    return nullptr;
+  }
+  options.credential = choice.spec;
   options.channels = channels;
-  // InFlight keeps the budget. It allows a little more than the settings say, to large events and
+  // Budget keeps the budget. It allows a little more than the settings say, to large events and
   // to many publications with small parts; if the client did not take that, all would wait for it.
   options.max_outstanding_messages = options.max_outstanding_bytes =
       std::numeric_limits<std::size_t>::max();

@@ -1,11 +1,12 @@
-// What the Pub/Sub client of a worker is made of: the settings, and the file of credentials, that
-// another client is needed for when they change.
+// What the Pub/Sub client of an identity is made of: the settings, and the credentials. When they
+// change, another client is needed.
 #ifndef POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
 #define POSTBOX_WORKER_PUBLISHER_CLIENT_CONFIG_H_
 
 #include <memory>
 #include <string>
 
+#include "worker/publisher/base/credential_choice.h"
 #include "worker/pubsub/publisher.h"
 
 namespace postbox::publisher {
@@ -14,9 +15,10 @@ struct ClientConfig {
   std::string endpoint, project_id, quota_project;
   int channels = 0;
   int publish_timeout = 0;  // s, see PublishTimeout()
-  std::string credentials;  // pubsub::CredentialsStamp({})
+  CredentialChoice choice;
+  std::string credentials;  // CredentialsStamp(); empty: the endpoint needs none
 
-  static ClientConfig Now();
+  static ClientConfig Now(const CredentialChoice& choice);
   bool operator==(const ClientConfig&) const = default;
 
   // Null and the reason in `error` if there can be no client: no credentials, no threads.

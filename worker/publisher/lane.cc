@@ -6,6 +6,7 @@
 #include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"
+#include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/make_sources.h"
@@ -123,10 +124,9 @@ bool Lane::TryLock() const {
   return Pg([&] { return ConditionalLockRelationOid(publication_.outbox, mode); });
 }
 
-bool Lane::Claim(TimestampTz now, const InFlight& in_flight, Events* events,
-                 XLogRecPtr* durable_at) {
+bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecPtr* durable_at) {
   ClaimLimits limits{};
-  if (!in_flight.Room(BatchSize(), *holding_, source_->KeepsRoom(), &limits)) return false;
+  if (!budget.Room(BatchSize(), *holding_, source_->KeepsRoom(), &limits)) return false;
   if (limits.first < needed_) return false;
   if (!trouble_.empty()) {
     Fail(now, trouble_);
@@ -232,16 +232,17 @@ Lane::Summary Lane::Summarize() const {
   using pubsub::PublishStatus;
   Summary summary;
   for (const EventPointer& event : unsettled_) {
+    summary.bytes += event->bytes();
+    summary.published += event->status == PublishStatus::kPublished ? 1 : 0;
+    if (event->leaving) continue;
     const bool unreachable = event->status == PublishStatus::kUnreachable;
     if ((unreachable || event->status == PublishStatus::kTopicBroken) && summary.broken.empty()) {
       summary.broken = Shortened(ServerText(event->error), kMaxReason);
       summary.outage = unreachable;
     }
-    summary.published += event->status == PublishStatus::kPublished ? 1 : 0;
     // A row that cannot be an event was never encoded, and never sent.
     summary.refused += event->status == PublishStatus::kRejected && event->attempts == 0 &&
                        !event->encoded.empty();
-    summary.bytes += event->bytes();
   }
   return summary;
 }
@@ -323,7 +324,7 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
   }
 }
 
-bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
+bool Lane::Settle(TimestampTz now, bool leaving, Budget* budget) {
   leaving = leaving || finish_by_ != 0;
   if (std::max(settle_at_, PauseUntil()) > now && !leaving) return false;
   Summary summary = Summarize();
@@ -340,7 +341,7 @@ bool Lane::Settle(TimestampTz now, bool leaving, InFlight* in_flight) {
   if (!leaving) Failpoint("after_mark");
   Remember(now, summary);
   if (undecided) try_ = Try::kBatch;
-  in_flight->Settled(unsettled_.size(), summary.bytes, holding_.get());
+  budget->Settled(unsettled_.size(), summary.bytes, holding_.get());
   unsettled_.clear();
   settle_failures_ = 0;
   settle_at_ = 0;
@@ -413,8 +414,11 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
   if (!leaving) Failpoint("after_checkpoint");
 }
 
-void Lane::Finish(TimestampTz now) {
-  if (finish_by_ == 0) finish_by_ = TimestampTzPlusMilliseconds(now, kFinishTime.count());
+void Lane::Finish(TimestampTz now, const Publication& successor) {
+  if (finish_by_ != 0) return;
+  const bool same = successor.credential == publication_.credential;
+  const milliseconds longest = same ? kFinishTime : kFinishTime + seconds(PublishTimeout());
+  finish_by_ = TimestampTzPlusMilliseconds(now, longest.count());
 }
 
 void Lane::Conclude(TimestampTz now, bool give_up) {

@@ -22,7 +22,7 @@
 //
 // Invariants:
 //  - Results that could not be stored stay here and are tried again; until then the lane claims
-//    nothing. They count towards the budget (in_flight.h).
+//    nothing. They count towards the budget (budget.h).
 //  - An error of one lane concerns its publication and no other.
 //  - A step that takes long is followed by a pause that is longer by kPauseFactor, if there are
 //    other publications. So what the owner of one outbox does to it costs them a tenth of the
@@ -35,7 +35,7 @@
 
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
-#include "worker/publisher/in_flight.h"
+#include "worker/publisher/budget.h"
 
 namespace postbox::publisher {
 
@@ -48,6 +48,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   const std::string& publication_name() const { return publication_.name; }
+  const std::string& credential() const { return publication_.credential; }
   Oid outbox() const { return publication_.outbox; }
   const std::string& topic() const { return topic_; }
   const std::string& trouble() const { return trouble_; }
@@ -79,11 +80,12 @@ class Lane {
   // It should not claim unless no other publication gets anything through.
   bool Rests(TimestampTz now) const { return rest_until_ > now; }
   // Claims as much as there is room for, in a transaction. Returns whether there may be more to do
-  // at once. The caller gives the events to `in_flight`, with the lane as their owner, and with the
-  // position in WAL that makes them durable.
-  bool Claim(TimestampTz now, const InFlight& in_flight, Events* events, XLogRecPtr* durable_at);
+  // at once. The caller adds the events to the budget, and makes the lane their owner.
+  // `durable_at`: the position in WAL that makes them durable.
+  bool Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecPtr* durable_at);
 
-  // Takes an event that has its result. `leaving`: the worker is about to go.
+  // Takes an event that has its result. `leaving`: the worker is about to go, or the identity with
+  // which it was sent is not used any more. So the result says nothing of the topic.
   void AddResult(EventPointer event, bool leaving) {
     event->leaving = leaving || finish_by_ != 0;
     --outstanding_;
@@ -92,12 +94,14 @@ class Lane {
   bool HasResults() const { return !unsettled_.empty(); }
   // Stores the results, if it is time to (or `leaving`), and frees their room. Returns whether they
   // are stored.
-  bool Settle(TimestampTz now, bool leaving, InFlight* in_flight);
+  bool Settle(TimestampTz now, bool leaving, Budget* budget);
 
   // The publication was altered: the lane claims nothing more. When what is on its way has its
   // results, and they are stored, its successor begins: so nothing is sent again. Failures do not
-  // count: the successor tries again.
-  void Finish(TimestampTz now);
+  // count: the successor tries again. It waits for kFinishTime at most; one with another identity
+  // has another client, and waits for as long as a result may take, so that nothing arrives behind
+  // what the successor sends.
+  void Finish(TimestampTz now, const Publication& successor);
   // Whether it has its results, or has waited for them for long enough.
   bool IsFinished(TimestampTz now) const {
     return (outstanding_ == 0 && unsettled_.empty()) || finish_by_ <= now;

@@ -36,7 +36,7 @@ Worker* worker = nullptr;
 
 // Threads must be gone before exit() destroys what they use; also on FATAL.
 void StopThreads(int /*code*/, Datum /*argument*/) {
-  if (worker != nullptr && !ThreadDied()) worker->StopClient();
+  if (worker != nullptr && !ThreadDied()) worker->StopClients();
 }
 
 }  // namespace

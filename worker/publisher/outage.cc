@@ -49,16 +49,21 @@ TimestampTz OutageWatch::At(std::chrono::steady_clock::time_point time) const {
   return now_ + std::chrono::duration_cast<std::chrono::microseconds>(time - steady_now_).count();
 }
 
-void OutageWatch::Look(const pubsub::Publisher* client, const std::vector<LanePointer>& lanes,
+void OutageWatch::Look(const Outlets& outlets, const std::vector<LanePointer>& lanes,
                        TimestampTz now) {
-  const bool any = client != nullptr && client->AnyFails();
+  const auto fails = [](const auto& outlet) {
+    return outlet->client() != nullptr && outlet->client()->AnyFails();
+  };
+  const bool any = std::any_of(outlets.begin(), outlets.end(), fails);
   next_look_ = DT_NOEND;
   if (!any && outages_.empty() && ended_at_ == 0) return;
   now_ = now;
   steady_now_ = std::chrono::steady_clock::now();
   const std::vector<Outage> before = std::exchange(outages_, {});
   if (any) {
-    Find(*client, lanes);
+    for (const auto& outlet : outlets) {
+      if (fails(outlet)) Find(*outlet, lanes);
+    }
   } else {
     waited_at_.clear();
   }
@@ -96,11 +101,12 @@ bool OutageWatch::Waits(const Lane& lane) {
   return true;
 }
 
-void OutageWatch::Find(const pubsub::Publisher& client, const std::vector<LanePointer>& lanes) {
+void OutageWatch::Find(const Outlet& outlet, const std::vector<LanePointer>& lanes) {
   const auto forgotten = std::chrono::seconds(PublishTimeout()) * pubsub::TopicHealth::kForgotten;
-  for (const pubsub::FailingTopic& failing : client.FailingTopics()) {
+  for (const pubsub::FailingTopic& failing : outlet.client()->FailingTopics()) {
     for (const LanePointer& lane : lanes) {
-      if (lane->topic() != failing.topic || !Waits(*lane)) continue;
+      if (lane->topic() != failing.topic || lane->credential() != outlet.credential()) continue;
+      if (!Waits(*lane)) continue;
       const std::string& name = lane->publication_name();
       if (!outages_.empty() && outages_.back().publication == name) continue;
       // Nobody has sent anything for long: it is not known how the topic is now.

@@ -13,15 +13,14 @@
 
 #include "extension/base/postgres.h"
 #include "worker/publisher/lane.h"
-#include "worker/pubsub/publisher.h"
+#include "worker/publisher/outlet.h"
 
 namespace postbox::publisher {
 
 class OutageWatch {
  public:
-  // To be called each time that the worker comes round. `client` may be null.
-  void Look(const pubsub::Publisher* client, const std::vector<LanePointer>& lanes,
-            TimestampTz now);
+  // To be called each time that the worker comes round.
+  void Look(const Outlets& outlets, const std::vector<LanePointer>& lanes, TimestampTz now);
   // When it is to be called again though nothing happens.
   TimestampTz NextLook() const { return next_look_; }
 
@@ -34,7 +33,7 @@ class OutageWatch {
   };
   // Whether events of the publication wait for an answer, or did so just now.
   bool Waits(const Lane& lane);
-  void Find(const pubsub::Publisher& client, const std::vector<LanePointer>& lanes);
+  void Find(const Outlet& outlet, const std::vector<LanePointer>& lanes);
   void Tell();
   void TellEnd();
   TimestampTz At(std::chrono::steady_clock::time_point time) const;

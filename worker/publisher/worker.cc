@@ -15,7 +15,6 @@
 #include "worker/publisher/base/standby.h"
 #include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/terminate.h"
-#include "worker/pubsub/credentials_file.h"
 
 extern "C" {
 #include <postmaster/interrupt.h>
@@ -57,8 +56,7 @@ TimestampTz After(TimestampTz from, int64 milliseconds) {
 
 }  // namespace
 
-Worker::Worker() {
-  notify_fd_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+Worker::Worker() : notify_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), outlets_(notify_fd_) {
   if (notify_fd_ < 0) Throw(ERRCODE_INSUFFICIENT_RESOURCES, "could not create an eventfd");
   Pg([&] {
     wait_set_ = POSTBOX_CREATE_WAIT_EVENT_SET(3);
@@ -78,7 +76,7 @@ void Worker::Run() {
     WriteDueLines();
     const bool progress = Step();
     if (progress || busy_) {
-      busy_ = !in_flight_.empty();
+      busy_ = !budget_.empty();
       NoteWork(busy_);
     }
     if (!progress) Wait();
@@ -110,9 +108,10 @@ bool Worker::Step() {
   TryToDivideAgain();
 
   bool progress = CollectResults();
-  if (client_ != nullptr) in_flight_.HandOver(client_.get(), ConfirmedByStandbys());
+  outlets_.HandOver(ConfirmedByStandbys());
   WatchStandbys();
-  outages_.Look(client_.get(), lanes_, now_);
+  outages_.Look(outlets_, lanes_, now_);
+  reports_.Look(outlets_, now_);
   HandOver();
   // First what workers that are gone have left behind; then it can be claimed.
   for (const LanePointer& lane : lanes_) {
@@ -144,8 +143,8 @@ void Worker::Wait() {
   for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
   if (finishing_.empty() && !altered_.empty()) until = After(now_, kDivideLookMs);
   if (!undivided_.empty()) until = std::min(until, divide_at_);
-  if (!config_.credentials.empty()) until = std::min(until, next_credentials_look_);
-  until = std::min({until, in_flight_.standby_queue().NextLook(now_), outages_.NextLook()});
+  if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
+  until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), outages_.NextLook()});
   // Others must hear of this worker before they take over what it has.
   const long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
                                 static_cast<long>(LeaseMilliseconds() / 4));
@@ -185,9 +184,7 @@ void Worker::FollowSettings() {
   });
   // The project completes topics, so lanes are made again too.
   TryAllAgain();
-  const ClientConfig config = ClientConfig::Now();
-  if (config != config_ && client_ != nullptr) Drain();
-  config_ = config;
+  outlets_.FollowSettings(GetCurrentTimestamp());
 }
 
 void Worker::TryAllAgain() {
@@ -199,14 +196,12 @@ void Worker::TryAllAgain() {
 
 // A key that is replaced takes effect within a second or two, also if the old one was revoked.
 void Worker::FollowCredentials() {
-  if (now_ < next_credentials_look_ || config_.credentials.empty()) return;
+  if (now_ < next_credentials_look_) return;
   next_credentials_look_ = After(now_, kCredentialsLookMs);
-  std::string credentials = pubsub::CredentialsStamp({});
-  if (credentials == config_.credentials) return;
-  LogLimited("credentials", {.message = "the file of Google credentials has changed"});
-  TryAllAgain();
-  config_.credentials = std::move(credentials);
-  if (client_ != nullptr) Drain();
+  retry_with_.merge(outlets_.FollowFiles(now_));
+  if (retry_with_.empty()) return;
+  reload_ = true;
+  next_load_ = 0;
 }
 
 bool Worker::LanesAreOutdated() const { return ConfigGeneration() != generation_; }
@@ -229,10 +224,14 @@ void Worker::LoadLanes() {
     Pg([] { LeaveWithoutExtension(); });
   }
   std::vector<Publication> publications;
+  Outlets::Choices choices;
   try {
     InTransaction("postbox: reading publications", [&] {
       if (retry_all_) RetryAllNow();
       publications = LoadPublications(&copies_);
+      choices = LoadCredentialChoices();
+      retry_with_.merge(outlets_.Changed(choices));
+      if (!retry_with_.empty()) RetryNow(retry_with_);
     });
   } catch (const PostgresError& error) {
     LoadFailed(error);
@@ -244,6 +243,8 @@ void Worker::LoadLanes() {
   next_look_ = After(now_, kLookForOriginalMs);
   reload_ = false;
   retry_all_ = false;
+  retry_with_.clear();
+  outlets_.Use(choices, now_);
   generation_ = generation;
   ConfigLoaded(generation);
   std::vector<LanePointer> lanes;
@@ -271,7 +272,7 @@ void Worker::LoadLanes() {
 void Worker::FinishLane(const LanePointer& lane, const std::vector<Publication>& publications) {
   for (const Publication& publication : publications) {
     if (!lane->IsBefore(publication)) continue;
-    lane->Finish(now_);
+    lane->Finish(now_, publication);
     finishing_.push_back(lane);
     return;
   }
@@ -364,13 +365,13 @@ void Worker::ArrangeLanes() {
     if (holdings.empty() || holdings.back() != lane->holding()) holdings.push_back(lane->holding());
   }
   const bool crowded = holdings.size() + altered_.size() > 1;
-  in_flight_.SetPublications(std::move(holdings));
+  budget_.SetPublications(std::move(holdings));
   for (const LanePointer& lane : lanes_) lane->SetCrowded(crowded);
   ShowTrouble();
 }
 
 void Worker::ShowTrouble() {
-  std::string trouble = client_error_;
+  std::string trouble = outlets_.error();
   for (const LanePointer& lane : lanes_) {
     if (trouble.empty()) trouble = lane->trouble();
   }
@@ -404,26 +405,13 @@ void Worker::LogError(const char* what, const PostgresError& error) {
   LogLimited(SubjectOf(message), {WARNING, message, error.detail, error.hint});
 }
 
-bool Worker::EnsureClient() {
-  if (client_ != nullptr) return true;
-  config_ = ClientConfig::Now();
-  client_error_.clear();
-  client_ = config_.MakeClient(notify_fd_, &client_error_);
-  ShowTrouble();
-  if (client_ != nullptr) return true;
-  for (const LanePointer& lane : lanes_) {
-    if (lane->WantsToClaim(now_)) lane->Fail(now_, client_error_);
-  }
-  return false;
-}
-
 // Claims and results.
 
 bool Worker::ClaimLanes() {
   const bool any = std::any_of(lanes_.begin(), lanes_.end(),
                                [&](const LanePointer& lane) { return lane->WantsToClaim(now_); });
   // What is behind the events that wait is not safe either.
-  if (!any || in_flight_.standby_queue().Stalled(now_) || !EnsureClient()) return false;
+  if (!any || outlets_.Stalled(now_)) return false;
   bool progress = false;
   // Each lane comes first in turn, so that a busy one cannot take all the room for ever.
   first_lane_ = (first_lane_ + 1) % lanes_.size();
@@ -431,20 +419,32 @@ bool Worker::ClaimLanes() {
     const LanePointer lane = lanes_[(first_lane_ + i) % lanes_.size()];
     if (!lane->WantsToClaim(now_)) continue;
     if (lane->Rests(now_) && OthersPublish(*lane)) continue;
+    Outlet* outlet = outlets_.Of(lane->credential());
+    if (outlet == nullptr || outlet->IsEnding()) continue;
+    if (!outlet->EnsureClient(now_)) {
+      lane->Fail(now_, outlet->error());
+      continue;
+    }
     // The lane before may have taken long.
     BeHeard();
     heap_.Trim();
     Events events;
     XLogRecPtr durable_at = 0;
-    progress |= lane->Claim(now_, in_flight_, &events, &durable_at);
-    for (const EventPointer& event : events) event->owner = lane;
+    progress |= lane->Claim(now_, budget_, &events, &durable_at);
+    std::size_t bytes = 0;
+    for (const EventPointer& event : events) {
+      event->owner = lane;
+      bytes += event->bytes();
+    }
+    budget_.Add(events.size(), bytes, lane->holding().get());
     const bool any_events = !events.empty();
     const XLogRecPtr confirmed = ConfirmedByStandbys();
-    in_flight_.Add(std::move(events), lane->holding().get(), lane->publication_name(),
-                   durable_at <= confirmed ? 0 : durable_at, now_);
+    outlet->in_flight()->Add(std::move(events), lane->publication_name(),
+                             durable_at <= confirmed ? 0 : durable_at, now_);
     if (any_events) Failpoint("before_send");
-    in_flight_.HandOver(client_.get(), confirmed);
+    outlet->in_flight()->HandOver(outlet->client(), confirmed);
   }
+  ShowTrouble();
   return progress;
 }
 
@@ -457,21 +457,22 @@ bool Worker::OthersPublish(const Lane& lane) const {
 
 bool Worker::CollectResults() {
   bool progress = false;
-  if (client_ != nullptr) {
-    Events events = in_flight_.TakeResults(client_.get());
-    progress = !events.empty();
-    if (progress) Failpoint("after_publish_before_mark");
-    GiveToLanes(std::move(events));
+  for (const auto& outlet : outlets_) {
+    const bool ending = outlet->IsEnding();
+    Events events = outlet->TakeResults(now_);
+    if (!events.empty()) Failpoint("after_publish_before_mark");
+    progress |= !events.empty() || ending != outlet->IsEnding();
+    GiveToLanes(std::move(events), leaving_ || ending);
   }
   SettleLanes();
   return progress;
 }
 
-void Worker::GiveToLanes(Events events) {
+void Worker::GiveToLanes(Events events, bool leaving) {
   for (EventPointer& event : events) {
     auto* lane = static_cast<Lane*>(event->owner.get());
     if (!lane->HasResults()) to_settle_.push_back(std::static_pointer_cast<Lane>(event->owner));
-    lane->AddResult(std::move(event), leaving_);
+    lane->AddResult(std::move(event), leaving);
   }
 }
 
@@ -479,7 +480,7 @@ void Worker::SettleLanes() {
   std::vector<LanePointer> lanes = std::move(to_settle_);
   to_settle_.clear();
   for (const LanePointer& lane : lanes) {
-    if (TooLate() || !lane->Settle(now_, leaving_, &in_flight_)) {
+    if (TooLate() || !lane->Settle(now_, leaving_, &budget_)) {
       to_settle_.push_back(lane);
       continue;
     }
@@ -493,7 +494,7 @@ void Worker::SettleLanes() {
 // Synchronous standbys.
 
 void Worker::WatchStandbys() {
-  if (in_flight_.standby_queue().Stalled(now_)) {
+  if (outlets_.Stalled(now_)) {
     // With as much left of the lease as sending may take, and some more.
     GiveBackUnsafe(static_cast<int64>(LeaseMilliseconds()) * 1000 / 4);
     ShowStandbyWaits();
@@ -507,7 +508,7 @@ void Worker::WatchStandbys() {
 }
 
 void Worker::ShowStandbyWaits() {
-  std::vector<StandbyQueue::Waiting> waiting = in_flight_.standby_queue().Overview();
+  std::vector<StandbyQueue::Waiting> waiting = outlets_.WaitingForStandbys();
   if (waiting == shown_) return;
   std::vector<StandbyWait> waits;
   waits.reserve(waiting.size());
@@ -525,9 +526,9 @@ void Worker::ShowStandbyWaits() {
 }
 
 void Worker::GiveBackUnsafe(int64 most) {
-  Events events = in_flight_.TakeUnsafe(now_, most);
+  Events events = outlets_.TakeUnsafe(now_, most);
   for (const EventPointer& event : events) event->status = pubsub::PublishStatus::kBehind;
-  GiveToLanes(std::move(events));
+  GiveToLanes(std::move(events), leaving_);
   SettleLanes();
 }
 
@@ -535,7 +536,7 @@ void Worker::GiveBackUnsafe(int64 most) {
 
 void Worker::WaitForResults(int64 milliseconds) {
   const TimestampTz deadline = After(GetCurrentTimestamp(), milliseconds);
-  while (client_ != nullptr && client_->outstanding() > 0) {
+  while (outlets_.outstanding() > 0) {
     now_ = GetCurrentTimestamp();
     const long left = TimestampDifferenceMilliseconds(now_, deadline);
     if (left <= 0) break;
@@ -548,17 +549,16 @@ void Worker::WaitForResults(int64 milliseconds) {
 }
 
 bool Worker::WorkLeft() const {
-  if (HasWakeUp() || !in_flight_.empty() || !altered_.empty()) return true;
+  if (HasWakeUp() || !budget_.empty() || !altered_.empty()) return true;
   return std::any_of(lanes_.begin(), lanes_.end(),
                      [&](const LanePointer& lane) { return lane->WantsToClaim(now_); });
 }
 
 void Worker::Finish() {
   if (StopRequested()) return;
-  in_flight_.StopHandOver();
+  outlets_.StopHandOver();
   const TimestampTz deadline = After(GetCurrentTimestamp(), kYieldMs);
-  while (!StopRequested() && client_ != nullptr && client_->outstanding() > 0 &&
-         GetCurrentTimestamp() < deadline) {
+  while (!StopRequested() && outlets_.outstanding() > 0 && GetCurrentTimestamp() < deadline) {
     WaitForResults(kFinishStepMs);
     BeHeard();
   }
@@ -571,29 +571,22 @@ bool Worker::TooLate() const {
 void Worker::Drain() {
   // Nothing is read any more from here on, so this is not too early to ask.
   RetireOutdated();
-  in_flight_.StopHandOver();
+  outlets_.StopHandOver();
   leave_by_ = After(GetCurrentTimestamp(), kLeaveMs);
   WaitForResults(kFinishMs);
-  if (client_ != nullptr && client_->outstanding() > 0) {
-    leaving_ = true;
-    client_->Cancel();
+  leaving_ = true;
+  if (outlets_.outstanding() > 0) {
+    outlets_.Cancel();
     WaitForResults(kCancelMs);
   }
-  client_.reset();
-  // Nothing is sent any more, so what has no result can be given back.
-  leaving_ = true;
-  Events left = in_flight_.TakeAll();
-  for (const EventPointer& event : left) event->status = pubsub::PublishStatus::kBehind;
-  GiveToLanes(std::move(left));
+  GiveToLanes(outlets_.Close(), leaving_);
   SettleLanes();
-  leaving_ = false;
   for (const LanePointer& lane : finishing_) {
     if (!TooLate()) lane->Maintain(now_, true);
   }
   for (const LanePointer& lane : lanes_) {
     if (!TooLate()) lane->Maintain(now_, true);
   }
-  leave_by_ = 0;
 }
 
 }  // namespace postbox::publisher

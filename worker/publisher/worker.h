@@ -17,17 +17,20 @@
 //  - An error in one lane suspends that publication and no other (lane.h). An error outside of a
 //    lane's transaction ends the worker with ERROR; its leases are then those of a dead worker.
 //  - The lanes of a publication that was altered finish before those of the altered one begin.
+//  - Publications with different identities have different clients (outlet.h). What becomes of one
+//    identity concerns its publications and no others.
 //  - On SIGTERM: no new claim, a second for what is on its way, then cancel and give back. A worker
 //    that is to give up its slot to another database waits longer for the results.
 #ifndef POSTBOX_WORKER_PUBLISHER_WORKER_H_
 #define POSTBOX_WORKER_PUBLISHER_WORKER_H_
 
 #include "extension/base/guard.h"
-#include "worker/publisher/client_config.h"
+#include "worker/publisher/budget.h"
+#include "worker/publisher/credential_reports.h"
 #include "worker/publisher/heap.h"
-#include "worker/publisher/in_flight.h"
 #include "worker/publisher/lane.h"
 #include "worker/publisher/outage.h"
+#include "worker/publisher/outlet.h"
 #include "worker/publisher/retention.h"
 
 namespace postbox::publisher {
@@ -42,9 +45,9 @@ class Worker {
   // leaves the process.
   [[noreturn]] void Run();
 
-  // Ends the client's threads; for a process that exits on another way than Run(). Results are
+  // Ends the clients' threads; for a process that exits on another way than Run(). Results are
   // lost, leases stay.
-  void StopClient() noexcept { client_.reset(); }
+  void StopClients() noexcept { outlets_.StopClients(); }
 
  private:
   // An altered publication of which lanes are yet to be made.
@@ -63,6 +66,7 @@ class Worker {
   void WantAll();
 
   void FollowSettings();
+  // What was wrong with a publication may be right with another identity.
   void FollowCredentials();
   // All publications are read again, and those that are suspended are tried: what was wrong may be
   // right now.
@@ -90,16 +94,15 @@ class Worker {
   TimestampTz NextLine() const;
   // Logs what failed.
   void LogError(const char* what, const PostgresError& error);
-  bool EnsureClient();
   // Shows sessions that nothing, or not all, can be published, and why.
   void ShowTrouble();
 
   bool ClaimLanes();
   // Whether events of other publications go through.
   bool OthersPublish(const Lane& lane) const;
-  // Takes the results that the client has, and lets the lanes store theirs.
+  // Takes the results that the clients have, and lets the lanes store theirs.
   bool CollectResults();
-  void GiveToLanes(Events events);
+  void GiveToLanes(Events events, bool leaving);
   void SettleLanes();
 
   // Shows for which publications events wait for a synchronous standby, and gives them back when
@@ -120,10 +123,8 @@ class Worker {
 
   int notify_fd_ = -1;
   WaitEventSet* wait_set_ = nullptr;
-  std::unique_ptr<pubsub::Publisher> client_;
-  ClientConfig config_;       // of client_
-  std::string client_error_;  // why there is none, as far as is known
-  std::string trouble_;       // as it is shown
+  Outlets outlets_;
+  std::string trouble_;  // as it is shown
   std::vector<LanePointer> lanes_;
   std::vector<LanePointer> finishing_;
   std::vector<Altered> altered_;
@@ -131,7 +132,7 @@ class Worker {
   TimestampTz divide_at_ = 0;
   std::chrono::milliseconds divide_delay_{0};
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
-  InFlight in_flight_;
+  Budget budget_;
   HeapTrimmer heap_;
   Retention retention_;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first
@@ -141,6 +142,7 @@ class Worker {
   uint64 generation_ = PG_UINT64_MAX;  // of the configuration; none yet
   bool reload_ = true;                 // make all lanes again
   bool retry_all_ = false;             // end all suspensions with that
+  std::set<std::string> retry_with_;   // or those of publications with these
   bool copies_ = false;                // some publications belong to another database
   TimestampTz next_look_ = 0;          // for that one
   TimestampTz now_ = 0;                // as of the current step
@@ -150,6 +152,7 @@ class Worker {
   TimestampTz load_failed_since_ = 0;
   std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
   OutageWatch outages_;
+  CredentialReports reports_;
 };
 
 }  // namespace postbox::publisher

@@ -36,13 +36,19 @@ constexpr char kQuery[] = R"(
            CASE WHEN isfinite(t.statement_timeout)
                 THEN (extract(epoch FROM t.statement_timeout) * 1000)::bigint ELSE -1 END,
            CASE WHEN isfinite(t.lock_timeout)
-                THEN (extract(epoch FROM t.lock_timeout) * 1000)::bigint ELSE -1 END
+                THEN (extract(epoch FROM t.lock_timeout) * 1000)::bigint ELSE -1 END,
+           coalesce(to_jsonb(s) ->> 'credential', '')
       FROM postbox.subscription s,
            LATERAL (SELECT coalesce((to_jsonb(s) ->> 'statement_timeout')::interval, '30s'),
                            coalesce((to_jsonb(s) ->> 'lock_timeout')::interval, '5s'))
                AS t(statement_timeout, lock_timeout)
      WHERE $1::text[] = '{}' OR s.name = ANY($1::text[])
      ORDER BY s.name)";
+
+struct Credential {
+  std::string kind, file;
+};
+using Credentials = std::map<std::string, Credential>;  // by name
 
 std::string Subject(const std::string& name) { return "subscription \"" + name + "\": "; }
 
@@ -165,6 +171,47 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
   return problem;
 }
 
+constexpr int kCredential = 21;  // the column
+
+// The credentials of the database, if a row names any. Nothing if it does not answer.
+std::optional<Credentials> FindCredentials(Connection* connection, const QueryResult& configuration,
+                                           std::string* error) {
+  Credentials credentials;
+  bool any = false;
+  for (int row = 0; row < configuration.rows(); ++row) {
+    any = any || !configuration.text(row, kCredential).empty();
+  }
+  if (!any) return credentials;
+  const QueryResult result =
+      connection->Execute("SELECT name, kind, coalesce(file, '') FROM postbox.credential");
+  if (!result.ok()) {
+    *error = result.error();
+    return std::nullopt;
+  }
+  for (int row = 0; row < result.rows(); ++row) {
+    credentials.emplace(result.text(row, 0), Credential{result.text(row, 1), result.text(row, 2)});
+  }
+  return credentials;
+}
+
+// Whose identity the subscription has. Returns what is wrong with it; empty if nothing is.
+std::string ChooseCredential(const Credentials& credentials, const std::string& name,
+                             SubscriptionConfig* config) {
+  if (name.empty()) return "";
+  const auto found = credentials.find(name);
+  if (found == credentials.end()) {
+    return "credential \"" + name + "\" does not exist; create it with postbox.create_credential()";
+  }
+  const auto& [kind, file] = found->second;
+  if (kind == "key") {
+    return "credential \"" + name + "\" has its secret in the database, which is not for postbox " +
+           "pull; let it be of kind file";
+  }
+  if (kind == "file") config->credential.file = file;
+  config->credential.metadata_server = kind == "metadata";
+  return "";
+}
+
 }  // namespace
 
 std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOptions& options,
@@ -182,6 +229,8 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
 
   const std::optional<std::string> endpoint = FindEndpoint(connection, result, options, error);
   if (!endpoint) return std::nullopt;
+  const std::optional<Credentials> credentials = FindCredentials(connection, result, error);
+  if (!credentials) return std::nullopt;
   Subscriptions subscriptions;
   std::set<std::string> found;
   for (int row = 0; row < result.rows(); ++row) {
@@ -191,6 +240,9 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
     if (result.text(row, 14) != "t") continue;  // not enabled
     std::string problem = ReadSettings(result, row, &config);
     if (problem.empty()) problem = CompleteNames(result, row, options, *endpoint, &config);
+    if (problem.empty()) {
+      problem = ChooseCredential(*credentials, result.text(row, kCredential), &config);
+    }
     if (problem.empty()) {
       subscriptions.good.emplace(config.name, std::move(config));
     } else {

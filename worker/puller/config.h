@@ -11,6 +11,7 @@
 #include <string>
 
 #include "proto/rules/endpoint.h"
+#include "worker/pubsub/credential_spec.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/database.h"
 #include "worker/puller/pull.h"
@@ -36,6 +37,7 @@ struct SubscriptionConfig {
   std::string dead_letter_topic;  // full name, if on_error is kDeadLetterTopic
   pubsub::Endpoint endpoint;
   std::string quota_project;
+  pubsub::CredentialSpec credential;  // a file, or the metadata server; or the environment's
 
   // A subscription whose configuration has changed is stopped and started again.
   friend bool operator==(const SubscriptionConfig&, const SubscriptionConfig&) = default;

@@ -109,10 +109,11 @@ void DeadLetterTopic::Run() {
 bool DeadLetterTopic::Open(std::string* error) {
   if (publisher_) return true;
   pubsub::PublisherOptions options;
-  options.endpoint = endpoint_;
+  options.endpoint = access_.endpoint;
   options.channels = 1;
   options.publish_timeout = kPublishTimeout;
-  options.quota_project = quota_project_;
+  options.quota_project = access_.quota_project;
+  options.credential = access_.credential;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     options.notify_fd = notify_fd_;

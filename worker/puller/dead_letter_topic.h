@@ -42,12 +42,16 @@ class DeadLetterTopic {
     std::string error{};                                      // empty if it was published
   };
   using Callback = std::function<void(Letter)>;
+  // Where the topic is, and who publishes there.
+  struct Access {
+    pubsub::Endpoint endpoint;
+    std::string quota_project;
+    pubsub::CredentialSpec credential;
+  };
 
   // `on_result` is called once for each letter, on the thread of the topic.
-  DeadLetterTopic(pubsub::Endpoint endpoint, std::string quota_project, std::string topic,
-                  std::string subscription, Callback on_result)
-      : endpoint_(std::move(endpoint)),
-        quota_project_(std::move(quota_project)),
+  DeadLetterTopic(Access access, std::string topic, std::string subscription, Callback on_result)
+      : access_(std::move(access)),
         topic_(std::move(topic)),
         subscription_(std::move(subscription)),
         on_result_(std::move(on_result)) {}
@@ -70,8 +74,7 @@ class DeadLetterTopic {
   void Publish(Letter letter);
   void TakeResults();
 
-  const pubsub::Endpoint endpoint_;
-  const std::string quota_project_;
+  const Access access_;
   const std::string topic_;
   const std::string subscription_;
   const Callback on_result_;

@@ -37,8 +37,10 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
     : config_(std::move(config)),
       dsn_(std::move(dsn)),
       status_(std::move(status)),
-      dead_letter_topic_(config_.endpoint, config_.quota_project, config_.dead_letter_topic,
-                         config_.subscription,
+      dead_letter_topic_({.endpoint = config_.endpoint,
+                          .quota_project = config_.quota_project,
+                          .credential = config_.credential},
+                         config_.dead_letter_topic, config_.subscription,
                          [this](DeadLetterTopic::Letter letter) { OnLetter(std::move(letter)); }),
       letter_backoff_({config_.min_backoff, 2.0, config_.max_backoff}) {}
 
@@ -49,6 +51,7 @@ bool Runner::Start(std::string* error) {
   options.endpoint = config_.endpoint;
   options.subscription = config_.subscription;
   options.quota_project = config_.quota_project;
+  options.credential = config_.credential;
   options.max_outstanding_messages = config_.max_outstanding_messages;
   options.max_outstanding_bytes = config_.max_outstanding_bytes;
   pubsub::SubscriberCallbacks callbacks;

@@ -27,6 +27,7 @@ GRANT INSERT ON shop.log, shop.jobs TO regress_emitter;
 GRANT INSERT ON shop.inbox TO regress_applier;
 RESET ROLE;
 REVOKE EXECUTE ON FUNCTION postbox.create_publication, postbox.create_subscription FROM regress_owner;
+SELECT postbox.create_credential('usual', 'environment'), postbox.grant_credential('usual', 'regress_owner');
 
 -- the role of operators has no rights but those of Postbox, and is granted, not logged in as
 SELECT rolcanlogin, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls FROM pg_roles WHERE rolname = 'postbox_operator';
@@ -105,6 +106,16 @@ INSERT INTO attempts (what, statement) VALUES
     ('create_subscription', $$SELECT postbox.create_subscription('mine', $inbox, 'shop.order.events.shop-other')$$),
     ('drop_subscription', $$SELECT postbox.drop_subscription('follower')$$),
     ('puller_endpoint', $$SELECT postbox.puller_endpoint()$$),
+    ('create_credential', $$SELECT postbox.create_credential('mine', 'metadata')$$),
+    ('alter_credential', $$SELECT postbox.alter_credential('usual', 'metadata')$$),
+    ('grant_credential', $$SELECT postbox.grant_credential('usual', 'regress_public')$$),
+    ('revoke_credential', $$SELECT postbox.revoke_credential('usual', 'regress_owner')$$),
+    ('drop_credential', $$SELECT postbox.drop_credential('usual')$$),
+    ('UPDATE credential', $$UPDATE postbox.credential SET file = '/etc/passwd'$$),
+    ('INSERT credential_grant', $$INSERT INTO postbox.credential_grant VALUES ('usual', 'regress_public')$$),
+    ('SELECT credential_secret', $$SELECT count(*) FROM postbox.credential_secret$$),
+    ('INSERT credential_state', $$INSERT INTO postbox.credential_state VALUES ('usual', 0, 'x', NULL, NULL, now())$$),
+    ('credential_status', $$SELECT count(*) FROM postbox.credential_status$$),
     ('create_projection', $$SELECT postbox.create_projection($inbox, '{order.paid}', $orders)$$),
     ('drop_projection', $$SELECT postbox.drop_projection(1)$$),
     ('drop_outbox, log', $$SELECT postbox.drop_outbox($log)$$),

@@ -18,6 +18,7 @@ struct PublicationRow {
   std::string name;
   std::string topic;  // full name
   bool ordered = true;
+  std::string credential;  // its own; empty: that of the environment
 };
 
 struct SubscriptionRow {
@@ -27,6 +28,7 @@ struct SubscriptionRow {
   int64_t max_attempts = 0;
   std::string inbox;
   double inbox_retention = 0;  // seconds
+  std::string credential;      // its own; empty: that of the environment
 };
 
 // What is wrong if a call about the topic or subscription `name` has failed. `what`: "topic" or

@@ -68,13 +68,15 @@ std::string Identifier() { return std::to_string(GetSystemIdentifier()); }
 constexpr const char* kIsCurrent =
     " FROM postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
     "AND p.outbox OPERATOR(pg_catalog.=) $2 AND p.topic OPERATOR(pg_catalog.=) $3 "
-    "AND p.created_at OPERATOR(pg_catalog.=) $4";
+    "AND p.created_at OPERATOR(pg_catalog.=) $4 "
+    "AND coalesce(p.credential, '') OPERATOR(pg_catalog.=) $5";
 
 Parameters Current(const Publication& publication) {
   Parameters parameters;
   parameters.AddText(publication.name).AddOid(OIDOID, publication.outbox);
   parameters.AddText(publication.topic);
   parameters.Add(TIMESTAMPTZOID, TimestampTzGetDatum(publication.created_at));
+  parameters.AddText(publication.credential);
   return parameters;
 }
 
@@ -137,6 +139,16 @@ bool EndSuspension(const Publication& publication) {
                          "AND attempts OPERATOR(pg_catalog.>) 0 AND EXISTS (SELECT") +
                  kIsCurrent + ")",
              current) > 0;
+}
+
+void RetryNow(const std::set<std::string>& credentials) {
+  Parameters parameters;
+  parameters.Add(TEXTARRAYOID, TextArrayValue({credentials.begin(), credentials.end()}));
+  Run("UPDATE postbox.lane SET attempts = 1, next_retry_at = pg_catalog.now() "
+      "WHERE next_retry_at IS NOT NULL AND attempts OPERATOR(pg_catalog.>) 0 "
+      "AND publication OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.name FROM postbox.publication p "
+      "WHERE coalesce(p.credential, '') OPERATOR(pg_catalog.=) ANY ($1)))",
+      parameters);
 }
 
 void RetryAllNow() {

@@ -51,15 +51,17 @@ Suspension ReadSuspension(const std::string& publication);
 
 // Suspends a publication, longer with each failure in a row and at least until `earliest`, and
 // keeps `error` for postbox.publication_status. Returns until when. If it is suspended already,
-// nothing changes. If it was dropped, or has another topic by now, the failure says nothing about
-// it: 0.
+// nothing changes. If it was dropped, or has another topic or credential by now, the failure says
+// nothing about it: 0.
 TimestampTz Suspend(const Publication& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff, TimestampTz earliest = 0);
 
 // The publication works again: its failures are no longer counted. Returns whether there were any.
-// Of one that has another topic by now, they stay.
+// Of one that has another topic or credential by now, they stay.
 bool EndSuspension(const Publication& publication);
-// Something may have changed that concerns all publications: each is tried at once, and soon again.
+// Something may have changed that concerns the publications with these credentials (empty: that of
+// the server's environment), or all: each is tried at once, and soon again.
+void RetryNow(const std::set<std::string>& credentials);
 void RetryAllNow();
 
 // The processes that hold locks on a relation in modes that keep others from reading or writing it,

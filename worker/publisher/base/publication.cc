@@ -58,7 +58,7 @@ std::vector<Publication> LoadPublications(bool* copies) {
           "coalesce(p.wanted_lanes, 0), "
           "p.filter_changes[pg_catalog.cardinality(p.filter_changes)]::pg_catalog.text, "
           "CASE WHEN p.home OPERATOR(pg_catalog.<>) $1 THEN postbox.copied_from(p.home) "
-          "END::pg_catalog.text "
+          "END::pg_catalog.text, p.credential "
           "FROM postbox.publication p, postbox.outbox o "
           "WHERE o.relation OPERATOR(pg_catalog.=) p.outbox ORDER BY p.name",
           here);
@@ -86,6 +86,7 @@ std::vector<Publication> LoadPublications(bool* copies) {
     publication.created_at = Int64Column(row, 13);
     publication.wanted_lanes = Int32Column(row, 14);
     publication.filter_since = TextColumn(row, 15);
+    publication.credential = TextColumn(row, 17);
     publications.push_back(std::move(publication));
   }
   return publications;

@@ -17,8 +17,9 @@ struct Publication {
   Oid parked = InvalidOid;   // of a log: its table of parked events
   std::string topic;         // as given: an id or a full name
   std::vector<std::string> aggregate_types;
-  bool filtered = false;  // aggregate_types is not NULL
-  std::string ordering;   // 'key', 'bucket:N' or 'none'
+  bool filtered = false;   // aggregate_types is not NULL
+  std::string credential;  // with which it publishes; empty: that of the server's environment
+  std::string ordering;    // 'key', 'bucket:N' or 'none'
   int max_attempts = 0;
   pubsub::BackoffPolicy backoff{};
   bool parked_blocks = true;  // on_failure = 'park_key'
