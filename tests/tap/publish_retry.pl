@@ -25,14 +25,13 @@ my $poison = 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poiso
 sub emit_to
 {
 	my ($key, @types) = @_;
-	$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', '$key', 'video.$_', '{}'::jsonb)") for @types;
+	$node->safe_psql('postgres', join('; ', map { "SELECT postbox.outbox_emit('video', '$key', 'video.$_', '{}'::jsonb)" } @types));
 }
 
 sub wait_states
 {
 	my ($key, $expected, $what) = @_;
-	my $states = '';
-	wait_for(sub { ($states = states($node, 'postgres', $key)) eq $expected }, $what) or diag("$key is: $states");
+	wait_until($node, 'postgres', "SELECT (@{[states_query($key)]}) = '$expected'", $what) or diag("$key is: " . states($node, 'postgres', $key));
 }
 
 sub event_id { return $node->safe_psql('postgres', "SELECT id FROM app.outbox WHERE aggregate_id = '$_[0]' AND event_type = 'video.poison' AND published_at IS NULL"); }
