@@ -130,8 +130,7 @@ subtest 'a topic that refuses everything is probed with one event; none is blame
 
 subtest 'an event that is refused for its own sake does not keep a resumed publication suspended' => sub {
 	suspend('NOT_FOUND', 5);
-	emulator_fault($emulator, '--clear');
-	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=aggregate_id:v1');
+	emulator_fault($emulator, '--clear', 'rpc=Publish,code=INVALID_ARGUMENT,attribute=aggregate_id:v1');
 	wait_status(q{state = 'active' AND pending = 1 AND parked = 1}, 'the others go out, it is parked') or diag(status('*'));
 };
 
