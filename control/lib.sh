@@ -30,6 +30,25 @@ scratch_directory() {
   printf '%s\n' "$directory"
 }
 
+# cluster_template USER: a data directory as initdb makes it, whose superuser is USER. To copy it takes a tenth of the time of
+# initdb. All copies have the same system identifier.
+cluster_template() {
+  local template=$POSTBOX_BUILD_DIR/cluster-of-$1 new
+  (
+    flock 9
+    if [ ! "$template" -nt "$(stage_bin)/postgres" ]; then
+      new=$(mktemp -d "$POSTBOX_BUILD_DIR/cluster.XXXXXX")
+      [ "$(id -u)" != 0 ] || chown postgres "$new"
+      as_postgres "$(stage_bin)/initdb" -D "$new/data" -U "$1" -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$new/log" 2>&1 ||
+        { cat "$new/log" >&2; rm -rf "$new"; die "initdb failed"; }
+      rm -rf "$template"
+      mv -T "$new/data" "$template"
+      rm -rf "$new"
+    fi
+  ) 9>"$POSTBOX_BUILD_DIR/cluster.lock"
+  printf '%s\n' "$template"
+}
+
 free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }

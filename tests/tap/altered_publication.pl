@@ -196,7 +196,7 @@ subtest 'nor does one that has missed a change before the last' => sub {
 	wait_for(sub { messages_published($emulator) >= $sent + 100 }, 'it has read them with the filter before');
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('missed', aggregate_types => '{video, other}')});
 	wait_for(sub { messages_published($emulator) >= $sent + 200 }, 'what it has passed is published');
-	wait_for(sub { $node->safe_psql('postgres', q{SELECT pending FROM postbox.publication_status WHERE publication = 'missed'}) eq '0' }, 'nothing is left');
+	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'missed'}, 'nothing is left');
 };
 
 $node->stop;

@@ -197,7 +197,7 @@ subtest 'killed at any moment, nothing is lost and no event comes before an earl
 	sql(emit_backlog('g', BACKLOG));
 	for my $round (1 .. 6)
 	{
-		sql(emit_watched("kill-$_", 'g-' . (MIDDLE + $_))) for 1 .. 10;
+		sql(join '; ', map { emit_watched("kill-$_", 'g-' . (MIDDLE + $_)) } 1 .. 10);
 		wait_until($node, 'postgres', "SELECT count(*) FILTER (WHERE @{[IS_READ]}) >= $round FROM app.outbox e WHERE aggregate_id LIKE 'kill-%'", "round $round: something is published");
 		$node->stop('immediate');
 		$node->start;

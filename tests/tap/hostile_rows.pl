@@ -32,12 +32,16 @@ $node->safe_psql(
 	SELECT postbox.create_publication('tab', 'evil.tab', 'catalog.video.events', base_backoff => '100ms', max_backoff => '300ms', max_attempts => 3);
 });
 my $start = log_position($node);
+# One session for all, since a psql for each statement costs more than the statements.
+my $session = $node->background_psql('postgres');
+$session->set_query_timer_restart();
+$session->query_safe('SET client_min_messages = error');
 
 # As the owner of the hostile outboxes.
 sub as_mallory
 {
 	my (@sql) = @_;
-	$node->safe_psql('postgres', join(';', 'SET ROLE mallory', @sql));
+	$session->query_safe(join(';', 'SET ROLE mallory', @sql, 'RESET ROLE'));
 	return;
 }
 
@@ -65,7 +69,7 @@ sub wait_empty
 sub others_flow
 {
 	my $before = messages_published($emulator);
-	$node->safe_psql('postgres', q{SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.created', '{}'::jsonb, outbox => 'app.outbox')) FROM generate_series(1, 20) n});
+	$session->query_safe(q{SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.created', '{}'::jsonb, outbox => 'app.outbox')) FROM generate_series(1, 20) n});
 	wait_empty('videos', "others' events flow");
 	wait_for(sub { messages_published($emulator) >= $before + 20 }, 'all of them');
 	return;
@@ -157,5 +161,6 @@ for my $column (@columns)
 	};
 }
 
+$session->quit;
 $node->stop;
 done_testing();

@@ -10,12 +10,13 @@ use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-# So long nothing happens. Leases, checkpoints, retention and repairs are due several times meanwhile.
-my $seconds = 60;
+# So long nothing happens, after 20 s of which the same is true. Leases, checkpoints, retention and repairs are due several times
+# meanwhile, and the launcher looks at all databases. POSTBOX_SECONDS makes it longer.
+my $seconds = $ENV{POSTBOX_SECONDS} // 40;
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settings => {
-	'postbox.publishers' => 2, 'postbox.lease_timeout' => '10s', 'postbox.maintenance_interval' => '5s',
+	'postbox.publishers' => 2, 'postbox.lease_timeout' => '10s', 'postbox.maintenance_interval' => '3s',
 	'autovacuum' => 'off' });
 $node->start;
 create_outbox($node, 'postgres');
@@ -28,9 +29,8 @@ $node->safe_psql('postgres', q{
 follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.created');
 my $puller = start_puller($node, 'postgres', $emulator);
 
-sub transactions { return $node->safe_psql('postgres', 'SELECT pg_snapshot_xmax(pg_current_snapshot())'); }
-sub wal { return $node->safe_psql('postgres', q{SELECT pg_current_wal_insert_lsn() - '0/0'}); }
-sub counts { return join(' ', transactions(), wal()); }
+# Transaction ids and bytes of WAL.
+sub counts { return $node->safe_psql('postgres', q{SELECT pg_snapshot_xmax(pg_current_snapshot()) || ' ' || pg_current_wal_insert_lsn() - '0/0'}); }
 
 # How often a process has given up the processor by itself: it has slept so often.
 sub sleeps
@@ -76,14 +76,13 @@ subtest "nothing happens for $seconds s: no transaction id, no WAL, few wake-ups
 	settle();
 	my @pids = (worker_pids($node, 'postgres'), launcher_pid($node));
 	my @sleeps = map { sleeps($_) } @pids;
-	my ($transactions, $wal) = (transactions(), wal());
+	my $before = counts();
 	sleep $seconds;
-	is(transactions() - $transactions, 0, 'transaction ids');
-	is(wal() - $wal, 0, 'bytes of WAL');
+	is(counts(), $before, 'transaction ids and bytes of WAL are as they were');
 	my @slept = map { sleeps($pids[$_]) - $sleeps[$_] } 0 .. $#pids;
 	# The poll, every second. Leases are looked through and retention is applied every few seconds.
 	cmp_ok($slept[$_], '<=', 8 * $seconds, "a worker woke up $slept[$_] times") for 0, 1;
-	cmp_ok($slept[2], '<=', 10, "the launcher woke up $slept[2] times");
+	cmp_ok($slept[2], '<=', 4 + $seconds / 10, "the launcher woke up $slept[2] times");
 };
 
 subtest 'work is done at once afterwards' => sub {

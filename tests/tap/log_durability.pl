@@ -46,7 +46,7 @@ subtest 'with synchronous_commit = off no event that was published is missing af
 	{
 		$primary->safe_psql('postgres', "SET synchronous_commit = off; SELECT postbox.outbox_emit('video', 'async-$round', 'video.created', '{}'::jsonb)") for 1 .. 10;
 		my $count = 10 * $round;
-		wait_for(sub { $reader->safe_psql('postgres', 'SELECT count(*) FROM app.seen') >= 1 + 10 * ($round - 1) }, 'some are published');
+		wait_until($reader, 'postgres', "SELECT count(*) >= 1 + 10 * ($round - 1) FROM app.seen", 'some are published');
 		$primary->stop('immediate');
 		$primary->start;
 		wait_read($primary, 'all that is left is published');

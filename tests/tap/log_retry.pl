@@ -27,16 +27,15 @@ my $poison = 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poiso
 sub emit_to
 {
 	my ($key, @types) = @_;
-	$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', '$key', 'video.$_', '{}'::jsonb)") for @types;
+	$node->safe_psql('postgres', join('; ', map { "SELECT postbox.outbox_emit('video', '$key', 'video.$_', '{}'::jsonb)" } @types));
 }
 
 # The versions of a key in the order in which they came.
 sub wait_arrived
 {
 	my ($key, $expected, $what) = @_;
-	my $seen = '';
-	wait_for(sub { ($seen = $node->safe_psql('postgres', "SELECT string_agg(version::text, ' ' ORDER BY n) FROM app.seen WHERE aggregate_id = '$key'")) eq $expected }, $what)
-	  or diag("$key: $seen");
+	my $seen = "SELECT string_agg(version::text, ' ' ORDER BY n) FROM app.seen WHERE aggregate_id = '$key'";
+	wait_until($node, 'postgres', "SELECT ($seen) = '$expected'", $what) or diag("$key: " . $node->safe_psql('postgres', $seen));
 }
 
 sub wait_parked

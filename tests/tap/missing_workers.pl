@@ -31,32 +31,29 @@ sub set
 }
 
 # How many lanes each living worker has.
-sub shares
-{
-	return $node->safe_psql('postgres', q{
-		SELECT string_agg(n::text, ' ' ORDER BY n) FROM (
-			SELECT count(l.slice) AS n FROM postbox.workers w LEFT JOIN postbox.lane l USING (lock_token) WHERE w.state = 'running' GROUP BY w.pid) s});
-}
+use constant SHARES => q{SELECT string_agg(n::text, ' ' ORDER BY n) FROM (
+	SELECT count(l.slice) AS n FROM postbox.workers w LEFT JOIN postbox.lane l USING (lock_token) WHERE w.state = 'running' GROUP BY w.pid) s};
+sub wait_shares { my ($shares, $what) = @_; return wait_until($node, 'postgres', "SELECT (@{[SHARES]}) = '$shares'", $what); }
 
 subtest 'four workers are configured and one has room: it publishes all keys' => sub {
 	emit($node, 'postgres', 100);
 	wait_empty('all are published');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.workers WHERE pid IS NOT NULL'), '1', 'by one worker');
-	is(shares(), '4', 'which has all lanes');
+	is($node->safe_psql('postgres', SHARES), '4', 'which has all lanes');
 	wait_state($node, 'active', '^$', 'the publication is active');
 };
 
 subtest 'lanes are shared by those that live' => sub {
 	set('max_worker_processes', 16);
 	$node->restart;
-	wait_for(sub { shares() eq '1 1 1 1' }, 'each of four has one');
+	wait_shares('1 1 1 1', 'each of four has one');
 	set('postbox.restart_delay', '60s');
 	$node->reload;
 	my @pids = worker_pids($node, 'postgres');
 	wait_until($node, 'postgres', q{SELECT current_setting('postbox.restart_delay') = '1min'}, 'a worker that ends stays away');
 	sleep 1;
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pids[$_])") for 0 .. 1;
-	wait_for(sub { shares() eq '2 2' }, 'two are left, and have two each');
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pids[0]), pg_terminate_backend($pids[1])");
+	wait_shares('2 2', 'two are left, and have two each');
 	emit($node, 'postgres', 100);
 	wait_empty('all are published');
 };
@@ -71,7 +68,7 @@ subtest 'the lanes of a worker that stands still go to the others, and it does n
 	my $position = log_position($node);
 	kill('CONT', $stopped);
 	wait_for(sub { log_since($node, $position) =~ /lane \d was taken over/ }, 'it finds out');
-	wait_for(sub { shares() eq '2 2' }, 'and has its share again');
+	wait_shares('2 2', 'and has its share again');
 	emit($node, 'postgres', 100);
 	wait_empty('all are published');
 };
@@ -88,7 +85,7 @@ subtest 'a worker that takes other lanes when its publication is altered leaves 
 		wait_until($node, 'postgres', "SELECT count(*) >= 2 FROM postbox.lane WHERE locked_at > '$now'", "altered $attempts: the other one has its share again");
 	}
 	kill('CONT', $stopped);
-	wait_for(sub { shares() eq '2 2' }, 'both have their share');
+	wait_shares('2 2', 'both have their share');
 	emit($node, 'postgres', 100);
 	wait_empty('all are published');
 };

@@ -31,14 +31,15 @@ sub emit_keys
 }
 
 sub status { return $node->safe_psql('postgres', "SELECT $_[0] FROM postbox.publication_status WHERE publication = 'videos'"); }
-sub calls { my $stats = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`; return $stats =~ /"rpc"\s*:\s*"Publish",\s*"calls"\s*:\s*"?(\d+)/ ? $1 : $stats =~ /"name"\s*:\s*"Publish",\s*"calls"\s*:\s*"?(\d+)/ ? $1 : die $stats; }
+sub wait_status { my ($so, $what) = @_; return wait_until($node, 'postgres', "SELECT $so FROM postbox.publication_status WHERE publication = 'videos'", $what); }
+sub calls { return calls_of($emulator, 'Publish'); }
 
 sub suspend
 {
 	my ($code, $count) = @_;
 	emulator_fault($emulator, "rpc=Publish,code=$code");
 	emit_keys($count);
-	wait_for(sub { status(q{state = 'suspended' AND last_error ~ '} . $code . q{'}) eq 't' }, "suspended: $code") or diag(status('*'));
+	wait_status(qq{state = 'suspended' AND last_error ~ '$code'}, "suspended: $code") or diag(status('*'));
 	return;
 }
 
@@ -46,7 +47,7 @@ sub goes_on_within
 {
 	my ($seconds, $what) = @_;
 	my $begin = time;
-	wait_for(sub { status(q{state = 'active' AND pending = 0}) eq 't' }, $what) or diag(status('*'));
+	wait_status(q{state = 'active' AND pending = 0}, $what) or diag(status('*'));
 	my $took = time - $begin;
 	note(sprintf('%s: after %.1f s', $what, $took));
 	cmp_ok($took, '<', $seconds, "within $seconds s");
@@ -54,7 +55,7 @@ sub goes_on_within
 }
 
 emit_keys(1);
-wait_for(sub { status(q{state = 'active' AND pending = 0}) eq 't' }, 'it publishes');
+wait_status(q{state = 'active' AND pending = 0}, 'it publishes');
 
 subtest 'it goes on by itself within seconds' => sub {
 	suspend('NOT_FOUND', 200);
@@ -97,7 +98,7 @@ subtest 'if the cause is still there, it is suspended again, and tried soon' => 
 	my $before = calls();
 	$node->safe_psql('postgres', q{SELECT postbox.resume_publication('videos')});
 	wait_for(sub { calls() > $before }, 'it is tried');
-	wait_for(sub { status(q{state = 'suspended' AND retry_at < now() + interval '5 s'}) eq 't' }, 'and soon again');
+	wait_status(q{state = 'suspended' AND retry_at < now() + interval '5 s'}, 'and soon again');
 };
 
 subtest 'a reload tries all of them at once' => sub {
@@ -129,9 +130,8 @@ subtest 'a topic that refuses everything is probed with one event; none is blame
 
 subtest 'an event that is refused for its own sake does not keep a resumed publication suspended' => sub {
 	suspend('NOT_FOUND', 5);
-	emulator_fault($emulator, '--clear');
-	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=aggregate_id:v1');
-	wait_for(sub { status(q{state = 'active' AND pending = 1 AND parked = 1}) eq 't' }, 'the others go out, it is parked') or diag(status('*'));
+	emulator_fault($emulator, '--clear', 'rpc=Publish,code=INVALID_ARGUMENT,attribute=aggregate_id:v1');
+	wait_status(q{state = 'active' AND pending = 1 AND parked = 1}, 'the others go out, it is parked') or diag(status('*'));
 };
 
 $node->stop;

@@ -1,5 +1,6 @@
 # After an outage of the broker publishing resumes within 2 s of the first event that goes through, not at the end of a
 # backoff of minutes: a broker that does not answer (SIGSTOP), and one to which nobody can connect. Nothing is blamed for it.
+# The two outages happen at the same time, to two servers.
 use strict;
 use warnings;
 
@@ -12,61 +13,62 @@ use Time::HiRes qw(time);
 
 use constant OUTAGE => 62;    # seconds
 
-my $emulator = start_emulator();
-my ($port) = $emulator->{address} =~ /:(\d+)$/;
-my $node = new_node('main', emulator => $emulator, settings => {
-	'postbox.publishers' => 2,
-	'postbox.publish_timeout' => '10s',
-});
-$node->start;
-create_outbox($node, 'postgres');
-# The backoff of the publications would be minutes by the end of the outage.
-$node->safe_psql(
-	'postgres', q{
-	SELECT postbox.create_outbox('app.log');
-	SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events', lanes => 4);
-	SELECT postbox.alter_publication('videos', max_attempts => 2);
-	SELECT postbox.alter_publication('log', max_attempts => 2);
-});
-my $emitted = 0;
-
-sub emit_both
+# A server with its broker: { emulator, port, node, emitted => events, suspended => whether the status has said what is wrong }
+sub new_site
 {
+	my ($name) = @_;
+	my $emulator = start_emulator();
+	my ($port) = $emulator->{address} =~ /:(\d+)$/;
+	my $node = new_node($name, emulator => $emulator, settings => {
+		'postbox.publishers' => 2,
+		'postbox.publish_timeout' => '10s',
+	});
+	$node->start;
+	create_outbox($node, 'postgres');
+	# The backoff of the publications would be minutes by the end of the outage.
 	$node->safe_psql(
 		'postgres', q{
+		SELECT postbox.create_outbox('app.log');
+		SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events', lanes => 4);
+		SELECT postbox.alter_publication('videos', max_attempts => 2);
+		SELECT postbox.alter_publication('log', max_attempts => 2);
+	});
+	return { emulator => $emulator, port => $port, node => $node, emitted => 0, suspended => 0 };
+}
+
+sub sql { my ($site, $text) = @_; return $site->{node}->safe_psql('postgres', $text); }
+
+# And looks at the status.
+sub emit_both
+{
+	my ($site) = @_;
+	my (undef, $failing) = split /\n/, sql(
+		$site, q{
 		SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.changed', '{}'::jsonb, outbox => o::regclass))
-		FROM generate_series(1, 20) n, unnest(ARRAY['app.log', 'app.outbox']) o});
-	$emitted += 40;
+		FROM generate_series(1, 20) n, unnest(ARRAY['app.log', 'app.outbox']) o;
+		SELECT count(*) FROM postbox.publication_status WHERE last_error IS NOT NULL});
+	$site->{emitted} += 40;
+	$site->{suspended} = 1 if $failing eq '2';
 	return;
 }
 
 sub all_published
 {
-	return $node->safe_psql('postgres', 'SELECT sum(pending) FROM postbox.publication_status') eq '0';
+	my ($site) = @_;
+	return sql($site, 'SELECT sum(pending) FROM postbox.publication_status') eq '0';
 }
 
-# What is emitted during an outage that `begin` begins and `end` ends.
-sub outage
+# What was emitted during an outage that `end` ends, before which the broker had taken so many messages.
+sub resumes
 {
-	my ($begin, $end) = @_;
-	emit_both();
-	wait_for(\&all_published, 'everything is published before it');
-	$begin->();
-	my $until = time + OUTAGE;
-	my $suspended = 0;
-	while (time < $until)
-	{
-		emit_both();
-		$suspended = 1 if $node->safe_psql('postgres', q{SELECT count(*) FROM postbox.publication_status WHERE last_error IS NOT NULL}) eq '2';
-		select(undef, undef, undef, 1);
-	}
-	ok($suspended, 'the status of both publications says what is wrong');
-	my $before = $end->();
+	my ($site, $before, $end) = @_;
+	ok($site->{suspended}, 'the status of both publications says what is wrong');
+	$end->();
 	my $back = time;
 	my ($first, $all);
 	wait_for(sub {
-		$first //= time if messages_published($emulator) > $before;
-		$all = time if all_published();
+		$first //= time if messages_published($site->{emulator}) > $before;
+		$all = time if all_published($site);
 		return $all;
 	}, 'everything is published');
 	$first //= $all;
@@ -74,30 +76,41 @@ sub outage
 	cmp_ok($first - $back, '<', 12, 'soon');
 	# Both times are those of a look, and a look takes its time on a loaded machine.
 	cmp_ok($all - $first, '<', 2 + 1, 'within 2 s of the first event');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.paused_keys'), '0', 'no key is paused');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.log_parked'), '0', 'no event of the log was parked');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE publish_attempts > 0 OR last_error IS NOT NULL'), '0', 'no event of the table was blamed');
-	is($node->safe_psql('postgres', q{SELECT string_agg(state, ' ') FROM postbox.publication_status}), 'active active', 'both publications are active');
+	is(sql($site, 'SELECT count(*) FROM postbox.paused_keys'), '0', 'no key is paused');
+	is(sql($site, 'SELECT count(*) FROM app.log_parked'), '0', 'no event of the log was parked');
+	is(sql($site, 'SELECT count(*) FROM app.outbox WHERE publish_attempts > 0 OR last_error IS NOT NULL'), '0', 'no event of the table was blamed');
+	is(sql($site, q{SELECT string_agg(state, ' ') FROM postbox.publication_status}), 'active active', 'both publications are active');
 	return;
 }
 
+my ($silent, $away) = map { new_site($_) } qw(silent away);
+for my $site ($silent, $away)
+{
+	emit_both($site);
+	wait_for(sub { all_published($site) }, 'everything is published before the outage');
+}
+my $before = messages_published($silent->{emulator});
+kill('STOP', $silent->{emulator}{pid});
+stop_emulator($away->{emulator});
+my $until = time + OUTAGE;
+while (time < $until)
+{
+	emit_both($_) for $silent, $away;
+	select(undef, undef, undef, 2);
+}
+
 subtest 'a broker that does not answer' => sub {
-	my $before;
-	outage(
-		sub { $before = messages_published($emulator); kill('STOP', $emulator->{pid}); },
-		sub { kill('CONT', $emulator->{pid}); return $before; });
-	my $twice = messages_published($emulator) - $emitted;
-	note("$twice of $emitted were sent twice");
+	resumes($silent, $before, sub { kill('CONT', $silent->{emulator}{pid}) });
+	my $twice = messages_published($silent->{emulator}) - $silent->{emitted};
+	note("$twice of $silent->{emitted} were sent twice");
 	cmp_ok($twice, '>=', 0, 'every event was published');
 	# Whatever was on its way when the broker stopped, and one probe at a time since then.
-	cmp_ok($twice, '<', $emitted / 2, 'few were sent twice');
+	cmp_ok($twice, '<', $silent->{emitted} / 2, 'few were sent twice');
 };
 
 subtest 'a broker to which nobody can connect' => sub {
-	outage(
-		sub { stop_emulator($emulator); },
-		sub { $emulator = start_emulator('--port', $port); return 0; });
+	resumes($away, 0, sub { $away->{emulator} = start_emulator('--port', $away->{port}) });
 };
 
-$node->stop;
+$_->{node}->stop for $silent, $away;
 done_testing();

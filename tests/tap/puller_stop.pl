@@ -6,12 +6,14 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use IO::Socket::INET;
+use Postbox::Delivery;
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
 my $subscription = 'catalog.video.events.test-follower';
-my $emulator = start_emulator('--topic', 'catalog.video.dead', '--subscription', "$subscription=catalog.video.events,ordered");
+my $silent = 'catalog.silent.events.test-follower';
+my $emulator = start_emulator('--topic', 'catalog.video.dead', '--subscription', "$subscription=catalog.video.events,ordered", '--subscription', "$silent=catalog.silent.events,ordered");
 my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
@@ -28,6 +30,20 @@ $node->safe_psql(
 	SELECT postbox.create_handler('app.inbox', '{work}', 'app.work(postbox.event)');
 	SELECT postbox.create_subscription('follower', 'app.inbox', '$subscription', appliers => 1, max_attempts => 1, batch_size => 1,
 		on_error => 'dead_letter_topic', dead_letter_topic => 'catalog.video.dead', statement_timeout => '1min');
+});
+# Another database, for what takes long.
+$node->safe_psql('postgres', 'CREATE DATABASE silent');
+$node->safe_psql(
+	'silent', qq{
+	CREATE EXTENSION postbox;
+	CREATE SCHEMA app;
+	SELECT postbox.create_outbox('app.outbox');
+	SELECT postbox.create_publication('silent', 'app.outbox', 'catalog.silent.events');
+	CREATE TABLE app.seen (aggregate_id text, version bigint);
+	CREATE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE sql AS 'INSERT INTO app.seen VALUES (event.aggregate_id, event.version)';
+	SELECT postbox.create_inbox('app.inbox');
+	SELECT postbox.create_handler('app.inbox', '{work}', 'app.work(postbox.event)');
+	SELECT postbox.create_subscription('silent', 'app.inbox', '$silent', appliers => 1, batch_size => 1, statement_timeout => '2s', min_backoff => '100ms', max_backoff => '1s');
 });
 my $emitted = 0;
 
@@ -73,6 +89,14 @@ sub all_seen
 	return;
 }
 
+# What becomes of this one is looked at later.
+my $held_up = start_puller($node, 'silent', $emulator, grace_period => 0);
+my $silent_sessions = q{FROM pg_stat_activity WHERE application_name = 'postbox pull silent'};
+wait_until($node, 'silent', "SELECT count(*) > 0 FROM postbox.subscription_status WHERE stream = 'connected' AND EXISTS (SELECT $silent_sessions)", 'a puller of another database is there');
+my $silent_pid = $node->safe_psql('postgres', "SELECT pid $silent_sessions LIMIT 1");
+kill('STOP', $silent_pid);
+$node->safe_psql('silent', q{SELECT count(postbox.outbox_emit('work', 'k' || n, 'work', '{}'::jsonb)) FROM generate_series(1, 3) n});
+
 subtest 'an event that is being applied for long: its statement is cancelled, and the next event is not begun' => sub {
 	my $puller = start_pull();
 	wait_connected();
@@ -80,7 +104,7 @@ subtest 'an event that is being applied for long: its statement is cancelled, an
 	wait_working();
 	ends_soon($puller, 'during a long statement');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.seen'), '0', 'nothing of it has taken effect');
-	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}, 'the server has no session of it');
+	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()}, 'the server has no session of it');
 	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
 		$$ BEGIN INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
 	$puller = start_pull(grace_period => 5);
@@ -109,7 +133,7 @@ subtest 'a server that does not answer a new connection' => sub {
 	my $pid = wait_connected();
 	my $postmaster = (split /\n/, slurp($node->data_dir . '/postmaster.pid'))[0];
 	# All of them lose their connection, and the postmaster does not make new ones.
-	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'});
+	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()});
 	kill('STOP', $postmaster);
 	puller_says($puller, qr/no connection to the database|could not be read/, 'the puller has noticed');
 	ends_soon($puller, 'while it connects');
@@ -127,7 +151,7 @@ subtest 'a server that never answered' => sub {
 subtest 'the configuration is being read' => sub {
 	my $puller = start_pull();
 	wait_connected();
-	my $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE application_name = 'postbox pull'});
+	my $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE application_name = 'postbox pull' AND datname = current_database()});
 	like($pid, qr/^\d+$/, 'its session is there');
 	kill('STOP', $pid);
 	$puller->{run}->signal('HUP');
@@ -159,6 +183,15 @@ subtest 'a dead-letter topic that does not answer' => sub {
 	ends_soon($puller, 'afterwards');
 };
 
+subtest 'a server that is silent for too long counts as gone' => sub {
+	# The statement timeout, 30 s, and 10 s for a cancel, since long before.
+	wait_until($node, 'silent', 'SELECT count(*) = 3 FROM app.seen', 'every event has taken effect once');
+	puller_says($held_up, qr/the server has not answered in time/, 'the log says why');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postbox pull silent' AND pid <> $silent_pid"), '1', 'over another connection');
+	ends_soon($held_up, 'afterwards');
+	kill('CONT', $silent_pid);
+};
+
 subtest 'a broker that does not take the acks' => sub {
 	my $puller = start_pull();
 	wait_connected();
@@ -176,26 +209,9 @@ subtest 'a broker that does not take the acks' => sub {
 	ends_soon($puller, 'afterwards');
 };
 
-subtest 'a server that is silent for too long counts as gone' => sub {
-	$node->safe_psql('postgres', q{UPDATE postbox.subscription SET statement_timeout = '2s' WHERE name = 'follower';
-		CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
-		$$ BEGIN INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
-	my $puller = start_pull();
-	my $pid = wait_connected();
-	kill('STOP', $pid);
-	work(3, '{}');
-	# The statement timeout, 30 s, and 10 s for a cancel.
-	all_seen();
-	puller_says($puller, qr/the server has not answered in time/, 'the log says why');
-	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND pid <> $pid"), '1', 'over another connection');
-	ends_soon($puller, 'afterwards');
-	kill('CONT', $pid);
-};
-
 sub emulator_fault_count
 {
-	my $output = `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
-	return $output =~ /faults_?fired"?\s*:\s*"?(\d+)/i ? $1 : 0;
+	return counted($emulator, 'faults_fired');
 }
 
 sub slurp

@@ -14,7 +14,7 @@ use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
 
-our @EXPORT = qw($node $emulator $row start_world stop_world as_mallory as_victim column attempt publish_table publish_log park_log wait_empty
+our @EXPORT = qw($node $emulator $row start_world stop_world as_mallory as_victim as_superuser column attempt publish_table publish_log park_log wait_empty
 	wait_ran others_flow set_goal apply_event);
 
 our ($node, $emulator);
@@ -22,6 +22,7 @@ our $row = 0;          # of the log, where the present attempt begins
 my $alice = 0;         # events that alice has emitted
 my $applied = 0;       # events given to mallory's inbox
 my $settings;          # what the worker's own statements see
+my $steady;            # a session of a superuser's, for what is asked in every attempt
 
 # POSTBOX_ATTEMPT=REGEX runs the attempts whose hook has this in its name.
 
@@ -68,6 +69,9 @@ sub start_world
 	$node->start;
 	$node->safe_psql('postgres', world_sql());
 	as_mallory(mallory_sql(), types_sql());
+	$steady = $node->background_psql('postgres');
+	$steady->set_query_timer_restart();
+	as_superuser(q{SET application_name = 'alice'});
 	others_flow();
 	wait_for(sub { worker_settings(0) ne '' }, 'the settings of the worker are known');
 	$settings = worker_settings(0);
@@ -164,6 +168,7 @@ sub types_sql
 
 sub stop_world
 {
+	$steady->quit;
 	$node->stop;
 	return;
 }
@@ -188,6 +193,9 @@ sub as_victim
 	is(scalar @lines, 2, 'the session goes on');
 	return ($output, $error);
 }
+
+# In the session that asks again and again.
+sub as_superuser { my ($sql) = @_; return answer($steady, $sql); }
 
 sub worker_settings
 {
@@ -271,10 +279,10 @@ sub others_flow
 	$count //= 5;
 	my $before = messages_published($emulator);
 	$alice += $count;
-	$node->safe_psql('postgres', "SET application_name = 'alice'; SET ROLE alice; SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.created', '{}'::jsonb, outbox => 'app.log')) FROM generate_series(1, $count) n");
+	as_superuser("SET ROLE alice; SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.created', '{}'::jsonb, outbox => 'app.log')) FROM generate_series(1, $count) n; RESET ROLE");
 	# Not in publication_status, which looks at mallory's outboxes, too.
 	wait_until($node, 'postgres', q{SELECT ready + parked = 0 FROM postbox.show_backlog('alice')}, "others' events flow");
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.log'), $alice, 'none is lost');
+	is(as_superuser('SELECT count(*) FROM app.log'), $alice, 'none is lost');
 	cmp_ok(messages_published($emulator), '>=', $before + $count, 'all were sent');
 	return;
 }
@@ -285,7 +293,7 @@ sub harmless
 	my @runs = runs();
 	is_deeply([ grep { $_->[1] =~ / runs as / && $_->[1] !~ / runs as mallory of / } @runs ], [], 'it ran as nobody else');
 	is_deeply([ grep { $_->[1] =~ /ESCAPED/ } @runs ], [], 'it got at nothing');
-	is($node->safe_psql('postgres', q{
+	is(as_superuser(q{
 		SELECT (SELECT count(*) FROM pg_roles WHERE (rolsuper OR rolcreaterole OR rolbypassrls) AND oid <> 10) || ' '
 			|| (SELECT count(*) FROM pg_roles WHERE rolname IN ('made')) || ' '
 			|| (SELECT count(*) FROM pg_auth_members WHERE member = 'mallory'::regrole) || ' '

@@ -6,40 +6,51 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use List::Util ();
+use Postbox::Grpc;
 use Postbox::Test;
 use Test::More;
-use Time::HiRes ();
 
-our @EXPORT = qw(counted messages_published follow states);
+our @EXPORT = qw(calls_of counted messages_published follow states states_query);
 
-my $looked_at = 0;
+# StatsResponse of proto/postbox/emulator/v1/faults.proto: numbers of fields.
+my %of_all = (3 => 'messages_published', 4 => 'faults_fired', 5 => 'faults_waiting');
+my %of_rpc = (1 => 'name', 2 => 'calls', 3 => 'errors');
+my %of_subscription = (1 => 'name', 2 => 'backlog', 3 => 'outstanding', 4 => 'delivered', 5 => 'redelivered', 6 => 'acked', 7 => 'nacked', 8 => 'expired', 9 => 'dead_lettered', 10 => 'streams');
 
-# What the emulator counts. A look starts a process, which costs a tenth of a second of a processor: so there are not more than
-# five in a second.
+# What the emulator counts: [name of a counter, its value], those of RPCs and subscriptions among them. Nothing if it does not answer.
 sub stats
 {
 	my ($emulator) = @_;
-	my $left = $looked_at + 0.2 - Time::HiRes::time();
-	Time::HiRes::sleep($left) if $left > 0;
-	$looked_at = Time::HiRes::time();
-	return `$ENV{POSTBOX} emulator-fault --endpoint $emulator->{address} --stats`;
-}
-
-# How many messages the emulator has taken since it started.
-sub messages_published
-{
-	my ($emulator) = @_;
-	return stats($emulator) =~ /messages_?published"?\s*:\s*"?(\d+)/i ? $1 : 0;
+	my $response = grpc_call($emulator->{address}, 'postbox.emulator.v1.Faults/Stats', '') // '';
+	return map {
+		my ($number, $value) = @$_;
+		my $names = $number == 1 ? \%of_rpc : $number == 2 ? \%of_subscription : undef;
+		$names ? map { [ $names->{ $_->[0] }, $_->[1] ] } protobuf_fields($value) : [ $of_all{$number}, $value ];
+	} protobuf_fields($response);
 }
 
 # A counter of the emulator's: the sum of all of that name.
 sub counted
 {
 	my ($emulator, $name) = @_;
-	my $stats = stats($emulator);
-	my $sum = 0;
-	$sum += $1 while $stats =~ /"$name"\s*:\s*"?(\d+)/g;
-	return $sum;
+	return List::Util::sum0(map { $_->[1] } grep { $_->[0] eq $name } stats($emulator));
+}
+
+# How many messages the emulator has taken since it started.
+sub messages_published { my ($emulator) = @_; return counted($emulator, 'messages_published'); }
+
+# How often an RPC was called.
+sub calls_of
+{
+	my ($emulator, $rpc) = @_;
+	my $name = '';
+	for my $field (stats($emulator))
+	{
+		$name = $field->[1] if $field->[0] eq 'name';
+		return $field->[1] if $field->[0] eq 'calls' && $name eq $rpc;
+	}
+	return 0;
 }
 
 # Makes app.inbox in the database, fed by the subscription, whose handler notes every event in app.seen:
@@ -64,9 +75,14 @@ sub follow
 sub states
 {
 	my ($node, $database, $key, $table) = @_;
+	return $node->safe_psql($database, states_query($key, $table));
+}
+
+sub states_query
+{
+	my ($key, $table) = @_;
 	$table //= 'app.outbox';
-	return $node->safe_psql(
-		$database, qq{
+	return qq{
 		SELECT string_agg(CASE WHEN published_at = '-infinity' THEN 'discarded'
 			WHEN published_at IS NOT NULL THEN 'published'
 			WHEN lock_token IS NOT NULL THEN 'inflight'
@@ -75,7 +91,7 @@ sub states
 			WHEN next_retry_at = 'infinity' THEN 'failed'
 			ELSE 'retry' END, ' ' ORDER BY seq)
 		FROM $table WHERE aggregate_id = '$key'
-	});
+	};
 }
 
 1;

@@ -79,6 +79,13 @@ sub new_node
 {
 	my ($name, %options) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, $options{install_path} ? (install_path => $options{install_path}) : ());
+	# The first cluster of a test is a copy of one that is there. Others are made, since those that are no copies of each other
+	# differ in their system identifiers.
+	my $template = $options{install_path} || $options{initdb} ? undef : $ENV{POSTBOX_CLUSTER_TEMPLATE};
+	delete $ENV{POSTBOX_CLUSTER_TEMPLATE} if $template;
+	my $run = \&PostgreSQL::Test::Utils::system_or_bail;
+	no warnings 'redefine';
+	local *PostgreSQL::Test::Utils::system_or_bail = sub { return $run->($_[0] eq 'initdb' ? ('cp', '-a', $template, $node->data_dir) : @_) } if $template;
 	$node->init(allows_streaming => $options{allows_streaming}, $options{initdb} ? (extra => $options{initdb}) : ());
 	my %settings = (
 		'restart_after_crash' => 'on',    # the test framework turns it off
