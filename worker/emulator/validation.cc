@@ -198,7 +198,7 @@ void SetDefaults(pb::Subscription* subscription) {
     subscription->mutable_expiration_policy()->mutable_ttl()->set_seconds(
         kDefaultExpirationSeconds);
   }
-  subscription->clear_push_config();  // one without fields means pull
+  subscription->mutable_push_config();  // one without fields means pull, and is always returned
   subscription->set_state(pb::Subscription::ACTIVE);
 }
 
