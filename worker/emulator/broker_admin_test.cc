@@ -271,6 +271,9 @@ TEST_F(BrokerAdminTest, TheLabelsAndTheEndOfASnapshotAreUpdated) {
     ExpectInvalid(broker_.UpdateSnapshot(request).status(), "7 days");
   }
   request.mutable_snapshot()->mutable_expire_time()->set_seconds(absl::ToUnixSeconds(now_) + 60);
+  request.mutable_snapshot()->mutable_expire_time()->set_nanos(1'000'000'000);
+  ExpectInvalid(broker_.UpdateSnapshot(request).status(), "expire_time");
+  request.mutable_snapshot()->mutable_expire_time()->set_nanos(0);
   EXPECT_TRUE(broker_.UpdateSnapshot(request).ok());
   now_ += absl::Seconds(60);
   broker_.Tick();

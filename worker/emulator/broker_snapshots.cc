@@ -23,8 +23,10 @@ absl::Status Broker::Seek(const pb::SeekRequest& request) {
   if (request.target_case() == pb::SeekRequest::TARGET_NOT_SET) {
     return absl::InvalidArgumentError("a seek needs a time or a snapshot");
   }
-  if (!request.has_time()) {
-    if (auto s = CheckName(request.snapshot(), "snapshots"); !s.ok()) return s;
+  if (auto s = request.has_time() ? CheckTime(request.time(), "time")
+                                  : CheckName(request.snapshot(), "snapshots");
+      !s.ok()) {
+    return s;
   }
   DeliverAccepted();
   const auto feed = LookUp(request.subscription());
@@ -108,6 +110,7 @@ absl::StatusOr<pb::Snapshot> Broker::UpdateSnapshot(const pb::UpdateSnapshotRequ
       if (auto s = CheckLabels(wanted.labels()); !s.ok()) return s;
       *changed.mutable_labels() = wanted.labels();
     } else if (path == "expire_time") {
+      if (auto s = CheckTime(wanted.expire_time(), "expire_time"); !s.ok()) return s;
       const absl::Time now = clock_();
       const absl::Time expires = ToTime(wanted.expire_time());
       if (expires <= now || expires > now + absl::Seconds(kSnapshotSeconds)) {

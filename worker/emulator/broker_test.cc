@@ -337,6 +337,8 @@ TEST_F(BrokerTest, ASnapshotBringsBackWhatWasUnackedAndWhatCameAfterIt) {
     seek.set_snapshot(name);
     EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek))) << name;
   }
+  seek.mutable_time()->set_nanos(-1);
+  EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek)));
   seek.clear_target();
   EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek)));
 
