@@ -210,6 +210,13 @@ const IntSetting kInts[] = {
      GUC_UNIT_MS},
 };
 
+// The only setting of its type.
+const config_enum_entry kCompressions[] = {
+    {"off", static_cast<int>(Compression::kOff), false},
+    {"gzip", static_cast<int>(Compression::kGzip), false},
+    {nullptr, 0, false},
+};
+
 }  // namespace
 
 void DefineSettings() {
@@ -224,6 +231,10 @@ void DefineSettings() {
                             setting.initial, setting.least, setting.greatest, setting.context,
                             setting.flags, nullptr, nullptr, nullptr);
   }
+  DefineCustomEnumVariable(
+      "postbox.compression", "Sets what a publisher compresses its requests to Pub/Sub with.",
+      "Small requests are never compressed.", &values.compression,
+      static_cast<int>(Compression::kOff), kCompressions, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
   ReserveGucPrefix("postbox");
 }
 

@@ -10,6 +10,9 @@
 
 namespace postbox {
 
+// What a publisher compresses its requests with.
+enum class Compression { kOff, kGzip };
+
 struct Settings {
   // The Pub/Sub service, and as which project it is used.
   char* endpoint;       // see proto/rules/endpoint.h
@@ -26,6 +29,7 @@ struct Settings {
   int max_outstanding_messages;
   int max_outstanding_bytes;  // kB
   int channels;
+  int compression;           // a Compression
   int maintenance_interval;  // s
   int checkpoint_interval;   // ms
   int read_chunk_size;

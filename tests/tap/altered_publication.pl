@@ -44,13 +44,13 @@ sub wait_empty
 	return wait_until($node, 'postgres', "SELECT pending = 0 AND parked = 0 AND state = 'active' AND last_error IS NULL FROM postbox.publication_status WHERE publication = '$name'", $what);
 }
 
-# Emits an event that is refused with `code` after two seconds, and waits until it is on its way. Returns what is to be called
+# Emits an event that is refused with `code` after five seconds, and waits until it is on its way. Returns what is to be called
 # to wait for the answer.
 sub emit_refused_late
 {
 	my ($name, $code) = @_;
 	my ($fired, $errors) = (counted($emulator, 'faults_fired'), counted($emulator, 'errors'));
-	emulator_fault($emulator, "rpc=Publish,code=$code,latency-ms=2000,count=1");
+	emulator_fault($emulator, "rpc=Publish,code=$code,latency-ms=5000,count=1");
 	emit_to($name, 'late');
 	wait_for(sub { counted($emulator, 'faults_fired') > $fired }, 'an event is on its way');
 	return sub { return wait_for(sub { counted($emulator, 'errors') > $errors }, 'it is refused') };

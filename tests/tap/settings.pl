@@ -5,10 +5,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use PostgreSQL::Test::Utils;
+use Postbox::Relay;
 use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
+my $other;
 my $node = new_node('main', emulator => $emulator, settings => { 'max_prepared_transactions' => 5, 'postbox.maintenance_interval' => '1h', 'autovacuum' => 'off' });
 $node->start;
 create_outbox($node, 'postgres');
@@ -79,11 +81,41 @@ subtest 'a reload that comes while a worker starts is not lost' => sub {
 };
 
 subtest 'postbox.endpoint takes effect in the running worker' => sub {
-	my $other = start_emulator();
+	$other = start_emulator();
 	wait_workers($node, 'postgres', 1);
 	set('postbox.endpoint', $other->{endpoint});
 	stop_emulator($emulator);
 	emit($node, 'postgres', 5);
+	wait_published($node, 'postgres', 70);
+};
+
+subtest 'postbox.compression = gzip makes requests smaller, and so does it no more when it is off again' => sub {
+	my $relay = start_relay($other->{address});
+	set('postbox.endpoint', "http://127.0.0.1:$relay->{port}");
+	my $count = 70;
+	# How many bytes come to Pub/Sub for an event of 500,000.
+	my $bytes = sub {
+		my $before = relay_state($relay)->{said};
+		$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'video-1', 'video.created', to_jsonb(repeat('x', 500000)))});
+		wait_published($node, 'postgres', ++$count);
+		return relay_state($relay)->{said} - $before;
+	};
+	# A reload has come to the worker when a request is of another size than the last one.
+	my $becomes = sub {
+		my ($condition, $what) = @_;
+		my $now;
+		wait_for(sub { return $condition->($now = $bytes->()) }, $what);
+		return note("$now bytes");
+	};
+	$becomes->(sub { $_[0] > 500_000 }, 'as it is');
+	set('postbox.compression', 'gzip');
+	$becomes->(sub { $_[0] < 50_000 }, 'compressed');
+	set('postbox.compression', 'off');
+	$becomes->(sub { $_[0] > 500_000 }, 'as it is again');
+	set('postbox.endpoint', $other->{endpoint});
+	# As many as before, for what follows.
+	$node->safe_psql('postgres', 'DELETE FROM app.outbox');
+	emit($node, 'postgres', 70);
 	wait_published($node, 'postgres', 70);
 };
 

@@ -26,6 +26,7 @@ ClientConfig ClientConfig::Now(const CredentialChoice& choice) {
       .project_id = values.project_id,
       .quota_project = values.quota_project,
       .channels = values.channels,
+      .compression = values.compression,
       .publish_timeout = PublishTimeout(),
       .choice = choice,
       .credentials = UsesCredentials(values.endpoint) ? pubsub::CredentialsStamp(choice.spec) : ""};
@@ -51,6 +52,7 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
   }
   options.credential = choice.spec;
   options.channels = channels;
+  options.compression = compression == static_cast<int>(Compression::kGzip);
   // Budget keeps the budget. It allows a little more than the settings say, to large events and
   // to many publications with small parts; if the client did not take that, all would wait for it.
   options.max_outstanding_messages = options.max_outstanding_bytes =

@@ -14,6 +14,7 @@ namespace postbox::publisher {
 struct ClientConfig {
   std::string endpoint, project_id, quota_project;
   int channels = 0;
+  int compression = 0;      // a Compression
   int publish_timeout = 0;  // s, see PublishTimeout()
   CredentialChoice choice;
   std::string credentials;  // CredentialsStamp(); empty: the endpoint needs none

@@ -19,20 +19,20 @@ our @EXPORT = qw(start_relay relay_mode relay_state);
 my @relays;    # process ids
 my $parent = $$;
 
-# start_relay($node): { port, pid }. It listens on the loopback interface.
+# start_relay($server): { port, pid }. It listens on the loopback interface. The server is a cluster, or the address of an emulator.
 sub start_relay
 {
-	my ($node) = @_;
+	my ($server) = @_;
 	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 0, Listen => 100) or BAIL_OUT("listen: $!");
 	my $folder = PostgreSQL::Test::Utils::tempdir();
 	my $relay = { port => $listener->sockport, folder => $folder };
 	relay_mode($relay, 'pass');
-	my $socket = $node->host . '/.s.PGSQL.' . $node->port;
+	my $connect = sub { return ref $server ? IO::Socket::UNIX->new(Peer => $server->host . '/.s.PGSQL.' . $server->port) : IO::Socket::INET->new($server) };
 	$relay->{pid} = fork() // BAIL_OUT("fork: $!");
 	if ($relay->{pid} == 0)
 	{
 		# The files and sockets of the test are the test's.
-		eval { relay($listener, $socket, $folder); };
+		eval { relay($listener, $connect, $folder); };
 		print STDERR $@;
 		POSIX::_exit(1);
 	}
@@ -57,11 +57,11 @@ sub relay_mode
 }
 
 # { accepted => connections since its start, open => those that the client has not closed, unread => those on which the
-# client has said something that was not read }
+# client has said something that was not read, said => bytes that clients have said }
 sub relay_state
 {
 	my ($relay) = @_;
-	my %state = split /[= ]/, read_whole("$relay->{folder}/state") // 'accepted=0 open=0 unread=0';
+	my %state = split /[= ]/, read_whole("$relay->{folder}/state") // 'accepted=0 open=0 unread=0 said=0';
 	return \%state;
 }
 
@@ -85,11 +85,11 @@ sub read_whole
 
 sub relay
 {
-	my ($listener, $socket, $folder) = @_;
+	my ($listener, $connect, $folder) = @_;
 	local $SIG{PIPE} = 'IGNORE';
 	my @pairs;    # { client, server, left => bytes of answers that may still be passed, or undef }
-	my $accepted = 0;
-	my $said = '';
+	my ($accepted, $said) = (0, 0);
+	my $written = '';
 	while (1)
 	{
 		my $mode = read_whole("$folder/mode");
@@ -100,11 +100,11 @@ sub relay
 			$wanted->add($_->{server}) for grep { $_->{server} && $mode ne 'deaf' && !(defined $_->{left} && $_->{left} == 0) } @pairs;
 		}
 		my %ready = map { $_ => 1 } $wanted->can_read(0.02);
-		@pairs = grep { pass_on($_, \%ready) } @pairs;
+		@pairs = grep { pass_on($_, \%ready, \$said) } @pairs;
 		if ($ready{$listener} && (my $client = $listener->accept))
 		{
 			++$accepted;
-			push @pairs, { client => $client, server => IO::Socket::UNIX->new(Peer => $socket), left => $mode =~ /^startup (\d+)/ ? $1 : undef, stammers => $mode =~ /^stammer (\d+)/ ? $1 : 0 };
+			push @pairs, { client => $client, server => $connect->(), left => $mode =~ /^startup (\d+)/ ? $1 : undef, stammers => $mode =~ /^stammer (\d+)/ ? $1 : 0 };
 			$pairs[-1]{server} = undef, syswrite($client, 'S') if $mode eq 'tls';
 		}
 		# A client that has gone shows when its end is read, so it is looked for without reading.
@@ -115,16 +115,16 @@ sub relay
 			$unread += length($look);
 			!(defined $got && $look eq '');
 		} @pairs if $mode ne 'pass';
-		my $state = "accepted=$accepted open=" . @pairs . " unread=$unread";
-		write_whole("$folder/state", $said = $state) if $state ne $said;
+		my $state = "accepted=$accepted open=" . @pairs . " unread=$unread said=$said";
+		write_whole("$folder/state", $written = $state) if $state ne $written;
 	}
 	return;
 }
 
-# Passes on what is ready of a pair. False if one side has closed; then both are closed.
+# Passes on what is ready of a pair, and adds to $$said what its client has said. False if one side has closed; then both are closed.
 sub pass_on
 {
-	my ($pair, $ready) = @_;
+	my ($pair, $ready, $said) = @_;
 	my ($client, $server) = @{$pair}{qw(client server)};
 	return !$ready->{$client} || sysread($client, my $unused, 65536) unless $server;
 	foreach my $way ([ $client, $server ], [ $server, $client ])
@@ -134,6 +134,7 @@ sub pass_on
 		my $limit = $from == $server && defined $pair->{left} ? $pair->{left} : 65536;
 		my $got = sysread($from, my $bytes, $limit);
 		return 0 unless $got;
+		$$said += $got if $from == $client;
 		# Statements begin with a Parse message; its length does not count its first byte.
 		if ($from == $client && $pair->{stammers} > 0 && $bytes =~ /^P/ && $got > 5)
 		{
