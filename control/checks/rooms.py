@@ -68,7 +68,7 @@ PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
 PUBSUB, PULLER = 'worker/pubsub', 'worker/puller'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
-PROVISION = 'worker/cli/provision'
+PROVISION, COMPLETION = 'worker/cli/provision', 'worker/cli/completion'
 
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
@@ -92,7 +92,8 @@ ROOMS = {
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
     ADMIN: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
     PROVISION: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'YAML', 'system')),
-    'worker/cli': Room((DOCTOR, ADMIN, PROVISION, PULLER, EMULATOR), ('CLI11',)),
+    COMPLETION: Room((), ('CLI11',)),
+    'worker/cli': Room((DOCTOR, ADMIN, PROVISION, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -104,7 +105,7 @@ MODULES = {
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
     'postbox': (RULES, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
-                'worker/cli'),
+                COMPLETION, 'worker/cli'),
 }
 
 

@@ -73,9 +73,16 @@ target_link_libraries(postbox_emulator PRIVATE PkgConfig::HTTPLIB)
 part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ PkgConfig::SYSTEMD nlohmann_json::nlohmann_json spdlog::spdlog)
 part(postbox_cli_base worker/cli/base postbox_puller)
 part(postbox_provision worker/cli/provision postbox_cli_base yaml-cpp::yaml-cpp)
-sources(cli_files worker/cli/doctor worker/cli/admin worker/cli)
+sources(cli_files worker/cli/doctor worker/cli/admin worker/cli/completion worker/cli)
 add_executable(postbox ${cli_files})
 target_link_libraries(postbox PRIVATE postbox_provision postbox_emulator CLI11::CLI11)
+# What makes shells complete its command line stands beside it whenever it is built.
+set(completions ${CMAKE_BINARY_DIR}/completions)
+foreach(shell bash zsh fish)
+  add_custom_command(TARGET postbox POST_BUILD BYPRODUCTS ${completions}/${shell}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${completions}
+    COMMAND postbox completion ${shell} > ${completions}/${shell} VERBATIM)
+endforeach()
 
 # extension/base and extension/shared are compiled once and are in both modules of the server.
 foreach(room base shared)

@@ -31,3 +31,9 @@ set(POSTBOX_UNIT_DIR lib/systemd/system CACHE STRING "Where units of systemd are
 configure_file(${CMAKE_SOURCE_DIR}/control/systemd/postbox-pull.service.in ${CMAKE_BINARY_DIR}/postbox-pull@.service @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/postbox-pull@.service DESTINATION ${POSTBOX_UNIT_DIR} COMPONENT tools)
 install(FILES ${CMAKE_SOURCE_DIR}/control/systemd/pull.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT tools)
+
+# Where each shell looks for what completes a command. Debian's zsh has a directory of its own for packages.
+set(POSTBOX_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions CACHE STRING "Where completion functions of zsh are installed")
+install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME postbox COMPONENT tools)
+install(FILES ${completions}/zsh DESTINATION ${POSTBOX_ZSH_DIR} RENAME _postbox COMPONENT tools)
+install(FILES ${completions}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME postbox.fish COMPONENT tools)

@@ -91,12 +91,39 @@ async function refusals(pubsub) {
   print({labels: await outcome(pubsub.createTopic({name: 'labelled', labels: {Key: 'v'}}))});
 }
 
+// Milliseconds between the id of a message and the message, in the middle of `count` of them.
+async function moment(pubsub, count) {
+  const [topic] = await pubsub.createTopic('moment');
+  await topic.createSubscription('moment-sub');
+  const publisher = pubsub.topic('moment', {batching: {maxMessages: 1}});
+  const arrivals = [];
+  let arrived = () => {};
+  const reader = pubsub.subscription('moment-sub');
+  const received = receive(reader, count, message => {
+    arrivals.push(performance.now());
+    message.ack();
+    arrived();
+  });
+  const gaps = [];
+  for (let i = 0; i < count; ++i) {
+    const arrival = new Promise(resolve => (arrived = resolve));
+    await publisher.publishMessage({data: Buffer.from('x')});
+    const answered = performance.now();
+    await arrival;
+    gaps.push(arrivals[i] - answered);
+  }
+  await received;
+  await reader.close();
+  print({moment: gaps.sort((a, b) => a - b)[Math.floor(count / 2)]});
+}
+
 async function administration(pubsub) {
   const [topic] = await pubsub.createTopic({name: 'kept', messageRetentionDuration: {seconds: 3600}});
   await topic.publishMessage({data: Buffer.from('before')});
   const [subscription] = await topic.createSubscription('kept-sub');
   const [metadata] = await subscription.getMetadata();
   print({retention: Number(metadata.topicMessageRetentionDuration.seconds), expiration: Number(metadata.expirationPolicy.ttl.seconds)});
+  print({endpoint: metadata.pushConfig.pushEndpoint});
   await subscription.seek(new Date(Date.now() - 600000));
   await receive(subscription, 1, message => {
     print({replayed: message.data.toString()});
@@ -105,10 +132,13 @@ async function administration(pubsub) {
   await subscription.close();
   const subscriber = new v1.SubscriberClient({servicePath: '127.0.0.1', port: Number(process.env.PUBSUB_EMULATOR_HOST.split(':')[1]),
     sslCreds: require('google-gax').grpc.credentials.createInsecure()});
+  const [unnamed] = await subscriber.createSubscription({topic: topic.name});
+  print({assigned: /^projects\/[^/]+\/subscriptions\/./.test(unnamed.name)});
   const [snapshot] = await subscriber.createSnapshot({name: '', subscription: subscription.name});
   print({named: /^projects\/[^/]+\/snapshots\/./.test(snapshot.name)});
   const [labelled] = await subscriber.updateSnapshot({snapshot: {name: snapshot.name, labels: {a: 'b'}}, updateMask: {paths: ['labels']}});
   print({labels: labelled.labels});
+  print({astray: await outcome(subscriber.seek({subscription: subscription.name, snapshot: subscription.name}))});
   await subscriber.modifyPushConfig({subscription: subscription.name, pushConfig: {}});
   await pubsub.detachSubscription(subscription.name);
   print({detached: (await subscription.detached())[0]});
@@ -164,7 +194,7 @@ async function policies(pubsub) {
   print({permissions});
 }
 
-const CHECKS = {filters, answers, refusals, administration, schemas, policies};
+const CHECKS = {filters, answers, moment, refusals, administration, schemas, policies};
 
 run(async () => {
   await CHECKS[process.argv[2]](client(), Number(process.argv[3]));

@@ -8,6 +8,7 @@
 //   postbox provision       topics, subscriptions, schemas and rights as a file describes them
 //   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
+//   postbox completion      a script that makes a shell complete all of this
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "worker/cli/admin_commands.h"
+#include "worker/cli/completion/scripts.h"
 #include "worker/emulator/fault_client.h"
 #include "worker/emulator/server.h"
 #include "worker/puller/pull.h"
@@ -206,6 +208,31 @@ CLI::App* AddEmulatorFault(CLI::App* app, emulator::FaultClientOptions* options)
   return fault;
 }
 
+const CLI::App* AddCompletion(CLI::App* app, std::string* shell) {
+  CLI::App* completion = app->add_subcommand(
+      "completion", "Print a script that makes a shell complete the command line of postbox");
+  completion->add_option("SHELL", *shell, "Shell that the script is for")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->footer(
+      "The packages install these scripts.\n\n"
+      "Example:\n  postbox completion bash > "
+      "~/.local/share/bash-completion/completions/postbox\n"
+      "  postbox completion zsh > /usr/local/share/zsh/site-functions/_postbox\n"
+      "  postbox completion fish > ~/.config/fish/completions/postbox.fish");
+  return completion;
+}
+
+int PrintCompletion(const CLI::App& app, const std::string& shell) {
+  const cli::CommandWords words = cli::WordsOf(app);
+  const std::string script = shell == "bash"  ? cli::BashScript(words)
+                             : shell == "zsh" ? cli::ZshScript(words)
+                                              : cli::FishScript(words);
+  if (std::fputs(script.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  std::perror("postbox completion");
+  return 1;
+}
+
 int Run(int argc, char** argv) {
   CLI::App app("Transactional outbox and inbox between PostgreSQL and Pub/Sub", "postbox");
   app.set_version_flag("--version", kVersion);
@@ -218,12 +245,15 @@ int Run(int argc, char** argv) {
   const CLI::App* emulator = AddEmulator(&app, &emulator_options);
   AddEmulatorFault(&app, &fault_options);
   const std::vector<cli::Command> commands = cli::AddAdminCommands(&app);
+  std::string shell;
+  const CLI::App* completion = AddCompletion(&app, &shell);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
 
+  if (*completion) return PrintCompletion(app, shell);
   // gRPC would write to standard error by itself, between the lines of the log, whatever fails.
   setenv("GRPC_VERBOSITY", "NONE", 0);
   if (*pull) return puller::RunPull(pull_options);

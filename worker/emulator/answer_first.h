@@ -9,7 +9,8 @@
 // The moment is for the client. Google's Node client has the result of a call some turns of its
 // event loop after the bytes, and a message on a stream sooner. Without the moment 97 of 100
 // messages were faster than their ids. A client that has no processor for longer than the moment
-// may still see the message first.
+// may still see the message first: on a busy machine (two processors, a load of 20 to 60) 15 of 100
+// messages were faster with 5 ms, 2 with 20 ms and 1 with 50 ms.
 #ifndef POSTBOX_WORKER_EMULATOR_ANSWER_FIRST_H_
 #define POSTBOX_WORKER_EMULATOR_ANSWER_FIRST_H_
 

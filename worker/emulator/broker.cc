@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "worker/emulator/ack_id.h"
 #include "worker/emulator/broker_internal.h"
 #include "worker/emulator/status.h"
@@ -56,6 +58,15 @@ Broker::Broker(Clock clock, BrokerOptions options)
       first_message_id_(static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixMicros(clock_())))),
       last_incarnation_(first_message_id_),
       publish_quotas_(options_.publish_rates) {}
+
+std::string Broker::NewName(absl::string_view neighbour, absl::string_view kind) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(neighbour, '/');
+  for (;;) {
+    std::string name = absl::StrCat("projects/", parts[1], "/", kind, "s/", kind, "-",
+                                    absl::Hex(first_message_id_ + ++last_name_));
+    if (!feeds_.contains(name) && !snapshots_.contains(name)) return name;
+  }
+}
 
 // ---- the common part of all operations on a subscription ----
 

@@ -258,7 +258,10 @@ class Broker {
   void Unplug(Feed* feed, WakeList* wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<Feed>> LookUp(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
 
-  std::string NewSnapshotName(absl::string_view subscription) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The name of a resource that was created without one: free, and in the project of `neighbour`.
+  // `kind` is "subscription" or "snapshot".
+  std::string NewName(absl::string_view neighbour, absl::string_view kind)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string MessageId(uint64_t sequence) const {
     return std::to_string(first_message_id_ + sequence);
   }
@@ -274,7 +277,7 @@ class Broker {
   uint64_t last_sequence_ ABSL_GUARDED_BY(mu_) = 0;
   const uint64_t first_message_id_;  // so that ids differ from those of an earlier run
   uint64_t last_incarnation_ ABSL_GUARDED_BY(mu_);
-  uint64_t last_snapshot_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t last_name_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_etag_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t published_ ABSL_GUARDED_BY(mu_) = 0;
   PublishQuotas publish_quotas_ ABSL_GUARDED_BY(mu_);

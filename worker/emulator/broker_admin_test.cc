@@ -137,7 +137,6 @@ TEST_F(BrokerAdminTest, WhatIsNotDoneIsRefusedByName) {
 TEST_F(BrokerAdminTest, AnEmptyPushConfigMeansPull) {
   subscription_.mutable_push_config();
   Create();
-  EXPECT_FALSE(broker_.GetSubscription(kSub)->has_push_config());
   EXPECT_TRUE(Update("push_config").ok());
   pb::ModifyPushConfigRequest request;
   request.set_subscription(kSub);
@@ -147,6 +146,31 @@ TEST_F(BrokerAdminTest, AnEmptyPushConfigMeansPull) {
   request.clear_push_config();
   request.set_subscription("projects/p/subscriptions/none");
   EXPECT_EQ(broker_.ModifyPushConfig(request).code(), absl::StatusCode::kNotFound);
+}
+
+// Programs read push_config.push_endpoint to tell pull from push.
+TEST_F(BrokerAdminTest, APullSubscriptionIsReturnedWithAnEmptyPushConfig) {
+  Create();
+  const auto found = broker_.GetSubscription(kSub);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(found->has_push_config());
+  EXPECT_EQ(found->push_config().ByteSizeLong(), 0);
+  subscription_.set_ack_deadline_seconds(30);
+  EXPECT_TRUE(Update("ack_deadline_seconds").ok());
+  EXPECT_TRUE(broker_.GetSubscription(kSub)->has_push_config());
+}
+
+TEST_F(BrokerAdminTest, ASubscriptionWithoutANameIsGivenOneInTheProjectOfItsTopic) {
+  Create();
+  subscription_.clear_name();
+  const auto first = broker_.CreateSubscription(subscription_);
+  const auto second = broker_.CreateSubscription(subscription_);
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_THAT(first->name(), StartsWith("projects/p/subscriptions/"));
+  EXPECT_NE(first->name(), second->name());
+  EXPECT_TRUE(broker_.GetSubscription(first->name()).ok());
+  subscription_.set_topic("nowhere");
+  ExpectInvalid(broker_.CreateSubscription(subscription_).status(), "nowhere");
 }
 
 TEST_F(BrokerAdminTest, ADetachedSubscriptionHasNoMessagesAndCannotBeReadAnyMore) {
@@ -191,6 +215,31 @@ TEST_F(BrokerAdminTest, ASnapshotWithoutANameIsGivenOne) {
   EXPECT_TRUE(broker_.GetSnapshot(first->name()).ok());
 }
 
+TEST_F(BrokerAdminTest, ASubscriptionOfADeletedTopicSeeksToNoSnapshotNotEvenOfAnotherDeletedTopic) {
+  Create();
+  pb::Topic other;
+  other.set_name("projects/p/topics/other");
+  ASSERT_TRUE(broker_.CreateTopic(other).ok());
+  pb::Subscription elsewhere;
+  elsewhere.set_name("projects/p/subscriptions/elsewhere");
+  elsewhere.set_topic(other.name());
+  ASSERT_TRUE(broker_.CreateSubscription(elsewhere).ok());
+  Publish("a");
+  const auto before = TakeSnapshot("");
+  ASSERT_TRUE(broker_.DeleteTopic(kTopic).ok());
+  ASSERT_TRUE(broker_.DeleteTopic(other.name()).ok());
+  const auto after = TakeSnapshot("");
+  ASSERT_TRUE(before.ok() && after.ok()) << before.status() << after.status();
+  for (const auto& snapshot : {before, after}) {
+    for (const std::string& name : {std::string(kSub), elsewhere.name()}) {
+      pb::SeekRequest seek;
+      seek.set_subscription(name);
+      seek.set_snapshot(snapshot->name());
+      ExpectError(broker_.Seek(seek), absl::StatusCode::kFailedPrecondition, "of its own topic");
+    }
+  }
+}
+
 TEST_F(BrokerAdminTest, ASnapshotLivesSevenDaysLessTheAgeOfItsBacklog) {
   subscription_.mutable_message_retention_duration()->set_seconds(31 * kDay);
   Create();
@@ -222,6 +271,9 @@ TEST_F(BrokerAdminTest, TheLabelsAndTheEndOfASnapshotAreUpdated) {
     ExpectInvalid(broker_.UpdateSnapshot(request).status(), "7 days");
   }
   request.mutable_snapshot()->mutable_expire_time()->set_seconds(absl::ToUnixSeconds(now_) + 60);
+  request.mutable_snapshot()->mutable_expire_time()->set_nanos(1'000'000'000);
+  ExpectInvalid(broker_.UpdateSnapshot(request).status(), "expire_time");
+  request.mutable_snapshot()->mutable_expire_time()->set_nanos(0);
   EXPECT_TRUE(broker_.UpdateSnapshot(request).ok());
   now_ += absl::Seconds(60);
   broker_.Tick();

@@ -6,7 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/broker_internal.h"
 #include "worker/emulator/labels.h"
@@ -23,6 +22,11 @@ absl::Status Broker::Seek(const pb::SeekRequest& request) {
   if (auto s = CheckName(request.subscription(), "subscriptions"); !s.ok()) return s;
   if (request.target_case() == pb::SeekRequest::TARGET_NOT_SET) {
     return absl::InvalidArgumentError("a seek needs a time or a snapshot");
+  }
+  if (auto s = request.has_time() ? CheckTime(request.time(), "time")
+                                  : CheckName(request.snapshot(), "snapshots");
+      !s.ok()) {
+    return s;
   }
   DeliverAccepted();
   const auto feed = LookUp(request.subscription());
@@ -43,7 +47,9 @@ absl::Status Broker::Seek(const pb::SeekRequest& request) {
                 if (state->config().detached()) return Detached(request.subscription());
                 const auto snapshot = snapshots_.find(request.snapshot());
                 if (snapshot == snapshots_.end()) return NotFound(request.snapshot());
-                if (snapshot->second.proto.topic() != state->config().topic()) {
+                // Deleted topics have one name, and are not the same.
+                if (snapshot->second.proto.topic() != state->config().topic() ||
+                    !topics_.contains(state->config().topic())) {
                   return absl::FailedPreconditionError(
                       "a subscription can seek only to a snapshot of its own topic");
                 }
@@ -66,7 +72,7 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
                           ABSL_NO_THREAD_SAFETY_ANALYSIS -> absl::StatusOr<pb::Snapshot> {
     if (state->config().detached()) return Detached(request.subscription());
     const std::string name =
-        request.name().empty() ? NewSnapshotName(request.subscription()) : request.name();
+        request.name().empty() ? NewName(request.subscription(), "snapshot") : request.name();
     if (snapshots_.contains(name)) return AlreadyExists(name);
     Snapshot snapshot;
     snapshot.unacked = state->Unacked();
@@ -88,15 +94,6 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
   return With(*feed, create);
 }
 
-std::string Broker::NewSnapshotName(absl::string_view subscription) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(subscription, '/');
-  for (;;) {
-    std::string name = absl::StrCat("projects/", parts[1], "/snapshots/snapshot-",
-                                    absl::Hex(first_message_id_ + ++last_snapshot_));
-    if (!snapshots_.contains(name)) return name;
-  }
-}
-
 absl::StatusOr<pb::Snapshot> Broker::UpdateSnapshot(const pb::UpdateSnapshotRequest& request) {
   const pb::Snapshot& wanted = request.snapshot();
   if (auto s = CheckName(wanted.name(), "snapshots"); !s.ok()) return s;
@@ -113,6 +110,7 @@ absl::StatusOr<pb::Snapshot> Broker::UpdateSnapshot(const pb::UpdateSnapshotRequ
       if (auto s = CheckLabels(wanted.labels()); !s.ok()) return s;
       *changed.mutable_labels() = wanted.labels();
     } else if (path == "expire_time") {
+      if (auto s = CheckTime(wanted.expire_time(), "expire_time"); !s.ok()) return s;
       const absl::Time now = clock_();
       const absl::Time expires = ToTime(wanted.expire_time());
       if (expires <= now || expires > now + absl::Seconds(kSnapshotSeconds)) {

@@ -20,8 +20,12 @@ absl::StatusOr<pb::Subscription> Broker::CreateSubscription(const pb::Subscripti
   config.clear_detached();
   config.clear_topic_message_retention_duration();
   SetDefaults(&config);
-  if (auto s = CheckSubscription(config); !s.ok()) return s;
   if (auto s = CheckName(config.topic(), "topics"); !s.ok()) return s;
+  if (config.name().empty()) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    config.set_name(NewName(config.topic(), "subscription"));
+  }
+  if (auto s = CheckSubscription(config); !s.ok()) return s;
   DeliverAccepted();
   const Change change(this);
   if (feeds_.contains(config.name())) return AlreadyExists(config.name());

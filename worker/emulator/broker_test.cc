@@ -333,6 +333,12 @@ TEST_F(BrokerTest, ASnapshotBringsBackWhatWasUnackedAndWhatCameAfterIt) {
 
   seek.set_subscription("projects/p/subscriptions/elsewhere");
   EXPECT_TRUE(absl::IsFailedPrecondition(broker_.Seek(seek)));
+  for (const char* name : {"", "snap", kSub}) {  // not the names of snapshots
+    seek.set_snapshot(name);
+    EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek))) << name;
+  }
+  seek.mutable_time()->set_nanos(-1);
+  EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek)));
   seek.clear_target();
   EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek)));
 

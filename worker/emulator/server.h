@@ -42,7 +42,7 @@ struct EmulatorOptions {
   std::vector<std::string> subscriptions;  // NAME=TOPIC[,option...]; see resource_spec.h
   std::vector<std::string> faults;         // see ParseFault
   BrokerOptions broker;
-  int delivery_delay_ms = 5;
+  int delivery_delay_ms = 20;
   TlsOptions tls;
   std::vector<std::string> accounts;  // EMAIL=FILE; see bearer.h
   // What tokens may have as their audience.

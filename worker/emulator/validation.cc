@@ -18,6 +18,12 @@ namespace {
 
 namespace pb = google::pubsub::v1;
 
+// What protobuf calls valid: times of the years 1 to 9999, and durations of 10,000 years.
+constexpr int64_t kMinTimeSeconds = -62'135'596'800;
+constexpr int64_t kMaxTimeSeconds = 253'402'300'799;
+constexpr int64_t kMaxDurationSeconds = 315'576'000'000;
+constexpr int32_t kNanosInSecond = 1'000'000'000;
+
 template <class... Parts>
 absl::Status Invalid(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
@@ -54,10 +60,23 @@ absl::Status CheckModifyDeadline(int seconds) {
                  " seconds, not ", seconds);
 }
 
-absl::Status CheckRetention(int64_t seconds, absl::string_view what) {
-  if (seconds >= kMinRetentionSeconds && seconds <= kMaxRetentionSeconds) return absl::OkStatus();
-  return Invalid(what, " must be ", kMinRetentionSeconds, " to ", kMaxRetentionSeconds,
-                 " seconds, not ", seconds);
+absl::Status CheckRange(const google::protobuf::Duration& duration, absl::string_view what,
+                        int64_t least, int64_t most) {
+  const int64_t seconds = duration.seconds();
+  const int32_t nanos = duration.nanos();
+  if (nanos < 0 || nanos >= kNanosInSecond) {
+    return Invalid(what, " must have 0 to ", kNanosInSecond - 1, " nanos, not ", nanos);
+  }
+  if (seconds >= least && (seconds < most || (seconds == most && nanos == 0))) {
+    return absl::OkStatus();
+  }
+  return Invalid(what, " must be ", least, " to ", most, " seconds, not ", seconds,
+                 nanos > 0 ? absl::StrCat(" and ", nanos, " nanos") : "");
+}
+
+absl::Status CheckRetention(const google::protobuf::Duration& retention) {
+  return CheckRange(retention, "message_retention_duration", kMinRetentionSeconds,
+                    kMaxRetentionSeconds);
 }
 
 absl::Status CheckMessage(const pb::PubsubMessage& message) {
@@ -90,19 +109,14 @@ absl::Status CheckMessage(const pb::PubsubMessage& message) {
 }
 
 absl::Status CheckRetryPolicy(const pb::RetryPolicy& policy) {
-  const auto check = [](const google::protobuf::Duration& backoff,
-                        absl::string_view what) -> absl::Status {
-    if (backoff.seconds() < 0 || backoff.nanos() < 0 || backoff.seconds() > kMaxBackoffSeconds ||
-        (backoff.seconds() == kMaxBackoffSeconds && backoff.nanos() > 0)) {
-      return Invalid(what, " must be 0 to ", kMaxBackoffSeconds, " seconds, not ",
-                     backoff.seconds());
-    }
-    return absl::OkStatus();
-  };
-  if (auto s = check(policy.minimum_backoff(), "retry_policy.minimum_backoff"); !s.ok()) return s;
-  if (auto s = check(policy.maximum_backoff(), "retry_policy.maximum_backoff"); !s.ok()) return s;
   const auto& least = policy.minimum_backoff();
   const auto& most = policy.maximum_backoff();
+  if (auto s = CheckRange(least, "retry_policy.minimum_backoff", 0, kMaxBackoffSeconds); !s.ok()) {
+    return s;
+  }
+  if (auto s = CheckRange(most, "retry_policy.maximum_backoff", 0, kMaxBackoffSeconds); !s.ok()) {
+    return s;
+  }
   if (least.seconds() > most.seconds() ||
       (least.seconds() == most.seconds() && least.nanos() > most.nanos())) {
     return Invalid("retry_policy.minimum_backoff must not be greater than maximum_backoff");
@@ -144,6 +158,15 @@ absl::Status CheckName(absl::string_view name, absl::string_view collection) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTime(const google::protobuf::Timestamp& time, absl::string_view what) {
+  if (time.seconds() >= kMinTimeSeconds && time.seconds() <= kMaxTimeSeconds && time.nanos() >= 0 &&
+      time.nanos() < kNanosInSecond) {
+    return absl::OkStatus();
+  }
+  return Invalid(what, " must be a time of the years 1 to 9999 with 0 to ", kNanosInSecond - 1,
+                 " nanos, not ", time.seconds(), " seconds and ", time.nanos(), " nanos");
+}
+
 absl::Status CheckPublish(const pb::PublishRequest& request) {
   if (auto s = CheckName(request.topic(), "topics"); !s.ok()) return s;
   if (request.messages().empty()) return Invalid("a publish request needs at least one message");
@@ -168,8 +191,7 @@ absl::Status CheckTopic(const pb::Topic& topic) {
   if (auto s = CheckSupported(topic); !s.ok()) return s;
   if (auto s = CheckLabels(topic.labels()); !s.ok()) return s;
   if (topic.has_message_retention_duration()) {
-    return CheckRetention(topic.message_retention_duration().seconds(),
-                          "message_retention_duration");
+    return CheckRetention(topic.message_retention_duration());
   }
   return absl::OkStatus();
 }
@@ -198,7 +220,7 @@ void SetDefaults(pb::Subscription* subscription) {
     subscription->mutable_expiration_policy()->mutable_ttl()->set_seconds(
         kDefaultExpirationSeconds);
   }
-  subscription->clear_push_config();  // one without fields means pull
+  subscription->mutable_push_config();  // one without fields means pull, and is always returned
   subscription->set_state(pb::Subscription::ACTIVE);
 }
 
@@ -209,11 +231,7 @@ absl::Status CheckSubscription(const pb::Subscription& subscription) {
       !s.ok()) {
     return s;
   }
-  if (auto s = CheckRetention(subscription.message_retention_duration().seconds(),
-                              "message_retention_duration");
-      !s.ok()) {
-    return s;
-  }
+  if (auto s = CheckRetention(subscription.message_retention_duration()); !s.ok()) return s;
   if (subscription.has_dead_letter_policy()) {
     const pb::DeadLetterPolicy& policy = subscription.dead_letter_policy();
     if (auto s = CheckName(policy.dead_letter_topic(), "topics"); !s.ok()) return s;
@@ -226,10 +244,12 @@ absl::Status CheckSubscription(const pb::Subscription& subscription) {
   if (subscription.has_retry_policy()) {
     if (auto s = CheckRetryPolicy(subscription.retry_policy()); !s.ok()) return s;
   }
-  if (subscription.expiration_policy().has_ttl() &&
-      subscription.expiration_policy().ttl().seconds() < kMinExpirationSeconds) {
-    return Invalid("expiration_policy.ttl must be at least ", kMinExpirationSeconds,
-                   " seconds, not ", subscription.expiration_policy().ttl().seconds());
+  if (subscription.expiration_policy().has_ttl()) {
+    if (auto s = CheckRange(subscription.expiration_policy().ttl(), "expiration_policy.ttl",
+                            kMinExpirationSeconds, kMaxDurationSeconds);
+        !s.ok()) {
+      return s;
+    }
   }
   return subscription.filter().empty() ? absl::OkStatus()
                                        : Filter::Parse(subscription.filter()).status();

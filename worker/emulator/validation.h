@@ -16,6 +16,9 @@ absl::Status CheckName(absl::string_view name, absl::string_view collection);
 // `name` must be projects/PROJECT.
 absl::Status CheckProject(absl::string_view name);
 
+// `what` names the field of the request.
+absl::Status CheckTime(const google::protobuf::Timestamp& time, absl::string_view what);
+
 absl::Status CheckPublish(const google::pubsub::v1::PublishRequest& request);
 
 absl::Status CheckTopic(const google::pubsub::v1::Topic& topic);

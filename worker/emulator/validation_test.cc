@@ -173,6 +173,52 @@ TEST(Validation, SubscriptionsHaveDefaultsAndRanges) {
   ExpectInvalid(CheckSubscription(bad), "filter");
 }
 
+TEST(Validation, DurationsAreValidAndWithinTheirRangesToTheNano) {
+  pb::Subscription good;
+  good.set_name("projects/p/subscriptions/sub");
+  good.mutable_retry_policy();
+  SetDefaults(&good);
+  const auto field = [](pb::Subscription* of, int number) {
+    if (number == 0) return of->mutable_message_retention_duration();
+    if (number == 1) return of->mutable_retry_policy()->mutable_maximum_backoff();
+    return of->mutable_expiration_policy()->mutable_ttl();
+  };
+  const int64_t most[] = {kMaxRetentionSeconds, kMaxBackoffSeconds, 315'576'000'000};
+  for (int number = 0; number < 3; ++number) {
+    pb::Subscription changed = good;
+    google::protobuf::Duration* duration = field(&changed, number);
+    duration->set_seconds(most[number]);
+    EXPECT_TRUE(CheckSubscription(changed).ok()) << number;
+    duration->set_nanos(1);
+    ExpectInvalid(CheckSubscription(changed), "and 1 nanos");
+    duration->set_seconds(most[number] - 1);
+    duration->set_nanos(999'999'999);
+    EXPECT_TRUE(CheckSubscription(changed).ok()) << number;
+    for (const int nanos : {-1, 1'000'000'000}) {
+      duration->set_nanos(nanos);
+      ExpectInvalid(CheckSubscription(changed), "0 to 999999999 nanos");
+    }
+  }
+}
+
+TEST(Validation, TimesAreOfTheYears1To9999) {
+  google::protobuf::Timestamp time;
+  for (const int64_t seconds : {-62'135'596'800, int64_t{0}, 253'402'300'799}) {
+    time.set_seconds(seconds);
+    time.set_nanos(999'999'999);
+    EXPECT_TRUE(CheckTime(time, "time").ok()) << seconds;
+    for (const int nanos : {-1, 1'000'000'000}) {
+      time.set_nanos(nanos);
+      ExpectInvalid(CheckTime(time, "time"), "time must be");
+    }
+  }
+  for (const int64_t seconds : {-62'135'596'801, 253'402'300'800}) {
+    time.set_seconds(seconds);
+    time.set_nanos(0);
+    ExpectInvalid(CheckTime(time, "expire_time"), "expire_time must be");
+  }
+}
+
 TEST(Validation, OnlyTheFirstRequestOfAStreamSaysWhatTheStreamIs) {
   pb::StreamingPullRequest first;
   ExpectInvalid(CheckStreamingPull(first, true), "projects/PROJECT/subscriptions/ID");

@@ -137,7 +137,9 @@ struct HttpClient::Impl {
           return message->data.result;
       }
       if (running == 0) return CURLE_FAILED_INIT;
-      curl_multi_poll(multi, nullptr, 0, kLongestPollMs, nullptr);
+      if (curl_multi_poll(multi, nullptr, 0, kLongestPollMs, nullptr) != CURLM_OK) {
+        return CURLE_FAILED_INIT;
+      }
     }
     return std::nullopt;
   }

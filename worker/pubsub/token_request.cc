@@ -1,6 +1,7 @@
 #include "worker/pubsub/token_request.h"
 
 #include <absl/strings/escaping.h>
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_replace.h>
 #include <absl/time/time.h>
 
@@ -66,10 +67,16 @@ std::string SaidBy(const std::string& body) {
 std::optional<std::chrono::seconds> SecondsIn(const json& answer, const char* name) {
   const auto member = answer.find(name);
   if (member == answer.end()) return kUsualLife;
-  if (!member->is_number_integer()) return std::nullopt;
-  const auto seconds = member->get<std::int64_t>();
-  if (seconds < 1) return std::nullopt;
-  return std::min(std::chrono::seconds(seconds), kLongestLife);
+  // A number of JSON, of which some servers make a text.
+  double seconds = 0;
+  if (member->is_number()) {
+    seconds = member->get<double>();
+  } else if (!member->is_string() || !absl::SimpleAtod(member->get<std::string>(), &seconds)) {
+    return std::nullopt;
+  }
+  if (!(seconds >= 1)) return std::nullopt;
+  return std::chrono::seconds(
+      static_cast<std::int64_t>(std::min(seconds, static_cast<double>(kLongestLife.count()))));
 }
 
 // It becomes a header. gRPC ends the process at one that HTTP/2 does not allow.
@@ -108,7 +115,10 @@ HttpRequest MetadataRequest(const std::string& path) {
 
 }  // namespace
 
-std::string WithoutSecrets(std::string_view text, const std::vector<std::string>& secrets) {
+std::string WithoutSecrets(std::string_view text, std::vector<std::string> secrets) {
+  // One may be a part of another one.
+  std::stable_sort(secrets.begin(), secrets.end(),
+                   [](const auto& a, const auto& b) { return a.size() > b.size(); });
   std::string said(text);
   for (const std::string& secret : secrets) {
     if (secret.size() > 3) said = absl::StrReplaceAll(said, {{secret, "[...]"}});
@@ -139,9 +149,10 @@ std::string WithoutSecrets(std::string_view text, const std::vector<std::string>
 
 std::optional<std::string> TokenRequest::Send(const HttpRequest& request,
                                               const std::vector<std::string>& secrets,
-                                              TokenError* error) {
+                                              TokenError* error,
+                                              std::chrono::milliseconds timeout) {
   std::string problem;
-  std::optional<HttpResponse> response = http_->Send(request, kTimeout, &problem);
+  std::optional<HttpResponse> response = http_->Send(request, timeout, &problem);
   if (!response) {
     *error = {problem, true};
     return std::nullopt;
@@ -306,8 +317,9 @@ std::optional<AccessToken> TokenRequest::AskMetadataServer(TokenError* error) {
   if (!body) return std::nullopt;
   auto token = ParseToken(MetadataHost(), *body, error);
   if (!token) return std::nullopt;
-  TokenError ignored;  // the name is for people only
-  if (const auto email = Send(MetadataRequest(account + "email"), {}, &ignored)) {
+  // The name is for people only: the token does not wait for it.
+  TokenError ignored;
+  if (const auto email = Send(MetadataRequest(account + "email"), {}, &ignored, kProbeTimeout)) {
     token->identity = Trimmed(*email);
   }
   return token;

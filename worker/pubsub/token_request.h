@@ -59,7 +59,8 @@ class TokenRequest {
   std::optional<std::string> SubjectToken(const SubjectTokenSource& source, TokenError* error);
   // Sends it, and takes an answer of 200 only. `secrets`: texts that the error must not have in it.
   std::optional<std::string> Send(const HttpRequest& request,
-                                  const std::vector<std::string>& secrets, TokenError* error);
+                                  const std::vector<std::string>& secrets, TokenError* error,
+                                  std::chrono::milliseconds timeout = kTimeout);
 
   HttpClient* const http_;
   const std::string audience_;
@@ -69,7 +70,7 @@ class TokenRequest {
 bool FindsMetadataServer(HttpClient* http);
 
 // What a server says, for people: cut, in one line, and without `secrets` and what looks like one.
-std::string WithoutSecrets(std::string_view text, const std::vector<std::string>& secrets);
+std::string WithoutSecrets(std::string_view text, std::vector<std::string> secrets);
 
 }  // namespace postbox::pubsub
 

@@ -243,6 +243,10 @@ TEST(WithoutSecretsTest, ASecretMayLookLikeWhatStandsForIt) {
   EXPECT_EQ(WithoutSecrets("pass...]", {"...]", "pass"}), "[...][...]");
 }
 
+TEST(WithoutSecretsTest, ASecretMayBeginLikeAnotherOne) {
+  EXPECT_EQ(WithoutSecrets("it is password", {"pass", "password"}), "it is [...]");
+}
+
 TEST_F(TokenSourceTest, ARefusalIsQuotedWithoutSecrets) {
   FakeTokenServer server([](const std::string&) -> Answer {
     return {R"({"error": "invalid_grant", "error_description":
@@ -287,6 +291,26 @@ TEST_F(TokenSourceTest, AnAnswerThatIsNoTokenIsAnError) {
     EXPECT_THAT(source_->Wait(kLong).error, HasSubstr("the answer has no token in it")) << body;
     source_.reset();
   }
+}
+
+TEST_F(TokenSourceTest, HowLongATokenLivesMayBeAnyNumberOrATextOfOne) {
+  for (const char* life : {"3600.5", R"("3600")", "1e3", "1e300"}) {
+    const std::string body = std::string(R"({"access_token": "t", "expires_in": )") + life + "}";
+    FakeTokenServer server([&](const std::string&) -> Answer { return {body}; });
+    Start(User(server));
+    EXPECT_EQ(source_->Wait(kLong).header, "Bearer t") << body;
+    source_.reset();
+  }
+}
+
+TEST_F(TokenSourceTest, ATokenOfTheMetadataServerDoesNotWaitLongForItsName) {
+  FakeTokenServer server([](const std::string& request) -> Answer {
+    if (request.find("/email") == std::string::npos) return Token("t");
+    return {.body = "", .keep_silent = true};
+  });
+  setenv("GCE_METADATA_HOST", server.host().c_str(), 1);
+  Start(CredentialSpec{.metadata_server = true});
+  EXPECT_EQ(source_->Wait(TokenRequest::kTimeout - seconds(2)).header, "Bearer t");
 }
 
 TEST_F(TokenSourceTest, NeitherARedirectNorAnEndlessAnswerIsFollowed) {

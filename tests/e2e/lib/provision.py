@@ -73,9 +73,9 @@ class Operator:
         place = [] if "--endpoint" in arguments else ["--endpoint", self.bed.emulator.endpoint]
         return [self.bed.postbox, "provision", "--file", path, *place, *arguments]
 
-    def run(self, path, *arguments, status=0, text=None, **environment):
-        """(standard output, standard error)"""
-        done = subprocess.run([str(part) for part in self.command(path, *arguments)], input=text, capture_output=True, text=True, check=False,
+    def run(self, path, *arguments, status=0, text=None, through=(), **environment):
+        """(standard output, standard error). `through`: a command that runs this one."""
+        done = subprocess.run([str(part) for part in (*through, *self.command(path, *arguments))], input=text, capture_output=True, text=True, check=False,
                               timeout=harness.TIMEOUT, env={**self.environment, **environment})
         if done.returncode != status:
             raise Failure(f"provision {arguments}: exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
@@ -400,6 +400,11 @@ def round_trip(operator):
         check("and is what the database says", operator.run(path, "--dry-run", **environment)[0], "nothing to change\n")
     check("a file that is there is not overwritten",
           "name another file" in operator.run(bed.directory / "catalog.yaml", "--from-database", status=1, **{**bed.cluster.environment, "PGDATABASE": "catalog"})[1])
+    without_space = ("sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "without-space")
+    path = bed.directory / "large.yaml"
+    check("where there is no space for it, that is said",
+          "cannot be written" in operator.run(path, "--from-database", status=1, through=without_space, **{**bed.cluster.environment, "PGDATABASE": "catalog"})[1])
+    check("and no part of it stays behind", path.exists(), False)
     pullers = [bed.puller("catalog_read"), bed.puller("points")]
     main_job.run_catalog(bed, videos=20)
     main_job.run_points(bed, pullers[1], users=5, events=30)

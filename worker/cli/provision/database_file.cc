@@ -110,8 +110,9 @@ int WriteNewFile(const std::string& name, const std::string& text) {
     if (size <= 0) break;
     written += static_cast<size_t>(size);
   }
-  const bool good = close(file) == 0 && written == text.size();
-  return good ? 0 : Fail(name + ": cannot be written", "look at the space on its disk");
+  if (close(file) == 0 && written == text.size()) return 0;
+  unlink(name.c_str());  // what is there of it would be in the way of the next try
+  return Fail(name + ": cannot be written", "look at the space on its disk");
 }
 
 }  // namespace

@@ -1,0 +1,80 @@
+#include <string>
+#include <vector>
+
+#include "worker/cli/completion/scripts.h"
+
+namespace postbox::cli {
+namespace {
+
+constexpr char kBegin[] = R"(# Completion for fish, printed by `postbox completion fish`.
+
+# Whether the subcommands on the command line are these.
+function __postbox_at
+    set -l path postbox
+    for word in (commandline -opc)[2..-1]
+        contains -- "$path $word" $__postbox_paths; and set path "$path $word"
+    end
+    test "$path" = "$argv"
+end
+
+complete -c postbox -f
+)";
+
+std::string Quoted(const std::string& text) { return "'" + Escaped(text, "\\'") + "'"; }
+
+std::string ValueOf(const ArgumentWords& argument) {
+  switch (argument.kind) {
+    case ValueKind::kNone:
+      return "";
+    case ValueKind::kText:
+      return " -x";
+    case ValueKind::kChoice:
+      return " -x -a " + Quoted(Join(argument.choices));
+    case ValueKind::kFile:
+    case ValueKind::kNamedFile:
+      return " -r -F";
+    case ValueKind::kDirectory:
+      return " -x -a '(__fish_complete_directories)'";
+  }
+  return "";
+}
+
+void AddPaths(const CommandWords& command, std::vector<std::string>* paths) {
+  for (const CommandWords& below : command.commands) {
+    paths->push_back(Quoted(Join(below.path)));
+    AddPaths(below, paths);
+  }
+}
+
+void AddCommand(const CommandWords& command, std::string* script) {
+  const std::string begin = "complete -c postbox -n '__postbox_at " + Join(command.path) + "'";
+  *script += "\n";
+  for (const CommandWords& below : command.commands) {
+    *script += begin + " -a " + below.path.back() + " -d " + Quoted(below.description) + "\n";
+  }
+  for (const ArgumentWords& positional : command.positionals) {
+    if (positional.kind != ValueKind::kChoice) continue;
+    *script += begin + " -a " + Quoted(Join(positional.choices)) + "\n";
+  }
+  for (const ArgumentWords& option : command.options) {
+    *script += begin;
+    for (const std::string& name : option.names) {
+      *script += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+    }
+    *script += ValueOf(option) + " -d " + Quoted(option.description) + "\n";
+  }
+  for (const CommandWords& below : command.commands) AddCommand(below, script);
+}
+
+}  // namespace
+
+std::string FishScript(const CommandWords& root) {
+  std::vector<std::string> paths;
+  AddPaths(root, &paths);
+  std::string script = kBegin;
+  script += "set -g __postbox_paths " + Join(paths, " \\\n    ") + "\n";
+  AddCommand(root, &script);
+  return script;
+}
+
+}  // namespace postbox::cli
