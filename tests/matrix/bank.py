@@ -146,7 +146,7 @@ def create_witness(cluster):
 class Load:
     """pgbench against one bank, started again whenever a fault has ended it."""
 
-    def __init__(self, site, kind, clients=6, rate=80):
+    def __init__(self, site, kind, rate, clients=6):
         self.kind = kind
         self._site = site
         self._script = site.directory / "transaction.sql"
@@ -231,24 +231,24 @@ class Ledger:
         yield "witness", self._site.witness, "witness", f"reader_{self._kind}"
 
     def behind(self):
-        """What is committed and has not taken effect, by plain counts."""
-        committed = self._site.cluster.number(database(self._kind), "SELECT count(*) FROM bank.journal")
-        return {name: committed - cluster.number(where, f"SELECT count(DISTINCT event_id) FROM {schema}.effect")
-                for name, cluster, where, schema in self.places()}
+        """What is committed and has not taken effect, by plain counts; and the state of the publication."""
+        effects = "SELECT count(DISTINCT event_id) FROM {}.effect"
+        (committed,), (applied,), status = self._site.cluster.sql(database(self._kind), f"""
+            SELECT count(*) FROM bank.journal; {effects.format("reader")}; SELECT state, pending, parked FROM postbox.publication_status""")
+        seen = self._site.witness.number("witness", effects.format(f"reader_{self._kind}"))
+        return {"reader": int(committed) - int(applied), "witness": int(committed) - seen}, status
 
     def settle(self, timeout):
         """Waits until all that is committed has taken effect everywhere and nothing is on its way. Returns why it has not."""
         def settled():
-            left = self.behind()
+            left, status = self.behind()
             if any(count > 0 for count in left.values()):
                 raise Failure(f"{self._kind}: not applied: {left}")
-            status = self._site.cluster.sql(database(self._kind), "SELECT state, pending, parked FROM postbox.publication_status")
-            if status != [["active", "0", "0"]]:
+            if status != ["active", "0", "0"]:
                 raise Failure(f"{self._kind}: not all is marked as published (state, pending, parked): {status}")
-            for reader in ("reader", "witness"):
-                stats = self._site.bed.emulator.subscription_stats(subscription(self._kind, reader))
+            for stats in self._site.bed.emulator.stats_of_subscriptions([subscription(self._kind, reader) for reader in ("reader", "witness")]):
                 if stats["backlog"] or stats["outstanding"]:
-                    raise Failure(f"{self._kind}: messages of {reader} are not acknowledged: {stats}")
+                    raise Failure(f"{self._kind}: messages are not acknowledged: {stats}")
             return True
 
         try:

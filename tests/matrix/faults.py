@@ -94,7 +94,7 @@ class Stop(Fault):
     @staticmethod
     def _outlast_messages(site):
         def expired():
-            return [site.bed.emulator.subscription_stats(bank.subscription(kind, "reader"))["expired"] for kind in bank.KINDS]
+            return [one["expired"] for one in site.bed.emulator.stats_of_subscriptions([bank.subscription(kind, "reader") for kind in bank.KINDS])]
 
         before = expired()
         site.start_pullers()

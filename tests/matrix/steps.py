@@ -91,7 +91,7 @@ class NoResponse(WorkerStep):
 
     @staticmethod
     def _sent(site):
-        stats = [site.bed.emulator.subscription_stats(bank.subscription(kind, "witness")) for kind in KINDS]
+        stats = site.bed.emulator.stats_of_subscriptions([bank.subscription(kind, "witness") for kind in KINDS])
         return [one["delivered"] + one["backlog"] for one in stats]
 
     def forget(self, site):

@@ -4,7 +4,8 @@
 # lost, each key came in order, nothing is parked, and every publication is active.
 #
 # POSTBOX_WEEK_SEED is the seed of the order, which is printed; POSTBOX_WEEK_STEPS has the names of steps, if not all are
-# wanted, and POSTBOX_WEEK_ROUNDS says how often each is done; then half of them are done once more.
+# wanted, and POSTBOX_WEEK_ROUNDS says how often each is done (once); with it, half of them are done once more, and the load is
+# more than twice as high.
 use strict;
 use warnings;
 
@@ -60,6 +61,8 @@ sub tables_of_reader
 	return lines_of(does('reader', q{SELECT c.oid::regclass FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = 'app'::regnamespace ORDER BY 1}));
 }
 sub one_of { return $_[ rand(@_) ]; }
+# A statement for each table, in one session; %s is its name.
+sub of_each { my ($statement, @tables) = @_; return join('; ', map { $statement =~ s/%s/$_/gr } @tables); }
 
 $node->safe_psql('postgres', q{
 	CREATE ROLE app_owner LOGIN; CREATE ROLE app_writer LOGIN; CREATE ROLE app_reader LOGIN;
@@ -86,6 +89,11 @@ by_owner(q{
 	GRANT INSERT ON app.log, app.tab, app.own, app.small TO app_writer;
 	GRANT SELECT, UPDATE ON app.thing TO app_writer;
 	GRANT SELECT ON app.place TO app_writer});
+# A generation of the log is written to for ten seconds, not for a minute, so that it is emptied often.
+$node->safe_psql('week', q{
+	UPDATE postbox.outbox SET generation_span = '10 seconds' WHERE relation = 'app.log'::regclass;
+	SELECT format('ALTER TABLE app.log ALTER generation SET DEFAULT (%s)', postbox.generation_expression('10 seconds')) \gexec
+});
 # Adopted tables are written by the application itself.
 by_owner(q{
 	CREATE FUNCTION app.change(thing text) RETURNS void LANGUAGE plpgsql AS $$
@@ -128,7 +136,7 @@ my %writers = (
 	long => "BEGIN; $change\n\\sleep 100 ms\nCOMMIT;",
 	prepared => "\\set gid random(1, 1000000000)\nBEGIN; $change PREPARE TRANSACTION 'p:gid';\nCOMMIT PREPARED 'p:gid';");
 $_ = "\\set outbox random(1, 3)\n\\set key random(2, 15)\n$_\n" for values %writers;
-my $load = start_load($node, 'week', \%writers, user => 'app_writer', clients => 8, rate => 250);
+my $load = start_load($node, 'week', \%writers, user => 'app_writer', clients => 8, rate => $ENV{POSTBOX_WEEK_ROUNDS} ? 250 : 100);
 my $puller = start_puller($node, 'reader', $emulator, dsn => $node->connstr('reader') . ' user=app_reader');
 
 # One event of each outbox goes all the way.
@@ -154,22 +162,21 @@ sub again_up
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/week.dump';
 my $poisons = 0;
 my %steps = (
-	vacuum_full => sub { does('week', "VACUUM FULL $_") for tables_of_outboxes(); does('reader', "VACUUM FULL $_") for tables_of_reader(); },
+	vacuum_full => sub { does('week', of_each('VACUUM FULL %s', tables_of_outboxes())); does('reader', of_each('VACUUM FULL %s', tables_of_reader())); },
 	vacuum_of_postbox => sub { does($_, 'VACUUM FULL postbox.lane; VACUUM FULL postbox.publication; VACUUM FULL postbox.outbox; VACUUM FULL postbox.inbox; VACUUM (FREEZE, ANALYZE)') for qw(week reader); },
 	cluster => sub {
-		for my $table (tables_of_outboxes())
-		{
-			my $index = does('week', "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = '$table'::regclass AND i.indpred IS NULL AND i.indexprs IS NULL LIMIT 1");
-			does('week', "CLUSTER $table USING \"$index\"") if $index ne '';
-		}
+		my $tables = join(', ', map { "'$_'::regclass" } tables_of_outboxes());
+		my @indexes = lines_of(does('week', "SELECT DISTINCT ON (i.indrelid) format('%s USING %I', i.indrelid::regclass, c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+			. " WHERE i.indrelid IN ($tables) AND i.indpred IS NULL AND i.indexprs IS NULL"));
+		does('week', of_each('CLUSTER %s', @indexes));
 	},
 	reindex => sub { does($_, "REINDEX DATABASE $_") for qw(week reader); },
-	reindex_concurrently => sub { does('week', "REINDEX TABLE CONCURRENTLY $_") for tables_of_outboxes(); does('reader', "REINDEX TABLE CONCURRENTLY $_") for tables_of_reader(); },
+	reindex_concurrently => sub { does('week', of_each('REINDEX TABLE CONCURRENTLY %s', tables_of_outboxes())); does('reader', of_each('REINDEX TABLE CONCURRENTLY %s', tables_of_reader())); },
 	analyze => sub { does($_, 'ANALYZE') for qw(week reader); },
-	fillfactor => sub { my $fill = one_of(50, 80, 100); by_owner("ALTER TABLE $_ SET (fillfactor = $fill, autovacuum_vacuum_scale_factor = 0.5)") for tables_of_outboxes(); },
+	fillfactor => sub { my $fill = one_of(50, 80, 100); by_owner(of_each("ALTER TABLE %s SET (fillfactor = $fill, autovacuum_vacuum_scale_factor = 0.5)", tables_of_outboxes())); },
 	tablespace => sub {
-		for my $space (qw(other pg_default)) { by_owner("ALTER TABLE $_ SET TABLESPACE $space") for tables_of_outboxes(); }
-		does('reader', "ALTER TABLE $_ SET TABLESPACE other", 'postgres') for tables_of_reader();
+		by_owner(of_each("ALTER TABLE %s SET TABLESPACE $_", tables_of_outboxes())) for qw(other pg_default);
+		does('reader', of_each('ALTER TABLE %s SET TABLESPACE other', tables_of_reader()));
 	},
 	column => sub {
 		for my $name (shuffle(@outboxes)) { by_owner("ALTER TABLE app.$name ADD COLUMN note text DEFAULT 'none'; COMMENT ON TABLE app.$name IS 'events'"); }
@@ -177,13 +184,13 @@ my %steps = (
 		by_owner("ALTER TABLE app.$_ DROP COLUMN note") for @outboxes;
 	},
 	properties => sub {
-		does('week', "ALTER TABLE $_ REPLICA IDENTITY FULL; ALTER TABLE $_ SET (autovacuum_enabled = false)") for tables_of_outboxes();
+		does('week', of_each('ALTER TABLE %s REPLICA IDENTITY FULL; ALTER TABLE %s SET (autovacuum_enabled = false)', tables_of_outboxes()));
 		by_owner("ALTER TABLE app.$_ ALTER payload SET STORAGE EXTERNAL, ALTER payload SET STATISTICS 500") for @outboxes;
 		by_owner('CREATE STATISTICS app.of_tab ON aggregate_type, event_type FROM app.tab; ALTER TABLE app.tab ADD CONSTRAINT known CHECK (event_type <> $$$$) NOT VALID; ALTER TABLE app.tab VALIDATE CONSTRAINT known');
 		does('week', 'ANALYZE');
 		goes_on('with other properties');
 		by_owner('DROP STATISTICS app.of_tab; ALTER TABLE app.tab DROP CONSTRAINT known');
-		does('week', "ALTER TABLE $_ REPLICA IDENTITY DEFAULT; ALTER TABLE $_ RESET (autovacuum_enabled)") for tables_of_outboxes();
+		does('week', of_each('ALTER TABLE %s REPLICA IDENTITY DEFAULT; ALTER TABLE %s RESET (autovacuum_enabled)', tables_of_outboxes()));
 	},
 	# A tool that locks one table after the other, for longer than workers wait.
 	locks => sub { does('week', "BEGIN; LOCK TABLE app.$_ IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(1.2); COMMIT") for shuffle(@outboxes); },
@@ -207,7 +214,7 @@ my %steps = (
 		my @settings = (q{default_transaction_isolation = 'serializable'}, q{statement_timeout = '3s'}, q{lock_timeout = '1s'}, 'synchronous_commit = off', q{search_path = ''},
 			'row_security = off', q{TimeZone = 'Pacific/Kiritimati'}, q{DateStyle = 'German, DMY'}, 'bytea_output = escape', 'enable_seqscan = off', 'enable_indexscan = off', q{work_mem = '64kB'},
 			'default_transaction_deferrable = on', 'plan_cache_mode = force_custom_plan', 'jit_above_cost = 0');
-		for my $database (qw(week reader)) { does('postgres', "ALTER DATABASE $database SET $_") for @settings; }
+		does('postgres', of_each("ALTER DATABASE $_ SET %s", @settings)) for qw(week reader);
 		does('postgres', "ALTER ROLE app_owner SET statement_timeout = '1ms'; ALTER ROLE app_reader SET default_transaction_read_only = on; ALTER ROLE postgres IN DATABASE week SET default_transaction_read_only = on");
 		does('postgres', q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'postbox publisher' OR usename = 'app_reader'});
 		does('postgres', 'SELECT 1');
@@ -312,7 +319,7 @@ my %last = (
 # It needs that what belongs to an outbox follows its name and owner.
 my $names_follow = does('week', q{SELECT count(*) > 0 FROM pg_proc WHERE proname = 'repair_outbox' AND pronamespace = 'postbox'::regnamespace}) eq 't';
 my @order = $ENV{POSTBOX_WEEK_STEPS} ? split(/[ ,]+/, $ENV{POSTBOX_WEEK_STEPS})
-  : ((map { shuffle(sort keys %steps) } 1 .. $ENV{POSTBOX_WEEK_ROUNDS} // 1), (shuffle(sort keys %steps))[ 0 .. keys(%steps) / 2 ], $names_follow ? 'names' : ());
+  : ((map { shuffle(sort keys %steps) } 1 .. $ENV{POSTBOX_WEEK_ROUNDS} // 1), $ENV{POSTBOX_WEEK_ROUNDS} ? (shuffle(sort keys %steps))[ 0 .. keys(%steps) / 2 ] : (), $names_follow ? 'names' : ());
 note("steps: @order");
 
 goes_on('at the beginning');
@@ -342,7 +349,7 @@ wait_until($node, 'week', 'SELECT count(*) = 0 FROM postbox.outbox_status WHERE 
 my @bad = grep { /PANIC|terminated by signal|TRAP:|invalid memory alloc|could not open relation/ } lines_of(log_since($node, 0));
 is("@bad", '', 'no process has crashed');
 my $events = does('reader', 'SELECT count(*) FROM app.seen');
-cmp_ok($events, '>', 50 * @order, "$events events") or diag(substr($load->{output}, -3000));
+cmp_ok($events, '>', 20 * @order, "$events events") or diag(substr($load->{output}, -3000));
 stop_puller($puller);
 $node->stop;
 done_testing();

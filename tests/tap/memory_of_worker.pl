@@ -1,5 +1,6 @@
 # However large events are and however many there are, a worker takes a bounded amount of memory: with the default of
 # postbox.max_outstanding_bytes (64 MB) less than 256 MiB, in claims, in repeats after failures and of parked events alike.
+# POSTBOX_MEMORY_TIMES multiplies the number of events of each case.
 # Measured is RssAnon of /proc/PID/status, read every few milliseconds by a process of its own: what the worker has
 # allocated, without shared_buffers and the pages of files.
 use strict;
@@ -13,6 +14,7 @@ use Test::More;
 
 my $limit = 256 * 1024;    # kB
 my $large = 9_990_000;    # a request has 10,000,000 bytes at most
+my $times = $ENV{POSTBOX_MEMORY_TIMES} // 1;
 my $emulator = start_emulator();
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
@@ -21,6 +23,7 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'shared_buffers' => '32MB',
 	'max_wal_size' => '4GB',
 	'fsync' => 'off',
+	'default_toast_compression' => 'lz4',    # in a tenth of the time
 });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
@@ -37,7 +40,7 @@ sub bounded
 	{
 		close($stop);
 		my $peak = 0;
-		until (IO::Select->new($stop_reader)->can_read(0.003))
+		until (IO::Select->new($stop_reader)->can_read(0.005))
 		{
 			open(my $status, '<', "/proc/$pid/status") or last;
 			my ($now) = join('', <$status>) =~ /^RssAnon:\s+(\d+) kB/m or last;
@@ -67,7 +70,7 @@ sub emit_events
 	$node->safe_psql(
 		'postgres', qq{
 		SELECT count(postbox.outbox_emit('video', $key, 'video.$type', convert_to(repeat('x', $of{bytes}), 'UTF8'), attributes => a.all, outbox => 'app.$outbox'))
-		FROM generate_series(1, $of{count}) n,
+		FROM generate_series(1, $of{count} * $times) n,
 			(SELECT coalesce(jsonb_object_agg('name-' || i, repeat('y', 1000)), '{}') FROM generate_series(1, $attributes) i OFFSET 0) a("all")
 	});
 	return;
@@ -78,7 +81,7 @@ my $sent = 0;
 sub wait_sent
 {
 	my ($count, $what) = @_;
-	$sent += $count;
+	$sent += $count * $times;
 	wait_for(sub { messages_published($emulator) >= $sent }, $what)
 	  or diag(messages_published($emulator) . " of $sent\n" . $node->safe_psql('postgres', 'SELECT s::text FROM postbox.publication_status s'));
 	return;
@@ -110,12 +113,12 @@ for my $outbox ('log', 'tab')
 
 	subtest "many events of 10 MB in a $outbox outbox" => sub {
 		emulator_fault($emulator, 'rpc=Publish,latency-ms=200');
-		bounded('in one claim', sub { emit_events($outbox, count => 60, keys => 60, bytes => $large); wait_sent(60, 'all are sent') });
+		bounded('in one claim', sub { emit_events($outbox, count => 30, keys => 30, bytes => $large); wait_sent(30, 'all are sent') });
 		emulator_fault($emulator, '--clear');
 	};
 
 	subtest "events of 1 MB in a $outbox outbox" => sub {
-		bounded('in one claim', sub { emit_events($outbox, count => 600, keys => 100, bytes => 1_000_000); wait_sent(600, 'all are sent') });
+		bounded('in one claim', sub { emit_events($outbox, count => 300, keys => 100, bytes => 1_000_000); wait_sent(300, 'all are sent') });
 	};
 
 	subtest "events with 100 attributes in a $outbox outbox" => sub {
@@ -130,22 +133,22 @@ for my $outbox ('log', 'tab')
 
 	subtest "events of 4 kB before events of 10 MB in a $outbox outbox" => sub {
 		bounded('mixed', sub {
-			emit_events($outbox, count => 20_000, keys => 1000, bytes => 3900);
+			emit_events($outbox, count => 5000, keys => 1000, bytes => 3900);
 			emit_events($outbox, count => 20, keys => 10, bytes => $large);
-			emit_events($outbox, count => 2000, keys => 100, bytes => 30_000);
+			emit_events($outbox, count => 1000, keys => 100, bytes => 30_000);
 			emit_events($outbox, count => 20, keys => 10, bytes => $large);
-			wait_sent(22_040, 'all are sent');
+			wait_sent(6040, 'all are sent');
 		});
 	};
 
 	subtest "repeats after an outage in a $outbox outbox" => sub {
 		bounded('unknown, then sent', sub {
 			emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
-			emit_events($outbox, count => 30, keys => 30, bytes => $large);
-			emit_events($outbox, count => 200, keys => 30, bytes => 1_000_000);
+			emit_events($outbox, count => 26, keys => 26, bytes => $large);
+			emit_events($outbox, count => 40, keys => 26, bytes => 1_000_000);
 			wait_until($node, 'postgres', "SELECT bool_or(attempts > 0) FROM postbox.lane WHERE publication = '$outbox'", 'the result is unknown');
 			emulator_fault($emulator, '--clear');
-			wait_sent(230, 'all are sent');
+			wait_sent(66, 'all are sent');
 		});
 	};
 
@@ -153,14 +156,14 @@ for my $outbox ('log', 'tab')
 		bounded('parked and redriven', sub {
 			emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison');
 			emit_events($outbox, count => 1, key => "'stuck'", type => 'poison', bytes => $large);
-			emit_events($outbox, count => 12, keys => 12, type => 'poison', bytes => $large);
-			wait_parked($outbox, 13);
-			emit_events($outbox, count => 30, key => "'stuck'", bytes => $large);
-			emit_events($outbox, count => 20, keys => 10, bytes => $large);
-			wait_parked($outbox, 63);
+			emit_events($outbox, count => 5, keys => 5, type => 'poison', bytes => $large);
+			wait_parked($outbox, 6 * $times);
+			emit_events($outbox, count => 26, key => "'stuck'", bytes => $large);
+			emit_events($outbox, count => 5, keys => 5, bytes => $large);
+			wait_parked($outbox, 37 * $times);
 			emulator_fault($emulator, '--clear');
 			$node->safe_psql('postgres', "SELECT postbox.redrive('app.$outbox')");
-			wait_sent(63, 'all are sent');
+			wait_sent(37, 'all are sent');
 		});
 	};
 
@@ -177,11 +180,11 @@ for my $outbox ('log', 'tab')
 
 subtest 'many publications share the budget' => sub {
 	$node->safe_psql('postgres', "SELECT postbox.create_outbox('app.log')");
-	emit_events('log', count => 12, keys => 3, bytes => $large);
+	emit_events('log', count => 6, keys => 3, bytes => $large);
 	emulator_fault($emulator, 'rpc=Publish,latency-ms=300');
 	bounded('each has events of 10 MB', sub {
-		$node->safe_psql('postgres', "SELECT postbox.create_publication('p' || n, 'app.log', 'catalog.video.events') FROM generate_series(1, 20) n");
-		wait_sent(20 * 12, 'all are sent');
+		$node->safe_psql('postgres', "SELECT postbox.create_publication('p' || n, 'app.log', 'catalog.video.events') FROM generate_series(1, 10) n");
+		wait_sent(10 * 6, 'all are sent');
 	});
 };
 

@@ -5,9 +5,9 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
-use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Postbox::Delivery;
+use Postbox::Load;
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
@@ -60,16 +60,19 @@ sub wait_lanes
 	  || diag(sql("SELECT name, lanes, wanted_lanes FROM postbox.publication; SELECT publication, slice, lock_token, hwm, snapshot FROM postbox.lane"));
 }
 
+# Until they are stopped, with all that they have begun.
 sub writers
 {
-	my ($name, $seconds) = @_;
-	my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
-	append_to_file($file, "\\set key random(1, 40)\nBEGIN;\n"
-		. "SELECT postbox.outbox_emit('video', '$name-' || :key, 'video.changed', '{}'::jsonb, outbox => 'app.$name');\n" x 3 . "COMMIT;\n");
-	my $output = '';
-	return { output => \$output, run => IPC::Run::start(
-		[ 'pgbench', '-n', '-c', '6', '-j', '1', '-T', $seconds, '-R', '300', '-f', $file, '-h', $node->host, '-p', $node->port, 'postgres' ],
-		'<', \undef, '>&', \$output) };
+	my ($name) = @_;
+	return start_load($node, 'postgres', { $name => "\\set key random(1, 40)\nBEGIN;\n"
+		. "SELECT postbox.outbox_emit('video', '$name-' || :key, 'video.changed', '{}'::jsonb, outbox => 'app.$name');\n" x 3 . "COMMIT;\n" }, rate => 100);
+}
+
+sub stop_writers
+{
+	my ($writers) = @_;
+	stop_load($writers);
+	return unlike($writers->{output}, qr/ERROR|aborted/, 'the writers succeeded') || diag($writers->{output});
 }
 
 # Of the events of an outbox that a follower has seen: out of order, twice or left out between others.
@@ -80,7 +83,7 @@ subtest 'lanes and ordering change under load, and each event is sent once and i
 	create('busy');
 	my $puller = start_puller($node, 'postgres', $emulator);
 	my $sent = messages_published($emulator);
-	my $writers = writers('busy', 25);
+	my $writers = writers('busy');
 	wait_until($node, 'postgres', 'SELECT count(*) > 100 FROM app.seen', 'events flow');
 	for my $lanes (4, 8, 3, 6, 1, 2, 5)
 	{
@@ -90,8 +93,7 @@ subtest 'lanes and ordering change under load, and each event is sent once and i
 		my $seen = sql('SELECT count(*) FROM app.seen');
 		wait_until($node, 'postgres', "SELECT count(*) > $seen + 100 FROM app.seen", "events flow with $lanes lanes");
 	}
-	$writers->{run}->finish;
-	is($writers->{run}->result(0), 0, 'the writers succeeded') or diag(${ $writers->{output} });
+	stop_writers($writers);
 	wait_all('busy', 'all are published');
 	my $emitted = sql('SELECT count(*) FROM app.busy');
 	is(messages_published($emulator) - $sent, $emitted, "each of $emitted was sent once");
@@ -104,16 +106,24 @@ subtest 'lanes and ordering change under load, and each event is sent once and i
 subtest 'events of a type that is added are published from the commit on that adds it, under load' => sub {
 	create('filtered', lanes => 2, aggregate_types => "'{video}'");
 	my $puller = start_puller($node, 'postgres', $emulator);
-	my $writers = writers('filtered', 10);
+	my $writers = writers('filtered');
 	wait_until($node, 'postgres', q{SELECT count(*) > 100 FROM app.seen WHERE aggregate_id LIKE 'filtered-%'}, 'events flow');
+	my $session = $node->background_psql('postgres');
+	$session->set_query_timer_restart();
 	for my $round (1 .. 40)
 	{
-		sql("SELECT postbox.alter_publication('filtered', aggregate_types => '{video}')");
-		# Not in one transaction: a worker may read between the two.
-		sql("SELECT postbox.alter_publication('filtered', aggregate_types => '{video,order}')");
-		sql("SELECT postbox.outbox_emit('order', 'marker-$round', 'video.changed', '{}'::jsonb, outbox => 'app.filtered')");
+		# Not in one transaction, and at some distance: a worker may read between the two.
+		for my $statement ("alter_publication('filtered', aggregate_types => '{video}')", "alter_publication('filtered', aggregate_types => '{video,order}')",
+			"outbox_emit('order', 'marker-$round', 'video.changed', '{}'::jsonb, outbox => 'app.filtered')")
+		{
+			select(undef, undef, undef, rand(0.05));
+			$session->query_safe("SELECT postbox.$statement");
+		}
+		# The next round takes the type away again, and with it what no lane has come to.
+		wait_for(sub { return answer($session, "SELECT count(*) FROM app.seen WHERE aggregate_id = 'marker-$round'") eq '1' }, "round $round: the event of the added type has come") or last;
 	}
-	$writers->{run}->finish;
+	$session->quit;
+	stop_writers($writers);
 	wait_all('filtered', 'all are published');
 	wait_until($node, 'postgres', q{SELECT count(*) = 40 FROM app.seen WHERE aggregate_id LIKE 'marker-%'}, 'those of the added type, too')
 	  or diag(sql(q{SELECT string_agg(aggregate_id, ' ') FROM app.filtered f WHERE aggregate_type = 'order' AND NOT EXISTS (SELECT FROM app.seen s WHERE s.aggregate_id = f.aggregate_id)}));

@@ -283,6 +283,8 @@ class Emulator:
         self._testbed = testbed
         self._lines = queue.Queue()
         self.said = []  # the lines of its output
+        self._admin = None  # the process of admin.js
+        self._answers = queue.Queue()
         if kind == "embedded":
             # Without the delay, which is for clients' tests: benches measure over this emulator, too.
             self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", "--no-auto-create", "--delivery-delay", "0", *flags],
@@ -335,17 +337,32 @@ class Emulator:
         return f"http://{self.address}"
 
     def topic(self, name):
-        self._testbed.node("admin.js", [{"create_topic": name}])
+        self.resources({"create_topic": name})
 
     def subscription(self, name, topic, **more):
         """Options are those of the Node client's createSubscription; ordering is on unless `more` says otherwise."""
         dead_letter = {key: more.pop(key) for key in ("dead_letter_topic", "max_delivery_attempts") if key in more}
         options = {"enableMessageOrdering": True, **more}
-        self._testbed.node("admin.js", [{"create_subscription": name, "topic": topic, "options": options, **dead_letter}])
+        self.resources({"create_subscription": name, "topic": topic, "options": options, **dead_letter})
 
     def resources(self, *orders):
-        """Several orders for one run of admin.js, since starting Node is slow."""
-        self._testbed.node("admin.js", list(orders))
+        """What admin.js answers to these orders. One process takes all that there are, since starting Node is slow."""
+        if self._admin is None or not self._admin.running():
+            self._admin = self._testbed.start("admin", self._testbed.node_command("admin.js"), env=self._testbed.node_environment(),
+                                              on_line=self._answers.put, stdin=subprocess.PIPE)
+        self._admin.popen.stdin.write("".join(json.dumps(order) + "\n" for order in orders).encode())
+        self._admin.popen.stdin.flush()
+        return [self._answer() for _ in orders]
+
+    def _answer(self):
+        def answer():
+            with contextlib.suppress(queue.Empty):
+                return self._answers.get(timeout=0.5)
+            if not self._admin.running():
+                raise Hopeless(f"admin.js failed:\n{self._admin.text()}")
+            return None
+
+        return json.loads(wait_until("admin.js answers", answer))
 
     def fault(self, specification):
         """Injects a fault into the embedded emulator; see `postbox emulator-fault --help`."""
@@ -358,8 +375,12 @@ class Emulator:
             name: int(value) if isinstance(value, str) and value.isdigit() else value for name, value in fields.items()})
 
     def subscription_stats(self, name):
-        full = f"projects/{PROJECT}/subscriptions/{name}"
-        return next(entry for entry in self.stats()["subscriptions"] if entry["name"] == full)
+        return self.stats_of_subscriptions([name])[0]
+
+    def stats_of_subscriptions(self, names):
+        """In one look, which starts a process."""
+        seen = {entry["name"]: entry for entry in self.stats()["subscriptions"]}
+        return [seen[f"projects/{PROJECT}/subscriptions/{name}"] for name in names]
 
     def calls(self, rpc):
         return next((entry["calls"] for entry in self.stats()["rpcs"] if entry["name"] == rpc), 0)
@@ -479,9 +500,9 @@ class Testbed:
     def __exit__(self, kind, value, trace):
         self.close(failed=kind is not None and not issubclass(kind, Skip))
 
-    def start(self, name, command, env=None, on_line=None):
+    def start(self, name, command, env=None, on_line=None, stdin=subprocess.DEVNULL):
         log = self.directory / f"{name}-{len(self._processes)}.log"
-        process = Process(name, command, log, env=env, on_line=on_line)
+        process = Process(name, command, log, env=env, on_line=on_line, stdin=stdin)
         self._processes.append(process)
         return process
 

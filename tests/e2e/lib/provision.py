@@ -85,7 +85,7 @@ class Operator:
         return self.run(self.file(text), *arguments, **more)
 
     def everything(self):
-        return self.bed.node("admin.js", [{"show_all": True}])[0]
+        return self.bed.emulator.resources({"show_all": True})[0]
 
     def of_domain(self, everything, domain):
         """Topics and subscriptions of a domain, with its name taken out of them."""
