@@ -51,6 +51,7 @@ my %values = (
 	'pg_snapshot' => [ 'NULL', "'3:3:'", "'1:9:3'", 'pg_current_snapshot()', "'3:9223372036854775807:'" ],
 	'numeric' => [ 'NULL', '0', '1', '-1', "'NaN'", '18446744073709551615', '1e1000', '0.5' ],
 	'xid8' => [ 'NULL', "'0'", "'3'", "'18446744073709551615'", 'pg_current_xact_id()' ],
+	'regrole' => [ 'NULL', '0', '1', '10', "'pg_monitor'", "'postbox_operator'" ],
 	'regprocedure' => [ 'NULL', '0', '1', "'fuzz.handle(postbox.event)'", "'fuzz.fails(postbox.event)'", "'pg_catalog.now()'", "'postbox.wake_publishers()'",
 		"'postbox.inbox_apply_batch(regclass, postbox.event[])'" ],
 	'postbox.lane_progress' => [ 'NULL', '(SELECT l FROM postbox.lane_progress l LIMIT 1)', "ROW('log', 0, 7, 1, 5, '1:9:3', '9', '{3,NULL}', '{NULL}')",

@@ -96,6 +96,9 @@ my @calls = (
 	q{SELECT postbox.alter_publication('log', topic => 'shop.order.events2', max_attempts => 3)},
 	q{SELECT postbox.create_publication('other', 'app.log', 'shop.order.events', aggregate_types => '{order}'), postbox.drop_publication('other')},
 	q{SELECT postbox.resume_publication('log')},
+	q{SELECT postbox.create_credential('machine', 'metadata'), postbox.alter_credential('machine', 'file', file => '/nowhere')},
+	q{SELECT postbox.grant_credential('machine', 'pg_monitor'), postbox.revoke_credential('machine', 'pg_monitor'), postbox.drop_credential('machine')},
+	q{SELECT postbox.doctor_of_credentials()},
 	q{SELECT postbox.check_topic_name('shop.order.events'), postbox.wake_publishers(), postbox.is_operator()},
 	(
 		map {
