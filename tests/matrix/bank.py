@@ -146,7 +146,7 @@ def create_witness(cluster):
 class Load:
     """pgbench against one bank, started again whenever a fault has ended it."""
 
-    def __init__(self, site, kind, rate, clients=6):
+    def __init__(self, site, kind, clients=6, rate=80):
         self.kind = kind
         self._site = site
         self._script = site.directory / "transaction.sql"

@@ -40,11 +40,11 @@ class Result:
         return not self.trouble and not any(figures.wrong() for figures in self.figures.values())
 
 
-def run_cell(site, ledgers, step, fault, rate):
+def run_cell(site, ledgers, step, fault):
     """One step and one fault, from a quiet system to a quiet system."""
     begun = time.monotonic()
     server, position = site.cluster, site.log_position()
-    site.start_load(rate=rate)
+    site.start_load()
     step.prepare(site)
     fault.prepare(site)
     site.wait_load(5)
@@ -80,7 +80,7 @@ def run_cells(cells, site_options, quick):
         ledgers = {kind: bank.Ledger(site, kind) for kind in bank.KINDS}
         for step, fault in cells:
             try:
-                result = run_cell(site, ledgers, step, fault, 40 if quick else 80)
+                result = run_cell(site, ledgers, step, fault)
             except Failure as failure:
                 traceback.print_exc(file=sys.stdout)
                 yield Result(step.name, fault.name, {}, [str(failure)], 0)

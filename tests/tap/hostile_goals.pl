@@ -98,13 +98,13 @@ attempt('exit_on_error in a cast that publication_status meets',
 	},
 	unset => $not_odd, after => sub { set_goal() });
 
-# A message of 5 MB would go into the log, into postbox.lane and into the memory of everyone who looks at the status, with
+# A message of 50 MB would go into the log, into postbox.lane and into the memory of everyone who looks at the status, with
 # each attempt. (It is a new one each time, so that it is not the same message again.)
 attempt('an error with a long message in the claim of a table outbox',
 	place => $hooks[0][0], outcome => 'is cut',
 	act => sub {
 		as_mallory($hooks[0][1] =~ s/HOOK/$hooks[0][0]/r);
-		set_goal(q{DO $r$ BEGIN RAISE EXCEPTION '%', clock_timestamp() || repeat('ä', 2500000); END $r$});
+		set_goal(q{DO $r$ BEGIN RAISE EXCEPTION '%', clock_timestamp() || repeat('ä', 25000000); END $r$});
 		publish_table();
 		wait_until($node, 'postgres', q{SELECT last_error LIKE '%ääää%' FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the reason is shown');
 		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'and it is tried again');

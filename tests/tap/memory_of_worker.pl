@@ -40,7 +40,7 @@ sub bounded
 	{
 		close($stop);
 		my $peak = 0;
-		until (IO::Select->new($stop_reader)->can_read(0.005))
+		until (IO::Select->new($stop_reader)->can_read(0.003))
 		{
 			open(my $status, '<', "/proc/$pid/status") or last;
 			my ($now) = join('', <$status>) =~ /^RssAnon:\s+(\d+) kB/m or last;

@@ -65,7 +65,7 @@ sub writers
 {
 	my ($name) = @_;
 	return start_load($node, 'postgres', { $name => "\\set key random(1, 40)\nBEGIN;\n"
-		. "SELECT postbox.outbox_emit('video', '$name-' || :key, 'video.changed', '{}'::jsonb, outbox => 'app.$name');\n" x 3 . "COMMIT;\n" }, rate => 100);
+		. "SELECT postbox.outbox_emit('video', '$name-' || :key, 'video.changed', '{}'::jsonb, outbox => 'app.$name');\n" x 3 . "COMMIT;\n" }, rate => 300);
 }
 
 sub stop_writers

@@ -1,6 +1,5 @@
 # What the tests of long backlogs share: a log of one lane whose server keeps few messages on their way and stores its position
-# often, an emulator that can be slow, and a puller that gets and notes the events of one type. POSTBOX_BACKLOG says how many events a backlog
-# has: more than the 10,000 whose keys a lane reads at a time.
+# often, an emulator that can be slow, and a puller that gets and notes the events of one type.
 package Postbox::Backlog;
 
 use strict;
@@ -14,7 +13,7 @@ use Postbox::Test;
 our @EXPORT = qw(TOPIC BACKLOG $emulator $node $puller start_backlog_test sql slow fast);
 
 use constant TOPIC => 'catalog.video.events';
-use constant BACKLOG => $ENV{POSTBOX_BACKLOG} // 12_000;
+use constant BACKLOG => 20_000;
 
 our ($emulator, $node, $puller);
 
@@ -24,7 +23,7 @@ sub start_backlog_test
 	$emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered,filter=attributes.event_type = \"video.watched\"");
 	$node = new_node('main', emulator => $emulator, settings => {
 		'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
-		'postbox.max_outstanding_messages' => BACKLOG / 20 });
+		'postbox.max_outstanding_messages' => 1000 });
 	$node->start;
 	create_outbox($node, 'postgres', kind => 'log');
 	follow($node, 'postgres', "@{[TOPIC]}.follower", 'video.watched');
