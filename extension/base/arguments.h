@@ -2,6 +2,8 @@
 #ifndef POSTBOX_EXTENSION_BASE_ARGUMENTS_H_
 #define POSTBOX_EXTENSION_BASE_ARGUMENTS_H_
 
+#include <optional>
+
 #include "extension/base/guard.h"
 
 namespace postbox {
@@ -20,6 +22,12 @@ inline Datum Argument(FunctionCallInfo fcinfo, int number, const char* name) {
 inline std::string TextArgument(FunctionCallInfo fcinfo, int number, const char* name) {
   const Datum value = Argument(fcinfo, number, name);
   return Pg([&]() -> const char* { return TextDatumGetCString(value); });
+}
+
+// Nothing if it is NULL.
+inline std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int number) {
+  if (!HasArgument(fcinfo, number)) return std::nullopt;
+  return TextArgument(fcinfo, number, "");
 }
 
 inline Oid OidArgument(FunctionCallInfo fcinfo, int number, const char* name) {

@@ -35,6 +35,9 @@ class Parameters {
   Parameters& Add(Oid type, Datum value) { return Push(type, value, false); }
   Parameters& AddNull(Oid type) { return Push(type, Datum{0}, true); }
   Parameters& AddText(std::string_view text);
+  Parameters& AddTextOrNull(const std::optional<std::string>& text) {
+    return text.has_value() ? AddText(*text) : AddNull(TEXTOID);
+  }
   Parameters& AddInt(int value) { return Push(INT4OID, Int32GetDatum(value), false); }
   Parameters& AddOid(Oid type, Oid value) { return Push(type, ObjectIdGetDatum(value), false); }
 

@@ -37,11 +37,6 @@ struct Properties {
   std::optional<std::string> credential;  // empty: the server's identity
 };
 
-std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int argument) {
-  if (fcinfo->args[argument].isnull) return std::nullopt;
-  return Pg([&]() -> const char* { return TextDatumGetCString(fcinfo->args[argument].value); });
-}
-
 std::optional<Datum> OptionalDatum(FunctionCallInfo fcinfo, int argument) {
   if (fcinfo->args[argument].isnull) return std::nullopt;
   return fcinfo->args[argument].value;
@@ -200,22 +195,14 @@ void AddTo(Parameters* parameters, const Properties& properties) {
       parameters->AddNull(type);
     }
   };
-  const auto add_text = [&](const std::optional<std::string>& value) {
-    if (value.has_value()) {
-      parameters->AddText(*value);
-    } else {
-      parameters->AddNull(TEXTOID);
-    }
-  };
-  add_text(properties.topic);
+  parameters->AddTextOrNull(properties.topic);
   add(TEXTARRAYOID, properties.aggregate_types);
   add(INT4OID, properties.max_attempts.has_value()
                    ? std::optional(Int32GetDatum(*properties.max_attempts))
                    : std::nullopt);
   add(INTERVALOID, properties.base_backoff);
   add(INTERVALOID, properties.max_backoff);
-  add_text(properties.on_failure);
-  add_text(properties.ordering);
+  parameters->AddTextOrNull(properties.on_failure).AddTextOrNull(properties.ordering);
 }
 
 // A new publication has what is in the log, rows of other clusters included (rebase.cc).

@@ -181,11 +181,6 @@ struct Definition {
   std::optional<std::string> secret, file;
 };
 
-std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int argument) {
-  if (!HasArgument(fcinfo, argument)) return std::nullopt;
-  return TextArgument(fcinfo, argument, "");
-}
-
 // Checks what was given for the kind, and reads what is to be read: afterwards there is a secret if
 // the kind is key, and a file if it is file.
 void Complete(Definition* definition) {
@@ -219,14 +214,6 @@ void Complete(Definition* definition) {
   if (definition->file.has_value()) definition->secret = ReadServerFile(*definition->file);
   definition->file.reset();
   CheckSecret(*definition->secret);
-}
-
-void AddTo(Parameters* parameters, const std::optional<std::string>& text) {
-  if (text.has_value()) {
-    parameters->AddText(*text);
-  } else {
-    parameters->AddNull(TEXTOID);
-  }
 }
 
 // For a statement that has the secret as a parameter.
@@ -280,8 +267,7 @@ void CreateCredential(FunctionCallInfo fcinfo) {
   Complete(&definition);
   const ActAs registrar(RelationOwner(PostboxRelation("credential")));
   Parameters row;
-  row.AddText(name).AddText(definition.kind);
-  AddTo(&row, definition.file);
+  row.AddText(name).AddText(definition.kind).AddTextOrNull(definition.file);
   if (Run("INSERT INTO postbox.credential (name, kind, file) VALUES ($1, $2, $3) "
           "ON CONFLICT (name) DO NOTHING",
           row) == 0) {
@@ -313,8 +299,7 @@ void AlterCredential(FunctionCallInfo fcinfo) {
     }
   }
   Parameters row;
-  row.AddText(name).AddText(definition.kind);
-  AddTo(&row, definition.file);
+  row.AddText(name).AddText(definition.kind).AddTextOrNull(definition.file);
   Run("UPDATE postbox.credential SET kind = $2, file = $3 WHERE name = $1", row);
   if (definition.secret.has_value()) {
     StoreSecret(name, *definition.secret);
