@@ -141,19 +141,32 @@ bool EndSuspension(const Publication& publication) {
              current) > 0;
 }
 
-void RetryNow(const std::set<std::string>& credentials) {
-  Parameters parameters;
-  parameters.Add(TEXTARRAYOID, TextArrayValue({credentials.begin(), credentials.end()}));
-  Run("UPDATE postbox.lane SET attempts = 1, next_retry_at = pg_catalog.now() "
-      "WHERE next_retry_at IS NOT NULL AND attempts OPERATOR(pg_catalog.>) 0 "
-      "AND publication OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT p.name FROM postbox.publication p "
-      "WHERE coalesce(p.credential, '') OPERATOR(pg_catalog.=) ANY ($1)))",
+namespace {
+
+// Of the suspended publications `p` for which the condition holds. Rows that an owner has locked
+// are left out: whoever waited for them would wait for as long as the owner likes.
+void RetryWhere(const char* condition, Parameters& parameters) {
+  Run(std::string(
+          "UPDATE postbox.lane SET attempts = 1, next_retry_at = pg_catalog.now() "
+          "WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+          "SELECT l.ctid FROM postbox.lane l JOIN postbox.publication p "
+          "ON p.name OPERATOR(pg_catalog.=) l.publication "
+          "WHERE l.next_retry_at IS NOT NULL AND l.attempts OPERATOR(pg_catalog.>) 0 AND ") +
+          condition + " FOR UPDATE OF l SKIP LOCKED))",
       parameters);
 }
 
+}  // namespace
+
+void RetryNow(const std::set<std::string>& credentials) {
+  Parameters parameters;
+  parameters.Add(TEXTARRAYOID, TextArrayValue({credentials.begin(), credentials.end()}));
+  RetryWhere("coalesce(p.credential, '') OPERATOR(pg_catalog.=) ANY ($1)", parameters);
+}
+
 void RetryAllNow() {
-  Run("UPDATE postbox.lane SET attempts = 1, next_retry_at = pg_catalog.now() "
-      "WHERE next_retry_at IS NOT NULL AND attempts OPERATOR(pg_catalog.>) 0");
+  Parameters none;
+  RetryWhere("true", none);
 }
 
 std::string LockHolders(Oid relation) {
