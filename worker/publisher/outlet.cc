@@ -185,10 +185,13 @@ TimestampTz Outlets::NextStep() const {
 }
 
 std::string Outlets::error() const {
+  std::string first;
   for (const auto& outlet : outlets_) {
-    if (!outlet->error().empty()) return outlet->error();
+    if (!used_.contains(outlet->credential())) continue;
+    if (outlet->error().empty()) return "";
+    if (first.empty()) first = outlet->error();
   }
-  return "";
+  return first;
 }
 
 bool Outlets::Stalled(TimestampTz now) const {

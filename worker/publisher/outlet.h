@@ -107,7 +107,8 @@ class Outlets {
   void StopClients() noexcept;
   // When one that ends has its next step.
   TimestampTz NextStep() const;
-  // Why one of them has no client; empty if each has.
+  // Why none of those that are in use has a client; empty if one has, or may have. What is wrong
+  // with one identity alone is a matter of its publications.
   std::string error() const;
 
   // Of their queues for synchronous standbys.
