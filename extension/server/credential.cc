@@ -17,11 +17,16 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 
+extern "C" {
+#include <tcop/tcopprot.h>
+}
+
 namespace postbox {
 namespace {
 
-// The documents that Google makes have a few kilobytes.
-constexpr int kMaxSecretBytes = 64 * 1024;
+// The documents that Google makes have two or three kilobytes. A row must fit on a page: the TOAST
+// table has no row security (62_credential.sql).
+constexpr int kMaxSecretBytes = 7500;
 constexpr std::size_t kMaxFileNameBytes = 1023;
 
 constexpr char kKindHint[] =
@@ -39,6 +44,8 @@ Datum WithoutStatement(const char* shown, F&& f) {
   PG_TRY();
   {
     pgstat_report_activity(STATE_RUNNING, shown);
+    // What the server logs of this statement from here on, whoever logs it and when.
+    debug_query_string = shown;
     result = Guarded(f);
   }
   PG_CATCH();
@@ -134,6 +141,13 @@ void CheckSecret(const std::string& secret) {
   if (secret.size() > kMaxSecretBytes) {
     Throw(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
           "the secret has more than " + std::to_string(kMaxSecretBytes) + " bytes");
+  }
+  const bool ascii =
+      std::all_of(secret.begin(), secret.end(), [](unsigned char byte) { return byte < 0x80; });
+  if (!ascii && GetDatabaseEncoding() != PG_UTF8) {
+    Throw(ERRCODE_UNTRANSLATABLE_CHARACTER,
+          "the secret has a character that is not ASCII, and this database is not in UTF8", "",
+          "Write such characters as \\uXXXX.");
   }
   Jsonb* document = ParseDocument(secret);
   if (!JB_ROOT_IS_OBJECT(document)) {
@@ -245,14 +259,25 @@ std::string UsersOf(const std::string& name, const char* kinds) {
   return TextColumn(0, 1);
 }
 
-// Locks the row, so that nobody begins to use it. Returns its kind.
-std::string LockForChange(const std::string& name) {
+// Locks the row against other changes and, with kForUpdate, also against those who begin to use it
+// (LockCredential). To wait for these is to wait for as long as an owner likes. Returns its kind.
+constexpr char kForUpdate[] = "FOR UPDATE";
+std::string LockForChange(const std::string& name, const char* lock = "FOR NO KEY UPDATE") {
   Parameters key;
   key.AddText(name);
-  if (Run("SELECT kind FROM postbox.credential WHERE name = $1 FOR UPDATE", key) == 0) {
+  if (Run(std::string("SELECT kind FROM postbox.credential WHERE name = $1 ") + lock, key) == 0) {
     ThrowUndefined(name);
   }
   return TextColumn(0, 1);
+}
+
+// Whether it is used is asked for under its lock. An older snapshot would not show who has begun.
+void RequireNewSnapshots() {
+  if (!IsolationUsesXactSnapshot()) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "this cannot be done in a transaction of isolation level REPEATABLE READ or SERIALIZABLE",
+        "It would not see who uses the credential now.",
+        "Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.");
 }
 
 void CreateCredential(FunctionCallInfo fcinfo) {
@@ -286,11 +311,19 @@ void AlterCredential(FunctionCallInfo fcinfo) {
       .kind = "", .secret = OptionalText(fcinfo, 2), .file = OptionalText(fcinfo, 3)};
   SpiConnection connection;
   FixedSearchPath search_path;
-  const ActAs registrar(RelationOwner(PostboxRelation("credential")));
-  const std::string before = LockForChange(name);
+  const Oid owner = RelationOwner(PostboxRelation("credential"));
+  std::string before;
+  {
+    const ActAs registrar(owner);
+    before = LockForChange(name);
+  }
   definition.kind = kind.value_or(before);
+  // With the rights of the caller, who may read files.
   Complete(&definition);
+  const ActAs registrar(owner);
   if (definition.kind == "key" && before != "key") {
+    RequireNewSnapshots();
+    LockForChange(name, kForUpdate);
     const std::string users = UsersOf(name, "subscriptions");
     if (!users.empty()) {
       Throw(ERRCODE_OBJECT_IN_USE, "credential \"" + name + "\" is used by " + users,
@@ -312,10 +345,11 @@ void AlterCredential(FunctionCallInfo fcinfo) {
 
 void DropCredential(const std::string& name) {
   RequireSuperuser("drop_credential");
+  RequireNewSnapshots();
   SpiConnection connection;
   FixedSearchPath search_path;
   const ActAs registrar(RelationOwner(PostboxRelation("credential")));
-  LockForChange(name);
+  LockForChange(name, kForUpdate);
   const std::string users = UsersOf(name, "all");
   if (!users.empty()) {
     Throw(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,

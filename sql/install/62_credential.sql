@@ -27,13 +27,13 @@ SELECT pg_catalog.pg_extension_config_dump('postbox.credential_grant', '');
 GRANT SELECT ON postbox.credential_grant TO PUBLIC;
 
 -- No dump has it, since it is not configuration. Its row security hides the rows from members of pg_read_all_data, who may read every table.
--- What ANALYZE samples would be a copy.
+-- A TOAST table would have no row security, so there is nothing in it: a secret fits on a page. What ANALYZE samples would be a copy.
 CREATE TABLE postbox.credential_secret (
     credential text PRIMARY KEY,
     secret     text NOT NULL
 );
 ALTER TABLE postbox.credential_secret ENABLE ROW LEVEL SECURITY;
-ALTER TABLE postbox.credential_secret ALTER COLUMN secret SET STATISTICS 0;
+ALTER TABLE postbox.credential_secret ALTER COLUMN secret SET STORAGE PLAIN, ALTER COLUMN secret SET STATISTICS 0;
 COMMENT ON TABLE postbox.credential_secret IS 'The secrets of credentials of kind key; for superusers and workers. In no dump';
 COMMENT ON COLUMN postbox.credential_secret.secret IS 'The JSON document as it was given';
 
