@@ -25,8 +25,10 @@ namespace {
 
 namespace pubsub = google::pubsub::v1;
 
+constexpr char kTopic[] = "projects/postbox-bench/topics/catalog.video.events";
+
 void Fill(pubsub::PublishRequest* request, int64_t first, int64_t count, const std::string& key) {
-  request->set_topic("projects/postbox-bench/topics/catalog.video.events");
+  request->set_topic(kTopic);
   for (int64_t n = first; n < first + count; ++n) {
     pubsub::PubsubMessage* message = request->add_messages();
     const std::string number = std::to_string(n);
@@ -78,6 +80,8 @@ int main(int argc, char** argv) {
     stubs.push_back(pubsub::Publisher::NewStub(
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments)));
   }
+  const std::string route = "topic=projects%2Fpostbox-bench%2Ftopics%2Fcatalog.video.events";
+  const std::string api_client = "gl-cpp/202002 bare_publish/1 grpc/" + grpc::Version();
   grpc::CompletionQueue queue;
   int64_t sent = 0;
   int64_t requests = 0;
@@ -92,6 +96,9 @@ int main(int argc, char** argv) {
     sent += count;
     ++outstanding;
     auto* call = new Call;
+    // What the service wants of every client, and every client library of Google's sends.
+    call->context.AddMetadata("x-goog-request-params", route);
+    call->context.AddMetadata("x-goog-api-client", api_client);
     auto& stub = stubs[static_cast<std::size_t>(requests) % stubs.size()];
     if (in_flight == 1 && count == 1) times.push_back(NowMicros());
     call->reader = stub->AsyncPublish(&call->context, request, &queue);

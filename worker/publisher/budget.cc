@@ -18,7 +18,7 @@ constexpr std::size_t kLargestEvent = pubsub::kMaxRequestBytes + pubsub::kMaxReq
 
 bool Budget::Room(std::size_t batch_size, const Holding& held, bool keep,
                   ClaimLimits* limits) const {
-  const auto part = [&](std::size_t all) { return keep ? all - all / 4 : all; };
+  const auto part = [&](std::size_t all) { return keep ? all - KeptPart(all) : all; };
   const std::size_t max_events =
       part(static_cast<std::size_t>(settings().max_outstanding_messages));
   const std::size_t max_bytes =
@@ -34,11 +34,11 @@ bool Budget::Room(std::size_t batch_size, const Holding& held, bool keep,
   limits->bytes = Left(max_bytes, &Holding::bytes, held);
   if (limits->events == 0 || limits->bytes == 0) return false;
   if (held.events == 0) return true;
-  // Not in crumbs: wait until a whole batch fits, or a good part of the budget is free.
+  // Not in crumbs: wait until a whole batch fits, or a part of the budget is free.
   const std::size_t most_bytes =
       held.proven ? max_bytes : pubsub::Guaranteed(max_bytes, publications_.size());
-  return limits->events >= std::min(batch, std::max(max_events / 4, std::size_t{1})) &&
-         limits->bytes * 8 >= most_bytes;
+  return limits->events >= std::min(batch, std::max(KeptPart(max_events), std::size_t{1})) &&
+         limits->bytes >= KeptPart(most_bytes);
 }
 
 std::size_t Budget::Left(std::size_t places, std::size_t Holding::*of, const Holding& held) const {

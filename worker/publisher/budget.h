@@ -43,7 +43,7 @@ class Budget {
   // `held`, and what may be claimed. With nothing in flight there always is. A publication of which
   // nothing has gone through yet (not Holding::proven) gets its guaranteed part, which costs the
   // others nothing. That a lane of it is new says nothing: what the others hold must not keep it
-  // back. `keep`: a fourth of the budget is not to be used.
+  // back. `keep`: KeptPart() of the budget is not to be used.
   bool Room(std::size_t batch_size, const Holding& held, bool keep, ClaimLimits* limits) const;
 
   void Add(std::size_t events, std::size_t bytes, Holding* holding);

@@ -206,6 +206,24 @@ TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
   EXPECT_EQ(window.limit(), 200u);
 }
 
+TEST(RequestWindow, TheAnswersToTheFirstBurstAreNotTakenForTheWayToTheBroker) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  std::uint64_t number = 0;
+  std::size_t most = 0;
+  const auto answer = [&](milliseconds took) {
+    ++number;
+    now += milliseconds(1);
+    window.Limited();
+    window.Answered(number, number + window.limit() - 1, /*few=*/false, now - took, now);
+    most = std::max(most, window.limit());
+  };
+  // A client that has just begun is slow to read the answers; later they take less.
+  for (int i = 0; i < 200; ++i) answer(milliseconds(70));
+  for (int i = 0; i < 10'000; ++i) answer(milliseconds(window.limit() < 200 ? 2 : 60));
+  EXPECT_EQ(most, 200u);
+}
+
 TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {
   RequestWindow window(200, 6400);
   RequestWindow::TimePoint now{seconds(1000)};

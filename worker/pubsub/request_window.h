@@ -15,9 +15,10 @@
 //   - If the answers to twice as many take more than half as long again, the line has only become
 //     longer, whatever the base says: the limit goes back, and is not doubled for kGrowAgain.
 //   - If nobody had to wait, it goes back by an eighth, down to `least`.
-//   - Under load many requests are in flight all the time. So when the base was not measured for
-//     kBaseValid, there is a probe: few requests only, until kProbeAnswers of them are answered.
-//     The quickest answer of the first round is a guess, which holds for kGuessValid.
+//   - Under load many requests are in flight all the time. So after the first round, and when the
+//     base was not measured for kBaseValid, there is a probe: few requests only, until
+//     kProbeAnswers of them are answered. The answers of the first round say little: they are to
+//     the burst that a client begins with.
 //
 // On a way without delay the processors are the limit, the mean is many times the base, and the
 // limit stays `least`. Large requests take longer than the base, too: where bytes are what takes
@@ -41,7 +42,6 @@ class RequestWindow {
   using Duration = std::chrono::duration<double>;
 
   static constexpr std::chrono::seconds kBaseValid{15};
-  static constexpr std::chrono::seconds kGuessValid{1};
   static constexpr std::chrono::seconds kGrowAgain{5};
   static constexpr std::size_t kProbeAnswers = 16;
 
@@ -67,7 +67,6 @@ class RequestWindow {
     }
     if (number <= round_after_) return;
     sum_ += took;
-    quickest_ = answers_ == 0 ? took : std::min(quickest_, took);
     ++answers_;
     if (answers_ < (probing_ ? kProbeAnswers : std::max<std::size_t>(limit_ / 4, 8))) return;
     if (probing_) {
@@ -94,8 +93,8 @@ class RequestWindow {
       return;
     }
     if (base_ == Duration::zero()) {
-      base_ = quickest_;
-      base_at_ = now - kBaseValid + kGuessValid;
+      probing_ = true;
+      return;
     }
     const Duration mean = Mean();
     if (grown_from > 0 && mean > 1.5 * mean_before_) {
@@ -128,7 +127,6 @@ class RequestWindow {
   bool limited_ = false;
   std::uint64_t round_after_ = 0;  // later requests belong to it
   Duration sum_{0};
-  Duration quickest_{0};
   std::size_t answers_ = 0;
 };
 

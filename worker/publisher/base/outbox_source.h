@@ -47,6 +47,11 @@ struct ClaimResult {
   std::size_t needed = 0;
 };
 
+// This part of the budget is kept free for what may come after a backlog (KeepsRoom()). What is
+// claimed comes in portions of about as much, so little more than this is empty at any time: the
+// fewer events wait in the client, the fewer of a key go into a request.
+constexpr std::size_t KeptPart(std::size_t all) { return all / 8; }
+
 class OutboxSource {
  public:
   virtual ~OutboxSource() = default;
@@ -62,7 +67,7 @@ class OutboxSource {
   virtual void GiveUp(Transaction* /*transaction*/) {}
   // Nothing is claimed any more; another source of the same outbox may go on with what is stored.
   virtual void Retire() {}
-  // Whether a part of the budget is kept free for what may come after a backlog.
+  // Whether KeptPart() of the budget is kept free.
   virtual bool KeepsRoom() const { return false; }
   // How long until Maintain() has something to do.
   virtual std::chrono::milliseconds MaintainIn() const = 0;

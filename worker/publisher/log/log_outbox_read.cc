@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kKeysTime(25);
 constexpr std::size_t kMostWithheld = 5'000;
 // Of the budget, and of each claim once something has come after it, the backlog gets so much.
 constexpr std::size_t BacklogPart(std::size_t all) {
-  return all - std::max(all / 4, std::size_t{all > 1});
+  return all - std::max(KeptPart(all), std::size_t{all > 1});
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ std::size_t LogOutbox::BacklogRoom(std::size_t limit) const {
   if (ReadsAhead() && !backlog_keys_->complete) most /= 4;
   // Not in crumbs.
   const std::size_t room = most - std::min(most, outstanding);
-  return room * 4 < most ? 0 : std::min(room, of_claim);
+  return room < KeptPart(most) ? 0 : std::min(room, of_claim);
 }
 
 void LogOutbox::ReadAhead(std::size_t limit, ByteBudget* budget, Read* read) {
