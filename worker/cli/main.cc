@@ -33,6 +33,18 @@ constexpr char kFaultHelp[] =
     "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
     "[,error-info=TEXT][,partial][,trailer-bytes=N]";
 
+// NAME=FILE. The name ends at the first equals sign.
+void TakeCredentialFile(const std::string& text, puller::PullOptions* options) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw CLI::ValidationError("--credential", "\"" + text + "\" is not NAME=FILE");
+  }
+  const std::string name = text.substr(0, equals);
+  if (!options->credentials.emplace(name, text.substr(equals + 1)).second) {
+    throw CLI::ValidationError("--credential", "\"" + name + "\" has two files");
+  }
+}
+
 CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
   CLI::App* pull = app->add_subcommand(
       "pull", "Receive the messages of subscriptions and apply them in the database");
@@ -41,6 +53,14 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
                    "Name in postbox.subscription; repeat for several (default: all enabled)");
   pull->add_option("--endpoint", options->endpoint, cli::kEndpointHelp);
   pull->add_option("--project", options->project, cli::kProjectHelp);
+  pull->add_option_function<std::vector<std::string>>(
+          "--credential",
+          [options](const std::vector<std::string>& files) {
+            for (const std::string& file : files) TakeCredentialFile(file, options);
+          },
+          "File on this machine for a credential that a subscription names, whatever the database "
+          "says of it; repeat for several")
+      ->type_name("NAME=FILE");
   pull->add_option("--grace-period", options->grace_period_seconds,
                    "Seconds from SIGTERM to the end, whatever does not answer; 2 at least")
       ->capture_default_str()

@@ -173,11 +173,17 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
 
 constexpr int kCredential = 21;  // the column
 
-// The credentials of the database, if a row names any. Nothing if it does not answer.
+std::string NoCredential(const std::string& name) {
+  return "credential \"" + name + "\" does not exist; create it with postbox.create_credential()";
+}
+
+// The credentials of the database, if a row or an option names any. Nothing if it does not answer,
+// or does not have one that an option names and `must_exist` is true.
 std::optional<Credentials> FindCredentials(Connection* connection, const QueryResult& configuration,
+                                           const PullOptions& options, bool must_exist,
                                            std::string* error) {
   Credentials credentials;
-  bool any = false;
+  bool any = !options.credentials.empty();
   for (int row = 0; row < configuration.rows(); ++row) {
     any = any || !configuration.text(row, kCredential).empty();
   }
@@ -191,6 +197,15 @@ std::optional<Credentials> FindCredentials(Connection* connection, const QueryRe
   for (int row = 0; row < result.rows(); ++row) {
     credentials.emplace(result.text(row, 0), Credential{result.text(row, 1), result.text(row, 2)});
   }
+  for (const auto& [name, file] : options.credentials) {
+    const auto found = credentials.find(name);
+    if (found != credentials.end()) {
+      found->second = {"file", file};
+    } else if (must_exist) {
+      *error = NoCredential(name);
+      return std::nullopt;
+    }
+  }
   return credentials;
 }
 
@@ -199,13 +214,11 @@ std::string ChooseCredential(const Credentials& credentials, const std::string& 
                              SubscriptionConfig* config) {
   if (name.empty()) return "";
   const auto found = credentials.find(name);
-  if (found == credentials.end()) {
-    return "credential \"" + name + "\" does not exist; create it with postbox.create_credential()";
-  }
+  if (found == credentials.end()) return NoCredential(name);
   const auto& [kind, file] = found->second;
   if (kind == "key") {
     return "credential \"" + name + "\" has its secret in the database, which is not for postbox " +
-           "pull; let it be of kind file";
+           "pull; let it be of kind file, or name one with --credential";
   }
   if (kind == "file") config->credential.file = file;
   config->credential.metadata_server = kind == "metadata";
@@ -229,7 +242,8 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
 
   const std::optional<std::string> endpoint = FindEndpoint(connection, result, options, error);
   if (!endpoint) return std::nullopt;
-  const std::optional<Credentials> credentials = FindCredentials(connection, result, error);
+  const std::optional<Credentials> credentials =
+      FindCredentials(connection, result, options, must_exist, error);
   if (!credentials) return std::nullopt;
   Subscriptions subscriptions;
   std::set<std::string> found;

@@ -3,6 +3,7 @@
 #ifndef POSTBOX_WORKER_PULLER_PULL_H_
 #define POSTBOX_WORKER_PULLER_PULL_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,11 @@ struct PullOptions {
   std::vector<std::string> subscriptions;  // names in postbox.subscription; none: all enabled
   std::string endpoint;                    // empty: postbox.endpoint of the database
   std::string project;                     // empty: postbox.project_id of the database
-  int grace_period_seconds = 30;           // from the signal to the end of the process; 2 at least
-  std::string log_format = "text";         // or "json"
+  // The files of credentials on this machine, by the names that the database has for them: they
+  // take the place of what it says of them.
+  std::map<std::string, std::string> credentials;
+  int grace_period_seconds = 30;    // from the signal to the end of the process; 2 at least
+  std::string log_format = "text";  // or "json"
 };
 
 // Needs a connection to the database for the configuration and one for each applier.
