@@ -32,7 +32,7 @@ cmp_ok(messages_published($emulator), '>=', 60, 'all were published again');
 my $puller = start_puller($node, 'postgres', $emulator);
 wait_until($node, 'postgres', 'SELECT count(*) = 30 FROM app.seen', 'all have arrived');
 # Everything that was published is acknowledged: nothing more can come.
-wait_for(sub { return counted($emulator, 'backlog') + counted($emulator, 'outstanding') == 0 }, 'every copy is acknowledged');
+wait_for(sub { return all_acknowledged($emulator) }, 'every copy is acknowledged');
 stop_puller($puller);
 is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT (aggregate_id, version)) FROM app.seen'), '30|30', 'each event was applied once');
 

@@ -72,7 +72,7 @@ sub all_seen
 	my $puller = start_pull($node->connstr('postgres'));
 	wait_until($node, 'postgres', "SELECT count(*) >= $emitted FROM app.seen", "$what: nothing is lost") or diag($puller->{output});
 	is($node->safe_psql('postgres', 'SELECT count(*), count(DISTINCT (aggregate_id, version)) FROM app.seen'), "$emitted|$emitted", 'and nothing has taken effect twice');
-	wait_for(sub { counted($emulator, 'outstanding') == 0 }, 'everything is acknowledged');
+	wait_for(sub { all_acknowledged($emulator) }, 'everything is acknowledged');
 	# What it took is acknowledged, and is in its next report.
 	my $took = counted($emulator, 'acked') - $before;
 	wait_until($node, 'postgres', "SELECT applied + duplicates = $took FROM postbox.subscription_status", 'it reports');

@@ -11,7 +11,7 @@ use Postbox::Grpc;
 use Postbox::Test;
 use Test::More;
 
-our @EXPORT = qw(calls_of counted messages_published follow states states_query);
+our @EXPORT = qw(all_acknowledged calls_of counted messages_published follow states states_query);
 
 # StatsResponse of proto/postbox/emulator/v1/faults.proto: numbers of fields.
 my %of_all = (3 => 'messages_published', 4 => 'faults_fired', 5 => 'faults_waiting');
@@ -35,6 +35,14 @@ sub counted
 {
 	my ($emulator, $name) = @_;
 	return List::Util::sum0(map { $_->[1] } grep { $_->[0] eq $name } stats($emulator));
+}
+
+# Whether every message of the subscriptions is acknowledged, at one moment: a message that is given back waits before it is outstanding again.
+sub all_acknowledged
+{
+	my ($emulator) = @_;
+	my @stats = stats($emulator);
+	return @stats > 0 && List::Util::none { $_->[0] =~ /^(backlog|outstanding)$/ && $_->[1] > 0 } @stats;
 }
 
 # How many messages the emulator has taken since it started.
