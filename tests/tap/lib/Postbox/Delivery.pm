@@ -18,47 +18,50 @@ my %of_all = (3 => 'messages_published', 4 => 'faults_fired', 5 => 'faults_waiti
 my %of_rpc = (1 => 'name', 2 => 'calls', 3 => 'errors');
 my %of_subscription = (1 => 'name', 2 => 'backlog', 3 => 'outstanding', 4 => 'delivered', 5 => 'redelivered', 6 => 'acked', 7 => 'nacked', 8 => 'expired', 9 => 'dead_lettered', 10 => 'streams');
 
-# What the emulator counts: [name of a counter, its value], those of RPCs and subscriptions among them. Nothing if it does not answer.
+# What the emulator counts: [name of a counter, its value], those of RPCs and subscriptions among them. undef if it does not answer; one that has done
+# nothing yet has no counters.
 sub stats
 {
 	my ($emulator) = @_;
-	my $response = grpc_call($emulator->{address}, 'postbox.emulator.v1.Faults/Stats', '') // '';
-	return map {
+	my $response = grpc_call($emulator->{address}, 'postbox.emulator.v1.Faults/Stats', '');
+	return defined $response ? [ map {
 		my ($number, $value) = @$_;
 		my $names = $number == 1 ? \%of_rpc : $number == 2 ? \%of_subscription : undef;
 		$names ? map { [ $names->{ $_->[0] }, $_->[1] ] } protobuf_fields($value) : [ $of_all{$number}, $value ];
-	} protobuf_fields($response);
+	} protobuf_fields($response) ] : undef;
 }
 
-# A counter of the emulator's: the sum of all of that name.
+# A counter of the emulator's: the sum of all of that name; undef if it does not answer, which is no number of messages.
 sub counted
 {
 	my ($emulator, $name) = @_;
-	return List::Util::sum0(map { $_->[1] } grep { $_->[0] eq $name } stats($emulator));
+	my $stats = stats($emulator);
+	return $stats ? List::Util::sum0(map { $_->[1] } grep { $_->[0] eq $name } @$stats) : undef;
 }
 
 # Whether every message of the subscriptions is acknowledged, at one moment: a message that is given back waits before it is outstanding again.
 sub all_acknowledged
 {
 	my ($emulator) = @_;
-	my @stats = stats($emulator);
-	return @stats > 0 && List::Util::none { $_->[0] =~ /^(backlog|outstanding)$/ && $_->[1] > 0 } @stats;
+	my $stats = stats($emulator);
+	return $stats && List::Util::none { $_->[0] =~ /^(backlog|outstanding)$/ && $_->[1] > 0 } @$stats;
 }
 
 # How many messages the emulator has taken since it started.
 sub messages_published { my ($emulator) = @_; return counted($emulator, 'messages_published'); }
 
-# How often an RPC was called.
+# How often an RPC was called; undef if the emulator does not answer.
 sub calls_of
 {
 	my ($emulator, $rpc) = @_;
+	my $stats = stats($emulator);
 	my $name = '';
-	for my $field (stats($emulator))
+	for my $field (@{ $stats // [] })
 	{
 		$name = $field->[1] if $field->[0] eq 'name';
 		return $field->[1] if $field->[0] eq 'calls' && $name eq $rpc;
 	}
-	return 0;
+	return $stats ? 0 : undef;
 }
 
 # Makes app.inbox in the database, fed by the subscription, whose handler notes every event in app.seen:
