@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "proto/rules/url_encode.h"
 
 namespace {
 
@@ -80,7 +81,7 @@ int main(int argc, char** argv) {
     stubs.push_back(pubsub::Publisher::NewStub(
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments)));
   }
-  const std::string route = "topic=projects%2Fpostbox-bench%2Ftopics%2Fcatalog.video.events";
+  const std::string route = "topic=" + postbox::pubsub::UrlEncode(kTopic);
   const std::string api_client = "gl-cpp/202002 bare_publish/1 grpc/" + grpc::Version();
   grpc::CompletionQueue queue;
   int64_t sent = 0;

@@ -52,7 +52,8 @@ struct Subscriptions {
 };
 
 // On failure returns nothing, and puts into `error` what is wrong and what to do about it. It fails
-// if the query fails, or if a named subscription does not exist and `must_exist` is true.
+// if a query fails, or if `must_exist` is true and a subscription or a credential that the options
+// name does not exist.
 std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOptions& options,
                                         bool must_exist, std::string* error);
 
