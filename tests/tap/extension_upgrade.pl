@@ -174,6 +174,13 @@ subtest 'what depends on a view that changes is named, and nothing is updated' =
 	is($node->safe_psql('dependent', q{SELECT extversion FROM pg_extension WHERE extname = 'postbox'}), $present, 'without it, it succeeds');
 };
 
+subtest 'a puller with --credential says that the extension is older' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE older');
+	$node->safe_psql('older', q{CREATE EXTENSION postbox VERSION '0.1'});
+	my ($log, $error) = run_command([ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr('older'), '--credential', 'billing=/run/secrets/billing.json' ]);
+	like($error, qr/too old for --credential \(ALTER EXTENSION postbox UPDATE\)/, 'and what to do');
+};
+
 subtest 'an update does not make workers wait behind a transaction that goes on' => sub {
 	$node->safe_psql('postgres', 'CREATE DATABASE busy');
 	$node->safe_psql('busy', q{CREATE EXTENSION postbox VERSION '0.1'});

@@ -33,11 +33,12 @@ constexpr char kFaultHelp[] =
     "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
     "[,error-info=TEXT][,partial][,trailer-bytes=N]";
 
-// NAME=FILE. The name ends at the first equals sign.
+// NAME=FILE. The file is an absolute path, so a name may have an equals sign.
 void TakeCredentialFile(const std::string& text, puller::PullOptions* options) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    throw CLI::ValidationError("--credential", "\"" + text + "\" is not NAME=FILE");
+  const size_t equals = text.find("=/");
+  if (equals == std::string::npos || equals == 0) {
+    throw CLI::ValidationError("--credential",
+                               "\"" + text + "\" is not NAME=FILE with an absolute path");
   }
   const std::string name = text.substr(0, equals);
   if (!options->credentials.emplace(name, text.substr(equals + 1)).second) {
@@ -58,8 +59,8 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
           [options](const std::vector<std::string>& files) {
             for (const std::string& file : files) TakeCredentialFile(file, options);
           },
-          "File on this machine for a credential that a subscription names, whatever the database "
-          "says of it; repeat for several")
+          "Absolute path of a file on this machine for a credential that a subscription names, "
+          "whatever the database says of it; repeat for several")
       ->type_name("NAME=FILE");
   pull->add_option("--grace-period", options->grace_period_seconds,
                    "Seconds from SIGTERM to the end, whatever does not answer; 2 at least")

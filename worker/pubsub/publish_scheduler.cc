@@ -154,7 +154,7 @@ bool PublishScheduler::MaySend(const Topic& topic) const {
 }
 
 PublishScheduler::TimePoint PublishScheduler::Deadline(const Batch& batch) const {
-  return batch.first_sent ? *batch.first_sent + options_.publish_timeout
+  return batch.first_sent ? std::max(*batch.first_sent + options_.publish_timeout, batch.until)
                           : batch.messages.front()->send_by;
 }
 
@@ -289,7 +289,7 @@ void PublishScheduler::Answered(Topic* topic) {
   const bool was_down = topic->health.down();
   if (topic->health.failing_since()) host_->TopicAnswers(topic->name);
   topic->health.Answered(now);
-  if (was_down) RetryNow(topic, now);
+  if (was_down) ComeBack(topic, now);
 }
 
 void PublishScheduler::Published(Queue* queue, const Batch& batch) {
@@ -331,6 +331,17 @@ void PublishScheduler::Retry(Queue* queue, Batch batch) {
   }
   host_->TopicFails(topic->name, *topic->health.failing_since(), next_try, error);
   if (topic->health.GiveUp(now)) GiveUp(topic, error);
+}
+
+void PublishScheduler::ComeBack(Topic* topic, TimePoint now) {
+  RetryNow(topic, now);
+  for (auto& [key, queue] : topic->queues) {
+    for (Batch& batch : queue->again) {
+      if (!batch.first_sent) continue;
+      batch.until =
+          std::min(now + attempt_timeout_, *batch.first_sent + 2 * options_.publish_timeout);
+    }
+  }
 }
 
 PublishScheduler::TimePoint PublishScheduler::RetryLater(Queue* queue, Batch batch) {
@@ -405,6 +416,7 @@ void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
   halves[1].messages.assign(middle, batch.messages.end());
   for (Batch& half : halves) {
     half.first_sent = batch.first_sent;
+    half.until = batch.until;
     half.last_error = batch.last_error;
     half.size = EmptyRequestSize(queue->topic->name.size());
     for (const OutgoingMessage* message : half.messages) {
@@ -492,7 +504,10 @@ std::optional<PublishScheduler::TimePoint> PublishScheduler::NextWake() const {
   const auto by = [&wake](TimePoint time) { wake = wake ? std::min(*wake, time) : time; };
   if (!delayed_.empty()) by(delayed_.begin()->first);
   if (!paused_.empty()) by(paused_.begin()->first);
-  if (!ready_.empty()) by(last_sweep_ + kSweepInterval);
+  if (!ready_.empty()) {
+    by(last_sweep_ + kSweepInterval);
+    if (const auto window_at = window_.NextTime()) by(*window_at);
+  }
   if (const auto close_at = channels_.close_at()) by(*close_at);
   for (const Topic* topic : ready_) {
     // One whose time has come waits for a free request.
@@ -526,6 +541,7 @@ void PublishScheduler::OnTime() {
     }
   }
   for (const int channel : channels_.CloseUnused(now)) host_->CloseChannel(channel);
+  window_.OnTime(now);
   Pump();
 }
 

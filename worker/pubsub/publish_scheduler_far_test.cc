@@ -37,7 +37,9 @@ class FarBroker {
     while (true) {
       TakeSent();
       most_in_flight = std::max(most_in_flight, world_->scheduler.in_flight());
-      const auto next = answers_.empty() ? end : std::min(end, answers_.begin()->first);
+      auto next = answers_.empty() ? end : std::min(end, answers_.begin()->first);
+      if (const auto wake = world_->scheduler.NextWake())
+        next = std::clamp(*wake, world_->now, next);
       world_->Advance(next - world_->now);
       if (answers_.empty() || answers_.begin()->first > world_->now) {
         if (world_->now >= end) return;
@@ -56,6 +58,7 @@ class FarBroker {
   milliseconds round_trip;
   milliseconds jitter{0};  // it takes up to so much longer
   bool supply = true;
+  int silent_channel = -1;   // answers nothing
   std::size_t answered = 0;  // in the last Run()
   std::size_t most_in_flight = 0;
 
@@ -63,6 +66,7 @@ class FarBroker {
   void Add(const std::string& key) { world_->Add(++tag_, key); }
   void TakeSent() {
     for (const Sent& request : world_->sent) {
+      if (request.channel == silent_channel) continue;
       free_at_ = std::max(free_at_, world_->now) + service_time_;
       const auto more =
           std::uniform_int_distribution<int>(0, static_cast<int>(jitter.count() * 1000))(random_);
@@ -126,6 +130,18 @@ TEST(PublishSchedulerFar, MoreChannelsThanTheSettingAllowsAreNotOpened) {
   broker.Run(seconds(5));
   EXPECT_EQ(world.scheduler.open_channels(), 3u);
   EXPECT_EQ(broker.most_in_flight, 75u);
+}
+
+TEST(PublishSchedulerFar, AConnectionThatDoesNotAnswerHoldsUpTheOthersForAMoment) {
+  for (const milliseconds from : {milliseconds(0), milliseconds(10'000)}) {
+    SCOPED_TRACE(from.count());
+    World world(kSmall);
+    FarBroker broker(&world, 1000, milliseconds(5));
+    broker.Run(from);
+    broker.silent_channel = 1;
+    broker.Run(seconds(10));
+    EXPECT_GE(broker.answered, 85'000u) << "of 100,000";
+  }
 }
 
 TEST(PublishSchedulerFar, ARoundTripThatHasChangedIsNoticedUnderLoad) {

@@ -150,6 +150,58 @@ TEST(PublishSchedulerTime,
   EXPECT_EQ(world.Take(), "200:published 201:published");
 }
 
+TEST(PublishSchedulerTime, WhatAnOutageHeldUpForTheWholePublishTimeoutIsSentWhenItEnds) {
+  World world({.publish_timeout = seconds(10)});
+  for (std::uint64_t tag = 0; tag < 20; ++tag) world.Add(tag, "key-" + std::to_string(tag));
+  world.scheduler.Pump();
+  world.Advance(milliseconds(4700));
+  while (!world.sent.empty()) world.Error(world.Next(), kUnavailable);
+  for (int probe = 1; probe <= 3; ++probe) {
+    world.Advance(milliseconds(1500));
+    ASSERT_EQ(world.sent.size(), 1u);
+    if (probe < 3) world.Error(world.Next(), kUnavailable);
+  }
+  // 10.4 s after they were sent. What is too old is looked for once a second: at 9.7 s, at 10.7 s.
+  world.Advance(milliseconds(1200));
+  ASSERT_EQ(world.sent.size(), 1u) << "the probe";
+  world.Ok(world.Next());
+  EXPECT_EQ(world.sent.size(), 19u);
+  while (!world.sent.empty()) {
+    EXPECT_EQ(world.sent.front().timeout, seconds(5)) << "as for any attempt";
+    world.Ok(world.Next());
+  }
+  EXPECT_EQ(world.done.size(), 20u);
+  for (const Done& one : world.done) {
+    EXPECT_EQ(one.result->status, PublishStatus::kPublished) << one.result->error;
+  }
+}
+
+TEST(PublishSchedulerTime, AKeyThatFailsIsGivenUpHoweverOftenItsTopicComesBack) {
+  World world(
+      {.publish_timeout = seconds(10), .backoff = {milliseconds(100), 1.0, milliseconds(100)}});
+  const auto begin = world.now;
+  world.Add(1, "fails");
+  world.scheduler.Pump();
+  for (std::uint64_t tag = 2; world.now < begin + seconds(60); world.Advance(milliseconds(100))) {
+    while (!world.sent.empty()) {
+      const Sent request = world.Next();
+      if (request.key == "fails") {
+        world.Error(request, kUnavailable);
+      } else {
+        world.Ok(request);
+      }
+    }
+    if (world.now - begin >= seconds(3) * (tag - 1)) {
+      world.Add(tag++, "works");
+      world.scheduler.Pump();
+    }
+    if (!world.done.empty() && world.done.back().result->tag == 1) break;
+    world.Take();
+  }
+  EXPECT_NE(world.Take(), "") << "unreachable if the topic is down then, else unknown";
+  EXPECT_LE(world.now - begin, seconds(20));
+}
+
 TEST(PublishSchedulerTime, ARetryThatGoesThroughEndsTheBackoffOfTheOthersOnceASecond) {
   World world({.backoff = {seconds(30), 1.0, seconds(30)}});
   for (const char* key : {"a", "b", "c"}) world.Add(static_cast<unsigned char>(*key), key);

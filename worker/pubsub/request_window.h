@@ -18,7 +18,9 @@
 //   - Under load many requests are in flight all the time. So after the first round, and when the
 //     base was not measured for kBaseValid, there is a probe: few requests only, until
 //     kProbeAnswers of them are answered. The answers of the first round say little: they are to
-//     the burst that a client begins with.
+//     the burst that a client begins with. Requests of before may never be answered, those of a
+//     connection that is lost, say. So a probe that takes much longer than the round before is
+//     given up, and is repeated kProbeAgain later.
 //
 // On a way without delay the processors are the limit, the mean is many times the base, and the
 // limit stays `least`. Large requests take longer than the base, too: where bytes are what takes
@@ -32,6 +34,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 namespace postbox::pubsub {
@@ -43,6 +46,8 @@ class RequestWindow {
 
   static constexpr std::chrono::seconds kBaseValid{15};
   static constexpr std::chrono::seconds kGrowAgain{5};
+  static constexpr std::chrono::seconds kProbeAgain{5};
+  static constexpr std::chrono::milliseconds kShortestProbe{200};
   static constexpr std::size_t kProbeAnswers = 16;
 
   RequestWindow(std::size_t least, std::size_t most)
@@ -54,6 +59,18 @@ class RequestWindow {
 
   // A request could have been sent, were it not for the limit.
   void Limited() { limited_ = true; }
+
+  // When OnTime() must be called, if it must be.
+  std::optional<TimePoint> NextTime() const {
+    return probing_ ? std::optional(probe_until_) : std::nullopt;
+  }
+  void OnTime(TimePoint now) {
+    if (!probing_ || now < probe_until_) return;
+    probing_ = false;
+    if (base_ == Duration::zero()) base_ = mean_before_;
+    base_at_ = now - kBaseValid + kProbeAgain;
+    NewRound(round_after_);
+  }
 
   // A request was answered. Requests are numbered in the order in which they are sent; `last` is
   // the number of the last one.
@@ -76,13 +93,25 @@ class RequestWindow {
     } else {
       EndRound(now);
     }
+    NewRound(last);
+  }
+
+ private:
+  // Of the requests after this one.
+  void NewRound(std::uint64_t last) {
     round_after_ = last;
     sum_ = Duration::zero();
     answers_ = 0;
     limited_ = false;
   }
 
- private:
+  void Probe(TimePoint now) {
+    probing_ = true;
+    mean_before_ = Mean();
+    const auto patience = std::max<Duration>(4 * mean_before_, kShortestProbe);
+    probe_until_ = now + std::chrono::duration_cast<TimePoint::duration>(patience);
+  }
+
   std::size_t Few() const { return std::max<std::size_t>(least_ / 8, 1); }
   Duration Mean() const { return sum_ / static_cast<double>(answers_); }
 
@@ -93,7 +122,7 @@ class RequestWindow {
       return;
     }
     if (base_ == Duration::zero()) {
-      probing_ = true;
+      Probe(now);
       return;
     }
     const Duration mean = Mean();
@@ -111,7 +140,7 @@ class RequestWindow {
       limit_ = static_cast<std::size_t>(on_the_way) + least_ / 3;
     }
     limit_ = std::clamp(limit_, least_, most_);
-    probing_ = now >= base_at_ + kBaseValid;
+    if (now >= base_at_ + kBaseValid) Probe(now);
   }
 
   const std::size_t least_;
@@ -120,8 +149,9 @@ class RequestWindow {
   Duration base_{0};  // 0: nothing was answered yet
   TimePoint base_at_;
   bool probing_ = false;
+  TimePoint probe_until_;
   std::size_t grown_from_ = 0;  // the limit before this round, if it was doubled for it
-  Duration mean_before_{0};     // then
+  Duration mean_before_{0};     // then, or when the probe began
   TimePoint grow_at_;
   // The round.
   bool limited_ = false;

@@ -171,7 +171,9 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
   return problem;
 }
 
-constexpr int kCredential = 21;  // the column
+// Columns.
+constexpr int kEnabled = 14;
+constexpr int kCredential = 21;
 
 std::string NoCredential(const std::string& name) {
   return "credential \"" + name + "\" does not exist; create it with postbox.create_credential()";
@@ -191,7 +193,10 @@ std::optional<Credentials> FindCredentials(Connection* connection, const QueryRe
   const QueryResult result =
       connection->Execute("SELECT name, kind, coalesce(file, '') FROM postbox.credential");
   if (!result.ok()) {
-    *error = result.error();
+    *error = result.sqlstate() == "42P01"
+                 ? "the extension postbox of this database is too old for --credential (ALTER "
+                   "EXTENSION postbox UPDATE)"
+                 : result.error();
     return std::nullopt;
   }
   for (int row = 0; row < result.rows(); ++row) {
@@ -209,6 +214,19 @@ std::optional<Credentials> FindCredentials(Connection* connection, const QueryRe
   return credentials;
 }
 
+// It may be a mistake to give a file for a credential that no subscription has.
+void WarnOfUnused(const PullOptions& options, const QueryResult& configuration) {
+  std::set<std::string> used;
+  for (int row = 0; row < configuration.rows(); ++row) {
+    if (configuration.text(row, kEnabled) == "t") used.insert(configuration.text(row, kCredential));
+  }
+  for (const auto& [name, file] : options.credentials) {
+    if (used.contains(name)) continue;
+    LogWarn("no subscription that is enabled here has this credential",
+            {{"credential", name}, {"hint", "see --credential and --subscription"}});
+  }
+}
+
 // Whose identity the subscription has. Returns what is wrong with it; empty if nothing is.
 std::string ChooseCredential(const Credentials& credentials, const std::string& name,
                              SubscriptionConfig* config) {
@@ -218,7 +236,7 @@ std::string ChooseCredential(const Credentials& credentials, const std::string& 
   const auto& [kind, file] = found->second;
   if (kind == "key") {
     return "credential \"" + name + "\" has its secret in the database, which is not for postbox " +
-           "pull; let it be of kind file, or name one with --credential";
+           "pull; let it be of kind file, or give it a file with --credential";
   }
   if (kind == "file") config->credential.file = file;
   config->credential.metadata_server = kind == "metadata";
@@ -251,7 +269,7 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
     SubscriptionConfig config;
     config.name = result.text(row, 0);
     found.insert(config.name);
-    if (result.text(row, 14) != "t") continue;  // not enabled
+    if (result.text(row, kEnabled) != "t") continue;
     std::string problem = ReadSettings(result, row, &config);
     if (problem.empty()) problem = CompleteNames(result, row, options, *endpoint, &config);
     if (problem.empty()) {
@@ -263,6 +281,7 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
       subscriptions.wrong.emplace(config.name, std::move(problem));
     }
   }
+  if (must_exist) WarnOfUnused(options, result);
   for (const std::string& name : options.subscriptions) {
     if (must_exist && !found.contains(name)) {
       *error = Subject(name) +
