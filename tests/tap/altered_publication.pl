@@ -142,13 +142,7 @@ subtest 'a worker that cannot read an altered publication passes no event that t
 	wait_workers($node, 'postgres', 1);
 	my $sent = create_filtered('unread');
 	my ($pid) = worker_pids($node, 'postgres');
-	# Not while it has locks, which it would keep.
-	wait_for(sub {
-		kill('STOP', $pid);
-		return 1 if $node->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE pid = $pid AND locktype = 'relation'") eq '0';
-		kill('CONT', $pid);
-		return 0;
-	}, 'it is stopped between two transactions');
+	stop_between_transactions($node, $pid);
 	alter_and_emit('unread');
 	my $session = $node->background_psql('postgres');
 	$session->query_safe('BEGIN; LOCK TABLE postbox.outbox IN ACCESS EXCLUSIVE MODE');

@@ -88,7 +88,7 @@ subtest 'while the workers have its lanes and read nothing for as many transacti
 	emit_more(10);
 	wait_all('10 events');
 	my @pids = worker_pids($node, 'postgres');
-	kill('STOP', @pids);
+	stop_between_transactions($node, @pids);
 	$node->safe_psql('postgres', $truncate);
 	$node->safe_psql('postgres', $many_transactions);
 	emit_more($hwm + 50);
@@ -100,7 +100,7 @@ subtest 'the status counts what no worker has read yet' => sub {
 	emit_more(50);
 	wait_all('50 events');
 	my @pids = worker_pids($node, 'postgres');
-	kill('STOP', @pids);
+	stop_between_transactions($node, @pids);
 	$node->safe_psql('postgres', $truncate);
 	$node->safe_psql('postgres', $many_transactions);
 	emit_more(10);

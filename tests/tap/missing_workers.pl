@@ -60,7 +60,7 @@ subtest 'lanes are shared by those that live' => sub {
 
 subtest 'the lanes of a worker that stands still go to the others, and it does not disturb when it comes back' => sub {
 	my ($stopped, @others) = worker_pids($node, 'postgres');
-	kill('STOP', $stopped);
+	stop_between_transactions($node, $stopped);
 	wait_until($node, 'postgres', qq{
 		SELECT count(*) = 4 FROM postbox.lane l JOIN postbox.workers w USING (lock_token) WHERE w.pid <> $stopped}, 'they are taken over after postbox.lease_timeout');
 	emit($node, 'postgres', 100);
@@ -75,7 +75,7 @@ subtest 'the lanes of a worker that stands still go to the others, and it does n
 
 subtest 'a worker that takes other lanes when its publication is altered leaves none behind' => sub {
 	my ($stopped, $other) = worker_pids($node, 'postgres');
-	kill('STOP', $stopped);
+	stop_between_transactions($node, $stopped);
 	# As if it had not come to take its lanes yet.
 	$node->safe_psql('postgres', qq{UPDATE postbox.lane SET lock_token = NULL WHERE lock_token = (SELECT lock_token FROM postbox.workers WHERE pid = $stopped)});
 	for my $attempts (11 .. 18)
@@ -118,7 +118,7 @@ subtest 'a worker that stands still while it is alone is named' => sub {
 	$node->reload;
 	wait_workers($node, 'postgres', 1);
 	my ($pid) = worker_pids($node, 'postgres');
-	kill('STOP', $pid);
+	stop_between_transactions($node, $pid);
 	wait_state($node, 'unserved', "worker process $pid does not go on", 'after postbox.lease_timeout');
 	kill('CONT', $pid);
 	wait_state($node, 'active', '^$', 'it goes on');

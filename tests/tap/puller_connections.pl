@@ -156,7 +156,7 @@ subtest 'the grace period counts from the signal, also while a subscription is s
 	my $puller = start_pull($node->connstr('postgres'));
 	wait_connected();
 	my @stopped = sessions('postbox pull follower');
-	kill('STOP', @stopped);
+	stop_between_transactions($node, @stopped);
 	work(5);
 	my $changed = $node->safe_psql('postgres', 'UPDATE postbox.subscription SET batch_size = 400 RETURNING clock_timestamp()');
 	$puller->{run}->signal('HUP');

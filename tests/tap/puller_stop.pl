@@ -94,7 +94,7 @@ my $held_up = start_puller($node, 'silent', $emulator, grace_period => 0);
 my $silent_sessions = q{FROM pg_stat_activity WHERE application_name = 'postbox pull silent'};
 wait_until($node, 'silent', "SELECT count(*) > 0 FROM postbox.subscription_status WHERE stream = 'connected' AND EXISTS (SELECT $silent_sessions)", 'a puller of another database is there');
 my $silent_pid = $node->safe_psql('postgres', "SELECT pid $silent_sessions LIMIT 1");
-kill('STOP', $silent_pid);
+stop_between_transactions($node, $silent_pid);
 $node->safe_psql('silent', q{SELECT count(postbox.outbox_emit('work', 'k' || n, 'work', '{}'::jsonb)) FROM generate_series(1, 3) n});
 
 subtest 'an event that is being applied for long: its statement is cancelled, and the next event is not begun' => sub {
@@ -116,7 +116,7 @@ subtest 'an event that is being applied for long: its statement is cancelled, an
 subtest 'a server that does not answer while it applies' => sub {
 	my $puller = start_pull();
 	my $pid = wait_connected();
-	kill('STOP', $pid);
+	stop_between_transactions($node, $pid);
 	work(5, '{}');
 	wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status", 'the events are published');
 	select(undef, undef, undef, 0.5);
@@ -153,7 +153,7 @@ subtest 'the configuration is being read' => sub {
 	wait_connected();
 	my $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE application_name = 'postbox pull' AND datname = current_database()});
 	like($pid, qr/^\d+$/, 'its session is there');
-	kill('STOP', $pid);
+	stop_between_transactions($node, $pid);
 	$puller->{run}->signal('HUP');
 	select(undef, undef, undef, 0.5);
 	ends_soon($puller, 'while the session of the configuration is stopped');

@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position);
+	own_installation stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position);
 
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
@@ -198,6 +198,23 @@ sub wait_for
 	my $so;
 	select(undef, undef, undef, 0.05) until ($so = $condition->()) || time > $end;
 	return ok($so, $what);
+}
+
+# Stops processes of the server with SIGSTOP, between two transactions: they hold nothing then that others would wait for.
+sub stop_between_transactions
+{
+	my ($node, @pids) = @_;
+	my $list = join ', ', @pids;
+	return wait_for(sub {
+		kill('STOP', @pids);
+		# One that was stopped with a lock of the server's own, such as those of the lock table, keeps the question waiting, too.
+		my ($busy, $timed_out);
+		$node->psql('postgres', qq{SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid IN ($list) AND xact_start IS NOT NULL)
+			+ (SELECT count(*) FROM pg_locks WHERE pid IN ($list) AND locktype = 'relation')}, stdout => \$busy, timeout => 5, timed_out => \$timed_out);
+		return 1 if !$timed_out && $busy eq '0';
+		kill('CONT', @pids);
+		return 0;
+	}, "@pids stopped between two transactions");
 }
 
 # Waits until `count` workers stand in the database.
