@@ -33,7 +33,8 @@ constexpr char kFaultHelp[] =
     "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
     "[,error-info=TEXT][,partial][,trailer-bytes=N]";
 
-// NAME=FILE. The file is an absolute path, so a name may have an equals sign.
+// NAME=FILE. The file is an absolute path, so a name may have an equals sign, but none before a
+// slash.
 void TakeCredentialFile(const std::string& text, puller::PullOptions* options) {
   const size_t equals = text.find("=/");
   if (equals == std::string::npos || equals == 0) {

@@ -154,7 +154,7 @@ bool PublishScheduler::MaySend(const Topic& topic) const {
 }
 
 PublishScheduler::TimePoint PublishScheduler::Deadline(const Batch& batch) const {
-  return batch.first_sent ? std::max(*batch.first_sent + options_.publish_timeout, batch.until)
+  return batch.first_sent ? *batch.first_sent + options_.publish_timeout
                           : batch.messages.front()->send_by;
 }
 
@@ -198,6 +198,7 @@ void PublishScheduler::SendNext(Queue* queue) {
   if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
   if (!batch.first_sent) batch.first_sent = now;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
+  if (left >= std::min(attempt_timeout_, options_.publish_timeout) / 2) batch.tried_at = now;
   queue->channel = channels_.Take(queue->keyed() ? queue->channel : -1, batch.size, now);
   ++queue->busy;
   ++queue->topic->in_flight;
@@ -289,7 +290,7 @@ void PublishScheduler::Answered(Topic* topic) {
   const bool was_down = topic->health.down();
   if (topic->health.failing_since()) host_->TopicAnswers(topic->name);
   topic->health.Answered(now);
-  if (was_down) ComeBack(topic, now);
+  if (was_down) RetryNow(topic, now);
 }
 
 void PublishScheduler::Published(Queue* queue, const Batch& batch) {
@@ -331,17 +332,6 @@ void PublishScheduler::Retry(Queue* queue, Batch batch) {
   }
   host_->TopicFails(topic->name, *topic->health.failing_since(), next_try, error);
   if (topic->health.GiveUp(now)) GiveUp(topic, error);
-}
-
-void PublishScheduler::ComeBack(Topic* topic, TimePoint now) {
-  RetryNow(topic, now);
-  for (auto& [key, queue] : topic->queues) {
-    for (Batch& batch : queue->again) {
-      if (!batch.first_sent) continue;
-      batch.until =
-          std::min(now + attempt_timeout_, *batch.first_sent + 2 * options_.publish_timeout);
-    }
-  }
 }
 
 PublishScheduler::TimePoint PublishScheduler::RetryLater(Queue* queue, Batch batch) {
@@ -416,7 +406,7 @@ void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
   halves[1].messages.assign(middle, batch.messages.end());
   for (Batch& half : halves) {
     half.first_sent = batch.first_sent;
-    half.until = batch.until;
+    half.tried_at = batch.tried_at;
     half.last_error = batch.last_error;
     half.size = EmptyRequestSize(queue->topic->name.size());
     for (const OutgoingMessage* message : half.messages) {
@@ -474,7 +464,7 @@ void PublishScheduler::Expire(Queue* queue, TimePoint now) {
 void PublishScheduler::End(Queue* queue, const Batch& batch) {
   if (!batch.first_sent) {
     Fail(queue, batch, PublishStatus::kBehind, kNotSentInTime);
-  } else if (queue->topic->health.AnsweredSince(*batch.first_sent)) {
+  } else if (queue->topic->health.AnswersOthers(*batch.first_sent, batch.tried_at)) {
     Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
   } else {
     Fail(queue, batch, PublishStatus::kUnreachable, GaveUp(batch));

@@ -31,9 +31,9 @@
 //
 // A topic that answers nobody is down (topic_health.h). Then its requests are sent one at a time,
 // and what fails goes to the end of the line instead of having a backoff of its own. When one
-// request is answered, everything is sent, and has time for an attempt however long it waited for
-// that, up to twice publish_timeout in all. If that does not happen within publish_timeout,
-// everything that waits is kUnreachable.
+// request is answered, everything is sent. If that does not happen within publish_timeout,
+// everything that waits is kUnreachable. So is what becomes too old before it had time for an
+// attempt.
 //
 // A retry that goes through ends the backoff of all others of its topic, at most once a second.
 //
@@ -162,7 +162,7 @@ class PublishScheduler {
     std::string last_error;
     bool cancelled = false;
     std::optional<TimePoint> first_sent;
-    TimePoint until{};  // it may be sent as long, even if publish_timeout is over
+    TimePoint tried_at{};  // its last attempt that had time enough
   };
   struct InFlight {
     Queue* queue;
@@ -196,8 +196,6 @@ class PublishScheduler {
   // After RESOURCE_EXHAUSTED.
   void SendSlower(Queue* queue, Batch batch);
   void Pause(Queue* queue);
-  // A topic that was down answers: what waited for that is sent.
-  void ComeBack(Topic* topic, TimePoint now);
   // Ends the backoff of everything of the topic that failed.
   void RetryNow(Topic* topic, TimePoint now);
   // Ends everything of a topic that is down, except for what is in flight.

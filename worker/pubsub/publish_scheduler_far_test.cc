@@ -240,6 +240,57 @@ TEST(RequestWindow, TheAnswersToTheFirstBurstAreNotTakenForTheWayToTheBroker) {
   EXPECT_EQ(most, 200u);
 }
 
+TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  std::uint64_t number = 0;
+  milliseconds took(2);
+  const auto until_probe = [&] {
+    const auto begin = now;
+    while (!window.NextTime() && now < begin + seconds(60)) {
+      ++number;
+      now += milliseconds(1);
+      window.Limited();
+      window.Answered(number, number + window.limit() - 1, /*few=*/false, now - took, now);
+    }
+    EXPECT_EQ(window.limit(), 25u);
+    return now - begin;
+  };
+  const auto succeed = [&] {
+    number += 200;  // those of before
+    for (int i = 0; i < 50; ++i) {
+      ++number;
+      window.Answered(number, number + 24, /*few=*/false, now - took, now);
+    }
+    EXPECT_FALSE(window.NextTime());
+  };
+  until_probe();
+  succeed();
+  // The way is longer now, and some requests are never answered.
+  took = milliseconds(100);
+  EXPECT_GE(until_probe(), RequestWindow::kBaseValid);
+  milliseconds patience(400);
+  seconds pause = RequestWindow::kProbeAgain;
+  for (int probe = 0; probe < 3; ++probe, patience *= 2, pause *= 2) {
+    EXPECT_EQ(std::chrono::round<milliseconds>(*window.NextTime() - now), patience);
+    window.OnTime(*window.NextTime() - milliseconds(1));
+    EXPECT_TRUE(window.NextTime());
+    now = *window.NextTime();
+    window.OnTime(now);
+    EXPECT_EQ(window.limit(), 200u);
+    const auto until = until_probe();
+    EXPECT_GE(until, pause);
+    EXPECT_LE(until, pause + seconds(1));
+  }
+  succeed();
+  for (int i = 0; i < 500; ++i) {
+    ++number;
+    window.Limited();
+    window.Answered(number, number + window.limit() - 1, /*few=*/false, now - took, now);
+  }
+  EXPECT_GT(window.limit(), 200u) << "more are on the long way";
+}
+
 TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {
   RequestWindow window(200, 6400);
   RequestWindow::TimePoint now{seconds(1000)};

@@ -20,7 +20,7 @@
 //     kProbeAnswers of them are answered. The answers of the first round say little: they are to
 //     the burst that a client begins with. Requests of before may never be answered, those of a
 //     connection that is lost, say. So a probe that takes much longer than the round before is
-//     given up, and is repeated kProbeAgain later.
+//     given up, and is repeated kProbeAgain later. Each one that is given up in a row doubles both.
 //
 // On a way without delay the processors are the limit, the mean is many times the base, and the
 // limit stays `least`. Large requests take longer than the base, too: where bytes are what takes
@@ -48,6 +48,8 @@ class RequestWindow {
   static constexpr std::chrono::seconds kGrowAgain{5};
   static constexpr std::chrono::seconds kProbeAgain{5};
   static constexpr std::chrono::milliseconds kShortestProbe{200};
+  static constexpr std::chrono::seconds kLongestProbe{4};
+  static constexpr int kMostDoublings = 3;
   static constexpr std::size_t kProbeAnswers = 16;
 
   RequestWindow(std::size_t least, std::size_t most)
@@ -68,7 +70,8 @@ class RequestWindow {
     if (!probing_ || now < probe_until_) return;
     probing_ = false;
     if (base_ == Duration::zero()) base_ = mean_before_;
-    base_at_ = now - kBaseValid + kProbeAgain;
+    base_at_ = now - kBaseValid + kProbeAgain * (1 << given_up_);
+    given_up_ = std::min(given_up_ + 1, kMostDoublings);
     NewRound(round_after_);
   }
 
@@ -88,6 +91,7 @@ class RequestWindow {
     if (answers_ < (probing_ ? kProbeAnswers : std::max<std::size_t>(limit_ / 4, 8))) return;
     if (probing_) {
       probing_ = false;
+      given_up_ = 0;
       base_ = Mean();
       base_at_ = now;
     } else {
@@ -108,7 +112,8 @@ class RequestWindow {
   void Probe(TimePoint now) {
     probing_ = true;
     mean_before_ = Mean();
-    const auto patience = std::max<Duration>(4 * mean_before_, kShortestProbe);
+    const auto patience = std::min<Duration>(
+        std::max<Duration>(4 * mean_before_, kShortestProbe) * (1 << given_up_), kLongestProbe);
     probe_until_ = now + std::chrono::duration_cast<TimePoint::duration>(patience);
   }
 
@@ -150,6 +155,7 @@ class RequestWindow {
   TimePoint base_at_;
   bool probing_ = false;
   TimePoint probe_until_;
+  int given_up_ = 0;            // probes in a row
   std::size_t grown_from_ = 0;  // the limit before this round, if it was doubled for it
   Duration mean_before_{0};     // then, or when the probe began
   TimePoint grow_at_;

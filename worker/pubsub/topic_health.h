@@ -36,10 +36,14 @@ class TopicHealth {
   TimePoint next_probe() const { return next_probe_; }
   // Since when requests have failed and none was answered; nothing: the last one was.
   std::optional<TimePoint> failing_since() const { return failing_since_; }
-  // There was an answer after this time.
-  bool AnsweredSince(TimePoint time) const { return !down() && answered_at_ > time; }
+  // Whether what was first sent then fails alone: others were answered since, and it was tried after
+  // the last outage.
+  bool AnswersOthers(TimePoint first_sent, TimePoint tried_at) const {
+    return !down() && answered_at_ > first_sent && tried_at >= came_back_at_;
+  }
 
   void Answered(TimePoint now) {
+    if (down()) came_back_at_ = now;
     failures_ = 0;
     failing_since_.reset();
     answered_at_ = now;
@@ -75,6 +79,7 @@ class TopicHealth {
   TimePoint failed_at_;
   TimePoint next_probe_;
   TimePoint answered_at_;
+  TimePoint came_back_at_;
   std::optional<TimePoint> give_up_at_;
 };
 
