@@ -36,8 +36,8 @@ class TopicHealth {
   TimePoint next_probe() const { return next_probe_; }
   // Since when requests have failed and none was answered; nothing: the last one was.
   std::optional<TimePoint> failing_since() const { return failing_since_; }
-  // Whether what was first sent then fails alone: others were answered since, and it was tried after
-  // the last outage.
+  // Whether what was first sent then fails alone: others were answered since, and it was tried
+  // after the last outage.
   bool AnswersOthers(TimePoint first_sent, TimePoint tried_at) const {
     return !down() && answered_at_ > first_sent && tried_at >= came_back_at_;
   }
