@@ -224,7 +224,12 @@ for my $mode ('synchronous', 'asynchronous')
 			my $receiver = stop_receiver();
 			# The load goes on for a moment: with a synchronous standby the sessions that wait for it stand still, the others do not.
 			my $written = $primary->safe_psql('postgres', 'SELECT count(*) FROM app.log');
-			wait_until($primary, 'postgres', "SELECT count(*) > $written + 200 FROM app.log", 'the standby has not got all') if $mode eq 'asynchronous';
+			if ($mode eq 'asynchronous')
+			{
+				wait_until($primary, 'postgres', "SELECT count(*) > $written + 200 FROM app.log", 'the standby has not got all');
+				emit_to($primary, 'app.log', 1, key => "'c$clusters-gone'");
+				wait_for(sub { $reader->safe_psql('postgres', "SELECT count(*) FROM app.seen WHERE aggregate_id = 'c$clusters-gone'") > 0 }, 'and has missed what was sent');
+			}
 			if ($mode eq 'synchronous')
 			{
 				# All of the load may wait for its first commit since then, which nobody sees.
@@ -239,6 +244,7 @@ for my $mode ('synchronous', 'asynchronous')
 			$ghosts += $number;
 			# New commits take the versions of those that are gone.
 			emit_to($standby, 'app.log', 800, key => "'c$clusters-' || (1 + n % 40)");
+			emit_to($standby, 'app.log', 1, key => "'c$clusters-gone'") if $mode eq 'asynchronous';
 			ghosts($standby, $before);
 			$sent += seen_count() - $before;
 			$twice += $reader->safe_psql('postgres', "SELECT count(*) FROM (SELECT FROM app.seen WHERE n > $before GROUP BY aggregate_id, version HAVING count(*) > 1) AS t");
