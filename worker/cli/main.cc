@@ -255,10 +255,19 @@ int PrintCompletion(const CLI::App& app, const std::string& shell) {
   return 1;
 }
 
+// CLI11 fills the lines of a footer since 2.5, those of examples too.
+template <class Formatter>
+void KeepLinesOfFooters(Formatter* formatter) {
+  if constexpr (requires { formatter->enable_footer_formatting(false); }) {
+    formatter->enable_footer_formatting(false);
+  }
+}
+
 int Run(int argc, char** argv) {
   CLI::App app("Transactional outbox and inbox between PostgreSQL and Pub/Sub", "postbox");
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
+  KeepLinesOfFooters(app.get_formatter().get());  // subcommands take it over
 
   puller::PullOptions pull_options;
   emulator::EmulatorOptions emulator_options;

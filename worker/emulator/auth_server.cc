@@ -108,7 +108,8 @@ class AuthServerImpl final : public AuthServer {
     server_.Post("/token", handle(&AuthServerImpl::Token));
     server_.Post("/revoke", handle(&AuthServerImpl::Revoke));
     server_.Post("/v1/token", handle(&AuthServerImpl::Exchange));
-    server_.Post(R"(/v1/projects/-/serviceAccounts/([^/:]+):(generateAccessToken|disable|enable))",
+    // Newer releases of cpp-httplib take a pattern that has "/:" for one with named parameters.
+    server_.Post(R"(/v1/projects/-/serviceAccounts/([^:/]+):(generateAccessToken|disable|enable))",
                  handle(&AuthServerImpl::Account));
     server_.Get(R"(/(computeMetadata/v1/.*)?)", handle(&AuthServerImpl::Metadata));
     const int port = *options_.port;
