@@ -206,13 +206,15 @@ sub stop_between_transactions
 	my ($node, @pids) = @_;
 	my $list = join ', ', @pids;
 	return wait_for(sub {
-		return 0 if kill('STOP', @pids) != @pids;
-		# One that was stopped with a lock of the server's own, such as those of the lock table, keeps the question waiting, too.
-		my ($busy, $timed_out);
-		$node->psql('postgres', qq{SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid IN ($list) AND xact_start IS NOT NULL)
-			+ (SELECT count(*) FROM pg_locks WHERE pid IN ($list) AND locktype = 'relation')
-			+ (SELECT count(*) * 0 FROM postbox.workers)}, stdout => \$busy, timeout => 5, timed_out => \$timed_out);
-		return 1 if !$timed_out && $busy eq '0';
+		if (kill('STOP', @pids) == @pids)
+		{
+			# One that was stopped with a lock of the server's own, such as those of the lock table, keeps the question waiting, too.
+			my ($busy, $timed_out);
+			$node->psql('postgres', qq{SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid IN ($list) AND xact_start IS NOT NULL)
+				+ (SELECT count(*) FROM pg_locks WHERE pid IN ($list) AND locktype = 'relation')
+				+ (SELECT count(*) * 0 FROM postbox.workers)}, stdout => \$busy, timeout => 5, timed_out => \$timed_out);
+			return 1 if !$timed_out && $busy eq '0';
+		}
 		kill('CONT', @pids);
 		return 0;
 	}, "@pids stopped between two transactions");
