@@ -8,6 +8,7 @@
 
 extern "C" {
 #include <commands/trigger.h>
+#include <storage/lmgr.h>
 #include <utils/plancache.h>
 }
 
@@ -79,23 +80,25 @@ void WatchInvalidations() {
         "postbox.outbox.");
 }
 
-// Versions are counted as the owner of the outbox. Whoever emits would be told of the counter only.
-void RequireCounterRights(const OutboxFacts& facts) {
-  const Oid counter_owner = RelationOwner(facts.counter);
-  if (counter_owner == facts.owner) return;
-  const bool usable = Pg([&] {
-    for (const AclMode mode : {ACL_SELECT, ACL_INSERT, ACL_UPDATE}) {
-      if (pg_class_aclcheck(facts.counter, facts.owner, mode) != ACLCHECK_OK) return false;
-    }
-    return true;
-  });
-  if (usable) return;
+// Versions are counted as the owner of the outbox. To be called in Pg().
+bool OwnerMayCount(const OutboxFacts& facts) {
+  constexpr AclMode kRights = ACL_SELECT | ACL_INSERT | ACL_UPDATE;
+  return pg_class_aclmask(facts.counter, facts.owner, kRights, ACLMASK_ALL) == kRights;
+}
+
+bool CounterIsUsable(const OutboxFacts& facts) {
+  return RelationOwner(facts.counter) == facts.owner || Pg([&] { return OwnerMayCount(facts); });
+}
+
+// Whoever emits would be told of the counter only.
+[[noreturn]] void ThrowNoCounterRights(const OutboxFacts& facts) {
   const auto name = [](Oid role) {
     return Pg([&]() -> const char* { return GetUserNameFromId(role, true); });
   };
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
-        "Its version counter " + facts.counter_name + " belongs to role \"" + name(counter_owner) +
-            "\", and its owner, \"" + name(facts.owner) + "\", has no rights on it.",
+        "Its version counter " + facts.counter_name + " belongs to role \"" +
+            name(RelationOwner(facts.counter)) + "\", and its owner, \"" + name(facts.owner) +
+            "\", has no rights on it.",
         "A superuser can run SELECT * FROM postbox.repair_outbox.");
 }
 
@@ -142,8 +145,19 @@ OutboxFacts ReadFacts(Oid relation) {
                                      : "Its column seq no longer has a sequence of its own.",
           "Its owner can run SELECT * FROM postbox.repair_outbox.");
   }
-  RequireCounterRights(facts);
   if (facts.adopted) facts.columns = ReadOutboxColumns(relation);
+  return facts;
+}
+
+OutboxFacts ReadUsableFacts(Oid relation) {
+  OutboxFacts facts = ReadFacts(relation);
+  if (CounterIsUsable(facts)) return facts;
+  // ALTER TABLE ... OWNER TO gives both tables away. If it was committed between the two readings,
+  // they fit as soon as it has ended.
+  Pg([&] { LockRelationOid(relation, AccessShareLock); });
+  facts = ReadFacts(relation);
+  if (!CounterIsUsable(facts)) ThrowNoCounterRights(facts);
+  Pg([&] { UnlockRelationOid(relation, AccessShareLock); });
   return facts;
 }
 
@@ -244,11 +258,9 @@ std::shared_ptr<const InsertPlan> Outbox::OpenLog(int16 generation, PlainTable* 
 
 bool Outbox::OpenCounter(PlainTable* counter) const {
   return Pg([&] {
-    constexpr AclMode kRights = ACL_SELECT | ACL_INSERT | ACL_UPDATE;
     if (!OpenCounterTable(facts_.counter, counter)) return false;
     // The owner of the outbox needs the rights that the statements would need.
-    if (pg_class_aclmask(facts_.counter, facts_.owner, kRights, ACLMASK_ALL) == kRights)
-      return true;
+    if (OwnerMayCount(facts_)) return true;
     ClosePlainTable(counter);
     return false;
   });
@@ -303,7 +315,7 @@ std::shared_ptr<Outbox> FindOutbox(Oid relation) {
   std::shared_ptr<Outbox> outbox = found == entries.end() ? nullptr : found->second.outbox;
   OutboxFacts facts;
   try {
-    facts = ReadFacts(relation);
+    facts = ReadUsableFacts(relation);
   } catch (...) {
     entries.erase(relation);
     throw;
