@@ -103,15 +103,22 @@ class Bed(harness.Testbed):
         self.sql(f"SELECT postbox.drop_publication('{name}')")
 
     def load(self, outbox, count, key="'v_' || n", step=100_000):
-        """Appends events with ids that grow as UUIDv7 do. `key` is SQL for the aggregate id of event n."""
+        """
+        Appends events with ids that grow as UUIDv7 do, in transactions of `step` events. `key` is SQL for the aggregate id of event n.
+        """
         moment = int(time.time() * 1000) - count // 4096 - 1
-        for first in range(1, count + 1, step):
-            self.sql(f"""
-                INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload)
-                SELECT (lpad(to_hex({moment} + n / 4096), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' ||
-                        substr(md5(n::text), 1, 15))::uuid, 'video', {key}, 'video.updated', n,
-                       convert_to('{{"title": "a title of moderate length", "video_id": "v_' || n || '"}}', 'UTF8')
-                FROM generate_series({first}::bigint, {min(first + step - 1, count)}) AS n""")
+        self.sql(f"""
+            DO $$
+            BEGIN
+                FOR begin_at IN 1..{count} BY {step} LOOP
+                    INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload)
+                    SELECT (lpad(to_hex({moment} + n / 4096), 12, '0') || '7' || lpad(to_hex(n % 4096), 3, '0') || '8' ||
+                            substr(md5(n::text), 1, 15))::uuid, 'video', {key}, 'video.updated', n,
+                           convert_to('{{"title": "a title of moderate length", "video_id": "v_' || n || '"}}', 'UTF8')
+                    FROM generate_series(begin_at::bigint, least(begin_at + {step} - 1, {count})) AS n;
+                    COMMIT;
+                END LOOP;
+            END $$""")
 
     def settle_down(self):
         """After loading: no hint bits to set, nothing to write back."""

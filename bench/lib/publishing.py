@@ -11,10 +11,12 @@ from bed import Bed, median, percentile
 from harness import say, wait_until
 
 MAX_OUTSTANDING = 20_000  # postbox.max_outstanding_messages
-STREAMS = 100  # of a connection: more requests than that wait in gRPC
+# Requests a connection of the bare loop: as many as it has streams, or as many again that wait for one in gRPC.
+EACH_CONNECTION = (100, 200)
 # worker/pubsub/publish_scheduler.h: the most requests at once where nothing is far away, with and without ordering keys.
 NEAR_REQUESTS = 200
 KEYLESS_REQUESTS = 8
+BACKLOG_STEP = 1_000  # events of a transaction: services write their backlog in small ones
 WARM_UP = 10  # events that latency does not count: during these the worker connects and makes plans
 
 # case: (aggregate id of event n, ordering of the publication, number of ordering keys; 0: none; None: one an event)
@@ -36,16 +38,16 @@ def publish(report, smoke, round_trip=None):
             name = case if round_trip is None else f"{case}, {round_trip} ms"
             say(f"publish, {name}: {events} events, {rounds} rounds")
             outbox = server.outbox("app.outbox")
-            server.load(outbox, events, key)
+            server.load(outbox, events, key, BACKLOG_STEP)
             server.settle_down()
             rates, bare = [], []
             bare_keys = events if keys is None else keys
-            in_flight = None
+            way = None
             for _ in range(rounds):
                 rate, group = publish_once(server, outbox, events, ordering, round_trip or 0)
-                in_flight = in_flight or best_in_flight(server, events, group, keys, round_trip or 0)
+                way = way or best_way(server, events, group, keys, round_trip or 0)
                 rates.append(rate)
-                bare.append(bare_once(server, events, group, in_flight, bare_keys, round_trip or 0))
+                bare.append(bare_once(server, events, group, *way, bare_keys, round_trip or 0))
             report.line(f"{name}, bare", median(bare), "messages/s")
             report.against(name, rates, "messages/s", bare, f"{name}, bare", ">= 0.9")
             server.sql(f"SELECT postbox.drop_outbox('{outbox}')")
@@ -58,18 +60,19 @@ def events_of(keys, smoke, round_trip):
     return min(events, 50_000_000 // round_trip // 10)  # 5 s: there is one request in a round trip
 
 
-def best_in_flight(server, events, group, keys, round_trip):
-    """How many requests at once the bare loop has: the number with which it is fastest, of those that the worker may have."""
+def best_way(server, events, group, keys, round_trip):
+    """How many requests at once the bare loop has, of the numbers that the worker may have, and over how many connections: whatever is fastest."""
     if keys == 0:
         most = KEYLESS_REQUESTS if not round_trip else int(MAX_OUTSTANDING / group)
     else:
         most = min(keys or events, int(MAX_OUTSTANDING / group))
     least = min(most, NEAR_REQUESTS)
-    tries = {max(1, min(most, int(least * factor))) for factor in ((1, 2) if not round_trip else (1, 4, 8, 16, 1_000))}
-    if len(tries) == 1:
-        return tries.pop()
+    numbers = {max(1, min(most, int(least * factor))) for factor in ((1, 2) if not round_trip else (1, 4, 8, 16, 1_000))}
+    ways = {(number, max(2, math.ceil(number / each))) for number in numbers for each in EACH_CONNECTION}
+    if len(ways) == 1:
+        return ways.pop()
     keys = events if keys is None else keys
-    return max(tries, key=lambda number: bare_once(server, max(events // 4, 1), group, number, keys, round_trip))
+    return max(sorted(ways), key=lambda way: bare_once(server, max(events // 4, 1), group, *way, keys, round_trip))
 
 
 def publish_once(server, outbox, events, ordering, round_trip):
@@ -141,9 +144,8 @@ def stop_key(server, outbox, kind, publication, waiting):
         FROM generate_series(0, {waiting}) AS n""")
 
 
-def bare_once(server, events, group, in_flight, keys, round_trip):
+def bare_once(server, events, group, in_flight, connections, keys, round_trip):
     counting = server.counting_server(round_trip=round_trip)
-    connections = max(2, math.ceil(in_flight / STREAMS))
     bed.bare_publish(counting, events, group, in_flight, connections, keys)
     counting.stop()
     rate = events / max(counting.seconds, 1e-6)
