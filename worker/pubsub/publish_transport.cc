@@ -68,7 +68,9 @@ grpc::GenericStub* PublishTransport::Stub(int channel) {
 }
 
 void PublishTransport::CloseChannel(int channel) {
-  stubs_[static_cast<std::size_t>(channel)].reset();
+  // Without a token no call has begun on it.
+  const auto at = static_cast<std::size_t>(channel);
+  if (at < stubs_.size()) stubs_[at].reset();
 }
 
 void PublishTransport::Send(const PublishScheduler::Request& request) {
