@@ -1,11 +1,17 @@
 // Which channel a request takes, and how many channels are open. Each is a connection of its own.
 //
-// A channel takes as many requests as Google's front ends take streams on a connection, and
-// kMostBytes. The first one is always open; another is opened when all that are have no room for a
-// request. A request goes to the channel of the last one of its key as long as that has room, else
-// to the one with the fewest requests. If kCloseAfter passes in which fewer channels would have
-// been enough, those with the highest numbers are not used any more, and are closed when nothing is
-// in flight on them.
+// A channel has as many streams as Google's front ends take on a connection, and room for
+// kMostBytes. The first one is always open; another is opened when no stream of those that are is
+// free. A request goes to the channel of the last one of its key as long as that has a free stream,
+// else to the one with the fewest requests.
+//
+// Once there are streams for as many requests as are useful (request_window.h), others may wait for
+// one in gRPC, as many again. gRPC starts together, with one write to the socket, what waits for
+// the streams that it has found free with one read. A request that is sent when its stream is free
+// costs a write of its own.
+//
+// If kCloseAfter passes in which fewer channels would have been enough, those with the highest
+// numbers are not used any more, and are closed when nothing is in flight on them.
 //
 // Pure logic, without a clock.
 #ifndef POSTBOX_WORKER_PUBSUB_CHANNEL_LOADS_H_
@@ -14,6 +20,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -26,30 +34,56 @@ class ChannelLoads {
   static constexpr std::size_t kMostBytes = 4'000'000;
   static constexpr std::chrono::seconds kCloseAfter{60};
 
-  ChannelLoads(int most, int requests_each)
+  ChannelLoads(int most, int streams_each)
       : most_(static_cast<std::size_t>(most)),
-        requests_each_(static_cast<std::size_t>(requests_each)),
+        streams_each_(static_cast<std::size_t>(streams_each)),
         loads_(1) {}
 
-  // The channel of one more request. `before`: that of the last request of its key, or -1.
-  int Take(int before, std::size_t bytes, TimePoint now) {
-    auto channel = static_cast<std::size_t>(before);
-    if (before < 0 || channel >= open_ || !HasRoom(channel, bytes)) channel = Choose(bytes, now);
-    ++loads_[channel].requests;
-    loads_[channel].bytes += bytes;
-    most_requests_ = std::max(most_requests_, ++requests_);
+  // Whether requests may wait for a stream when so many are useful. A connection more must be left
+  // for those that may not.
+  bool MayWait(std::size_t useful) const { return ChannelsFor(useful) < most_; }
+
+  struct Place {
+    int channel;
+    bool has_stream;  // if not, it waits for one
+  };
+  // The place of one more request. `before`: the channel of the last request of its key, or -1.
+  // `useful`: so many requests at once; `may_wait`: rather than be given a stream above that.
+  Place Take(std::uint64_t request, int before, std::size_t bytes, std::size_t useful,
+             bool may_wait, TimePoint now) {
+    useful_ = useful;
+    const std::size_t channel = Choose(before, bytes, may_wait, now);
+    Load& load = loads_[channel];
+    const bool has_stream = load.requests < streams_each_ || !may_wait;
+    if (!has_stream) load.waiting.push_back(request);
+    ++load.requests;
+    load.bytes += bytes;
+    ++requests_;
+    needed_ = may_wait ? std::min(requests_, useful_) : requests_;
+    most_requests_ = std::max(most_requests_, needed_);
     most_bytes_ = std::max(most_bytes_, bytes_ += bytes);
-    return static_cast<int>(channel);
+    return {static_cast<int>(channel), has_stream};
   }
 
-  // The request was answered. Returns whether the channel is to be closed.
-  bool Done(int channel, std::size_t bytes) {
+  // A request has ended, which had a stream or has waited for one until now.
+  struct Left {
+    bool close;                           // the channel is to be closed
+    std::optional<std::uint64_t> begins;  // this one has its stream now
+  };
+  Left Done(std::uint64_t request, int channel, std::size_t bytes, bool had_stream) {
     Load& load = loads_[static_cast<std::size_t>(channel)];
     --load.requests;
     load.bytes -= bytes;
     --requests_;
     bytes_ -= bytes;
-    return static_cast<std::size_t>(channel) >= open_ && load.requests == 0;
+    Left left{static_cast<std::size_t>(channel) >= open_ && load.requests == 0, std::nullopt};
+    if (!had_stream) {
+      std::erase(load.waiting, request);
+    } else if (!load.waiting.empty()) {
+      left.begins = load.waiting.front();
+      load.waiting.pop_front();
+    }
+    return left;
   }
 
   // Whether a request was answered on it since it was opened. Before that they wait for the
@@ -66,9 +100,8 @@ class ChannelLoads {
   std::vector<int> CloseUnused(TimePoint now) {
     std::vector<int> unused;
     if (open_ <= 1 || now < close_at_) return unused;
-    const std::size_t needed =
-        std::max({std::size_t{1}, (most_requests_ + requests_each_ - 1) / requests_each_,
-                  (most_bytes_ + kMostBytes - 1) / kMostBytes});
+    const std::size_t needed = std::max(
+        {std::size_t{1}, ChannelsFor(most_requests_), (most_bytes_ + kMostBytes - 1) / kMostBytes});
     const std::size_t before = open_;
     open_ = std::min(open_, needed);
     for (std::size_t channel = open_; channel < before; ++channel) {
@@ -83,24 +116,52 @@ class ChannelLoads {
     std::size_t requests = 0;
     std::size_t bytes = 0;
     bool connected = false;
+    // The requests for a stream. gRPC has them in this order, but for a moment after it connects.
+    std::deque<std::uint64_t> waiting;
   };
 
-  bool HasRoom(std::size_t channel, std::size_t bytes) const {
+  std::size_t ChannelsFor(std::size_t requests) const {
+    return (requests + streams_each_ - 1) / streams_each_;
+  }
+  bool HasRoom(std::size_t channel, std::size_t bytes, std::size_t most_requests) const {
     const Load& load = loads_[channel];
     return load.requests == 0 ||
-           (load.requests < requests_each_ && load.bytes + bytes <= kMostBytes);
+           (load.requests < most_requests && load.bytes + bytes <= kMostBytes);
+  }
+  // Of the first `channels` the one with the fewest requests, if any has room.
+  std::optional<std::size_t> Fewest(std::size_t channels, std::size_t bytes,
+                                    std::size_t most_requests) const {
+    std::optional<std::size_t> fewest;
+    for (std::size_t channel = 0; channel < channels; ++channel) {
+      if (!HasRoom(channel, bytes, most_requests)) continue;
+      if (!fewest || loads_[channel].requests < loads_[*fewest].requests) fewest = channel;
+    }
+    return fewest;
   }
 
-  std::size_t Choose(std::size_t bytes, TimePoint now) {
-    std::size_t fewest = 0;
-    bool has_room = HasRoom(0, bytes);
-    for (std::size_t channel = 1; channel < open_; ++channel) {
-      const bool room = HasRoom(channel, bytes);
-      if (room < has_room) continue;
-      if (room > has_room || loads_[channel].requests < loads_[fewest].requests) fewest = channel;
-      has_room = room;
+  std::size_t Choose(int before, std::size_t bytes, bool may_wait, TimePoint now) {
+    // Where requests may wait, more connections than are useful would leave nothing to wait.
+    const std::size_t channels = may_wait ? std::min(open_, ChannelsFor(useful_)) : open_;
+    if (before >= 0) {
+      const auto channel = static_cast<std::size_t>(before);
+      if (channel < channels && HasRoom(channel, bytes, streams_each_)) return channel;
     }
-    if (has_room || open_ == most_) return fewest;
+    if (const auto channel = Fewest(channels, bytes, streams_each_)) return *channel;
+    if (may_wait && channels == ChannelsFor(useful_)) {
+      if (const auto channel = Fewest(channels, bytes, 2 * streams_each_)) return *channel;
+    }
+    if (const auto channel = Fewest(open_, bytes, streams_each_)) return *channel;
+    if (open_ < most_) return Open(now);
+    const auto fewer = [](const Load& one, const Load& other) {
+      return one.requests < other.requests;
+    };
+    return static_cast<std::size_t>(
+        std::min_element(loads_.begin(), loads_.begin() + static_cast<std::ptrdiff_t>(open_),
+                         fewer) -
+        loads_.begin());
+  }
+
+  std::size_t Open(TimePoint now) {
     if (open_ == loads_.size()) loads_.emplace_back();
     if (loads_[open_].requests == 0) loads_[open_].connected = false;
     if (open_ == 1) Watch(now);
@@ -109,18 +170,21 @@ class ChannelLoads {
 
   void Watch(TimePoint now) {
     close_at_ = now + kCloseAfter;
-    most_requests_ = requests_;
+    most_requests_ = std::min(requests_, needed_);
     most_bytes_ = bytes_;
   }
 
   const std::size_t most_;
-  const std::size_t requests_each_;
+  const std::size_t streams_each_;
   std::vector<Load> loads_;  // of the first `open_` channels, and of those that were open before
   std::size_t open_ = 1;
   std::size_t requests_ = 0;
   std::size_t bytes_ = 0;
+  // When the last one was sent.
+  std::size_t useful_ = 0;
+  std::size_t needed_ = 0;  // so many that needed a stream
   TimePoint close_at_;
-  std::size_t most_requests_ = 0;  // since CloseUnused()
+  std::size_t most_requests_ = 0;  // that needed a stream, since CloseUnused()
   std::size_t most_bytes_ = 0;
 };
 

@@ -4,12 +4,10 @@
 #include <utility>
 
 #include "proto/rules/error_class.h"
-#include "proto/rules/fair_share.h"
 #include "proto/rules/limits.h"
 #include "proto/rules/wire_size.h"
 #include "worker/pubsub/prefetch.h"
 #include "worker/pubsub/publish_scheduler_queue.h"
-#include "worker/pubsub/topic_health.h"
 
 namespace postbox::pubsub {
 
@@ -26,9 +24,20 @@ constexpr std::chrono::seconds kRetryNowInterval(1);
 // slow line.
 constexpr std::chrono::milliseconds kShortestAttemptTimeout = std::chrono::seconds(5);
 
+// The longer the way, the more requests without a key may be on it that are not full: one more for
+// each of these times. What waits for more messages holds up those that the caller could add.
+constexpr std::chrono::milliseconds kKeylessPace(1);
+constexpr int kMostMoreKeyless = 100;
+
 constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";
 constexpr char kNotSentInTime[] =
     "DEADLINE_EXCEEDED: not sent in time, the broker takes messages more slowly than they come";
+
+// What gRPC says of a request that it had for a connection when the server was about to close that,
+// and had not sent.
+constexpr std::string_view kClosing = "GOAWAY received";
+// So often that concerns nobody but the connection.
+constexpr int kMostUnsent = 3;
 
 std::string Seconds(std::chrono::milliseconds duration) {
   const auto count = duration.count();
@@ -37,24 +46,13 @@ std::string Seconds(std::chrono::milliseconds duration) {
 
 }  // namespace
 
-struct PublishScheduler::Topic {
-  explicit Topic(std::string_view name) : name(name) {}
-  const std::string name;
-  // By key. The views refer to Queue::key.
-  absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
-  Line ready;                 // the topic is in ready_ if there is any
-  std::size_t in_flight = 0;  // requests
-  TopicHealth health;
-  TimePoint retried_at;  // RetryNow()
-};
-
 PublishScheduler::PublishScheduler(Options options, Host* host)
     : options_(options),
       attempt_timeout_(std::max(kShortestAttemptTimeout, options.publish_timeout / 3)),
       host_(host),
       window_(options.least_requests, static_cast<std::size_t>(options.channels) *
-                                          static_cast<std::size_t>(options.requests_per_channel)),
-      channels_(options.channels, options.requests_per_channel),
+                                          static_cast<std::size_t>(options.streams_per_channel)),
+      channels_(options.channels, options.streams_per_channel),
       last_sweep_(host->Now()) {}
 
 PublishScheduler::~PublishScheduler() = default;
@@ -70,6 +68,13 @@ PublishScheduler::Topic* PublishScheduler::FindTopic(std::string_view name) {
   return last_topic_;
 }
 
+int PublishScheduler::KeylessRequests() const {
+  const auto base =
+      std::chrono::duration_cast<std::chrono::milliseconds>(window_.base(host_->Now()));
+  const auto more = std::min<std::int64_t>(base / kKeylessPace, kMostMoreKeyless);
+  return options_.keyless_requests + static_cast<int>(more);
+}
+
 PublishScheduler::Queue* PublishScheduler::FindQueue(const OutgoingMessage& message) {
   Topic* topic = FindTopic(message.topic);
   const auto at = topic->queues.find(message.ordering_key);
@@ -78,7 +83,7 @@ PublishScheduler::Queue* PublishScheduler::FindQueue(const OutgoingMessage& mess
   Queue* queue = made.get();
   queue->topic = topic;
   queue->key = message.ordering_key;
-  if (!queue->keyed()) queue->max_busy = options_.keyless_requests;
+  if (!queue->keyed()) queue->max_busy = KeylessRequests();
   topic->queues.emplace(queue->key, std::move(made));
   return queue;
 }
@@ -123,34 +128,8 @@ void PublishScheduler::Pump() {
   }
 }
 
-PublishScheduler::Topic* PublishScheduler::NextTopic() {
-  std::size_t limit = window_.limit();
-  std::size_t answering = in_flight_.size();
-  if (topics_.size() > 1) {
-    // What is guaranteed comes on top, and all together is what may be in flight. A topic that does
-    // not answer, or has yet to, gets no more than that, and costs the others nothing.
-    limit = limit * kGuaranteedPart / (kGuaranteedPart + 1);
-    for (const auto& [name, topic] : topics_) {
-      if (!topic->health.answers()) answering -= topic->in_flight;
-    }
-  }
-  for (std::size_t i = 0; i < ready_.size(); ++i) {
-    Topic* topic = ready_.front();
-    ready_.pop_front();
-    const bool has_room = topics_.size() == 1 || topic->health.answers()
-                              ? MayTake(limit, topics_.size(), answering, topic->in_flight) > 0
-                              : topic->in_flight < Guaranteed(limit, topics_.size());
-    const bool may_send = MaySend(*topic);
-    if (has_room && may_send) return topic;
-    if (may_send) window_.Limited();
-    ready_.push_back(topic);
-  }
-  return nullptr;
-}
-
-bool PublishScheduler::MaySend(const Topic& topic) const {
-  return !topic.health.down() ||
-         (topic.in_flight == 0 && host_->Now() >= topic.health.next_probe());
+std::chrono::milliseconds PublishScheduler::AttemptTimeout() const {
+  return std::min(attempt_timeout_, options_.publish_timeout);
 }
 
 PublishScheduler::TimePoint PublishScheduler::Deadline(const Batch& batch) const {
@@ -195,23 +174,36 @@ void PublishScheduler::SendNext(Queue* queue) {
   const TimePoint now = host_->Now();
   Expire(queue, now);
   Batch batch;
+  const bool may_wait = !queue->IsUrgent() && MayWait(*queue->topic);
   if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
   if (!batch.first_sent) batch.first_sent = now;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
-  if (left >= std::min(attempt_timeout_, options_.publish_timeout) / 2) batch.tried_at = now;
-  queue->channel = channels_.Take(queue->keyed() ? queue->channel : -1, batch.size, now);
+  const std::uint64_t id = ++last_request_;
+  const auto place = channels_.Take(id, queue->keyed() ? queue->channel : -1, batch.size,
+                                    window_.limit(), may_wait, now);
+  queue->channel = place.channel;
   ++queue->busy;
   ++queue->topic->in_flight;
-  const std::uint64_t id = ++last_request_;
-  InFlight request{queue,
-                   std::move(batch),
-                   queue->channel,
-                   now,
-                   window_.IsFew(in_flight_.size()),
-                   channels_.connected(queue->channel)};
+  InFlight request{queue, std::move(batch), place.channel, channels_.connected(place.channel),
+                   place.has_stream};
+  if (place.has_stream) {
+    Begin(&request);
+  } else {
+    request.waited = true;
+    window_.Limited();
+  }
   const InFlight& sent = in_flight_.emplace(id, std::move(request)).first->second;
   host_->Send(Request{id, queue->channel, queue->topic->name, sent.batch.messages, sent.batch.size,
                       std::min(left, attempt_timeout_)});
+}
+
+void PublishScheduler::Begin(InFlight* request) {
+  const TimePoint now = host_->Now();
+  request->has_stream = true;
+  request->number = ++last_stream_;
+  request->began = now;
+  request->few = window_.IsFew(streams_++);
+  if (Deadline(request->batch) - now >= AttemptTimeout() / 2) request->batch.tried_at = now;
 }
 
 void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
@@ -236,20 +228,34 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
                                   : std::string("the broker's answer cannot be read"));
     Answered(queue->topic);
     Fail(queue, batch, PublishStatus::kUnknown, error);
+  } else if (NeverBegan(request, response) && !batch.cancelled && ++batch.unsent <= kMostUnsent) {
+    batch.last_error = StatusText(response.code, response.message);
+    queue->again.push_back(std::move(batch));
   } else {
     Failed(queue, std::move(batch), response);
   }
+  if (!queue->keyed()) queue->max_busy = KeylessRequests();
   MarkReady(queue);
   Pump();
 }
 
+bool PublishScheduler::NeverBegan(const InFlight& request, const Response& response) {
+  return response.code == kUnavailable &&
+         (!request.has_stream || response.message.starts_with(kClosing));
+}
+
 void PublishScheduler::Leave(std::uint64_t request_id, const InFlight& request, bool answered) {
   // What was sent before there was a connection has waited for that.
-  if (answered && request.connected) {
-    window_.Answered(request_id, last_request_, request.few, request.sent, host_->Now());
+  if (answered && request.connected && request.has_stream) {
+    window_.Answered({request.number, last_stream_, streams_, request.few, request.waited},
+                     host_->Now() - request.began, host_->Now());
   }
   if (answered) channels_.Connected(request.channel);
-  if (channels_.Done(request.channel, request.batch.size)) host_->CloseChannel(request.channel);
+  if (request.has_stream) --streams_;
+  const auto left =
+      channels_.Done(request_id, request.channel, request.batch.size, request.has_stream);
+  if (left.begins) Begin(&in_flight_.at(*left.begins));
+  if (left.close) host_->CloseChannel(request.channel);
 }
 
 void PublishScheduler::Failed(Queue* queue, Batch batch, const Response& response) {

@@ -6,11 +6,13 @@
 //     at most kMaxRequestMessages messages and kMaxRequestBytes bytes, counted exactly. A key
 //     stays on its channel as long as that has room (channel_loads.h).
 //   - The messages of a topic without a key go out with several requests in flight, urgent ones
-//     first. When keyless_requests are in flight, only full ones follow.
+//     first. When keyless_requests are in flight, more if the way is long, only full ones follow.
 //   - If as many requests are in flight as the round trip makes useful (request_window.h), queues
 //     that could send wait for a free one. Topics take turns; within a topic it is first come,
 //     first served, but a queue whose next message is urgent has every other turn. Their batches
 //     grow meanwhile.
+//   - If a topic is alone and answers soon, as many requests again, which are not urgent, wait in
+//     gRPC for a stream (channel_loads.h).
 //   - If there are several topics, each has a few requests guaranteed (fair_share.h). So a topic
 //     that does not answer cannot hold all of them.
 //
@@ -22,6 +24,8 @@
 //   topic broken  Its messages are kTopicBroken.
 //   exhausted     The broker takes the messages of the key more slowly than they come, and has not
 //                 taken these. They wait, and are sent in smaller requests (request_pace.h).
+//   unsent        The request failed while it waited for a stream, or on a connection that was to
+//                 be closed. It is sent again when it is its turn, a few times.
 //   retry         The same request is sent again after a backoff, until publish_timeout is over
 //                 since it was first sent. Then its messages are kUnknown.
 // A message that is kRejected from the start is not sent. Its result comes when it is its turn.
@@ -72,12 +76,12 @@ class PublishScheduler {
 
   struct Options {
     int channels = 64;  // at most; they are opened when they are needed
-    // Google's front ends take 100 streams on a connection. More requests would wait inside gRPC
-    // while their deadlines run.
-    int requests_per_channel = 100;
-    // So many requests may be in flight, if the channels take them, whatever the round trip is.
+    // Google's front ends take 100 streams on a connection. More requests wait in gRPC while their
+    // deadlines run.
+    int streams_per_channel = 100;
+    // So many requests may have a stream, if the channels have them, whatever the round trip is.
     std::size_t least_requests = 200;
-    int keyless_requests = 8;  // for each topic, that are not full
+    int keyless_requests = 8;  // for each topic, that are not full, if the broker is near
     std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
     BackoffPolicy backoff = kPublishBackoff;
   };
@@ -161,6 +165,7 @@ class PublishScheduler {
     int attempts = 0;      // failed so far
     std::string last_error;
     bool cancelled = false;
+    int unsent = 0;  // so often it failed before it was sent over a connection
     std::optional<TimePoint> first_sent;
     TimePoint tried_at{};  // its last attempt that had time enough
   };
@@ -169,18 +174,31 @@ class PublishScheduler {
     Batch batch;
     // Of this attempt.
     int channel = 0;
-    TimePoint sent{};
-    bool few = false;       // in flight then
-    bool connected = true;  // the channel, then
+    bool connected = true;   // the channel, when it was sent
+    bool has_stream = true;  // false: it waits for one in gRPC
+    bool waited = false;     // has waited for it
+    // Of its stream.
+    std::uint64_t number = 0;
+    TimePoint began{};
+    bool few = false;  // had one then
   };
 
   Topic* FindTopic(std::string_view name);
   // Whose turn it is to send; null if nobody may.
   Topic* NextTopic();
   bool MaySend(const Topic& topic) const;
+  // Whether requests of the topic may wait for a stream.
+  bool MayWait(const Topic& topic) const;
+  void Begin(InFlight* request);
+  // The broker has not seen it.
+  static bool NeverBegan(const InFlight& request, const Response& response);
   // A request has ended: its channel is free, and the answer says how long the way is.
   void Leave(std::uint64_t request_id, const InFlight& request, bool answered);
   TimePoint Deadline(const Batch& batch) const;
+  // Of an attempt that has all its time.
+  std::chrono::milliseconds AttemptTimeout() const;
+  // So many requests of a topic's messages without a key may be in flight, and full ones.
+  int KeylessRequests() const;
   Queue* FindQueue(const OutgoingMessage& message);
   void MaybeErase(Queue* queue);
   void MarkReady(Queue* queue);
@@ -220,6 +238,8 @@ class PublishScheduler {
   std::multimap<TimePoint, InFlight> delayed_;  // wait for their next attempt
   std::multimap<TimePoint, Queue*> paused_;     // between two requests
   std::uint64_t last_request_ = 0;
+  std::uint64_t last_stream_ = 0;
+  std::size_t streams_ = 0;  // in use
   RequestWindow window_;
   ChannelLoads channels_;
   TimePoint last_sweep_;

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "worker/pubsub/channel_loads.h"
 #include "worker/pubsub/publish_scheduler_world.h"
@@ -19,10 +22,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // Smaller than the default, so that the tests need fewer messages.
-const PublishScheduler::Options kSmall{.requests_per_channel = 25, .least_requests = 50};
+constexpr char kOtherTopic[] = "projects/p/topics/catalog.user.events";
+constexpr std::size_t kStreams = 25;
+const PublishScheduler::Options kSmall{.streams_per_channel = kStreams, .least_requests = 50};
 
 // A broker that answers each request after the round trip, or when it has answered those before: it
-// takes `per_second` of them. There is always a message of every key.
+// takes `per_second` of them. A connection has kStreams. There is always a message of every key.
 class FarBroker {
  public:
   FarBroker(World* world, int keys, milliseconds round_trip, int per_second = 10'000)
@@ -32,7 +37,7 @@ class FarBroker {
   }
 
   void Run(milliseconds duration) {
-    answered = most_in_flight = 0;
+    answered = most_in_flight = most_streams = 0;
     const auto end = world_->now + duration;
     while (true) {
       TakeSent();
@@ -47,12 +52,47 @@ class FarBroker {
       }
       const Sent request = answers_.begin()->second;
       answers_.erase(answers_.begin());
+      Connection& connection = connections_[request.channel];
+      --connection.streams;
+      --streams_;
+      if (!connection.waiting.empty()) {
+        Begin(connection.waiting.front());
+        connection.waiting.pop_front();
+      }
       world_->Ok(request);
       ++answered;
       world_->Take();
-      if (supply) Add(request.key);
+      // Messages refer to their topic.
+      if (supply) Add(request.key, request.topic == kTopic ? kTopic : kOtherTopic);
       world_->scheduler.Pump();
     }
+  }
+
+  void TakeSent() {
+    for (const Sent& request : std::exchange(world_->sent, {})) {
+      if (request.channel == silent_channel) continue;
+      Connection& connection = connections_[request.channel];
+      if (connection.streams < kStreams) {
+        Begin(request);
+      } else {
+        connection.waiting.push_back(request);
+      }
+    }
+  }
+  // Takes a request that waits for a stream of its connection; it is not answered by Run().
+  Sent TakeWaiting() {
+    for (auto& [channel, connection] : connections_) {
+      if (connection.waiting.empty()) continue;
+      Sent request = connection.waiting.back();
+      connection.waiting.pop_back();
+      return request;
+    }
+    ADD_FAILURE() << "none waits";
+    return {};
+  }
+  std::size_t requests_on(int channel) const {
+    const auto at = connections_.find(channel);
+    return at == connections_.end() ? 0 : at->second.streams + at->second.waiting.size();
   }
 
   milliseconds round_trip;
@@ -61,19 +101,25 @@ class FarBroker {
   int silent_channel = -1;   // answers nothing
   std::size_t answered = 0;  // in the last Run()
   std::size_t most_in_flight = 0;
+  std::size_t most_streams = 0;
 
  private:
-  void Add(const std::string& key) { world_->Add(++tag_, key); }
-  void TakeSent() {
-    for (const Sent& request : world_->sent) {
-      if (request.channel == silent_channel) continue;
-      free_at_ = std::max(free_at_, world_->now) + service_time_;
-      const auto more =
-          std::uniform_int_distribution<int>(0, static_cast<int>(jitter.count() * 1000))(random_);
-      answers_.emplace(std::max(free_at_, world_->now + round_trip + microseconds(more)), request);
-    }
-    world_->sent.clear();
+  void Add(const std::string& key, std::string_view topic = kTopic) {
+    world_->Add(++tag_, key, "data", topic);
   }
+  void Begin(const Sent& request) {
+    ++connections_[request.channel].streams;
+    most_streams = std::max(most_streams, ++streams_);
+    free_at_ = std::max(free_at_, world_->now) + service_time_;
+    const auto more =
+        std::uniform_int_distribution<int>(0, static_cast<int>(jitter.count() * 1000))(random_);
+    answers_.emplace(std::max(free_at_, world_->now + round_trip + microseconds(more)), request);
+  }
+
+  struct Connection {
+    std::size_t streams = 0;
+    std::deque<Sent> waiting;
+  };
 
   World* const world_;
   const microseconds service_time_;
@@ -81,6 +127,8 @@ class FarBroker {
   std::uint64_t tag_ = 0;
   PublishScheduler::TimePoint free_at_;
   std::multimap<PublishScheduler::TimePoint, Sent> answers_;
+  std::map<int, Connection> connections_;
+  std::size_t streams_ = 0;  // in use
 };
 
 TEST(PublishSchedulerFar, OneKeyHasOneChannelHoweverFarTheBrokerIs) {
@@ -97,8 +145,92 @@ TEST(PublishSchedulerFar, ANearBrokerHasNoMoreRequestsThanAreUseful) {
   FarBroker broker(&world, 1000, milliseconds(1));
   broker.Run(seconds(2));
   broker.Run(seconds(2));
-  EXPECT_LE(broker.most_in_flight, 50u);
+  EXPECT_EQ(broker.most_streams, 50u);
+  EXPECT_EQ(broker.most_in_flight, 100u) << "as many wait for a stream";
   EXPECT_GE(broker.answered, 19'800u) << "of 20,000";
+}
+
+TEST(PublishSchedulerFar, WhatFailsBeforeItHasAStreamIsSentAgainAFewTimesWithoutBlame) {
+  World world(kSmall);
+  FarBroker broker(&world, 100, milliseconds(1));
+  broker.Run(seconds(1));
+  const Sent first = broker.TakeWaiting();
+  Sent last = first;
+  for (int times = 0; times < 3; ++times) {
+    world.Error(last, kUnavailable, "the connection is to be closed");
+    ASSERT_EQ(world.sent.size(), 1u) << "in its place";
+    EXPECT_EQ(world.sent.front().tags, first.tags);
+    EXPECT_TRUE(world.failing.empty());
+    broker.TakeSent();
+    last = broker.TakeWaiting();
+    EXPECT_EQ(last.tags, first.tags);
+  }
+  world.Error(last, kUnavailable, "nobody listens");
+  EXPECT_EQ(world.failing.at(kTopic).error, "UNAVAILABLE: nobody listens");
+  EXPECT_TRUE(world.sent.empty()) << "it has a backoff";
+}
+
+TEST(PublishSchedulerFar, WhatWasNotSentBecauseTheConnectionIsToBeClosedBlamesNobodyEither) {
+  World world;
+  world.Add(1, "k");
+  world.scheduler.Pump();
+  world.Error(world.Next(), kUnavailable, "GOAWAY received");
+  EXPECT_TRUE(world.failing.empty());
+  world.Ok(world.Next());
+  EXPECT_EQ(world.Take(), "1:published");
+}
+
+TEST(PublishSchedulerFar, WhereTheWayIsLongMoreRequestsWithoutAKeyAreNotFull) {
+  for (const auto& [distance, most] : {std::pair(0, 8), std::pair(15, 23), std::pair(90, 98)}) {
+    SCOPED_TRACE(distance);
+    World world;
+    // The first one waits for the connection, too.
+    for (const std::uint64_t tag : {1, 2}) {
+      world.Add(tag, "");
+      world.scheduler.Pump();
+      world.now += milliseconds(distance);
+      world.Ok(world.Next());
+    }
+    for (std::uint64_t tag = 3; tag <= 100; ++tag) {
+      world.Add(tag, "");
+      world.scheduler.Pump();
+    }
+    EXPECT_EQ(world.sent.size(), static_cast<std::size_t>(most));
+    if (most < 25) continue;
+    // With so many in flight the way is not measured, so it is forgotten.
+    world.now += RequestWindow::kBaseValid;
+    world.Ok(world.Next());
+    EXPECT_EQ(world.sent.size(), static_cast<std::size_t>(most) - 1)
+        << "none more until 8 are left";
+  }
+}
+
+TEST(PublishSchedulerFar, NothingWaitsForAStreamWhereTheTimeForAnAttemptIsShort) {
+  PublishScheduler::Options options = kSmall;
+  options.publish_timeout = milliseconds(900);
+  World world(options);
+  FarBroker broker(&world, 1000, milliseconds(100));
+  broker.Run(seconds(5));
+  EXPECT_EQ(broker.most_in_flight, broker.most_streams);
+}
+
+TEST(PublishSchedulerFar, NoRequestWaitsForAStreamBehindThoseOfAnotherTopic) {
+  World world(kSmall);
+  FarBroker broker(&world, 1000, milliseconds(1));
+  broker.Run(seconds(1));
+  broker.TakeSent();
+  EXPECT_EQ(broker.requests_on(0), 2 * kStreams);
+  EXPECT_EQ(broker.requests_on(1), 2 * kStreams);
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) {
+    world.Add(1'000'000 + tag, "k" + std::to_string(tag), "data", kOtherTopic);
+  }
+  world.scheduler.Pump();
+  ASSERT_EQ(world.sent.size(), 3u);
+  for (const Sent& request : world.sent) EXPECT_EQ(request.channel, 2);
+  // As long as both have something to send, neither has more requests than there are streams.
+  broker.Run(seconds(1));
+  broker.Run(seconds(1));
+  EXPECT_LE(broker.most_in_flight, 75u);
 }
 
 TEST(PublishSchedulerFar, AFarBrokerHasAsManyRequestsAsItAnswersInARoundTrip) {
@@ -111,7 +243,8 @@ TEST(PublishSchedulerFar, AFarBrokerHasAsManyRequestsAsItAnswersInARoundTrip) {
     broker.Run(seconds(2));
     EXPECT_GE(broker.answered, 19'000u) << "of 20,000";
     const std::size_t useful = static_cast<std::size_t>(distance) * 10;
-    EXPECT_LE(broker.most_in_flight, useful * 3 / 2 + 100);
+    EXPECT_LE(broker.most_streams, useful * 3 / 2 + 100);
+    EXPECT_LE(broker.most_in_flight, 2 * broker.most_streams);
   }
 }
 
@@ -125,11 +258,12 @@ TEST(PublishSchedulerFar, ARoundTripThatVariesDoesNotKeepRequestsBack) {
 }
 
 TEST(PublishSchedulerFar, MoreChannelsThanTheSettingAllowsAreNotOpened) {
-  World world({.channels = 3, .requests_per_channel = 25, .least_requests = 50});
+  World world({.channels = 3, .streams_per_channel = kStreams, .least_requests = 50});
   FarBroker broker(&world, 1000, milliseconds(100));
   broker.Run(seconds(5));
   EXPECT_EQ(world.scheduler.open_channels(), 3u);
-  EXPECT_EQ(broker.most_in_flight, 75u);
+  broker.Run(seconds(5));
+  EXPECT_EQ(broker.most_in_flight, 75u) << "none waits: another topic may come";
 }
 
 TEST(PublishSchedulerFar, AConnectionThatDoesNotAnswerHoldsUpTheOthersForAMoment) {
@@ -155,7 +289,7 @@ TEST(PublishSchedulerFar, ARoundTripThatHasChangedIsNoticedUnderLoad) {
   broker.round_trip = milliseconds(1);
   broker.Run(seconds(18));
   broker.Run(seconds(1));
-  EXPECT_LE(broker.most_in_flight, 75u);
+  EXPECT_LE(broker.most_streams, 75u);
 }
 
 TEST(PublishSchedulerFar, ChannelsThatAreNotNeededAreClosed) {
@@ -206,18 +340,19 @@ TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
   std::uint64_t number = 0;
   for (int i = 0; i < 100; ++i) {
     ++number;
-    window.Answered(number, number, /*few=*/true, begin, begin + milliseconds(5));
+    window.Answered({number, number, 1, /*few=*/true}, milliseconds(5), begin);
   }
   // The first request of each burst was sent alone, and its answer seen after the last was sent.
   for (int burst = 0; burst < 100; ++burst) {
-    window.Answered(number + 1, number + 200, /*few=*/true, begin, begin + milliseconds(200));
+    window.Answered({number + 1, number + 200, 200, /*few=*/true}, milliseconds(200), begin);
     number += 200;
   }
   // The processors take 100 ms for what is in flight: more of that does not make it faster.
   for (int i = 0; i < 1000; ++i) {
     ++number;
     window.Limited();
-    window.Answered(number, number + 200, /*few=*/false, begin, begin + milliseconds(100));
+    window.Answered({number, number + 200, 200, /*few=*/false}, milliseconds(100),
+                    begin + milliseconds(i));
   }
   EXPECT_EQ(window.limit(), 200u);
 }
@@ -231,7 +366,8 @@ TEST(RequestWindow, TheAnswersToTheFirstBurstAreNotTakenForTheWayToTheBroker) {
     ++number;
     now += milliseconds(1);
     window.Limited();
-    window.Answered(number, number + window.limit() - 1, /*few=*/false, now - took, now);
+    const bool few = window.limit() < 200;
+    window.Answered({number, number + window.limit() - 1, window.limit(), few}, took, now);
     most = std::max(most, window.limit());
   };
   // A client that has just begun is slow to read the answers; later they take less.
@@ -251,7 +387,8 @@ TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
       ++number;
       now += milliseconds(1);
       window.Limited();
-      window.Answered(number, number + window.limit() - 1, /*few=*/false, now - took, now);
+      window.Answered({number, number + window.limit() - 1, window.limit(), /*few=*/false}, took,
+                      now);
     }
     EXPECT_EQ(window.limit(), 25u);
     return now - begin;
@@ -260,7 +397,7 @@ TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
     number += 200;  // those of before
     for (int i = 0; i < 50; ++i) {
       ++number;
-      window.Answered(number, number + 24, /*few=*/false, now - took, now);
+      window.Answered({number, number + 24, 25, /*few=*/true}, took, now);
     }
     EXPECT_FALSE(window.NextTime());
   };
@@ -286,7 +423,8 @@ TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
   for (int i = 0; i < 500; ++i) {
     ++number;
     window.Limited();
-    window.Answered(number, number + window.limit() - 1, /*few=*/false, now - took, now);
+    window.Answered({number, number + window.limit() - 1, window.limit(), /*few=*/false}, took,
+                    now);
   }
   EXPECT_GT(window.limit(), 200u) << "more are on the long way";
 }
@@ -299,36 +437,63 @@ TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {
   // The base is wrong: few requests wait for a processor that many keep awake.
   for (int i = 0; i < 100; ++i) {
     ++number;
-    window.Answered(number, number, /*few=*/true, now, now + milliseconds(100));
+    window.Answered({number, number, 1, /*few=*/true}, milliseconds(100), now);
   }
   // The processors take 50 us a request.
   for (int i = 0; i < 10'000; ++i) {
     ++number;
     now += std::chrono::microseconds(50);
     window.Limited();
-    window.Answered(number, number + window.limit(), /*few=*/false,
-                    now - std::chrono::microseconds(50) * window.limit(), now);
+    window.Answered({number, number + window.limit(), window.limit(), /*few=*/false},
+                    std::chrono::microseconds(50) * window.limit(), now);
     most = std::max(most, window.limit());
   }
   EXPECT_EQ(most, 400u);
   EXPECT_EQ(window.limit(), 200u);
 }
 
+TEST(ChannelLoads, RequestsWaitForTheStreamsOfThoseBeforeThemInTheirOrder) {
+  const ChannelLoads::TimePoint now{seconds(1000)};
+  ChannelLoads loads(4, 2);
+  std::uint64_t request = 0;
+  const auto take = [&](int before = -1) {
+    return loads.Take(++request, before, 10, 4, true, now);
+  };
+  // Two channels for four that are useful; each has as many again.
+  for (const int channel : {0, 0, 1, 1, 0, 1, 0, 1}) {
+    const auto place = take();
+    EXPECT_EQ(place.channel, channel) << "of request " << request;
+    EXPECT_EQ(place.has_stream, request <= 4);
+  }
+  EXPECT_EQ(loads.open(), 2u);
+  EXPECT_EQ(loads.Done(1, 0, 10, true).begins, 5u);
+  EXPECT_EQ(loads.Done(6, 1, 10, false).begins, std::nullopt) << "it had no stream to leave";
+  EXPECT_EQ(loads.Done(3, 1, 10, true).begins, 8u);
+  EXPECT_EQ(loads.Done(4, 1, 10, true).begins, std::nullopt) << "none waits any more";
+  EXPECT_EQ(take(0).channel, 1) << "a free stream comes before the channel of the key";
+  const auto other = loads.Take(++request, -1, 10, 4, /*may_wait=*/false, now);
+  EXPECT_EQ(other.channel, 2) << "what may not wait has a connection opened";
+  EXPECT_TRUE(other.has_stream);
+}
+
 TEST(ChannelLoads, AChannelThatIsToBeClosedIsClosedByItsLastAnswer) {
   ChannelLoads::TimePoint now{seconds(1000)};
   ChannelLoads loads(4, 2);
-  for (const int channel : {0, 0, 1, 1, 2}) EXPECT_EQ(loads.Take(-1, 10, now), channel);
+  std::uint64_t request = 0;
+  const auto take = [&](int before) { return loads.Take(++request, before, 10, 8, false, now); };
+  const auto done = [&](int channel) { return loads.Done(1, channel, 10, true).close; };
+  for (const int channel : {0, 0, 1, 1, 2}) EXPECT_EQ(take(-1).channel, channel);
   now += ChannelLoads::kCloseAfter;
   EXPECT_TRUE(loads.CloseUnused(now).empty()) << "all were needed";
-  for (const int channel : {0, 0, 1}) EXPECT_FALSE(loads.Done(channel, 10));
+  for (const int channel : {0, 0, 1}) EXPECT_FALSE(done(channel));
   now += ChannelLoads::kCloseAfter;
   EXPECT_TRUE(loads.CloseUnused(now).empty()) << "five were in flight in this time";
   now += ChannelLoads::kCloseAfter;
   EXPECT_TRUE(loads.CloseUnused(now).empty());
   EXPECT_EQ(loads.open(), 1u);
-  EXPECT_EQ(loads.Take(2, 10, now), 0) << "no request goes to one that is to be closed";
-  EXPECT_TRUE(loads.Done(1, 10));
-  EXPECT_TRUE(loads.Done(2, 10));
+  EXPECT_EQ(take(2).channel, 0) << "no request goes to one that is to be closed";
+  EXPECT_TRUE(done(1));
+  EXPECT_TRUE(done(2));
 }
 
 }  // namespace

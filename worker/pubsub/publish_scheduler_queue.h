@@ -1,16 +1,22 @@
-// The queues of the publish scheduler: the messages of a key that wait, and which key is next.
+// The queues of the publish scheduler: the messages of a key that wait, which key is next, and the
+// queues of a topic.
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_QUEUE_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_SCHEDULER_QUEUE_H_
 
+#include <absl/container/flat_hash_map.h>
+
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "proto/rules/limits.h"
 #include "worker/pubsub/publish_scheduler.h"
 #include "worker/pubsub/request_pace.h"
+#include "worker/pubsub/topic_health.h"
 
 namespace postbox::pubsub {
 
@@ -91,6 +97,17 @@ class PublishScheduler::Line {
   std::deque<Queue*> urgent_;
   std::deque<Queue*> others_;
   bool was_urgent_ = false;  // the last one
+};
+
+struct PublishScheduler::Topic {
+  explicit Topic(std::string_view name) : name(name) {}
+  const std::string name;
+  // By key. The views refer to Queue::key.
+  absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
+  Line ready;                 // the topic is in ready_ if there is any
+  std::size_t in_flight = 0;  // requests
+  TopicHealth health;
+  TimePoint retried_at;  // RetryNow()
 };
 
 }  // namespace postbox::pubsub

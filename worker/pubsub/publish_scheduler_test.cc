@@ -101,7 +101,7 @@ TEST(PublishScheduler, MessagesWithoutAKeyHaveSeveralRequestsInFlight) {
 }
 
 TEST(PublishScheduler, KeysThatFindNoFreeRequestWaitInLineAndPileUp) {
-  World world({.channels = 1, .requests_per_channel = 1});
+  World world({.channels = 1, .streams_per_channel = 1});
   world.Add(1, "a");
   world.Add(2, "b");
   world.Add(3, "c");
@@ -118,7 +118,7 @@ TEST(PublishScheduler, KeysThatFindNoFreeRequestWaitInLineAndPileUp) {
 }
 
 TEST(PublishScheduler, AKeyWithAnUrgentMessageHasEveryOtherTurn) {
-  World world({.channels = 1, .requests_per_channel = 1});
+  World world({.channels = 1, .streams_per_channel = 1});
   for (std::uint64_t tag = 1; tag <= 4; ++tag) world.Add(tag, "k" + std::to_string(tag));
   world.scheduler.Pump();
   for (std::uint64_t tag = 11; tag <= 13; ++tag) world.AddUrgent(tag, "k" + std::to_string(tag));
@@ -144,7 +144,7 @@ TEST(PublishScheduler, UrgentMessagesWithoutAKeyGoBeforeOthersThatWait) {
 }
 
 TEST(PublishScheduler, ATopicThatHasYetToAnswerGetsItsGuaranteedPartAndCostsAnotherNothing) {
-  World world({.channels = 1, .requests_per_channel = 20});
+  World world({.channels = 1, .streams_per_channel = 20});
   constexpr char kOther[] = "projects/p/topics/other";
   world.Add(1, "first", "data", kOther);
   world.scheduler.Pump();
@@ -164,7 +164,7 @@ TEST(PublishScheduler, ATopicThatHasYetToAnswerGetsItsGuaranteedPartAndCostsAnot
 }
 
 TEST(PublishScheduler, ATopicThatDoesNotAnswerLeavesRequestsForAnother) {
-  World world({.channels = 1, .requests_per_channel = 20});
+  World world({.channels = 1, .streams_per_channel = 20});
   constexpr char kOther[] = "projects/p/topics/other";
   world.Add(1, "first", "data", kOther);
   world.Add(2, "first");
@@ -283,7 +283,7 @@ TEST(PublishScheduler, AMessageOverALimitIsRejectedWhenItsTurnComes) {
 }
 
 TEST(PublishScheduler, CancelEndsEverythingAndTheAnswersThatStillComeCount) {
-  World world({.channels = 1, .requests_per_channel = 5});
+  World world({.channels = 1, .streams_per_channel = 5});
   world.Add(1, "published anyway");
   world.Add(2, "lost");
   world.Add(3, "delayed");
@@ -319,7 +319,15 @@ TEST(PublishScheduler, CancelEndsEverythingAndTheAnswersThatStillComeCount) {
 // meanwhile.
 class RandomRun {
  public:
-  explicit RandomRun(unsigned seed) : random_(seed) {}
+  // Of `percent` of the requests the messages are published; the clock goes on by `longest_step` at
+  // most.
+  RandomRun(unsigned seed, const PublishScheduler::Options& options, unsigned percent,
+            milliseconds longest_step)
+      : random_(seed),
+        percent_(percent),
+        longest_step_(longest_step),
+        most_(2 * static_cast<std::size_t>(options.channels * options.streams_per_channel)),
+        world_(options) {}
 
   void Step() {
     if (Chance(50)) {
@@ -327,7 +335,7 @@ class RandomRun {
     } else if (Chance(60) && !open_.empty()) {
       AnswerOne();
     } else if (Chance(20)) {
-      world_.Advance(milliseconds(random_() % 4000));
+      world_.Advance(milliseconds(random_() % longest_step_.count()));
     } else if (Chance(30)) {
       TakeResults();
     } else if (Chance(1)) {
@@ -361,6 +369,9 @@ class RandomRun {
     EXPECT_FALSE(world_.scheduler.NextWake());
   }
 
+  // Whether two requests were on one channel.
+  bool shared_channel() const { return shared_channel_; }
+
  private:
   bool Chance(unsigned percent) { return random_() % 100 < percent; }
 
@@ -380,7 +391,7 @@ class RandomRun {
     const std::size_t at = random_() % open_.size();
     const Sent request = open_[at];
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(at));
-    if (Chance(60)) {
+    if (Chance(percent_)) {
       world_.Ok(request);
     } else {
       constexpr int kCodes[] = {kUnavailable, kInvalidArgument, kNotFound, kDeadlineExceeded,
@@ -417,17 +428,22 @@ class RandomRun {
       for (const Sent& other : open_) {
         EXPECT_TRUE(request.key.empty() || request.key != other.key)
             << "two requests in flight for one key";
+        shared_channel_ |= request.channel == other.channel;
       }
       EXPECT_FALSE(failed_at_.contains(request.key))
           << "sent behind a failure that the caller does not know";
       open_.push_back(std::move(request));
     }
     world_.sent.clear();
-    EXPECT_LE(open_.size(), 6u);
+    EXPECT_LE(open_.size(), most_);
   }
 
   std::mt19937 random_;
-  World world_{{.channels = 2, .requests_per_channel = 3, .publish_timeout = seconds(20)}};
+  const unsigned percent_;
+  const milliseconds longest_step_;
+  const std::size_t most_;  // requests
+  bool shared_channel_ = false;
+  World world_;
   std::uint64_t next_tag_ = 0;
   std::map<std::uint64_t, std::string> key_of_;
   std::map<std::uint64_t, int> results_;
@@ -437,16 +453,26 @@ class RandomRun {
 };
 
 TEST(PublishScheduler, UnderRandomFailuresEveryMessageHasOneResultAndNoKeyIsOutOfOrder) {
-  for (unsigned seed = 1; seed <= 30; ++seed) {
+  const PublishScheduler::Options few{
+      .channels = 2, .streams_per_channel = 3, .publish_timeout = seconds(20)};
+  // Requests wait for a stream, and get them in any order.
+  const PublishScheduler::Options waiting{
+      .channels = 8, .streams_per_channel = 1, .least_requests = 2, .publish_timeout = seconds(20)};
+  int waited = 0;
+  for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    RandomRun run(seed);
+    const bool is_waiting = seed % 2 == 0;
+    RandomRun run(seed, is_waiting ? waiting : few, is_waiting ? 90 : 60,
+                  milliseconds(is_waiting ? 40 : 4000));
     for (int step = 0; step < 3000; ++step) {
       run.Step();
       if (testing::Test::HasFailure()) FAIL() << "step " << step;
     }
+    waited += is_waiting && run.shared_channel();
     run.RunDry();
     run.CheckThatEachMessageHasOneResult();
   }
+  EXPECT_GE(waited, 25);
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST(PublishSchedulerTime, TheProbesOfATopicThatIsDownAreOfAllItsKeysInTurn) {
 
 TEST(PublishSchedulerTime,
      WhatAnOutageHoldsUpIsUnreachableAfterThePublishTimeoutAndNothingIsUnknown) {
-  World world({.channels = 1, .requests_per_channel = 4, .publish_timeout = seconds(10)});
+  World world({.channels = 1, .streams_per_channel = 4, .publish_timeout = seconds(10)});
   for (std::uint64_t tag = 0; tag < 8; ++tag) {
     world.Add(tag, "key-" + std::to_string(tag));
     world.Add(10 + tag, "key-" + std::to_string(tag));
@@ -335,7 +335,7 @@ TEST(PublishSchedulerTime, AnAttemptGetsAThirdOfTheTimeAndNeverMoreThanIsLeft) {
 }
 
 TEST(PublishSchedulerTime, TheTimeOfAMessageCountsFromItsFirstSending) {
-  World world({.channels = 1, .requests_per_channel = 1, .publish_timeout = seconds(30)});
+  World world({.channels = 1, .streams_per_channel = 1, .publish_timeout = seconds(30)});
   world.Add(1, "a");
   world.scheduler.Pump();
   world.Add(2, "b");
@@ -351,7 +351,7 @@ TEST(PublishSchedulerTime, TheTimeOfAMessageCountsFromItsFirstSending) {
 }
 
 TEST(PublishSchedulerTime, MessagesThatAreNotSentByTheirTimeAreGivenBackUnsent) {
-  World world({.channels = 1, .requests_per_channel = 1, .publish_timeout = seconds(30)});
+  World world({.channels = 1, .streams_per_channel = 1, .publish_timeout = seconds(30)});
   world.patience = seconds(30);
   world.Add(1, "a");
   world.scheduler.Pump();

@@ -71,9 +71,8 @@ std::size_t SizeInRequest(const OutgoingMessage& message) {
 // The eventfd is written at once if no more requests than this are in flight.
 constexpr std::size_t kFewRequests = 8;
 // Otherwise it is written when 1 / kNotifyPart of the outstanding messages have results, or after
-// kNotifyDelay. If the client has nothing left to send, everything waits for the broker, which is
-// far away. Then kNotifySoon is enough: the room of what was answered is needed for what comes
-// next.
+// kNotifyDelay. If the client has nothing left to send, everything waits for the broker. Then it is
+// kNotifySoon: the room of what was answered is needed for what comes next.
 constexpr std::size_t kNotifyPart = 4;
 constexpr std::chrono::milliseconds kNotifyDelay(10);
 constexpr std::chrono::milliseconds kNotifySoon(1);

@@ -28,6 +28,9 @@
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "proto/rules/error_class.h"
+#include "worker/pubsub/credentials.h"
+#include "worker/pubsub/event_loop.h"
+#include "worker/pubsub/publish_transport.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -111,8 +114,10 @@ class PublisherTest : public testing::Test {
     close(notify_fd_);
   }
 
-  void StartServer(int port, bool takes_gzip = true) {
+  void StartServer(int port, bool takes_gzip = true,
+                   const std::map<std::string, int>& arguments = {}) {
     grpc::ServerBuilder builder;
+    for (const auto& [name, value] : arguments) builder.AddChannelArgument(name, value);
     builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, takes_gzip);
     builder.AddListeningPort("127.0.0.1:" + std::to_string(port), grpc::InsecureServerCredentials(),
                              &port_);
@@ -263,6 +268,27 @@ TEST_F(PublisherTest, MoreConnectionsAreOpenedWhenOneIsNotEnoughAndNotMoreThanTh
   open = true;
   EXPECT_EQ(Results(5).size(), 5u);
   EXPECT_EQ(service_.peers(), 3u);
+}
+
+TEST_F(PublisherTest, RequestsThatWaitForAStreamOutliveTheConnectionsThatAServerCloses) {
+  StopServer();
+  StartServer(0, true,
+              {{GRPC_ARG_MAX_CONCURRENT_STREAMS, 100}, {GRPC_ARG_MAX_CONNECTION_AGE_MS, 200}});
+  Start();
+  constexpr std::size_t kMessages = 20'000;
+  for (std::uint64_t tag = 1; tag <= kMessages; ++tag) Publish(tag, "key-" + std::to_string(tag));
+  std::size_t published = 0;
+  bool failed = false;
+  while (published < kMessages) {
+    const auto results = Results(1);
+    ASSERT_FALSE(results.empty());
+    for (const Tagged& result : results) published += result.status == PublishStatus::kPublished;
+    failed |= publisher_->AnyFails();
+  }
+  // A server of gRPC may take a request of which its GOAWAY says that it has not.
+  EXPECT_GE(service_.accepted().size(), kMessages);
+  EXPECT_FALSE(failed) << "that a connection is closed is nobody's failure";
+  EXPECT_GE(service_.peers(), 4u) << "connections were closed";
 }
 
 TEST_F(PublisherTest, ALargeMessageGoesThroughAloneAndTheBudgetHoldsTheNextOneBack) {
@@ -442,6 +468,17 @@ TEST_F(PublisherTest, APublisherIsDestroyedSoonWhileTheBrokerStalls) {
   const auto begin = std::chrono::steady_clock::now();
   publisher_.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30)) << "the publish timeout is 60 s";
+}
+
+TEST(PublishTransportTest, AChannelOnWhichNoCallHasBegunMayBeClosed) {
+  std::string error;
+  const auto loop = EventLoop::Start("test", &error);
+  ASSERT_NE(loop, nullptr) << error;
+  loop->Run([&] {
+    PublishTransport transport(loop.get(), PublisherOptions(), Credentials(),
+                               [](std::uint64_t, const PublishScheduler::Response&) {});
+    transport.CloseChannel(7);
+  });
 }
 
 TEST_F(PublisherTest, PublishersMayBeMadeOneAfterTheOther) {

@@ -21,6 +21,8 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_OUTBOX_SOURCE_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_OUTBOX_SOURCE_H_
 
+#include <algorithm>
+
 #include "extension/base/guard.h"
 #include "worker/publisher/base/byte_budget.h"
 #include "worker/publisher/base/claimed_event.h"
@@ -50,7 +52,7 @@ struct ClaimResult {
 // This part of the budget is kept free for what may come after a backlog (KeepsRoom()). What is
 // claimed comes in portions of about as much, so little more than this is empty at any time: the
 // fewer events wait in the client, the fewer of a key go into a request.
-constexpr std::size_t KeptPart(std::size_t all) { return all / 8; }
+constexpr std::size_t KeptPart(std::size_t all) { return std::max(all / 32, std::size_t{all > 1}); }
 
 class OutboxSource {
  public:

@@ -26,9 +26,7 @@ constexpr std::chrono::milliseconds kKeysTime(25);
 // So many events wait for earlier ones of their keys at most. Their seqs are in the lane's row.
 constexpr std::size_t kMostWithheld = 5'000;
 // Of the budget, and of each claim once something has come after it, the backlog gets so much.
-constexpr std::size_t BacklogPart(std::size_t all) {
-  return all - std::max(KeptPart(all), std::size_t{all > 1});
-}
+constexpr std::size_t BacklogPart(std::size_t all) { return all - KeptPart(all); }
 
 }  // namespace
 

@@ -1,0 +1,51 @@
+// Which topic sends next, and whether its requests may wait for a stream.
+#include <algorithm>
+
+#include "proto/rules/fair_share.h"
+#include "worker/pubsub/publish_scheduler.h"
+#include "worker/pubsub/publish_scheduler_queue.h"
+
+namespace postbox::pubsub {
+
+PublishScheduler::Topic* PublishScheduler::NextTopic() {
+  std::size_t limit = window_.limit();
+  std::size_t answering = in_flight_.size();
+  if (topics_.size() > 1) {
+    // What is guaranteed comes on top, and all together is what may be in flight. A topic that does
+    // not answer, or has yet to, gets no more than that, and costs the others nothing.
+    limit = limit * kGuaranteedPart / (kGuaranteedPart + 1);
+    for (const auto& [name, topic] : topics_) {
+      if (!topic->health.answers()) answering -= topic->in_flight;
+    }
+  }
+  for (std::size_t i = 0; i < ready_.size(); ++i) {
+    Topic* topic = ready_.front();
+    ready_.pop_front();
+    const bool has_room = MayWait(*topic) ? in_flight_.size() < 2 * window_.limit()
+                          : topics_.size() == 1 || topic->health.answers()
+                              ? MayTake(limit, topics_.size(), answering, topic->in_flight) > 0
+                              : topic->in_flight < Guaranteed(limit, topics_.size());
+    const bool may_send = MaySend(*topic);
+    if (has_room && may_send) return topic;
+    if (may_send) window_.Limited();
+    ready_.push_back(topic);
+  }
+  return nullptr;
+}
+
+bool PublishScheduler::MaySend(const Topic& topic) const {
+  return !topic.health.down() ||
+         (topic.in_flight == 0 && host_->Now() >= topic.health.next_probe());
+}
+
+bool PublishScheduler::MayWait(const Topic& topic) const {
+  // Behind its requests those of another would have to wait.
+  const bool alone = topic.in_flight == in_flight_.size() &&
+                     std::all_of(ready_.begin(), ready_.end(),
+                                 [&](const Topic* ready) { return ready == &topic; });
+  // The deadline of a request runs while it waits.
+  return alone && topic.health.answers() && window_.AnswersWithin(AttemptTimeout() / 10) &&
+         channels_.MayWait(window_.limit());
+}
+
+}  // namespace postbox::pubsub
