@@ -41,7 +41,10 @@ class ChannelLoads {
 
   // Whether requests may wait for a stream when so many are useful. A connection more must be left
   // for those that may not.
-  bool MayWait(std::size_t useful) const { return ChannelsFor(useful) < most_; }
+  // Where the bytes are what fills the connections, none may.
+  bool MayWait(std::size_t useful) const {
+    return ChannelsFor(useful) < most_ && bytes_ < ChannelsFor(useful) * kMostBytes;
+  }
 
   struct Place {
     int channel;
@@ -54,13 +57,15 @@ class ChannelLoads {
     useful_ = useful;
     const std::size_t channel = Choose(before, bytes, may_wait, now);
     Load& load = loads_[channel];
-    const bool has_stream = load.requests < streams_each_ || !may_wait;
-    if (!has_stream) load.waiting.push_back(request);
+    const bool has_stream = load.requests < streams_each_;
+    if (!has_stream) {
+      load.waiting.push_back(request);
+      ++waiting_;
+    }
     ++load.requests;
     load.bytes += bytes;
     ++requests_;
-    needed_ = may_wait ? std::min(requests_, useful_) : requests_;
-    most_requests_ = std::max(most_requests_, needed_);
+    most_streams_ = std::max(most_streams_, requests_ - waiting_);
     most_bytes_ = std::max(most_bytes_, bytes_ += bytes);
     return {static_cast<int>(channel), has_stream};
   }
@@ -79,9 +84,11 @@ class ChannelLoads {
     Left left{static_cast<std::size_t>(channel) >= open_ && load.requests == 0, std::nullopt};
     if (!had_stream) {
       std::erase(load.waiting, request);
+      --waiting_;
     } else if (!load.waiting.empty()) {
       left.begins = load.waiting.front();
       load.waiting.pop_front();
+      --waiting_;
     }
     return left;
   }
@@ -101,7 +108,7 @@ class ChannelLoads {
     std::vector<int> unused;
     if (open_ <= 1 || now < close_at_) return unused;
     const std::size_t needed = std::max(
-        {std::size_t{1}, ChannelsFor(most_requests_), (most_bytes_ + kMostBytes - 1) / kMostBytes});
+        {std::size_t{1}, ChannelsFor(most_streams_), (most_bytes_ + kMostBytes - 1) / kMostBytes});
     const std::size_t before = open_;
     open_ = std::min(open_, needed);
     for (std::size_t channel = open_; channel < before; ++channel) {
@@ -170,7 +177,7 @@ class ChannelLoads {
 
   void Watch(TimePoint now) {
     close_at_ = now + kCloseAfter;
-    most_requests_ = std::min(requests_, needed_);
+    most_streams_ = requests_ - waiting_;
     most_bytes_ = bytes_;
   }
 
@@ -180,11 +187,10 @@ class ChannelLoads {
   std::size_t open_ = 1;
   std::size_t requests_ = 0;
   std::size_t bytes_ = 0;
-  // When the last one was sent.
-  std::size_t useful_ = 0;
-  std::size_t needed_ = 0;  // so many that needed a stream
+  std::size_t waiting_ = 0;  // of these
+  std::size_t useful_ = 0;   // when the last one was sent
   TimePoint close_at_;
-  std::size_t most_requests_ = 0;  // that needed a stream, since CloseUnused()
+  std::size_t most_streams_ = 0;  // in use, since CloseUnused()
   std::size_t most_bytes_ = 0;
 };
 

@@ -186,11 +186,13 @@ void PublishScheduler::SendNext(Queue* queue) {
   ++queue->topic->in_flight;
   InFlight request{queue, std::move(batch), place.channel, channels_.connected(place.channel),
                    place.has_stream};
+  request.until = now + std::min(left, attempt_timeout_);
+  if (streams_ >= window_.limit()) window_.Limited();
   if (place.has_stream) {
     Begin(&request);
   } else {
     request.waited = true;
-    window_.Limited();
+    ++queue->topic->waiting;
   }
   const InFlight& sent = in_flight_.emplace(id, std::move(request)).first->second;
   host_->Send(Request{id, queue->channel, queue->topic->name, sent.batch.messages, sent.batch.size,
@@ -203,7 +205,7 @@ void PublishScheduler::Begin(InFlight* request) {
   request->number = ++last_stream_;
   request->began = now;
   request->few = window_.IsFew(streams_++);
-  if (Deadline(request->batch) - now >= AttemptTimeout() / 2) request->batch.tried_at = now;
+  if (request->until - now >= AttemptTimeout() / 2) request->batch.tried_at = now;
 }
 
 void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
@@ -251,10 +253,18 @@ void PublishScheduler::Leave(std::uint64_t request_id, const InFlight& request, 
                      host_->Now() - request.began, host_->Now());
   }
   if (answered) channels_.Connected(request.channel);
-  if (request.has_stream) --streams_;
+  if (request.has_stream) {
+    --streams_;
+  } else {
+    --request.queue->topic->waiting;
+  }
   const auto left =
       channels_.Done(request_id, request.channel, request.batch.size, request.has_stream);
-  if (left.begins) Begin(&in_flight_.at(*left.begins));
+  if (left.begins) {
+    InFlight& next = in_flight_.at(*left.begins);
+    --next.queue->topic->waiting;
+    Begin(&next);
+  }
   if (left.close) host_->CloseChannel(request.channel);
 }
 
@@ -470,7 +480,8 @@ void PublishScheduler::Expire(Queue* queue, TimePoint now) {
 void PublishScheduler::End(Queue* queue, const Batch& batch) {
   if (!batch.first_sent) {
     Fail(queue, batch, PublishStatus::kBehind, kNotSentInTime);
-  } else if (queue->topic->health.AnswersOthers(*batch.first_sent, batch.tried_at)) {
+  } else if (batch.tried_at &&
+             queue->topic->health.AnswersOthers(*batch.first_sent, *batch.tried_at)) {
     Fail(queue, batch, PublishStatus::kUnknown, GaveUp(batch));
   } else {
     Fail(queue, batch, PublishStatus::kUnreachable, GaveUp(batch));

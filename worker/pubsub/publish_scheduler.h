@@ -24,8 +24,8 @@
 //   topic broken  Its messages are kTopicBroken.
 //   exhausted     The broker takes the messages of the key more slowly than they come, and has not
 //                 taken these. They wait, and are sent in smaller requests (request_pace.h).
-//   unsent        The request failed while it waited for a stream, or on a connection that was to
-//                 be closed. It is sent again when it is its turn, a few times.
+//   unsent        The connection was lost while the request waited for a stream, or was to be
+//                 closed. The request is sent again when it is its turn, a few times.
 //   retry         The same request is sent again after a backoff, until publish_timeout is over
 //                 since it was first sent. Then its messages are kUnknown.
 // A message that is kRejected from the start is not sent. Its result comes when it is its turn.
@@ -167,7 +167,7 @@ class PublishScheduler {
     bool cancelled = false;
     int unsent = 0;  // so often it failed before it was sent over a connection
     std::optional<TimePoint> first_sent;
-    TimePoint tried_at{};  // its last attempt that had time enough
+    std::optional<TimePoint> tried_at;  // its last attempt that had time enough
   };
   struct InFlight {
     Queue* queue;
@@ -177,6 +177,7 @@ class PublishScheduler {
     bool connected = true;   // the channel, when it was sent
     bool has_stream = true;  // false: it waits for one in gRPC
     bool waited = false;     // has waited for it
+    TimePoint until{};
     // Of its stream.
     std::uint64_t number = 0;
     TimePoint began{};
@@ -190,7 +191,7 @@ class PublishScheduler {
   // Whether requests of the topic may wait for a stream.
   bool MayWait(const Topic& topic) const;
   void Begin(InFlight* request);
-  // The broker has not seen it.
+  // As far as is known, the broker has not seen it.
   static bool NeverBegan(const InFlight& request, const Response& response);
   // A request has ended: its channel is free, and the answer says how long the way is.
   void Leave(std::uint64_t request_id, const InFlight& request, bool answered);

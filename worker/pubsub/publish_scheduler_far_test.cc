@@ -37,7 +37,7 @@ class FarBroker {
   }
 
   void Run(milliseconds duration) {
-    answered = most_in_flight = most_streams = 0;
+    answered = answered_of_other = most_in_flight = most_streams = 0;
     const auto end = world_->now + duration;
     while (true) {
       TakeSent();
@@ -61,6 +61,7 @@ class FarBroker {
       }
       world_->Ok(request);
       ++answered;
+      answered_of_other += request.topic == kOtherTopic;
       world_->Take();
       // Messages refer to their topic.
       if (supply) Add(request.key, request.topic == kTopic ? kTopic : kOtherTopic);
@@ -98,8 +99,10 @@ class FarBroker {
   milliseconds round_trip;
   milliseconds jitter{0};  // it takes up to so much longer
   bool supply = true;
-  int silent_channel = -1;   // answers nothing
-  std::size_t answered = 0;  // in the last Run()
+  int silent_channel = -1;  // answers nothing
+  // In the last Run().
+  std::size_t answered = 0;
+  std::size_t answered_of_other = 0;  // of kOtherTopic
   std::size_t most_in_flight = 0;
   std::size_t most_streams = 0;
 
@@ -231,6 +234,77 @@ TEST(PublishSchedulerFar, NoRequestWaitsForAStreamBehindThoseOfAnotherTopic) {
   broker.Run(seconds(1));
   broker.Run(seconds(1));
   EXPECT_LE(broker.most_in_flight, 75u);
+}
+
+TEST(PublishSchedulerFar, ALostConnectionOfATopicThatWasAloneDoesNotStopItBesideAnother) {
+  World world(kSmall);
+  // The broker is what is slow, so more in flight would not help.
+  FarBroker broker(&world, 1000, milliseconds(1), 2'500);
+  broker.Run(seconds(1));
+  broker.silent_channel = 1;
+  broker.Run(milliseconds(100));
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) {
+    world.Add(1'000'000 + tag, "k" + std::to_string(tag), "data", kOtherTopic);
+  }
+  world.scheduler.Pump();
+  broker.Run(seconds(5));
+  EXPECT_GE(broker.answered_of_other, 1'000u);
+  EXPECT_GE(broker.answered - broker.answered_of_other, 1'000u);
+}
+
+TEST(PublishSchedulerFar, AnUrgentRequestDoesNotWaitForAStream) {
+  World world(kSmall);
+  FarBroker broker(&world, 90, milliseconds(1));
+  broker.Run(seconds(1));
+  broker.TakeSent();
+  EXPECT_EQ(world.scheduler.in_flight(), 90u);
+  world.AddUrgent(1'000'001, "fresh");
+  world.scheduler.Pump();
+  EXPECT_EQ(world.Next().channel, 2);
+  world.Add(1'000'002, "other");
+  world.scheduler.Pump();
+  EXPECT_LE(world.Next().channel, 1);
+}
+
+TEST(PublishSchedulerFar, LargeRequestsDoNotWaitForStreams) {
+  World world(kSmall);
+  FarBroker broker(&world, 1000, milliseconds(1));
+  broker.Run(seconds(1));
+  broker.supply = false;
+  broker.Run(seconds(1));
+  const std::string large(1'000'000, 'x');
+  for (std::uint64_t tag = 1; tag <= 60; ++tag) {
+    world.Add(2'000'000 + tag, "large-" + std::to_string(tag), large);
+  }
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent.size(), 50u) << "as many as may have a stream";
+}
+
+TEST(PublishSchedulerFar, WhatWaitedTooLongForAStreamIsNotBlamedForIt) {
+  World world({.channels = 8,
+               .streams_per_channel = 1,
+               .least_requests = 1,
+               .publish_timeout = seconds(1)});
+  std::uint64_t tag = 0;
+  for (; tag < 3; ++tag) world.Add(tag, "k" + std::to_string(tag));
+  world.scheduler.Pump();
+  for (int answers = 0; answers < 200; ++answers) {
+    world.Advance(milliseconds(5));
+    const Sent request = world.Next();
+    world.Ok(request);
+    world.Take();
+    world.Add(++tag, request.key);
+    world.scheduler.Pump();
+  }
+  ASSERT_EQ(world.sent.size(), 2u);
+  const Sent first = world.Next();
+  const Sent second = world.Next();
+  ASSERT_EQ(second.channel, first.channel) << "it waits";
+  world.now += milliseconds(600);
+  world.Ok(first);
+  world.now += milliseconds(450);
+  world.Error(second, kDeadlineExceeded);
+  EXPECT_NE(world.Take().find(std::to_string(second.tags[0]) + ":unreachable"), std::string::npos);
 }
 
 TEST(PublishSchedulerFar, AFarBrokerHasAsManyRequestsAsItAnswersInARoundTrip) {
@@ -395,6 +469,11 @@ TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
   };
   const auto succeed = [&] {
     number += 200;  // those of before
+    for (int i = 0; i < 20; ++i) {
+      ++number;
+      window.Answered({number, number + 24, 100, /*few=*/false, /*waited=*/true}, seconds(1), now);
+    }
+    EXPECT_TRUE(window.NextTime()) << "these say nothing of the way";
     for (int i = 0; i < 50; ++i) {
       ++number;
       window.Answered({number, number + 24, 25, /*few=*/true}, took, now);

@@ -106,8 +106,11 @@ struct PublishScheduler::Topic {
   absl::flat_hash_map<std::string_view, std::unique_ptr<Queue>> queues;
   Line ready;                 // the topic is in ready_ if there is any
   std::size_t in_flight = 0;  // requests
+  std::size_t waiting = 0;    // of these, for a stream
   TopicHealth health;
   TimePoint retried_at;  // RetryNow()
+
+  std::size_t streams() const { return in_flight - waiting; }
 };
 
 }  // namespace postbox::pubsub

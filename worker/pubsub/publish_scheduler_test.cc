@@ -319,14 +319,14 @@ TEST(PublishScheduler, CancelEndsEverythingAndTheAnswersThatStillComeCount) {
 // meanwhile.
 class RandomRun {
  public:
-  // Of `percent` of the requests the messages are published; the clock goes on by `longest_step` at
-  // most.
-  RandomRun(unsigned seed, const PublishScheduler::Options& options, unsigned percent,
-            milliseconds longest_step)
+  // At most `most` requests are in flight. Of `percent` of them the messages are published; the
+  // clock goes on by `longest_step` at most.
+  RandomRun(unsigned seed, const PublishScheduler::Options& options, std::size_t most,
+            unsigned percent, milliseconds longest_step)
       : random_(seed),
         percent_(percent),
         longest_step_(longest_step),
-        most_(2 * static_cast<std::size_t>(options.channels * options.streams_per_channel)),
+        most_(most),
         world_(options) {}
 
   void Step() {
@@ -462,7 +462,7 @@ TEST(PublishScheduler, UnderRandomFailuresEveryMessageHasOneResultAndNoKeyIsOutO
   for (unsigned seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const bool is_waiting = seed % 2 == 0;
-    RandomRun run(seed, is_waiting ? waiting : few, is_waiting ? 90 : 60,
+    RandomRun run(seed, is_waiting ? waiting : few, is_waiting ? 16 : 6, is_waiting ? 90 : 60,
                   milliseconds(is_waiting ? 40 : 4000));
     for (int step = 0; step < 3000; ++step) {
       run.Step();

@@ -74,7 +74,7 @@ class RequestWindow {
 
   // How long an answer takes at least; 0: that was not measured lately.
   Duration base(TimePoint now) const {
-    return now < base_at_ + kBaseValid ? base_ : Duration::zero();
+    return now < measured_at_ + kBaseValid ? base_ : Duration::zero();
   }
 
   // A request could have been sent, were it not for the limit.
@@ -107,7 +107,7 @@ class RequestWindow {
       base_ = base_ == Duration::zero()
                   ? took
                   : base_ + (took - base_) / static_cast<double>(kProbeAnswers);
-      base_at_ = now;
+      base_at_ = measured_at_ = now;
     }
     // What had waited for a stream may begin after the probe, while many others are on their way.
     if (request.number <= round_after_ || (probing_ && request.waited)) return;
@@ -151,7 +151,7 @@ class RequestWindow {
     const auto middle = probed_.begin() + static_cast<std::ptrdiff_t>(probed_.size() / 2);
     std::nth_element(probed_.begin(), middle, probed_.end());
     base_ = *middle;
-    base_at_ = now;
+    base_at_ = measured_at_ = now;
     if (!std::exchange(probed_once_, true)) {
       SetLimit(std::max(kFirstRate * base_.count(), static_cast<double>(limit_)));
     }
@@ -190,9 +190,10 @@ class RequestWindow {
   const std::size_t least_;
   const std::size_t most_;
   std::size_t limit_;
-  Duration base_{0};  // 0: nothing was answered yet
-  Duration mean_{0};  // of the last round that was no probe
-  TimePoint base_at_;
+  Duration base_{0};   // 0: nothing was answered yet
+  Duration mean_{0};   // of the last round that was no probe
+  TimePoint base_at_;  // when it was measured, or a probe to be repeated was given up
+  TimePoint measured_at_;
   bool probing_ = false;
   std::vector<Duration> probed_;
   bool probed_once_ = false;
