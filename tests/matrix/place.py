@@ -220,6 +220,22 @@ class Site:
         os.kill(pid, signal.SIGSTOP)
         self.stopped.append(pid)
 
+    def stop_between_transactions(self, pid):
+        """Stops a process of the server where it holds nothing that others would wait for."""
+        def stopped():
+            self.stop_process(pid)
+            # One that was stopped with a lock of the server's own, such as those of the lock table, keeps the question waiting.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                (busy,), = self.cluster.sql("postgres", f"""
+                    SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND xact_start IS NOT NULL)
+                        + (SELECT count(*) FROM pg_locks WHERE pid = {pid} AND locktype = 'relation')""", timeout=5)
+                if busy == "0":
+                    return True
+            self.continue_processes()
+            return False
+
+        wait_until("a process is stopped between two transactions", stopped)
+
     def continue_processes(self):
         stopped, self.stopped = self.stopped, []
         for pid in stopped:

@@ -6,7 +6,7 @@ from harness import check
 
 def plant_pending(site, ledger):
     """Some of the lanes are in the hands of a worker that does not go on, which ends long before its lease does."""
-    site.stop_process(site.workers("log")[0])
+    site.stop_between_transactions(site.workers("log")[0])
     site.touch_all()
     check("events of one lane that stay unpublished are seen", ledger.settle(2) is not None)
     site.continue_processes()
