@@ -184,19 +184,20 @@ void PublishScheduler::SendNext(Queue* queue) {
   queue->channel = place.channel;
   ++queue->busy;
   ++queue->topic->in_flight;
-  InFlight request{queue, std::move(batch), place.channel, channels_.connected(place.channel),
-                   place.has_stream};
-  request.until = now + std::min(left, attempt_timeout_);
+  InFlight request{queue, std::move(batch), place.channel, channels_.connected(place.channel)};
+  const auto timeout = std::min(left, attempt_timeout_);
+  request.until = now + timeout;
   if (streams_ >= window_.limit()) window_.Limited();
   if (place.has_stream) {
     Begin(&request);
   } else {
+    request.has_stream = false;
     request.waited = true;
     ++queue->topic->waiting;
   }
   const InFlight& sent = in_flight_.emplace(id, std::move(request)).first->second;
   host_->Send(Request{id, queue->channel, queue->topic->name, sent.batch.messages, sent.batch.size,
-                      std::min(left, attempt_timeout_)});
+                      timeout});
 }
 
 void PublishScheduler::Begin(InFlight* request) {

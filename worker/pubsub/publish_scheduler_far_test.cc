@@ -260,7 +260,10 @@ TEST(PublishSchedulerFar, AnUrgentRequestDoesNotWaitForAStream) {
   EXPECT_EQ(world.scheduler.in_flight(), 90u);
   world.AddUrgent(1'000'001, "fresh");
   world.scheduler.Pump();
-  EXPECT_EQ(world.Next().channel, 2);
+  const Sent urgent = world.Next();
+  EXPECT_EQ(urgent.channel, 2);
+  world.Error(urgent, kUnavailable, "GOAWAY received");
+  EXPECT_EQ(world.Next().channel, 2) << "it is sent again";
   world.Add(1'000'002, "other");
   world.scheduler.Pump();
   EXPECT_LE(world.Next().channel, 1);
@@ -429,6 +432,21 @@ TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
                     begin + milliseconds(i));
   }
   EXPECT_EQ(window.limit(), 200u);
+}
+
+// A processor that others use, too, makes the way look longer, and a few requests more than `least`
+// cost a connection more.
+TEST(RequestWindow, AsLongAsTheLeastIsEnoughThereAreNoMore) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  for (std::uint64_t number = 1; number <= 5000; ++number) {
+    now += milliseconds(1);
+    window.Limited();
+    const bool few = window.limit() < 200;
+    window.Answered({number, number + window.limit() - 1, window.limit(), few},
+                    milliseconds(few ? 5 : 8), now);
+    ASSERT_LE(window.limit(), 200u);
+  }
 }
 
 TEST(RequestWindow, TheAnswersToTheFirstBurstAreNotTakenForTheWayToTheBroker) {

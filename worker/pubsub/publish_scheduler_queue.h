@@ -41,7 +41,11 @@ class PublishScheduler::Queue {
 
   bool keyed() const { return !key.empty(); }
   bool Waits() const { return begin < waiting.size(); }
-  bool IsUrgent() const { return again.empty() && Waits() && waiting[begin]->urgent; }
+  // Its next message.
+  bool IsUrgent() const {
+    return again.empty() ? Waits() && waiting[begin]->urgent
+                         : again.back().messages.front()->urgent;
+  }
   bool IsFull() const { return !keyed() && waiting.size() - begin >= kMaxRequestMessages; }
   bool CanSend() const {
     return !paused && (busy < max_busy || IsFull()) && (!again.empty() || Waits());

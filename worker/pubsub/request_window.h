@@ -11,8 +11,8 @@
 //   - After each round, a quarter of `limit` answers to requests that began in it, and kRound at
 //     least, the limit is set anew. If queues had to wait for a place (Limited()) and the answers
 //     take about as long as the base, it is doubled. Else it becomes what is on the way, the
-//     requests that had a stream * base / mean, a quarter more because both are averages, and a
-//     third of `least` more so that no line runs empty.
+//     requests that had a stream * base / mean, a quarter more because both are averages. If that
+//     is more than `least`, it is a third of `least` more, so that no line runs empty.
 //   - If the answers to twice as many take more than half as long again, the line has only become
 //     longer, whatever the base says: the limit goes back, and is not doubled for kGrowAgain.
 //   - If nobody had to wait, it goes back by an eighth, down to `least`.
@@ -182,7 +182,9 @@ class RequestWindow {
       }
     } else {
       const double streams = static_cast<double>(streams_) / static_cast<double>(answers_);
-      SetLimit(streams * std::min(1.0, 1.25 * base_ / mean_) + static_cast<double>(least_) / 3);
+      const double useful = streams * std::min(1.0, 1.25 * base_ / mean_);
+      const auto least = static_cast<double>(least_);
+      SetLimit(useful > least ? useful + least / 3 : least);
     }
     if (now >= base_at_ + kBaseValid) Probe(now);
   }
