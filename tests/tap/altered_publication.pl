@@ -96,7 +96,7 @@ subtest 'a publication that is dropped and created in one transaction begins wit
 
 subtest 'what is refused for a worker that has lost its lane meanwhile is not parked' => sub {
 	create('taken', kind => 'log');
-	$node->adjust_conf('postgresql.conf', 'postbox.publishers', 2);
+	set_configuration($node, 'postbox.publishers', 2);
 	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_publish_before_mark=pause'");
 	$node->reload;
 	wait_workers($node, 'postgres', 2);
@@ -108,7 +108,7 @@ subtest 'what is refused for a worker that has lost its lane meanwhile is not pa
 	$node->safe_psql('postgres', q{UPDATE postbox.lane SET lock_token = NULL WHERE publication = 'taken'});
 	wait_for(sub { messages_published($emulator) > $sent }, 'the other worker has the lane, and its event is taken');
 	my $position = log_position($node);
-	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	set_configuration($node, 'postbox.failpoint', undef);
 	$node->reload;
 	wait_for(sub { log_since($node, $position) =~ /publication "taken": lane 0 was taken over/ }, 'the first one finds out');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.taken_parked'), '0', 'it has not parked the event');
@@ -137,7 +137,7 @@ sub alter_and_emit
 }
 
 subtest 'a worker that cannot read an altered publication passes no event that this takes now' => sub {
-	$node->adjust_conf('postgresql.conf', 'postbox.publishers', 1);
+	set_configuration($node, 'postbox.publishers', 1);
 	$node->reload;
 	wait_workers($node, 'postgres', 1);
 	my $sent = create_filtered('unread');
@@ -161,11 +161,11 @@ subtest 'nor does one that is told to leave before it has read it' => sub {
 	$node->reload;
 	wait_for(sub { emit_to('leaving', 'third'); return log_since($node, $position) =~ /failpoint before_send: paused/ }, 'it has claimed from one of its lanes');
 	alter_and_emit('leaving');
-	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', "'after_claim=pause'");
+	set_configuration($node, 'postbox.failpoint', 'after_claim=pause');
 	$node->reload;
 	wait_for(sub { log_since($node, $position) =~ /failpoint after_claim: paused/ }, 'it goes on with another');
 	my ($pid) = worker_pids($node, 'postgres');
-	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	set_configuration($node, 'postbox.failpoint', undef);
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	wait_for(sub { !grep { $_ eq $pid } worker_pids($node, 'postgres') }, 'it has left');
 	$node->reload;
@@ -175,7 +175,7 @@ subtest 'nor does one that is told to leave before it has read it' => sub {
 
 subtest 'nor does one that has missed a change before the last' => sub {
 	# It stores its position when it is told of a change, not before.
-	$node->adjust_conf('postgresql.conf', 'postbox.checkpoint_interval', "'10s'");
+	set_configuration($node, 'postbox.checkpoint_interval', '10s');
 	$node->reload;
 	my $sent = create_filtered('missed');
 	# As if it read between the COMMIT of the change and the moment when all are told of it.

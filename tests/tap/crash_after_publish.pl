@@ -23,7 +23,7 @@ is($node->safe_psql('postgres', 'SELECT count(published_at) FROM app.outbox'), '
 
 my ($worker) = worker_pids($node, 'postgres');
 kill('KILL', $worker);
-$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+set_configuration($node, 'postbox.failpoint', undef);
 $node->poll_query_until('postgres', 'SELECT true');
 $node->reload;
 wait_published($node, 'postgres', 30);

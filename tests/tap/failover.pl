@@ -172,7 +172,7 @@ subtest 'events go on when the standby comes back, or is not asked for any more'
 		wait_until($primary, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'waiting'}, 'events wait');
 		if ($end eq 'dismissed')
 		{
-			$primary->adjust_conf('postgresql.conf', 'synchronous_standby_names', q{''});
+			set_configuration($primary, 'synchronous_standby_names', '');
 			$primary->reload;
 			wait_until($primary, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'active' AND pending = 0}, 'they go out');
 		}

@@ -24,7 +24,7 @@ subtest 'a worker killed after its claim: nothing was sent, and the next worker 
 	like($token, qr/^postbox-[0-9a-f]{16}$/, 'the lease names the worker');
 	my $position = log_position($node);
 	kill('KILL', $worker);
-	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	set_configuration($node, 'postbox.failpoint', undef);
 	$node->poll_query_until('postgres', 'SELECT true');
 	$node->reload;
 	wait_published($node, 'postgres', 10);
@@ -71,7 +71,7 @@ subtest 'a worker that is told to leave gives back what it has' => sub {
 		return $node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE lock_token IS NOT NULL') > 0;
 	}, 'a worker holds a claim');
 	my ($worker) = worker_pids($node, 'postgres');
-	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	set_configuration($node, 'postbox.failpoint', undef);
 	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ' . $worker);
 	$node->reload;
 	wait_published($node, 'postgres', $count);
@@ -81,7 +81,7 @@ subtest 'a worker that is told to leave gives back what it has' => sub {
 subtest 'an event has its result before its lease ends, whatever postbox.publish_timeout says' => sub {
 	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
 	my $position = log_position($node);
-	$node->adjust_conf('postgresql.conf', 'postbox.lease_timeout', '10s');
+	set_configuration($node, 'postbox.lease_timeout', '10s');
 	$node->reload;
 	wait_for(sub { log_since($node, $position) =~ /events are tried for 5 s only/ }, 'the server log says so');
 	my $id = $node->safe_psql('postgres', q{SELECT event_id FROM postbox.outbox_emit('video', 'slow', 'video.changed', '{}'::jsonb)});

@@ -26,7 +26,7 @@ sub wait_state
 sub set
 {
 	my ($name, $value) = @_;
-	$node->adjust_conf('postgresql.conf', $name, $value);
+	set_configuration($node, $name, $value);
 	return;
 }
 

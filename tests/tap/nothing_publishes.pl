@@ -20,7 +20,7 @@ my $position = 0;
 sub set
 {
 	my ($name, $value) = @_;
-	$node->adjust_conf('postgresql.conf', $name, $value);
+	set_configuration($node, $name, $value);
 	return;
 }
 

@@ -101,7 +101,7 @@ subtest 'an outbox that is dropped while its events are on their way leaves noth
 	}, 'events are on their way');
 	my $position = log_position($node);
 	$node->safe_psql('postgres', q{SELECT postbox.drop_outbox('app.other')});
-	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	set_configuration($node, 'postbox.failpoint', undef);
 	$node->reload;
 	emit_to('elsewhere.events', 5);
 	wait_all_published('elsewhere.events', 'the other publication goes on');

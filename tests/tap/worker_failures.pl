@@ -27,7 +27,7 @@ subtest 'a worker that raises an error is started again, after a longer time eac
 	}, 'four failures are in the log');
 	is_deeply(\@delays, [ sort { $a <=> $b } @delays ], "the delays grow: @delays");
 	cmp_ok($delays[3], '>', $delays[0], 'and do not stay the same');
-	$node->adjust_conf('postgresql.conf', 'postbox.failpoint', undef);
+	set_configuration($node, 'postbox.failpoint', undef);
 	$node->reload;
 	wait_published($node, 'postgres', 10);
 };

@@ -17,7 +17,7 @@ my @databases = map { sprintf 'shop_%02d', $_ } 1 .. 20;
 sub set
 {
 	my ($name, $value) = @_;
-	$node->adjust_conf('postgresql.conf', $name, $value);
+	set_configuration($node, $name, $value);
 	return;
 }
 

@@ -16,7 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position);
+	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position);
 
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
@@ -99,6 +99,20 @@ sub new_node
 	$settings{'postbox.endpoint'} = $options{emulator}{endpoint} if $options{emulator};
 	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") for sort keys %settings;
 	return $node;
+}
+
+# What postgresql.conf of a server says of a setting from its next reload or start on; undef: the default. (The functions that
+# PostgreSQL's own test module has for this, and for pg_config, came with 15.)
+sub set_configuration
+{
+	my ($node, $name, $value) = @_;
+	my $file = $node->data_dir . '/postgresql.conf';
+	my @lines = grep { !/^\Q$name\E\W/ } split /^/, slurp_file($file);
+	push @lines, "$name = '" . $value =~ s/'/''/gr . "'\n" if defined $value;
+	open(my $out, '>', $file) or BAIL_OUT("$file: $!");
+	print $out @lines;
+	close($out) or BAIL_OUT("$file: $!");
+	return;
 }
 
 # Creates the extension, an outbox (kind => 'table' or 'log') and its publication (lanes => n) in a
