@@ -40,7 +40,7 @@ my @goals = (
 	[ 'an error that says that there was a deadlock', [ raise('40P01') ], 'made' ],
 	[ 'an error that says that the statement was cancelled', [ raise('57014') ], 'made' ],
 	[ 'an error that says that data are damaged', [ raise('XX001') ], undef ],
-	[ 'a value of a gigabyte and more', [q{SELECT repeat(repeat('x', 1000000), 1200)}], 'requested length too large' ],
+	[ 'a value of a gigabyte and more', [q{SELECT lpad('', 1200000000)}], 'requested length too large' ],
 	[ 'recursion without end', ['SELECT evil.deep()'], 'stack depth limit exceeded' ],
 	[ 'an error with a line and conversions in it', [ "DO \$r\$ BEGIN RAISE EXCEPTION USING MESSAGE = E'made %s %n\\nLOG:  forged'; END \$r\$" ], 'made' ],
 );

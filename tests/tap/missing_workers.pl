@@ -105,7 +105,7 @@ subtest 'nobody serves a publication: its state says so, and why' => sub {
 	$node->restart;
 	wait_state($node, 'unserved', 'the launcher does not run.*max_worker_processes, which is 1,', 'no room for the launcher');
 	set('max_worker_processes', 16);
-	set('shared_preload_libraries', q{''});
+	set('shared_preload_libraries', '');
 	$node->restart;
 	wait_state($node, 'unserved', 'postbox is not in shared_preload_libraries; add it', 'not preloaded');
 	set('shared_preload_libraries', 'postbox');

@@ -90,17 +90,17 @@ subtest 'postbox.publishers is 0' => sub {
 };
 
 subtest 'no project' => sub {
-	set('postbox.project_id', q{''});
+	set('postbox.project_id', '');
 	$node->reload;
 	is_named('suspended', 'set postbox.project_id', qr/WARNING:  events of database "postgres" are not published now\nDETAIL:  .*postbox\.project_id/,
 		qr/publication "videos" is suspended: .*set postbox\.project_id/);
-	set('postbox.project_id', q{'postbox-dev'});
+	set('postbox.project_id', 'postbox-dev');
 	$node->reload;
 	goes_on();
 };
 
 subtest 'no credentials, and no HOME in which they could be' => sub {
-	set('postbox.endpoint', q{''});
+	set('postbox.endpoint', '');
 	$node->stop;
 	{
 		delete local $ENV{HOME};
@@ -109,7 +109,7 @@ subtest 'no credentials, and no HOME in which they could be' => sub {
 	my $cause = 'GOOGLE_APPLICATION_CREDENTIALS and HOME are not set';
 	is_named('suspended', "$cause.*; set GOOGLE_APPLICATION_CREDENTIALS", qr/WARNING:  events of database "postgres" are not published now\nDETAIL:  .*$cause/,
 		qr/publication "videos" is suspended: .*$cause/);
-	set('postbox.endpoint', "'$emulator->{endpoint}'");
+	set('postbox.endpoint', $emulator->{endpoint});
 	$node->reload;
 	goes_on();
 };
@@ -125,7 +125,7 @@ subtest 'no library of the workers' => sub {
 };
 
 subtest 'not preloaded' => sub {
-	set('shared_preload_libraries', q{''});
+	set('shared_preload_libraries', '');
 	$node->restart;
 	$position = log_position($node);
 	my $stderr = said('app.outbox');
@@ -133,7 +133,7 @@ subtest 'not preloaded' => sub {
 	is(scalar(() = $stderr =~ /WARNING:/g), 1, 'once a session') or diag($stderr);
 	is(said('app.unread'), '', 'none without a publication');
 	wait_until($node, 'postgres', q{SELECT state = 'unserved' AND last_error ~ 'postbox is not in shared_preload_libraries; add it' FROM postbox.publication_status}, 'the status');
-	set('shared_preload_libraries', q{'postbox'});
+	set('shared_preload_libraries', 'postbox');
 	$node->restart;
 	goes_on();
 };

@@ -78,7 +78,9 @@ sub own_installation
 sub new_node
 {
 	my ($name, %options) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name, $options{install_path} ? (install_path => $options{install_path}) : ());
+	# On 14, new() does not know install_path.
+	my $make = PostgreSQL::Test::Cluster->can('get_new_node') // PostgreSQL::Test::Cluster->can('new');
+	my $node = PostgreSQL::Test::Cluster->$make($name, $options{install_path} ? (install_path => $options{install_path}) : ());
 	# The first cluster of a test is a copy of one that is there. Others are made, since those that are no copies of each other
 	# differ in their system identifiers.
 	my $template = $options{install_path} || $options{initdb} ? undef : $ENV{POSTBOX_CLUSTER_TEMPLATE};
