@@ -39,11 +39,18 @@ class ChannelLoads {
         streams_each_(static_cast<std::size_t>(streams_each)),
         loads_(1) {}
 
+  // Whether one more request would have a stream.
+  bool HasFreeStream() const {
+    return open_ < most_ ||
+           std::any_of(loads_.begin(), loads_.begin() + static_cast<std::ptrdiff_t>(open_),
+                       [&](const Load& load) { return load.requests < streams_each_; });
+  }
   // Whether requests may wait for a stream when so many are useful. A connection more must be left
-  // for those that may not.
-  // Where the bytes are what fills the connections, none may.
+  // for those that may not, and have room. Where the bytes are what fills the connections, none
+  // may.
   bool MayWait(std::size_t useful) const {
-    return ChannelsFor(useful) < most_ && bytes_ < ChannelsFor(useful) * kMostBytes;
+    return ChannelsFor(useful) < most_ && HasFreeStream() &&
+           bytes_ < ChannelsFor(useful) * kMostBytes;
   }
 
   struct Place {
@@ -169,10 +176,15 @@ class ChannelLoads {
   }
 
   std::size_t Open(TimePoint now) {
-    if (open_ == loads_.size()) loads_.emplace_back();
-    if (loads_[open_].requests == 0) loads_[open_].connected = false;
     if (open_ == 1) Watch(now);
-    return open_++;
+    std::size_t channel = open_;
+    // Of those that were to be closed one may still be full.
+    do {
+      channel = open_++;
+      if (channel == loads_.size()) loads_.emplace_back();
+    } while (loads_[channel].requests >= streams_each_ && open_ < most_);
+    if (loads_[channel].requests == 0) loads_[channel].connected = false;
+    return channel;
   }
 
   void Watch(TimePoint now) {

@@ -37,7 +37,7 @@ constexpr char kNotSentInTime[] =
 // and had not sent.
 constexpr std::string_view kClosing = "GOAWAY received";
 // So often that concerns nobody but the connection.
-constexpr int kMostUnsent = 3;
+constexpr int kMostExcused = 3;
 
 std::string Seconds(std::chrono::milliseconds duration) {
   const auto count = duration.count();
@@ -206,7 +206,12 @@ void PublishScheduler::Begin(InFlight* request) {
   request->number = ++last_stream_;
   request->began = now;
   request->few = window_.IsFew(streams_++);
-  if (request->until - now >= AttemptTimeout() / 2) request->batch.tried_at = now;
+  Batch& batch = request->batch;
+  if (request->waited && batch.attempts == 0 && batch.excused == 0) {
+    batch.first_sent = std::min(now, batch.messages.front()->send_by);
+  }
+  request->has_time = request->until - now >= AttemptTimeout() / 2;
+  if (request->has_time) batch.tried_at = now;
 }
 
 void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
@@ -231,7 +236,7 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
                                   : std::string("the broker's answer cannot be read"));
     Answered(queue->topic);
     Fail(queue, batch, PublishStatus::kUnknown, error);
-  } else if (NeverBegan(request, response) && !batch.cancelled && ++batch.unsent <= kMostUnsent) {
+  } else if (IsExcused(request, response) && !batch.cancelled && ++batch.excused <= kMostExcused) {
     batch.last_error = StatusText(response.code, response.message);
     queue->again.push_back(std::move(batch));
   } else {
@@ -242,7 +247,8 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   Pump();
 }
 
-bool PublishScheduler::NeverBegan(const InFlight& request, const Response& response) {
+bool PublishScheduler::IsExcused(const InFlight& request, const Response& response) {
+  if (response.code == kDeadlineExceeded) return request.waited && !request.has_time;
   return response.code == kUnavailable &&
          (!request.has_stream || response.message.starts_with(kClosing));
 }

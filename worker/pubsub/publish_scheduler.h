@@ -24,14 +24,16 @@
 //   topic broken  Its messages are kTopicBroken.
 //   exhausted     The broker takes the messages of the key more slowly than they come, and has not
 //                 taken these. They wait, and are sent in smaller requests (request_pace.h).
-//   unsent        The connection was lost while the request waited for a stream, or was to be
-//                 closed. The request is sent again when it is its turn, a few times.
+//   excused       The connection was lost while the request waited for a stream, or was to be
+//                 closed; or it had its stream when most of its time was over. The request is sent
+//                 again when it is its turn, a few times.
 //   retry         The same request is sent again after a backoff, until publish_timeout is over
 //                 since it was first sent. Then its messages are kUnknown.
 // A message that is kRejected from the start is not sent. Its result comes when it is its turn.
 //
-// Time counts from the first sending. A message may wait in its queue for as long as its `send_by`
-// allows; if that is over, it is kBehind, and so is what follows of its key.
+// Time counts from the first sending, that is from when a request has a stream, if it need not wait
+// for that beyond `send_by`. A message may wait in its queue for as long as its `send_by` allows;
+// if that is over, it is kBehind, and so is what follows of its key.
 //
 // A topic that answers nobody is down (topic_health.h). Then its requests are sent one at a time,
 // and what fails goes to the end of the line instead of having a backoff of its own. When one
@@ -165,7 +167,7 @@ class PublishScheduler {
     int attempts = 0;      // failed so far
     std::string last_error;
     bool cancelled = false;
-    int unsent = 0;  // so often it failed before it was sent over a connection
+    int excused = 0;  // so often it failed for nothing of its own
     std::optional<TimePoint> first_sent;
     std::optional<TimePoint> tried_at;  // its last attempt that had time enough
   };
@@ -177,6 +179,7 @@ class PublishScheduler {
     bool connected = true;   // the channel, when it was sent
     bool has_stream = true;  // false: it waits for one in gRPC
     bool waited = false;     // has waited for it
+    bool has_time = false;   // at least half of what an attempt has, when it had its stream
     TimePoint until{};
     // Of its stream.
     std::uint64_t number = 0;
@@ -191,8 +194,8 @@ class PublishScheduler {
   // Whether requests of the topic may wait for a stream.
   bool MayWait(const Topic& topic) const;
   void Begin(InFlight* request);
-  // As far as is known, the broker has not seen it.
-  static bool NeverBegan(const InFlight& request, const Response& response);
+  // Whether it failed since, as far as is known, the broker has not seen it, or too late.
+  static bool IsExcused(const InFlight& request, const Response& response);
   // A request has ended: its channel is free, and the answer says how long the way is.
   void Leave(std::uint64_t request_id, const InFlight& request, bool answered);
   TimePoint Deadline(const Batch& batch) const;

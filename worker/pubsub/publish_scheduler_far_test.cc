@@ -283,7 +283,7 @@ TEST(PublishSchedulerFar, LargeRequestsDoNotWaitForStreams) {
   EXPECT_EQ(world.sent.size(), 50u) << "as many as may have a stream";
 }
 
-TEST(PublishSchedulerFar, WhatWaitedTooLongForAStreamIsNotBlamedForIt) {
+TEST(PublishSchedulerFar, WhatHadItsStreamTooLateIsSentAgainWithoutBlame) {
   World world({.channels = 8,
                .streams_per_channel = 1,
                .least_requests = 1,
@@ -305,9 +305,43 @@ TEST(PublishSchedulerFar, WhatWaitedTooLongForAStreamIsNotBlamedForIt) {
   ASSERT_EQ(second.channel, first.channel) << "it waits";
   world.now += milliseconds(600);
   world.Ok(first);
+  world.sent.clear();
   world.now += milliseconds(450);
   world.Error(second, kDeadlineExceeded);
-  EXPECT_NE(world.Take().find(std::to_string(second.tags[0]) + ":unreachable"), std::string::npos);
+  EXPECT_TRUE(world.failing.empty());
+  const Sent again = world.Next();
+  EXPECT_EQ(again.tags, second.tags);
+  EXPECT_GE(again.timeout, milliseconds(500)) << "its time counts from when it had its stream";
+  world.Ok(again);
+  EXPECT_NE(world.Take().find(std::to_string(second.tags[0]) + ":published"), std::string::npos);
+}
+
+TEST(PublishSchedulerFar, WhereNoStreamIsFreeATopicSendsNoMoreThanItsShare) {
+  World world({.channels = 1, .streams_per_channel = 20});
+  for (std::uint64_t tag = 0; tag < 20; ++tag) world.Add(tag, "k" + std::to_string(tag));
+  world.scheduler.Pump();
+  std::vector<Sent> silent = std::exchange(world.sent, {});
+  ASSERT_EQ(silent.size(), 20u);
+  for (std::uint64_t tag = 100; tag < 600; ++tag) {
+    world.Add(tag, "k" + std::to_string(tag), "data", kOtherTopic);
+  }
+  world.scheduler.Pump();
+  const Sent first = world.Next();
+  world.Error(silent.back(), kUnavailable);
+  world.Ok(first);
+  EXPECT_LE(world.sent.size(), 16u);
+}
+
+TEST(PublishSchedulerFar, UrgentRequestsDoNotTakeTheLastStreams) {
+  World world({.channels = 3, .streams_per_channel = kStreams, .least_requests = 50});
+  FarBroker broker(&world, 50, milliseconds(1));
+  broker.Run(seconds(1));
+  broker.TakeSent();
+  for (std::uint64_t tag = 1'000'000; tag < 1'000'100; ++tag) {
+    world.AddUrgent(tag, "fresh" + std::to_string(tag));
+  }
+  world.scheduler.Pump();
+  EXPECT_EQ(world.sent.size(), kStreams);
 }
 
 TEST(PublishSchedulerFar, AFarBrokerHasAsManyRequestsAsItAnswersInARoundTrip) {
@@ -409,144 +443,6 @@ TEST(PublishSchedulerFar, FullRequestsWithoutAKeyDoNotWaitForOthersThatAreNotFul
   ASSERT_EQ(world.sent.size(), 4u);
   EXPECT_EQ(world.sent[2].tags.size(), 1000u);
   EXPECT_EQ(world.sent[3].tags.size(), 1000u);
-}
-
-TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
-  RequestWindow window(200, 6400);
-  const RequestWindow::TimePoint begin{seconds(1000)};
-  std::uint64_t number = 0;
-  for (int i = 0; i < 100; ++i) {
-    ++number;
-    window.Answered({number, number, 1, /*few=*/true}, milliseconds(5), begin);
-  }
-  // The first request of each burst was sent alone, and its answer seen after the last was sent.
-  for (int burst = 0; burst < 100; ++burst) {
-    window.Answered({number + 1, number + 200, 200, /*few=*/true}, milliseconds(200), begin);
-    number += 200;
-  }
-  // The processors take 100 ms for what is in flight: more of that does not make it faster.
-  for (int i = 0; i < 1000; ++i) {
-    ++number;
-    window.Limited();
-    window.Answered({number, number + 200, 200, /*few=*/false}, milliseconds(100),
-                    begin + milliseconds(i));
-  }
-  EXPECT_EQ(window.limit(), 200u);
-}
-
-// A processor that others use, too, makes the way look longer, and a few requests more than `least`
-// cost a connection more.
-TEST(RequestWindow, AsLongAsTheLeastIsEnoughThereAreNoMore) {
-  RequestWindow window(200, 6400);
-  RequestWindow::TimePoint now{seconds(1000)};
-  for (std::uint64_t number = 1; number <= 5000; ++number) {
-    now += milliseconds(1);
-    window.Limited();
-    const bool few = window.limit() < 200;
-    window.Answered({number, number + window.limit() - 1, window.limit(), few},
-                    milliseconds(few ? 5 : 8), now);
-    ASSERT_LE(window.limit(), 200u);
-  }
-}
-
-TEST(RequestWindow, TheAnswersToTheFirstBurstAreNotTakenForTheWayToTheBroker) {
-  RequestWindow window(200, 6400);
-  RequestWindow::TimePoint now{seconds(1000)};
-  std::uint64_t number = 0;
-  std::size_t most = 0;
-  const auto answer = [&](milliseconds took) {
-    ++number;
-    now += milliseconds(1);
-    window.Limited();
-    const bool few = window.limit() < 200;
-    window.Answered({number, number + window.limit() - 1, window.limit(), few}, took, now);
-    most = std::max(most, window.limit());
-  };
-  // A client that has just begun is slow to read the answers; later they take less.
-  for (int i = 0; i < 200; ++i) answer(milliseconds(70));
-  for (int i = 0; i < 10'000; ++i) answer(milliseconds(window.limit() < 200 ? 2 : 60));
-  EXPECT_EQ(most, 200u);
-}
-
-TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
-  RequestWindow window(200, 6400);
-  RequestWindow::TimePoint now{seconds(1000)};
-  std::uint64_t number = 0;
-  milliseconds took(2);
-  const auto until_probe = [&] {
-    const auto begin = now;
-    while (!window.NextTime() && now < begin + seconds(60)) {
-      ++number;
-      now += milliseconds(1);
-      window.Limited();
-      window.Answered({number, number + window.limit() - 1, window.limit(), /*few=*/false}, took,
-                      now);
-    }
-    EXPECT_EQ(window.limit(), 25u);
-    return now - begin;
-  };
-  const auto succeed = [&] {
-    number += 200;  // those of before
-    for (int i = 0; i < 20; ++i) {
-      ++number;
-      window.Answered({number, number + 24, 100, /*few=*/false, /*waited=*/true}, seconds(1), now);
-    }
-    EXPECT_TRUE(window.NextTime()) << "these say nothing of the way";
-    for (int i = 0; i < 50; ++i) {
-      ++number;
-      window.Answered({number, number + 24, 25, /*few=*/true}, took, now);
-    }
-    EXPECT_FALSE(window.NextTime());
-  };
-  until_probe();
-  succeed();
-  // The way is longer now, and some requests are never answered.
-  took = milliseconds(100);
-  EXPECT_GE(until_probe(), RequestWindow::kBaseValid);
-  milliseconds patience(400);
-  seconds pause = RequestWindow::kProbeAgain;
-  for (int probe = 0; probe < 3; ++probe, patience *= 2, pause *= 2) {
-    EXPECT_EQ(std::chrono::round<milliseconds>(*window.NextTime() - now), patience);
-    window.OnTime(*window.NextTime() - milliseconds(1));
-    EXPECT_TRUE(window.NextTime());
-    now = *window.NextTime();
-    window.OnTime(now);
-    EXPECT_EQ(window.limit(), 200u);
-    const auto until = until_probe();
-    EXPECT_GE(until, pause);
-    EXPECT_LE(until, pause + seconds(1));
-  }
-  succeed();
-  for (int i = 0; i < 500; ++i) {
-    ++number;
-    window.Limited();
-    window.Answered({number, number + window.limit() - 1, window.limit(), /*few=*/false}, took,
-                    now);
-  }
-  EXPECT_GT(window.limit(), 200u) << "more are on the long way";
-}
-
-TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {
-  RequestWindow window(200, 6400);
-  RequestWindow::TimePoint now{seconds(1000)};
-  std::uint64_t number = 0;
-  std::size_t most = 0;
-  // The base is wrong: few requests wait for a processor that many keep awake.
-  for (int i = 0; i < 100; ++i) {
-    ++number;
-    window.Answered({number, number, 1, /*few=*/true}, milliseconds(100), now);
-  }
-  // The processors take 50 us a request.
-  for (int i = 0; i < 10'000; ++i) {
-    ++number;
-    now += std::chrono::microseconds(50);
-    window.Limited();
-    window.Answered({number, number + window.limit(), window.limit(), /*few=*/false},
-                    std::chrono::microseconds(50) * window.limit(), now);
-    most = std::max(most, window.limit());
-  }
-  EXPECT_EQ(most, 400u);
-  EXPECT_EQ(window.limit(), 200u);
 }
 
 TEST(ChannelLoads, RequestsWaitForTheStreamsOfThoseBeforeThemInTheirOrder) {

@@ -9,14 +9,19 @@ namespace postbox::pubsub {
 
 PublishScheduler::Topic* PublishScheduler::NextTopic() {
   std::size_t limit = window_.limit();
-  // What waits for a stream may wait behind a connection that is lost. It costs nobody anything.
-  std::size_t answering = streams_;
+  // What waits for a stream may wait behind a connection that is lost. It costs nobody anything, as
+  // long as others find a stream.
+  const bool free_stream = channels_.HasFreeStream();
+  const auto held = [&](const Topic& topic) {
+    return free_stream ? topic.streams() : topic.in_flight;
+  };
+  std::size_t answering = free_stream ? streams_ : in_flight_.size();
   if (topics_.size() > 1) {
     // What is guaranteed comes on top, and all together is what may be in flight. A topic that does
     // not answer, or has yet to, gets no more than that, and costs the others nothing.
     limit = limit * kGuaranteedPart / (kGuaranteedPart + 1);
     for (const auto& [name, topic] : topics_) {
-      if (!topic->health.answers()) answering -= topic->streams();
+      if (!topic->health.answers()) answering -= held(*topic);
     }
   }
   for (std::size_t i = 0; i < ready_.size(); ++i) {
@@ -24,7 +29,7 @@ PublishScheduler::Topic* PublishScheduler::NextTopic() {
     ready_.pop_front();
     const bool has_room = MayWait(*topic) ? in_flight_.size() < 2 * window_.limit()
                           : topics_.size() == 1 || topic->health.answers()
-                              ? MayTake(limit, topics_.size(), answering, topic->streams()) > 0
+                              ? MayTake(limit, topics_.size(), answering, held(*topic)) > 0
                               : topic->in_flight < Guaranteed(limit, topics_.size());
     const bool may_send = MaySend(*topic);
     if (has_room && may_send) return topic;

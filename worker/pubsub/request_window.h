@@ -23,8 +23,9 @@
 //     may never be answered, those of a connection that is lost, say. So a probe that takes much
 //     longer than the round before is given up, and is repeated kProbeAgain later. Each one that is
 //     given up in a row doubles both.
-//   - The first probe sets the limit to what is on a way of that length at kFirstRate. To double it
-//     until then would take many round trips.
+//   - The first probe sets the limit to what is on a way of that length at kFirstRate, but no more
+//     than kFirstMost times `least`. To double it until then would take many round trips.
+//     It is repeated kProbeAgain later, since what answers may have been cold.
 //
 // On a way without delay the processors are the limit, the mean is many times the base, and the
 // limit stays `least`. Large requests take longer than the base, too: where bytes are what takes
@@ -59,6 +60,7 @@ class RequestWindow {
   static constexpr std::chrono::milliseconds kRound{20};
   static constexpr double kFirstRate =
       20'000;  // requests in a second: about what a processor sends
+  static constexpr std::size_t kFirstMost = 4;
   static constexpr std::chrono::milliseconds kSoon{500};
 
   RequestWindow(std::size_t least, std::size_t most)
@@ -153,7 +155,9 @@ class RequestWindow {
     base_ = *middle;
     base_at_ = measured_at_ = now;
     if (!std::exchange(probed_once_, true)) {
-      SetLimit(std::max(kFirstRate * base_.count(), static_cast<double>(limit_)));
+      const auto most = static_cast<double>(kFirstMost * least_);
+      SetLimit(std::max(std::min(kFirstRate * base_.count(), most), static_cast<double>(limit_)));
+      base_at_ = now - kBaseValid + kProbeAgain;
     }
   }
   void SetLimit(double limit) {

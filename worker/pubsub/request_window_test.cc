@@ -1,0 +1,175 @@
+#include "worker/pubsub/request_window.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace postbox::pubsub {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
+  RequestWindow window(200, 6400);
+  const RequestWindow::TimePoint begin{seconds(1000)};
+  std::uint64_t number = 0;
+  for (int i = 0; i < 100; ++i) {
+    ++number;
+    window.Answered({number, number, 1, /*few=*/true}, milliseconds(5), begin);
+  }
+  // The first request of each burst was sent alone, and its answer seen after the last was sent.
+  for (int burst = 0; burst < 100; ++burst) {
+    window.Answered({number + 1, number + 200, 200, /*few=*/true}, milliseconds(200), begin);
+    number += 200;
+  }
+  // The processors take 100 ms for what is in flight: more of that does not make it faster.
+  for (int i = 0; i < 1000; ++i) {
+    ++number;
+    window.Limited();
+    window.Answered({number, number + 200, 200, /*few=*/false}, milliseconds(100),
+                    begin + milliseconds(i));
+  }
+  EXPECT_EQ(window.limit(), 200u);
+}
+
+// A processor that others use, too, makes the way look longer, and a few requests more than `least`
+// cost a connection more.
+TEST(RequestWindow, AsLongAsTheLeastIsEnoughThereAreNoMore) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  for (std::uint64_t number = 1; number <= 5000; ++number) {
+    now += milliseconds(1);
+    window.Limited();
+    const bool few = window.limit() < 200;
+    window.Answered({number, number + window.limit() - 1, window.limit(), few},
+                    milliseconds(few ? 5 : 8), now);
+    ASSERT_LE(window.limit(), 200u);
+  }
+}
+
+TEST(RequestWindow, TheAnswersToTheFirstBurstAreNotTakenForTheWayToTheBroker) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  std::uint64_t number = 0;
+  std::size_t most = 0;
+  const auto answer = [&](milliseconds took) {
+    ++number;
+    now += milliseconds(1);
+    window.Limited();
+    const bool few = window.limit() < 200;
+    window.Answered({number, number + window.limit() - 1, window.limit(), few}, took, now);
+    most = std::max(most, window.limit());
+  };
+  // A client that has just begun is slow to read the answers; later they take less.
+  for (int i = 0; i < 200; ++i) answer(milliseconds(70));
+  for (int i = 0; i < 10'000; ++i) answer(milliseconds(window.limit() < 200 ? 2 : 60));
+  EXPECT_EQ(most, 200u);
+}
+
+TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  std::uint64_t number = 0;
+  milliseconds took(2);
+  const auto until_probe = [&] {
+    const auto begin = now;
+    while (!window.NextTime() && now < begin + seconds(60)) {
+      ++number;
+      now += milliseconds(1);
+      window.Limited();
+      window.Answered({number, number + window.limit() - 1, window.limit(), /*few=*/false}, took,
+                      now);
+    }
+    EXPECT_EQ(window.limit(), 25u);
+    return now - begin;
+  };
+  const auto succeed = [&] {
+    number += 200;  // those of before
+    for (int i = 0; i < 20; ++i) {
+      ++number;
+      window.Answered({number, number + 24, 100, /*few=*/false, /*waited=*/true}, seconds(1), now);
+    }
+    EXPECT_TRUE(window.NextTime()) << "these say nothing of the way";
+    for (int i = 0; i < 50; ++i) {
+      ++number;
+      window.Answered({number, number + 24, 25, /*few=*/true}, took, now);
+    }
+    EXPECT_FALSE(window.NextTime());
+  };
+  until_probe();
+  succeed();
+  // The way is longer now, and some requests are never answered.
+  took = milliseconds(100);
+  EXPECT_GE(until_probe(), RequestWindow::kBaseValid);
+  milliseconds patience(400);
+  seconds pause = RequestWindow::kProbeAgain;
+  for (int probe = 0; probe < 3; ++probe, patience *= 2, pause *= 2) {
+    EXPECT_EQ(std::chrono::round<milliseconds>(*window.NextTime() - now), patience);
+    window.OnTime(*window.NextTime() - milliseconds(1));
+    EXPECT_TRUE(window.NextTime());
+    now = *window.NextTime();
+    window.OnTime(now);
+    EXPECT_EQ(window.limit(), 200u);
+    const auto until = until_probe();
+    EXPECT_GE(until, pause);
+    EXPECT_LE(until, pause + seconds(1));
+  }
+  succeed();
+  for (int i = 0; i < 500; ++i) {
+    ++number;
+    window.Limited();
+    window.Answered({number, number + window.limit() - 1, window.limit(), /*few=*/false}, took,
+                    now);
+  }
+  EXPECT_GT(window.limit(), 200u) << "more are on the long way";
+}
+
+TEST(RequestWindow, ABrokerThatWasColdAtFirstIsMeasuredAgain) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  const auto begin = now;
+  std::size_t most = 0;
+  bool cold = true;
+  for (std::uint64_t number = 1; now < begin + seconds(8); ++number) {
+    now += microseconds(50);
+    window.Limited();
+    const std::size_t limit = window.limit();
+    cold = cold && limit <= 200;  // until the first probe is over
+    const auto took = cold ? milliseconds(300) : milliseconds(limit / 10);
+    window.Answered({number, number + limit - 1, limit, /*few=*/limit < 200}, took, now);
+    most = std::max(most, window.limit());
+  }
+  EXPECT_LE(most, 1600u);
+  EXPECT_EQ(window.limit(), 200u);
+}
+
+TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {
+  RequestWindow window(200, 6400);
+  RequestWindow::TimePoint now{seconds(1000)};
+  std::uint64_t number = 0;
+  std::size_t most = 0;
+  // The base is wrong: few requests wait for a processor that many keep awake.
+  for (int i = 0; i < 100; ++i) {
+    ++number;
+    window.Answered({number, number, 1, /*few=*/true}, milliseconds(100), now);
+  }
+  // The processors take 50 us a request.
+  for (int i = 0; i < 10'000; ++i) {
+    ++number;
+    now += std::chrono::microseconds(50);
+    window.Limited();
+    window.Answered({number, number + window.limit(), window.limit(), /*few=*/false},
+                    std::chrono::microseconds(50) * window.limit(), now);
+    most = std::max(most, window.limit());
+  }
+  EXPECT_EQ(most, 400u);
+  EXPECT_EQ(window.limit(), 200u);
+}
+
+}  // namespace
+}  // namespace postbox::pubsub
