@@ -177,14 +177,13 @@ class ChannelLoads {
 
   std::size_t Open(TimePoint now) {
     if (open_ == 1) Watch(now);
-    std::size_t channel = open_;
     // Of those that were to be closed one may still be full.
-    do {
-      channel = open_++;
-      if (channel == loads_.size()) loads_.emplace_back();
-    } while (loads_[channel].requests >= streams_each_ && open_ < most_);
-    if (loads_[channel].requests == 0) loads_[channel].connected = false;
-    return channel;
+    while (open_ + 1 < most_ && open_ < loads_.size() && loads_[open_].requests >= streams_each_) {
+      ++open_;
+    }
+    if (open_ == loads_.size()) loads_.emplace_back();
+    if (loads_[open_].requests == 0) loads_[open_].connected = false;
+    return open_++;
   }
 
   void Watch(TimePoint now) {
