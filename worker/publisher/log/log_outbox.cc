@@ -290,7 +290,7 @@ void LogOutbox::ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimRes
   if (!ConfigIsCurrent()) return;  // perhaps it takes other events now
   if (read.ahead) Take(&*read.ahead, LaneProgress::Part::kAhead, read.moment, result);
   if (read.main) Take(&*read.main, LaneProgress::Part::kMain, read.main_moment, result);
-  result->more = result->more || read.more_keys;
+  result->more = result->more || read.more;
   SplitOrJoin(read, result);
 }
 

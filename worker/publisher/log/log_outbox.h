@@ -107,7 +107,7 @@ class LogOutbox : public OutboxSource {
     LogMoment moment;
     LogMoment main_moment;
     std::optional<LogChunk> main, ahead;
-    bool more_keys = false;  // those of the backlog are not all known yet
+    bool more = false;  // keys of the backlog that are not known yet, or what had to stand back
   };
   void ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result);
   Read ReadNew(std::size_t limit, ByteBudget* budget);
@@ -178,6 +178,7 @@ class LogOutbox : public OutboxSource {
   // Of a split lane, since something came after the backlog.
   std::optional<KnownKeys> backlog_keys_;
   std::size_t backlog_bytes_ = 0;  // of an event of the backlog, on average
+  bool ahead_first_ = false;       // the next claim reads nothing of the backlog
   bool reads_keys_ = false;
   Clock::time_point no_keys_until_;
   // The stored position is before events of the first part that have been handed out.

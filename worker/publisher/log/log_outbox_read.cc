@@ -48,7 +48,8 @@ LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
 
 void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
   read->main_moment.hwm = std::min(read->moment.hwm, progress_->read().ahead->position.floor());
-  const std::size_t room = BacklogRoom(limit);
+  const bool ahead_first = std::exchange(ahead_first_, false);
+  const std::size_t room = ahead_first ? 0 : BacklogRoom(limit);
   if (room > 0) {
     const std::size_t bytes_left = budget->left();
     ByteBudget part(ReadsAhead() ? BacklogPart(bytes_left) : bytes_left, budget->next());
@@ -63,6 +64,8 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
   // It may be more than was asked for, where a seq was copied.
   const std::size_t taken = read->main ? read->main->events.size() : 0;
   ReadAhead(limit - std::min(limit, taken), budget, read);
+  // The backlog has its turn again, whatever was read.
+  read->more = read->more || ahead_first;
 }
 
 bool LogOutbox::ReadsAhead() const { return backlog_keys_ && backlog_keys_->readable; }
@@ -94,7 +97,10 @@ void LogOutbox::ReadAhead(std::size_t limit, ByteBudget* budget, Read* read) {
   }
   limit = std::min(limit, kMostWithheld - std::min(kMostWithheld, progress_->withheld().size()));
   if (limit == 0) return;
+  const bool refused = budget->refused();
   read->ahead = reader_.Read(progress_->read().ahead->position, read->moment, limit, budget);
+  // What the backlog leaves of each claim may be too little for it: the next one begins with it.
+  ahead_first_ = read->ahead->events.empty() && budget->refused() && !refused;
 }
 
 // While the stored position is before events of the backlog, these may be sent again. So nothing of
@@ -124,7 +130,7 @@ bool LogOutbox::KnowKeys(Read* read) {
   }
   reads_keys_ = false;
   backlog_keys_->complete = backlog_keys_->complete || all;
-  read->more_keys = !all && backlog_keys_->readable;
+  read->more = !all && backlog_keys_->readable;
   return all;
 }
 
@@ -137,7 +143,7 @@ bool LogOutbox::ReleaseSome(Read* read) {
   if (released.empty()) return false;
   backlog_keys_->keys.Release(released);
   dirty_ = true;
-  read->more_keys = true;
+  read->more = true;
   return true;
 }
 
