@@ -11,7 +11,7 @@ use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-use constant EVENTS => 15_000;
+use constant EVENTS => 25_000;
 use constant TEXT => 2_000;
 
 start_backlog_test();

@@ -33,9 +33,6 @@ constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop
 constexpr char kNotSentInTime[] =
     "DEADLINE_EXCEEDED: not sent in time, the broker takes messages more slowly than they come";
 
-// What gRPC says of a request that it had for a connection when the server was about to close that,
-// and had not sent.
-constexpr std::string_view kClosing = "GOAWAY received";
 // So often that concerns nobody but the connection.
 constexpr int kMostExcused = 3;
 
@@ -133,13 +130,12 @@ std::chrono::milliseconds PublishScheduler::AttemptTimeout() const {
 }
 
 PublishScheduler::TimePoint PublishScheduler::Deadline(const Batch& batch) const {
-  return batch.first_sent ? *batch.first_sent + options_.publish_timeout
-                          : batch.messages.front()->send_by;
+  return batch.first_sent ? *batch.first_sent + options_.publish_timeout : batch.send_by;
 }
 
 // Moves the messages of the queue's next request into `batch`; false if there is none. A message
 // that must not be sent ends the batch. If it would be the first of the batch, it is rejected.
-bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
+bool PublishScheduler::FillBatch(Queue* queue, TimePoint now, Batch* batch) {
   while (!queue->again.empty()) {
     *batch = std::move(queue->again.back());
     queue->again.pop_back();
@@ -155,8 +151,10 @@ bool PublishScheduler::FillBatch(Queue* queue, Batch* batch) {
     OutgoingMessage* next = queue->waiting[at];
     if (next->status == PublishStatus::kRejected) break;
     const std::size_t size = MessageSizeInRequest(next->encoded.size());
-    if (!batch->messages.empty() && batch->size + size > queue->MostBytes()) break;
+    const bool too_large = batch->size + size > queue->MostBytes();
+    if (!batch->messages.empty() && (too_large || next->send_by <= now)) break;
     batch->size += size;
+    batch->send_by = std::min(batch->send_by, next->send_by);
     PrefetchText(next->encoded);  // copied when the request is sent
     batch->messages.push_back(next);
   }
@@ -175,8 +173,9 @@ void PublishScheduler::SendNext(Queue* queue) {
   Expire(queue, now);
   Batch batch;
   const bool may_wait = !queue->IsUrgent() && MayWait(*queue->topic);
-  if (!queue->CanSend() || !FillBatch(queue, &batch)) return;
-  if (!batch.first_sent) batch.first_sent = now;
+  if (!queue->CanSend() || !FillBatch(queue, now, &batch)) return;
+  const bool first = !batch.first_sent;
+  if (first) batch.first_sent = now;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
   const std::uint64_t id = ++last_request_;
   const auto place = channels_.Take(id, queue->keyed() ? queue->channel : -1, batch.size,
@@ -193,25 +192,12 @@ void PublishScheduler::SendNext(Queue* queue) {
   } else {
     request.has_stream = false;
     request.waited = true;
+    request.first = first;
     ++queue->topic->waiting;
   }
   const InFlight& sent = in_flight_.emplace(id, std::move(request)).first->second;
   host_->Send(Request{id, queue->channel, queue->topic->name, sent.batch.messages, sent.batch.size,
                       timeout});
-}
-
-void PublishScheduler::Begin(InFlight* request) {
-  const TimePoint now = host_->Now();
-  request->has_stream = true;
-  request->number = ++last_stream_;
-  request->began = now;
-  request->few = window_.IsFew(streams_++);
-  Batch& batch = request->batch;
-  if (request->waited && batch.attempts == 0 && batch.excused == 0) {
-    batch.first_sent = std::min(now, batch.messages.front()->send_by);
-  }
-  request->has_time = request->until - now >= AttemptTimeout() / 2;
-  if (request->has_time) batch.tried_at = now;
 }
 
 void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
@@ -236,7 +222,8 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
                                   : std::string("the broker's answer cannot be read"));
     Answered(queue->topic);
     Fail(queue, batch, PublishStatus::kUnknown, error);
-  } else if (IsExcused(request, response) && !batch.cancelled && ++batch.excused <= kMostExcused) {
+  } else if (IsExcused(request, response) && !batch.cancelled && host_->Now() < Deadline(batch) &&
+             ++batch.excused <= kMostExcused) {
     batch.last_error = StatusText(response.code, response.message);
     queue->again.push_back(std::move(batch));
   } else {
@@ -245,34 +232,6 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   if (!queue->keyed()) queue->max_busy = KeylessRequests();
   MarkReady(queue);
   Pump();
-}
-
-bool PublishScheduler::IsExcused(const InFlight& request, const Response& response) {
-  if (response.code == kDeadlineExceeded) return request.waited && !request.has_time;
-  return response.code == kUnavailable &&
-         (!request.has_stream || response.message.starts_with(kClosing));
-}
-
-void PublishScheduler::Leave(std::uint64_t request_id, const InFlight& request, bool answered) {
-  // What was sent before there was a connection has waited for that.
-  if (answered && request.connected && request.has_stream) {
-    window_.Answered({request.number, last_stream_, streams_, request.few, request.waited},
-                     host_->Now() - request.began, host_->Now());
-  }
-  if (answered) channels_.Connected(request.channel);
-  if (request.has_stream) {
-    --streams_;
-  } else {
-    --request.queue->topic->waiting;
-  }
-  const auto left =
-      channels_.Done(request_id, request.channel, request.batch.size, request.has_stream);
-  if (left.begins) {
-    InFlight& next = in_flight_.at(*left.begins);
-    --next.queue->topic->waiting;
-    Begin(&next);
-  }
-  if (left.close) host_->CloseChannel(request.channel);
 }
 
 void PublishScheduler::Failed(Queue* queue, Batch batch, const Response& response) {
@@ -428,6 +387,7 @@ void PublishScheduler::Bisect(Queue* queue, const Batch& batch) {
   halves[0].messages.assign(batch.messages.begin(), middle);
   halves[1].messages.assign(middle, batch.messages.end());
   for (Batch& half : halves) {
+    half.send_by = batch.send_by;
     half.first_sent = batch.first_sent;
     half.tried_at = batch.tried_at;
     half.last_error = batch.last_error;

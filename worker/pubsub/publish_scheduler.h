@@ -25,8 +25,9 @@
 //   exhausted     The broker takes the messages of the key more slowly than they come, and has not
 //                 taken these. They wait, and are sent in smaller requests (request_pace.h).
 //   excused       The connection was lost while the request waited for a stream, or was to be
-//                 closed; or it had its stream when most of its time was over. The request is sent
-//                 again when it is its turn, a few times.
+//                 closed; or it waited for one until less than half of an attempt's time was left.
+//                 The request is sent again when it is its turn, a few times, as long as
+//                 publish_timeout is not over.
 //   retry         The same request is sent again after a backoff, until publish_timeout is over
 //                 since it was first sent. Then its messages are kUnknown.
 // A message that is kRejected from the start is not sent. Its result comes when it is its turn.
@@ -167,7 +168,8 @@ class PublishScheduler {
     int attempts = 0;      // failed so far
     std::string last_error;
     bool cancelled = false;
-    int excused = 0;  // so often it failed for nothing of its own
+    int excused = 0;                       // so often it failed for nothing of its own
+    TimePoint send_by = TimePoint::max();  // the earliest of its messages
     std::optional<TimePoint> first_sent;
     std::optional<TimePoint> tried_at;  // its last attempt that had time enough
   };
@@ -179,6 +181,7 @@ class PublishScheduler {
     bool connected = true;   // the channel, when it was sent
     bool has_stream = true;  // false: it waits for one in gRPC
     bool waited = false;     // has waited for it
+    bool first = false;      // it has not been sent before, and waits
     bool has_time = false;   // at least half of what an attempt has, when it had its stream
     TimePoint until{};
     // Of its stream.
@@ -207,7 +210,7 @@ class PublishScheduler {
   void MaybeErase(Queue* queue);
   void MarkReady(Queue* queue);
   void SendNext(Queue* queue);
-  bool FillBatch(Queue* queue, Batch* batch);
+  bool FillBatch(Queue* queue, TimePoint now, Batch* batch);
   void Expire(Queue* queue, TimePoint now);
   void Failed(Queue* queue, Batch batch, const Response& response);
   void Published(Queue* queue, const Batch& batch);

@@ -283,26 +283,57 @@ TEST(PublishSchedulerFar, LargeRequestsDoNotWaitForStreams) {
   EXPECT_EQ(world.sent.size(), 50u) << "as many as may have a stream";
 }
 
-TEST(PublishSchedulerFar, WhatHadItsStreamTooLateIsSentAgainWithoutBlame) {
-  World world({.channels = 8,
-               .streams_per_channel = 1,
-               .least_requests = 1,
-               .publish_timeout = seconds(1)});
+const PublishScheduler::Options kOneStream{
+    .channels = 8, .streams_per_channel = 1, .least_requests = 1, .publish_timeout = seconds(1)};
+
+// Until one of the keys k0 to k2 has a request with the only stream, and another one waits for it.
+std::pair<Sent, Sent> UntilOneWaits(World* world) {
   std::uint64_t tag = 0;
-  for (; tag < 3; ++tag) world.Add(tag, "k" + std::to_string(tag));
-  world.scheduler.Pump();
+  for (; tag < 3; ++tag) world->Add(tag, "k" + std::to_string(tag));
+  world->scheduler.Pump();
   for (int answers = 0; answers < 200; ++answers) {
-    world.Advance(milliseconds(5));
-    const Sent request = world.Next();
-    world.Ok(request);
-    world.Take();
-    world.Add(++tag, request.key);
-    world.scheduler.Pump();
+    world->Advance(milliseconds(5));
+    const Sent request = world->Next();
+    world->Ok(request);
+    world->Take();
+    world->Add(++tag, request.key);
+    world->scheduler.Pump();
   }
-  ASSERT_EQ(world.sent.size(), 2u);
-  const Sent first = world.Next();
-  const Sent second = world.Next();
-  ASSERT_EQ(second.channel, first.channel) << "it waits";
+  EXPECT_EQ(world->sent.size(), 2u);
+  const Sent first = world->Next();
+  const Sent second = world->Next();
+  EXPECT_EQ(second.channel, first.channel) << "it waits";
+  return {first, second};
+}
+
+TEST(PublishSchedulerFar, HalvesOfARequestThatWaitForAStreamHaveNoNewTimeForIt) {
+  World world(kOneStream);
+  const auto [first, second] = UntilOneWaits(&world);
+  world.Add(1001, first.key);
+  world.Add(1002, first.key);
+  world.Ok(first);
+  const Sent third = world.Next();
+  world.Ok(second);
+  const Sent both = world.Next();
+  ASSERT_EQ(both.tags, (Tags{1001, 1002}));
+  world.Add(2001, second.key);
+  world.Ok(third);
+  const Sent other = world.Next();
+  world.Take();
+  world.now += milliseconds(700);
+  world.Error(both, kInvalidArgument);
+  const Sent half = world.Next();
+  ASSERT_EQ(half.tags, Tags{1001});
+  world.now += milliseconds(100);
+  world.Ok(other);
+  world.now += milliseconds(250);
+  world.Error(half, kUnavailable);
+  EXPECT_NE(world.Take().find("1001:un"), std::string::npos) << "publish_timeout is over";
+}
+
+TEST(PublishSchedulerFar, WhatHadItsStreamTooLateIsSentAgainWithoutBlame) {
+  World world(kOneStream);
+  const auto [first, second] = UntilOneWaits(&world);
   world.now += milliseconds(600);
   world.Ok(first);
   world.sent.clear();
@@ -330,6 +361,7 @@ TEST(PublishSchedulerFar, WhereNoStreamIsFreeATopicSendsNoMoreThanItsShare) {
   world.Error(silent.back(), kUnavailable);
   world.Ok(first);
   EXPECT_LE(world.sent.size(), 16u);
+  EXPECT_GE(world.sent.size(), 10u);
 }
 
 TEST(PublishSchedulerFar, UrgentRequestsDoNotTakeTheLastStreams) {
@@ -487,6 +519,31 @@ TEST(ChannelLoads, AChannelThatIsToBeClosedIsClosedByItsLastAnswer) {
   EXPECT_EQ(take(2).channel, 0) << "no request goes to one that is to be closed";
   EXPECT_TRUE(done(1));
   EXPECT_TRUE(done(2));
+}
+
+TEST(ChannelLoads, OneThatWasToBeClosedAndIsStillFullIsNotTakenForAFreeOne) {
+  ChannelLoads loads(4, 2);
+  ChannelLoads::TimePoint now{seconds(1000)};
+  std::uint64_t request = 0;
+  const auto take = [&] { return loads.Take(++request, -1, 100, 4, false, now); };
+  const auto done = [&](std::uint64_t id, int channel) {
+    return loads.Done(id, channel, 100, true);
+  };
+  for (int i = 0; i < 4; ++i) take();
+  ASSERT_EQ(loads.open(), 2u);
+  done(1, 0);
+  done(2, 0);
+  for (int i = 0; i < 2; ++i) {
+    now += ChannelLoads::kCloseAfter;
+    loads.CloseUnused(now);
+  }
+  ASSERT_EQ(loads.open(), 1u);
+  take();
+  take();
+  const ChannelLoads::Place place = take();
+  EXPECT_EQ(place.channel, 2);
+  EXPECT_TRUE(place.has_stream);
+  EXPECT_FALSE(done(3, 1).close) << "it is open again";
 }
 
 }  // namespace

@@ -415,5 +415,20 @@ TEST(PublishSchedulerTime, ATopicFailsFromTheFirstFailureToTheFirstAnswer) {
   EXPECT_TRUE(world.failing.empty()) << "a refusal is an answer";
 }
 
+TEST(PublishSchedulerTime, AMessageBehindOneThatMayWaitForEverIsNotSentWhenItsOwnTimeIsOver) {
+  World world;
+  world.Add(1, "k");
+  world.scheduler.Pump();
+  world.Add(2, "k");
+  world.patience = seconds(1);
+  world.Add(3, "k");
+  world.now += seconds(2);
+  world.Ok(world.Next());
+  const Sent second = world.Next();
+  EXPECT_EQ(second.tags, Tags{2});
+  world.Ok(second);
+  EXPECT_EQ(world.Take(), "1:published 2:published 3:behind");
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

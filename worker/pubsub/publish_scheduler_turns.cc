@@ -1,11 +1,21 @@
-// Which topic sends next, and whether its requests may wait for a stream.
+// Which topic sends next, whether its requests may wait for a stream, and how they come and go.
 #include <algorithm>
+#include <string_view>
 
+#include "proto/rules/error_class.h"
 #include "proto/rules/fair_share.h"
 #include "worker/pubsub/publish_scheduler.h"
 #include "worker/pubsub/publish_scheduler_queue.h"
 
 namespace postbox::pubsub {
+
+namespace {
+
+// What gRPC says of a request that it had for a connection when the server was about to close that,
+// and had not sent.
+constexpr std::string_view kClosing = "GOAWAY received";
+
+}  // namespace
 
 PublishScheduler::Topic* PublishScheduler::NextTopic() {
   std::size_t limit = window_.limit();
@@ -52,6 +62,46 @@ bool PublishScheduler::MayWait(const Topic& topic) const {
   // The deadline of a request runs while it waits.
   return alone && topic.health.answers() && window_.AnswersWithin(AttemptTimeout() / 10) &&
          channels_.MayWait(window_.limit());
+}
+
+void PublishScheduler::Begin(InFlight* request) {
+  const TimePoint now = host_->Now();
+  request->has_stream = true;
+  request->number = ++last_stream_;
+  request->began = now;
+  request->few = window_.IsFew(streams_++);
+  Batch& batch = request->batch;
+  if (request->first) batch.first_sent = std::min(now, batch.send_by);
+  request->has_time = request->until - now >= AttemptTimeout() / 2;
+  if (request->has_time) batch.tried_at = now;
+}
+
+void PublishScheduler::Leave(std::uint64_t request_id, const InFlight& request, bool answered) {
+  // What was sent before there was a connection has waited for that.
+  if (answered && request.connected && request.has_stream) {
+    window_.Answered({request.number, last_stream_, streams_, request.few, request.waited},
+                     host_->Now() - request.began, host_->Now());
+  }
+  if (answered) channels_.Connected(request.channel);
+  if (request.has_stream) {
+    --streams_;
+  } else {
+    --request.queue->topic->waiting;
+  }
+  const auto left =
+      channels_.Done(request_id, request.channel, request.batch.size, request.has_stream);
+  if (left.begins) {
+    InFlight& next = in_flight_.at(*left.begins);
+    --next.queue->topic->waiting;
+    Begin(&next);
+  }
+  if (left.close) host_->CloseChannel(request.channel);
+}
+
+bool PublishScheduler::IsExcused(const InFlight& request, const Response& response) {
+  if (response.code == kDeadlineExceeded) return request.waited && !request.has_time;
+  return response.code == kUnavailable &&
+         (!request.has_stream || response.message.starts_with(kClosing));
 }
 
 }  // namespace postbox::pubsub

@@ -9,7 +9,7 @@
 //   - Every message that Publish() took has exactly one result, at most publish_timeout after it
 //     was first sent, or at its `send_by` if it was not sent by then, and 1 s more in which that is
 //     noticed. So a lease that is longer than both together does not end before its message has a
-//     result.
+//     result. What waits in gRPC for a stream counts as sent when it has that, or at `send_by`.
 //   - The messages of a (topic, ordering key) are sent in the order in which they were handed over,
 //     with one request in flight. The messages that come meanwhile go into the next request.
 //     Different keys, and messages without a key, do not wait for each other.

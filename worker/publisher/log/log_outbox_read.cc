@@ -64,7 +64,8 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
   // It may be more than was asked for, where a seq was copied.
   const std::size_t taken = read->main ? read->main->events.size() : 0;
   ReadAhead(limit - std::min(limit, taken), budget, read);
-  // The backlog has its turn again, whatever was read.
+  // The backlog has its turn again, unless an event waits for more than there may be now.
+  ahead_first_ = ahead_first_ && !(ahead_first && budget->needed() == 0);
   read->more = read->more || ahead_first;
 }
 
