@@ -155,7 +155,7 @@ sub becomes_true
 	my $end = time + $seconds;
 	while ((my $left = $end - time) > 0)
 	{
-		my ($status) = $node->psql($database, qq{
+		my ($status) = eval { $node->psql($database, qq{
 			SET statement_timeout = 0;
 			DO \$poll\$
 			DECLARE so boolean; until timestamptz := clock_timestamp() + '$left s';
@@ -167,8 +167,9 @@ sub becomes_true
 					IF clock_timestamp() > until THEN RAISE 'it is not so'; END IF;
 					PERFORM pg_sleep(0.05);
 				END LOOP;
-			END \$poll\$}, on_error_stop => 1);
-		return 1 if $status == 0;
+			END \$poll\$}, on_error_stop => 1) };
+		die $@ if $@ && $@ !~ /Broken pipe/;    # a psql that was refused has left before it was given all of this
+		return 1 if defined $status && $status == 0;
 		select(undef, undef, undef, 0.1);
 	}
 	return 0;
