@@ -33,7 +33,7 @@ constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop
 constexpr char kNotSentInTime[] =
     "DEADLINE_EXCEEDED: not sent in time, the broker takes messages more slowly than they come";
 
-// So often that concerns nobody but the connection.
+// So often a request is sent again for what was not its fault.
 constexpr int kMostExcused = 3;
 
 std::string Seconds(std::chrono::milliseconds duration) {

@@ -14,6 +14,23 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// A window that is always at its limit, with requests that are answered one after the other.
+struct Busy {
+  void Answer(milliseconds took, microseconds after = milliseconds(1)) {
+    const std::size_t limit = window.limit();
+    ++number;
+    now += after;
+    window.Limited();
+    window.Answered({number, number + limit - 1, limit, /*few=*/limit < 200}, took, now);
+    most = std::max(most, window.limit());
+  }
+
+  RequestWindow window{200, 6400};
+  RequestWindow::TimePoint now{seconds(1000)};
+  std::uint64_t number = 0;
+  std::size_t most = 0;
+};
+
 TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
   RequestWindow window(200, 6400);
   const RequestWindow::TimePoint begin{seconds(1000)};
@@ -40,35 +57,19 @@ TEST(RequestWindow, WhatTheClientTakesToSendABurstIsNotTheWayToTheBroker) {
 // A processor that others use, too, makes the way look longer, and a few requests more than `least`
 // cost a connection more.
 TEST(RequestWindow, AsLongAsTheLeastIsEnoughThereAreNoMore) {
-  RequestWindow window(200, 6400);
-  RequestWindow::TimePoint now{seconds(1000)};
-  for (std::uint64_t number = 1; number <= 5000; ++number) {
-    now += milliseconds(1);
-    window.Limited();
-    const bool few = window.limit() < 200;
-    window.Answered({number, number + window.limit() - 1, window.limit(), few},
-                    milliseconds(few ? 5 : 8), now);
-    ASSERT_LE(window.limit(), 200u);
+  Busy busy;
+  for (int i = 0; i < 5000; ++i) {
+    busy.Answer(milliseconds(busy.window.limit() < 200 ? 5 : 8));
+    ASSERT_LE(busy.window.limit(), 200u);
   }
 }
 
 TEST(RequestWindow, TheAnswersToTheFirstBurstAreNotTakenForTheWayToTheBroker) {
-  RequestWindow window(200, 6400);
-  RequestWindow::TimePoint now{seconds(1000)};
-  std::uint64_t number = 0;
-  std::size_t most = 0;
-  const auto answer = [&](milliseconds took) {
-    ++number;
-    now += milliseconds(1);
-    window.Limited();
-    const bool few = window.limit() < 200;
-    window.Answered({number, number + window.limit() - 1, window.limit(), few}, took, now);
-    most = std::max(most, window.limit());
-  };
+  Busy busy;
   // A client that has just begun is slow to read the answers; later they take less.
-  for (int i = 0; i < 200; ++i) answer(milliseconds(70));
-  for (int i = 0; i < 10'000; ++i) answer(milliseconds(window.limit() < 200 ? 2 : 60));
-  EXPECT_EQ(most, 200u);
+  for (int i = 0; i < 200; ++i) busy.Answer(milliseconds(70));
+  for (int i = 0; i < 10'000; ++i) busy.Answer(milliseconds(busy.window.limit() < 200 ? 2 : 60));
+  EXPECT_EQ(busy.most, 200u);
 }
 
 TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
@@ -130,22 +131,16 @@ TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
 }
 
 TEST(RequestWindow, ABrokerThatWasColdAtFirstIsMeasuredAgain) {
-  RequestWindow window(200, 6400);
-  RequestWindow::TimePoint now{seconds(1000)};
-  const auto begin = now;
-  std::size_t most = 0;
+  Busy busy;
+  const auto end = busy.now + seconds(8);
   bool cold = true;
-  for (std::uint64_t number = 1; now < begin + seconds(8); ++number) {
-    now += microseconds(50);
-    window.Limited();
-    const std::size_t limit = window.limit();
+  while (busy.now < end) {
+    const std::size_t limit = busy.window.limit();
     cold = cold && limit <= 200;  // until the first probe is over
-    const auto took = cold ? milliseconds(300) : milliseconds(limit / 10);
-    window.Answered({number, number + limit - 1, limit, /*few=*/limit < 200}, took, now);
-    most = std::max(most, window.limit());
+    busy.Answer(cold ? milliseconds(300) : milliseconds(limit / 10), microseconds(50));
   }
-  EXPECT_LE(most, 1600u);
-  EXPECT_EQ(window.limit(), 200u);
+  EXPECT_LE(busy.most, 1600u);
+  EXPECT_EQ(busy.window.limit(), 200u);
 }
 
 TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {

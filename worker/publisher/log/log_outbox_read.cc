@@ -65,7 +65,7 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
   const std::size_t taken = read->main ? read->main->events.size() : 0;
   ReadAhead(limit - std::min(limit, taken), budget, read);
   // The backlog has its turn again, unless an event waits for more than there may be now.
-  ahead_first_ = ahead_first_ && !(ahead_first && budget->needed() == 0);
+  if (ahead_first && budget->needed() == 0) ahead_first_ = false;
   read->more = read->more || ahead_first;
 }
 
