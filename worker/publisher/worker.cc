@@ -39,6 +39,8 @@ constexpr int64 kLoadPatienceMs = 1000;
 constexpr int64 kRecentlyMs = 100;
 // How often a database with copied publications looks whether the original is still there.
 constexpr int64 kLookForOriginalMs = 2000;
+// An idle worker's last counts reach the server's statistics after this time.
+constexpr long kReportCountsMs = 1000;
 
 // How often a worker looks whether the others have given up their lanes of a publication whose keys
 // are to be divided anew, and for how long.
@@ -146,10 +148,11 @@ void Worker::Wait() {
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
   until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), outages_.NextLook()});
   // Others must hear of this worker before they take over what it has.
-  const long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
-                                static_cast<long>(LeaseMilliseconds() / 4));
+  long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
+                          static_cast<long>(LeaseMilliseconds() / 4));
+  if (Transaction::HasCounts()) timeout = std::min(timeout, kReportCountsMs);
   // Idle: what the last transactions counted goes out now, for autovacuum.
-  if (!Sleep(timeout)) Pg([] { pgstat_report_stat(true); });
+  if (!Sleep(timeout) && Transaction::HasCounts()) Transaction::ReportCounts();
 }
 
 TimestampTz Worker::NextLine() const {

@@ -8,6 +8,7 @@ namespace postbox::publisher {
 void Transaction::Begin() {
   if (begun_) return;
   begun_ = true;
+  has_counts_ = true;
   limited_ = time_.count() > 0;
   if (limited_) StepLimit::Begin(outbox_, time_);
   Pg([&] {
@@ -54,6 +55,11 @@ void Transaction::Abort() {
     ReleaseAdvisoryLocks();
   });
   Pg([] { pgstat_report_activity(STATE_IDLE, nullptr); });
+}
+
+void Transaction::ReportCounts() {
+  Pg([] { pgstat_report_stat(true); });
+  has_counts_ = false;
 }
 
 void Transaction::EndLimit() {

@@ -30,6 +30,11 @@ class Transaction {
     time_ = time;
   }
 
+  // Whether the last transactions have counted something that the server's statistics do not have.
+  static bool HasCounts() { return has_counts_; }
+  // Adds it to them now. A commit does so by itself, but not more often than once a second.
+  static void ReportCounts();
+
   // Begins it, with SPI connected and a snapshot, unless it has begun.
   void Begin();
 
@@ -56,6 +61,7 @@ class Transaction {
   void EndLimit();
   static void ReleaseAdvisoryLocks();
 
+  static inline bool has_counts_ = false;
   const char* const activity_;
   const Durability durability_;
   bool begun_ = false;
