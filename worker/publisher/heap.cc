@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "worker/publisher/base/private_memory.h"
+#include "worker/publisher/base/process_usage.h"
 
 namespace postbox::publisher {
 namespace {

@@ -3,7 +3,8 @@
 #include <csignal>
 #include <ctime>
 
-#include "worker/publisher/base/private_memory.h"
+#include "worker/publisher/base/process_usage.h"
+#include "worker/publisher/base/registration.h"
 
 extern "C" {
 #include <postmaster/interrupt.h>
@@ -22,6 +23,9 @@ constexpr int kLookMs = 50;
 constexpr int kSignal = SIGVTALRM;
 // Memory grows fast: who does not obey at once has no second.
 constexpr int64 kMemoryGraceMs = 200;
+// The time in which others have the processor does not count, up to so many times the step's, and
+// no longer than leases bear.
+constexpr int64 kMostWaits = 9;
 
 enum class Limit : int { kNone, kTime, kMemory, kLeave };
 
@@ -32,17 +36,43 @@ struct Step {
   volatile bool ending = false;
   Oid outbox = InvalidOid;
   int64 time_ms = 0;
-  volatile TimestampTz deadline = 0;
-  volatile TimestampTz leave_at = 0;  // if the worker has to leave by then
-  TimestampTz end_at = 0;             // of the process
-  std::size_t memory_at_first = 0;    // 0: not looked yet
+  // In milliseconds of the monotonic clock; deadline and end_at in the step's own time.
+  volatile int64 deadline = 0;
+  volatile int64 leave_at = 0;  // if the worker has to leave by then
+  int64 end_at = 0;             // of the process
+  int64 most_wait_ms = 0;
+  std::size_t memory_at_first = 0;  // 0: not looked yet
+  int64 wait_at_first = -1;         // in milliseconds; -1: not looked yet
 };
 Step step;
 timer_t timer;
 bool created = false;
 
-Limit OverLimit(TimestampTz now) {
-  if (now >= step.deadline) return Limit::kTime;
+// A clock that somebody sets ends no step.
+int64 Now() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64{1000} + now.tv_nsec / 1'000'000;
+}
+
+// The time that the step has had: on a busy machine it is not the outbox that is slow.
+int64 OwnTime(int64 now) {
+  const int64 wait = ProcessorWait().count();
+  if (step.wait_at_first < 0) step.wait_at_first = wait;
+  return now - std::min(wait - step.wait_at_first, step.most_wait_ms);
+}
+
+void SetTime(int64 now, milliseconds time) {
+  // A look in between sees the old deadline or the new one.
+  step.time_ms = time.count();
+  step.most_wait_ms =
+      std::min(kMostWaits * step.time_ms, static_cast<int64>(LeaseMilliseconds() / 4));
+  step.wait_at_first = -1;
+  step.deadline = now + step.time_ms;
+}
+
+Limit OverLimit(int64 now) {
+  if (OwnTime(now) >= step.deadline) return Limit::kTime;
   if (ShutdownRequestPending && now >= step.leave_at) return Limit::kLeave;
   const std::size_t memory = PrivateMemory();
   if (step.memory_at_first == 0) step.memory_at_first = memory;
@@ -57,16 +87,16 @@ void Interrupt() {
 // The timer's signal handler.
 void Look() {
   if (!step.running) return;
-  const TimestampTz now = GetCurrentTimestamp();
+  const int64 now = Now();
   if (step.over == Limit::kNone) {
     step.over = OverLimit(now);
     if (step.over != Limit::kNone) {
       const int64 grace = step.over == Limit::kMemory ? kMemoryGraceMs : kStepGrace.count();
-      step.end_at = TimestampTzPlusMilliseconds(now, grace);
+      step.end_at = OwnTime(now) + grace;
       QueryCancelPending = true;
       Interrupt();
     }
-  } else if (now >= step.end_at) {
+  } else if (OwnTime(now) >= step.end_at) {
     step.ending = true;
     ProcDiePending = true;
     Interrupt();
@@ -108,10 +138,9 @@ void StepLimit::Begin(Oid outbox, milliseconds time) {
   step.over = Limit::kNone;
   step.ending = false;
   step.outbox = outbox;
-  step.time_ms = time.count();
-  const TimestampTz now = GetCurrentTimestamp();
-  step.deadline = TimestampTzPlusMilliseconds(now, time.count());
-  step.leave_at = TimestampTzPlusMilliseconds(now, kLeaveTime.count());
+  const int64 now = Now();
+  SetTime(now, time);
+  step.leave_at = now + kLeaveTime.count();
   step.memory_at_first = 0;
   if (!created) CreateTimer();
   step.running = true;
@@ -119,9 +148,7 @@ void StepLimit::Begin(Oid outbox, milliseconds time) {
 }
 
 void StepLimit::Extend(milliseconds time) {
-  // A look in between sees the old deadline or the new one.
-  step.time_ms = time.count();
-  step.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), time.count());
+  SetTime(Now(), time);
   step.leave_at = 0;
 }
 

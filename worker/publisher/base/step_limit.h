@@ -5,7 +5,10 @@
 // for it, or the server would be out of memory. So a timer looks at the step while it runs:
 //
 //   1. It takes longer than its time, or the process has grown by kStepMemory: its statement is
-//      cancelled. The lane gets the error, and suspends the publication.
+//      cancelled. The lane gets the error, and suspends the publication. What does not count, up to
+//      nine times the step's time or a quarter of a lease, is when it was ready to run and others
+//      had the processor, which is not the owner's doing: a busy machine, or a container that has
+//      used up its quota.
 //   2. It still runs a while later, since its code has caught the cancellation: the process ends
 //      (FATAL, which nothing can catch). The outbox is noted in shared memory first, and the next
 //      worker of the database suspends its publications before it claims anything.
