@@ -90,6 +90,13 @@ std::string Reason(const PostgresError& error) {
                    kMaxReason);
 }
 
+std::size_t Published(std::span<const EventPointer> events) {
+  return static_cast<std::size_t>(
+      std::count_if(events.begin(), events.end(), [](const EventPointer& event) {
+        return event->status == pubsub::PublishStatus::kPublished;
+      }));
+}
+
 }  // namespace
 
 Lane::Lane(Publication publication, std::string topic, std::string trouble,
@@ -105,9 +112,9 @@ void Lane::WantNow() {
   wanted_ = true;
 }
 
-milliseconds Lane::StepTime() const {
+milliseconds Lane::StepTime(int too_long) const {
   if (StopRequested()) return kLastStepTime;
-  return kStepTime * (1 << std::min(too_long_, crowded_ ? kMostDoublings : kMostDoublingsAlone));
+  return kStepTime * (1 << std::min(too_long, crowded_ ? kMostDoublings : kMostDoublingsAlone));
 }
 
 std::size_t Lane::BatchSize() const {
@@ -138,7 +145,7 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
   const TimestampTz begin = GetCurrentTimestamp();
   try {
     Transaction transaction("postbox: claiming events");
-    transaction.Limit(publication_.outbox, StepTime());
+    transaction.Limit(publication_.outbox, StepTime(too_long_));
     transaction.Run([&] {
       transaction.Begin();
       suspension = ReadSuspension(publication_.name);
@@ -231,9 +238,8 @@ void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
 Lane::Summary Lane::Summarize() const {
   using pubsub::PublishStatus;
   Summary summary;
+  summary.published = Published(unsettled_);
   for (const EventPointer& event : unsettled_) {
-    summary.bytes += event->bytes();
-    summary.published += event->status == PublishStatus::kPublished ? 1 : 0;
     if (event->leaving) continue;
     const bool unreachable = event->status == PublishStatus::kUnreachable;
     if ((unreachable || event->status == PublishStatus::kTopicBroken) && summary.broken.empty()) {
@@ -316,7 +322,7 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
   if (!summary.broken.empty()) {
     try_ = summary.refusing ? Try::kRefusing : Try::kOne;
     if (!summary.outage) Log(summary.broken);
-  } else if (summary.published > 0 || summary.settled_each) {
+  } else if ((summary.published > 0 || summary.settled_each) && !summary.lost) {
     attempts_ = 0;
   } else if (attempts_ > 0 && summary.refused == 0) {
     // Behind a message of their key that was given up and is still on its way, perhaps for long.
@@ -324,32 +330,47 @@ void Lane::Remember(TimestampTz now, const Summary& summary) {
   }
 }
 
-bool Lane::Settle(TimestampTz now, bool leaving, Budget* budget) {
-  leaving = leaving || finish_by_ != 0;
-  if (std::max(settle_at_, PauseUntil()) > now && !leaving) return false;
+bool Lane::Decide(TimestampTz now, bool leaving) {
   Summary summary = Summarize();
   waits_for_rest_ =
       !leaving && !proven_ && outstanding_ > 0 && summary.refused > 0 && summary.published == 0;
   if (waits_for_rest_) return false;
-  const bool undecided = !leaving && IsUndecided(summary);
-  if (undecided) {
+  summary.undecided = !leaving && IsUndecided(summary);
+  if (summary.undecided) {
     GiveBackRefused();
   } else if (!leaving && RefusedThroughout(summary)) {
     BlameTopic(now, &summary);
   }
-  if (!Store(now, &summary, leaving)) return false;
-  if (!leaving) Failpoint("after_mark");
-  Remember(now, summary);
-  if (undecided) try_ = Try::kBatch;
-  budget->Settled(unsettled_.size(), summary.bytes, holding_.get());
+  settling_says_ = std::move(summary);
+  settling_ = std::move(unsettled_);
   unsettled_.clear();
-  settle_failures_ = 0;
-  settle_at_ = 0;
-  passing_since_ = 0;
   return true;
 }
 
-bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
+Lane::Settled Lane::Settle(TimestampTz now, bool leaving, Budget* budget) {
+  leaving = leaving || finish_by_ != 0;
+  if (std::max(settle_at_, PauseUntil()) > now && !leaving) return Settled::kNothing;
+  if (settling_.empty() && !Decide(now, leaving)) return Settled::kNothing;
+  const std::size_t size = std::min(settling_.size(), settle_size_);
+  const auto part = std::span<const EventPointer>(settling_).first(size);
+  if (!Store(now, part, leaving)) return Settled::kNothing;
+  std::size_t bytes = 0;
+  for (const EventPointer& event : part) bytes += event->bytes();
+  budget->Settled(size, bytes, holding_.get());
+  settling_.erase(settling_.begin(), settling_.begin() + static_cast<std::ptrdiff_t>(size));
+  settle_failures_ = 0;
+  settle_at_ = 0;
+  passing_since_ = 0;
+  if (!settling_.empty()) return Settled::kPart;
+  if (!leaving) Failpoint("after_mark");
+  Remember(now, settling_says_);
+  if (settling_says_.undecided) try_ = Try::kBatch;
+  return unsettled_.empty() ? Settled::kAll : Settled::kPart;
+}
+
+bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leaving) {
+  Summary& says = settling_says_;
+  const bool last = part.size() == settling_.size();
   TimestampTz retry_at = 0;
   bool ended = false;
   const TimestampTz begin = GetCurrentTimestamp();
@@ -357,14 +378,15 @@ bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
     // A crash that loses this commit makes events leave twice, which is allowed. Waiting for the
     // disk here would cost more than it saves.
     Transaction transaction("postbox: storing the results of publishing", Durability::kSoon);
-    transaction.Limit(publication_.outbox, StepTime());
+    transaction.Limit(publication_.outbox, StepTime(settled_too_long_));
     transaction.Run([&] {
-      source_->Settle(unsettled_, &transaction);
-      if (!summary->broken.empty() && !leaving) {
+      says.lost = !source_->Settle(part, &transaction) || says.lost;
+      if (!last) return;
+      if (!says.broken.empty() && !leaving) {
         transaction.Begin();
-        retry_at = Suspend(publication_, summary->broken,
-                           summary->outage ? kOutageBackoff : TopicBackoff());
-      } else if ((summary->published > 0 || summary->settled_each) && attempts_ > 0) {
+        retry_at =
+            Suspend(publication_, says.broken, says.outage ? kOutageBackoff : TopicBackoff());
+      } else if ((says.published > 0 || says.settled_each) && !says.lost && attempts_ > 0) {
         transaction.Begin();
         ended = EndSuspension(publication_);
       }
@@ -376,12 +398,21 @@ bool Lane::Store(TimestampTz now, Summary* summary, bool leaving) {
     const auto delay = pubsub::BackoffDelay(IsPassing(error) ? kLockBackoff : kErrorBackoff,
                                             settle_failures_, pubsub::JitterRandom());
     settle_at_ = TimestampTzPlusMilliseconds(now, delay.count());
-    if (!leaving) FailStatement(now, error);
+    settle_size_ = std::max(part.size() / 2, std::size_t{1});
+    if (!leaving) FailStatement(now, error, &settled_too_long_);
     return false;
   }
-  const bool in_vain = summary->refused > 0 && summary->published == 0;
-  Charge(begin, summary->published, in_vain ? milliseconds(0) : kShortStep);
-  if (retry_at == 0) summary->broken.clear();
+  if (!says.lost) {
+    settled_too_long_ = std::max(settled_too_long_ - 1, 0);
+    const bool quick = Between(begin, GetCurrentTimestamp()) < kStepTime / 4;
+    if (quick && part.size() >= settle_size_) {
+      settle_size_ = std::min(settle_size_ * 2, kMostSettled);
+    }
+  }
+  const bool in_vain = says.refused > 0 && says.published == 0;
+  Charge(begin, Published(part), in_vain ? milliseconds(0) : kShortStep);
+  if (!last) return true;
+  if (retry_at == 0) says.broken.clear();
   retry_at_ = std::max(retry_at_, retry_at);
   if (ended) {
     // The other lanes do not wait for the end of the suspension that they know of.
@@ -403,7 +434,7 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
   const TimestampTz begin = GetCurrentTimestamp();
   try {
     Transaction transaction("postbox: maintaining an outbox");
-    transaction.Limit(publication_.outbox, StepTime());
+    transaction.Limit(publication_.outbox, StepTime(too_long_));
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
   } catch (const PostgresError& error) {
     ChargeFailure(begin);
@@ -445,14 +476,14 @@ TimestampTz Lane::NextWork(TimestampTz now) const {
 void Lane::RollBack(TimestampTz now, const PostgresError& error) {
   source_->RollBack();
   failed_ = true;
-  FailStatement(now, error);
+  FailStatement(now, error, &too_long_);
 }
 
-void Lane::FailStatement(TimestampTz now, const PostgresError& error) {
+void Lane::FailStatement(TimestampTz now, const PostgresError& error, int* too_long) {
   if (IsPassing(error)) {
     Passing(now, Reason(error));
   } else {
-    if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++too_long_;
+    if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++*too_long;
     SuspendWith(now, Reason(error), kErrorBackoff);
   }
 }

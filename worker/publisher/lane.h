@@ -22,7 +22,8 @@
 //
 // Invariants:
 //  - Results that could not be stored stay here and are tried again; until then the lane claims
-//    nothing. They count towards the budget (budget.h).
+//    nothing. They count towards the budget (budget.h). If it took too long, fewer are stored in
+//    one transaction.
 //  - An error of one lane concerns its publication and no other.
 //  - A step that takes long is followed by a pause that is longer by kPauseFactor, if there are
 //    other publications. So what the owner of one outbox does to it costs them a tenth of the
@@ -74,9 +75,7 @@ class Lane {
   // The same, and the suspension that this worker remembers is over: somebody may have ended it.
   void WantNow();
 
-  bool WantsToClaim(TimestampTz now) const {
-    return wanted_ && ClaimAt() <= now && unsettled_.empty();
-  }
+  bool WantsToClaim(TimestampTz now) const { return wanted_ && ClaimAt() <= now && !HasResults(); }
   // It should not claim unless no other publication gets anything through.
   bool Rests(TimestampTz now) const { return rest_until_ > now; }
   // Claims as much as there is room for, in a transaction. Returns whether there may be more to do
@@ -91,10 +90,10 @@ class Lane {
     --outstanding_;
     unsettled_.push_back(std::move(event));
   }
-  bool HasResults() const { return !unsettled_.empty(); }
-  // Stores the results, if it is time to (or `leaving`), and frees their room. Returns whether they
-  // are stored.
-  bool Settle(TimestampTz now, bool leaving, Budget* budget);
+  bool HasResults() const { return !unsettled_.empty() || !settling_.empty(); }
+  // Stores results, if it is time to (or `leaving`), and frees their room: many of them in parts.
+  enum class Settled { kNothing, kPart, kAll };
+  Settled Settle(TimestampTz now, bool leaving, Budget* budget);
 
   // The publication was altered: the lane claims nothing more. When what is on its way has its
   // results, and they are stored, its successor begins: so nothing is sent again. Failures do not
@@ -104,7 +103,7 @@ class Lane {
   void Finish(TimestampTz now, const Publication& successor);
   // Whether it has its results, or has waited for them for long enough.
   bool IsFinished(TimestampTz now) const {
-    return (outstanding_ == 0 && unsettled_.empty()) || finish_by_ <= now;
+    return (outstanding_ == 0 && !HasResults()) || finish_by_ <= now;
   }
   TimestampTz finish_by() const { return finish_by_; }
   // Stores how far it is, and lets others have the lane if `give_up`.
@@ -138,6 +137,8 @@ class Lane {
     const bool free = proven_ && attempts_ == 0;
     return free || outstanding_ == 0 ? at : std::max(at, next_unproven_);
   }
+  // So many results are stored in one transaction at most.
+  static constexpr std::size_t kMostSettled = 2000;
   // What the results of a settlement say about the publication.
   struct Summary {
     std::string broken;       // why nothing can be published; empty if something can
@@ -146,14 +147,14 @@ class Lane {
     std::size_t refused = 0;  // by the topic, for the first time
     std::size_t published = 0;
     bool settled_each = false;  // a batch that was refused throughout, event by event
-    std::size_t bytes = 0;
+    bool undecided = false;  // a probe was refused: nobody knows yet whether the topic is to blame
+    bool lost = false;       // the source was rolled back, and knows some of the events no more
   };
   Summary Summarize() const;
   // How many events are claimed of a publication that was suspended at `now`.
   std::size_t ProbeSize(TimestampTz now) const;
   // Whether what is refused with all others is settled event by event now.
   bool SettlesEach(TimestampTz now) const;
-  // Gives a refused probe back: nobody knows yet whether the topic is to blame.
   bool IsUndecided(const Summary& summary) const;
   // Makes results that say that everything is refused into those of a broken topic.
   void BlameTopic(TimestampTz now, Summary* summary);
@@ -162,17 +163,21 @@ class Lane {
   pubsub::BackoffPolicy TopicBackoff() const;
   bool RefusedThroughout(const Summary& summary) const;
   void Remember(TimestampTz now, const Summary& summary);
-  // The transaction of Settle(), if it needs one. False if it failed.
-  // It clears Summary::broken if that suspends nothing.
-  bool Store(TimestampTz now, Summary* summary, bool leaving);
+  // Begins a settlement: says what the results mean that are there. False if it has to wait for the
+  // others.
+  bool Decide(TimestampTz now, bool leaving);
+  // The transaction of a part of it, if it needs one. False if it failed. With the last part it
+  // clears Summary::broken if that suspends nothing.
+  bool Store(TimestampTz now, std::span<const EventPointer> part, bool leaving);
 
-  std::chrono::milliseconds StepTime() const;
+  std::chrono::milliseconds StepTime(int too_long) const;
   std::size_t BatchSize() const;
   // Locks the outbox for the transaction unless somebody has locked it otherwise.
   bool TryLock() const;
   // Somebody is in the way (base/passing_error.h), for this reason.
   void Passing(TimestampTz now, const std::string& reason);
-  void FailStatement(TimestampTz now, const PostgresError& error);
+  // `too_long`: the counter of such steps.
+  void FailStatement(TimestampTz now, const PostgresError& error, int* too_long);
   void RollBack(TimestampTz now, const PostgresError& error);
   void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
   // A step that began at `begin` is over. It claimed so many events or stored that they are
@@ -203,7 +208,9 @@ class Lane {
   // batch is due.
   enum class Try { kOne, kBatch, kRefusing } try_ = Try::kOne;
   bool failed_ = false;  // suspended because of a statement, not of the topic
-  int too_long_ = 0;     // steps in a row that were cancelled
+  // Steps in a row that were cancelled: those that store results, and others.
+  int settled_too_long_ = 0;
+  int too_long_ = 0;
 
   // Whether an event has gone through lately. Until then there is one small batch at a time, and
   // what is refused waits for the results of the others. But a batch that has no results yet does
@@ -227,6 +234,10 @@ class Lane {
   TimestampTz finish_by_ = 0;  // of Finish(); 0: it claims
 
   Events unsettled_;
+  // What is being stored in parts, and what it says, as of the beginning.
+  Events settling_;
+  Summary settling_says_;
+  std::size_t settle_size_ = kMostSettled;  // of a part; less while that takes long
   TimestampTz settle_at_ = 0;
   int settle_failures_ = 0;
 };

@@ -14,47 +14,71 @@ namespace postbox::publisher {
 
 namespace {
 
-// A batch may take so long.
-constexpr std::chrono::milliseconds kBatchTime = std::chrono::seconds(2);
-// An outbox or inbox whose batch took longer, or whose code has ended a worker, is left out for so
-// long.
+using std::chrono::milliseconds;
+
+// A batch may take so long, and has so many rows. One that took longer is followed by one with a
+// quarter of them.
+constexpr milliseconds kBatchTime = std::chrono::seconds(2);
+constexpr int kMostRows = 10'000;
+constexpr int kFewestRows = 100;
+// What a batch needs for each of its rows, and what it may take beyond that without a pause.
+constexpr std::chrono::microseconds kRowTime(100);
+constexpr milliseconds kLongBatch(100);
+constexpr int kPauseFactor = 9;
+// An outbox or inbox whose smallest batch took too long, or whose code has ended a worker, is left
+// out for so long.
 constexpr int64 kAvoidMs = 600'000;
 
 }  // namespace
 
+Retention::Experience& Retention::ExperienceOf(Oid relation) {
+  return experience_.try_emplace(relation, Experience{kMostRows}).first->second;
+}
+
+TimestampTz Retention::PauseUntil(const Table& table) const {
+  const auto known = experience_.find(table.relation);
+  return known == experience_.end() ? 0 : known->second.pause_until;
+}
+
 void Retention::Avoid(Oid relation, TimestampTz now) {
-  avoided_[relation] = TimestampTzPlusMilliseconds(now, kAvoidMs);
+  ExperienceOf(relation).pause_until = TimestampTzPlusMilliseconds(now, kAvoidMs);
+}
+
+TimestampTz Retention::NextStep() const {
+  TimestampTz next = DT_NOEND;
+  for (const Table& table : left_) next = std::min(next, PauseUntil(table));
+  return next;
 }
 
 bool Retention::Step(TimestampTz now) {
-  if (left_.empty()) {
-    const int64 interval_ms = static_cast<int64>(settings().maintenance_interval) * 1000;
-    if (now < TimestampTzPlusMilliseconds(last_round_, interval_ms)) return false;
-    last_round_ = now;
-  }
+  const int64 interval_ms = static_cast<int64>(settings().maintenance_interval) * 1000;
+  // Also where the last round has not ended: no table keeps others from theirs.
+  const bool due = now >= TimestampTzPlusMilliseconds(last_round_, interval_ms);
+  if (!due && !FindTable(now)) return false;
   try {
-    if (left_.empty()) {
+    if (due) {
+      last_round_ = now;
+      left_.clear();
       Begin(now);
-    } else if (Purge(left_.back())) {
-      left_.pop_back();
+    } else {
+      PurgeFirst();
     }
   } catch (const PostgresError& error) {
-    const std::string message = "could not purge events: " + error.message;
-    const Oid relation = left_.empty() ? InvalidOid : left_.back().relation;
-    LogLimited(SubjectOf(message) + ' ' + std::to_string(relation),
-               {.message = message, .detail = error.detail});
-    if (!left_.empty()) {
-      if (error.sqlstate == ERRCODE_QUERY_CANCELED && !IsPassing(error))
-        Avoid(left_.back().relation, now);
-      left_.pop_back();
-    }
+    Failed(error, now);
   }
-  return !left_.empty();
+  return FindTable(now);
+}
+
+bool Retention::FindTable(TimestampTz now) {
+  const auto found = std::find_if(left_.begin(), left_.end(),
+                                  [&](const Table& table) { return PauseUntil(table) <= now; });
+  if (found == left_.end()) return false;
+  std::rotate(left_.begin(), found, left_.end());
+  return true;
 }
 
 void Retention::Begin(TimestampTz now) {
-  std::erase_if(avoided_, [now](const auto& one) { return one.second <= now; });
-  std::vector<Table> tables;
+  std::deque<Table> tables;
   InTransaction("postbox: looking for events to purge", [&] {
     const uint64 rows =
         Run("SELECT relation::pg_catalog.oid::bigint, true FROM postbox.outbox "
@@ -62,14 +86,66 @@ void Retention::Begin(TimestampTz now) {
             "UNION ALL SELECT relation::pg_catalog.oid::bigint, false FROM postbox.inbox "
             "WHERE retention IS NOT NULL");
     for (uint64 row = 0; row < rows; ++row) {
-      const auto relation = static_cast<Oid>(Int64Column(row, 1));
-      if (!avoided_.contains(relation)) tables.push_back({relation, BoolColumn(row, 2)});
+      tables.push_back({static_cast<Oid>(Int64Column(row, 1)), BoolColumn(row, 2)});
     }
+  });
+  std::erase_if(experience_, [&](const auto& one) {
+    return one.second.pause_until <= now &&
+           std::none_of(tables.begin(), tables.end(),
+                        [&](const Table& table) { return table.relation == one.first; });
   });
   left_ = std::move(tables);
 }
 
-bool Retention::Purge(const Table& table) {
+void Retention::PurgeFirst() {
+  const Table table = left_.front();
+  Experience& experience = ExperienceOf(table.relation);
+  const TimestampTz begin = GetCurrentTimestamp();
+  int64 rows = 0;
+  try {
+    rows = Purge(experience.batch);
+  } catch (const PostgresError&) {
+    Charge(table.relation, begin, 0);
+    throw;
+  }
+  Charge(table.relation, begin, rows);
+  left_.pop_front();
+  if (rows > 0) left_.push_back(table);
+  const bool quick =
+      TimestampDifferenceMilliseconds(begin, GetCurrentTimestamp()) * 4 < kBatchTime.count();
+  if (quick && rows >= experience.batch) {
+    experience.batch = std::min(experience.batch * 2, kMostRows);
+  }
+}
+
+void Retention::Charge(Oid relation, TimestampTz begin, int64 rows) {
+  if (published_.size() <= published_.count(relation)) return;
+  const TimestampTz end = GetCurrentTimestamp();
+  const milliseconds took(TimestampDifferenceMilliseconds(begin, end));
+  const milliseconds more = took - std::chrono::duration_cast<milliseconds>(kRowTime * rows);
+  if (more <= kLongBatch) return;
+  ExperienceOf(relation).pause_until =
+      TimestampTzPlusMilliseconds(end, (kPauseFactor * more).count());
+}
+
+void Retention::Failed(const PostgresError& error, TimestampTz now) {
+  const Oid relation = left_.empty() ? InvalidOid : left_.front().relation;
+  if (OidIsValid(relation) && error.sqlstate == ERRCODE_QUERY_CANCELED && !IsPassing(error)) {
+    int& batch = ExperienceOf(relation).batch;
+    if (batch > kFewestRows) {
+      batch = std::max(batch / 4, kFewestRows);
+      return;
+    }
+    Avoid(relation, now);
+  }
+  const std::string message = "could not purge events: " + error.message;
+  LogLimited(SubjectOf(message) + ' ' + std::to_string(relation),
+             {.message = message, .detail = error.detail});
+  if (!left_.empty()) left_.pop_front();
+}
+
+int64 Retention::Purge(int batch) {
+  const Table& table = left_.front();
   int64 purged = 0;
   Transaction transaction("postbox: purging events");
   transaction.Limit(table.relation, kBatchTime);
@@ -78,7 +154,8 @@ bool Retention::Purge(const Table& table) {
     const ActAs owner(RelationOwner(table.relation));
     Parameters relation;
     relation.AddOid(REGCLASSOID, table.relation);
-    Run(table.outbox ? "SELECT postbox.purge_outbox($1)" : "SELECT postbox.purge_inbox($1)",
+    relation.AddInt(batch);
+    Run(table.outbox ? "SELECT postbox.purge_outbox($1, $2)" : "SELECT postbox.purge_inbox($1, $2)",
         relation);
     purged = Int64Column(0, 1);
     if (purged > 0) Failpoint("during_retention");
@@ -87,7 +164,7 @@ bool Retention::Purge(const Table& table) {
       Failpoint("during_rotation");
     }
   });
-  return purged == 0;
+  return purged;
 }
 
 }  // namespace postbox::publisher

@@ -1,10 +1,17 @@
 // Deletes what is older than its retention: postbox.purge_outbox and postbox.purge_inbox, one batch
 // at a time, as the owner of the table. One worker of a database does it (the one with ordinal 0).
 //
-// A round begins every postbox.maintenance_interval and visits every outbox and inbox until a batch
-// comes back with nothing to delete. A table that fails is left out until the next round.
+// A round begins every postbox.maintenance_interval and visits the outboxes and inboxes in turn,
+// each until a batch comes back with nothing to delete. A table that fails is left out until the
+// next round.
+//
+// A batch that takes too long is cancelled, and the table's next one is smaller. One that takes
+// longer than its rows need is followed by a pause of the table, if other outboxes are published:
+// code of its owner runs in it, and costs others a tenth of the worker's time at most.
 #ifndef POSTBOX_WORKER_PUBLISHER_RETENTION_H_
 #define POSTBOX_WORKER_PUBLISHER_RETENTION_H_
+
+#include <deque>
 
 #include "extension/base/guard.h"
 
@@ -15,6 +22,10 @@ class Retention {
   // Purges one batch of one table if a round is under way or due. Returns whether there is more to
   // do at once. Runs its own transactions; throws nothing of Postgres.
   bool Step(TimestampTz now);
+  // The outboxes of the worker's publications.
+  void SetPublished(std::set<Oid> outboxes) { published_ = std::move(outboxes); }
+  // When the pause of a table is over; DT_NOEND if there is nothing to do before the next round.
+  TimestampTz NextStep() const;
   // The code of this outbox or inbox has ended a worker (base/step_limit.h): it is left out for ten
   // minutes.
   void Avoid(Oid relation, TimestampTz now);
@@ -24,13 +35,26 @@ class Retention {
     Oid relation;
     bool outbox;
   };
+  // What is known of a table from earlier batches.
+  struct Experience {
+    int batch;  // how many rows
+    TimestampTz pause_until = 0;
+  };
 
   void Begin(TimestampTz now);
-  // Returns whether the table is done for this round.
-  bool Purge(const Table& table);
+  // Moves the first table that does not pause to the front; false if there is none.
+  bool FindTable(TimestampTz now);
+  void PurgeFirst();
+  // Purges one batch of the first table. Returns how many rows are gone.
+  int64 Purge(int batch);
+  void Charge(Oid relation, TimestampTz begin, int64 rows);
+  void Failed(const PostgresError& error, TimestampTz now);
+  Experience& ExperienceOf(Oid relation);
+  TimestampTz PauseUntil(const Table& table) const;
 
-  std::vector<Table> left_;
-  std::unordered_map<Oid, TimestampTz> avoided_;  // until when
+  std::set<Oid> published_;
+  std::deque<Table> left_;
+  std::unordered_map<Oid, Experience> experience_;
   // When the last round began. Not when the next is due: the interval may be changed meanwhile.
   TimestampTz last_round_ = 0;
 };

@@ -145,6 +145,7 @@ void Worker::Wait() {
   for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
   if (finishing_.empty() && !altered_.empty()) until = After(now_, kDivideLookMs);
   if (!undivided_.empty()) until = std::min(until, divide_at_);
+  if (identity().ordinal == 0) until = std::min(until, retention_.NextStep());
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
   until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), outages_.NextLook()});
   // Others must hear of this worker before they take over what it has.
@@ -206,8 +207,6 @@ void Worker::FollowCredentials() {
   reload_ = true;
   next_load_ = 0;
 }
-
-bool Worker::LanesAreOutdated() const { return ConfigGeneration() != generation_; }
 
 void Worker::RetireOutdated() {
   if (!LanesAreOutdated()) return;
@@ -364,9 +363,12 @@ void Worker::TryToDivideAgain() {
 
 void Worker::ArrangeLanes() {
   std::vector<std::shared_ptr<const Holding>> holdings;
+  std::set<Oid> outboxes;
   for (const LanePointer& lane : lanes_) {
     if (holdings.empty() || holdings.back() != lane->holding()) holdings.push_back(lane->holding());
+    outboxes.insert(lane->outbox());
   }
+  retention_.SetPublished(std::move(outboxes));
   const bool crowded = holdings.size() + altered_.size() > 1;
   budget_.SetPublications(std::move(holdings));
   for (const LanePointer& lane : lanes_) lane->SetCrowded(crowded);
@@ -467,8 +469,7 @@ bool Worker::CollectResults() {
     progress |= !events.empty() || ending != outlet->IsEnding();
     GiveToLanes(std::move(events), leaving_ || ending);
   }
-  SettleLanes();
-  return progress;
+  return SettleLanes() || progress;
 }
 
 void Worker::GiveToLanes(Events events, bool leaving) {
@@ -479,11 +480,15 @@ void Worker::GiveToLanes(Events events, bool leaving) {
   }
 }
 
-void Worker::SettleLanes() {
+bool Worker::SettleLanes() {
+  bool part = false;
   std::vector<LanePointer> lanes = std::move(to_settle_);
   to_settle_.clear();
   for (const LanePointer& lane : lanes) {
-    if (TooLate() || !lane->Settle(now_, leaving_, &budget_)) {
+    const Lane::Settled settled =
+        TooLate() ? Lane::Settled::kNothing : lane->Settle(now_, leaving_, &budget_);
+    part |= settled == Lane::Settled::kPart;
+    if (settled != Lane::Settled::kAll) {
       to_settle_.push_back(lane);
       continue;
     }
@@ -492,6 +497,7 @@ void Worker::SettleLanes() {
       if (other->publication_name() == lane->publication_name()) other->Want();
     }
   }
+  return part;
 }
 
 // Synchronous standbys.
@@ -567,10 +573,6 @@ void Worker::Finish() {
   }
 }
 
-bool Worker::TooLate() const {
-  return StopRequested() && leave_by_ != 0 && GetCurrentTimestamp() > leave_by_;
-}
-
 void Worker::Drain() {
   // Nothing is read any more from here on, so this is not too early to ask.
   RetireOutdated();
@@ -583,7 +585,8 @@ void Worker::Drain() {
     WaitForResults(kCancelMs);
   }
   GiveToLanes(outlets_.Close(), leaving_);
-  SettleLanes();
+  while (SettleLanes()) {
+  }
   for (const LanePointer& lane : finishing_) {
     if (!TooLate()) lane->Maintain(now_, true);
   }

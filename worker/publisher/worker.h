@@ -25,6 +25,8 @@
 #define POSTBOX_WORKER_PUBLISHER_WORKER_H_
 
 #include "extension/base/guard.h"
+#include "extension/shared/shared_state.h"
+#include "worker/publisher/base/registration.h"
 #include "worker/publisher/budget.h"
 #include "worker/publisher/credential_reports.h"
 #include "worker/publisher/heap.h"
@@ -74,7 +76,7 @@ class Worker {
   void LoadLanes();
   // The lanes are those of publications that have been changed since. What they have read may not
   // be stored: perhaps they passed what their publication takes now.
-  bool LanesAreOutdated() const;
+  bool LanesAreOutdated() const { return ConfigGeneration() != generation_; }
   void RetireOutdated();
   // The publication was altered: its lanes finish, and new ones follow.
   void FinishLane(const LanePointer& lane, const std::vector<Publication>& publications);
@@ -103,7 +105,8 @@ class Worker {
   // Takes the results that the clients have, and lets the lanes store theirs.
   bool CollectResults();
   void GiveToLanes(Events events, bool leaving);
-  void SettleLanes();
+  // Whether a lane has stored some of its results, and not all.
+  bool SettleLanes();
 
   // Shows for which publications events wait for a synchronous standby, and gives them back when
   // they have waited for too long.
@@ -115,7 +118,9 @@ class Worker {
   void Drain();
   void WaitForResults(int64 milliseconds);
   // Whether the worker has to leave at once.
-  bool TooLate() const;
+  bool TooLate() const {
+    return StopRequested() && leave_by_ != 0 && GetCurrentTimestamp() > leave_by_;
+  }
   // Waits for the results of what is on its way, as long as there is no hurry.
   void Finish();
   // Whether there is something to publish.

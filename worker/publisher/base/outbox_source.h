@@ -59,7 +59,9 @@ class OutboxSource {
   virtual ~OutboxSource() = default;
 
   virtual ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) = 0;
-  virtual void Settle(const Events& events, Transaction* transaction) = 0;
+  // Stores results. False: since it was rolled back, the outbox knows nothing of these events any
+  // more, and sends them again.
+  virtual bool Settle(std::span<const EventPointer> events, Transaction* transaction) = 0;
   // `leaving`: the worker is about to go, so nothing may be left for later.
   virtual void Maintain(bool leaving, Transaction* transaction) = 0;
   // The worker was not heard of for so long that others may have taken over what it has. Called

@@ -138,6 +138,10 @@ void PinSettings() {
       // A scan of a small table that costs as much as "off" below says is not worth processes.
       {"max_parallel_workers_per_gather", "0"},
       // One plan for each statement whatever the statistics say (table_outbox_sql.h).
+      {"enable_indexscan", "on"},
+      {"enable_indexonlyscan", "on"},
+      {"enable_tidscan", "on"},
+      {"enable_nestloop", "on"},
       {"enable_seqscan", "off"},
       {"enable_bitmapscan", "off"},
       {"enable_sort", "off"},

@@ -16,8 +16,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How many rows a step parks of a seq that has more.
-constexpr int kParkCopies = 2000;
+// How many rows a step parks of a seq that has more, at most, and at least if larger steps took too
+// long.
+constexpr int kMostCopies = 2000;
+constexpr int kFewestCopies = 10;
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // How often a lane looks for rows of other clusters. They come with a restore.
 constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
@@ -190,6 +192,7 @@ void LogOutbox::RollBack() {
   if (std::exchange(reads_keys_, false)) no_keys_until_ = Clock::now() + kPauseOfKeys;
   maybe_left_ = true;
   copied_next_ = copied_upto_;
+  if (std::exchange(parks_copies_, false)) copies_ /= 2;
   if (!progress_) return;
   next_handle_ = progress_->next();
   progress_.reset();
@@ -204,6 +207,7 @@ void LogOutbox::RollBack() {
 
 ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction) {
   transaction->Begin();
+  parks_copies_ = false;
   ClaimResult result;
   const Oid owner_role = Open();
   if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
@@ -367,9 +371,11 @@ void LogOutbox::ParkCopies(const LogChunk& chunk, const LogMoment& moment, Claim
   }
   // What the step before has parked is committed. If not, RollBack() has taken it back.
   copied_upto_ = copied_next_;
+  parks_copies_ = true;
+  copies_ = std::clamp(copies_, kFewestCopies, kMostCopies);
   park_copies_.Run({TextValue(publication_.name), Int64GetDatum(chunk.crowded_seq),
                     XidArrayValue(chunk.crowded_txids), BoolGetDatum(chunk.crowded_txids.empty()),
-                    TextValue(copied_upto_), Int32GetDatum(kParkCopies)});
+                    TextValue(copied_upto_), Int32GetDatum(copies_)});
   const int64 rows = Int64Column(0, 1);
   copied_next_ = TextColumn(0, 2);
   reload_parked_ = true;
@@ -377,14 +383,14 @@ void LogOutbox::ParkCopies(const LogChunk& chunk, const LogMoment& moment, Claim
   dirty_ = true;
   read_below_ = moment.next_xid;
   result->more = true;
-  if (rows == kParkCopies) return;
+  if (rows == copies_) return;
   progress_->Add({}, progress_->read().main.AfterPartial(copied_since_, chunk.crowded_seq));
   copied_seq_ = 0;
 }
 
 // Settle.
 
-bool LogOutbox::AllPublished(const Events& events) {
+bool LogOutbox::AllPublished(std::span<const EventPointer> events) {
   return std::all_of(events.begin(), events.end(), [](const EventPointer& event) {
     return event->status == pubsub::PublishStatus::kPublished && event->handle != 0;
   });
@@ -396,38 +402,39 @@ bool LogOutbox::IsSentAgain(const ClaimedEvent& event) {
          event.status == PublishStatus::kUnreachable;
 }
 
-bool LogOutbox::WritesParked(const Events& events) {
+bool LogOutbox::WritesParked(std::span<const EventPointer> events) {
   return std::any_of(events.begin(), events.end(), [](const EventPointer& event) {
     if (event->handle == 0) return true;
     return event->status != pubsub::PublishStatus::kPublished && !IsSentAgain(*event);
   });
 }
 
-void LogOutbox::Settle(const Events& events, Transaction* transaction) {
-  if (!progress_) return;  // rolled back: the lane begins at its stored position again
+bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
+  if (!progress_) return false;  // the lane begins at its stored position again
   SettlePublished(events);
-  if (AllPublished(events)) return;
+  if (AllPublished(events)) return true;
 
   transaction->Begin();
   const Oid owner_role = Open();
   // Another worker may have the lane by now, and publish these events. What this one parked would
   // stop their keys there.
   if (WritesParked(events)) Checkpoint();
-  if (!progress_) return;
+  if (!progress_) return false;
   const ActAs owner(owner_role);
   SettleUnpublished(events);
   parked_.DeletePublished();
   share_->log.Write();
+  return true;
 }
 
-void LogOutbox::SettlePublished(const Events& events) {
+void LogOutbox::SettlePublished(std::span<const EventPointer> events) {
   for (const EventPointer& event : events) {
     if (event->status != pubsub::PublishStatus::kPublished || event->handle == 0) continue;
     progress_->Settle(event->handle);
   }
 }
 
-void LogOutbox::SettleUnpublished(const Events& events) {
+void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
   using pubsub::PublishStatus;
   std::vector<const ClaimedEvent*> behind;
   for (const EventPointer& event : events) {

@@ -67,7 +67,7 @@ class LogOutbox : public OutboxSource {
 
   ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) override;
   // An event that was published needs no transaction.
-  void Settle(const Events& events, Transaction* transaction) override;
+  bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
   bool KeepsRoom() const override { return !progress_ || !progress_->is_split(); }
@@ -144,13 +144,13 @@ class LogOutbox : public OutboxSource {
   // Parks some of the rows with the crowded seq, and passes them when these were the last.
   void ParkCopies(const LogChunk& chunk, const LogMoment& moment, ClaimResult* result);
 
-  static bool AllPublished(const Events& events);
+  static bool AllPublished(std::span<const EventPointer> events);
   // It was not the event's fault: the lane sends it again.
   static bool IsSentAgain(const ClaimedEvent& event);
   // Whether settling them may write to the table of parked events.
-  static bool WritesParked(const Events& events);
-  void SettlePublished(const Events& events);
-  void SettleUnpublished(const Events& events);
+  static bool WritesParked(std::span<const EventPointer> events);
+  void SettlePublished(std::span<const EventPointer> events);
+  void SettleUnpublished(std::span<const EventPointer> events);
 
   // Of the first part nothing is on its way.
   bool BacklogIsSettled() const;
@@ -209,6 +209,8 @@ class LogOutbox : public OutboxSource {
   // committed. When all are, those count as read that were there at the beginning.
   std::int64_t copied_seq_ = 0;
   std::string copied_upto_, copied_next_;
+  int copies_ = std::numeric_limits<int>::max();  // of a step; less when one took too long
+  bool parks_copies_ = false;                     // in the last claim
   LogMoment copied_since_;
 };
 

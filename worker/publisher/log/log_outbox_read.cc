@@ -66,7 +66,7 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
   ReadAhead(limit - std::min(limit, taken), budget, read);
   // The backlog has its turn again, unless an event waits for more than there may be now.
   if (ahead_first && budget->needed() == 0) ahead_first_ = false;
-  read->more = read->more || ahead_first;
+  read->more = read->more || ahead_first || ahead_first_;
 }
 
 bool LogOutbox::ReadsAhead() const { return backlog_keys_ && backlog_keys_->readable; }

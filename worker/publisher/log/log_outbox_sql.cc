@@ -171,7 +171,7 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
   sql->due = fill(
       "SELECT aggregate_id, seq, id::text FROM {parked} WHERE publication = $1 AND next_retry_at "
       "<= "
-      "now(){slice} AND aggregate_id <> ALL($3) "
+      "now(){slice} AND aggregate_id NOT IN (SELECT unnest($3)) "
       "ORDER BY next_retry_at, publish_attempts, seq LIMIT $2");
   sql->park_due_behind = fill(
       "UPDATE {parked} SET next_retry_at = 'infinity', publish_attempts = 0 "

@@ -7,8 +7,9 @@ namespace postbox::publisher {
 
 namespace {
 
-// How many keys a step of Load() reads, at least 2.
-constexpr int kLoadKeys = 10'000;
+// How many keys a step of Load() reads at most, and at least if larger steps took too long.
+constexpr int kMostLoadKeys = 10'000;
+constexpr int kFewestLoadKeys = 100;
 
 }  // namespace
 
@@ -33,12 +34,14 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_
 }
 
 bool ParkedEvents::Load() {
+  load_keys_ = std::clamp(load_keys_, kFewestLoadKeys, kMostLoadKeys);
+  load_fails_ = true;
   if (!loading_) {
     found_.clear();
     loaded_upto_.clear();
     free_behind_rows_ = !blocks_;
   }
-  const uint64 rows = heads_.Run({Name(), TextValue(loaded_upto_), Int32GetDatum(kLoadKeys)});
+  const uint64 rows = heads_.Run({Name(), TextValue(loaded_upto_), Int32GetDatum(load_keys_)});
   CheckColumns(relation_name_, {TEXTOID, INT8OID, TIDOID, BOOLOID, BOOLOID});
   std::vector<Head> heads;
   for (uint64 row = 0; row < rows; ++row) {
@@ -52,7 +55,8 @@ bool ParkedEvents::Load() {
     found_.insert(head.key);
   }
   MakeDue(heads);
-  loading_ = rows == kLoadKeys;
+  load_fails_ = false;
+  loading_ = rows == static_cast<uint64>(load_keys_);
   if (loading_) return false;
   // What another session has deleted pauses nothing.
   std::erase_if(keys_, [&](const auto& key) {
@@ -72,6 +76,7 @@ void ParkedEvents::Reset() {
   found_.clear();
   loaded_ = false;
   loading_ = false;
+  if (std::exchange(load_fails_, false)) load_keys_ /= 2;
 }
 
 double ParkedEvents::BackoffSeconds(int attempts, bool may_fail) const {

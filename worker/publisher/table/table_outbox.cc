@@ -29,8 +29,8 @@ constexpr int kMaxChunks = 8;
 constexpr std::size_t kPortion = std::size_t{4} << 20;
 // How often leases are looked through, at most.
 constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
-// How many keys a step of a repair looks at, at least 2.
-constexpr int kRepairKeys = 1000;
+// How many leases a step takes over, and how many keys one of a repair looks at, at least 2.
+constexpr int kTakeOver = 1000, kRepairKeys = 1000;
 
 }  // namespace
 
@@ -96,8 +96,8 @@ Oid TableOutbox::Open() {
       Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
   made->make_due = Statement(sql.make_due, {kTids});
   made->lease_owners = Statement(sql.lease_owners, {});
-  made->take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID});
-  made->take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID});
+  made->take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID, INT4OID});
+  made->take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID, INT4OID});
   made->keys = FilteredStatement(publication_, sql.keys, {TEXTOID, INT4OID});
   statements_ = std::move(made);
   relation_ = std::move(name);
@@ -421,11 +421,11 @@ void TableOutbox::ParkUnreadable(const Chosen& row, const std::string& reason) {
 
 // Settle.
 
-void TableOutbox::Settle(const Events& events, Transaction* transaction) {
+bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
   using pubsub::PublishStatus;
   transaction->Begin();
   const Oid owner = Open();
-  if (!OidIsValid(owner)) return;
+  if (!OidIsValid(owner)) return false;
   const ActAs rights(owner);
 
   std::vector<const ClaimedEvent*> published;
@@ -459,6 +459,7 @@ void TableOutbox::Settle(const Events& events, Transaction* transaction) {
   Update(&statements_->release, released);
   Update(&statements_->release_behind, parked_behind);
   log_.Write();
+  return true;
 }
 
 void TableOutbox::Confirm(const std::vector<const ClaimedEvent*>& published) {
@@ -561,10 +562,11 @@ void TableOutbox::TakeOverLeases() {
         dead.push_back(token);
       }
     }
-    if (!dead.empty()) rows += statements_->take_over_dead.Run({TextArrayValue(dead)});
-    const double timeout = settings().lease_timeout;
-    rows += statements_->take_over_old.Run(
-        {Pg([&] { return Float8GetDatum(timeout); }), TextValue(lock_token_)});
+    const Datum most = Int32GetDatum(kTakeOver);
+    if (!dead.empty()) rows += statements_->take_over_dead.Run({TextArrayValue(dead), most});
+    const Datum timeout = Pg([] { return Float8GetDatum(settings().lease_timeout); });
+    rows += statements_->take_over_old.Run({timeout, TextValue(lock_token_), most});
+    if (rows >= kTakeOver) leases_seen_at_ = Clock::time_point::min();
   }
   if (rows == 0) return;
   floor_.Clear();

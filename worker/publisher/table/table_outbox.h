@@ -59,7 +59,7 @@ class TableOutbox : public OutboxSource {
   TableOutbox(Publication publication, std::string topic, std::string lock_token);
 
   ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) override;
-  void Settle(const Events& events, Transaction* transaction) override;
+  bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;
   // Takes over leases of workers that are gone; one worker of the database also repairs.
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;

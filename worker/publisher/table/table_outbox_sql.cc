@@ -179,11 +179,13 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
   sql->lease_owners = templates.Fill(
       "SELECT lock_token FROM {table} WHERE lock_token IS NOT NULL GROUP BY lock_token");
   sql->take_over_dead = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL "
-      "WHERE lock_token IS NOT NULL AND lock_token = ANY($1)");
+      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
+      "FROM {table} WHERE lock_token IS NOT NULL AND lock_token = ANY($1) LIMIT $2 "
+      "FOR UPDATE SKIP LOCKED))");
   sql->take_over_old = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE lock_token IS NOT NULL "
-      "AND locked_at < now() - make_interval(secs => $1) AND lock_token <> $2");
+      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
+      "FROM {table} WHERE lock_token IS NOT NULL AND locked_at < now() - make_interval(secs => $1) "
+      "AND lock_token <> $2 LIMIT $3 FOR UPDATE SKIP LOCKED))");
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->keys = templates.Fill(
       "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, b.lock_token IS NULL AND "

@@ -64,10 +64,11 @@ struct TableOutboxSql {
   std::string make_due;
 
   // Lock tokens that stand in the table, and giving back. $1 text[]: tokens of workers that are
-  // gone.
+  // gone; $2 int: how many rows at most.
   std::string lease_owners;
   std::string take_over_dead;
-  // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out.
+  // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out; $3
+  // int: how many rows at most.
   std::string take_over_old;
   // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3
   // text[]: aggregate types. Returns aggregate_id, ctid, and whether the row is behind.
