@@ -26,15 +26,41 @@ $node->safe_psql('postgres', q{
 emit($node, 'postgres', 5);
 wait_published($node, 'postgres', 5);
 
+# Starts a session that runs these commands by itself. Returns its process.
+sub start_session
+{
+	my (@commands) = @_;
+	my $pid = fork() // BAIL_OUT("fork: $!");
+	if ($pid == 0)
+	{
+		open(STDOUT, '>', '/dev/null');
+		exec('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), map { ('-c', $_) } @commands);
+		POSIX::_exit(127);
+	}
+	return $pid;
+}
+
+sub wait_all_published { return wait_until($node, 'postgres', 'SELECT count(*) = count(published_at) FROM app.outbox', 'all events are published'); }
+
+# What is in the way of the worker is so for a few milliseconds. Where it is so for the second after which the worker rightly complains,
+# the machine was too busy for the test, and it is done again.
 sub with_trigger
 {
 	my ($function, $act) = @_;
-	$node->safe_psql('postgres', "SELECT setval('app.tries', 1, false); CREATE TRIGGER passing BEFORE UPDATE ON app.outbox FOR EACH STATEMENT EXECUTE FUNCTION app.$function()");
-	my $position = log_position($node);
+	$node->safe_psql('postgres', "CREATE TRIGGER passing BEFORE UPDATE ON app.outbox FOR EACH STATEMENT EXECUTE FUNCTION app.$function()");
 	my ($worker) = worker_pids($node, 'postgres');
-	$act->($worker);
-	my $log = log_since($node, $position);
-	unlike($log, qr/is suspended/, 'the publication was not suspended');
+	my $complaint = qr/is suspended|could not read the publications/;
+	my $log;
+	for (1 .. 3)
+	{
+		$node->safe_psql('postgres', q{SELECT setval('app.tries', 1, false)});
+		my $position = log_position($node);
+		$act->($worker);
+		wait_all_published();
+		$log = log_since($node, $position);
+		last unless $log =~ $complaint;
+	}
+	unlike($log, $complaint, 'the worker has not complained');
 	is($node->safe_psql('postgres', 'SELECT max(attempts) FROM postbox.lane'), '0', 'no failed attempt is counted');
 	is((worker_pids($node, 'postgres'))[0], $worker, 'the worker is the same');
 	$node->safe_psql('postgres', 'DROP TRIGGER passing ON app.outbox');
@@ -47,25 +73,18 @@ sub deadlocks { return $node->safe_psql('postgres', q{SELECT deadlocks FROM pg_s
 subtest 'a deadlock with a session that alters the outbox' => sub {
 	my $before = deadlocks();
 	with_trigger('look', sub {
-		my $pid = fork() // BAIL_OUT("fork: $!");
-		if ($pid == 0)
-		{
-			open(STDOUT, '>', '/dev/null');
-			exec('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-c', q{SET deadlock_timeout = '60s'}, '-c', q{
-				BEGIN;
-				LOCK TABLE app.other IN ACCESS EXCLUSIVE MODE;
-				DO $$ BEGIN
-					WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'app.other'::regclass) LOOP PERFORM pg_sleep(0.001); END LOOP;
-				END $$;
-				ALTER TABLE app.outbox ADD COLUMN note text;
-				COMMIT});
-			POSIX::_exit(127);
-		}
+		my $pid = start_session(q{SET deadlock_timeout = '60s'}, q{
+			BEGIN;
+			LOCK TABLE app.other IN ACCESS EXCLUSIVE MODE;
+			DO $$ BEGIN
+				WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'app.other'::regclass) LOOP PERFORM pg_sleep(0.001); END LOOP;
+			END $$;
+			ALTER TABLE app.outbox ADD COLUMN IF NOT EXISTS note text;
+			COMMIT});
 		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_locks WHERE granted AND mode = 'AccessExclusiveLock' AND relation = 'app.other'::regclass}, 'the session has its first lock');
 		emit($node, 'postgres', 5);
 		waitpid($pid, 0);
 		is($?, 0, 'the session has altered the outbox');
-		wait_published($node, 'postgres', 10);
 	});
 	wait_for(sub { deadlocks() > $before }, 'there was a deadlock');
 };
@@ -73,7 +92,6 @@ subtest 'a deadlock with a session that alters the outbox' => sub {
 subtest 'a serialization failure in code of the owner' => sub {
 	with_trigger('conflict', sub {
 		emit($node, 'postgres', 5);
-		wait_published($node, 'postgres', 15);
 	});
 	cmp_ok($node->safe_psql('postgres', 'SELECT last_value FROM app.tries'), '>', 3, 'there were some');
 };
@@ -81,9 +99,17 @@ subtest 'a serialization failure in code of the owner' => sub {
 subtest 'a statement that an administrator cancels' => sub {
 	with_trigger('rest', sub {
 		my ($worker) = @_;
+		# The session is there before the step is, which has a second. It looks until the step is tried again.
+		my $pid = start_session(q{SET application_name = 'administrator'}, qq{
+			DO \$\$ BEGIN
+				WHILE NOT EXISTS (SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid = $worker AND wait_event = 'PgSleep')
+					AND (SELECT last_value FROM app.tries) = 1
+				LOOP PERFORM pg_sleep(0.01), pg_stat_clear_snapshot(); END LOOP;
+			END \$\$});
+		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'administrator' AND wait_event = 'PgSleep'}, 'an administrator waits');
 		emit($node, 'postgres', 5);
-		wait_until($node, 'postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid = $worker AND wait_event = 'PgSleep'", 'it is cancelled');
-		wait_published($node, 'postgres', 20);
+		waitpid($pid, 0);
+		is($?, 0, 'the step is cancelled');
 	});
 };
 
@@ -92,13 +118,11 @@ subtest 'an idle worker that an administrator cancels' => sub {
 		my ($worker) = @_;
 		$node->safe_psql('postgres', "SELECT pg_cancel_backend($worker)") for 1 .. 10;
 		emit($node, 'postgres', 5);
-		wait_published($node, 'postgres', 25);
 	});
 };
 
 subtest 'a lock on what the worker reads its publications from' => sub {
 	with_trigger('look', sub {
-		my $position = log_position($node);
 		my ($held, undef, $error) = $node->psql('postgres', q{
 			BEGIN; LOCK TABLE postbox.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_reload_conf();
 			DO $$ DECLARE first text; next text; BEGIN
@@ -113,8 +137,6 @@ subtest 'a lock on what the worker reads its publications from' => sub {
 			COMMIT});
 		is($held, 0, 'the worker waited for it, in vain') or diag($error);
 		emit($node, 'postgres', 5);
-		wait_published($node, 'postgres', 30);
-		unlike(log_since($node, $position), qr/could not read the publications/, 'nothing is logged');
 	});
 };
 
