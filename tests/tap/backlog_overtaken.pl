@@ -135,11 +135,9 @@ subtest 'a lane that is given up is taken where it stands: nothing is sent again
 	sql(emit_watched('c-' . MIDDLE, 'given-1'));
 	overtake('before', 'given-1');
 	wait_split('the position of what was read ahead is stored');
-	fast();    # so that all results come before the worker leaves
 	$node->append_conf('postgresql.conf', 'postbox.publishers = 0');
 	$node->reload;
 	wait_workers($node, 'postgres', 0, 'the worker has left');
-	slow();
 	my $left = $expected - messages_published($emulator);
 	is(sql("SELECT count(*) FROM app.outbox e WHERE @{[IS_READ]} IS NOT TRUE"),
 		$left, 'of each event is known whether it was read');
@@ -161,10 +159,8 @@ subtest 'the keys are divided meanwhile: nothing is sent again' => sub {
 	sql(emit_backlog('d', BACKLOG));
 	sql(emit_watched('d-' . MIDDLE, 'd-' . (MIDDLE + 1), 'divided-1', 'divided-2'));
 	overtake('before', 'divided-1', 'divided-2');
-	fast();
 	sql("SELECT postbox.alter_publication('videos', lanes => 3)");
 	wait_until($node, 'postgres', "SELECT count(*) = 3 FROM postbox.lane WHERE lock_token IS NOT NULL", 'there are three lanes');
-	slow();
 	sql(emit_watched('d-' . MIDDLE, 'd-' . (MIDDLE + 1), 'divided-3', 'divided-4', 'divided-1'));
 	overtake('after', 'divided-1', 'divided-2', 'divided-3', 'divided-4');
 	sql("SELECT postbox.alter_publication('videos', lanes => 1)");
@@ -176,7 +172,7 @@ subtest 'the keys are divided meanwhile: nothing is sent again' => sub {
 };
 
 subtest 'a refused event of the backlog keeps its key waiting, whatever comes after the backlog' => sub {
-	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison', 'rpc=Publish,action=delay,latency-ms=500,count=1000000');
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison', "rpc=Publish,action=delay,latency-ms=@{[LATENCY]},count=1000000");
 	sql("SELECT postbox.alter_publication('videos', max_attempts => 1)");
 	my ($before, $after) = (emit_backlog('e', MIDDLE), emit_backlog('f', MIDDLE));
 	sql("BEGIN; $before; SELECT postbox.outbox_emit('video', 'refused', 'video.poison', '{}'::jsonb); $after; COMMIT");

@@ -10,10 +10,13 @@ use Postbox::Delivery;
 use Postbox::Puller;
 use Postbox::Test;
 
-our @EXPORT = qw(TOPIC BACKLOG $emulator $node $puller start_backlog_test sql slow fast);
+our @EXPORT = qw(TOPIC BACKLOG MOST_OUTSTANDING LATENCY $emulator $node $puller start_backlog_test sql slow fast);
 
 use constant TOPIC => 'catalog.video.events';
 use constant BACKLOG => 20_000;
+# What a leaving worker has on its way has its results in less than the second that it waits for them, and the backlog
+# lasts for 40 s.
+use constant { MOST_OUTSTANDING => 100, LATENCY => 200 };
 
 our ($emulator, $node, $puller);
 
@@ -23,7 +26,7 @@ sub start_backlog_test
 	$emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered,filter=attributes.event_type = \"video.watched\"");
 	$node = new_node('main', emulator => $emulator, settings => {
 		'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
-		'postbox.max_outstanding_messages' => 1000 });
+		'postbox.max_outstanding_messages' => MOST_OUTSTANDING });
 	$node->start;
 	create_outbox($node, 'postgres', kind => 'log');
 	follow($node, 'postgres', "@{[TOPIC]}.follower", 'video.watched');
@@ -33,8 +36,8 @@ sub start_backlog_test
 
 sub sql { my ($text) = @_; return $node->safe_psql('postgres', $text); }
 
-# Each Publish takes half a second, until fast().
-sub slow { emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=500,count=1000000'); return; }
+# Each Publish takes this long, until fast().
+sub slow { emulator_fault($emulator, "rpc=Publish,action=delay,latency-ms=@{[LATENCY]},count=1000000"); return; }
 sub fast { emulator_fault($emulator, '--clear'); return; }
 
 1;
