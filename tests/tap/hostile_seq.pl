@@ -212,9 +212,12 @@ subtest 'nor does one whose worker is lost meanwhile' => sub {
 	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
 	my $before = messages_published($emulator);
 	my ($pid) = worker_pids($node, 'postgres');
+	# None of them is published before the worker is lost, so those that are parked stay so.
+	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=600000');
 	insert_copies($seq, 'killed');
 	wait_until($node, 'postgres', q{SELECT count(*) > 1000 FROM app.outbox_parked}, 'some are parked');
 	kill('KILL', $pid);
+	emulator_fault($emulator, '--clear');
 	wait_for(sub { eval { $node->safe_psql('postgres', 'SELECT 1') } }, 'the server is up again');
 	wait_until($node, 'postgres', q{SELECT pending = 0 AND parked = 0 FROM postbox.publication_status}, 'nothing waits');
 	wait_for(sub { messages_published($emulator) >= $before + 7000 }, 'none is lost');
