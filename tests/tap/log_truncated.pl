@@ -31,12 +31,8 @@ sub emit_more
 	return;
 }
 
-sub emit_key
-{
-	my ($key) = @_;
-	$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', '$key', 'video.created', '{}'::jsonb)");
-	return;
-}
+sub event_of { my ($key) = @_; return "SELECT postbox.outbox_emit('video', '$key', 'video.created', '{}'::jsonb)"; }
+sub emit_key { my ($key) = @_; return $node->safe_psql('postgres', event_of($key)); }
 
 my $truncate = 'TRUNCATE app.outbox RESTART IDENTITY';
 my $many_transactions = 'DO $$ BEGIN FOR i IN 1 .. 6000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$';
@@ -53,11 +49,14 @@ subtest 'while workers run' => sub {
 
 subtest 'what is refused after its log was emptied parks no new event of the same number' => sub {
 	my ($fired, $errors) = (counted($emulator, 'faults_fired'), counted($emulator, 'errors'));
-	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,latency-ms=2000,count=1');
+	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,latency-ms=5000,count=1');
+	# A session that is there before, since all of this is to happen before the refusal.
+	my $session = $node->background_psql('postgres');
 	emit_key('refused');
 	wait_for(sub { counted($emulator, 'faults_fired') > $fired }, 'an event is on its way');
-	$node->safe_psql('postgres', $truncate);
-	emit_key('next');
+	$session->query_safe($truncate);
+	$session->query_safe(event_of('next'));
+	$session->quit;
 	++$published;
 	wait_for(sub { messages_published($emulator) >= $published }, 'the next one, which has its number, is published');
 	wait_for(sub { counted($emulator, 'errors') > $errors }, 'the first one is refused');
