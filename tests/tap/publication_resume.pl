@@ -43,14 +43,15 @@ sub suspend
 	return;
 }
 
-sub goes_on_within
+# Long before the backoff of its events, or the next try that a test has put off, would let it: that is an hour.
+sub goes_on
 {
-	my ($seconds, $what) = @_;
+	my ($what) = @_;
 	my $begin = time;
 	wait_status(q{state = 'active' AND pending = 0}, $what) or diag(status('*'));
 	my $took = time - $begin;
 	note(sprintf('%s: after %.1f s', $what, $took));
-	cmp_ok($took, '<', $seconds, "within $seconds s");
+	cmp_ok($took, '<', 60, 'soon');
 	return;
 }
 
@@ -61,7 +62,7 @@ subtest 'it goes on by itself within seconds' => sub {
 	suspend('NOT_FOUND', 200);
 	cmp_ok(status(q{extract(epoch FROM retry_at - now())}), '<=', 4, 'the next try is near');
 	emulator_fault($emulator, '--clear');
-	goes_on_within(10, 'the topic is there again');
+	goes_on('the topic is there again');
 };
 
 subtest 'a try is one request' => sub {
@@ -80,12 +81,12 @@ subtest 'tries are 4 s apart at most, however long it lasts' => sub {
 };
 
 subtest 'postbox.resume_publication tries it at once' => sub {
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '30 s' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '1 h' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
 	emulator_fault($emulator, '--clear');
 	my ($failed, undef, $stderr) = $node->psql('postgres', q{SET ROLE guest; SELECT postbox.resume_publication('videos')});
 	like($stderr, qr/ERROR:  must be owner of .*outbox/, 'it is not for everybody');
 	$node->safe_psql('postgres', q{SET ROLE operator; SELECT postbox.resume_publication('videos')});
-	goes_on_within(3, 'an operator resumes it');
+	goes_on('an operator resumes it');
 	$node->safe_psql('postgres', q{SELECT postbox.resume_publication('videos')});
 	is(status('state'), 'active', 'one that is not suspended stays as it is');
 	(undef, undef, $stderr) = $node->psql('postgres', q{SELECT postbox.resume_publication('none')});
@@ -102,10 +103,10 @@ subtest 'if the cause is still there, it is suspended again, and tried soon' => 
 };
 
 subtest 'a reload tries all of them at once' => sub {
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '30 s' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
+	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '1 h' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
 	emulator_fault($emulator, '--clear');
 	$node->reload;
-	goes_on_within(3, 'after the reload');
+	goes_on('after the reload');
 };
 
 subtest 'a topic that refuses everything is probed with one event; none is blamed before max_attempts of its own backoff' => sub {
@@ -124,7 +125,7 @@ subtest 'a topic that refuses everything is probed with one event; none is blame
 	is(status('parked'), '0', 'no event is parked');
 	emulator_fault($emulator, '--clear');
 	$node->safe_psql('postgres', q{SELECT postbox.resume_publication('videos')});
-	goes_on_within(5, 'the topic takes them');
+	goes_on('the topic takes them');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.paused_keys'), '0', 'none is parked');
 };
 
