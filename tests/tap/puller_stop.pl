@@ -61,8 +61,8 @@ sub start_pull
 	return start_puller($node, 'postgres', $emulator, grace_period => 0, %options);
 }
 
-# On a loaded machine a process that ends needs a moment.
-sub ends_soon { my ($puller, $what) = @_; return stop_puller_within($puller, 2 + 1, $what); }
+# On a loaded machine a process that ends needs a moment. What would hold it up lasts for 10 s or more.
+sub ends_soon { my ($puller, $what) = @_; return stop_puller_within($puller, 2 + 4, $what); }
 
 sub applier
 {
@@ -107,7 +107,7 @@ subtest 'an event that is being applied for long: its statement is cancelled, an
 	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()}, 'the server has no session of it');
 	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
 		$$ BEGIN INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
-	$puller = start_pull(grace_period => 5);
+	$puller = start_pull(grace_period => 30);
 	wait_connected();
 	all_seen();
 	ends_soon($puller, 'without anything to do');
@@ -122,7 +122,7 @@ subtest 'a server that does not answer while it applies' => sub {
 	select(undef, undef, undef, 0.5);
 	ends_soon($puller, 'while a session is stopped');
 	kill('CONT', $pid);
-	$puller = start_pull(grace_period => 5);
+	$puller = start_pull(grace_period => 30);
 	wait_connected();
 	all_seen();
 	ends_soon($puller, 'afterwards');
@@ -175,7 +175,7 @@ subtest 'a dead-letter topic that does not answer' => sub {
 	wait_for(sub { emulator_fault_count() > 0 }, 'the dead letters are on their way');
 	ends_soon($puller, 'while dead letters are on their way');
 	emulator_fault($emulator, '--clear');
-	$puller = start_pull(grace_period => 5);
+	$puller = start_pull(grace_period => 30);
 	wait_connected();
 	all_seen();
 	wait_for(sub { $puller->{run}->pump_nb; my @dead = $puller->{output} =~ /event published to the dead-letter topic/g; return @dead >= 3 }, 'the dead letters are published later')
@@ -203,7 +203,7 @@ subtest 'a broker that does not take the acks' => sub {
 	wait_until($node, 'postgres', "SELECT count(*) > $emitted - 3 FROM app.seen", 'it is applied');
 	ends_soon($puller, 'while the broker is stopped');
 	kill('CONT', $emulator->{pid});
-	$puller = start_pull(grace_period => 5);
+	$puller = start_pull(grace_period => 30);
 	wait_connected();
 	all_seen();
 	ends_soon($puller, 'afterwards');
