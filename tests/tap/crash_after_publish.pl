@@ -24,7 +24,7 @@ is($node->safe_psql('postgres', 'SELECT count(published_at) FROM app.outbox'), '
 my ($worker) = worker_pids($node, 'postgres');
 kill('KILL', $worker);
 set_configuration($node, 'postbox.failpoint', undef);
-$node->poll_query_until('postgres', 'SELECT true');
+wait_until($node, 'postgres', 'SELECT true', 'the server is up again');
 $node->reload;
 wait_published($node, 'postgres', 30);
 cmp_ok(messages_published($emulator), '>=', 60, 'all were published again');

@@ -153,7 +153,7 @@ sub goes_on
 
 sub again_up
 {
-	$node->poll_query_until('week', 'SELECT true');
+	wait_until($node, 'week', 'SELECT true', 'the server is up again');
 	end_prepared($node, 'week');
 	return;
 }
@@ -250,7 +250,6 @@ my %steps = (
 		does('week', "BEGIN; SELECT app.change('$which-1'); PREPARE TRANSACTION 'held'", 'app_writer');
 		$node->stop(one_of('fast', 'immediate'));
 		$node->start;
-		$node->poll_query_until('week', 'SELECT true');
 		does('week', q{COMMIT PREPARED 'held'});
 		again_up();
 	},

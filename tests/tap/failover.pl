@@ -128,7 +128,7 @@ sub promote
 {
 	my (@receiver) = @_;
 	kill('KILL', @receiver);
-	wait_for(sub { ($standby->psql('postgres', 'SELECT 1'))[0] == 0 }, 'the standby answers') if @receiver;
+	wait_until($standby, 'postgres', 'SELECT true', 'the standby answers') if @receiver;
 	$standby->promote;
 	return;
 }

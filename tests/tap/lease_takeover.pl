@@ -25,7 +25,7 @@ subtest 'a worker killed after its claim: nothing was sent, and the next worker 
 	my $position = log_position($node);
 	kill('KILL', $worker);
 	set_configuration($node, 'postbox.failpoint', undef);
-	$node->poll_query_until('postgres', 'SELECT true');
+	wait_until($node, 'postgres', 'SELECT true', 'the server is up again');
 	$node->reload;
 	wait_published($node, 'postgres', 10);
 	like(log_since($node, $position), qr/took over 10 events whose worker is gone/, 'they were taken over');

@@ -118,7 +118,7 @@ subtest 'with workers killed and the server restarted nothing is lost and each k
 			kill 'KILL', $pid;
 		}
 		$writers->finish;
-		$node->poll_query_until('postgres', 'SELECT true');
+		wait_until($node, 'postgres', 'SELECT true', 'the server is up again');
 		wait_workers($node, 'postgres', 3);
 	}
 	end_prepared();
