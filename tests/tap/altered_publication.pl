@@ -17,6 +17,8 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '20ms', 'postbox.maintenance_interval' => '1s' });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
+# Alters publications at once, while an event is on its way.
+my $session = $node->background_psql('postgres');
 
 # An outbox of its own for each test, one event of which has gone through.
 sub create
@@ -61,7 +63,7 @@ for my $kind ('log', 'table')
 	subtest "$kind: an error of the old topic that comes late does not suspend the publication" => sub {
 		create("suspended_$kind", kind => $kind);
 		my $wait_for_answer = emit_refused_late("suspended_$kind", 'NOT_FOUND');
-		$node->safe_psql('postgres', "SELECT postbox.alter_publication('suspended_$kind', topic => '@{[OTHER_TOPIC]}')");
+		$session->query_safe("SELECT postbox.alter_publication('suspended_$kind', topic => '@{[OTHER_TOPIC]}')");
 		$wait_for_answer->();
 		emit_to("suspended_$kind", 'next');
 		wait_empty("suspended_$kind", 'all go to the new one');
@@ -72,7 +74,7 @@ subtest 'what the old topic refuses late and the new one takes is not parked' =>
 	create('parked', kind => 'log');
 	my $wait_for_answer = emit_refused_late('parked', 'INVALID_ARGUMENT');
 	my $sent = messages_published($emulator);
-	$node->safe_psql('postgres', "SELECT postbox.alter_publication('parked', topic => '@{[OTHER_TOPIC]}')");
+	$session->query_safe("SELECT postbox.alter_publication('parked', topic => '@{[OTHER_TOPIC]}')");
 	wait_for(sub { messages_published($emulator) > $sent }, 'the new topic takes it');
 	$wait_for_answer->();
 	emit_to('parked', 'next');
@@ -100,14 +102,14 @@ subtest 'what is refused for a worker that has lost its lane meanwhile is not pa
 	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_publish_before_mark=pause'");
 	$node->reload;
 	wait_workers($node, 'postgres', 2);
-	my ($errors, $sent) = (counted($emulator, 'errors'), messages_published($emulator));
+	my $position = log_position($node);
+	my $sent = messages_published($emulator);
 	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,count=1');
 	emit_to('taken', 'late');
-	wait_for(sub { counted($emulator, 'errors') > $errors }, 'an event is refused');
+	wait_for(sub { log_since($node, $position) =~ /failpoint after_publish_before_mark: paused/ }, 'an event is refused');
 	# As if its worker had stood still for longer than its lease.
 	$node->safe_psql('postgres', q{UPDATE postbox.lane SET lock_token = NULL WHERE publication = 'taken'});
 	wait_for(sub { messages_published($emulator) > $sent }, 'the other worker has the lane, and its event is taken');
-	my $position = log_position($node);
 	set_configuration($node, 'postbox.failpoint', undef);
 	$node->reload;
 	wait_for(sub { log_since($node, $position) =~ /publication "taken": lane 0 was taken over/ }, 'the first one finds out');
@@ -144,13 +146,11 @@ subtest 'a worker that cannot read an altered publication passes no event that t
 	my ($pid) = worker_pids($node, 'postgres');
 	stop_between_transactions($node, $pid);
 	alter_and_emit('unread');
-	my $session = $node->background_psql('postgres');
 	$session->query_safe('BEGIN; LOCK TABLE postbox.outbox IN ACCESS EXCLUSIVE MODE');
 	my $position = log_position($node);
 	kill('CONT', $pid);
 	wait_for(sub { log_since($node, $position) =~ /could not read the publications/ }, 'it cannot read the publications');
 	$session->query_safe('COMMIT');
-	$session->quit;
 	wait_for(sub { messages_published($emulator) >= $sent + 80 }, 'all events are published when it can');
 };
 
@@ -193,5 +193,6 @@ subtest 'nor does one that has missed a change before the last' => sub {
 	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'missed'}, 'nothing is left');
 };
 
+$session->quit;
 $node->stop;
 done_testing();
