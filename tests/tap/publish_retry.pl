@@ -102,7 +102,7 @@ subtest 'that nobody answers for one event alone does not count, and its key wai
 	wait_until($node, 'postgres', q{SELECT max(at) > now() + interval '10 min' FROM app.retry}, 'with the backoff of the publication');
 	stop_load($others);
 	$node->safe_psql('postgres', 'DROP TRIGGER note ON app.outbox');
-	is($node->safe_psql('postgres', q{SELECT aggregate_id, attempts, waiting FROM postbox.paused_keys}), 'i|0|1', 'paused_keys shows it, without an attempt');
+	is($node->safe_psql('postgres', q{SELECT attempts, waiting FROM postbox.paused_keys WHERE aggregate_id = 'i'}), '0|1', 'paused_keys shows it, without an attempt');
 	is($node->safe_psql('postgres', q{SELECT max(publish_attempts) FROM app.outbox WHERE aggregate_id = 'i'}), '0', 'no attempt counts');
 	emulator_fault($emulator, '--clear');
 	# What was in one request with it has the same result.
