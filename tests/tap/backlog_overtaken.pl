@@ -63,10 +63,11 @@ sub finish
 	return;
 }
 
+# A worker that leaves may not get the result of what was on its way.
 sub each_once
 {
-	my ($what) = @_;
-	is(messages_published($emulator), $expected, "$what: each event was sent once");
+	my ($what, %options) = @_;
+	$expected = sent_once($emulator, $node, $expected, "$what: each event was sent once", $options{left} ? MOST_OUTSTANDING : 0);
 	return;
 }
 
@@ -110,7 +111,7 @@ subtest 'a key waits for its own earlier events, not for the end of the backlog'
 	finish('own earlier events');
 	wait_until($node, 'postgres', "SELECT count(*) = 2 FROM app.seen WHERE aggregate_id IN ('own-1', 'own-@{[BACKLOG]}')", 'the keys of the backlog have come');
 	has_come("own-$_", '2', 'after its first one') for 1, BACKLOG;
-	each_once('own earlier events');
+	each_once('own earlier events', left => 1);
 };
 
 subtest 'events do not wait for a mass that was committed late' => sub {
@@ -151,7 +152,7 @@ subtest 'a lane that is given up is taken where it stands: nothing is sent again
 	finish('given up');
 	wait_until($node, 'postgres', "SELECT count(*) = 2 FROM app.seen WHERE aggregate_id = 'c-@{[MIDDLE]}'", 'the key of the backlog has come');
 	has_come('c-' . MIDDLE, '2 3', 'in order');
-	each_once('given up');
+	each_once('given up', left => 1);
 };
 
 subtest 'the keys are divided meanwhile: nothing is sent again' => sub {

@@ -73,13 +73,13 @@ for my $outbox ('log', 'tab')
 		emit_to('latin', $outbox, $key, 'one', 'two');
 		wait_parked('latin', $outbox, $key, 'failed behind behind', 'what follows waits behind it');
 		emit_to('latin', $outbox, "'another'", 'one');
-		wait_for(sub { messages_published($emulator) == $sent + 1 }, 'another key goes on');
+		wait_for(sub { messages_published($emulator) >= $sent + 1 }, 'another key goes on');
 		emulator_fault($emulator, '--clear');
 		is($node->safe_psql('latin', "SELECT postbox.redrive('app.$outbox')"), '1', 'the event is redriven');
-		wait_for(sub { messages_published($emulator) == $sent + 4 }, 'all are published') or diag(messages_published($emulator) - $sent);
+		wait_for(sub { messages_published($emulator) >= $sent + 4 }, 'all are published') or diag(messages_published($emulator) - $sent);
 		wait_parked('latin', $outbox, $key, '', 'nothing is parked any more');
 		emit_to('latin', $outbox, $key, 'three');
-		wait_for(sub { messages_published($emulator) == $sent + 5 }, 'the key goes on');
+		wait_for(sub { messages_published($emulator) >= $sent + 5 }, 'the key goes on');
 	};
 }
 
@@ -103,7 +103,7 @@ for my $outbox ('log', 'tab')
 		wait_stopped($outbox, 2, 'its events are parked');
 		insert_into($outbox, $key, q{'{}'}, 'three');
 		emit_to('bytes', $outbox, "'another'", 'one');
-		wait_for(sub { messages_published($emulator) == $sent + 1 }, 'another key goes on');
+		wait_for(sub { messages_published($emulator) >= $sent + 1 }, 'another key goes on');
 		wait_stopped($outbox, 3, 'what comes later is, too');
 		$node->safe_psql('bytes', "SELECT postbox.redrive('app.$outbox')");
 		wait_stopped($outbox, 3, 'redrive tries it again, and it fails again');
@@ -115,14 +115,14 @@ for my $outbox ('log', 'tab')
 		}
 		my $id = $node->safe_psql('bytes', "SELECT first_event_id FROM postbox.paused_keys WHERE outbox = 'app.$outbox'::regclass AND aggregate_id = $key");
 		is($node->safe_psql('bytes', "SELECT postbox.discard('app.$outbox', '$id')"), 't', 'down to the last');
-		is(messages_published($emulator), $sent + 1, 'nothing of it was sent');
+		sent_once($emulator, $node, $sent + 1, 'nothing of it was sent');
 	};
 
 	subtest "an attribute that is no text stops its event, in a $outbox outbox" => sub {
 		my $sent = messages_published($emulator);
 		insert_into($outbox, q{'attribute'}, q{jsonb_build_object('name', E'\\xe9')}, 'one');
 		wait_parked('bytes', $outbox, q{'attribute'}, 'failed', 'it is parked');
-		is(messages_published($emulator), $sent, 'and not sent');
+		sent_once($emulator, $node, $sent, 'and not sent');
 	};
 }
 

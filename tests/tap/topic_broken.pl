@@ -47,7 +47,7 @@ subtest 'it recovers by itself' => sub {
 	emulator_fault($emulator, '--clear');
 	wait_all_published('app.outbox', 'its events go out');
 	wait_until($node, 'postgres', q{SELECT attempts = 0 AND next_retry_at IS NULL AND last_error IS NULL FROM postbox.lane WHERE publication = 'videos'}, 'and nothing of it is left');
-	is($node->safe_psql('postgres', q{SELECT string_agg(state, ' ') FROM postbox.publication_status}), 'active active', 'both are active');
+	wait_until($node, 'postgres', q{SELECT bool_and(state = 'active') FROM postbox.publication_status}, 'both are active');
 };
 
 subtest 'a publication is no longer suspended when it is altered' => sub {

@@ -82,7 +82,7 @@ subtest 'ALTER EXTENSION UPDATE while events are emitted, published and applied'
 	wait_followed('workers and puller go on');
 	is($node->safe_psql('postgres', 'SELECT postbox.release(), string_agg(version::text, \',\' ORDER BY n) FROM app.seen WHERE aggregate_id = \'direct\''), 'upgraded|1,2', 'the release is the new one');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.workers WHERE database = \'postgres\''), '2', 'there are two workers');
-	my @noise = grep { /(?:ERROR|FATAL|PANIC|WARNING):/ } split /\n/, log_since($node, $position);
+	my @noise = grep { /(?:ERROR|FATAL|PANIC|WARNING):/ } split /\n/, undisturbed_log_since($node, $position);
 	is_deeply(\@noise, [], 'nothing in the log');
 };
 

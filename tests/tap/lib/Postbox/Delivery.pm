@@ -11,7 +11,7 @@ use Postbox::Grpc;
 use Postbox::Test;
 use Test::More;
 
-our @EXPORT = qw(all_acknowledged calls_of counted messages_published follow states states_query);
+our @EXPORT = qw(all_acknowledged calls_of counted messages_published sent_once follow states states_query);
 
 # StatsResponse of proto/postbox/emulator/v1/faults.proto: numbers of fields.
 my %of_all = (3 => 'messages_published', 4 => 'faults_fired', 5 => 'faults_waiting');
@@ -49,6 +49,17 @@ sub all_acknowledged
 
 # How many messages the emulator has taken since it started.
 sub messages_published { my ($emulator) = @_; return counted($emulator, 'messages_published'); }
+
+# The emulator has taken that many messages, so none twice but for `again`; more only if the log of the server says why. Returns how
+# many it has taken.
+sub sent_once
+{
+	my ($emulator, $node, $expected, $what, $again) = @_;
+	my $sent = messages_published($emulator);
+	my $most = $expected + ($again // 0);
+	ok($sent >= $expected && ($sent <= $most || disturbed($node)), $what) or diag("$sent messages, not $expected to $most");
+	return $sent;
+}
 
 # How often an RPC was called; undef if the emulator does not answer.
 sub calls_of

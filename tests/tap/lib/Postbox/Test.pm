@@ -16,7 +16,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position);
+	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position
+	disturbed undisturbed_log_since);
 
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
@@ -261,6 +262,18 @@ sub launcher_pid
 
 sub log_position { my ($node) = @_; return -s $node->logfile // 0; }
 sub log_since { my ($node, $position) = @_; return slurp_file($node->logfile, $position); }
+
+# Whether this machine was too busy for a step of a worker, which the log says: it took longer than a step may. It was rolled back
+# then, its publication was suspended for a moment, and what had been sent may have been sent again.
+my $disturbance = qr/took longer than \d+ ms/;
+sub disturbed { my ($node) = @_; return log_since($node, 0) =~ $disturbance; }
+
+# What the log has beside that, and beside locks that were held for too long by somebody who had the same machine.
+sub undisturbed_log_since
+{
+	my ($node, $position) = @_;
+	return join '', grep { !/$disturbance|locked by process \d+/ } split /^/, log_since($node, $position);
+}
 
 # An emulator left running would keep the harness waiting.
 END
