@@ -72,7 +72,7 @@ sub dead
 work('before', 100, '{}');
 work('slow', 1, '{"sleep": 30}');
 work('after', 100, '{}');
-# Ten minutes are 3 s here.
+# Ten minutes are 10 s here.
 $ENV{POSTBOX_FAILPOINT} = 'patience=short';
 my $puller = start_puller($node, 'postgres', $emulator);
 delete $ENV{POSTBOX_FAILPOINT};

@@ -7,7 +7,7 @@
 //   hang   the thread that comes here first stays for ever; the others go on
 //
 // The other actions are ignored. patience=short makes the time for which an event may wait for a
-// lock (batch_applier.h) 3 s, connect_time=short that to connect (database.h) 2 s, and
+// lock (batch_applier.h) 10 s, connect_time=short that to connect (database.h) 2 s, and
 // stuck_time=short that without progress (runner.h) 2 s.
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_

@@ -221,7 +221,7 @@ ApplyPolicy Runner::Policy() const {
   policy.statement_timeout = config_.statement_timeout;
   policy.backoff = {config_.min_backoff, 2.0, config_.max_backoff};
   policy.stopping = &cancelling_;
-  if (FailpointAction("patience") == "short") policy.patience = std::chrono::seconds(3);
+  if (FailpointAction("patience") == "short") policy.patience = std::chrono::seconds(10);
   return policy;
 }
 
