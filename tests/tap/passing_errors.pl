@@ -34,8 +34,8 @@ sub start_session
 	if ($pid == 0)
 	{
 		open(STDOUT, '>', '/dev/null');
-		exec('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), map { ('-c', $_) } @commands);
-		POSIX::_exit(127);
+		exec('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), map { ('-c', $_) } @commands)
+		  or POSIX::_exit(127);
 	}
 	return $pid;
 }
