@@ -31,14 +31,14 @@ my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settin
 	'max_connections' => 80, 'max_prepared_transactions' => 20, 'allow_in_place_tablespaces' => 'on' });
 $node->start;
 
-# As a role of the cluster. What is in the way of a lock for long is tried again.
+# As a role of the cluster, with time-outs of its own. What is in the way of a lock for long is tried again.
 sub does
 {
 	my ($database, $statement, $role) = @_;
 	my ($stdout, $stderr);
 	for my $try (1 .. 10)
 	{
-		my $code = $node->psql($database, "SET lock_timeout = '10s'; $statement", stdout => \$stdout, stderr => \$stderr,
+		my $code = $node->psql($database, "SET statement_timeout = 0; SET lock_timeout = '10s'; $statement", stdout => \$stdout, stderr => \$stderr,
 			extra_params => [ '-U', $role // 'postgres' ], on_error_stop => 1);
 		return $stdout if $code == 0;
 		last unless $stderr =~ /deadlock detected|lock timeout|could not obtain lock/;

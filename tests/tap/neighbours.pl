@@ -134,12 +134,12 @@ subtest 'a trigger that sleeps when results are stored, and does not let itself 
 	hostile_outbox('table');
 	as_hostile(q{
 		CREATE TRIGGER sleep BEFORE UPDATE ON hostile.outbox FOR EACH ROW WHEN (NEW.lock_token IS NULL) EXECUTE FUNCTION hostile.stubborn()});
-	my $position = log_position($node);
+	my ($position, $begin) = (log_position($node), time);
 	emit_hostile(5);
 	hostile_is('suspended', 'ended a worker', 'its worker is replaced');
 	app_flows('while a worker had to be replaced');
 	my $ends = () = log_since($node, $position) =~ /terminating background worker "postbox publisher"/g;
-	is($ends, 1, 'the next worker does not run into it at once');
+	cmp_ok($ends, '<=', 1 + (time - $begin) / 30, 'the next worker does not run into it for half a minute');
 };
 
 subtest 'results that cannot be stored do not use up the budget of all' => sub {
@@ -196,7 +196,7 @@ for my $kind ('table', 'log')
 {
 	subtest "a topic that refuses every event as invalid, $kind" => sub {
 		hostile_outbox($kind);
-		$node->safe_psql('postgres', q{SELECT postbox.alter_publication('hostile', max_attempts => 100)});
+		$node->safe_psql('postgres', q{SELECT postbox.alter_publication('hostile', max_attempts => 1000)});
 		my $position = log_position($node);
 		emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=aggregate_type:hostile');
 		emit_hostile(300);

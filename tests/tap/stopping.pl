@@ -107,8 +107,8 @@ sub soon
 	$action->();
 	wait_for($condition // sub { 1 }, $what);
 	my $took = time - $begin;
-	# On a loaded machine psql alone takes its time.
-	cmp_ok($took, '<', 5 + 1, "$what within 5 s");
+	# On a loaded machine psql alone takes its time. What would hold it up lasts for 10 s or more.
+	cmp_ok($took, '<', 5 + 4, "$what within 5 s");
 	note(sprintf('%s: %.1f s', $what, $took));
 	return;
 }
