@@ -16,7 +16,7 @@ use constant TOPIC => 'catalog.video.events';
 use constant BACKLOG => 20_000;
 # What a leaving worker has on its way has its results in less than the second that it waits for them, and the backlog
 # lasts for 40 s.
-use constant { MOST_OUTSTANDING => 100, LATENCY => 200 };
+use constant { MOST_OUTSTANDING => 200, LATENCY => 400 };
 
 our ($emulator, $node, $puller);
 
