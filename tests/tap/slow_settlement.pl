@@ -14,13 +14,12 @@ my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publis
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql('postgres', q{
-	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN OLD; END $$;
+	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.012); RETURN OLD; END $$;
 	CREATE TRIGGER slow BEFORE DELETE ON app.outbox_parked FOR EACH ROW EXECUTE FUNCTION app.slow();
 });
 
-# Rows with one seq, more than are read together, are parked and published from there. They get their results together.
-my $rows = 1400;
-emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=1500,count=1000000');
+# Rows with one seq, more than are read together, are parked and published from there.
+my $rows = 1800;
 $node->safe_psql('postgres', qq{INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
 	SELECT last, gen_random_uuid(), 'video', 'k-' || n, 'video.changed', 1, '{}' FROM nextval('app.outbox_seq') last, generate_series(1, $rows) n});
 wait_for(sub { messages_published($emulator) >= $rows }, 'all are published');
