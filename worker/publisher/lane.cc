@@ -344,14 +344,17 @@ bool Lane::Decide(TimestampTz now, bool leaving) {
   settling_says_ = std::move(summary);
   settling_ = std::move(unsettled_);
   unsettled_.clear();
+  settle_pause_by_ = TimestampTzPlusMilliseconds(now, LongestPause().count());
   return true;
 }
 
 Lane::Settled Lane::Settle(TimestampTz now, bool leaving, Budget* budget) {
+  if (SettleAt() > now && !leaving && finish_by_ <= now) return Settled::kNothing;
   leaving = leaving || finish_by_ != 0;
-  if (std::max(settle_at_, PauseUntil()) > now && !leaving) return Settled::kNothing;
   if (settling_.empty() && !Decide(now, leaving)) return Settled::kNothing;
-  const std::size_t size = std::min(settling_.size(), settle_size_);
+  // Of what is lost nothing is stored.
+  const std::size_t most = settling_says_.lost ? settling_.size() : settle_size_;
+  const std::size_t size = std::min(settling_.size(), most);
   const auto part = std::span<const EventPointer>(settling_).first(size);
   if (!Store(now, part, leaving)) return Settled::kNothing;
   std::size_t bytes = 0;
@@ -398,7 +401,7 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
     const auto delay = pubsub::BackoffDelay(IsPassing(error) ? kLockBackoff : kErrorBackoff,
                                             settle_failures_, pubsub::JitterRandom());
     settle_at_ = TimestampTzPlusMilliseconds(now, delay.count());
-    settle_size_ = std::max(part.size() / 2, std::size_t{1});
+    if (!IsPassing(error)) settle_size_ = std::max(part.size() / 2, std::size_t{1});
     if (!leaving) FailStatement(now, error, &settled_too_long_);
     return false;
   }
@@ -426,7 +429,9 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
 
 void Lane::Maintain(TimestampTz now, bool leaving) {
   if (!leaving) {
-    if (PauseUntil() > now || source_->MaintainIn().count() > 0) return;
+    // What is stored in parts may have many pauses.
+    const bool pauses = PauseUntil() > now && settling_.empty();
+    if (pauses || source_->MaintainIn().count() > 0) return;
     // What failed would fail again, perhaps after waiting for a lock.
     if (failed_ && retry_at_ > now) return;
     Failpoint("before_checkpoint");

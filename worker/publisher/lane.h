@@ -125,13 +125,16 @@ class Lane {
   // When Maintain() has something to do, or a suspension is over.
   TimestampTz NextWork(TimestampTz now) const;
   // When results that could not be stored are tried again.
-  TimestampTz settle_at() const {
-    return waits_for_rest_ ? DT_NOEND : std::max(settle_at_, PauseUntil());
-  }
+  TimestampTz settle_at() const { return waits_for_rest_ ? DT_NOEND : SettleAt(); }
 
  private:
   // When there is nobody to hold up it does not pause. Others may come at any time.
   TimestampTz PauseUntil() const { return crowded_ ? pause_until_ : 0; }
+  // The pauses between the parts of a settlement are not longer together than one may be.
+  TimestampTz SettleAt() const {
+    const TimestampTz pause = PauseUntil();
+    return std::max(settle_at_, settling_.empty() ? pause : std::min(pause, settle_pause_by_));
+  }
   TimestampTz ClaimAt() const {
     const TimestampTz at = std::max(retry_at_, PauseUntil());
     const bool free = proven_ && attempts_ == 0;
@@ -238,6 +241,7 @@ class Lane {
   Events settling_;
   Summary settling_says_;
   std::size_t settle_size_ = kMostSettled;  // of a part; less while that takes long
+  TimestampTz settle_pause_by_ = 0;
   TimestampTz settle_at_ = 0;
   int settle_failures_ = 0;
 };

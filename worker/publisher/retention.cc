@@ -58,8 +58,7 @@ bool Retention::Step(TimestampTz now) {
   try {
     if (due) {
       last_round_ = now;
-      left_.clear();
-      Begin(now);
+      Begin(now, std::exchange(left_, {}));
     } else {
       PurgeFirst();
     }
@@ -77,7 +76,7 @@ bool Retention::FindTable(TimestampTz now) {
   return true;
 }
 
-void Retention::Begin(TimestampTz now) {
+void Retention::Begin(TimestampTz now, const std::deque<Table>& waiting) {
   std::deque<Table> tables;
   InTransaction("postbox: looking for events to purge", [&] {
     const uint64 rows =
@@ -94,6 +93,13 @@ void Retention::Begin(TimestampTz now) {
            std::none_of(tables.begin(), tables.end(),
                         [&](const Table& table) { return table.relation == one.first; });
   });
+  const auto place = [&](const Table& table) {
+    return std::find_if(waiting.begin(), waiting.end(),
+                        [&](const Table& other) { return other.relation == table.relation; }) -
+           waiting.begin();
+  };
+  std::stable_sort(tables.begin(), tables.end(),
+                   [&](const Table& one, const Table& other) { return place(one) < place(other); });
   left_ = std::move(tables);
 }
 

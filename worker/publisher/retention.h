@@ -41,7 +41,8 @@ class Retention {
     TimestampTz pause_until = 0;
   };
 
-  void Begin(TimestampTz now);
+  // `waiting`: what the last round has left, which goes first.
+  void Begin(TimestampTz now, const std::deque<Table>& waiting);
   // Moves the first table that does not pause to the front; false if there is none.
   bool FindTable(TimestampTz now);
   void PurgeFirst();

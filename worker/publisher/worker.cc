@@ -37,10 +37,10 @@ constexpr int64 kLoadAgainMs = 100, kCredentialsLookMs = 1000;
 constexpr int64 kLoadPatienceMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
+constexpr int64 kSettleMs = 10;  // a lane stores parts of its results before others have their turn
 // How often a database with copied publications looks whether the original is still there.
 constexpr int64 kLookForOriginalMs = 2000;
-// An idle worker's last counts reach the server's statistics after this time.
-constexpr long kReportCountsMs = 1000;
+constexpr long kReportCountsMs = 1000;  // until the statistics have an idle worker's last counts
 
 // How often a worker looks whether the others have given up their lanes of a publication whose keys
 // are to be divided anew, and for how long.
@@ -469,7 +469,7 @@ bool Worker::CollectResults() {
     progress |= !events.empty() || ending != outlet->IsEnding();
     GiveToLanes(std::move(events), leaving_ || ending);
   }
-  return SettleLanes() || progress;
+  return SettleLanes(kSettleMs) || progress;
 }
 
 void Worker::GiveToLanes(Events events, bool leaving) {
@@ -480,13 +480,15 @@ void Worker::GiveToLanes(Events events, bool leaving) {
   }
 }
 
-bool Worker::SettleLanes() {
+bool Worker::SettleLanes(int64 milliseconds) {
   bool part = false;
-  std::vector<LanePointer> lanes = std::move(to_settle_);
-  to_settle_.clear();
-  for (const LanePointer& lane : lanes) {
-    const Lane::Settled settled =
-        TooLate() ? Lane::Settled::kNothing : lane->Settle(now_, leaving_, &budget_);
+  for (const LanePointer& lane : std::exchange(to_settle_, {})) {
+    const TimestampTz until = After(GetCurrentTimestamp(), milliseconds);
+    auto settled = TooLate() ? Lane::Settled::kNothing : Lane::Settled::kPart;
+    while (settled == Lane::Settled::kPart && !TooLate() && GetCurrentTimestamp() < until) {
+      settled = lane->Settle(now_, leaving_, &budget_);
+      if (leaving_) ComeRound();
+    }
     part |= settled == Lane::Settled::kPart;
     if (settled != Lane::Settled::kAll) {
       to_settle_.push_back(lane);
@@ -538,7 +540,7 @@ void Worker::GiveBackUnsafe(int64 most) {
   Events events = outlets_.TakeUnsafe(now_, most);
   for (const EventPointer& event : events) event->status = pubsub::PublishStatus::kBehind;
   GiveToLanes(std::move(events), leaving_);
-  SettleLanes();
+  SettleLanes(kSettleMs);
 }
 
 // Leaving.
@@ -585,8 +587,7 @@ void Worker::Drain() {
     WaitForResults(kCancelMs);
   }
   GiveToLanes(outlets_.Close(), leaving_);
-  while (SettleLanes()) {
-  }
+  SettleLanes(kLeaveMs);
   for (const LanePointer& lane : finishing_) {
     if (!TooLate()) lane->Maintain(now_, true);
   }

@@ -105,8 +105,8 @@ class Worker {
   // Takes the results that the clients have, and lets the lanes store theirs.
   bool CollectResults();
   void GiveToLanes(Events events, bool leaving);
-  // Whether a lane has stored some of its results, and not all.
-  bool SettleLanes();
+  // For so long each lane stores parts of its results. Whether one has stored some, and not all.
+  bool SettleLanes(int64 milliseconds);
 
   // Shows for which publications events wait for a synchronous standby, and gives them back when
   // they have waited for too long.

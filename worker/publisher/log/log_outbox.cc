@@ -411,8 +411,9 @@ bool LogOutbox::WritesParked(std::span<const EventPointer> events) {
 
 bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
   if (!progress_) return false;  // the lane begins at its stored position again
-  SettlePublished(events);
-  if (AllPublished(events)) return true;
+  parks_copies_ = false;
+  const bool known = SettlePublished(events);
+  if (AllPublished(events)) return known;
 
   transaction->Begin();
   const Oid owner_role = Open();
@@ -424,14 +425,16 @@ bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transa
   SettleUnpublished(events);
   parked_.DeletePublished();
   share_->log.Write();
-  return true;
+  return known;
 }
 
-void LogOutbox::SettlePublished(std::span<const EventPointer> events) {
+bool LogOutbox::SettlePublished(std::span<const EventPointer> events) {
+  bool known = true;
   for (const EventPointer& event : events) {
     if (event->status != pubsub::PublishStatus::kPublished || event->handle == 0) continue;
-    progress_->Settle(event->handle);
+    known = progress_->Settle(event->handle) && known;
   }
+  return known;
 }
 
 void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
@@ -504,6 +507,7 @@ milliseconds LogOutbox::MaintainIn() const {
 
 void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (!progress_) return;
+  parks_copies_ = false;
   share_->log.Write();
   if ((leaving && PositionMoved()) || CheckpointIn().count() == 0) {
     transaction->Begin();

@@ -149,7 +149,8 @@ class LogOutbox : public OutboxSource {
   static bool IsSentAgain(const ClaimedEvent& event);
   // Whether settling them may write to the table of parked events.
   static bool WritesParked(std::span<const EventPointer> events);
-  void SettlePublished(std::span<const EventPointer> events);
+  // Whether all of them are known: they may be of what was rolled back.
+  bool SettlePublished(std::span<const EventPointer> events);
   void SettleUnpublished(std::span<const EventPointer> events);
 
   // Of the first part nothing is on its way.
