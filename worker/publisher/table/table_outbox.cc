@@ -10,7 +10,7 @@
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
 #include "worker/publisher/base/server_text.h"
-#include "worker/publisher/table/table_outbox_sql.h"
+#include "worker/publisher/table/table_outbox_statements.h"
 
 extern "C" {
 #include <access/relation.h>
@@ -25,6 +25,8 @@ using std::chrono::milliseconds;
 // How many chunks one claim walks over: a step stays short, and the next one goes on where this
 // one stopped.
 constexpr int kMaxChunks = 8;
+// How many seqs a chunk goes over where rows of keys that cannot go on are left out.
+constexpr int64 kSeqsOfChunk = 10'000;
 // So many bytes are leased and read at a time, or one row.
 constexpr std::size_t kPortion = std::size_t{4} << 20;
 // How often leases are looked through, at most.
@@ -33,13 +35,6 @@ constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
 constexpr int kTakeOver = 1000, kRepairKeys = 1000;
 
 }  // namespace
-
-struct TableOutbox::Statements {
-  FilteredStatement waiting, due, followers, free_behind, heads, keys;
-  Statement lock, lock_behind, hold_parked, park_behind, lease;
-  Statement confirm, release, release_behind, park, park_seq, park_unreadable, make_due;
-  Statement lease_owners, take_over_dead, take_over_old;
-};
 
 struct TableOutbox::Chunk {
   std::vector<Candidate> candidates;
@@ -74,32 +69,7 @@ Oid TableOutbox::Open() {
   max_payload_ = kMaxPayload * (columns.payload.type == "jsonb" ? 4 : 1);
   const TableOutboxSql sql = MakeTableOutboxSql(name, columns, ordering_.ordered(),
                                                 publication_.parked_blocks, publication_.filtered);
-  constexpr Oid kTids = TIDARRAYOID;
-  auto made = std::make_shared<Statements>();
-  made->waiting = FilteredStatement(publication_, sql.waiting, {INT8OID, INT4OID, TEXTARRAYOID});
-  made->due = FilteredStatement(publication_, sql.due, {INT4OID});
-  made->followers =
-      FilteredStatement(publication_, sql.followers, {TEXTARRAYOID, INT8ARRAYOID, INT4OID});
-  made->free_behind = FilteredStatement(publication_, sql.free_behind, {INT4OID});
-  made->lock = Statement(sql.lock, {kTids});
-  made->lock_behind = Statement(sql.lock_behind, {kTids});
-  made->heads = FilteredStatement(publication_, sql.heads, {TEXTARRAYOID});
-  made->hold_parked = Statement(sql.hold_parked, {kTids});
-  made->park_behind = Statement(sql.park_behind, {kTids});
-  made->lease = Statement(sql.lease, {kTids, TEXTOID});
-  made->confirm = Statement(sql.confirm, {TEXTARRAYOID, TEXTOID});
-  made->release = Statement(sql.release, {TEXTARRAYOID, TEXTOID});
-  made->release_behind = Statement(sql.release_behind, {TEXTARRAYOID, TEXTOID});
-  made->park = Statement(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
-  made->park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
-  made->park_unreadable =
-      Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
-  made->make_due = Statement(sql.make_due, {kTids});
-  made->lease_owners = Statement(sql.lease_owners, {});
-  made->take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID, INT4OID});
-  made->take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID, INT4OID});
-  made->keys = FilteredStatement(publication_, sql.keys, {TEXTOID, INT4OID});
-  statements_ = std::move(made);
+  statements_ = std::make_shared<Statements>(publication_, sql);
   relation_ = std::move(name);
   return owner;
 }
@@ -166,8 +136,10 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
     const Datum blocked = TextArrayValue(selection->blocked_keys());
     const Clock::time_point start = Clock::now();
     const bool from_start = begins && floor_.seq() == 0;
+    const int64 from = begins ? floor_.seq() : cursor_;
+    const int64 upto = all_keys ? PG_INT64_MAX : from + std::min(kSeqsOfChunk, PG_INT64_MAX - from);
     const uint64 rows = statements_->waiting.Run(
-        {Int64GetDatum(begins ? floor_.seq() : cursor_), Int32GetDatum(chunk_size), blocked});
+        {Int64GetDatum(from), Int32GetDatum(chunk_size), blocked, Int64GetDatum(upto)});
     if (from_start) {
       floor_.Took(std::chrono::duration_cast<milliseconds>(Clock::now() - start));
     }
@@ -180,11 +152,18 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
     }
     if (begins && all_keys) floor_.Found(Clock::now(), first);
     TakeChunk(chunk, true, &statements_->lock, selection, chosen, progress);
-    if (rows < static_cast<uint64>(chunk_size)) return true;
+    if (rows < static_cast<uint64>(chunk_size) && (all_keys || !SkipTo(upto))) return true;
     // Enough for a good batch: a claim that is late is worse than one that is not full.
     if (selection->claimed() * 2 >= limits.events) return false;
   }
   return false;
+}
+
+bool TableOutbox::SkipTo(int64 seq) {
+  if (statements_->next_waiting.Run({Int64GetDatum(seq)}) == 0) return false;
+  CheckColumns(relation_, {INT8OID});
+  cursor_ = Int64Column(0, 1) - 1;
+  return true;
 }
 
 void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,

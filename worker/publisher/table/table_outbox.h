@@ -94,6 +94,8 @@ class TableOutbox : public OutboxSource {
   // Takes what waits, from the cursor on, some chunks of it. Returns whether it came to the end.
   bool Walk(const ClaimLimits& limits, ClaimSelection* selection, std::vector<Chosen>* chosen,
             bool* progress);
+  // The walk goes on with the first row behind this seq. False if there is none.
+  bool SkipTo(int64 seq);
   void TakeRetries(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
                    bool* progress);
   Chunk ReadChunk(uint64 rows) const;

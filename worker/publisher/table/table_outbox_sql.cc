@@ -98,9 +98,13 @@ class Templates {
 void FillClaim(const Templates& templates, TableOutboxSql* sql) {
   sql->waiting = templates.Fill(
       "SELECT {columns} FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
-      "AND c.next_retry_at IS NULL AND c.seq > $1 AND {key_c} <> ALL($3){type_c} "
+      "AND c.next_retry_at IS NULL AND c.seq > $1 AND c.seq <= $4 AND {key_c} <> ALL($3){type_c} "
       "ORDER BY c.seq LIMIT $2",
-      "4");
+      "5");
+  sql->next_waiting = templates.Fill(
+      "SELECT c.seq FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
+      "AND c.next_retry_at IS NULL AND c.seq > $1{type_c} ORDER BY c.seq LIMIT 1",
+      "2");
   sql->due = templates.Fill(
       "SELECT {columns} FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
       "AND c.next_retry_at IS NOT NULL AND c.next_retry_at <= now(){type_c} "

@@ -19,9 +19,11 @@ struct TableOutboxSql {
   // Rows that wait, in the order of seq: ctid, seq, aggregate_id, payload and attributes as they
   // are stored, for their size, and the predecessor: the nearest earlier unpublished row of the
   // key, its seq negative if that row is parked.
-  // $1 bigint: after this seq; $2 int: at most; $3 text[]: without these keys; $4 text[]:
-  // aggregate types, if filtered.
+  // $1 bigint: after this seq; $2 int: at most; $3 text[]: without these keys; $4 bigint: up to
+  // this seq; $5 text[]: aggregate types, if filtered.
   std::string waiting;
+  // The seq of the first row that waits. $1 bigint: after this seq; $2 text[]: aggregate types.
+  std::string next_waiting;
   // The same for parked rows whose time has come, in the order of their time. $1 int: at most; $2
   // text[]: aggregate types.
   std::string due;
