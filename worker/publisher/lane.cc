@@ -344,19 +344,27 @@ bool Lane::Decide(TimestampTz now, bool leaving) {
   settling_says_ = std::move(summary);
   settling_ = std::move(unsettled_);
   unsettled_.clear();
-  settle_pause_by_ = TimestampTzPlusMilliseconds(now, LongestPause().count());
+  settling_since_ = now;
   return true;
 }
 
+void Lane::HurryUp(TimestampTz begin) {
+  const TimestampTz end = GetCurrentTimestamp();
+  const milliseconds since = Between(settling_since_, end);
+  if (since < LongestPause() || since > 3 * LongestPause()) return;
+  pause_until_ = std::min(pause_until_, end + (end - begin));
+}
+
 Lane::Settled Lane::Settle(TimestampTz now, bool leaving, Budget* budget) {
-  if (SettleAt() > now && !leaving && finish_by_ <= now) return Settled::kNothing;
+  const TimestampTz at = std::max(settle_at_, PauseUntil());
+  if (at > now && !leaving && finish_by_ <= now) return Settled::kNothing;
   leaving = leaving || finish_by_ != 0;
   if (settling_.empty() && !Decide(now, leaving)) return Settled::kNothing;
-  // Of what is lost nothing is stored.
-  const std::size_t most = settling_says_.lost ? settling_.size() : settle_size_;
-  const std::size_t size = std::min(settling_.size(), most);
+  const std::size_t size = std::min(settling_.size(), settle_size_);
   const auto part = std::span<const EventPointer>(settling_).first(size);
+  const TimestampTz begin = GetCurrentTimestamp();
   if (!Store(now, part, leaving)) return Settled::kNothing;
+  HurryUp(begin);
   std::size_t bytes = 0;
   for (const EventPointer& event : part) bytes += event->bytes();
   budget->Settled(size, bytes, holding_.get());

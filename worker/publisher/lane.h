@@ -125,16 +125,13 @@ class Lane {
   // When Maintain() has something to do, or a suspension is over.
   TimestampTz NextWork(TimestampTz now) const;
   // When results that could not be stored are tried again.
-  TimestampTz settle_at() const { return waits_for_rest_ ? DT_NOEND : SettleAt(); }
+  TimestampTz settle_at() const {
+    return waits_for_rest_ ? DT_NOEND : std::max(settle_at_, PauseUntil());
+  }
 
  private:
   // When there is nobody to hold up it does not pause. Others may come at any time.
   TimestampTz PauseUntil() const { return crowded_ ? pause_until_ : 0; }
-  // The pauses between the parts of a settlement are not longer together than one may be.
-  TimestampTz SettleAt() const {
-    const TimestampTz pause = PauseUntil();
-    return std::max(settle_at_, settling_.empty() ? pause : std::min(pause, settle_pause_by_));
-  }
   TimestampTz ClaimAt() const {
     const TimestampTz at = std::max(retry_at_, PauseUntil());
     const bool free = proven_ && attempts_ == 0;
@@ -172,6 +169,11 @@ class Lane {
   // The transaction of a part of it, if it needs one. False if it failed. With the last part it
   // clears Summary::broken if that suspends nothing.
   bool Store(TimestampTz now, std::span<const EventPointer> part, bool leaving);
+
+  // A part of a settlement that began at `begin` is stored. If storing has lasted for a quarter of
+  // a lease, the pause that follows is not longer than that took, so that leases do not end
+  // meanwhile. What lasts for three quarters cannot be saved, and has all its pauses.
+  void HurryUp(TimestampTz begin);
 
   std::chrono::milliseconds StepTime(int too_long) const;
   std::size_t BatchSize() const;
@@ -241,7 +243,7 @@ class Lane {
   Events settling_;
   Summary settling_says_;
   std::size_t settle_size_ = kMostSettled;  // of a part; less while that takes long
-  TimestampTz settle_pause_by_ = 0;
+  TimestampTz settling_since_ = 0;
   TimestampTz settle_at_ = 0;
   int settle_failures_ = 0;
 };

@@ -24,8 +24,7 @@ namespace postbox::publisher {
 namespace {
 
 // SIGTERM: so long for what is on its way, then so long for the cancelled.
-constexpr int64 kFinishMs = 1000;
-constexpr int64 kCancelMs = 2000;
+constexpr int64 kFinishMs = 1000, kCancelMs = 2000;
 // Another database needs the slot: so long for what is on its way.
 constexpr int64 kYieldMs = 10'000;
 constexpr int64 kFinishStepMs = 200;
@@ -131,10 +130,6 @@ void Worker::BeHeard() {
   for (const LanePointer& lane : lanes_) lane->Doubt();
   for (const LanePointer& lane : finishing_) lane->Doubt();
   GiveBackUnsafe(0);
-}
-
-void Worker::WantAll() {
-  for (const LanePointer& lane : lanes_) lane->Want();
 }
 
 void Worker::Wait() {
@@ -469,7 +464,7 @@ bool Worker::CollectResults() {
     progress |= !events.empty() || ending != outlet->IsEnding();
     GiveToLanes(std::move(events), leaving_ || ending);
   }
-  return SettleLanes(kSettleMs) || progress;
+  return SettleLanes() || progress;
 }
 
 void Worker::GiveToLanes(Events events, bool leaving) {
@@ -480,14 +475,13 @@ void Worker::GiveToLanes(Events events, bool leaving) {
   }
 }
 
-bool Worker::SettleLanes(int64 milliseconds) {
+bool Worker::SettleLanes() {
   bool part = false;
   for (const LanePointer& lane : std::exchange(to_settle_, {})) {
-    const TimestampTz until = After(GetCurrentTimestamp(), milliseconds);
+    const TimestampTz until = After(GetCurrentTimestamp(), kSettleMs);
     auto settled = TooLate() ? Lane::Settled::kNothing : Lane::Settled::kPart;
     while (settled == Lane::Settled::kPart && !TooLate() && GetCurrentTimestamp() < until) {
       settled = lane->Settle(now_, leaving_, &budget_);
-      if (leaving_) ComeRound();
     }
     part |= settled == Lane::Settled::kPart;
     if (settled != Lane::Settled::kAll) {
@@ -540,7 +534,7 @@ void Worker::GiveBackUnsafe(int64 most) {
   Events events = outlets_.TakeUnsafe(now_, most);
   for (const EventPointer& event : events) event->status = pubsub::PublishStatus::kBehind;
   GiveToLanes(std::move(events), leaving_);
-  SettleLanes(kSettleMs);
+  SettleLanes();
 }
 
 // Leaving.
@@ -587,7 +581,13 @@ void Worker::Drain() {
     WaitForResults(kCancelMs);
   }
   GiveToLanes(outlets_.Close(), leaving_);
-  SettleLanes(kLeaveMs);
+  // In turn, and those that fail once.
+  for (std::vector<LanePointer> lanes = std::exchange(to_settle_, {}); !lanes.empty();) {
+    std::erase_if(lanes, [&](const LanePointer& lane) {
+      ComeRound();
+      return TooLate() || lane->Settle(now_, leaving_, &budget_) != Lane::Settled::kPart;
+    });
+  }
   for (const LanePointer& lane : finishing_) {
     if (!TooLate()) lane->Maintain(now_, true);
   }

@@ -65,7 +65,9 @@ class Worker {
   // Returns false when the time is over and nothing happened.
   bool Sleep(long milliseconds);
   void BeHeard();
-  void WantAll();
+  void WantAll() {
+    for (const LanePointer& lane : lanes_) lane->Want();
+  }
 
   void FollowSettings();
   // What was wrong with a publication may be right with another identity.
@@ -105,8 +107,8 @@ class Worker {
   // Takes the results that the clients have, and lets the lanes store theirs.
   bool CollectResults();
   void GiveToLanes(Events events, bool leaving);
-  // For so long each lane stores parts of its results. Whether one has stored some, and not all.
-  bool SettleLanes(int64 milliseconds);
+  // Whether a lane has stored some of its results, and not all.
+  bool SettleLanes();
 
   // Shows for which publications events wait for a synchronous standby, and gives them back when
   // they have waited for too long.

@@ -25,7 +25,10 @@ using std::chrono::milliseconds;
 // How many chunks one claim walks over: a step stays short, and the next one goes on where this
 // one stopped.
 constexpr int kMaxChunks = 8;
-// How many seqs a chunk goes over where rows of keys that cannot go on are left out.
+// So many of them begin with the oldest row.
+constexpr int kFirstChunks = 4;
+// How many seqs a chunk goes over where rows are left out, of other types or of keys
+// that cannot go on.
 constexpr int64 kSeqsOfChunk = 10'000;
 // So many bytes are leased and read at a time, or one row.
 constexpr std::size_t kPortion = std::size_t{4} << 20;
@@ -106,64 +109,70 @@ ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one)
   }
   TakeRetries(limits.events, &selection, &chosen, &result.more);
 
-  if (cursor_ == 0) floor_.Look(Clock::now(), ClaimFloor::kLookInterval);
-  bool walked_to_end = Walk(limits, &selection, &chosen, &result.more);
+  floor_.Look(Clock::now(), ClaimFloor::kLookInterval);
+  const bool goes_on = cursor_ != 0;
+  if (!goes_on) settled_ = false;
+  const bool walked_to_end = Walk(limits, &selection, &chosen, &result.more);
+  // Results that came meanwhile may have made room for rows that it had passed.
+  if (walked_to_end && goes_on && settled_) result.more = true;
+  // Only for what may be below the floor, so it does not go on if it does not come to the end.
   if (walked_to_end && chosen.empty() && floor_.seq() > 0 &&
       floor_.Look(Clock::now(), ClaimFloor::kLookAgain)) {
+    Walk(limits, &selection, &chosen, &result.more);
     cursor_ = 0;
-    walked_to_end = Walk(limits, &selection, &chosen, &result.more);
   }
-  // Not at the end, nothing found yet: go on from the cursor at once. Else the next claim begins
-  // with the oldest again.
   result.needed = selection.needed();
-  if (!walked_to_end && chosen.empty() && result.needed == 0) {
-    result.more = true;
-  } else {
-    cursor_ = 0;
-  }
+  // Not at the end, nothing found yet: go on at once.
+  if (!walked_to_end && chosen.empty() && result.needed == 0) result.more = true;
   result.events = Lease(std::move(chosen), limits.bytes, one_by_one);
   return result;
 }
 
-// The whole backlog once: from where the last walk stopped to the end; if that is in the middle,
-// the next step begins at the floor again.
+// The oldest first, where results have made room, then on from where the last walk stopped.
 bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
                        std::vector<Chosen>* chosen, bool* progress) {
   const auto chunk_size = static_cast<int32>(std::max<std::size_t>(limits.events, 10));
+  int64 at = floor_.seq();
   for (int chunks = 0; chunks < kMaxChunks && !selection->full(); ++chunks) {
-    const bool begins = cursor_ == 0;
-    const bool all_keys = selection->blocked_keys().empty();
+    if (chunks == kFirstChunks) at = std::max(at, cursor_);
+    const bool bounded = publication_.filtered || !selection->blocked_keys().empty();
+    const int64 upto = bounded ? at + std::min(kSeqsOfChunk, PG_INT64_MAX - at) : PG_INT64_MAX;
     const Datum blocked = TextArrayValue(selection->blocked_keys());
     const Clock::time_point start = Clock::now();
-    const bool from_start = begins && floor_.seq() == 0;
-    const int64 from = begins ? floor_.seq() : cursor_;
-    const int64 upto = all_keys ? PG_INT64_MAX : from + std::min(kSeqsOfChunk, PG_INT64_MAX - from);
     const uint64 rows = statements_->waiting.Run(
-        {Int64GetDatum(from), Int32GetDatum(chunk_size), blocked, Int64GetDatum(upto)});
-    if (from_start) {
-      floor_.Took(std::chrono::duration_cast<milliseconds>(Clock::now() - start));
-    }
+        {Int64GetDatum(at), Int32GetDatum(chunk_size), blocked, Int64GetDatum(upto)});
+    if (at == 0) floor_.Took(std::chrono::duration_cast<milliseconds>(Clock::now() - start));
     const Chunk chunk = ReadChunk(rows);
     std::optional<int64> first;
     if (rows > 0) {
       first = chunk.candidates.front().seq;
-      cursor_ = chunk.candidates.back().seq;
-      floor_.Seen(cursor_);
+      at = chunk.candidates.back().seq;
+      floor_.Seen(at);
     }
-    if (begins && all_keys) floor_.Found(Clock::now(), first);
+    // Where there is none, there may be one behind this part.
+    if (chunks == 0 && selection->blocked_keys().empty()) {
+      floor_.Found(Clock::now(), first || !bounded ? first : upto);
+    }
     TakeChunk(chunk, true, &statements_->lock, selection, chosen, progress);
-    if (rows < static_cast<uint64>(chunk_size) && (all_keys || !SkipTo(upto))) return true;
+    if (rows < static_cast<uint64>(chunk_size)) {
+      const std::optional<int64> next = bounded ? NextWaiting(upto) : std::nullopt;
+      if (!next) {
+        cursor_ = 0;
+        return true;
+      }
+      at = *next - 1;
+    }
     // Enough for a good batch: a claim that is late is worse than one that is not full.
     if (selection->claimed() * 2 >= limits.events) return false;
   }
+  if (!selection->full()) cursor_ = at;
   return false;
 }
 
-bool TableOutbox::SkipTo(int64 seq) {
-  if (statements_->next_waiting.Run({Int64GetDatum(seq)}) == 0) return false;
+std::optional<int64> TableOutbox::NextWaiting(int64 seq) const {
+  if (statements_->next_waiting.Run({Int64GetDatum(seq)}) == 0) return std::nullopt;
   CheckColumns(relation_, {INT8OID});
-  cursor_ = Int64Column(0, 1) - 1;
-  return true;
+  return Int64Column(0, 1);
 }
 
 void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
@@ -402,6 +411,7 @@ void TableOutbox::ParkUnreadable(const Chosen& row, const std::string& reason) {
 
 bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
   using pubsub::PublishStatus;
+  settled_ = true;
   transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return false;

@@ -91,11 +91,12 @@ class TableOutbox : public OutboxSource {
   // multixact, and scans would pass their old index entries until a VACUUM. `one_by_one`: each row
   // is leased in a subtransaction of its own, since one of them cannot be read.
   ClaimResult ClaimAtOnce(const ClaimLimits& limits, bool one_by_one);
-  // Takes what waits, from the cursor on, some chunks of it. Returns whether it came to the end.
+  // Takes what waits, some chunks of it: from the floor on, and then from the cursor on. Returns
+  // whether it came to the end.
   bool Walk(const ClaimLimits& limits, ClaimSelection* selection, std::vector<Chosen>* chosen,
             bool* progress);
-  // The walk goes on with the first row behind this seq. False if there is none.
-  bool SkipTo(int64 seq);
+  // The first row behind this seq, of any type.
+  std::optional<int64> NextWaiting(int64 seq) const;
   void TakeRetries(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
                    bool* progress);
   Chunk ReadChunk(uint64 rows) const;
@@ -141,7 +142,8 @@ class TableOutbox : public OutboxSource {
   std::string relation_;         // quoted and qualified, as the statements have it
   std::size_t max_payload_ = 0;  // of a row that may be an event
   std::shared_ptr<Statements> statements_;
-  int64 cursor_ = 0;  // where the walk over the backlog goes on; 0: it begins at the floor
+  int64 cursor_ = 0;      // where the walk over the backlog goes on; 0: it begins at the floor
+  bool settled_ = false;  // results were stored since it began there
   ClaimFloor floor_;
   Clock::time_point leases_seen_at_{};
   Clock::time_point repaired_at_{};

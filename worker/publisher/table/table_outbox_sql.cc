@@ -103,8 +103,7 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "5");
   sql->next_waiting = templates.Fill(
       "SELECT c.seq FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
-      "AND c.next_retry_at IS NULL AND c.seq > $1{type_c} ORDER BY c.seq LIMIT 1",
-      "2");
+      "AND c.next_retry_at IS NULL AND c.seq > $1 ORDER BY c.seq LIMIT 1");
   sql->due = templates.Fill(
       "SELECT {columns} FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
       "AND c.next_retry_at IS NOT NULL AND c.next_retry_at <= now(){type_c} "

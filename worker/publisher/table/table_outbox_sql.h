@@ -22,7 +22,7 @@ struct TableOutboxSql {
   // $1 bigint: after this seq; $2 int: at most; $3 text[]: without these keys; $4 bigint: up to
   // this seq; $5 text[]: aggregate types, if filtered.
   std::string waiting;
-  // The seq of the first row that waits. $1 bigint: after this seq; $2 text[]: aggregate types.
+  // The seq of the first row that waits, of any type. $1 bigint: after this seq.
   std::string next_waiting;
   // The same for parked rows whose time has come, in the order of their time. $1 int: at most; $2
   // text[]: aggregate types.

@@ -6,7 +6,7 @@ namespace postbox::publisher {
 TableOutbox::Statements::Statements(const Publication& publication, const TableOutboxSql& sql) {
   constexpr Oid kTids = TIDARRAYOID;
   waiting = FilteredStatement(publication, sql.waiting, {INT8OID, INT4OID, TEXTARRAYOID, INT8OID});
-  next_waiting = FilteredStatement(publication, sql.next_waiting, {INT8OID});
+  next_waiting = Statement(sql.next_waiting, {INT8OID});
   due = FilteredStatement(publication, sql.due, {INT4OID});
   followers = FilteredStatement(publication, sql.followers, {TEXTARRAYOID, INT8ARRAYOID, INT4OID});
   free_behind = FilteredStatement(publication, sql.free_behind, {INT4OID});

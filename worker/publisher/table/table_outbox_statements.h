@@ -11,8 +11,8 @@ struct TableOutbox::Statements {
   // `publication` lives as long.
   Statements(const Publication& publication, const TableOutboxSql& sql);
 
-  FilteredStatement waiting, next_waiting, due, followers, free_behind, heads, keys;
-  Statement lock, lock_behind, hold_parked, park_behind, lease;
+  FilteredStatement waiting, due, followers, free_behind, heads, keys;
+  Statement next_waiting, lock, lock_behind, hold_parked, park_behind, lease;
   Statement confirm, release, release_behind, park, park_seq, park_unreadable, make_due;
   Statement lease_owners, take_over_dead, take_over_old;
 };
