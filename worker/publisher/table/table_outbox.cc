@@ -27,8 +27,7 @@ using std::chrono::milliseconds;
 constexpr int kMaxChunks = 8;
 // So many of them begin with the oldest row.
 constexpr int kFirstChunks = 4;
-// How many seqs a chunk goes over where rows are left out, of other types or of keys
-// that cannot go on.
+// How many seqs a chunk goes over where rows of keys that cannot go on are left out.
 constexpr int64 kSeqsOfChunk = 10'000;
 // So many bytes are leased and read at a time, or one row.
 constexpr std::size_t kPortion = std::size_t{4} << 20;
@@ -135,7 +134,7 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
   int64 at = floor_.seq();
   for (int chunks = 0; chunks < kMaxChunks && !selection->full(); ++chunks) {
     if (chunks == kFirstChunks) at = std::max(at, cursor_);
-    const bool bounded = publication_.filtered || !selection->blocked_keys().empty();
+    const bool bounded = !selection->blocked_keys().empty();
     const int64 upto = bounded ? at + std::min(kSeqsOfChunk, PG_INT64_MAX - at) : PG_INT64_MAX;
     const Datum blocked = TextArrayValue(selection->blocked_keys());
     const Clock::time_point start = Clock::now();
@@ -149,10 +148,7 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
       at = chunk.candidates.back().seq;
       floor_.Seen(at);
     }
-    // Where there is none, there may be one behind this part.
-    if (chunks == 0 && selection->blocked_keys().empty()) {
-      floor_.Found(Clock::now(), first || !bounded ? first : upto);
-    }
+    if (chunks == 0 && !bounded) floor_.Found(Clock::now(), first);
     TakeChunk(chunk, true, &statements_->lock, selection, chosen, progress);
     if (rows < static_cast<uint64>(chunk_size)) {
       const std::optional<int64> next = bounded ? NextWaiting(upto) : std::nullopt;

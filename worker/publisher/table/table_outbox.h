@@ -67,6 +67,7 @@ class TableOutbox : public OutboxSource {
   void RollBack() override {
     relation_.clear();
     floor_.Clear();
+    cursor_ = 0;
   }
 
  private:
