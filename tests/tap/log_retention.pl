@@ -106,7 +106,7 @@ subtest 'with a new generation every second, under load, nothing is lost and eac
 };
 
 subtest 'a row that is committed while retention waits for the lock of its partition is published' => sub {
-	create_log('worst', '1 hour');
+	create_log('worst', '40 days');
 	my ($generation, $part) = past_retention('worst');
 	my $before = messages_published($emulator);
 	my $position = log_position($node);
@@ -144,7 +144,7 @@ subtest 'without a worker for months, events of all ids are kept, and published 
 	$node->append_conf('postgresql.conf', "postbox.publishers = 0");
 	$node->reload;
 	wait_workers($node, 'postgres', 0);
-	create_log('absent', '1 hour');
+	create_log('absent', '40 days');
 	my $before = messages_published($emulator);
 	# As many turns of the generations: each has rows of long ago, and of ids of every kind.
 	my @ids = ('gen_random_uuid()', q{'016f5e66-e800-7000-8000-' || lpad(g::text, 12, '0')}, q{'ffffffff-ffff-7000-8000-' || lpad(g::text, 12, '0')}, q{'6ba7b810-9dad-51d1-80b4-' || lpad(g::text, 12, '0')});
@@ -162,7 +162,7 @@ subtest 'without a worker for months, events of all ids are kept, and published 
 };
 
 subtest 'without a publication nothing is purged, and the status says so' => sub {
-	create_log('orphan', '1 hour', unpublished => 1);
+	create_log('orphan', '40 days', unpublished => 1);
 	$node->safe_psql('postgres', insert_into('orphan', 'generate_series(0, 5)'));
 	is($node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.orphan'); SELECT count(*) FROM app.orphan}), "0\n6", 'all are kept');
 	is(problem_of('orphan'), 'events older than the retention are kept: no publication reads this outbox', 'the status says why');
@@ -175,7 +175,7 @@ subtest 'without a publication nothing is purged, and the status says so' => sub
 };
 
 subtest 'a foreign key that keeps a partition from being emptied is shown, and keeps no other' => sub {
-	create_log('referenced', '1 hour');
+	create_log('referenced', '40 days');
 	my ($generation, $part) = past_retention('referenced');
 	$node->safe_psql('postgres', "CREATE TABLE app.audit (id uuid CONSTRAINT of_event REFERENCES $part (id))");
 	$node->safe_psql('postgres', insert_into('referenced', $_)) for 0 .. 5;
@@ -190,7 +190,7 @@ subtest 'a foreign key that keeps a partition from being emptied is shown, and k
 };
 
 subtest 'what row security hides is kept, and the status says so' => sub {
-	create_log('hidden', '1 hour', unpublished => 1);
+	create_log('hidden', '40 days', unpublished => 1);
 	my ($generation, $part) = past_retention('hidden');
 	$node->safe_psql('postgres', 'CREATE ROLE tenant; GRANT USAGE, CREATE ON SCHEMA app TO tenant; ALTER TABLE app.hidden OWNER TO tenant');
 	$node->safe_psql('postgres', "ALTER TABLE $_ OWNER TO tenant") for split /\n/, $node->safe_psql('postgres', "SELECT p.part FROM postbox.log_partitions('app.hidden') p UNION ALL SELECT o.parked FROM postbox.outbox o WHERE o.relation = 'app.hidden'::regclass");
@@ -233,7 +233,7 @@ subtest 'a lane without keys, and a publication that takes none of the events, k
 };
 
 subtest 'a suspended publication keeps what it has not read' => sub {
-	create_log('held', '1 hour');
+	create_log('held', '40 days');
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('held', topic => 'catalog.missing.events', base_backoff => '1h', max_backoff => '1h')});
 	my ($generation, $part) = past_retention('held');
 	$node->safe_psql('postgres', insert_into('held', $generation));
