@@ -21,9 +21,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBatchTime = std::chrono::seconds(2);
 constexpr int kMostRows = 10'000;
 constexpr int kFewestRows = 100;
-// What a batch needs for each of its rows, and what it may take beyond that without a pause.
+// What a batch needs for each of its rows, and what it may take beyond that without a pause: less
+// if there is more to do at once. What ends the table's round may have waited for locks.
 constexpr std::chrono::microseconds kRowTime(100);
 constexpr milliseconds kLongBatch(100);
+constexpr milliseconds kLongLastBatch = std::chrono::seconds(1);
 constexpr int kPauseFactor = 9;
 // An outbox or inbox whose smallest batch took too long, or whose code has ended a worker, is left
 // out for so long.
@@ -129,7 +131,7 @@ void Retention::Charge(Oid relation, TimestampTz begin, int64 rows) {
   const TimestampTz end = GetCurrentTimestamp();
   const milliseconds took(TimestampDifferenceMilliseconds(begin, end));
   const milliseconds more = took - std::chrono::duration_cast<milliseconds>(kRowTime * rows);
-  if (more <= kLongBatch) return;
+  if (more <= (rows > 0 ? kLongBatch : kLongLastBatch)) return;
   ExperienceOf(relation).pause_until =
       TimestampTzPlusMilliseconds(end, (kPauseFactor * more).count());
 }
