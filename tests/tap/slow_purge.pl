@@ -20,9 +20,7 @@ $node->safe_psql('postgres', q{
 			SELECT gen_random_uuid(), ''video'', n::text, ''video.changed'', 1, ''{}'', now() - interval ''1 year'' FROM generate_series(1, %s) n', outbox, rows);
 	END $$;
 	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.01); RETURN OLD; END $$;
-	CREATE TRIGGER slow BEFORE DELETE ON app.outbox FOR EACH ROW WHEN (OLD.aggregate_id LIKE '%00') EXECUTE FUNCTION app.slow();
-	CREATE TRIGGER slower BEFORE DELETE ON app.outbox FOR EACH ROW WHEN (OLD.aggregate_id LIKE '%50') EXECUTE FUNCTION app.slow();
-	CREATE TRIGGER slowest BEFORE DELETE ON app.outbox FOR EACH ROW WHEN (OLD.aggregate_id LIKE '%7') EXECUTE FUNCTION app.slow();
+	CREATE TRIGGER slow BEFORE DELETE ON app.outbox FOR EACH ROW WHEN (OLD.aggregate_id ~ '(00|50|7)$') EXECUTE FUNCTION app.slow();
 	SELECT app.fill('app.outbox', 12000)});
 wait_until($node, 'postgres', 'SELECT count(*) = 0 FROM app.outbox', 'a table of which 10,000 rows cannot be deleted in time is purged');
 unlike(log_since($node, 0), qr/could not purge/, 'nothing has failed');
@@ -34,9 +32,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION app.evil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('app.called'); PERFORM pg_sleep(1.5); PERFORM app.fill('app.evil', 1); RETURN NULL; END $$;
 	CREATE TRIGGER evil AFTER DELETE ON app.evil FOR EACH STATEMENT EXECUTE FUNCTION app.evil();
 	SELECT app.fill('app.evil', 1);
-	DROP TRIGGER slow ON app.outbox;
-	DROP TRIGGER slower ON app.outbox;
-	DROP TRIGGER slowest ON app.outbox});
+	DROP TRIGGER slow ON app.outbox});
 my $begin = time;
 wait_until($node, 'postgres', q{SELECT last_value > 2 FROM app.called}, 'the code of an owner runs again and again');
 $node->safe_psql('postgres', q{SELECT app.fill('app.outbox', 25000)});

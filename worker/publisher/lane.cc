@@ -362,9 +362,7 @@ Lane::Settled Lane::Settle(TimestampTz now, bool leaving, Budget* budget) {
   if (settling_.empty() && !Decide(now, leaving)) return Settled::kNothing;
   const std::size_t size = std::min(settling_.size(), settle_size_);
   const auto part = std::span<const EventPointer>(settling_).first(size);
-  const TimestampTz begin = GetCurrentTimestamp();
   if (!Store(now, part, leaving)) return Settled::kNothing;
-  HurryUp(begin);
   std::size_t bytes = 0;
   for (const EventPointer& event : part) bytes += event->bytes();
   budget->Settled(size, bytes, holding_.get());
@@ -422,6 +420,7 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
   }
   const bool in_vain = says.refused > 0 && says.published == 0;
   Charge(begin, Published(part), in_vain ? milliseconds(0) : kShortStep);
+  HurryUp(begin);
   if (!last) return true;
   if (retry_at == 0) says.broken.clear();
   retry_at_ = std::max(retry_at_, retry_at);

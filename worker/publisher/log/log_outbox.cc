@@ -16,9 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How many rows a step parks of a seq that has more, at most, and at least if larger steps took too
-// long.
-constexpr int kMostCopies = 2000;
+// A step parks no fewer rows of a seq that has many, also if larger steps took too long.
 constexpr int kFewestCopies = 10;
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // How often a lane looks for rows of other clusters. They come with a restore.
@@ -192,7 +190,7 @@ void LogOutbox::RollBack() {
   if (std::exchange(reads_keys_, false)) no_keys_until_ = Clock::now() + kPauseOfKeys;
   maybe_left_ = true;
   copied_next_ = copied_upto_;
-  if (std::exchange(parks_copies_, false)) copies_ /= 2;
+  if (std::exchange(parks_copies_, false)) copies_ = std::max(copies_ / 2, kFewestCopies);
   if (!progress_) return;
   next_handle_ = progress_->next();
   progress_.reset();
@@ -372,7 +370,6 @@ void LogOutbox::ParkCopies(const LogChunk& chunk, const LogMoment& moment, Claim
   // What the step before has parked is committed. If not, RollBack() has taken it back.
   copied_upto_ = copied_next_;
   parks_copies_ = true;
-  copies_ = std::clamp(copies_, kFewestCopies, kMostCopies);
   park_copies_.Run({TextValue(publication_.name), Int64GetDatum(chunk.crowded_seq),
                     XidArrayValue(chunk.crowded_txids), BoolGetDatum(chunk.crowded_txids.empty()),
                     TextValue(copied_upto_), Int32GetDatum(copies_)});

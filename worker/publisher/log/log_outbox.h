@@ -210,8 +210,8 @@ class LogOutbox : public OutboxSource {
   // committed. When all are, those count as read that were there at the beginning.
   std::int64_t copied_seq_ = 0;
   std::string copied_upto_, copied_next_;
-  int copies_ = std::numeric_limits<int>::max();  // of a step; less when one took too long
-  bool parks_copies_ = false;                     // in the last claim
+  int copies_ = 2000;          // of a step; less when one took too long
+  bool parks_copies_ = false;  // in the last claim
   LogMoment copied_since_;
 };
 

@@ -7,8 +7,7 @@ namespace postbox::publisher {
 
 namespace {
 
-// How many keys a step of Load() reads at most, and at least if larger steps took too long.
-constexpr int kMostLoadKeys = 10'000;
+// A step of Load() reads no fewer keys, also if larger steps took too long.
 constexpr int kFewestLoadKeys = 100;
 
 }  // namespace
@@ -34,7 +33,6 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_
 }
 
 bool ParkedEvents::Load() {
-  load_keys_ = std::clamp(load_keys_, kFewestLoadKeys, kMostLoadKeys);
   load_fails_ = true;
   if (!loading_) {
     found_.clear();
@@ -76,7 +74,7 @@ void ParkedEvents::Reset() {
   found_.clear();
   loaded_ = false;
   loading_ = false;
-  if (std::exchange(load_fails_, false)) load_keys_ /= 2;
+  if (std::exchange(load_fails_, false)) load_keys_ = std::max(load_keys_ / 2, kFewestLoadKeys);
 }
 
 double ParkedEvents::BackoffSeconds(int attempts, bool may_fail) const {

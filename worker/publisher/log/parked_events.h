@@ -143,10 +143,10 @@ class ParkedEvents {
   std::vector<std::string> published_;       // ids to be deleted
   std::unordered_set<std::string> settled_;  // keys of which a row may be gone
   bool loaded_ = false;
-  bool loading_ = false;                             // a round of Load() is not over
-  bool load_fails_ = false;                          // its last step has not ended
-  int load_keys_ = std::numeric_limits<int>::max();  // of a step; less when one took too long
-  std::string loaded_upto_;                          // the key at which it goes on
+  bool loading_ = false;                   // a round of Load() is not over
+  bool load_fails_ = false;                // its last step has not ended
+  int load_keys_ = 10'000;                 // of a step; less when one took too long
+  std::string loaded_upto_;                // the key at which it goes on
   std::unordered_set<std::string> found_;  // the keys that it has found, and those added meanwhile
   // Keys whose first row is behind, but was locked by somebody.
   std::unordered_set<std::string> to_make_due_;
