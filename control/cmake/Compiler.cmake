@@ -57,7 +57,7 @@ if(CCACHE)
 endif()
 
 # Generated code is compiled without our warnings; everything of ours with them. They are errors in our own builds
-# (control/build sets CMAKE_COMPILE_WARNING_AS_ERROR), not in those of users.
+# (control/build sets CMAKE_COMPILE_WARNING_AS_ERROR), not in those of packages.
 add_library(postbox_warnings INTERFACE)
 target_compile_options(postbox_warnings INTERFACE -Wall -Wextra)
 target_include_directories(postbox_warnings INTERFACE ${CMAKE_SOURCE_DIR})

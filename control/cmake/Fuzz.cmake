@@ -25,11 +25,8 @@ else()
   target_link_libraries(fuzzer INTERFACE fuzz_driver)
 endif()
 
-add_library(fuzz_log_position_logic OBJECT ${CMAKE_SOURCE_DIR}/worker/publisher/base/log_position_logic.cc)
-target_link_libraries(fuzz_log_position_logic PRIVATE postbox_warnings)
-
 fuzz_target(attributes 200000)
-fuzz_target(log_position 200000 fuzz_log_position_logic)
+fuzz_target(log_position 200000 publisher_logic)
 fuzz_target(names 100000 postbox_plain)
 fuzz_target(message_wire 100000 postbox_plain)
 fuzz_target(ack_results 100000 postbox_plain)

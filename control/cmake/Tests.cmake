@@ -22,7 +22,7 @@ target_link_options(postbox_test PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 # The same worker of a release with another shared memory, for the test of an upgrade while running.
 sources(files extension/shared)
 add_library(other_release_worker MODULE ${files} ${worker_entry}
-            ${CMAKE_SOURCE_DIR}/worker/publisher/base/registration.cc
+            ${registration}
             $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
 set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
@@ -32,9 +32,9 @@ target_link_options(other_release_worker PRIVATE -Wl,--exclude-libs,ALL -Wl,--as
 
 # The tests of rooms, which stand beside what they test.
 function(unit_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 test "" "" "ROOMS;WITH;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "" "ROOMS;LINK")
   test_sources(files ${test_ROOMS})
-  add_executable(${name} ${files} ${test_WITH})
+  add_executable(${name} ${files})
   target_link_libraries(${name} PRIVATE postbox_warnings GTest::gtest GTest::gmock GTest::gtest_main ${test_LINK})
   gtest_discover_tests(${name} TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT 120 LABELS unit)
@@ -49,10 +49,8 @@ unit_test(pubsub_test ROOMS worker/pubsub LINK postbox_pubsub)
 unit_test(emulator_test ROOMS worker/emulator worker/emulator/schema worker/emulator/store LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
-# What of the publisher knows no Postgres.
-file(GLOB_RECURSE logic CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/worker/publisher/*_logic.cc)
 unit_test(publisher_test ROOMS worker/publisher worker/publisher/base worker/publisher/log worker/publisher/table
-          WITH ${logic} ${CMAKE_SOURCE_DIR}/worker/publisher/base/claimed_event.cc LINK postbox_pubsub)
+          LINK publisher_logic postbox_pubsub)
 
 include(Fuzz)          # tests/fuzz
 

@@ -100,7 +100,7 @@ bool IsState(const Requirement& requirement) {
 
 constexpr char kSeq[] = "seq";
 
-std::string List(const std::vector<std::string>& words, const char* last) {
+std::string Listed(const std::vector<std::string>& words, const char* last) {
   std::string list;
   for (size_t i = 0; i < words.size(); ++i) {
     if (i > 0) list += i + 1 == words.size() ? last : ", ";
@@ -247,7 +247,7 @@ void Adoption::ReadNames(Datum columns) {
       std::vector<std::string> all;
       for (const Requirement& requirement : EventColumns()) all.push_back(requirement.name);
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "an event has no \"" + key + "\"", "",
-            "The keys of columns are " + List(all, " and ") + ".");
+            "The keys of columns are " + Listed(all, " and ") + ".");
     }
     if (IsNull(row, 2)) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE,
@@ -293,7 +293,7 @@ void Adoption::CheckColumn(const Requirement& requirement, const std::string& na
   if (!Takes(requirement, column)) {
     Throw(ERRCODE_DATATYPE_MISMATCH,
           "column \"" + name + "\" of table \"" + name_ + "\" has type " + column.type,
-          requirement.name + " has to be " + List(requirement.types, " or ") + ".",
+          requirement.name + " has to be " + Listed(requirement.types, " or ") + ".",
           "Change its type, " +
               (IsState(requirement) ? "" : "name another column for " + requirement.name + ", ") +
               "or rename it.");

@@ -44,7 +44,7 @@ void ReleaseHolds() {
 
 // Must not raise an error. A session that is terminated aborts its transaction, so it comes here
 // too.
-void AtTransactionEnd(XactEvent event, void* /*argument*/) {
+void ReleaseHoldsAtTransactionEnd(XactEvent event, void* /*argument*/) {
   if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
     return;
   if (holding) ReleaseHolds();
@@ -60,7 +60,7 @@ void AtTransactionEnd(XactEvent event, void* /*argument*/) {
 void WatchTransactionEnd() {
   static bool registered = false;
   if (registered) return;
-  RegisterXactCallback(AtTransactionEnd, nullptr);
+  RegisterXactCallback(ReleaseHoldsAtTransactionEnd, nullptr);
   registered = true;
 }
 

@@ -39,7 +39,7 @@ void Commit(const Requests& wanted) {
   if (wanted.applied) ConditionVariableBroadcast(&state->applied);
 }
 
-void AtTransactionEnd(XactEvent event, void* /*argument*/) {
+void WakeAtTransactionEnd(XactEvent event, void* /*argument*/) {
   switch (event) {
     case XACT_EVENT_COMMIT: {
       const Requests wanted = requests;
@@ -60,7 +60,7 @@ void Request(bool Requests::*what) {
   if (shared_state() == nullptr || requests.*what) return;
   static bool registered = false;
   if (!registered) {
-    RegisterXactCallback(AtTransactionEnd, nullptr);
+    RegisterXactCallback(WakeAtTransactionEnd, nullptr);
     registered = true;
   }
   requests.*what = true;

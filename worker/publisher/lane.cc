@@ -9,6 +9,7 @@
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
+#include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/make_sources.h"
 
 extern "C" {
@@ -66,7 +67,6 @@ constexpr milliseconds kFinishTime = seconds(5);
 // A step that took longer than this, and this for each event in it, is followed by a pause.
 constexpr milliseconds kLongStep(100);
 constexpr std::chrono::microseconds kLongEvent(100);
-constexpr int kPauseFactor = 9;
 // The first long step in so much time may have nothing to do with the outbox: the machine had a
 // hiccup, or was stopped for a while. Its pause is no longer than that of one that is cancelled.
 constexpr milliseconds kLongStepsApart = kPauseFactor * kStepTime * (1 << kMostDoublings);

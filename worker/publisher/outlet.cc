@@ -10,7 +10,7 @@ constexpr int64 kFinishMs = 1000;
 constexpr int64 kCancelMs = 2000;
 // To look for credentials may take a second or two, in which the worker does nothing else. So the
 // next look comes when so many times that is over.
-constexpr int kPauseFactor = 9;
+constexpr int kCredentialPauseFactor = 9;
 
 TimestampTz After(TimestampTz from, int64 milliseconds) {
   return TimestampTzPlusMilliseconds(from, milliseconds);
@@ -52,7 +52,7 @@ bool Outlet::EnsureClient(TimestampTz now) {
   client_ = config_.MakeClient(notify_fd_, &error_);
   if (client_ != nullptr) return true;
   const TimestampTz end = GetCurrentTimestamp();
-  try_at_ = end + kPauseFactor * (end - begin);
+  try_at_ = end + kCredentialPauseFactor * (end - begin);
   return false;
 }
 

@@ -26,7 +26,6 @@ constexpr int kFewestRows = 100;
 constexpr std::chrono::microseconds kRowTime(100);
 constexpr milliseconds kLongBatch(100);
 constexpr milliseconds kLongLastBatch = std::chrono::seconds(1);
-constexpr int kPauseFactor = 9;
 // An outbox or inbox whose smallest batch took too long, or whose code has ended a worker, is left
 // out for so long.
 constexpr int64 kAvoidMs = 600'000;

@@ -18,7 +18,7 @@ namespace postbox::pubsub {
 namespace {
 
 using nlohmann::json;
-using Clock = std::chrono::system_clock;
+using WallClock = std::chrono::system_clock;
 
 constexpr char kPubSubScope[] = "https://www.googleapis.com/auth/pubsub";
 constexpr char kPlatformScope[] = "https://www.googleapis.com/auth/cloud-platform";
@@ -98,7 +98,7 @@ std::optional<AccessToken> ParseToken(const std::string& host, const std::string
   const std::string token = TextIn(answer, "access_token");
   const std::optional<std::chrono::seconds> life = SecondsIn(answer, "expires_in");
   if (!CanBeHeader(token) || !life) return Bad(host, error);
-  return AccessToken{token, Clock::now() + *life, ClaimOf(TextIn(answer, "id_token"), "email")};
+  return AccessToken{token, WallClock::now() + *life, ClaimOf(TextIn(answer, "id_token"), "email")};
 }
 
 // Without white space at its end, which editors leave.
@@ -198,7 +198,7 @@ std::optional<AccessToken> TokenRequest::SourceToken(const CredentialsFile& sour
 
 std::optional<AccessToken> TokenRequest::Sign(const ServiceAccountKey& key,
                                               const std::string& scope, TokenError* error) {
-  const Clock::time_point now = Clock::now();
+  const WallClock::time_point now = WallClock::now();
   const JwtUse use = scope.empty() ? JwtUse{.audience = audience_} : JwtUse{.scope = scope};
   std::string problem;
   std::optional<std::string> token = SignJwt(key, use, now, kSignedLife, &problem);
@@ -300,7 +300,7 @@ std::optional<AccessToken> TokenRequest::Impersonate(const Impersonation& impers
       !absl::ParseTime(absl::RFC3339_full, TextIn(answer, "expireTime"), &expires, &problem)) {
     return Bad(HostOf(impersonation.url), error);
   }
-  const Clock::time_point now = Clock::now();
+  const WallClock::time_point now = WallClock::now();
   if (expires <= absl::FromChrono(now)) {
     // If it were taken, the next one would be asked for at once, without a pause.
     *error = {HostOf(impersonation.url) + ": the token has ended already; is the clock right?"};

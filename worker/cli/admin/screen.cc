@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/cli/base/open_place.h"
 #include "worker/cli/base/operator_session.h"
 
 namespace postbox::cli {
@@ -126,11 +127,6 @@ std::vector<std::string> Lines(const Json& all) {
   return lines;
 }
 
-int Fail(const std::string& error, const std::string& remedy) {
-  std::fprintf(stderr, "postbox: %s\nremedy: %s\n", error.c_str(), remedy.c_str());
-  return 1;
-}
-
 // Asks the database, and connects again if the connection is lost.
 class Look {
  public:
@@ -169,7 +165,7 @@ class Look {
   std::string error_, remedy_;
 };
 
-std::atomic<bool> stop = false;
+std::atomic<bool> interrupted = false;
 
 // The terminal without echo and without waiting for the end of a line, on its second screen; as it
 // was when the object is gone.
@@ -244,7 +240,7 @@ int RunTop(const StatusOptions& options) {
   std::optional<Json> all = look.Ask();
   if (!all) return Fail(look.error(), look.remedy());
   struct sigaction action {};
-  action.sa_handler = [](int) { stop = true; };
+  action.sa_handler = [](int) { interrupted = true; };
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
   const Terminal terminal;
   std::vector<std::string> lines;
@@ -252,9 +248,9 @@ int RunTop(const StatusOptions& options) {
     if (all) lines = Lines(*all);
     if (!all) lines.front() = "no answer: " + look.error();
     Terminal::Show(lines);
-    if (!Terminal::Wait(std::chrono::seconds(options.interval)) || stop) break;
+    if (!Terminal::Wait(std::chrono::seconds(options.interval)) || interrupted) break;
     all = look.Ask();
-  } while (!stop);
+  } while (!interrupted);
   return 0;
 }
 

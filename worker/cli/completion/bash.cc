@@ -7,7 +7,7 @@
 namespace postbox::cli {
 namespace {
 
-constexpr char kBegin[] = R"(# Completion for bash, printed by `postbox completion bash`.
+constexpr char kBashBegin[] = R"(# Completion for bash, printed by `postbox completion bash`.
 _postbox() {
   local IFS=$' \t\n' line=${COMP_LINE:0:COMP_POINT} words=() word
   # COMP_WORDS also divides at `=`, `:` and `@`; a word here ends at a space.
@@ -43,7 +43,7 @@ constexpr char kWords[] = R"(    *)
       case $path in
 )";
 
-constexpr char kEnd[] = R"(      esac
+constexpr char kBashEnd[] = R"(      esac
       candidates=$commands
       [[ -n $commands && $part != -* ]] || candidates=$options
       ;;
@@ -55,10 +55,10 @@ constexpr char kEnd[] = R"(      esac
 complete -F _postbox postbox
 )";
 
-void AddPaths(const CommandWords& command, std::vector<std::string>* paths) {
+void AddBashPaths(const CommandWords& command, std::vector<std::string>* paths) {
   for (const CommandWords& below : command.commands) {
     paths->push_back("'" + Join(below.path) + "'");
-    AddPaths(below, paths);
+    AddBashPaths(below, paths);
   }
 }
 
@@ -119,15 +119,15 @@ void AddWords(const CommandWords& command, std::string* script) {
 
 std::string BashScript(const CommandWords& root) {
   std::vector<std::string> paths;
-  AddPaths(root, &paths);
-  std::string script = kBegin;
+  AddBashPaths(root, &paths);
+  std::string script = kBashBegin;
   script += CaseOf("      ", paths, "path+=\" $word\"") + kValues;
   PatternsByAction values;
   AddValues(root, &values);
   for (const auto& [action, patterns] : values) script += CaseOf("    ", patterns, action);
   script += kWords;
   AddWords(root, &script);
-  return script + kEnd;
+  return script + kBashEnd;
 }
 
 }  // namespace postbox::cli

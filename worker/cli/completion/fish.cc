@@ -6,7 +6,7 @@
 namespace postbox::cli {
 namespace {
 
-constexpr char kBegin[] = R"(# Completion for fish, printed by `postbox completion fish`.
+constexpr char kFishBegin[] = R"(# Completion for fish, printed by `postbox completion fish`.
 
 # Whether the subcommands on the command line are these.
 function __postbox_at
@@ -20,7 +20,7 @@ end
 complete -c postbox -f
 )";
 
-std::string Quoted(const std::string& text) { return "'" + Escaped(text, "\\'") + "'"; }
+std::string FishQuoted(const std::string& text) { return "'" + Escaped(text, "\\'") + "'"; }
 
 std::string ValueOf(const ArgumentWords& argument) {
   switch (argument.kind) {
@@ -29,7 +29,7 @@ std::string ValueOf(const ArgumentWords& argument) {
     case ValueKind::kText:
       return " -x";
     case ValueKind::kChoice:
-      return " -x -a " + Quoted(Join(argument.choices));
+      return " -x -a " + FishQuoted(Join(argument.choices));
     case ValueKind::kFile:
     case ValueKind::kNamedFile:
       return " -r -F";
@@ -39,10 +39,10 @@ std::string ValueOf(const ArgumentWords& argument) {
   return "";
 }
 
-void AddPaths(const CommandWords& command, std::vector<std::string>* paths) {
+void AddFishPaths(const CommandWords& command, std::vector<std::string>* paths) {
   for (const CommandWords& below : command.commands) {
-    paths->push_back(Quoted(Join(below.path)));
-    AddPaths(below, paths);
+    paths->push_back(FishQuoted(Join(below.path)));
+    AddFishPaths(below, paths);
   }
 }
 
@@ -50,18 +50,18 @@ void AddCommand(const CommandWords& command, std::string* script) {
   const std::string begin = "complete -c postbox -n '__postbox_at " + Join(command.path) + "'";
   *script += "\n";
   for (const CommandWords& below : command.commands) {
-    *script += begin + " -a " + below.path.back() + " -d " + Quoted(below.description) + "\n";
+    *script += begin + " -a " + below.path.back() + " -d " + FishQuoted(below.description) + "\n";
   }
   for (const ArgumentWords& positional : command.positionals) {
     if (positional.kind != ValueKind::kChoice) continue;
-    *script += begin + " -a " + Quoted(Join(positional.choices)) + "\n";
+    *script += begin + " -a " + FishQuoted(Join(positional.choices)) + "\n";
   }
   for (const ArgumentWords& option : command.options) {
     *script += begin;
     for (const std::string& name : option.names) {
       *script += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
     }
-    *script += ValueOf(option) + " -d " + Quoted(option.description) + "\n";
+    *script += ValueOf(option) + " -d " + FishQuoted(option.description) + "\n";
   }
   for (const CommandWords& below : command.commands) AddCommand(below, script);
 }
@@ -70,8 +70,8 @@ void AddCommand(const CommandWords& command, std::string* script) {
 
 std::string FishScript(const CommandWords& root) {
   std::vector<std::string> paths;
-  AddPaths(root, &paths);
-  std::string script = kBegin;
+  AddFishPaths(root, &paths);
+  std::string script = kFishBegin;
   script += "set -g __postbox_paths " + Join(paths, " \\\n    ") + "\n";
   AddCommand(root, &script);
   return script;

@@ -6,7 +6,7 @@
 namespace postbox::cli {
 namespace {
 
-constexpr char kBegin[] = R"(#compdef postbox
+constexpr char kZshBegin[] = R"(#compdef postbox
 # Completion for zsh, printed by `postbox completion zsh`.
 
 _postbox_named_file() {
@@ -15,7 +15,7 @@ _postbox_named_file() {
 )";
 
 // The first call of a file of $fpath has to complete. What is read by `source` is made known.
-constexpr char kEnd[] = R"(
+constexpr char kZshEnd[] = R"(
 if [[ $funcstack[1] == _postbox ]]; then
   _postbox "$@"
 else
@@ -35,7 +35,7 @@ constexpr char kStateEnd[] = R"(      )
       ;;
     rest) _call_function ret )";
 
-std::string Quoted(const std::string& text) {
+std::string ZshQuoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
@@ -68,14 +68,14 @@ void AddArguments(const CommandWords& command, std::string* script) {
     const std::string takes = option.kind == ValueKind::kNone ? "" : "=";
     for (const std::string& name : option.names) {
       *script += "    " +
-                 Quoted(others + name + takes + "[" + Escaped(option.description, "\\[]:") + "]" +
+                 ZshQuoted(others + name + takes + "[" + Escaped(option.description, "\\[]:") + "]" +
                         ValueOf(option, option.type)) +
                  " \\\n";
     }
   }
   for (const ArgumentWords& positional : command.positionals) {
     *script += "    " +
-               Quoted((positional.repeated ? "*" : "") + ValueOf(positional, positional.names[0])) +
+               ZshQuoted((positional.repeated ? "*" : "") + ValueOf(positional, positional.names[0])) +
                " \\\n";
   }
 }
@@ -99,7 +99,7 @@ void AddFunction(const CommandWords& command, std::string* script) {
   AddArguments(command, script);
   *script += kState;
   for (const CommandWords& below : command.commands) {
-    *script += "        " + Quoted(below.path.back() + ":" + below.description) + "\n";
+    *script += "        " + ZshQuoted(below.path.back() + ":" + below.description) + "\n";
   }
   *script += kStateEnd + name + "_$line[1] ;;\n  esac\n  return ret\n}\n";
   for (const CommandWords& below : command.commands) AddFunction(below, script);
@@ -108,9 +108,9 @@ void AddFunction(const CommandWords& command, std::string* script) {
 }  // namespace
 
 std::string ZshScript(const CommandWords& root) {
-  std::string script = kBegin;
+  std::string script = kZshBegin;
   AddFunction(root, &script);
-  return script + kEnd;
+  return script + kZshEnd;
 }
 
 }  // namespace postbox::cli

@@ -14,6 +14,7 @@
 #include "worker/cli/base/open_place.h"
 #include "worker/cli/base/operator_session.h"
 #include "worker/cli/provision/document.h"
+#include "worker/cli/provision/fields.h"
 #include "worker/cli/provision/section.h"
 
 namespace postbox::cli {
@@ -27,10 +28,6 @@ constexpr char kHead[] =
     "letters.\n";
 
 // A text of YAML in double quotes, which are those of JSON.
-std::string Quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 // The topic of a subscription as its name tells it by the convention, or "".
 std::string TopicByName(const std::string& subscription, const std::set<std::string>& topics) {
   const bool full = pubsub::IsFullResourceName(subscription);

@@ -93,10 +93,6 @@ std::string ShowRetry(const pb::Subscription& subscription) {
 }
 
 // A text of a user in one line.
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 constexpr ResourceField<pb::Topic> kTopicFields[] = {
     {"message_retention_duration", "retention", ShowTopicRetention},
     {"labels", "labels", [](const pb::Topic& topic) { return ShowLabels(topic.labels()); }},
@@ -123,6 +119,10 @@ constexpr ResourceField<pb::Subscription> kSubscriptionFields[] = {
 };
 
 }  // namespace
+
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 std::span<const ResourceField<pb::Topic>> TopicFields() { return kTopicFields; }
 std::span<const ResourceField<pb::Subscription>> SubscriptionFields() {

@@ -32,6 +32,9 @@ inline std::span<const ResourceField<pb::Subscription>> FieldsOf(const pb::Subsc
   return SubscriptionFields();
 }
 
+// As a string of JSON; bytes that are not UTF-8 are replaced.
+std::string Quoted(const std::string& text);
+
 // Whether the two definitions mean the same: JSON is compared as JSON.
 bool SameDefinition(const pb::Schema& left, const pb::Schema& right);
 const char* TypeName(pb::Schema::Type type);  // as a file has it

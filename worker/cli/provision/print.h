@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "google/protobuf/duration.pb.h"
 #include "worker/cli/provision/desired.h"
 
 namespace postbox::cli {
@@ -13,6 +14,11 @@ namespace postbox::cli {
 std::string ShellQuoted(const std::string& text);
 // A string of HCL: no template is evaluated in it.
 std::string HclQuoted(const std::string& text);
+
+// A duration in whole seconds, as both write it: "600s".
+inline std::string Seconds(const google::protobuf::Duration& duration) {
+  return std::to_string(duration.seconds()) + "s";
+}
 
 // A script of a POSIX shell that makes what is not there yet.
 std::string PrintGcloud(const Desired& desired);

@@ -25,10 +25,6 @@ class GcloudCommand {
   std::string text_;
 };
 
-std::string Seconds(const google::protobuf::Duration& duration) {
-  return std::to_string(duration.seconds()) + "s";
-}
-
 template <class Map>
 void AddLabels(const Map& labels, GcloudCommand* command) {
   const std::map<std::string, std::string> sorted(labels.begin(), labels.end());

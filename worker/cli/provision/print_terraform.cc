@@ -44,10 +44,6 @@ class Block {
   std::vector<Block> blocks_;
 };
 
-std::string Seconds(const google::protobuf::Duration& duration) {
-  return std::to_string(duration.seconds()) + "s";
-}
-
 template <class Map>
 std::string Labels(const Map& labels) {
   const std::map<std::string, std::string> sorted(labels.begin(), labels.end());

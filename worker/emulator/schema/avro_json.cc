@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "absl/strings/str_cat.h"
+#include "worker/emulator/schema/invalid.h"
 #include "worker/emulator/schema/shallow_json.h"
 
 namespace postbox::emulator {
@@ -14,14 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Kind = AvroType::Kind;
-
-// A message says where a value is, unless that is far down.
-constexpr size_t kLongMessage = 200;
-
-template <class... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 bool IsInteger(const Json& value, int64_t least, int64_t most) {
   if (value.is_number_unsigned()) return value.get<uint64_t>() <= static_cast<uint64_t>(most);

@@ -6,21 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "worker/emulator/schema/invalid.h"
 
 namespace postbox::emulator {
 namespace {
 
 using Kind = AvroType::Kind;
-
-// A message says where a difference is, unless that is far down.
-constexpr size_t kLongMessage = 200;
-
-template <class... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 template <class Texts>
 bool Contains(const Texts& texts, const std::string& text) {

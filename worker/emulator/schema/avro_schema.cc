@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "worker/emulator/schema/avro_json.h"
+#include "worker/emulator/schema/invalid.h"
 #include "worker/emulator/schema/shallow_json.h"
 
 namespace postbox::emulator {
@@ -19,11 +20,6 @@ using Json = nlohmann::json;
 using Kind = AvroType::Kind;
 
 namespace {
-
-template <class... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 std::optional<Kind> PrimitiveOf(absl::string_view name) {
   static const auto& primitives = *new std::map<absl::string_view, Kind>{

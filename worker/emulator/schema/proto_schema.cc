@@ -13,17 +13,13 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/util/json_util.h"
 #include "worker/emulator/schema/avro_schema.h"
+#include "worker/emulator/schema/invalid.h"
 
 namespace postbox::emulator {
 
 namespace gp = google::protobuf;
 
 namespace {
-
-template <class... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 class ParseErrors final : public gp::io::ErrorCollector, public gp::DescriptorPool::ErrorCollector {
  public:

@@ -5,7 +5,7 @@
 namespace postbox::emulator {
 namespace {
 
-bool NestsTooDeeply(absl::string_view text) {
+bool JsonNestsTooDeeply(absl::string_view text) {
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -27,7 +27,7 @@ bool NestsTooDeeply(absl::string_view text) {
 }  // namespace
 
 absl::Status ParseShallowJson(absl::string_view text, nlohmann::json* value) {
-  if (NestsTooDeeply(text)) return absl::InvalidArgumentError("JSON is nested too deeply");
+  if (JsonNestsTooDeeply(text)) return absl::InvalidArgumentError("JSON is nested too deeply");
   *value = nlohmann::json::parse(text.begin(), text.end(), /*cb=*/nullptr,
                                  /*allow_exceptions=*/false);
   return value->is_discarded() ? absl::InvalidArgumentError("it is not JSON") : absl::OkStatus();

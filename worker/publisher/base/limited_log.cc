@@ -5,15 +5,15 @@
 namespace postbox::publisher {
 namespace {
 
-using Limit = RepeatLimitOf<LogText>;
+using LineLimit = RepeatLimitOf<LogText>;
 
-Limit& Lines() {
+LineLimit& Lines() {
   // Never destroyed: the process ends in the server's exit.
-  static auto* lines = new Limit();
+  static auto* lines = new LineLimit();
   return *lines;
 }
 
-void Write(const Limit::Line& line) {
+void Write(const LineLimit::Line& line) {
   const LogText& text = line.text;
   std::string detail = text.detail;
   if (line.repeated > 0) {
@@ -30,18 +30,18 @@ void Write(const Limit::Line& line) {
 }  // namespace
 
 void LogLimited(const std::string& subject, LogText text, int64 times) {
-  const auto line = Lines().Note(subject, std::move(text), Limit::Clock::now(), times);
+  const auto line = Lines().Note(subject, std::move(text), LineLimit::Clock::now(), times);
   if (line.has_value()) Write(*line);
 }
 
 void WriteDueLines() {
-  for (const Limit::Line& line : Lines().Due(Limit::Clock::now())) Write(line);
+  for (const LineLimit::Line& line : Lines().Due(LineLimit::Clock::now())) Write(line);
 }
 
 RepeatLimit::Clock::time_point NextDueLine() { return Lines().DueAt(); }
 
 void WriteAllLines() {
-  for (const Limit::Line& line : Lines().TakeAll(Limit::Clock::now())) Write(line);
+  for (const LineLimit::Line& line : Lines().TakeAll(LineLimit::Clock::now())) Write(line);
 }
 
 }  // namespace postbox::publisher
