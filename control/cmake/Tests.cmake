@@ -4,13 +4,12 @@
 # Every test under one ctest. Whole-system tests need the stage (target `stage`).
 #
 # The same names go into tests.list in the build directory, for control/test NAME, one test a line:
-#   unit TARGET FILE      a file with TEST(Suite, Name): the tests are unit.Suite.Name of this target
+#   unit TARGET FILE      a file with TEST(Suite, Name): the tests are unit.Suite.Name of this target, and all of them unit.TARGET
 #   system NAME TARGET... what must be built before this test is run
 enable_testing()
 set(missing)
 need_package(GTest "libgtest-dev;libgmock-dev")
 stop_if_missing()
-include(GoogleTest)
 set(test_list)
 
 # What the tests of the server load beside Postbox. None of it is installed.
@@ -21,13 +20,12 @@ target_link_options(postbox_test PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
 # The same worker of a release with another shared memory, for the test of an upgrade while running.
 sources(files extension/shared)
-add_library(other_release_worker MODULE ${files} ${worker_entry}
-            ${registration}
+add_library(other_release_worker MODULE ${files} ${worker_entry} ${registration}
             $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
 set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
 target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=1)
-target_link_libraries(other_release_worker PRIVATE postbox_pubsub extension_base)
+target_link_libraries(other_release_worker PRIVATE postbox_pubsub publisher_logic extension_base)
 target_link_options(other_release_worker PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
 # The tests of rooms, which stand beside what they test.
@@ -36,8 +34,9 @@ function(unit_test name)
   test_sources(files ${test_ROOMS})
   add_executable(${name} ${files})
   target_link_libraries(${name} PRIVATE postbox_warnings GTest::gtest GTest::gmock GTest::gtest_main ${test_LINK})
-  gtest_discover_tests(${name} TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 120 LABELS unit)
+  # All of a program in one process: to start one for each test took longer than the tests.
+  add_test(NAME unit.${name} COMMAND ${name} --gtest_brief=1)
+  set_tests_properties(unit.${name} PROPERTIES TIMEOUT 600 LABELS unit)
   add_dependencies(unit_tests ${name})
   list(TRANSFORM files PREPEND "unit ${name} ")
   list(APPEND test_list ${files})

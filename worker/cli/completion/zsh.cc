@@ -68,15 +68,16 @@ void AddArguments(const CommandWords& command, std::string* script) {
     const std::string takes = option.kind == ValueKind::kNone ? "" : "=";
     for (const std::string& name : option.names) {
       *script += "    " +
-                 ZshQuoted(others + name + takes + "[" + Escaped(option.description, "\\[]:") + "]" +
-                        ValueOf(option, option.type)) +
+                 ZshQuoted(others + name + takes + "[" + Escaped(option.description, "\\[]:") +
+                           "]" + ValueOf(option, option.type)) +
                  " \\\n";
     }
   }
   for (const ArgumentWords& positional : command.positionals) {
-    *script += "    " +
-               ZshQuoted((positional.repeated ? "*" : "") + ValueOf(positional, positional.names[0])) +
-               " \\\n";
+    *script +=
+        "    " +
+        ZshQuoted((positional.repeated ? "*" : "") + ValueOf(positional, positional.names[0])) +
+        " \\\n";
   }
 }
 
