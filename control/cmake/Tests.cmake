@@ -51,6 +51,9 @@ unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
 unit_test(publisher_test ROOMS worker/publisher worker/publisher/base worker/publisher/log worker/publisher/table
           LINK publisher_logic postbox_pubsub)
 
+# Has tests that compare what passes in a second of the clock.
+set_tests_properties(unit.pubsub_test PROPERTIES RUN_SERIAL ON)
+
 include(Fuzz)          # tests/fuzz
 
 set(POSTBOX_TEST_TIMEOUT 600 CACHE STRING "Seconds that a test of the server may take")
