@@ -150,8 +150,7 @@ set_target_properties(extension PROPERTIES PREFIX "" OUTPUT_NAME postbox)
 target_link_libraries(extension PRIVATE extension_base extension_shared)
 
 # postbox_worker.so: only the publisher worker loads it. All of it but the entry is there once, for the
-# benchmarks as well.
-# What of it knows no Postgres is in publisher_logic, for unit tests.
+# benchmarks as well; what of it knows no Postgres is in publisher_logic, for unit tests.
 sources(files worker/publisher/base worker/publisher/log worker/publisher/table worker/publisher)
 set(worker_entry ${CMAKE_SOURCE_DIR}/worker/publisher/main.cc)
 set(registration ${CMAKE_SOURCE_DIR}/worker/publisher/base/registration.cc)  # apart: a test compiles it again for another layout
@@ -164,8 +163,8 @@ add_library(publisher_logic STATIC ${logic})
 target_link_libraries(publisher_logic PUBLIC postbox_warnings)
 add_library(publisher_core OBJECT ${files} ${registration})
 target_link_libraries(publisher_core PUBLIC postbox_warnings postgres_server postbox_pubsub publisher_logic)
-# What knows its own version: the executable, the client's user agent, and both modules of the server.
 add_library(publisher_worker MODULE ${worker_entry})
+# What knows its own version: the executable, the client's user agent, and both modules of the server.
 foreach(part postbox postbox_plain postbox_pubsub extension_base extension publisher_worker)
   target_compile_definitions(${part} PRIVATE POSTBOX_VERSION="${PROJECT_VERSION}")
 endforeach()

@@ -27,7 +27,6 @@ constexpr char kHead[] =
     "# topics and subscribers to subscriptions, and project_number for the rights of dead "
     "letters.\n";
 
-// A text of YAML in double quotes, which are those of JSON.
 // The topic of a subscription as its name tells it by the convention, or "".
 std::string TopicByName(const std::string& subscription, const std::set<std::string>& topics) {
   const bool full = pubsub::IsFullResourceName(subscription);

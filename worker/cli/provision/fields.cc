@@ -92,7 +92,6 @@ std::string ShowRetry(const pb::Subscription& subscription) {
                                        : DurationText(pubsub::kDefaultMaxRetryBackoffSeconds));
 }
 
-// A text of a user in one line.
 constexpr ResourceField<pb::Topic> kTopicFields[] = {
     {"message_retention_duration", "retention", ShowTopicRetention},
     {"labels", "labels", [](const pb::Topic& topic) { return ShowLabels(topic.labels()); }},

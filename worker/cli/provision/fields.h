@@ -32,7 +32,8 @@ inline std::span<const ResourceField<pb::Subscription>> FieldsOf(const pb::Subsc
   return SubscriptionFields();
 }
 
-// As a string of JSON; bytes that are not UTF-8 are replaced.
+// A text of a user in one line, as a string of JSON, which is one of YAML, too. Bytes that are not
+// UTF-8 are replaced.
 std::string Quoted(const std::string& text);
 
 // Whether the two definitions mean the same: JSON is compared as JSON.
