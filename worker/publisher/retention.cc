@@ -8,6 +8,7 @@
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/base/transaction.h"
 
 namespace postbox::publisher {
