@@ -68,6 +68,7 @@ set(generated ${CMAKE_BINARY_DIR}/proto)
 file(MAKE_DIRECTORY ${generated})
 set(proto_messages)
 set(proto_services)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${protos})  # whether they have services
 foreach(proto ${protos})
   file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/proto ${proto})
   string(REGEX REPLACE "\\.proto$" "" stem ${name})
@@ -115,7 +116,7 @@ endfunction()
 part(postbox_pubsub worker/pubsub postbox_plain postbox_proto absl::flat_hash_map absl::strings absl::synchronization absl::time OpenSSL::Crypto
      Threads::Threads)
 if(POSTBOX_UNITED)
-  target_compile_options(postbox_pubsub PRIVATE -Wno-subobject-linkage)  # an Impl of types that no other file sees, in a file that is included
+  target_compile_options(postbox_pubsub PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # an Impl of types that no other file sees, in a file that is included
 endif()
 part(postbox_emulator worker/emulator postbox_plain postbox_proto OpenSSL::Crypto Threads::Threads)
 target_link_libraries(postbox_emulator PRIVATE PkgConfig::HTTPLIB)

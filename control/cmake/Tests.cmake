@@ -24,7 +24,7 @@ add_library(other_release_worker MODULE ${files} ${worker_entry} ${registration}
             $<FILTER:$<TARGET_OBJECTS:publisher_core>,EXCLUDE,registration>)
 set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
-target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=1)
+target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=1 POSTBOX_VERSION="${PROJECT_VERSION}")
 target_link_libraries(other_release_worker PRIVATE postbox_pubsub publisher_logic extension_base)
 target_link_options(other_release_worker PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
@@ -35,7 +35,7 @@ function(unit_test name)
   add_executable(${name} ${files})
   target_link_libraries(${name} PRIVATE postbox_warnings GTest::gtest GTest::gmock GTest::gtest_main ${test_LINK})
   # All of a program in one process: to start one for each test took longer than the tests.
-  add_test(NAME unit.${name} COMMAND ${name} --gtest_brief=1)
+  add_test(NAME unit.${name} COMMAND ${name})
   set_tests_properties(unit.${name} PROPERTIES TIMEOUT 600 LABELS unit)
   add_dependencies(unit_tests ${name})
   list(TRANSFORM files PREPEND "unit ${name} ")

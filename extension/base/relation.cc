@@ -51,6 +51,11 @@ Oid PostboxRelation(const char* name) {
   return relation;
 }
 
+std::string RoleName(Oid role) {
+  const char* name = Pg([&]() -> const char* { return GetUserNameFromId(role, true); });
+  return name == nullptr ? "" : name;
+}
+
 Oid RelationOwner(Oid relation) {
   HeapTuple tuple = Pg([&] { return SearchSysCache1(RELOID, ObjectIdGetDatum(relation)); });
   if (!HeapTupleIsValid(tuple)) {

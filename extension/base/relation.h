@@ -18,6 +18,8 @@ Oid RelationNamed(const std::string& name);
 
 // The owner of a relation. Throws undefined_table if there is none with that OID.
 Oid RelationOwner(Oid relation);
+// Of a role; empty if there is none.
+std::string RoleName(Oid role);
 
 // A relation of schema postbox. Throws undefined_table if the extension is not there.
 Oid PostboxRelation(const char* name);

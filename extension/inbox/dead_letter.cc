@@ -26,7 +26,7 @@ namespace {
 // Acts as the owner of postbox.dead_letter, who may write it.
 ActAs Registrar() { return ActAs(RelationOwner(PostboxRelation("dead_letter"))); }
 
-constexpr char kFields[] =
+constexpr char kDeadLetterFields[] =
     "event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, "
     "occurred_at";
 
@@ -44,7 +44,7 @@ void Record(const Inbox& inbox, const InboxEvent& event, const std::string& sqls
             const std::string& text, int attempts) {
   // Never destroyed: the server is no longer usable when destructors of static objects run.
   static auto& record =
-      *new Statement(std::string("INSERT INTO postbox.dead_letter (") + kFields +
+      *new Statement(std::string("INSERT INTO postbox.dead_letter (") + kDeadLetterFields +
                          ", inbox, sqlstate, error, attempts) "
                          "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
                      {TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, BYTEAOID, JSONBOID,
@@ -71,7 +71,7 @@ void Record(const Inbox& inbox, const InboxEvent& event, const std::string& sqls
         "They are listed in postbox.dead_letter.");
 }
 
-Parameters Key(int64 id) {
+Parameters KeyOfRow(int64 id) {
   Parameters key;
   key.Add(INT8OID, Int64GetDatum(id));
   return key;
@@ -82,7 +82,7 @@ Oid LockDeadLetter(int64 id) {
   SpiConnection connection;
   FixedSearchPath search_path;
   const ActAs registrar = Registrar();
-  Parameters key = Key(id);
+  Parameters key = KeyOfRow(id);
   if (Run("SELECT inbox::oid FROM postbox.dead_letter WHERE id = $1 FOR UPDATE", key) == 0) {
     ThrowNoDeadLetter(id);
   }
@@ -91,8 +91,9 @@ Oid LockDeadLetter(int64 id) {
 
 InboxEvent ReadDeadLetter(int64 id) {
   const ActAs registrar = Registrar();
-  Parameters key = Key(id);
-  if (Run(std::string("SELECT ") + kFields + " FROM postbox.dead_letter WHERE id = $1", key) == 0) {
+  Parameters key = KeyOfRow(id);
+  if (Run(std::string("SELECT ") + kDeadLetterFields + " FROM postbox.dead_letter WHERE id = $1",
+          key) == 0) {
     ThrowNoDeadLetter(id);
   }
   InboxEvent event{};
@@ -105,13 +106,13 @@ InboxEvent ReadDeadLetter(int64 id) {
 
 void RemoveDeadLetter(int64 id) {
   const ActAs registrar = Registrar();
-  Parameters key = Key(id);
+  Parameters key = KeyOfRow(id);
   Run("DELETE FROM postbox.dead_letter WHERE id = $1", key);
 }
 
 void NoteAttempt(int64 id, const PostgresError& error) {
   const ActAs registrar = Registrar();
-  Parameters row = Key(id);
+  Parameters row = KeyOfRow(id);
   row.AddText(error.SqlState()).AddText(Shortened(ErrorText(error)));
   Run("UPDATE postbox.dead_letter SET sqlstate = $2, error = $3, failed_at = now(), "
       "attempts = attempts + 1 WHERE id = $1",
@@ -120,7 +121,7 @@ void NoteAttempt(int64 id, const PostgresError& error) {
 
 void RequireStoredAsReceived(int64 id) {
   const ActAs registrar = Registrar();
-  Parameters key = Key(id);
+  Parameters key = KeyOfRow(id);
   // Before ALTER EXTENSION UPDATE there is no column raw.
   Run("SELECT to_jsonb(d) ->> 'raw' IS NOT NULL FROM postbox.dead_letter d WHERE id = $1", key);
   if (!BoolColumn(0, 1)) return;
@@ -316,7 +317,7 @@ POSTBOX_FUNCTION(discard_dead_letter) {
     const int64 id = DatumGetInt64(Argument(fcinfo, 0, "id"));
     SpiConnection connection;
     FixedSearchPath search_path;
-    Parameters key = Key(id);
+    Parameters key = KeyOfRow(id);
     // The policy of the table says who may see it, and so who may remove it.
     const bool there = Run("SELECT FROM postbox.dead_letter WHERE id = $1", key) > 0;
     if (there) RemoveDeadLetter(id);

@@ -14,7 +14,7 @@ struct FieldInfo {
   const char* name;
   Oid type;
 };
-constexpr FieldInfo kFields[kEventFields] = {
+constexpr FieldInfo kFieldInfo[kEventFields] = {
     {"event_id", TEXTOID},     {"event_type", TEXTOID},        {"aggregate_type", TEXTOID},
     {"aggregate_id", TEXTOID}, {"version", INT8OID},           {"payload", BYTEAOID},
     {"attributes", JSONBOID},  {"occurred_at", TIMESTAMPTZOID}};
@@ -54,8 +54,8 @@ bool ParseUuid(std::string_view text, pg_uuid_t* uuid) {
 }  // namespace
 
 const char* OutcomeLabel(Outcome outcome) { return kLabels[static_cast<size_t>(outcome)]; }
-const char* EventFieldName(EventField field) { return kFields[static_cast<size_t>(field)].name; }
-Oid EventFieldType(EventField field) { return kFields[static_cast<size_t>(field)].type; }
+const char* EventFieldName(EventField field) { return kFieldInfo[static_cast<size_t>(field)].name; }
+Oid EventFieldType(EventField field) { return kFieldInfo[static_cast<size_t>(field)].type; }
 
 pg_uuid_t InboxKey(std::string_view event_id) {
   pg_uuid_t uuid;

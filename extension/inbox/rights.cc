@@ -4,12 +4,10 @@ extern "C" {
 #include <utils/regproc.h>
 }
 
+#include "extension/base/relation.h"
+
 namespace postbox {
 namespace {
-
-std::string RoleName(Oid role) {
-  return Pg([&]() -> const char* { return GetUserNameFromId(role, false); });
-}
 
 bool MayUseSchema(Oid schema, Oid role) {
   return Pg([&] { return SchemaAclCheck(schema, role, ACL_USAGE) == ACLCHECK_OK; });

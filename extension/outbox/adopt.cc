@@ -98,7 +98,7 @@ bool IsState(const Requirement& requirement) {
                      [&](const Requirement& other) { return other.name == requirement.name; });
 }
 
-constexpr char kSeq[] = "seq";
+constexpr char kSeqName[] = "seq";
 
 std::string Listed(const std::vector<std::string>& words, const char* last) {
   std::string list;
@@ -265,7 +265,7 @@ bool Takes(const Requirement& requirement, const TableColumn& column) {
 std::string Adoption::Find(const Requirement& requirement) const {
   const auto named = named_.find(requirement.name);
   if (named != named_.end()) {
-    const bool added = requirement.name == "version" && named->second == kSeq;
+    const bool added = requirement.name == "version" && named->second == kSeqName;
     if (added || columns_.contains(named->second)) return named->second;
     Throw(ERRCODE_UNDEFINED_COLUMN,
           "column \"" + named->second + "\" of table \"" + name_ + "\" does not exist");
@@ -280,7 +280,7 @@ std::string Adoption::Find(const Requirement& requirement) const {
   }
   if (columns_.contains(requirement.name))
     return requirement.name;  // CheckColumn says what is wrong
-  if (requirement.name == "version") return kSeq;
+  if (requirement.name == "version") return kSeqName;
   if (!requirement.added_as.empty()) return "";
   Throw(ERRCODE_UNDEFINED_COLUMN, "table \"" + name_ + "\" has no column for " + requirement.name,
         "",
@@ -368,13 +368,13 @@ void Adoption::AddColumns() {
 }
 
 void Adoption::AddSeq() {
-  if (columns_.contains(kSeq)) return;
+  if (columns_.contains(kSeqName)) return;
   const auto column = [&](const char* name) { return Quoted(found_.at(name)); };
   postbox::Run("ALTER TABLE " + name_ + " ADD COLUMN seq bigint");
   // Events of the same time, or of none, are ordered by their place in the table.
   std::string at = column("occurred_at");
   std::string version = "0";
-  if (found_.at("version") != kSeq) {
+  if (found_.at("version") != kSeqName) {
     // Not before any earlier version of its aggregate.
     version = column("version");
     at = "max(" + at + ") OVER (PARTITION BY " + column("aggregate_type") + ", " +
@@ -406,7 +406,7 @@ Oid Adoption::FindOrMakeCounter() const {
 }
 
 void Adoption::CountVersions(Oid counter) const {
-  if (found_.at("version") == kSeq) return;
+  if (found_.at("version") == kSeqName) return;
   const auto column = [&](const char* name) { return Quoted(found_.at(name)); };
   postbox::Run("INSERT INTO " + RelationName(counter) +
                " AS c (aggregate_type, aggregate_id, version) SELECT " + column("aggregate_type") +
@@ -452,12 +452,12 @@ Oid Adoption::Run(Datum columns) {
   CheckOwner();
   ReadColumns();
   ReadNames(columns);
-  std::map<std::string, std::string> used{{kSeq, kSeq}};  // column -> its role
+  std::map<std::string, std::string> used{{kSeqName, kSeqName}};  // column -> its role
   for (const Requirement& requirement : StateColumns()) used[requirement.name] = requirement.name;
   for (const Requirement& requirement : EventColumns()) {
     const std::string column = Find(requirement);
     found_[requirement.name] = column;
-    if (column.empty() || (requirement.name == "version" && column == kSeq)) continue;
+    if (column.empty() || (requirement.name == "version" && column == kSeqName)) continue;
     CheckColumn(requirement, column);
     if (const auto [other, first] = used.emplace(column, requirement.name); !first) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "column \"" + column + "\" cannot be both " +
@@ -468,7 +468,7 @@ Oid Adoption::Run(Datum columns) {
     if (columns_.contains(requirement.name)) CheckColumn(requirement, requirement.name);
   }
   CheckUniqueId();
-  if (columns_.contains(kSeq)) CheckSeq();
+  if (columns_.contains(kSeqName)) CheckSeq();
 
   const Oid owner = RelationOwner(relation_);
   const ActAs rights(owner, owner == GetUserId() ? Trust::kTrusted : Trust::kRestricted);

@@ -92,13 +92,10 @@ bool CounterIsUsable(const OutboxFacts& facts) {
 
 // Whoever emits would be told of the counter only.
 [[noreturn]] void ThrowNoCounterRights(const OutboxFacts& facts) {
-  const auto name = [](Oid role) {
-    return Pg([&]() -> const char* { return GetUserNameFromId(role, true); });
-  };
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
         "Its version counter " + facts.counter_name + " belongs to role \"" +
-            name(RelationOwner(facts.counter)) + "\", and its owner, \"" + name(facts.owner) +
-            "\", has no rights on it.",
+            RoleName(RelationOwner(facts.counter)) + "\", and its owner, \"" +
+            RoleName(facts.owner) + "\", has no rights on it.",
         "A superuser can run SELECT * FROM postbox.repair_outbox.");
 }
 

@@ -50,7 +50,7 @@ constexpr ExpectedColumn kEvent[] = {
     {"occurred_at", TIMESTAMPTZOID, "timestamp with time zone"},
 };
 constexpr int kNeeded = 5;
-constexpr ExpectedColumn kSeq = {"seq", INT8OID, "bigint"};
+constexpr ExpectedColumn kSeqColumn = {"seq", INT8OID, "bigint"};
 constexpr ExpectedColumn kOfLog[] = {{"txid", XID8OID, "xid8"}, {"origin", INT4OID, "integer"}};
 constexpr ExpectedColumn kAttempts[] = {
     {"publish_attempts", INT4OID, "integer"},
@@ -130,7 +130,7 @@ class Check {
     for (int i = 0; i < count; ++i) {
       Expect(outbox_.relation, NameInTable(outbox_, kEvent[i].name), kEvent[i], outbox_.is_log);
     }
-    Expect(outbox_.relation, kSeq);
+    Expect(outbox_.relation, kSeqColumn);
     if (outbox_.is_log) {
       for (const ExpectedColumn& column : kOfLog) Expect(outbox_.relation, column);
     }
@@ -148,7 +148,7 @@ class Check {
     for (const ExpectedColumn& column : kEvent) Expect(outbox_.parked, column);
     for (const ExpectedColumn& column : kAttempts) Expect(outbox_.parked, column);
     Expect(outbox_.parked, kPublication);
-    Expect(outbox_.parked, kSeq);
+    Expect(outbox_.parked, kSeqColumn);
   }
 
   void Expect(Oid relation, const ExpectedColumn& column) {

@@ -90,10 +90,6 @@ std::vector<Part> PartsOfAltered() {
   return parts;
 }
 
-std::string RoleName(Oid role) {
-  return Pg([&]() -> const char* { return GetUserNameFromId(role, true); });
-}
-
 void WarnLeftBehind(const Part& part, const std::string& what, const std::string& why,
                     const std::string& repair) {
   const std::string name = RelationName(part.relation);

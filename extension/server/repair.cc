@@ -11,10 +11,6 @@ extern "C" {
 namespace postbox {
 namespace {
 
-std::string RoleName(Oid role) {
-  return Pg([&]() -> const char* { return GetUserNameFromId(role, true); });
-}
-
 std::string Joined(const std::vector<std::string>& statements) {
   std::string all;
   for (const std::string& statement : statements) all += (all.empty() ? "" : "; ") + statement;
@@ -47,9 +43,7 @@ void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shap
   const Oid its_owner = RelationOwner(part);
   if (its_owner != owner) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, refused,
-          "It belongs to another role, \"" +
-              std::string(Pg([&]() -> const char* { return GetUserNameFromId(its_owner, true); })) +
-              "\".",
+          "It belongs to another role, \"" + RoleName(its_owner) + "\".",
           "Both have to be of one owner.");
   }
   // Defaults and further indexes can be repaired.

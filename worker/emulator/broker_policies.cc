@@ -10,6 +10,7 @@
 #include "worker/emulator/access.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/broker_internal.h"
+#include "worker/emulator/schema/invalid.h"
 #include "worker/emulator/service_limits.h"
 #include "worker/emulator/unsupported.h"
 #include "worker/emulator/validation.h"
@@ -19,11 +20,6 @@ namespace postbox::emulator {
 namespace iam = google::iam::v1;
 
 namespace {
-
-template <class... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 absl::Status CheckVersion(int version) {
   if (version == 0 || version == 1 || version == 3) return absl::OkStatus();

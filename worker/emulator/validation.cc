@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "worker/emulator/filter.h"
 #include "worker/emulator/labels.h"
+#include "worker/emulator/schema/invalid.h"
 #include "worker/emulator/service_limits.h"
 #include "worker/emulator/unsupported.h"
 
@@ -23,11 +24,6 @@ constexpr int64_t kMinTimeSeconds = -62'135'596'800;
 constexpr int64_t kMaxTimeSeconds = 253'402'300'799;
 constexpr int64_t kMaxDurationSeconds = 315'576'000'000;
 constexpr int32_t kNanosInSecond = 1'000'000'000;
-
-template <class... Parts>
-absl::Status Invalid(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 // In the words of the service.
 absl::Status TooLarge(absl::string_view what, size_t value, size_t most) {

@@ -1,20 +1,17 @@
 #include "worker/publisher/outlet.h"
 
 #include "worker/publisher/base/limited_log.h"
+#include "worker/publisher/base/time_after.h"
 
 namespace postbox::publisher {
 namespace {
 
 // What is on its way through a client that ends has so long, and so long when it is cancelled.
-constexpr int64 kFinishMs = 1000;
-constexpr int64 kCancelMs = 2000;
+constexpr int64 kClientFinishMs = 1000;
+constexpr int64 kClientCancelMs = 2000;
 // To look for credentials may take a second or two, in which the worker does nothing else. So the
 // next look comes when so many times that is over.
 constexpr int kCredentialPauseFactor = 9;
-
-TimestampTz After(TimestampTz from, int64 milliseconds) {
-  return TimestampTzPlusMilliseconds(from, milliseconds);
-}
 
 void Append(Events events, Events* all) {
   for (EventPointer& event : events) all->push_back(std::move(event));
@@ -74,8 +71,8 @@ void Outlet::End(TimestampTz now) {
   try_at_ = 0;
   if (client_ == nullptr || IsEnding()) return;
   in_flight_.StopHandOver();
-  cancel_at_ = After(now, kFinishMs);
-  give_up_at_ = After(cancel_at_, kCancelMs);
+  cancel_at_ = After(now, kClientFinishMs);
+  give_up_at_ = After(cancel_at_, kClientCancelMs);
   cancelled_ = false;
 }
 

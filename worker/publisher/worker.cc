@@ -13,6 +13,7 @@
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/standby.h"
+#include "worker/publisher/base/time_after.h"
 #include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/terminate.h"
 
@@ -50,10 +51,6 @@ constexpr std::chrono::milliseconds kDivideTime(500);
 // When it is tried again because too many events waited: after this, and twice as long each time.
 constexpr std::chrono::milliseconds kDivideAgain = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kMostDivideAgain = std::chrono::seconds(30);
-
-TimestampTz After(TimestampTz from, int64 milliseconds) {
-  return TimestampTzPlusMilliseconds(from, milliseconds);
-}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// How the schemas of the emulator say that something is not valid.
+// How the emulator says that something is not valid: a schema, or another argument.
 #ifndef POSTBOX_WORKER_EMULATOR_SCHEMA_INVALID_H_
 #define POSTBOX_WORKER_EMULATOR_SCHEMA_INVALID_H_
 
