@@ -32,7 +32,8 @@ target_link_options(other_release_worker PRIVATE -Wl,--exclude-libs,ALL -Wl,--as
 function(unit_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "" "ROOMS;LINK")
   test_sources(files ${test_ROOMS})
-  add_executable(${name} ${files})
+  united(compiled ${files})
+  add_executable(${name} ${compiled})
   target_link_libraries(${name} PRIVATE postbox_warnings GTest::gtest GTest::gmock GTest::gtest_main ${test_LINK})
   # All of a program in one process: to start one for each test took longer than the tests.
   add_test(NAME unit.${name} COMMAND ${name})

@@ -104,17 +104,17 @@ async function moment(pubsub, count) {
     message.ack();
     arrived();
   });
-  const gaps = [];
+  const taken = [];
   for (let i = 0; i < count; ++i) {
     const arrival = new Promise(resolve => (arrived = resolve));
+    const sent = performance.now();
     await publisher.publishMessage({data: Buffer.from('x')});
-    const answered = performance.now();
     await arrival;
-    gaps.push(arrivals[i] - answered);
+    taken.push(arrivals[i] - sent);
   }
   await received;
   await reader.close();
-  print({moment: gaps.sort((a, b) => a - b)[Math.floor(count / 2)]});
+  print({moment: Math.min(...taken)});
 }
 
 async function administration(pubsub) {

@@ -9,6 +9,7 @@
 
 #include "worker/emulator/broker.h"
 #include "worker/emulator/service_limits.h"
+#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -19,8 +20,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr char kTopic[] = "projects/p/topics/topic";
-constexpr char kSub[] = "projects/p/subscriptions/sub";
 constexpr int64_t kDay = 86400;
 
 void ExpectError(const absl::Status& status, absl::StatusCode code, const std::string& text) {

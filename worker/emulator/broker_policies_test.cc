@@ -8,6 +8,7 @@
 
 #include "worker/emulator/broker.h"
 #include "worker/emulator/resource_spec.h"
+#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -16,8 +17,6 @@ namespace iam = google::iam::v1;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr char kTopic[] = "projects/p/topics/topic";
 
 class PoliciesTest : public ::testing::Test {
  protected:

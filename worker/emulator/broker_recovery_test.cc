@@ -11,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "worker/emulator/broker.h"
+#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -19,8 +20,6 @@ namespace pb = google::pubsub::v1;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr char kTopic[] = "projects/p/topics/topic";
-constexpr char kSub[] = "projects/p/subscriptions/sub";
 constexpr char kSnapshot[] = "projects/p/snapshots/snap";
 
 struct Delivery {

@@ -10,6 +10,7 @@
 
 #include "worker/emulator/resource_spec.h"
 #include "worker/emulator/status.h"
+#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -19,9 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
-
-constexpr char kTopic[] = "projects/p/topics/topic";
-constexpr char kSub[] = "projects/p/subscriptions/sub";
 
 class CountingListener final : public Listener {
  public:

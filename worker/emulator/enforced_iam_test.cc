@@ -19,6 +19,7 @@
 #include "google/iam/v1/iam_policy.grpc.pb.h"
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "worker/emulator/server.h"
+#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -26,7 +27,6 @@ namespace {
 namespace pb = google::pubsub::v1;
 namespace iam = google::iam::v1;
 
-constexpr char kTopic[] = "projects/p/topics/orders";
 constexpr char kSubscription[] = "projects/p/subscriptions/reader";
 constexpr char kAdmin[] = "admin@p";
 constexpr char kWriter[] = "writer@p";
@@ -83,11 +83,11 @@ class EnforcedIamTest : public testing::Test {
     subscriber_ = pb::Subscriber::NewStub(channel_);
     policies_ = iam::IAMPolicy::NewStub(channel_);
     pb::Topic topic;
-    topic.set_name(kTopic);
+    topic.set_name(kOrders);
     EXPECT_TRUE(server_->broker()->CreateTopic(topic).ok());
     pb::Subscription subscription;
     subscription.set_name(kSubscription);
-    subscription.set_topic(kTopic);
+    subscription.set_topic(kOrders);
     EXPECT_TRUE(server_->broker()->CreateSubscription(subscription).ok());
   }
   ~EnforcedIamTest() override {
@@ -108,7 +108,7 @@ class EnforcedIamTest : public testing::Test {
 
   grpc::Status Publish(const std::string& account) {
     pb::PublishRequest request;
-    request.set_topic(kTopic);
+    request.set_topic(kOrders);
     request.add_messages()->set_data("x");
     pb::PublishResponse response;
     return publisher_->Publish(As(account).get(), request, &response);
@@ -142,15 +142,15 @@ TEST_F(EnforcedIamTest, ACallerMayDoWhatThePolicyGivesUntilItIsTaken) {
   const grpc::Status refused = Publish(kWriter);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(refused.error_message(), "User not authorized to perform this action.");
-  EXPECT_TRUE(Give(kAdmin, kTopic, "roles/pubsub.publisher").ok());
+  EXPECT_TRUE(Give(kAdmin, kOrders, "roles/pubsub.publisher").ok());
   EXPECT_TRUE(Publish(kWriter).ok());
   EXPECT_EQ(Publish("other@p").error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_TRUE(Give(kAdmin, kTopic, "roles/pubsub.viewer").ok());
+  EXPECT_TRUE(Give(kAdmin, kOrders, "roles/pubsub.viewer").ok());
   EXPECT_EQ(Publish(kWriter).error_code(), grpc::StatusCode::PERMISSION_DENIED);
 }
 
 TEST_F(EnforcedIamTest, NobodyGivesRightsToItself) {
-  EXPECT_EQ(Give(kWriter, kTopic, "roles/pubsub.publisher").error_code(),
+  EXPECT_EQ(Give(kWriter, kOrders, "roles/pubsub.publisher").error_code(),
             grpc::StatusCode::PERMISSION_DENIED);
 }
 
@@ -175,10 +175,10 @@ TEST_F(EnforcedIamTest, AStreamNeedsTheRightOnItsSubscription) {
 }
 
 TEST_F(EnforcedIamTest, TestIamPermissionsAnswersForTheCaller) {
-  EXPECT_TRUE(Give(kAdmin, kTopic, "roles/pubsub.publisher").ok());
+  EXPECT_TRUE(Give(kAdmin, kOrders, "roles/pubsub.publisher").ok());
   const auto held = [this](const char* account) {
     iam::TestIamPermissionsRequest request;
-    request.set_resource(kTopic);
+    request.set_resource(kOrders);
     request.add_permissions("pubsub.topics.publish");
     request.add_permissions("pubsub.topics.delete");
     iam::TestIamPermissionsResponse response;

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr char kAccount[] = "sa@p.iam.gserviceaccount.com";
-constexpr char kScope[] = "openid https://www.googleapis.com/auth/pubsub";
+constexpr char kScopes[] = "openid https://www.googleapis.com/auth/pubsub";
 
 class IssuedTokensTest : public testing::Test {
  protected:
@@ -27,7 +27,7 @@ class IssuedTokensTest : public testing::Test {
 };
 
 TEST_F(IssuedTokensTest, ATokenIsTakenUntilItEnds) {
-  const std::string token = tokens_->Issue(kAccount, kScope, absl::Seconds(10));
+  const std::string token = tokens_->Issue(kAccount, kScopes, absl::Seconds(10));
   EXPECT_EQ(Outcome(token), kAccount);
   now_ += absl::Seconds(9);
   EXPECT_EQ(Outcome(token), kAccount);
@@ -37,14 +37,14 @@ TEST_F(IssuedTokensTest, ATokenIsTakenUntilItEnds) {
 }
 
 TEST_F(IssuedTokensTest, ATokenThatWasNotIssuedOrWasRevokedIsNotTaken) {
-  const std::string token = tokens_->Issue(kAccount, kScope, absl::Seconds(10));
+  const std::string token = tokens_->Issue(kAccount, kScopes, absl::Seconds(10));
   EXPECT_THAT(Outcome(token + "x"), HasSubstr("is not known, or was revoked"));
   tokens_->Revoke(token);
   EXPECT_THAT(Outcome(token), HasSubstr("is not known, or was revoked"));
 }
 
 TEST_F(IssuedTokensTest, NothingIsTakenFromADisabledAccount) {
-  const std::string token = tokens_->Issue(kAccount, kScope, absl::Seconds(10));
+  const std::string token = tokens_->Issue(kAccount, kScopes, absl::Seconds(10));
   tokens_->Disable(kAccount, true);
   EXPECT_THAT(Outcome(token), HasSubstr("is disabled"));
   tokens_->Disable(kAccount, false);

@@ -9,6 +9,7 @@
 #include "worker/emulator/broker.h"
 #include "worker/emulator/service_limits.h"
 #include "worker/emulator/status.h"
+#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -20,7 +21,6 @@ using Code = absl::StatusCode;
 
 constexpr char kParent[] = "projects/p";
 constexpr char kName[] = "projects/p/schemas/shop";
-constexpr char kTopic[] = "projects/p/topics/orders";
 constexpr char kOne[] = R"({"type":"record","name":"R","fields":[{"name":"a","type":"string"}]})";
 constexpr char kTwo[] =
     R"({"type":"record","name":"R","fields":[{"name":"a","type":"string"},
@@ -84,7 +84,7 @@ class SchemasTest : public testing::Test {
   }
   Code Publish(const std::vector<std::string>& data) {
     pb::PublishRequest request;
-    request.set_topic(kTopic);
+    request.set_topic(kOrders);
     for (const std::string& each : data) request.add_messages()->set_data(each);
     last_ = broker_.Publish(request).status();
     return last_.code();
@@ -92,7 +92,7 @@ class SchemasTest : public testing::Test {
   pb::Topic TopicWith(pb::Encoding encoding, const std::string& first = "",
                       const std::string& last = "") {
     pb::Topic topic;
-    topic.set_name(kTopic);
+    topic.set_name(kOrders);
     topic.mutable_schema_settings()->set_schema(kName);
     topic.mutable_schema_settings()->set_encoding(encoding);
     topic.mutable_schema_settings()->set_first_revision_id(first);
@@ -102,7 +102,7 @@ class SchemasTest : public testing::Test {
   void Subscribe() {
     pb::Subscription subscription;
     subscription.set_name("projects/p/subscriptions/reader");
-    subscription.set_topic(kTopic);
+    subscription.set_topic(kOrders);
     ASSERT_TRUE(broker_.CreateSubscription(subscription).ok());
   }
   std::vector<pb::PubsubMessage> Pull() {
@@ -296,7 +296,7 @@ TEST_F(SchemasTest, ATopicWhoseSchemaWasDeletedTakesNothing) {
   ASSERT_TRUE(broker_.CreateTopic(TopicWith(pb::JSON)).ok());
   ASSERT_TRUE(broker_.DeleteSchema(kName).ok());
   ASSERT_TRUE(Create(Avro(kOne)).ok()) << "another one of that name";
-  EXPECT_EQ(broker_.GetTopic(kTopic)->schema_settings().schema(), "_deleted-schema_");
+  EXPECT_EQ(broker_.GetTopic(kOrders)->schema_settings().schema(), "_deleted-schema_");
   EXPECT_EQ(Publish({R"({"a":"x"})"}), Code::kNotFound);
 }
 

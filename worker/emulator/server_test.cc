@@ -20,6 +20,7 @@
 #include "worker/emulator/answer_first.h"
 #include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
+#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -30,8 +31,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr char kTopic[] = "projects/p/topics/topic";
-constexpr char kSub[] = "projects/p/subscriptions/sub";
 constexpr std::chrono::seconds kPatience{60};
 
 void SetDeadline(grpc::ClientContext* context) {

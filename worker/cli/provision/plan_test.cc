@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/cli/provision/read_file.h"
+
 namespace postbox::cli {
 namespace {
 
@@ -27,15 +29,6 @@ subscriptions:
     filter: 'attributes:x'
     subscribers: ['user:s@example.com']
 )";
-
-Desired Read(const std::string& yaml = kFile) {
-  std::string error;
-  const auto document = ParseDocument("f.yaml", yaml, &error);
-  Problems problems("f.yaml");
-  Desired desired = ReadDesired(*document, "shop", "", &problems);
-  EXPECT_THAT(problems.lines(), IsEmpty());
-  return desired;
-}
 
 // A server on which the plan was carried out.
 Actual After(const Desired& desired) {
@@ -67,7 +60,7 @@ pb::Subscription& Reader(Actual* actual) {
 }
 
 TEST(ProvisionPlan, OnAnEmptyServerEverythingIsCreatedInTheOrderOfDependencies) {
-  const Plan plan = MakePlan(Read(), {});
+  const Plan plan = MakePlan(ReadFile(kFile), {});
   EXPECT_THAT(plan.refusals, IsEmpty());
   EXPECT_THAT(
       Heads(plan),
@@ -81,14 +74,14 @@ TEST(ProvisionPlan, OnAnEmptyServerEverythingIsCreatedInTheOrderOfDependencies) 
 }
 
 TEST(ProvisionPlan, WhereAllIsThereNothingIsToBeDone) {
-  const Desired desired = Read();
+  const Desired desired = ReadFile(kFile);
   const Plan plan = MakePlan(desired, After(desired));
   EXPECT_THAT(plan.steps, IsEmpty());
   EXPECT_THAT(plan.refusals, IsEmpty());
 }
 
 TEST(ProvisionPlan, AnInterruptedRunIsCompletedFromEveryPoint) {
-  const Desired desired = Read();
+  const Desired desired = ReadFile(kFile);
   const Plan whole = MakePlan(desired, {});
   Actual actual;
   for (size_t done = 0; done <= whole.steps.size(); ++done) {
@@ -108,7 +101,7 @@ TEST(ProvisionPlan, AnInterruptedRunIsCompletedFromEveryPoint) {
 }
 
 TEST(ProvisionPlan, AChangedFieldIsTheOnlyOneThatIsUpdated) {
-  const Desired desired = Read();
+  const Desired desired = ReadFile(kFile);
   Actual actual = After(desired);
   Reader(&actual).set_ack_deadline_seconds(10);
   actual.topics["projects/shop/topics/a.b.c"].mutable_labels()->clear();
@@ -123,7 +116,7 @@ TEST(ProvisionPlan, AChangedFieldIsTheOnlyOneThatIsUpdated) {
 }
 
 TEST(ProvisionPlan, WhatTheFileDoesNotMentionStaysAsItIs) {
-  const Desired desired = Read("topics: [{name: a.b.c}]\n");
+  const Desired desired = ReadFile("topics: [{name: a.b.c}]\n");
   Actual actual = After(desired);
   auto& topic = actual.topics["projects/shop/topics/a.b.c"];
   (*topic.mutable_labels())["team"] = "somebody";
@@ -133,7 +126,7 @@ TEST(ProvisionPlan, WhatTheFileDoesNotMentionStaysAsItIs) {
 }
 
 TEST(ProvisionPlan, WhatPubSubCannotChangeIsRefusedWithAWayOut) {
-  const Desired desired = Read();
+  const Desired desired = ReadFile(kFile);
   struct {
     const char* key;
     void (*change)(pb::Subscription*);
@@ -164,7 +157,7 @@ TEST(ProvisionPlan, WhatPubSubCannotChangeIsRefusedWithAWayOut) {
 }
 
 TEST(ProvisionPlan, AnotherDefinitionBecomesARevisionAndAnotherLayoutOfItDoesNot) {
-  const Desired desired = Read();
+  const Desired desired = ReadFile(kFile);
   Actual actual = After(desired);
   auto& schema = actual.schemas["projects/shop/schemas/order-event"];
   schema.set_definition("{ \"type\":\n\"string\" }");
@@ -177,7 +170,7 @@ TEST(ProvisionPlan, AnotherDefinitionBecomesARevisionAndAnotherLayoutOfItDoesNot
 }
 
 TEST(ProvisionPlan, WhatIsNeitherInTheFileNorOnTheServerIsRefused) {
-  const Desired desired = Read(
+  const Desired desired = ReadFile(
       "topics: [{name: a.b.c, schema: {name: sss, encoding: json}}]\n"
       "subscriptions: [{name: x.y.z.d-e, topic: x.y.z, dead_letter: {topic: "
       "projects/other/topics/ddd}}]\n");
@@ -189,7 +182,7 @@ TEST(ProvisionPlan, WhatIsNeitherInTheFileNorOnTheServerIsRefused) {
 }
 
 TEST(ProvisionPlan, ARightUnderAConditionIsNotTheRight) {
-  const Desired desired = Read();
+  const Desired desired = ReadFile(kFile);
   Actual actual = After(desired);
   auto& policy = actual.policies["projects/shop/topics/a.b.c"];
   policy.mutable_bindings(0)->mutable_condition()->set_expression("false");
@@ -199,7 +192,7 @@ TEST(ProvisionPlan, ARightUnderAConditionIsNotTheRight) {
 }
 
 TEST(ProvisionPlan, AServerWithoutSchemasOrPoliciesIsReportedForEachThingThatItLacks) {
-  const Desired desired = Read();
+  const Desired desired = ReadFile(kFile);
   Actual actual;
   actual.no_schemas = actual.no_policies = true;
   const Plan plan = MakePlan(desired, actual);

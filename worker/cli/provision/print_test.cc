@@ -6,21 +6,12 @@
 #include <string>
 
 #include "worker/cli/provision/database_file.h"
+#include "worker/cli/provision/read_file.h"
 
 namespace postbox::cli {
 namespace {
 
 using ::testing::HasSubstr;
-
-Desired Read(const std::string& yaml) {
-  std::string error;
-  const auto document = ParseDocument("f.yaml", yaml, &error);
-  EXPECT_EQ(error, "");
-  Problems problems("f.yaml");
-  Desired desired = ReadDesired(*document, "shop", "", &problems);
-  EXPECT_THAT(problems.lines(), testing::IsEmpty());
-  return desired;
-}
 
 TEST(ProvisionPrint, AWordOfTheShellStaysOneWord) {
   EXPECT_EQ(ShellQuoted("a.b-c_d@e:f/g=h,i"), "a.b-c_d@e:f/g=h,i");
@@ -37,7 +28,7 @@ TEST(ProvisionPrint, AStringOfHclEvaluatesNothing) {
 }
 
 TEST(ProvisionPrint, GcloudHasTheOrderOfDependencies) {
-  const std::string text = PrintGcloud(Read(
+  const std::string text = PrintGcloud(ReadFile(
       "project_number: '42'\nschemas: [{name: sss, type: avro, definition: '{\"a\": \"it''s\"}'}]\n"
       "topics: [{name: a.b.c, schema: {name: sss, encoding: json}}]\n"
       "subscriptions: [{name: a.b.c.d-e, topic: a.b.c, filter: 'attributes.x = \"y\"'}]\n"));
@@ -58,10 +49,10 @@ TEST(ProvisionPrint, GcloudHasTheOrderOfDependencies) {
 }
 
 TEST(ProvisionPrint, TerraformRefersToTheResourcesOfTheFile) {
-  const std::string text = PrintTerraform(
-      Read("topics: [{name: a.b.c}, {name: a.b_c, publishers: ['user:x@example.com']}]\n"
-           "subscriptions: [{name: a.b.c.d-e, topic: a.b.c, dead_letter: none, expiration: 31d}, "
-           "{name: x.y.z.d-e, topic: x.y.z, dead_letter: none}]\n"));
+  const std::string text = PrintTerraform(ReadFile(
+      "topics: [{name: a.b.c}, {name: a.b_c, publishers: ['user:x@example.com']}]\n"
+      "subscriptions: [{name: a.b.c.d-e, topic: a.b.c, dead_letter: none, expiration: 31d}, "
+      "{name: x.y.z.d-e, topic: x.y.z, dead_letter: none}]\n"));
   EXPECT_THAT(text, HasSubstr("resource \"google_pubsub_topic\" \"a_b_c\" {"));
   EXPECT_THAT(text, HasSubstr("resource \"google_pubsub_topic\" \"a_b_c_2\" {"));
   EXPECT_THAT(text, HasSubstr("= google_pubsub_topic.a_b_c.id\n"));

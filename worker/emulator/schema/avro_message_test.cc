@@ -21,7 +21,7 @@ std::string Item(const std::string& type) {
   return R"({"type":"record","name":"R","fields":[{"name":"f","type":)" + type + "}]}";
 }
 
-AvroSchema Parse(const std::string& text) {
+AvroSchema ParseAvro(const std::string& text) {
   auto schema = AvroSchema::Parse(text);
   EXPECT_TRUE(schema.ok()) << text << ": " << schema.status();
   return *std::move(schema);
@@ -64,7 +64,7 @@ TEST(AvroJson, TakesTheValuesOfItsTypeAndNoOthers) {
        {R"({"next":{"T":{}}})", R"({"next":{"next":null}})"}},
   };
   for (const Row& row : table) {
-    const AvroSchema schema = Parse(row.schema);
+    const AvroSchema schema = ParseAvro(row.schema);
     for (const std::string& data : row.good) {
       const absl::Status status = CheckAvroJson(schema.root(), data);
       EXPECT_TRUE(status.ok()) << row.schema << " " << data << ": " << status;
@@ -78,7 +78,7 @@ TEST(AvroJson, TakesTheValuesOfItsTypeAndNoOthers) {
 
 TEST(AvroJson, AFieldWithADefaultMustBeThereToo) {
   const AvroSchema schema =
-      Parse(R"({"type":"record","name":"R","fields":[{"name":"f","type":"int","default":1}]})");
+      ParseAvro(R"({"type":"record","name":"R","fields":[{"name":"f","type":"int","default":1}]})");
   EXPECT_THAT(std::string(CheckAvroJson(schema.root(), "{}").message()),
               HasSubstr("field \"f\" of R is missing"));
 }
@@ -108,7 +108,7 @@ TEST(AvroBinary, TakesTheValuesOfItsTypeAndNoOthers) {
       {kTree, {"\0"s, "\2\2\0"s}, {"\2\2"}},
   };
   for (const Row& row : table) {
-    const AvroSchema schema = Parse(row.schema);
+    const AvroSchema schema = ParseAvro(row.schema);
     for (const std::string& data : row.good) {
       const absl::Status status = CheckAvroBinary(schema.root(), data);
       EXPECT_TRUE(status.ok()) << row.schema << " " << testing::PrintToString(data) << status;
@@ -123,11 +123,11 @@ TEST(AvroBinary, TakesTheValuesOfItsTypeAndNoOthers) {
 TEST(AvroMessage, OneThatAnnouncesOrNestsEndlesslyIsRefused) {
   const std::string most = "\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01";
   const std::string least = "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01";
-  const AvroSchema nulls = Parse(R"({"type":"array","items":"null"})");
+  const AvroSchema nulls = ParseAvro(R"({"type":"array","items":"null"})");
   EXPECT_THAT(std::string(CheckAvroBinary(nulls.root(), most).message()),
               HasSubstr("too many values"));
   EXPECT_FALSE(CheckAvroBinary(nulls.root(), least + most).ok());
-  const AvroSchema tree = Parse(kTree);
+  const AvroSchema tree = ParseAvro(kTree);
   EXPECT_THAT(std::string(CheckAvroBinary(tree.root(), std::string(1'000'000, '\2')).message()),
               HasSubstr("too deeply"));
   std::string json;

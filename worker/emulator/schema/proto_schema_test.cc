@@ -28,7 +28,7 @@ constexpr char kItem[] = R"(
 
 std::string P3(const std::string& body) { return "syntax = \"proto3\"; message M {" + body + "}"; }
 
-std::unique_ptr<ProtoSchema> Parse(const std::string& text) {
+std::unique_ptr<ProtoSchema> ParseProto(const std::string& text) {
   auto schema = ProtoSchema::Parse(text);
   EXPECT_TRUE(schema.ok()) << text << schema.status();
   return schema.ok() ? *std::move(schema) : nullptr;
@@ -62,7 +62,7 @@ TEST(ProtoSchema, RefusesADefinitionThatIsNotOneMessageWithTheReason) {
 }
 
 TEST(ProtoSchema, ChecksMessagesInJson) {
-  const auto schema = Parse(kItem);
+  const auto schema = ParseProto(kItem);
   for (const char* good : {"{}", R"({"name":"a","size":3,"kind":"BOOK","cents":"5"})",
                            R"({"tags":[{"text":"x"}],"stock":{"a":1}})"}) {
     EXPECT_TRUE(schema->CheckJson(good).ok()) << good << schema->CheckJson(good);
@@ -76,7 +76,7 @@ TEST(ProtoSchema, ChecksMessagesInJson) {
 }
 
 TEST(ProtoSchema, ChecksMessagesInBinary) {
-  const auto schema = Parse(kItem);
+  const auto schema = ParseProto(kItem);
   for (const std::string& good : {""s, "\x0A\x01z"s, "\x10\x05"s, "\x98\x06\x01"s /* unknown */}) {
     EXPECT_TRUE(schema->CheckBinary(good).ok()) << testing::PrintToString(good);
   }
@@ -84,14 +84,14 @@ TEST(ProtoSchema, ChecksMessagesInBinary) {
     EXPECT_EQ(schema->CheckBinary(bad).code(), absl::StatusCode::kInvalidArgument)
         << testing::PrintToString(bad);
   }
-  const auto required = Parse("syntax = \"proto2\"; message M { required int32 a = 1; }");
+  const auto required = ParseProto("syntax = \"proto2\"; message M { required int32 a = 1; }");
   EXPECT_THAT(std::string(required->CheckBinary("").message()), HasSubstr("a"));
   EXPECT_TRUE(required->CheckBinary("\x08\x01").ok());
 }
 
 TEST(ProtoSchema, ARevisionAddsAndRemovesOptionalFieldsOnly) {
   const auto revises = [](const std::string& older, const std::string& newer) {
-    return Parse(newer)->CheckRevises(*Parse(older));
+    return ParseProto(newer)->CheckRevises(*ParseProto(older));
   };
   const std::string a = "string a = 1;";
   for (const std::string& other : std::vector<std::string>{

@@ -10,10 +10,12 @@ use Exporter 'import';
 use File::Basename qw(dirname);
 use File::Temp ();
 use IO::Select;
+use List::Util qw(max min);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
 	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position
@@ -148,8 +150,8 @@ sub emit
 }
 
 # Whether `query` in `database` says t within `seconds`. One session asks again and again, each time in a transaction of its
-# own, for a new process each time would cost more than what is waited for. A session that fails, since the server is
-# restarted for example, is followed by another one.
+# own, for a new process each time would cost more than what is waited for. What takes long to ask is asked less often: the
+# processor is for what is waited for. A session that fails, since the server is restarted for example, is followed by another one.
 sub becomes_true
 {
 	my ($node, $database, $query, $seconds) = @_;
@@ -159,14 +161,15 @@ sub becomes_true
 		my ($status) = eval { $node->psql($database, qq{
 			SET statement_timeout = 0;
 			DO \$poll\$
-			DECLARE so boolean; until timestamptz := clock_timestamp() + '$left s';
+			DECLARE so boolean; until timestamptz := clock_timestamp() + '$left s'; asked timestamptz;
 			BEGIN
 				LOOP
+					asked := clock_timestamp();
 					EXECUTE \$query\$$query\$query\$ INTO so;
 					COMMIT;
 					EXIT WHEN so;
 					IF clock_timestamp() > until THEN RAISE 'it is not so'; END IF;
-					PERFORM pg_sleep(0.05);
+					PERFORM pg_sleep(least(greatest(0.05, 3 * extract(epoch FROM clock_timestamp() - asked)), 0.5));
 				END LOOP;
 			END \$poll\$}, on_error_stop => 1) };
 		die $@ if $@ && $@ !~ /Broken pipe/;    # a psql that was refused has left before it was given all of this
@@ -214,7 +217,12 @@ sub wait_for
 	my ($condition, $what) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 	my $so;
-	select(undef, undef, undef, 0.05) until ($so = $condition->()) || time > $end;
+	while (1)
+	{
+		my $asked = time;
+		last if ($so = $condition->()) || time > $end;
+		select(undef, undef, undef, min(max(0.05, 3 * (time - $asked)), 0.5));
+	}
 	return ok($so, $what);
 }
 
