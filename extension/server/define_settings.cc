@@ -208,6 +208,11 @@ const IntSetting kInts[] = {
     {"postbox.restart_delay", "Sets the delay before a failed publisher is started again.",
      "The delay doubles with every failure, up to 60 s.", &values.restart_delay, 1000, 10, 60000,
      GUC_UNIT_MS},
+    {"postbox.time_scale",
+     "Sets how long the publishers' own limits and pauses last, for developers of Postbox.",
+     "In percent: with 10, a step on an outbox may take a tenth of a second instead of one, and a "
+     "lease ends after a tenth of postbox.lease_timeout.",
+     &values.time_scale, 100, 1, 100, GUC_NOT_IN_SAMPLE},
 };
 
 // The only setting of its type.

@@ -7,6 +7,7 @@
 #include "extension/base/postgres.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
+#include "extension/shared/time_scale.h"
 
 extern "C" {
 #include <access/xlog.h>
@@ -37,7 +38,7 @@ void Look(WorkerSlot* slot, uint64 publication, Service* service) {
   }
   if (slot->state != SlotState::kRunning) return;
   ++service->running;
-  if (!SeenWithin(slot, static_cast<uint64>(settings().lease_timeout) * 1000)) {
+  if (!SeenWithin(slot, static_cast<uint64>(LeaseTime().count()))) {
     service->silent = slot->pid;
   } else if (slot->serving) {
     ++service->serving;

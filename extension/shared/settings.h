@@ -35,8 +35,10 @@ struct Settings {
   int read_chunk_size;
   int restart_delay;  // ms: the first delay before a failed worker is started again
 
-  // For developers: "name=action,name=action", the actions being kill, error and pause.
+  // For developers. Failpoints are "name=action,name=action", the actions being kill, error and
+  // pause.
   char* failpoint;
+  int time_scale;  // percent
 
   // What outbox_emit takes from the session.
   char* default_outbox;

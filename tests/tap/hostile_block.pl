@@ -11,7 +11,8 @@ use Postbox::Test;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-start_world();
+# A step may take a fifth of a second.
+start_world(settings => { 'postbox.time_scale' => 20 });
 
 # The filter on aggregate types calls the cast of this type.
 my $odd = q{ALTER TABLE evil.log ALTER aggregate_type TYPE evil.odd USING 'video'};

@@ -11,11 +11,11 @@ use Postbox::Test;
 use Test::More;
 
 # So long nothing happens. Leases, checkpoints, retention and repairs are due several times meanwhile.
-my $seconds = 60;
+my $seconds = 15;
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settings => {
-	'postbox.publishers' => 2, 'postbox.lease_timeout' => '10s', 'postbox.maintenance_interval' => '5s',
+	'postbox.publishers' => 2, 'postbox.lease_timeout' => '10s', 'postbox.time_scale' => 25, 'postbox.maintenance_interval' => '2s',
 	'autovacuum' => 'off' });
 $node->start;
 create_outbox($node, 'postgres');

@@ -82,10 +82,11 @@ subtest 'an event has its result before its lease ends, whatever postbox.publish
 	emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
 	my $position = log_position($node);
 	set_configuration($node, 'postbox.lease_timeout', '10s');
+	set_configuration($node, 'postbox.time_scale', 40);
 	$node->reload;
-	wait_for(sub { log_since($node, $position) =~ /events are tried for 5 s only/ }, 'the server log says so');
+	wait_for(sub { log_since($node, $position) =~ /events are tried for 2 s only/ }, 'the server log says so');
 	my $id = $node->safe_psql('postgres', q{SELECT event_id FROM postbox.outbox_emit('video', 'slow', 'video.changed', '{}'::jsonb)});
-	wait_until($node, 'postgres', q{SELECT last_error LIKE '%publish timeout 5 s%' FROM postbox.lane WHERE slice = 0}, 'nobody has answered for half of the lease');
+	wait_until($node, 'postgres', q{SELECT last_error LIKE '%publish timeout 2 s%' FROM postbox.lane WHERE slice = 0}, 'nobody has answered for half of the lease');
 	wait_until($node, 'postgres', "SELECT lock_token IS NULL AND publish_attempts = 0 FROM app.outbox WHERE id = '$id'", 'the event is given back');
 	emulator_fault($emulator, '--clear');
 	wait_until($node, 'postgres', "SELECT published_at IS NOT NULL FROM app.outbox WHERE id = '$id'", 'and goes out later');

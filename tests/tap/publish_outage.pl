@@ -11,7 +11,7 @@ use Postbox::Test;
 use Test::More;
 use Time::HiRes qw(time);
 
-use constant OUTAGE => 62;    # seconds
+use constant OUTAGE => 15;    # seconds: longer than postbox.publish_timeout
 
 # A server with its broker: { emulator, port, node, emitted => events, suspended => whether the status has said what is wrong }
 sub new_site

@@ -10,15 +10,15 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.read_chunk_size' => 200 });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.read_chunk_size' => 200, 'postbox.time_scale' => 20 });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql('postgres', q{
-	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.012); RETURN OLD; END $$;
+	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.0024); RETURN OLD; END $$;
 	CREATE TRIGGER slow BEFORE DELETE ON app.outbox_parked FOR EACH ROW EXECUTE FUNCTION app.slow();
 });
 
-# Rows with one seq, more than are read together, are parked and published from there.
+# A step may take a fifth of a second, and the rows of one chunk take half a second. Rows with one seq, more than are read together, are parked and published from there.
 my $rows = 1800;
 $node->safe_psql('postgres', qq{INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
 	SELECT last, gen_random_uuid(), 'video', 'k-' || n, 'video.changed', 1, '{}' FROM nextval('app.outbox_seq') last, generate_series(1, $rows) n});

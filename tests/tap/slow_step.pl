@@ -15,10 +15,12 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
 	'postbox.poll_interval' => '50ms',
 	'postbox.lease_timeout' => '10s',
+	'postbox.time_scale' => 20,
 });
 $node->start;
 create_outbox($node, 'postgres');
-# The first claim is cancelled after a second. The second takes 2.9 seconds, since it catches its cancellation.
+# All times of the publisher are a fifth of what they are otherwise. The first claim is cancelled after 0.2 s. The second takes 0.58 s, since
+# it catches its cancellation.
 $node->safe_psql('postgres', q{
 	SELECT postbox.create_outbox('app.other', 'table');
 	SELECT postbox.create_publication('other', 'app.other', 'catalog.video.events');
@@ -27,7 +29,7 @@ $node->safe_psql('postgres', q{
 	BEGIN
 		CASE nextval('app.called')
 			WHEN 1 THEN PERFORM pg_sleep(100);
-			WHEN 2 THEN BEGIN PERFORM pg_sleep(100); EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0.9); END;
+			WHEN 2 THEN BEGIN PERFORM pg_sleep(100); EXCEPTION WHEN query_canceled THEN PERFORM pg_sleep(0.18); END;
 			ELSE NULL;
 		END CASE;
 		RETURN NEW;
@@ -60,11 +62,11 @@ subtest 'a worker that was stopped for a while in the middle of a step goes on b
 	my $pid;
 	wait_for(sub { $pid = $node->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND wait_event = 'PgSleep'}) }, 'a claim is slow');
 	kill('STOP', $pid);
-	sleep(7);
+	sleep(1.4);
 	kill('CONT', $pid);
 	my $start = time;
 	wait_until($node, 'postgres', 'SELECT count(*) = count(published_at) FROM app.outbox', 'the event is published');
-	cmp_ok(time - $start, '<', 30, 'within 30 seconds');
+	cmp_ok(time - $start, '<', 12, 'within 12 seconds');
 };
 
 $node->stop;

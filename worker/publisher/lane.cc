@@ -1,6 +1,7 @@
 #include "worker/publisher/lane.h"
 
 #include "extension/shared/settings.h"
+#include "extension/shared/time_scale.h"
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/lane_table.h"
@@ -82,7 +83,7 @@ milliseconds Between(TimestampTz begin, TimestampTz end) {
 }
 
 // Leases must not end meanwhile.
-milliseconds LongestPause() { return milliseconds(settings().lease_timeout * 1000 / 4); }
+milliseconds LongestPause() { return LeaseTime() / 4; }
 
 // For the log and postbox.publication_status: what is wrong, and the repair.
 std::string Reason(const PostgresError& error) {
@@ -113,8 +114,9 @@ void Lane::WantNow() {
 }
 
 milliseconds Lane::StepTime(int too_long) const {
-  if (StopRequested()) return kLastStepTime;
-  return kStepTime * (1 << std::min(too_long, crowded_ ? kMostDoublings : kMostDoublingsAlone));
+  if (StopRequested()) return Scaled(kLastStepTime);
+  return Scaled(kStepTime) *
+         (1 << std::min(too_long, crowded_ ? kMostDoublings : kMostDoublingsAlone));
 }
 
 std::size_t Lane::BatchSize() const {
@@ -181,8 +183,8 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0 || needed_ > 0;
   if (!claim.events.empty()) Failpoint("after_claim");
   outstanding_ += claim.events.size();
-  next_unproven_ =
-      TimestampTzPlusMilliseconds(now, (attempts_ > 0 ? kProbePatience : kFirstPatience).count());
+  next_unproven_ = TimestampTzPlusMilliseconds(
+      now, (attempts_ > 0 ? Scaled(kProbePatience) : kFirstPatience).count());
   *events = std::move(claim.events);
   *durable_at = claim.durable_at != 0 ? claim.durable_at : XactLastCommitEnd;
   return wanted_ && retry_at_ == 0 && needed_ == 0;
@@ -208,10 +210,10 @@ void Lane::ChargeFailure(TimestampTz begin) {
 
 bool Lane::PauseFor(TimestampTz now, milliseconds over) {
   if (over.count() <= 0) return false;
-  const bool first = Between(long_step_at_, now) > kLongStepsApart;
+  const bool first = Between(long_step_at_, now) > Scaled(kLongStepsApart);
   long_step_at_ = now;
   const milliseconds longest =
-      first ? std::min(kLongestFirstPause, LongestPause()) : LongestPause();
+      first ? std::min(Scaled(kLongestFirstPause), LongestPause()) : LongestPause();
   pause_until_ = TimestampTzPlusMilliseconds(now, std::min(kPauseFactor * over, longest).count());
   return true;
 }
@@ -283,8 +285,9 @@ bool Lane::SettlesEach(TimestampTz now) const {
 }
 
 pubsub::BackoffPolicy Lane::TopicBackoff() const {
-  return {std::min(kTopicBackoff.base, publication_.backoff.base), kTopicBackoff.factor,
-          std::min(kTopicBackoff.cap, publication_.backoff.cap)};
+  const pubsub::BackoffPolicy most = Scaled(kTopicBackoff);
+  return {std::min(most.base, publication_.backoff.base), most.factor,
+          std::min(most.cap, publication_.backoff.cap)};
 }
 
 void Lane::GiveBackRefused() {
@@ -393,8 +396,8 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
       if (!last) return;
       if (!says.broken.empty() && !leaving) {
         transaction.Begin();
-        retry_at =
-            Suspend(publication_, says.broken, says.outage ? kOutageBackoff : TopicBackoff());
+        retry_at = Suspend(publication_, says.broken,
+                           says.outage ? Scaled(kOutageBackoff) : TopicBackoff());
       } else if ((says.published > 0 || says.settled_each) && !says.lost && attempts_ > 0) {
         transaction.Begin();
         ended = EndSuspension(publication_);
@@ -404,7 +407,7 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
     ChargeFailure(begin);
     source_->RollBack();
     ++settle_failures_;
-    const auto delay = pubsub::BackoffDelay(IsPassing(error) ? kLockBackoff : kErrorBackoff,
+    const auto delay = pubsub::BackoffDelay(Scaled(IsPassing(error) ? kLockBackoff : kErrorBackoff),
                                             settle_failures_, pubsub::JitterRandom());
     settle_at_ = TimestampTzPlusMilliseconds(now, delay.count());
     if (!IsPassing(error)) settle_size_ = std::max(part.size() / 2, std::size_t{1});
@@ -413,7 +416,7 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
   }
   if (!says.lost) {
     settled_too_long_ = std::max(settled_too_long_ - 1, 0);
-    const bool quick = Between(begin, GetCurrentTimestamp()) < kStepTime / 4;
+    const bool quick = Between(begin, GetCurrentTimestamp()) < Scaled(kStepTime) / 4;
     if (quick && part.size() >= settle_size_) {
       settle_size_ = std::min(settle_size_ * 2, kMostSettled);
     }
@@ -460,7 +463,8 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
 void Lane::Finish(TimestampTz now, const Publication& successor) {
   if (finish_by_ != 0) return;
   const bool same = successor.credential == publication_.credential;
-  const milliseconds longest = same ? kFinishTime : kFinishTime + seconds(PublishTimeout());
+  const milliseconds longest =
+      Scaled(kFinishTime) + (same ? seconds(0) : seconds(PublishTimeout()));
   finish_by_ = TimestampTzPlusMilliseconds(now, longest.count());
 }
 
@@ -496,7 +500,7 @@ void Lane::FailStatement(TimestampTz now, const PostgresError& error, int* too_l
     Passing(now, Reason(error));
   } else {
     if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++*too_long;
-    SuspendWith(now, Reason(error), kErrorBackoff);
+    SuspendWith(now, Reason(error), Scaled(kErrorBackoff));
   }
 }
 
@@ -504,7 +508,7 @@ void Lane::Passing(TimestampTz now, const std::string& reason) {
   wanted_ = true;
   if (passing_since_ == 0) passing_since_ = now;
   retry_at_ = TimestampTzPlusMilliseconds(now, kLockRetry.count());
-  if (Between(passing_since_, now) < kLockPatience) return;
+  if (Between(passing_since_, now) < Scaled(kLockPatience)) return;
   std::string holders;
   try {
     InTransaction("postbox: looking for who has locked an outbox",
@@ -513,11 +517,11 @@ void Lane::Passing(TimestampTz now, const std::string& reason) {
     // The reason without the name of the process is still one.
   }
   SuspendWith(now, holders.empty() ? reason : "the outbox is locked by process " + holders,
-              kLockBackoff);
+              Scaled(kLockBackoff));
 }
 
 void Lane::Fail(TimestampTz now, const std::string& error) {
-  SuspendWith(now, error, kErrorBackoff);
+  SuspendWith(now, error, Scaled(kErrorBackoff));
 }
 
 void Lane::FailSuspect(TimestampTz now) {
@@ -525,7 +529,7 @@ void Lane::FailSuspect(TimestampTz now) {
   SuspendWith(now,
               "a statement on the outbox took too long or too much memory, could not be cancelled, "
               "and ended a worker",
-              kSuspectBackoff);
+              Scaled(kSuspectBackoff));
 }
 
 void Lane::SuspendWith(TimestampTz now, const std::string& error,

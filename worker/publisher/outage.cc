@@ -1,5 +1,6 @@
 #include "worker/publisher/outage.h"
 
+#include "extension/shared/time_scale.h"
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
@@ -15,7 +16,7 @@ constexpr milliseconds kPatience(500);
 // What was given up is claimed and tried again. In between there is nothing that waits, which says
 // nothing about the topic. And when one connection is there again, others may take a little longer.
 constexpr milliseconds kCalm = std::chrono::seconds(3);
-constexpr int64 kLineInterval = 60 * 1000;
+constexpr milliseconds kLineInterval = std::chrono::minutes(1);
 // A line names so many publications.
 constexpr std::size_t kMaxNames = 3;
 
@@ -123,7 +124,7 @@ void OutageWatch::Find(const Outlet& outlet, const std::vector<LanePointer>& lan
 
 void OutageWatch::Tell() {
   if (now_ >= next_line_) {
-    next_line_ = TimestampTzPlusMilliseconds(now_, kLineInterval);
+    next_line_ = TimestampTzPlusMilliseconds(now_, Scaled(kLineInterval).count());
     const bool begins = told_.empty();
     const Outage* first = nullptr;
     for (const Outage& one : outages_) {

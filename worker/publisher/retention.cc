@@ -4,6 +4,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/shared/time_scale.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"
@@ -29,7 +30,7 @@ constexpr milliseconds kLongBatch(100);
 constexpr milliseconds kLongLastBatch = std::chrono::seconds(1);
 // An outbox or inbox whose smallest batch took too long, or whose code has ended a worker, is left
 // out for so long.
-constexpr int64 kAvoidMs = 600'000;
+constexpr milliseconds kAvoid = std::chrono::minutes(10);
 
 }  // namespace
 
@@ -43,7 +44,7 @@ TimestampTz Retention::PauseUntil(const Table& table) const {
 }
 
 void Retention::Avoid(Oid relation, TimestampTz now) {
-  ExperienceOf(relation).pause_until = TimestampTzPlusMilliseconds(now, kAvoidMs);
+  ExperienceOf(relation).pause_until = TimestampTzPlusMilliseconds(now, Scaled(kAvoid).count());
 }
 
 TimestampTz Retention::NextStep() const {
@@ -119,8 +120,8 @@ void Retention::PurgeFirst() {
   Charge(table.relation, begin, rows);
   left_.pop_front();
   if (rows > 0) left_.push_back(table);
-  const bool quick =
-      TimestampDifferenceMilliseconds(begin, GetCurrentTimestamp()) * 4 < kBatchTime.count();
+  const bool quick = TimestampDifferenceMilliseconds(begin, GetCurrentTimestamp()) * 4 <
+                     Scaled(kBatchTime).count();
   if (quick && rows >= experience.batch) {
     experience.batch = std::min(experience.batch * 2, kMostRows);
   }
@@ -156,7 +157,7 @@ int64 Retention::Purge(int batch) {
   const Table& table = left_.front();
   int64 purged = 0;
   Transaction transaction("postbox: purging events");
-  transaction.Limit(table.relation, kBatchTime);
+  transaction.Limit(table.relation, Scaled(kBatchTime));
   transaction.Run([&] {
     transaction.Begin();
     const ActAs owner(RelationOwner(table.relation));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "extension/shared/settings.h"
+#include "extension/shared/time_scale.h"
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/lane_table.h"
@@ -45,7 +46,7 @@ constexpr long kReportCountsMs = 1000;  // until the statistics have an idle wor
 // How often a worker looks whether the others have given up their lanes of a publication whose keys
 // are to be divided anew, and for how long.
 constexpr int64 kDivideLookMs = 20;
-constexpr int64 kDivideMs = 10'000;
+constexpr std::chrono::milliseconds kDividePatience = std::chrono::seconds(10);
 // Triggers of the owner may run.
 constexpr std::chrono::milliseconds kDivideTime(500);
 // When it is tried again because too many events waited: after this, and twice as long each time.
@@ -303,11 +304,11 @@ void Worker::HandOver() {
 bool Worker::MayMakeLanes(Altered* altered) {
   const Publication& publication = altered->publication;
   if (publication.wanted_lanes == 0) return true;
-  if (altered->give_up_at == 0) altered->give_up_at = After(now_, kDivideMs);
+  if (altered->give_up_at == 0) altered->give_up_at = After(now_, Scaled(kDividePatience).count());
   Division division = Division::kWaits;
   try {
     Transaction transaction("postbox: dividing the keys of a publication");
-    transaction.Limit(publication.outbox, kDivideTime);
+    transaction.Limit(publication.outbox, Scaled(kDivideTime));
     transaction.Run([&] {
       transaction.Begin();
       division = DivideLanes(publication);
@@ -323,20 +324,20 @@ bool Worker::MayMakeLanes(Altered* altered) {
     return false;
   }
   undivided_.push_back(publication);
-  divide_delay_ = std::clamp(divide_delay_ * 2, kDivideAgain, kMostDivideAgain);
+  divide_delay_ = std::clamp(divide_delay_ * 2, Scaled(kDivideAgain), Scaled(kMostDivideAgain));
   divide_at_ = After(now_, divide_delay_.count());
   return true;
 }
 
 void Worker::TryToDivideAgain() {
   if (undivided_.empty() || now_ < divide_at_) return;
-  divide_at_ = After(now_, kDivideAgain.count());
+  divide_at_ = After(now_, Scaled(kDivideAgain).count());
   if (identity().ordinal != 0) return;
   bool any = false;
   try {
     for (const Publication& publication : undivided_) {
       Transaction transaction("postbox: looking whether the keys of a publication can be divided");
-      transaction.Limit(publication.outbox, kDivideTime);
+      transaction.Limit(publication.outbox, Scaled(kDivideTime));
       transaction.Run([&] {
         transaction.Begin();
         any = any || CanBeDivided(publication);

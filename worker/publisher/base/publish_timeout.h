@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "extension/shared/settings.h"
+#include "extension/shared/time_scale.h"
 
 namespace postbox::publisher {
 
@@ -15,14 +15,13 @@ namespace postbox::publisher {
 
 // From its first sending, in seconds: postbox.publish_timeout, but at most half of the lease.
 inline int PublishTimeout() {
-  return std::min(settings().publish_timeout, std::max(1, settings().lease_timeout / 2));
+  const auto half = std::chrono::floor<std::chrono::seconds>(LeaseTime() / 2);
+  return std::min(settings().publish_timeout, std::max(1, static_cast<int>(half.count())));
 }
 
 // From its claim to its first sending. What has waited for longer in the queue of its key is given
 // back unsent. The lane of a log has a lease that its worker renews, so its events just wait.
-inline std::chrono::milliseconds SendTimeout() {
-  return std::chrono::milliseconds(settings().lease_timeout * 1000 / 4);
-}
+inline std::chrono::milliseconds SendTimeout() { return LeaseTime() / 4; }
 
 }  // namespace postbox::publisher
 

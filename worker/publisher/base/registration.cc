@@ -2,6 +2,7 @@
 
 #include "extension/base/guard.h"
 #include "extension/shared/exports.h"
+#include "extension/shared/time_scale.h"
 #include "worker/publisher/base/step_limit.h"
 
 extern "C" {
@@ -320,7 +321,7 @@ std::chrono::milliseconds ComeRound() {
   return std::chrono::milliseconds(now - before);
 }
 
-uint64 LeaseMilliseconds() { return static_cast<uint64>(settings().lease_timeout) * 1000; }
+uint64 LeaseMilliseconds() { return static_cast<uint64>(LeaseTime().count()); }
 
 bool StopRequested() { return ShutdownRequestPending != 0; }
 

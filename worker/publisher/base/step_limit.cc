@@ -3,6 +3,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "extension/shared/time_scale.h"
 #include "worker/publisher/base/process_usage.h"
 #include "worker/publisher/base/registration.h"
 
@@ -93,7 +94,7 @@ void Look() {
   if (step.over == Limit::kNone) {
     step.over = OverLimit(now);
     if (step.over != Limit::kNone) {
-      const int64 grace = step.over == Limit::kMemory ? kMemoryGraceMs : kStepGrace.count();
+      const int64 grace = step.over == Limit::kMemory ? kMemoryGraceMs : Scaled(kStepGrace).count();
       step.end_at = OwnTime(now) + grace;
       QueryCancelPending = true;
       Interrupt();
@@ -142,7 +143,7 @@ void StepLimit::Begin(Oid outbox, milliseconds time) {
   step.outbox = outbox;
   const int64 now = Now();
   SetTime(now, time);
-  step.leave_at = now + kLeaveTime.count();
+  step.leave_at = now + Scaled(kLeaveTime).count();
   step.memory_at_first = 0;
   if (!created) CreateTimer();
   step.running = true;

@@ -5,6 +5,7 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
+#include "extension/shared/time_scale.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
@@ -504,8 +505,7 @@ milliseconds TableOutbox::MaintainIn() const {
 }
 
 TableOutbox::Clock::time_point TableOutbox::NextLookForLeases() const {
-  return leases_seen_at_ +
-         std::min(kLookForLeases, milliseconds(settings().lease_timeout * 1000 / 4));
+  return leases_seen_at_ + std::min(kLookForLeases, LeaseTime() / 4);
 }
 
 TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
@@ -549,7 +549,8 @@ void TableOutbox::TakeOverLeases() {
     }
     const Datum most = Int32GetDatum(kTakeOver);
     if (!dead.empty()) rows += statements_->take_over_dead.Run({TextArrayValue(dead), most});
-    const Datum timeout = Pg([] { return Float8GetDatum(settings().lease_timeout); });
+    const Datum timeout =
+        Pg([] { return Float8GetDatum(static_cast<double>(LeaseTime().count()) / 1000); });
     rows += statements_->take_over_old.Run({timeout, TextValue(lock_token_), most});
     if (rows >= kTakeOver) leases_seen_at_ = Clock::time_point::min();
   }

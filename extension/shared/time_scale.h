@@ -1,0 +1,30 @@
+// How long the publishers' own limits and pauses last: as long as the code says, or a part of that
+// (postbox.time_scale), so that the tests of the server need not wait for minutes. Times that have
+// settings of their own are what these say, but for the lease, whose setting has no small values.
+#ifndef POSTBOX_EXTENSION_SHARED_TIME_SCALE_H_
+#define POSTBOX_EXTENSION_SHARED_TIME_SCALE_H_
+
+#include <algorithm>
+#include <chrono>
+
+#include "extension/shared/settings.h"
+#include "proto/rules/backoff.h"
+
+namespace postbox {
+
+inline std::chrono::milliseconds Scaled(std::chrono::milliseconds time) {
+  return std::max(time * settings().time_scale / 100, std::chrono::milliseconds(1));
+}
+
+inline pubsub::BackoffPolicy Scaled(const pubsub::BackoffPolicy& policy) {
+  return {Scaled(policy.base), policy.factor, Scaled(policy.cap)};
+}
+
+// postbox.lease_timeout.
+inline std::chrono::milliseconds LeaseTime() {
+  return Scaled(std::chrono::seconds(settings().lease_timeout));
+}
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_SHARED_TIME_SCALE_H_
