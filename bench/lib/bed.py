@@ -156,10 +156,11 @@ class Bed(harness.Testbed):
     def pending(self, publication):
         return int(self.watch.sql(f"SELECT pending FROM postbox.publication_status WHERE publication = '{publication}'")[0][0])
 
-    def pgbench(self, seconds, files, clients, *arguments, may_fail=False):
-        """Runs scripts; returns transactions per second, or 0 if it failed and `may_fail` is set."""
+    def pgbench(self, files, clients, *arguments, seconds=0, transactions=0, may_fail=False):
+        """Runs scripts for so many seconds, or so many transactions of each client; returns transactions per second, or 0 if it failed
+        and `may_fail` is set."""
         done = self.cluster.run(
-            "pgbench", "-n", "-c", clients, "-j", 2, "-T", seconds, *(part for file in files for part in ("-f", file)),
+            "pgbench", "-n", "-c", clients, "-j", 2, *(("-T", seconds) if seconds else ("-t", transactions)), *(part for file in files for part in ("-f", file)),
             *arguments, DATABASE, database=DATABASE, timeout=seconds + PATIENCE)
         found = re.search(r"^tps = ([0-9.]+)", done.stdout, re.MULTILINE)
         if done.returncode == 0 and found and "aborted" not in done.stderr:

@@ -6,14 +6,13 @@ from bed import Bed, median
 from harness import say
 
 CLIENTS = 8
-ACCOUNTS = 100_000
 # Statements are parsed each time, or prepared; a commit waits for the disk, or not.
 MODES = (("simple", "on"), ("prepared", "on"), ("prepared", "off"))
 # What one transaction of PL/pgSQL does in turn, and in a block or not.
 LOOP = "DO $$ BEGIN FOR i IN 1..{events} LOOP {step} END LOOP; END $$"
 BLOCK = "BEGIN {step} EXCEPTION WHEN division_by_zero THEN NULL; END;"
 TRANSACTION = """
-\\set account random(1, 100000)
+\\set account random(1, {accounts})
 \\set delta random(-500, 500)
 \\set client 100 + :client_id
 \\set number :number + 1
@@ -27,22 +26,23 @@ PAYLOAD = """'{"text": "an amount has changed", "account_id": "a-1234567", "delt
 
 def emit(report, smoke):
     """pgbench: a change of a business row, and its event by outbox_emit or by a plain INSERT into the same table."""
-    seconds, rounds = (1, 1) if smoke else (10, 3)
+    accounts, rounds, length = (1_000, 1, {"transactions": 100}) if smoke else (100_000, 3, {"seconds": 10})
     with Bed(smoke) as server:
-        say(f"emit: {CLIENTS} clients, {rounds} rounds of {seconds} s each")
+        amount = " ".join(f"{count} {what}" for what, count in length.items())
+        say(f"emit: {CLIENTS} clients, {rounds} rounds of {amount} each")
         outbox = server.outbox("app.outbox")
         server.sql(f"""
             CREATE TABLE app.account (account int PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 80);
-            INSERT INTO app.account SELECT n, 0 FROM generate_series(1, {ACCOUNTS}) AS n;
+            INSERT INTO app.account SELECT n, 0 FROM generate_series(1, {accounts}) AS n;
             CREATE TABLE app.counter (aggregate_type text, aggregate_id text, version bigint NOT NULL,
                 PRIMARY KEY (aggregate_type, aggregate_id)) WITH (fillfactor = 80);
-            INSERT INTO app.counter SELECT 'account', 'a-' || n, 0 FROM generate_series(1, {ACCOUNTS}) AS n;
+            INSERT INTO app.counter SELECT 'account', 'a-' || n, 0 FROM generate_series(1, {accounts}) AS n;
             INSERT INTO {outbox}_version SELECT * FROM app.counter""")
         server.settle_down()
         files = {}
         for case, statement in statements(outbox).items():
             files[case] = server.directory / f"{case}.sql"
-            files[case].write_text(TRANSACTION.replace("{emit}", statement))
+            files[case].write_text(TRANSACTION.replace("{accounts}", str(accounts)).replace("{emit}", statement))
         first = 100_000_000_000  # of the numbers in the ids of one run
         for protocol, commit in MODES:
             rates = {case: [] for case in files}
@@ -52,7 +52,7 @@ def emit(report, smoke):
                 for case in order[number % len(order):] + order[:number % len(order)]:
                     first += 1_000_000_000
                     server.sql("VACUUM app.account")
-                    rates[case].append(server.pgbench(seconds, [files[case]], CLIENTS, "-M", protocol, "-D", f"number={first}"))
+                    rates[case].append(server.pgbench([files[case]], CLIENTS, "-M", protocol, "-D", f"number={first}", **length))
                     say(f"    {case}, {protocol}, synchronous_commit {commit}: {rates[case][-1]:,.0f} tps")
             suffix = f", {protocol}" + ("" if commit == "on" else ", synchronous_commit off")
             report.line(f"insert{suffix}", median(rates["insert"]), "tps")
@@ -60,12 +60,12 @@ def emit(report, smoke):
             report.line(f"insert, version counted{suffix}", median(rates["insert, version counted"]), "tps")
             report.against(f"emit, version counted{suffix}", rates["emit, version counted"], "tps", rates["insert, version counted"],
                            f"insert, version counted{suffix}", ">= 0.9")
-        in_one_transaction(report, server, outbox, smoke)
+        in_one_transaction(report, server, outbox, accounts, smoke)
 
 
-def in_one_transaction(report, server, outbox, smoke):
+def in_one_transaction(report, server, outbox, accounts, smoke):
     """Many events of one key against few; in exception blocks and after savepoints against without, and against the plain INSERT."""
-    few, rounds = (500, 1) if smoke else (10_000, 5)
+    few, rounds = (200, 1) if smoke else (10_000, 5)
     emitted = "PERFORM postbox.outbox_emit('{kind}', {key}, 'account.changed', {payload}::jsonb, version => {version}, outbox => '{outbox}');"
     inserted = ("INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES "
                 "(gen_random_uuid(), '{kind}', {key}, 'account.changed', i, {payload});")
@@ -99,20 +99,20 @@ def in_one_transaction(report, server, outbox, smoke):
             ("version counted, in blocks", "version counted", ">= 0.67"),
             ("version given, in blocks", "plain insert, in blocks", ">= 0.67")):
         report.against(f"{case}, against {others}", rates[case], "events/s", rates[others], others, target)
-    savepoints(report, server, outbox, 1 if smoke else 5, rounds)
+    savepoints(report, server, outbox, accounts, {"transactions": 20} if smoke else {"seconds": 5}, rounds)
 
 
-def savepoints(report, server, outbox, seconds, rounds):
+def savepoints(report, server, outbox, accounts, length, rounds):
     rates = {}
     for case in ("insert", "emit"):
         file = server.directory / f"savepoints {case}.sql"
-        step = "\\set number :number + 1\n\\set account random(1, 100000)\nSAVEPOINT s;\n" + statements(outbox)[case] + ";\nRELEASE s;\n"
+        step = f"\\set number :number + 1\n\\set account random(1, {accounts})\nSAVEPOINT s;\n" + statements(outbox)[case] + ";\nRELEASE s;\n"
         file.write_text("\\set client 100 + :client_id\nBEGIN;\n" + 50 * step + "COMMIT;\n")
         rates[case] = (file, [])
     for number in range(rounds):
         for case, (file, values) in rates.items():
             first = 900_000_000_000 + (2 * number + (case == "emit")) * 1_000_000_000
-            values.append(50 * server.pgbench(seconds, [file], 1, "-M", "prepared", "-D", f"number={first}"))
+            values.append(50 * server.pgbench([file], 1, "-M", "prepared", "-D", f"number={first}", **length))
     report.line("plain insert, after savepoints", median(rates["insert"][1]), "events/s")
     report.against("after savepoints", rates["emit"][1], "events/s", rates["insert"][1], "plain insert, after savepoints",
                    ">= 0.67")

@@ -14,27 +14,26 @@ from bed import Bed, median, percentile
 from harness import say, wait_until
 
 PAUSE = 0.02  # s between the events that are looked at
-QUIET = 2  # s without a mass, for comparison
 
 
 def fairness(report, smoke):
-    rows, rounds = (20_000, 1) if smoke else (1_000_000, 3)
+    rows, rounds, quiet = (10_000, 1, 0.5) if smoke else (1_000_000, 3, 2)  # s without a mass, for comparison
     with Bed(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
         for name, (produce, own_key) in MASSES.items():
             say(f"fairness, {name}: {rows:,} rows, {rounds} rounds")
-            results = [measure(server, produce, own_key, rows) for _ in range(rounds)]
-            quiet = [percentile(one["before"], 0.5) for one in results]
-            report.line(f"{name}: wait before, p50", median(quiet), "ms")
+            results = [measure(server, produce, own_key, rows, quiet) for _ in range(rounds)]
+            before = [percentile(one["before"], 0.5) for one in results]
+            report.line(f"{name}: wait before, p50", median(before), "ms")
             for phase, text, target in PHASES:
                 if not all(one[phase] for one in results):
                     continue
                 for part, share in (("p50", 0.5), ("p99", 0.99), ("most", 1)):
                     values = [percentile(one[phase], share) for one in results]
-                    report.against(f"{name}: wait {text}, {part}", values, "ms", quiet, f"{name}: wait before, p50", target)
+                    report.against(f"{name}: wait {text}, {part}", values, "ms", before, f"{name}: wait before, p50", target)
             report.line(f"{name}: drain", median(one["rate"] for one in results), "events/s")
 
 
-def measure(server, produce, own_key, rows):
+def measure(server, produce, own_key, rows, quiet):
     """Milliseconds from COMMIT to the arrival of each event of a key that has no other, and of keys of the mass."""
     record = server.directory / "arrivals"
     counting = server.counting_server(record)
@@ -44,7 +43,7 @@ def measure(server, produce, own_key, rows):
     wait_until("the worker runs", server.worker_pid)
     with contextlib.ExitStack() as probers:
         prober = probers.enter_context(Prober(server, outbox, "'probe-{n}'"))
-        time.sleep(QUIET)
+        time.sleep(quiet)
         begun = time.time()
         written = produce(server, outbox, rows)
         of_mass = probers.enter_context(Prober(server, outbox, own_key.replace("{rows}", str(rows)))) if own_key else None

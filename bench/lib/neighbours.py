@@ -11,16 +11,16 @@ from bed import Bed, median, percentile
 from harness import say, wait_until
 
 HEALTHY = "app.healthy"
-RATE = 500  # transactions/s offered, with one event each
 QUIET = 0.5  # s without an arrival
 WAIT = 5  # s: an event that comes later counts as this late
 
 
 class Sizes:
     def __init__(self, smoke):
-        # More than a worker publishes in `seconds`.
-        self.backlog, self.behind, self.refused = (500_000, 2_000, 500) if smoke else (4_000_000, 200_000, 20_000)
+        # More than a worker publishes in `seconds`; of a smoke run, so little that it is soon over.
+        self.backlog, self.behind, self.refused = (5_000, 1_000, 200) if smoke else (4_000_000, 200_000, 20_000)
         self.seconds, self.patience, self.rounds = (2, 10, 1) if smoke else (10, 60, 3)
+        self.rate = 100 if smoke else 500  # transactions/s offered, with one event each
 
 
 def neighbours(report, smoke):
@@ -84,7 +84,7 @@ def offered_load(server, counting, record, sizes):
         "\\set key random(1, 1000)\n"
         f"SELECT postbox.outbox_emit('video', 'v_' || :key, 'video.updated', '{{\"title\": \"a title\"}}'::jsonb, version => 1, outbox => '{outbox}');\n")
     before = counting.messages
-    load = start_pgbench(server, script, RATE, sizes.seconds)
+    load = start_pgbench(server, script, sizes.rate, sizes.seconds)
     late = latencies(server, outbox, record, time.time() + sizes.seconds)
     arrived = counting.messages - before
     load.wait(sizes.patience)

@@ -45,7 +45,7 @@ def publish(report, smoke, round_trip=None):
             way = None
             for _ in range(rounds):
                 rate, group = publish_once(server, outbox, events, ordering, round_trip or 0)
-                way = way or best_way(server, events, group, keys, round_trip or 0)
+                way = way or best_way(server, events, group, keys, round_trip or 0, smoke)
                 rates.append(rate)
                 bare.append(bare_once(server, events, group, *way, bare_keys, round_trip or 0))
             report.line(f"{name}, bare", median(bare), "messages/s")
@@ -54,20 +54,20 @@ def publish(report, smoke, round_trip=None):
 
 
 def events_of(keys, smoke, round_trip):
-    events = 5_000 if smoke else 200_000 if keys is None else 400_000
+    events = 2_000 if smoke else 200_000 if keys is None else 400_000
     if not round_trip or keys != 1:
         return events
     return min(events, 50_000_000 // round_trip // 10)  # 5 s: there is one request in a round trip
 
 
-def best_way(server, events, group, keys, round_trip):
+def best_way(server, events, group, keys, round_trip, smoke):
     """How many requests at once the bare loop has, of the numbers that the worker may have, and over how many connections: whatever is fastest."""
     if keys == 0:
         most = KEYLESS_REQUESTS if not round_trip else int(MAX_OUTSTANDING / group)
     else:
         most = min(keys or events, int(MAX_OUTSTANDING / group))
     least = min(most, NEAR_REQUESTS)
-    numbers = {max(1, min(most, int(least * factor))) for factor in ((1, 2) if not round_trip else (1, 4, 8, 16, 1_000))}
+    numbers = {max(1, min(most, int(least * factor))) for factor in ((1, 2) if smoke or not round_trip else (1, 4, 8, 16, 1_000))}
     ways = {(number, max(2, math.ceil(number / each))) for number in numbers for each in EACH_CONNECTION}
     if len(ways) == 1:
         return ways.pop()
@@ -98,7 +98,7 @@ def publish_once(server, outbox, events, ordering, round_trip):
 def parked(report, smoke):
     """Healthy keys beside a key that stands still with many events behind a parked one, against the same without that key."""
     rounds = 1 if smoke else 3
-    events, waiting = (2_000, 2_000) if smoke else (200_000, 200_000)
+    events, waiting = (1_000, 1_000) if smoke else (200_000, 200_000)
     with Bed(smoke, postbox__publishers=0, postbox__endpoint="http://127.0.0.1:1") as server:
         for kind in ("log", "table"):
             say(f"parked, {kind}: {events} events, {rounds} rounds")
@@ -156,7 +156,7 @@ def bare_once(server, events, group, in_flight, connections, keys, round_trip):
 
 def latency(report, smoke):
     """One event at a time, from its COMMIT to its arrival at the server; and the same for a bare RPC."""
-    events = 50 if smoke else 2000
+    events = 20 if smoke else 2000
     with Bed(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
         record = server.directory / "arrivals"
         counting = server.counting_server(record)

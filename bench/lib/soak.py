@@ -25,7 +25,7 @@ from harness import say
 from place import Site, may_mount
 from steps import STEPS
 
-SECONDS, SMOKE_SECONDS = 1200, 25
+SECONDS, SMOKE_SECONDS = 1200, 12
 SETTLE = 120  # s
 # Of processes, whose allocators fill up slowly, and of tables, whose retention has to pass first.
 WARM_UP, TABLE_WARM_UP = 120, 300
@@ -215,7 +215,7 @@ def soak(report, smoke, seconds=None):
         site.cluster.set(autovacuum_naptime="5s")
         ledgers = {kind: bank.Ledger(site, kind) for kind in bank.KINDS}
         site.start_load(clients=6, rate=30 if smoke else 100)
-        watch = Watch(site, 0.5 if smoke else 2)
+        watch = Watch(site, 1 if smoke else 2)
         struck = strike_at_random(site, random.Random(seed), ENDING * seconds, smoke, cells_of_soak(smoke))
         gentle = [(step, fault) for step, fault in cells_of_soak(smoke) if not step.ends_processes and not fault.ends_processes]
         struck += strike_at_random(site, random.Random(seed), (1 - ENDING) * seconds, smoke, gentle)

@@ -38,7 +38,7 @@ SCRIPTS = {
 
 
 def torture(report, smoke):
-    seconds = 4 if smoke else 60
+    seconds = 2 if smoke else 60
     with Bed(smoke, postbox__publishers=3, postbox__read_chunk_size=11, postbox__poll_interval="50ms",
              max_prepared_transactions=50, postbox__endpoint="http://127.0.0.1:1") as server:
         record = server.directory / "arrivals"
@@ -59,7 +59,7 @@ def torture(report, smoke):
         held.sql("BEGIN")
         held.sql(emit("changed").replace("'key-' || :key", "'held'"))
         with copying(server):
-            server.pgbench(seconds, files, WRITERS)
+            server.pgbench(files, WRITERS, seconds=seconds)
         wait_until("all that is committed is published while a transaction is open", lambda: pending(server) == 0, 300)
         held.sql("COMMIT")
         calm = compare(server, record, "no crash")
@@ -129,7 +129,7 @@ def write_and_crash(server, files, seconds):
     interval = 1 if server.smoke else 4
     with copying(server):
         while time.monotonic() < end or crashes < 2:
-            writers = threading.Thread(target=server.pgbench, args=(3600, files, WRITERS), kwargs={"may_fail": True})
+            writers = threading.Thread(target=server.pgbench, args=(files, WRITERS), kwargs={"seconds": 3600, "may_fail": True})
             writers.start()
             time.sleep(interval)  # while the writers go on
             crashes += 1

@@ -8,16 +8,11 @@
 #include <chrono>
 
 #include "extension/shared/settings.h"
-#include "proto/rules/backoff.h"
 
 namespace postbox {
 
 inline std::chrono::milliseconds Scaled(std::chrono::milliseconds time) {
   return std::max(time * settings().time_scale / 100, std::chrono::milliseconds(1));
-}
-
-inline pubsub::BackoffPolicy Scaled(const pubsub::BackoffPolicy& policy) {
-  return {Scaled(policy.base), policy.factor, Scaled(policy.cap)};
 }
 
 // postbox.lease_timeout.

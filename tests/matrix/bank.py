@@ -204,9 +204,9 @@ class _Effects:
         self.versions = {}
         self.twice = self.disordered = 0
 
-    def read(self, cluster, where, schema):
-        for number, event, account, version in cluster.sql(
-                where, f"SELECT id, event_id, account_id, version FROM {schema}.effect WHERE id > {self.last_id} ORDER BY id"):
+    def read(self, site, cluster, where, schema):
+        for number, event, account, version in site.ask(
+                cluster, where, f"SELECT id, event_id, account_id, version FROM {schema}.effect WHERE id > {self.last_id} ORDER BY id"):
             self.last_id = max(self.last_id, int(number))
             count = self.counts[event] = self.counts.get(event, 0) + 1
             if count > 1:
@@ -233,10 +233,10 @@ class Ledger:
     def behind(self):
         """What is committed and has not taken effect, by plain counts; and the state of the publication."""
         effects = "SELECT count(DISTINCT event_id) FROM {}.effect"
-        (committed,), (applied,), status = self._site.cluster.sql(database(self._kind), f"""
-            SELECT count(*) FROM bank.journal; {effects.format("reader")}; SELECT state, pending, parked FROM postbox.publication_status""")
-        seen = self._site.witness.number("witness", effects.format(f"reader_{self._kind}"))
-        return {"reader": int(committed) - int(applied), "witness": int(committed) - seen}, status
+        (committed, applied, *status), = self._site.ask(self._site.cluster, database(self._kind), f"""
+            SELECT (SELECT count(*) FROM bank.journal), ({effects.format("reader")}), state, pending, parked FROM postbox.publication_status""")
+        (seen,), = self._site.ask(self._site.witness, "witness", effects.format(f"reader_{self._kind}"))
+        return {"reader": int(committed) - int(applied), "witness": int(committed) - int(seen)}, status
 
     def settle(self, timeout):
         """Waits until all that is committed has taken effect everywhere and nothing is on its way. Returns why it has not."""
@@ -264,7 +264,7 @@ class Ledger:
         total = Figures(events=len(self._journal), again=self._sent() - len(self._journal))
         for name, cluster, where, schema in self.places():
             effects = self._effects[name]
-            effects.read(cluster, where, schema)
+            effects.read(self._site, cluster, where, schema)
             total.lost += len(self._journal - effects.counts.keys())
             total.ghosts += len(effects.counts.keys() - self._journal)
             total.twice += effects.twice
@@ -276,10 +276,10 @@ class Ledger:
 
     def dead_letters(self):
         return [f"{self._kind}: {name} has {count} dead letters" for name, cluster, where, _ in self.places()
-                if (count := cluster.number(where, "SELECT count(*) FROM postbox.dead_letter"))]
+                if (count := int(self._site.ask(cluster, where, "SELECT count(*) FROM postbox.dead_letter")[0][0]))]
 
     def _new_journal(self):
-        rows = self._site.cluster.sql(database(self._kind), f"SELECT id, event_id FROM bank.journal WHERE id > {self._last_id} ORDER BY id")
+        rows = self._site.ask(self._site.cluster, database(self._kind), f"SELECT id, event_id FROM bank.journal WHERE id > {self._last_id} ORDER BY id")
         for number, event in rows:
             self._last_id = int(number)
             yield event,
@@ -290,7 +290,7 @@ class Ledger:
 
     def _differences(self):
         rows = "SELECT account_id, balance, version FROM {} ORDER BY account_id"
-        source = self._site.cluster.sql(database(self._kind), rows.format("bank.account WHERE open"))
+        source = self._site.ask(self._site.cluster, database(self._kind), rows.format("bank.account WHERE open"))
         return [f"{self._kind}: {name} has {len(set(map(tuple, there)) ^ set(map(tuple, source)))} other rows"
                 for name, cluster, where, schema in self.places()
-                if (there := cluster.sql(where, rows.format(f"{schema}.account"))) != source]
+                if (there := self._site.ask(cluster, where, rows.format(f"{schema}.account"))) != source]

@@ -113,13 +113,14 @@ class Stop(Fault):
                 raise Failure(f"events that wait for the stopped process: {left}")
             return time.monotonic() > begun + LEASE + 1
 
-        wait_until("others have taken over, and the lease is over", taken_over)
+        wait_until("others have taken over, and the lease is over", taken_over, interval=0.2)
 
     @staticmethod
     def _left(site, kind, upto):
-        return site.cluster.number(bank.database(kind), f"""
+        (left,), = site.ask(site.cluster, bank.database(kind), f"""
             SELECT count(*) FROM bank.journal WHERE id <= {upto} AND account_id <> '{bank.POISON}'
                 AND event_id NOT IN (SELECT event_id FROM reader.effect)""")
+        return int(left)
 
 
 class FullWal(Fault):

@@ -17,6 +17,7 @@ from harness import Failure, say, wait_until
 from place import Site, may_mount
 from steps import STEPS
 
+QUICK_RATE = 30  # transactions a second of each bank: what is struck takes little of them
 RECOVERY = 90  # s, after which what is not applied counts as lost
 # What `control/test` runs: every fault and every step that needs something of its own.
 QUICK = [
@@ -144,6 +145,8 @@ def main():
     # In a failover more of the commits do not wait, so that some are gone with the primary.
     groups = [([cell for cell in cells if not cell[1].needs_standby and cell not in skipped], {}),
               ([cell for cell in cells if cell[1].needs_standby], {"disks": False, "hurried": 50})]
+    if arguments.quick:
+        groups = [(group, {**options, "rate": QUICK_RATE}) for group, options in groups]
     begun = time.monotonic()
     results = [result for group, options in groups if group for result in run_group(group, options, arguments.quick)]
     bad = [result for result in results if not result.good()]

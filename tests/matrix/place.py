@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e/lib"))
 import bank
@@ -63,10 +64,24 @@ class Disk:
         subprocess.run(["umount", "--lazy", str(self.directory)], check=False)
 
 
+class PatientSession(harness.Session):
+    """A session in which a question without an answer ends."""
+
+    def sql(self, text):
+        late = threading.Timer(harness.TIMEOUT, self._psql.kill)
+        late.start()
+        try:
+            return super().sql(text)
+        finally:
+            late.cancel()
+
+
 class Site:
-    def __init__(self, bed, disks=None, inbox_retention="14 days", hurried=30):
+    def __init__(self, bed, disks=None, inbox_retention="14 days", hurried=30, rate=80):
         self.bed = bed
         self.hurried = hurried
+        self.rate = rate  # transactions a second of each bank
+        self._sessions = {}  # by cluster and database
         self.directory = bed.directory
         self.wal_disk = self.table_disk = None
         self.endpoint = bed.emulator.endpoint
@@ -127,6 +142,8 @@ class Site:
     def close(self):
         self.stop_load()
         self.continue_processes()
+        for key in list(self._sessions):
+            self._forget(key)
         for disk in (self.wal_disk, self.table_disk):
             if disk:
                 disk.free()
@@ -144,7 +161,7 @@ class Site:
         return harness.Process(f"pgbench-{kind}", command, self.directory / "pgbench.log", env=environment, on_line=on_error)
 
     def start_load(self, **more):
-        self.loads = [bank.Load(self, kind, **more) for kind in bank.KINDS]
+        self.loads = [bank.Load(self, kind, **{"rate": self.rate, **more}) for kind in bank.KINDS]
 
     def stop_load(self):
         for load in self.loads:
@@ -177,7 +194,7 @@ class Site:
                 SELECT bank.change('{bank.HASTY}', 1, 'first')""")
 
     def committed(self, kind):
-        return self.cluster.number(bank.database(kind), "SELECT count(*) FROM bank.journal")
+        return int(self.ask(self.cluster, bank.database(kind), "SELECT count(*) FROM bank.journal")[0][0])
 
     # Processes.
 
@@ -199,9 +216,11 @@ class Site:
         self.pullers = []
 
     def workers(self, kind):
-        rows = self.cluster.sql("postgres", f"""
-            SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = '{bank.database(kind)}'""")
-        return [int(pid) for pid, in rows]
+        return self._workers()[kind]
+
+    def _workers(self):
+        rows = self.ask(self.cluster, "postgres", "SELECT datname, pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")
+        return {kind: [int(pid) for database, pid in rows if database == bank.database(kind)] for kind in bank.KINDS}
 
     def set_workers(self, count):
         self.cluster.set(postbox__publishers=count)
@@ -209,7 +228,7 @@ class Site:
 
     def wait_workers(self, count=WORKERS):
         def so():
-            found = {kind: len(self.workers(kind)) for kind in bank.KINDS}
+            found = {kind: len(pids) for kind, pids in self._workers().items()}
             if set(found.values()) != {count}:
                 raise Failure(f"workers: {found}")
             return True
@@ -246,6 +265,26 @@ class Site:
 
     def session(self, database):
         return harness.Session(self.cluster, database)
+
+    def ask(self, cluster, database, query):
+        """The rows of a query that is asked again and again, in a session that is kept. One that has ended with its server is
+        replaced by a new one."""
+        key = cluster.directory, database
+        if key in self._sessions:
+            with contextlib.suppress(Failure, OSError):
+                return self._sessions[key].sql(query)
+            self._forget(key)
+        self._sessions[key] = PatientSession(cluster, database)
+        try:
+            return self._sessions[key].sql(query)
+        except (Failure, OSError) as lost:
+            self._forget(key)
+            raise Failure(f"{database} does not answer: {lost}") from lost
+
+    def _forget(self, key):
+        if key in self._sessions:
+            with contextlib.suppress(OSError):
+                self._sessions.pop(key).close()
 
     def log_since(self, position):
         with open(self.cluster.log, "rb") as log:
@@ -286,8 +325,8 @@ class Site:
         (home / "server.log").unlink(missing_ok=True)
         self.standby = Cluster.of_backup(self.cluster, home, synchronous_standby_names="")
         self.cluster.set(synchronous_commit="remote_apply", synchronous_standby_names="*")
-        wait_until("the standby is synchronous", lambda: self.cluster.value(
-            "postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "1")
+        wait_until("the standby is synchronous", lambda: self.ask(
+            self.cluster, "postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == [["1"]])
 
     def stop_receiver(self):
         """From now on the standby gets nothing more."""

@@ -186,7 +186,7 @@ class Redrive(WorkerStep):
 
     @staticmethod
     def _parked(site, kind):
-        return site.cluster.number(bank.database(kind), "SELECT count(*) FROM postbox.paused_keys")
+        return site.ask(site.cluster, bank.database(kind), "SELECT count(*) FROM postbox.paused_keys") != [["0"]]
 
     def reach(self, site):
         victims = super().reach(site)

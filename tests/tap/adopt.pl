@@ -15,7 +15,8 @@ my $emulator = start_emulator('--subscription', "$subscription=catalog.video.eve
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 2,
 	'postbox.lease_timeout' => '10s',
-	'postbox.publish_timeout' => '5s',
+	'postbox.time_scale' => 40,
+	'postbox.publish_timeout' => '2s',
 	'timezone' => 'America/New_York',
 });
 $node->start;

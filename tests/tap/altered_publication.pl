@@ -19,6 +19,7 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
 # Alters publications at once, while an event is on its way.
 my $session = $node->background_psql('postgres');
+$session->set_query_timer_restart();
 
 # An outbox of its own for each test, one event of which has gone through.
 sub create
@@ -36,7 +37,7 @@ sub create
 sub emit_to
 {
 	my ($name, $key) = @_;
-	$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', '$key', 'video.changed', '{}'::jsonb, outbox => 'app.$name')");
+	answer($session, "SELECT postbox.outbox_emit('video', '$key', 'video.changed', '{}'::jsonb, outbox => 'app.$name')");
 	return;
 }
 
@@ -46,13 +47,13 @@ sub wait_empty
 	return wait_until($node, 'postgres', "SELECT pending = 0 AND parked = 0 AND state = 'active' AND last_error IS NULL FROM postbox.publication_status WHERE publication = '$name'", $what);
 }
 
-# Emits an event that is refused with `code` after five seconds, and waits until it is on its way. Returns what is to be called
+# Emits an event that is refused with `code` after three seconds, and waits until it is on its way. Returns what is to be called
 # to wait for the answer.
 sub emit_refused_late
 {
 	my ($name, $code) = @_;
 	my ($fired, $errors) = (counted($emulator, 'faults_fired'), counted($emulator, 'errors'));
-	emulator_fault($emulator, "rpc=Publish,code=$code,latency-ms=5000,count=1");
+	emulator_fault($emulator, "rpc=Publish,code=$code,latency-ms=3000,count=1");
 	emit_to($name, 'late');
 	wait_for(sub { counted($emulator, 'faults_fired') > $fired }, 'an event is on its way');
 	return sub { return wait_for(sub { counted($emulator, 'errors') > $errors }, 'it is refused') };
@@ -86,7 +87,7 @@ subtest 'what the old topic refuses late and the new one takes is not parked' =>
 
 subtest 'a publication that is dropped and created in one transaction begins with the log again' => sub {
 	create('again', kind => 'log', lanes => 2);
-	emit_to('again', "key-$_") for 1 .. 9;
+	$node->safe_psql('postgres', q{SELECT count(postbox.outbox_emit('video', 'key-' || n, 'video.changed', '{}'::jsonb, outbox => 'app.again')) FROM generate_series(1, 9) n});
 	wait_empty('again', 'ten events are published');
 	my $sent = messages_published($emulator);
 	$node->safe_psql('postgres', qq{BEGIN; SELECT postbox.drop_publication('again');
@@ -174,10 +175,13 @@ subtest 'nor does one that is told to leave before it has read it' => sub {
 };
 
 subtest 'nor does one that has missed a change before the last' => sub {
-	# It stores its position when it is told of a change, not before.
+	my $sent = create_filtered('missed') + 1;
+	# It stores its position when it is told of a change, not before. What it publishes after a reload, it does with the new settings.
 	set_configuration($node, 'postbox.checkpoint_interval', '10s');
 	$node->reload;
-	my $sent = create_filtered('missed');
+	wait_for(sub { return answer($session, 'SHOW postbox.checkpoint_interval') eq '10s' }, 'the setting has changed');
+	emit_to('missed', 'third');
+	wait_for(sub { messages_published($emulator) >= $sent }, 'the worker has it, too');
 	# As if it read between the COMMIT of the change and the moment when all are told of it.
 	$node->safe_psql('postgres', q{
 		BEGIN;
@@ -190,6 +194,8 @@ subtest 'nor does one that has missed a change before the last' => sub {
 	wait_for(sub { messages_published($emulator) >= $sent + 100 }, 'it has read them with the filter before');
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('missed', aggregate_types => '{video, other}')});
 	wait_for(sub { messages_published($emulator) >= $sent + 200 }, 'what it has passed is published');
+	set_configuration($node, 'postbox.checkpoint_interval', '20ms');
+	$node->reload;
 	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'missed'}, 'nothing is left');
 };
 

@@ -87,7 +87,7 @@ sub start_writers
 	}
 	my $output = '';
 	return { output => \$output, run => IPC::Run::start(
-		[ 'pgbench', '-n', '-c', '12', '-j', '1', '-T', $seconds, @files, '-h', $node->host, '-p', $node->port, 'postgres' ],
+		[ 'pgbench', '-n', '-c', $ENV{POSTBOX_TORTURE_SECONDS} ? 12 : 5, '-j', '1', '-T', $seconds, @files, '-h', $node->host, '-p', $node->port, 'postgres' ],
 		'<', \undef, '>&', \$output) };
 }
 

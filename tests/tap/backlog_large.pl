@@ -11,8 +11,8 @@ use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-use constant EVENTS => 25_000;
-use constant TEXT => 2_000;
+use constant EVENTS => 5000;
+use constant TEXT => 10_000;
 
 start_backlog_test();
 # Bytes are what there is least of.

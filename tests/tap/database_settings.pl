@@ -26,18 +26,20 @@ emulator_fault($emulator, 'rpc=Publish,ordering-key=poison,code=INVALID_ARGUMENT
 my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'max_prepared_transactions' => 5 });
 $node->start;
 
-sub by_owner { my ($database, $sql) = @_; local $ENV{PGOPTIONS} = $own; return $node->safe_psql($database, $sql); }
+my $session;
+sub by_owner { my ($sql) = @_; my $answer = $session->query($sql); chomp $answer; return $answer; }
 sub wait_own { my ($database, $condition, $what) = @_; local $ENV{PGOPTIONS} = $own; return wait_until($node, $database, "SELECT $condition", $what); }
 
 for my $database (@databases)
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	for my $setting (@{ $settings{$database} })
+	$node->safe_psql('postgres', join('; ', map { "ALTER DATABASE $database SET $_" } @{ $settings{$database} }));
 	{
-		$node->safe_psql('postgres', "ALTER DATABASE $database SET $setting");
+		local $ENV{PGOPTIONS} = $own;
+		$session = $node->background_psql($database);
 	}
-	by_owner(
-		$database, qq{
+	$session->set_query_timer_restart();
+	by_owner(qq{
 		CREATE EXTENSION postbox;
 		CREATE SCHEMA app;
 		SELECT postbox.create_outbox('app.log');
@@ -58,8 +60,7 @@ for my $database (@databases)
 	# Every way to emit. A payload with what quoting and formats could change.
 	my $payload = '{"title": "a\\\\b \'c\' \"d\"", "tags": ["NULL", null, "a"], "at": "2024-02-03T10:00:00Z", "day": "2024-03-02", "length": "P1DT2H", "n": 0.1}';
 	$payload =~ s/ \\"d\\"//;
-	by_owner(
-		$database, qq{
+	by_owner(qq{
 		SELECT postbox.outbox_emit('video', key || n % 2, 'video.created', convert_to(\$p\$$payload\$p\$, 'UTF8'), outbox => o)
 			FROM generate_series(1, 6) n, (VALUES ('log-', 'app.log'::regclass), ('tab-', 'app.tab'), ('adopted-', 'app.adopted')) AS o(key, o);
 		INSERT INTO app.adopted (aggregatetype, aggregateid, type, payload) VALUES ('video', 'plain', 'video.created', convert_to(\$p\$$payload\$p\$, 'UTF8'));
@@ -71,26 +72,27 @@ for my $database (@databases)
 		COMMIT PREPARED 'prepared_$database';
 		SELECT postbox.outbox_emit('video', 'poison', 'video.created', '{}'::jsonb, outbox => o) FROM (VALUES ('app.log'::regclass), ('app.tab'), ('app.adopted')) AS o(o);
 	});
-	wait_own($database, 'count(*) = 23 FROM app.seen', "$database: all is published and applied") or diag($puller->{output}, by_owner($database, 'SELECT * FROM postbox.publication_status'));
-	is(by_owner($database, "SELECT count(*) FROM app.seen WHERE payload <> convert_to(\$p\$$payload\$p\$, 'UTF8')"), '0', "$database: with the payload as it was given")
-	  or diag(by_owner($database, q{SELECT DISTINCT left(aggregate_id, 3), encode(payload, 'escape') FROM app.seen}));
-	is(by_owner($database, 'SELECT count(*) FROM (SELECT version <= lag(version) OVER (PARTITION BY aggregate_id ORDER BY n) AS wrong FROM app.seen) s WHERE wrong'), '0', "$database: in order");
-	is( by_owner($database, q{SET TimeZone = 'UTC'; SET DateStyle = 'ISO, MDY'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1; SELECT DISTINCT row(title, tags, at, day, length, n)::text FROM app.target}),
+	wait_own($database, 'count(*) = 23 FROM app.seen', "$database: all is published and applied") or diag($puller->{output}, by_owner('SELECT * FROM postbox.publication_status'));
+	is(by_owner("SELECT count(*) FROM app.seen WHERE payload <> convert_to(\$p\$$payload\$p\$, 'UTF8')"), '0', "$database: with the payload as it was given")
+	  or diag(by_owner(q{SELECT DISTINCT left(aggregate_id, 3), encode(payload, 'escape') FROM app.seen}));
+	is(by_owner('SELECT count(*) FROM (SELECT version <= lag(version) OVER (PARTITION BY aggregate_id ORDER BY n) AS wrong FROM app.seen) s WHERE wrong'), '0', "$database: in order");
+	is( by_owner(q{BEGIN; SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, MDY'; SET LOCAL IntervalStyle = 'postgres'; SET LOCAL extra_float_digits = 1; SELECT DISTINCT row(title, tags, at, day, length, n)::text FROM app.target; COMMIT}),
 		q{("a\\\\b 'c'","{""NULL"",NULL,a}","2024-02-03 10:00:00+00",2024-03-02,"1 day 02:00:00",0.1)}, "$database: with the same effect");
-	is(by_owner($database, q{SELECT count(*) FROM app.target WHERE id = 'gone'}), '0', "$database: a deleted row stays deleted");
+	is(by_owner(q{SELECT count(*) FROM app.target WHERE id = 'gone'}), '0', "$database: a deleted row stays deleted");
 	wait_own($database, 'count(*) = 3 FROM postbox.paused_keys', "$database: what is refused is parked");
-	is(by_owner($database, 'SELECT postbox.discard(outbox, first_event_id) FROM postbox.paused_keys'), "t\nt\nt", "$database: and discarded");
+	is(by_owner('SELECT postbox.discard(outbox, first_event_id) FROM postbox.paused_keys'), "t\nt\nt", "$database: and discarded");
 	wait_own($database, q{count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected' AND applied >= 23}, "$database: the puller shows itself");
-	is(by_owner($database, q{SELECT postbox.wait_for_version('app.target', 'tab-1', 3, '1s')}), 't', "$database: a version can be waited for");
-	is(by_owner($database, q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL}), '0', "$database: no outbox has a problem");
-	by_owner($database, q{SELECT postbox.purge_outbox('app.log'), postbox.purge_outbox('app.tab'), postbox.purge_inbox('app.inbox'), postbox.add_partitions('app.log')});
+	is(by_owner(q{SELECT postbox.wait_for_version('app.target', 'tab-1', 3, '1s')}), 't', "$database: a version can be waited for");
+	is(by_owner(q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL}), '0', "$database: no outbox has a problem");
+	by_owner(q{SELECT postbox.purge_outbox('app.log'), postbox.purge_outbox('app.tab'), postbox.purge_inbox('app.inbox'), postbox.add_partitions('app.log')});
 	stop_puller($puller);
 
 	# Without a function of Postbox, and with one.
-	by_owner($database, q{DROP TABLE app.tab; SELECT postbox.drop_outbox('app.log'); SELECT postbox.drop_outbox('app.adopted'); SELECT postbox.drop_subscription('follower'); DROP TABLE app.inbox});
-	is(by_owner($database, join(' UNION ALL ', map { "SELECT '$_' FROM postbox.$_" } @tables)), '', "$database: nothing is left of what was dropped");
-	is(by_owner($database, q{SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relnamespace = 'app'::regnamespace AND relkind IN ('r', 'p')}), 'adopted seen target', "$database: neither are its tables");
-	by_owner($database, 'SET client_min_messages = warning; DROP EXTENSION postbox CASCADE');
+	by_owner(q{DROP TABLE app.tab; SELECT postbox.drop_outbox('app.log'); SELECT postbox.drop_outbox('app.adopted'); SELECT postbox.drop_subscription('follower'); DROP TABLE app.inbox});
+	is(by_owner(join(' UNION ALL ', map { "SELECT '$_' FROM postbox.$_" } @tables)), '', "$database: nothing is left of what was dropped");
+	is(by_owner(q{SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relnamespace = 'app'::regnamespace AND relkind IN ('r', 'p')}), 'adopted seen target', "$database: neither are its tables");
+	by_owner('SET client_min_messages = warning; DROP EXTENSION postbox CASCADE');
+	$session->quit;
 	$node->safe_psql('postgres', "DROP DATABASE $database");
 }
 $node->stop;

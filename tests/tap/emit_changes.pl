@@ -154,19 +154,19 @@ my @writers = map { start_writer(60) } 1 .. 4;
 finish_writers(@writers);
 check('sessions side by side');
 
-@writers = map { start_writer(300) } 1 .. 4;
+@writers = map { start_writer(100) } 1 .. 4;
 foreach my $number (1 .. 3)
 {
 	my $pid;
 	# The others may be done already.
-	push @writers, start_writer(300);
+	push @writers, start_writer(100);
 	wait_for(sub { return $pid = $node->safe_psql('postgres', $some) }, "a writer is in a transaction ($number)");
 	is($node->safe_psql('postgres', "SELECT count(pg_terminate_backend($pid))"), '1', 'it is ended');
 }
 finish_writers(@writers);
 check('sessions that are ended');
 
-@writers = map { start_writer(300) } 1 .. 4;
+@writers = map { start_writer(100) } 1 .. 4;
 my $killed;
 wait_for(sub { return $killed = $node->safe_psql('postgres', $some) }, 'a writer is in a transaction');
 kill('KILL', $killed);

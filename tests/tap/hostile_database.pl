@@ -34,6 +34,10 @@ $node->safe_psql(
 	CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.yes);
 	CREATE FUNCTION evil.lower(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'evil function as %', current_user; RETURN $1; END $$;
 }, extra_params => [ '-U', 'mallory' ]);
+# Sessions of a superuser, which what is set for later ones does not reach.
+my ($session, $in_shop) = map { $node->background_psql($_) } 'postgres', 'shop';
+$_->set_query_timer_restart() for $session, $in_shop;
+$session->query_safe('SET client_min_messages = error');
 my $position = log_position($node);
 my $version = server_version($node);
 my @time_limits = ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout', $version >= 17 ? 'transaction_timeout' : ());
@@ -74,16 +78,17 @@ for my $setting (@settings)
 	my ($what, @set) = @$setting;
 	subtest "ALTER DATABASE ... SET, $what: events flow" => sub {
 		my $sent = messages_published($emulator);
-		$node->safe_psql('postgres', join(';', 'SELECT 1', map { "ALTER DATABASE shop SET $_" } @set), extra_params => [ '-U', 'mallory' ]);
+		$session->query_safe(join('; ', 'SET ROLE mallory', (map { "ALTER DATABASE shop SET $_" } @set), 'RESET ROLE'));
 		# A worker that has begun with it. Some settings make the workers start again by themselves.
+		my $worker = q{FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'shop'};
 		my $old;
-		wait_for(sub { ($old) = worker_pids($node, 'shop'); return defined $old }, 'a worker runs');
-		$node->safe_psql('postgres', "SELECT pg_terminate_backend($old)");
-		wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'shop' AND pid <> $old", 'a new worker runs');
+		wait_for(sub { $old = answer($session, "SELECT pid $worker LIMIT 1"); return $old ne '' }, 'a worker runs');
+		$session->query_safe("SELECT pg_terminate_backend($old)");
+		wait_for(sub { return answer($session, "SELECT count(*) $worker AND pid <> $old") eq '1' }, 'a new worker runs');
 		emit_both();
 		wait_for(sub { messages_published($emulator) >= $sent + 10 }, 'all is published');
-		$node->safe_psql('postgres', 'ALTER DATABASE shop RESET ALL', extra_params => [ '-U', 'mallory' ]);
-		wait_until($node, 'shop', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE pending = 0 AND state = 'active'}, 'nothing is pending');
+		$session->query_safe('SET ROLE mallory; ALTER DATABASE shop RESET ALL; RESET ROLE');
+		wait_for(sub { return answer($in_shop, q{SELECT count(*) FROM postbox.publication_status WHERE pending = 0 AND state = 'active'}) eq '2' }, 'nothing is pending');
 	};
 }
 subtest 'what only superusers may set is refused' => sub {
@@ -93,6 +98,7 @@ subtest 'what only superusers may set is refused' => sub {
 		like($error, qr/permission denied|cannot be changed/, $setting);
 	}
 };
+$_->quit for $session, $in_shop;
 my $log = log_since($node, $position);
 unlike($log, qr/evil (operator|function) as (?!mallory)/, "nobody ran the owner's operators");
 unlike($log, qr/PANIC|terminated by signal|server process/, 'nothing crashed');

@@ -11,7 +11,8 @@ use Postbox::Attempts;
 use Postbox::Test;
 use Test::More;
 
-start_world();
+# Pauses are short.
+start_world(settings => { 'postbox.time_scale' => 40 });
 
 # The filter on aggregate types calls the cast of this type.
 my $odd = q{ALTER TABLE evil.log ALTER aggregate_type TYPE evil.odd USING 'video'};
@@ -70,7 +71,7 @@ for my $hook (@hooks)
 		});
 	as_superuser('UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0');
 	as_mallory(q{SELECT postbox.redrive('evil.tab'), postbox.redrive('evil.log')});
-	wait_empty($_, "$_ goes on") for 'tab', 'log';
+	wait_empty([ 'tab', 'log' ], 'both go on');
 }
 
 # In the worker's process, an owner's error must stay an error.
@@ -98,6 +99,22 @@ attempt('exit_on_error in a cast that publication_status meets',
 	},
 	unset => $not_odd, after => sub { set_goal() });
 
+# A step that takes its time, and pauses that are those of every server.
+set_configuration($node, 'postbox.time_scale', 100);
+$node->reload;
+
+attempt('a thousand warnings in each claim',
+	place => $hooks[0][0], outcome => 'are in the log as often as the claim is tried, and that is seldom',
+	act => sub {
+		as_mallory($hooks[0][1] =~ s/HOOK/$hooks[0][0]/r);
+		set_goal(q{DO $r$ BEGIN FOR i IN 1..1000 LOOP RAISE WARNING 'flood'; END LOOP; RAISE EXCEPTION 'made'; END $r$});
+		publish_table();
+		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'it is tried again');
+		my $lines = () = log_since($node, $row) =~ /WARNING:  flood/g;
+		cmp_ok($lines, '<=', 5000, 'the claim is not tried without a pause');
+	},
+	unset => $hooks[0][2], after => sub { set_goal(); });
+
 # A message of 50 MB would go into the log, into postbox.lane and into the memory of everyone who looks at the status, with
 # each attempt. (It is a new one each time, so that it is not the same message again.)
 attempt('an error with a long message in the claim of a table outbox',
@@ -110,18 +127,6 @@ attempt('an error with a long message in the claim of a table outbox',
 		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'and it is tried again');
 		cmp_ok($node->safe_psql('postgres', q{SELECT max(octet_length(last_error)) FROM postbox.lane}), '<', 10_000, 'it is short where it is stored');
 		cmp_ok(log_position($node) - $row, '<', 1_000_000, 'and in the log');
-	},
-	unset => $hooks[0][2], after => sub { set_goal(); });
-
-attempt('a thousand warnings in each claim',
-	place => $hooks[0][0], outcome => 'are in the log as often as the claim is tried, and that is seldom',
-	act => sub {
-		as_mallory($hooks[0][1] =~ s/HOOK/$hooks[0][0]/r);
-		set_goal(q{DO $r$ BEGIN FOR i IN 1..1000 LOOP RAISE WARNING 'flood'; END LOOP; RAISE EXCEPTION 'made'; END $r$});
-		publish_table();
-		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'it is tried again');
-		my $lines = () = log_since($node, $row) =~ /WARNING:  flood/g;
-		cmp_ok($lines, '<=', 5000, 'the claim is not tried without a pause');
 	},
 	unset => $hooks[0][2], after => sub { set_goal(); });
 

@@ -56,12 +56,15 @@ sub insert
 	return;
 }
 
-sub column { my ($publication, $column) = @_; return $node->safe_psql('postgres', "SELECT $column FROM postbox.publication_status WHERE publication = '$publication'"); }
+# Waits until a query says t, in the session.
+sub wait_so { my ($query, $what) = @_; return wait_for(sub { return answer($session, $query) eq 't' }, $what); }
+
+sub column { my ($publication, $column) = @_; return answer($session, "SELECT $column FROM postbox.publication_status WHERE publication = '$publication'"); }
 
 sub wait_empty
 {
 	my ($publication, $what) = @_;
-	wait_until($node, 'postgres', "SELECT pending = 0 AND state = 'active' FROM postbox.publication_status WHERE publication = '$publication'", $what)
+	wait_so("SELECT pending = 0 AND state = 'active' FROM postbox.publication_status WHERE publication = '$publication'", $what)
 	  or diag(column($publication, 'publication_status::text'));
 	return;
 }
@@ -101,30 +104,42 @@ my @rows = (
 	[ 'an attribute that is too long', { attributes => q{jsonb_build_object('a', repeat('x', 1025))} }, undef, 'INVALID_ARGUMENT', q{attributes = '{}'} ],
 );
 
+# All of an outbox are there at once, each with a key of its own where it has a key.
 for my $publication ('log', 'tab')
 {
 	my $outbox = "evil.$publication";
 	my $number = 0;
+	my @inserted;
 	for my $row (@rows)
 	{
 		my ($what, $columns, $alter, $reason, $repair) = @$row;
-		subtest "$what in a $publication outbox is parked with the reason" => sub {
-			my $id = sprintf('00000000-0000-4000-8000-%012d', ++$number);
-			as_mallory("ALTER TABLE $outbox $alter") if $alter;
-			insert($outbox, %$columns, id => "'$id'");
-			my $query = $parked{$publication} =~ s/PATTERN/$reason/r;
-			wait_until($node, 'postgres', "SELECT ($query AND next_retry_at = 'infinity') = 1", 'it is parked and has failed for good')
-			  or diag($node->safe_psql('postgres', "SELECT publication_status::text FROM postbox.publication_status"));
-			insert($outbox, aggregate_id => q{'another'});
-			wait_until($node, 'postgres', "SELECT pending = 1 AND state = 'active' FROM postbox.publication_status WHERE publication = '$publication'", 'another key of the outbox goes on');
-			others_flow();
+		my $id = sprintf('00000000-0000-4000-8000-%012d', ++$number);
+		as_mallory("ALTER TABLE $outbox $alter") if $alter;
+		insert($outbox, aggregate_id => "'k$number'", %$columns, id => "'$id'");
+		push @inserted, [ $id, @$row ];
+	}
+	for my $row (@inserted)
+	{
+		my ($id, $what, $columns, $alter, $reason, $repair) = @$row;
+		my $query = $parked{$publication} =~ s/PATTERN/$reason/r;
+		wait_so("SELECT ($query AND id = '$id' AND next_retry_at = 'infinity') = 1", "$what in a $publication outbox is parked with the reason, and has failed for good")
+		  or diag(column($publication, 'publication_status::text'));
+	}
+	subtest "rows of a $publication outbox that are no events stop themselves only" => sub {
+		insert($outbox, aggregate_id => q{'another'});
+		wait_so("SELECT pending = @{[scalar @rows]} AND state = 'active' FROM postbox.publication_status WHERE publication = '$publication'", 'another key of the outbox goes on');
+		others_flow();
+		for my $row (@inserted)
+		{
+			my ($id, $what, $columns, $alter, $reason, $repair) = @$row;
 			# What could be read was copied when it was parked.
 			my $stored = $outbox eq 'evil.log' && $reason eq 'INVALID_ARGUMENT' ? 'evil.log_parked' : $outbox;
-			as_mallory("UPDATE $stored SET $repair WHERE id = '$id'", "SELECT postbox.redrive('$outbox')");
-			wait_empty($publication, 'when it is repaired it is published');
-			no_restart();
-		};
-	}
+			as_mallory("UPDATE $stored SET $repair WHERE id = '$id'", "SELECT postbox.redrive('$outbox', '$id')");
+			wait_so("SELECT pending = @{[--$number]} FROM postbox.publication_status WHERE publication = '$publication'", "$what: when it is repaired it is published");
+		}
+		wait_empty($publication, 'nothing is left');
+		no_restart();
+	};
 	as_mallory("TRUNCATE $outbox");
 }
 
@@ -150,9 +165,9 @@ for my $column (@columns)
 		delete $event{payload} if $event{away};
 		my @names = sort keys %event;
 		as_mallory('INSERT INTO evil.log (' . join(', ', @names) . ') VALUES (' . join(', ', map { $event{$_} } @names) . ')');
-		wait_until($node, 'postgres', "SELECT state = 'broken' AND last_error LIKE '%$reason%' FROM postbox.publication_status WHERE publication = 'log'", 'the status says why')
+		wait_so("SELECT state = 'broken' AND last_error LIKE '%$reason%' FROM postbox.publication_status WHERE publication = 'log'", 'the status says why')
 		  or diag(column('log', 'last_error'));
-		wait_until($node, 'postgres', "SELECT last_error LIKE '%$reason%' FROM postbox.lane WHERE publication = 'log' AND slice = 0", 'the worker has found it')
+		wait_so("SELECT last_error LIKE '%$reason%' FROM postbox.lane WHERE publication = 'log' AND slice = 0", 'the worker has found it')
 		  or diag($node->safe_psql('postgres', 'SELECT last_error FROM postbox.lane'));
 		others_flow();
 		as_mallory("ALTER TABLE evil.log $back");

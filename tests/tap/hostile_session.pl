@@ -14,7 +14,7 @@ start_world();
 my $as_owner = 'runs as the owner';
 my $deferred_error = qr/cannot fire deferred trigger within security-restricted operation/;
 
-sub rejected { return $node->safe_psql('postgres', q{SELECT count(*) FROM evil.inbox WHERE outcome = 'rejected'}); }
+sub rejected { return as_superuser(q{SELECT count(*) FROM evil.inbox WHERE outcome = 'rejected'}); }
 
 # Triggers and other places of what inbox_apply touches: hook, set, unset, types of the events.
 my @apply = (
@@ -108,8 +108,9 @@ for my $place (@others)
 	my ($hook, $set, $unset, $sql) = @$place;
 	# What code of users hides is not read, and not by workers either.
 	my $never = $hook =~ /policy that (publication_status|paused_keys)/;
+	my $parked = $sql =~ /discard|redrive\('evil\.log'/;
 	attempt($hook, set => $set =~ s/HOOK/$hook/r, unset => $unset, outcome => $never ? 'is not read' : $as_owner, never => $never, act => sub {
-		if ($sql =~ /discard|redrive\('evil\.log'/)
+		if ($parked)
 		{
 			# An event that stays parked.
 			emulator_fault($emulator, '--clear', 'rpc=Publish,ordering-key=poison,code=INVALID_ARGUMENT');
@@ -120,7 +121,7 @@ for my $place (@others)
 		publish_log() if $hook =~ /status meets in a log/;
 		publish_table() if $hook =~ /status meets in a table/;
 		as_victim($sql);
-	}, after => sub {
+	}, after => $parked && sub {
 		emulator_fault($emulator, '--clear');
 		as_mallory(q{SELECT postbox.redrive('evil.log')});
 	});

@@ -14,7 +14,7 @@ $node->start;
 create_outbox($node, 'postgres');
 emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=300,count=1000000');
 $node->safe_psql('postgres', q{INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload)
-	SELECT gen_random_uuid(), 'video', 'k-' || n % 20, 'video.changed', n, '{}' FROM generate_series(1, 400000) n});
+	SELECT gen_random_uuid(), 'video', 'k-' || n % 20, 'video.changed', n, '{}' FROM generate_series(1, 150000) n});
 # Nothing but this wakes the worker.
 $node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'first', 'video.changed', '{}'::jsonb)});
 # A look before the commit has read all rows that were there by then.

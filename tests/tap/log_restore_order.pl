@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $emulator = start_emulator();
-dump_old_cluster($emulator);
+dump_old_cluster($emulator, 1);
 
 my $node = new_node('other', emulator => $emulator, settings => { %settings, 'postbox.publishers' => 1 });
 $node->start;

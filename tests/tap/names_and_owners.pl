@@ -62,7 +62,7 @@ subtest 'renamed, moved and given away under load' => sub {
 	}
 	my $output = '';
 	my $puller = start_puller($node, 'postgres', $emulator);
-	my $writers = IPC::Run::start([ 'pgbench', '-n', '-c', '6', '-j', '1', '-T', $seconds, @files, '-h', $node->host, '-p', $node->port, 'postgres' ], '<', \undef, '>&', \$output);
+	my $writers = IPC::Run::start([ 'pgbench', '-n', '-c', $ENV{POSTBOX_TORTURE_SECONDS} ? 6 : 3, '-j', '1', '-T', $seconds, @files, '-h', $node->host, '-p', $node->port, 'postgres' ], '<', \undef, '>&', \$output);
 	my $end = time + $seconds;
 	my ($changes, @said) = (0);
 	# A slow machine takes longer than the writers for as many.

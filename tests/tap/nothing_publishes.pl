@@ -6,12 +6,16 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use Postbox::Test;
+use PostgreSQL::Test::Utils;
 use Test::More;
 
 delete $ENV{GOOGLE_APPLICATION_CREDENTIALS};
 my $emulator = start_emulator();
-my $installation = own_installation();
-my $node = new_node('main', emulator => $emulator, install_path => $installation->{path}, settings => { 'postbox.poll_interval' => '50ms', 'postbox.publishers' => 1 });
+# Where the server looks for libraries: in a folder of the test's own.
+my $libraries = PostgreSQL::Test::Utils::tempdir();
+chomp(my $installed = `pg_config --pkglibdir`);
+symlink("$installed/$_.so", "$libraries/$_.so") or BAIL_OUT("symlink: $!") for 'postbox', 'postbox_worker';
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'postbox.publishers' => 1, 'dynamic_library_path' => $libraries });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql('postgres', q{SELECT postbox.create_outbox('app.unread')});
@@ -116,11 +120,11 @@ subtest 'no credentials, and no HOME in which they could be' => sub {
 
 subtest 'no library of the workers' => sub {
 	$node->stop;
-	rename("$installation->{library}/postbox_worker.so", "$installation->{library}/postbox_worker.away") or BAIL_OUT("rename: $!");
+	rename("$libraries/postbox_worker.so", "$libraries/postbox_worker.away") or BAIL_OUT("rename: $!");
 	$node->start;
 	is_named('unserved', 'worker processes do not come up.*postbox_worker.so', qr/WARNING:  no postbox publisher serves database "postgres" now\nDETAIL:  .*do not come up.*\nHINT:  .*postbox_worker\.so/,
 		qr/publisher of database "postgres" failed.*\n.*DETAIL:  It did not come up.*\n.*HINT:  .*postbox_worker\.so/);
-	rename("$installation->{library}/postbox_worker.away", "$installation->{library}/postbox_worker.so") or BAIL_OUT("rename: $!");
+	rename("$libraries/postbox_worker.away", "$libraries/postbox_worker.so") or BAIL_OUT("rename: $!");
 	goes_on();
 };
 

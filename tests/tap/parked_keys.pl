@@ -8,9 +8,10 @@ use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
 
-my $keys = 600_000;
+# A step may take a tenth of a second.
+my $keys = 60_000;
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 0, 'autovacuum' => 'off' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 0, 'postbox.time_scale' => 10, 'autovacuum' => 'off' });
 $node->start;
 $node->safe_psql(
 	'postgres', qq{

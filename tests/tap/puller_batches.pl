@@ -37,13 +37,14 @@ $node->safe_psql(
 		min_backoff => '10ms', max_backoff => '100ms', batch_delay => '200ms', statement_timeout => '1s', lock_timeout => '300ms');
 });
 
+my $session = $node->background_psql('postgres', on_error_stop => 1);
+$session->set_query_timer_restart();
+
 # Emits events for the keys PREFIX-1, PREFIX-2, ... in one transaction, so that they come together.
 sub work
 {
 	my ($prefix, $count, $payload) = @_;
-	$node->safe_psql(
-		'postgres', qq{
-		SELECT count(postbox.outbox_emit('work', '$prefix-' || n, 'work', '$payload'::jsonb, version => 1)) FROM generate_series(1, $count) n});
+	answer($session, "SELECT count(postbox.outbox_emit('work', '$prefix-' || n, 'work', '$payload'::jsonb, version => 1)) FROM generate_series(1, $count) n");
 	return;
 }
 
@@ -58,7 +59,7 @@ sub seen
 
 sub dead_letters
 {
-	return $node->safe_psql('postgres', q{SELECT string_agg(concat_ws(' ', aggregate_id, sqlstate, attempts), ',' ORDER BY id) FROM postbox.dead_letter});
+	return answer($session, q{SELECT string_agg(concat_ws(' ', aggregate_id, sqlstate, attempts), ',' ORDER BY id) FROM postbox.dead_letter});
 }
 
 sub dead
@@ -81,7 +82,7 @@ seen('after', 100, 'and what was behind it');
 is(dead_letters(), '', 'the slow event is not given up while it may be the fault of others');
 # It is when others are applied meanwhile, all the time.
 my $others = 0;
-wait_for(sub { work('other' . ++$others, 1, '{}'); return dead_letters() =~ /^slow-1 57014 \d+$/ }, 'in the end it is given up, alone')
+wait_for(sub { select(undef, undef, undef, 0.2); work('other' . ++$others, 1, '{}'); return dead_letters() =~ /^slow-1 57014 \d+$/ }, 'in the end it is given up, alone')
   or diag(dead_letters());
 my $slow = dead_letters();
 like($slow, qr/ ([3-9]|\d\d)$/, 'after more than max_attempts');
@@ -91,8 +92,8 @@ stop_puller($puller);
 $puller = start_puller($node, 'postgres', $emulator);
 
 # Events that together take longer than a statement may.
-work('many', 1500, '{"sleep": 0.01}');
-seen('many', 1500, 'of events that together exceed the timeout all are applied');
+work('many', 400, '{"sleep": 0.01}');
+seen('many', 400, 'of events that together exceed the timeout all are applied');
 is(dead_letters(), $slow, 'and none is given up');
 
 # A row that somebody else has locked.
@@ -120,6 +121,7 @@ seen('right', 200, 'what is in a batch with a wrong event is applied');
 dead("$slow,wrong-1 22000 2", 'the wrong event is given up');
 
 is($node->safe_psql('postgres', 'SELECT count(*) - count(DISTINCT aggregate_id) FROM app.seen'), '0', 'nothing was applied twice');
+$session->quit;
 stop_puller($puller);
 $node->stop;
 done_testing();

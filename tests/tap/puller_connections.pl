@@ -15,7 +15,7 @@ use Postbox::Relay;
 use Postbox::Test;
 use Test::More;
 
-my $grace = 6;
+my $grace = 3;
 my $subscription = 'catalog.video.events.test-follower';
 my $emulator = start_emulator('--subscription', "$subscription=catalog.video.events,ordered");
 my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });

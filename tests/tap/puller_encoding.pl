@@ -18,6 +18,7 @@ $node->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C
 is($node->safe_psql('postgres', 'SHOW server_encoding'), 'UTF8', 'the events come from a database with UTF-8');
 $node->safe_psql('latin', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
 follow($node, 'latin', 'catalog.video.events.test-follower', 'video.created');
+$node->safe_psql('latin', q{UPDATE postbox.subscription SET min_backoff = '10ms', max_backoff = '100ms'});
 
 emit($node, 'postgres', 100);
 $node->safe_psql(

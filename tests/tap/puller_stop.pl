@@ -13,7 +13,7 @@ use Test::More;
 
 my $subscription = 'catalog.video.events.test-follower';
 my $silent = 'catalog.silent.events.test-follower';
-my $emulator = start_emulator('--topic', 'catalog.video.dead', '--subscription', "$subscription=catalog.video.events,ordered", '--subscription', "$silent=catalog.silent.events,ordered");
+my $emulator = start_emulator('--release-on-disconnect', '--topic', 'catalog.video.dead', '--subscription', "$subscription=catalog.video.events,ordered", '--subscription', "$silent=catalog.silent.events,ordered");
 my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
@@ -135,6 +135,8 @@ subtest 'a server that does not answer a new connection' => sub {
 	# All of them lose their connection, and the postmaster does not make new ones.
 	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()});
 	kill('STOP', $postmaster);
+	# It reads its configuration at once.
+	$puller->{run}->signal('HUP');
 	puller_says($puller, qr/no connection to the database|could not be read/, 'the puller has noticed');
 	ends_soon($puller, 'while it connects');
 	kill('CONT', $postmaster);

@@ -62,11 +62,15 @@ subtest 'a failure that goes on has a few lines with their count, and another on
 	});
 	# An administrator tries it again and again.
 	my $tries = 0;
+	my $session = $node->background_psql('postgres');
+	$session->set_query_timer_restart();
 	wait_for(sub {
-		$node->safe_psql('postgres', q{UPDATE postbox.lane SET next_retry_at = now() WHERE publication = 'jobs' AND next_retry_at > now(); SELECT postbox.alter_publication('jobs', max_attempts => 5 + (random() * 5)::int)});
-		$tries = $node->safe_psql('postgres', 'SELECT last_value FROM app.tries');
+		select(undef, undef, undef, 0.3);
+		$session->query_safe(q{UPDATE postbox.lane SET next_retry_at = now() WHERE publication = 'jobs' AND next_retry_at > now(); SELECT postbox.alter_publication('jobs', max_attempts => 5 + (random() * 5)::int)});
+		$tries = answer($session, 'SELECT last_value FROM app.tries');
 		return $tries > 10 && log_since($node, $position) =~ /is suspended: even try.*is suspended: even try/s;
 	}, 'it has failed for a while');
+	$session->quit;
 	my @lines = log_since($node, $position) =~ /^(.*WARNING:  publication "jobs" is suspended: (?:odd|even) try.*)$/mg;
 	cmp_ok(scalar @lines, '<=', 4, "a few of $tries tries have a line") or diag(@lines);
 	is(scalar(grep { /odd try/ } @lines) > 0, 1, 'each of the errors has one');

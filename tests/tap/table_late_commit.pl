@@ -38,7 +38,7 @@ PostgreSQL::Test::Utils::append_to_file($script, q{SELECT postbox.outbox_emit('v
 sub load
 {
 	my ($seconds) = @_;
-	$node->command_ok([ 'pgbench', '-n', '-c', '8', '-T', $seconds, '-f', $script, 'postgres' ], "load for $seconds s");
+	$node->command_ok([ 'pgbench', '-n', '-c', '8', '-R', '200', '-T', $seconds, '-f', $script, 'postgres' ], "load for $seconds s");
 	$sent = $node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox');
 	wait_sent(0, 'all of it is published');
 	return;

@@ -78,6 +78,10 @@ constexpr int kGraceOf = 20;
 // One that took longer than this, and kLongEvent for each event in it, is followed by a rest.
 constexpr milliseconds kShortStep(5);
 
+pubsub::BackoffPolicy ScaledBackoff(const pubsub::BackoffPolicy& policy) {
+  return {Scaled(policy.base), policy.factor, Scaled(policy.cap)};
+}
+
 milliseconds Between(TimestampTz begin, TimestampTz end) {
   return milliseconds((end - begin) / 1000);
 }
@@ -285,7 +289,7 @@ bool Lane::SettlesEach(TimestampTz now) const {
 }
 
 pubsub::BackoffPolicy Lane::TopicBackoff() const {
-  const pubsub::BackoffPolicy most = Scaled(kTopicBackoff);
+  const pubsub::BackoffPolicy most = ScaledBackoff(kTopicBackoff);
   return {std::min(most.base, publication_.backoff.base), most.factor,
           std::min(most.cap, publication_.backoff.cap)};
 }
@@ -397,7 +401,7 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
       if (!says.broken.empty() && !leaving) {
         transaction.Begin();
         retry_at = Suspend(publication_, says.broken,
-                           says.outage ? Scaled(kOutageBackoff) : TopicBackoff());
+                           says.outage ? ScaledBackoff(kOutageBackoff) : TopicBackoff());
       } else if ((says.published > 0 || says.settled_each) && !says.lost && attempts_ > 0) {
         transaction.Begin();
         ended = EndSuspension(publication_);
@@ -407,8 +411,9 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
     ChargeFailure(begin);
     source_->RollBack();
     ++settle_failures_;
-    const auto delay = pubsub::BackoffDelay(Scaled(IsPassing(error) ? kLockBackoff : kErrorBackoff),
-                                            settle_failures_, pubsub::JitterRandom());
+    const auto delay =
+        pubsub::BackoffDelay(ScaledBackoff(IsPassing(error) ? kLockBackoff : kErrorBackoff),
+                             settle_failures_, pubsub::JitterRandom());
     settle_at_ = TimestampTzPlusMilliseconds(now, delay.count());
     if (!IsPassing(error)) settle_size_ = std::max(part.size() / 2, std::size_t{1});
     if (!leaving) FailStatement(now, error, &settled_too_long_);
@@ -500,7 +505,7 @@ void Lane::FailStatement(TimestampTz now, const PostgresError& error, int* too_l
     Passing(now, Reason(error));
   } else {
     if (error.sqlstate == ERRCODE_QUERY_CANCELED) ++*too_long;
-    SuspendWith(now, Reason(error), Scaled(kErrorBackoff));
+    SuspendWith(now, Reason(error), ScaledBackoff(kErrorBackoff));
   }
 }
 
@@ -517,11 +522,11 @@ void Lane::Passing(TimestampTz now, const std::string& reason) {
     // The reason without the name of the process is still one.
   }
   SuspendWith(now, holders.empty() ? reason : "the outbox is locked by process " + holders,
-              Scaled(kLockBackoff));
+              ScaledBackoff(kLockBackoff));
 }
 
 void Lane::Fail(TimestampTz now, const std::string& error) {
-  SuspendWith(now, error, Scaled(kErrorBackoff));
+  SuspendWith(now, error, ScaledBackoff(kErrorBackoff));
 }
 
 void Lane::FailSuspect(TimestampTz now) {
@@ -529,7 +534,7 @@ void Lane::FailSuspect(TimestampTz now) {
   SuspendWith(now,
               "a statement on the outbox took too long or too much memory, could not be cancelled, "
               "and ended a worker",
-              Scaled(kSuspectBackoff));
+              ScaledBackoff(kSuspectBackoff));
 }
 
 void Lane::SuspendWith(TimestampTz now, const std::string& error,

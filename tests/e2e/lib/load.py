@@ -13,7 +13,7 @@ from harness import Failure, check, say, wait_until
 
 TOPIC = "bank.account.events"
 ACCOUNTS = 300
-SECONDS = int(os.environ.get("POSTBOX_E2E_SECONDS", "10"))
+SECONDS = int(os.environ.get("POSTBOX_E2E_SECONDS", "4"))
 TRANSACTION = r"""
 \set account random(1, 300)
 \set delta random(-500, 500)

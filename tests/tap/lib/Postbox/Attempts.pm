@@ -23,6 +23,7 @@ my $alice = 0;         # events that alice has emitted
 my $applied = 0;       # events given to mallory's inbox
 my $settings;          # what the worker's own statements see
 my $steady;            # a session of a superuser's, for what is asked in every attempt
+my $hers;              # mallory's, which a test may end
 
 # POSTBOX_ATTEMPT=REGEX runs the attempts whose hook has this in its name.
 
@@ -68,9 +69,9 @@ sub start_world
 		'postbox.maintenance_interval' => '1s', 'client_min_messages' => 'error', %{ $options{settings} // {} } });
 	$node->start;
 	$node->safe_psql('postgres', world_sql());
-	as_mallory(mallory_sql(), types_sql());
 	$steady = $node->background_psql('postgres');
 	$steady->set_query_timer_restart();
+	as_mallory(mallory_sql(), types_sql());
 	as_superuser(q{SET application_name = 'alice'});
 	others_flow();
 	wait_for(sub { worker_settings(0) ne '' }, 'the settings of the worker are known');
@@ -169,15 +170,24 @@ sub types_sql
 sub stop_world
 {
 	$steady->quit;
+	eval { $hers->quit };
 	$node->stop;
 	return;
 }
 
-# As the owner of the hostile objects, in her own session. What her code leaves behind there is her own affair.
+# As the owner of the hostile objects, in her own session, which is like a new one each time. What her code leaves behind there is her own affair.
 sub as_mallory
 {
 	my (@sql) = @_;
-	$node->safe_psql('postgres', join(";\n", q{SET application_name = 'mallory'}, @sql), extra_params => [ '-U', 'mallory' ]);
+	my $begin = q{DISCARD ALL; SET application_name = 'mallory'};
+	unless ($hers && eval { $hers->query_safe($begin); 1 })
+	{
+		eval { $hers->quit } if $hers;
+		$hers = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);
+		$hers->set_query_timer_restart();
+		$hers->query_safe($begin);
+	}
+	$hers->query_safe(join(";\n", @sql));
 	return;
 }
 
@@ -246,11 +256,15 @@ sub apply_event
 	return as_victim(join(";\n", @calls));
 }
 
+# Of one publication, or of several.
 sub wait_empty
 {
-	my ($publication, $what) = @_;
-	my $so = wait_until($node, 'postgres', "SELECT pending = 0 AND state = 'active' FROM postbox.publication_status WHERE publication = '$publication'", $what);
-	diag(column($publication, 'publication_status::text')) unless $so;
+	my ($publications, $what) = @_;
+	my @publications = ref $publications ? @$publications : $publications;
+	my $names = join(', ', map { "'$_'" } @publications);
+	my $so = wait_until($node, 'postgres',
+		"SELECT count(*) = @{[scalar @publications]} FROM postbox.publication_status WHERE publication IN ($names) AND pending = 0 AND state = 'active'", $what);
+	diag(column($_, 'publication_status::text')) for $so ? () : @publications;
 	return $so;
 }
 
@@ -281,7 +295,7 @@ sub others_flow
 	$alice += $count;
 	as_superuser("SET ROLE alice; SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.created', '{}'::jsonb, outbox => 'app.log')) FROM generate_series(1, $count) n; RESET ROLE");
 	# Not in publication_status, which looks at mallory's outboxes, too.
-	wait_until($node, 'postgres', q{SELECT ready + parked = 0 FROM postbox.show_backlog('alice')}, "others' events flow");
+	wait_for(sub { as_superuser(q{SELECT ready + parked = 0 FROM postbox.show_backlog('alice')}) eq 't' }, "others' events flow");
 	is(as_superuser('SELECT count(*) FROM app.log'), $alice, 'none is lost');
 	cmp_ok(messages_published($emulator), '>=', $before + $count, 'all were sent');
 	return;
@@ -328,7 +342,7 @@ sub attempt
 		is(worker_settings($row), $settings, 'with the settings that it had');
 		as_mallory($do{unset}) if $do{unset};
 		$do{after}->() if $do{after};
-		wait_empty($_, "$_ goes on") for @{ $do{flows} // [] };
+		wait_empty($do{flows}, join(' and ', @{ $do{flows} }) . (@{ $do{flows} } > 1 ? ' go on' : ' goes on')) if $do{flows};
 	};
 	return;
 }

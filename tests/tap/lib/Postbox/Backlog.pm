@@ -13,9 +13,10 @@ use Postbox::Test;
 our @EXPORT = qw(TOPIC BACKLOG MOST_OUTSTANDING LATENCY $emulator $node $puller start_backlog_test sql slow fast);
 
 use constant TOPIC => 'catalog.video.events';
-use constant BACKLOG => 20_000;
+# More seqs than a lane looks at one by one.
+use constant BACKLOG => 12_000;
 # What a leaving worker has on its way has its results in less than the second that it waits for them, and the backlog
-# lasts for 40 s.
+# lasts for 24 s.
 use constant { MOST_OUTSTANDING => 200, LATENCY => 400 };
 
 our ($emulator, $node, $puller);

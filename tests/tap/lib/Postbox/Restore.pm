@@ -11,11 +11,12 @@ use Postbox::Test;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(take_xids emit_into dump_old_cluster restore sent %settings @schemas $tmp);
+our @EXPORT = qw(take_xids emit_into dump_old_cluster restore sent %settings @schemas $tmp $xid_of_dump);
 
 our %settings = ('postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '20ms', 'max_worker_processes' => 24);
 our @schemas = ('app', 'shop');
 our $tmp;
+our $xid_of_dump;    # of the old cluster, when it was dumped
 my $emulator;
 
 # Takes transaction ids, so that those of one cluster are far beyond those of another.
@@ -33,10 +34,12 @@ sub emit_into
 }
 
 # In each database, 30 events that are published, and 8 that are not: one late, seven new. The dumps are in $tmp, named by
-# schema and kind: sql, archive, schema, data, copy; two more have events that are emitted during the restore.
+# schema and kind: sql, archive; of a cluster that is dumped in parts also schema, data, copy. Two more have events that are
+# emitted during the restore.
 sub dump_old_cluster
 {
-	($emulator) = @_;
+	my ($in_parts);
+	($emulator, $in_parts) = @_;
 	$tmp = PostgreSQL::Test::Utils::tempdir();
 	my $old = new_node('old', emulator => $emulator, settings => { %settings, 'postbox.publishers' => 1 });
 	$old->start;
@@ -64,9 +67,12 @@ sub dump_old_cluster
 		$held{$schema}->quit;
 		emit_into($old, $schema, $schema, 7);
 		$old->command_ok([ 'pg_dump', '-d', $old->connstr($schema), '-f', "$tmp/$schema.sql" ], "dump of $schema");
-		$old->command_ok([ 'pg_dump', '--schema-only', '-d', $old->connstr($schema), '-f', "$tmp/$schema.schema" ], "dump of the schema of $schema");
-		$old->command_ok([ 'pg_dump', '--data-only', '-d', $old->connstr($schema), '-f', "$tmp/$schema.data" ], "dump of the data of $schema");
-		$old->safe_psql($schema, "COPY (SELECT * FROM $schema.outbox) TO '$tmp/$schema.copy'");
+		if ($in_parts)
+		{
+			$old->command_ok([ 'pg_dump', '--schema-only', '-d', $old->connstr($schema), '-f', "$tmp/$schema.schema" ], "dump of the schema of $schema");
+			$old->command_ok([ 'pg_dump', '--data-only', '-d', $old->connstr($schema), '-f', "$tmp/$schema.data" ], "dump of the data of $schema");
+			$old->safe_psql($schema, "COPY (SELECT * FROM $schema.outbox) TO '$tmp/$schema.copy'");
+		}
 		$old->command_ok([ 'pg_dump', '-Fc', '-d', $old->connstr($schema), '-f', "$tmp/$schema.archive" ], "dump of $schema as an archive");
 		# Two events are emitted meanwhile, before the sequence goes on where the old one stood. (There is no index yet to count
 		# versions with.)
@@ -75,6 +81,7 @@ sub dump_old_cluster
 		# With pauses, in which a worker looks at what is there so far.
 		append_to_file("$tmp/$schema.slow.sql", slurp_file("$tmp/$schema.during.sql") =~ s/^(?=COPY |SELECT pg_catalog\.setval)/SELECT pg_catalog.pg_sleep(0.15);\n/gmr);
 	}
+	$xid_of_dump = $old->safe_psql('postgres', 'SELECT pg_current_xact_id()');
 	$old->stop;
 	return;
 }
