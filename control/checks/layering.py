@@ -1,5 +1,6 @@
 """Who may include whom: the table in rooms.py, for <...> and "...", through every chain of includes."""
 import collections
+import functools
 import os
 from dataclasses import dataclass, field
 
@@ -55,19 +56,27 @@ def read(tree):
             problems.append(Problem(path, 0, 'unknown-folder', f'{os.path.dirname(path) or "the top folder"} is no room '
                                     '(control/checks/rooms.py)'))
         file = graph[path] = File(path, room)
-        for include in cpp.includes(tree.text(path)):
-            problem = _resolve(tree, file, include)
+        for include, name, candidates in _meant(path, tree.text(path)):
+            problem = _resolve(tree, file, include, name, candidates)
             if problem:
                 problems.append(problem)
     return graph, problems
 
 
-def _resolve(tree, file, include):
-    """Finds the file as the compiler does: beside the file for "...", then from the top, then outside."""
-    name = os.path.normpath(include.name)
-    beside = os.path.normpath(os.path.join(os.path.dirname(file.path), name))
-    candidates = [beside] if include.quoted else []
-    for path in [*candidates, name] if include.literal else []:
+@functools.lru_cache(maxsize=None)
+def _meant(path, text):
+    """(include, its name, the files that it may mean) of each include: beside the file for "...", then from the top, as the compiler does."""
+    found = []
+    for include in cpp.includes(text):
+        name = os.path.normpath(include.name)
+        beside = [os.path.normpath(os.path.join(os.path.dirname(path), name))] if include.quoted else []
+        found.append((include, name, [*beside, name] if include.literal else []))
+    return found
+
+
+def _resolve(tree, file, include, name, candidates):
+    """Finds the file in the tree or outside."""
+    for path in candidates:
         if path in tree.known:
             file.files.setdefault(path, include.line)
             return None if path.endswith('.h') else Problem(

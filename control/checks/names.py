@@ -24,7 +24,7 @@ def check(tree):
     defined, problems = _definitions(tree, files)
     yield from problems
     for module, folders in rooms.MODULES.items():
-        inside = [path for path in files if rooms.room_of(path) in folders]
+        inside = dict.fromkeys(path for path in files if rooms.room_of(path) in folders)
         yield from _headers(module, inside)
         yield from _classes(module, [entry for entry in defined if entry[0] in inside])
 

@@ -7,8 +7,9 @@ Three kinds of places, each by its own rule:
   - Functions in SQL (sql/install): SET search_path = pg_catalog, pg_temp, or a body in standard SQL, whose names are bound when
     it is created. pg_temp is never searched for functions and operators, but it is for tables: so these have their schema.
 """
+import functools
+import os
 import re
-from pathlib import PurePath
 
 from . import cpp
 from .tree import Problem, line_of
@@ -50,16 +51,21 @@ _CONSTRUCTS = {'in': 'IN', 'like': 'LIKE', 'ilike': 'ILIKE', 'similar': 'SIMILAR
 
 def check(tree):
     for path in tree.having(*cpp.SUFFIXES):
-        room = str(PurePath(path).parent)
+        room = os.path.dirname(path)
         if room in QUALIFIED and not path.endswith('_test.cc'):
-            for position, sql in texts(tree.text(path)):
-                for rule, message in unqualified(sql):
-                    yield Problem(path, line_of(tree.text(path), position), rule, message)
+            yield from unqualified_texts(path, tree.text(path))
         if room in PINNED:
             yield from unpinned(path, tree.text(path))
     for path in tree.having('.sql'):
-        if str(PurePath(path).parent) == INSTALL:
+        if os.path.dirname(path) == INSTALL:
             yield from functions(path, tree.text(path))
+
+
+@functools.lru_cache(maxsize=None)
+def unqualified_texts(path, text):
+    """What is wrong with the SQL in the literals of a file."""
+    return [Problem(path, line_of(text, position), rule, message)
+            for position, sql in texts(text) for rule, message in unqualified(sql)]
 
 
 def texts(text):
@@ -120,10 +126,12 @@ def _name(found, index, named):
 
 
 def _is_cte(found, index):
+    if index == 0 or found[index - 1][1] not in ('with', ',', 'recursive'):
+        return False
     following = [text for _, text in found[index + 1:]]
     if following[:1] == ['('] and ')' in following:  # its columns
         following = following[following.index(')') + 1:]
-    return following[:2] == ['as', '('] and index > 0 and found[index - 1][1] in ('with', ',', 'recursive')
+    return following[:2] == ['as', '(']
 
 
 def _is_assignment(found, index):
@@ -157,17 +165,23 @@ def _inside_extract(found, index):
     return index > 3 and found[index - 1][1] == 'from' and found[index - 3][1] == '(' and found[index - 4][1] in ('extract', 'trim')
 
 
+@functools.lru_cache(maxsize=None)
 def unpinned(path, text):
     """Declarations of a SpiConnection that no FixedSearchPath follows."""
     code = cpp.split(text).code
-    for match in re.finditer(r'\bSpiConnection\s+(\w+)[^;]*;(\s*(?:const\s+)?FixedSearchPath\s+\w+\s*;)?', code):
-        if match[2] is None:
-            yield Problem(path, line_of(text, match.start()), 'search-path',
-                          f'{match[1]} is a SpiConnection, and the next line is no FixedSearchPath')
+    found = re.finditer(r'\bSpiConnection\s+(\w+)[^;]*;(\s*(?:const\s+)?FixedSearchPath\s+\w+\s*;)?', code)
+    return [Problem(path, line_of(text, match.start()), 'search-path',
+                    f'{match[1]} is a SpiConnection, and the next line is no FixedSearchPath')
+            for match in found if match[2] is None]
 
 
+@functools.lru_cache(maxsize=None)
 def functions(path, text):
     """What is wrong with the functions that a part of the install script creates."""
+    return list(_functions(path, text))
+
+
+def _functions(path, text):
     for match in re.finditer(r'^CREATE (?:OR REPLACE )?FUNCTION (\S+?)\((.*?)(\$\$.*?\$\$;|;)$', text, re.M | re.S):
         name, head, line = match[1], match[2], line_of(text, match.start())
         if re.search(r'\bLANGUAGE C\b', match[0]):

@@ -109,6 +109,7 @@ MODULES = {
 }
 
 
+@functools.lru_cache(maxsize=None)
 def room_of(path):
     """The room that a file is in: a key of ROOMS or one of WORKSHOPS; None if it is in none."""
     folder = os.path.dirname(path)
@@ -151,6 +152,7 @@ def world_of(header):
     return 'server' if directory and os.path.isfile(os.path.join(directory, header)) else None
 
 
+@functools.lru_cache(maxsize=None)
 def generated_from(header):
     """The .proto file that a generated header is made of, or None if its name is not that of one."""
     match = re.fullmatch(r'((?:google|postbox)/.*?)(?:\.grpc)?\.pb\.h', os.path.normpath(header))

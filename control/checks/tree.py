@@ -25,16 +25,20 @@ class Problem:
 
 
 class Tree:
-    """The files that git tracks below `root`, and those that it would track if they were added."""
+    """The files that git tracks below `root`, and those that it would track if they were added; or the files whose `texts` are given."""
 
-    def __init__(self, root):
+    def __init__(self, root, texts=None):
         self.root = Path(root)
-        listed = subprocess.run(['git', 'ls-files', '-z', '-co', '--exclude-standard'], cwd=self.root,
-                                check=True, stdout=subprocess.PIPE).stdout.decode().split('\0')
-        self.files = sorted({name for name in listed if name and (self.root / name).is_file()})
+        self.files = self._listed() if texts is None else sorted(texts)
         self.known = set(self.files)
+        self.texts = {} if texts is None else texts
         if not self.files:
             raise SystemExit(f'check: git lists no file in {self.root}')
+
+    def _listed(self):
+        listed = subprocess.run(['git', 'ls-files', '-z', '-co', '--exclude-standard'], cwd=self.root,
+                                check=True, stdout=subprocess.PIPE).stdout.decode().split('\0')
+        return sorted({name for name in listed if name and (self.root / name).is_file()})
 
     def having(self, *suffixes):
         """The files whose names end with one of `suffixes`. A check of nothing is an error."""
@@ -52,13 +56,14 @@ class Tree:
         """Every folder that holds a file, at any depth."""
         return {str(parent) for name in self.files for parent in Path(name).parents}
 
-    @functools.lru_cache(maxsize=None)
     def text(self, name):
         """What the file says; None if it is not text."""
-        try:
-            return (self.root / name).read_text(encoding='utf-8')
-        except UnicodeDecodeError:
-            return None
+        if name not in self.texts:
+            try:
+                self.texts[name] = (self.root / name).read_text(encoding='utf-8')
+            except UnicodeDecodeError:
+                self.texts[name] = None
+        return self.texts[name]
 
 
 @functools.lru_cache(maxsize=None)

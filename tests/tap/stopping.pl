@@ -13,7 +13,6 @@ use Time::HiRes qw(time);
 my $emulator = start_emulator();
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
-	'postbox.time_scale' => 20,
 	'postbox.poll_interval' => '100ms',
 	'postbox.maintenance_interval' => '1s',
 });

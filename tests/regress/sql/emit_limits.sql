@@ -80,8 +80,8 @@ SELECT pg_temp.try($$pg_temp.emit(payload_bytes => 9999000)$$);
 SELECT regexp_replace(t, '\d+ bytes long \(payload \d+ bytes', 'N bytes long (payload N bytes') FROM pg_temp.try($$pg_temp.emit(payload_bytes => 10000000)$$) t;
 DO $$
 DECLARE
-    inside int := 9999000;
-    outside int := 10000000;
+    inside int := 9999376;
+    outside int := 9999380;
     middle int;
 BEGIN
     -- The border is sharp: what is one byte larger than the largest that is taken is refused.
