@@ -356,7 +356,7 @@ BEGIN
     END LOOP;
 END $$;
 SELECT setseed(0.25);
-CALL many.wander_often(12);
+CALL many.wander_often(30);
 SELECT count(*) > 1000 AS emitted, count(DISTINCT aggregate_id) FROM many.other WHERE aggregate_type = 'random';
 
 DROP SCHEMA many CASCADE;
