@@ -210,9 +210,9 @@ const IntSetting kInts[] = {
      GUC_UNIT_MS},
     {"postbox.time_scale",
      "Sets how long the publishers' own limits and pauses last, for developers of Postbox.",
-     "In percent: with 10, a step on an outbox may take a tenth of a second instead of one, and a "
-     "lease ends after a tenth of postbox.lease_timeout.",
-     &values.time_scale, 100, 1, 100, GUC_NOT_IN_SAMPLE},
+     "In percent: with 20, a step on an outbox may take a fifth of a second instead of one, and a "
+     "lease ends after a fifth of postbox.lease_timeout.",
+     &values.time_scale, 100, 20, 100, GUC_NOT_IN_SAMPLE},
 };
 
 // The only setting of its type.

@@ -8,10 +8,10 @@ use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
 
-# A step may take a tenth of a second.
-my $keys = 60_000;
+# A step may take a fifth of a second.
+my $keys = 120_000;
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 0, 'postbox.time_scale' => 10, 'autovacuum' => 'off' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 0, 'postbox.time_scale' => 20, 'autovacuum' => 'off' });
 $node->start;
 $node->safe_psql(
 	'postgres', qq{

@@ -30,7 +30,7 @@ sub emit_some
 sub all_published { return $node->safe_psql('postgres', 'SELECT sum(pending) FROM postbox.publication_status') eq '0'; }
 
 my $retrying = q{SELECT state = 'retrying' AND last_error ~ '^UNAVAILABLE: ' AND suspended_since BETWEEN now() - interval '3 min' AND now()
-	AND retry_at BETWEEN now() - interval '30 s' AND now() + interval '5 s' FROM postbox.publication_status WHERE publication = 'videos'};
+	AND retry_at BETWEEN now() - interval '30 s' AND now() + interval '2 s' FROM postbox.publication_status WHERE publication = 'videos'};
 emit_some();
 wait_for(\&all_published, 'events are published as long as Pub/Sub can be reached');
 my $position = log_position($node);
@@ -76,7 +76,7 @@ subtest 'it stays so for as long as it lasts, also when what was tried is given 
 	is($others, 0, 'saw the same') or diag($node->safe_psql('postgres', 'SELECT * FROM postbox.publication_status'));
 	my $minute = time - $begin;
 	cmp_ok($minute, '>', 11, 'the second line comes after a minute, which has 12 s here');
-	cmp_ok($minute, '<', 42, 'and no later');
+	cmp_ok($minute, '<', 23, 'and no later');
 	is(lines('WARNING:  publication "videos" is still retrying: UNAVAILABLE: '), 1, 'one');
 };
 

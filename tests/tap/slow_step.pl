@@ -66,7 +66,7 @@ subtest 'a worker that was stopped for a while in the middle of a step goes on b
 	kill('CONT', $pid);
 	my $start = time;
 	wait_until($node, 'postgres', 'SELECT count(*) = count(published_at) FROM app.outbox', 'the event is published');
-	cmp_ok(time - $start, '<', 12, 'within 12 seconds');
+	cmp_ok(time - $start, '<', 8, 'within 8 seconds');
 };
 
 $node->stop;

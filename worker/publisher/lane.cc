@@ -204,12 +204,12 @@ bool Lane::Charge(TimestampTz begin, std::size_t events, milliseconds free) {
     rest_until_ =
         TimestampTzPlusMilliseconds(end, std::min(kPauseFactor * more, LongestPause()).count());
   }
-  return more > kLongStep && PauseFor(end, Forgive(end, more - kLongStep));
+  return more > Scaled(kLongStep) && PauseFor(end, Forgive(end, more - Scaled(kLongStep)));
 }
 
 void Lane::ChargeFailure(TimestampTz begin) {
   const TimestampTz end = GetCurrentTimestamp();
-  PauseFor(end, Between(begin, end) - kLongStep);
+  PauseFor(end, Between(begin, end) - Scaled(kLongStep));
 }
 
 bool Lane::PauseFor(TimestampTz now, milliseconds over) {
@@ -223,7 +223,7 @@ bool Lane::PauseFor(TimestampTz now, milliseconds over) {
 }
 
 milliseconds Lane::Forgive(TimestampTz now, milliseconds delay) {
-  grace_ = std::min(kGrace, grace_ + Between(grace_at_, now) / kGraceOf);
+  grace_ = std::min(Scaled(kGrace), grace_ + Between(grace_at_, now) / kGraceOf);
   grace_at_ = now;
   const milliseconds forgiven = std::min(grace_, delay);
   grace_ -= forgiven;

@@ -1,5 +1,6 @@
 #include "worker/publisher/outlet.h"
 
+#include "extension/shared/time_scale.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/time_after.h"
 
@@ -7,8 +8,8 @@ namespace postbox::publisher {
 namespace {
 
 // What is on its way through a client that ends has so long, and so long when it is cancelled.
-constexpr int64 kClientFinishMs = 1000;
-constexpr int64 kClientCancelMs = 2000;
+constexpr std::chrono::milliseconds kClientFinishTime(1000);
+constexpr std::chrono::milliseconds kClientCancelTime(2000);
 // To look for credentials may take a second or two, in which the worker does nothing else. So the
 // next look comes when so many times that is over.
 constexpr int kCredentialPauseFactor = 9;
@@ -71,8 +72,8 @@ void Outlet::End(TimestampTz now) {
   try_at_ = 0;
   if (client_ == nullptr || IsEnding()) return;
   in_flight_.StopHandOver();
-  cancel_at_ = After(now, kClientFinishMs);
-  give_up_at_ = After(cancel_at_, kClientCancelMs);
+  cancel_at_ = After(now, Scaled(kClientFinishTime).count());
+  give_up_at_ = After(cancel_at_, Scaled(kClientCancelTime).count());
   cancelled_ = false;
 }
 

@@ -132,7 +132,7 @@ void Retention::Charge(Oid relation, TimestampTz begin, int64 rows) {
   const TimestampTz end = GetCurrentTimestamp();
   const milliseconds took(TimestampDifferenceMilliseconds(begin, end));
   const milliseconds more = took - std::chrono::duration_cast<milliseconds>(kRowTime * rows);
-  if (more <= (rows > 0 ? kLongBatch : kLongLastBatch)) return;
+  if (more <= Scaled(rows > 0 ? kLongBatch : kLongLastBatch)) return;
   ExperienceOf(relation).pause_until =
       TimestampTzPlusMilliseconds(end, (kPauseFactor * more).count());
 }

@@ -26,7 +26,7 @@ namespace postbox::publisher {
 namespace {
 
 // SIGTERM: so long for what is on its way, then so long for the cancelled.
-constexpr int64 kFinishMs = 1000, kCancelMs = 2000;
+constexpr std::chrono::milliseconds kFinishTime(1000), kCancelTime(2000);
 // Another database needs the slot: so long for what is on its way.
 constexpr int64 kYieldMs = 10'000;
 constexpr int64 kFinishStepMs = 200;
@@ -123,8 +123,9 @@ bool Worker::Step() {
 
 // A worker that was away for too long no longer knows whether its lanes are its own.
 void Worker::BeHeard() {
-  // Half of the lease, since the setting may just be changing.
-  if (static_cast<uint64>(ComeRound().count()) * 2 < LeaseMilliseconds()) return;
+  // Others may go by a shorter lease, of settings that this worker has not read yet.
+  const auto round = static_cast<uint64>(ComeRound().count());
+  if (!ConfigReloadPending && round * 2 < LeaseMilliseconds()) return;
   for (const LanePointer& lane : lanes_) lane->Doubt();
   for (const LanePointer& lane : finishing_) lane->Doubt();
   GiveBackUnsafe(0);
@@ -572,11 +573,11 @@ void Worker::Drain() {
   RetireOutdated();
   outlets_.StopHandOver();
   leave_by_ = After(GetCurrentTimestamp(), kLeaveMs);
-  WaitForResults(kFinishMs);
+  WaitForResults(Scaled(kFinishTime).count());
   leaving_ = true;
   if (outlets_.outstanding() > 0) {
     outlets_.Cancel();
-    WaitForResults(kCancelMs);
+    WaitForResults(Scaled(kCancelTime).count());
   }
   GiveToLanes(outlets_.Close(), leaving_);
   // In turn, and those that fail once.

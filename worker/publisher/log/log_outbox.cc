@@ -4,6 +4,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/shared/settings.h"
+#include "extension/shared/time_scale.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
@@ -187,7 +188,7 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
 
 void LogOutbox::RollBack() {
   // What comes after a backlog waits for it rather than that the backlog is held up.
-  if (std::exchange(reads_keys_, false)) no_keys_until_ = Clock::now() + kPauseOfKeys;
+  if (std::exchange(reads_keys_, false)) no_keys_until_ = Clock::now() + Scaled(kPauseOfKeys);
   maybe_left_ = true;
   copied_next_ = copied_upto_;
   if (std::exchange(parks_copies_, false)) copies_ = std::max(copies_ / 2, kFewestCopies);
