@@ -24,7 +24,7 @@ as_postgres() {
 # may not be longer than 107 bytes.
 scratch_directory() {
   local directory
-  directory=$(mktemp -d "${TMPDIR:-/tmp}/postbox.XXXXXX")
+  directory=$(mktemp -d "${POSTBOX_TMPDIR:-/tmp}/postbox.XXXXXX")
   [ "$(id -u)" != 0 ] || chown postgres "$directory"
   chmod 755 "$directory"
   printf '%s\n' "$directory"

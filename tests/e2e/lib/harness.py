@@ -485,7 +485,7 @@ class Testbed:
     """The servers and processes of one test; a context manager. Without an emulator, the settings say where Pub/Sub is."""
 
     def __init__(self, emulator=None, emulator_flags=(), settings=None):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="postbox."))
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="postbox.", dir=os.environ.get("POSTBOX_TMPDIR", "/tmp")))
         self._processes = []
         self._closers = []
         self.cluster = None
