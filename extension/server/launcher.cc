@@ -7,6 +7,7 @@
 #include "extension/server/worker_slots.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
+#include "extension/shared/time_scale.h"
 #include "proto/rules/backoff.h"
 #include "proto/rules/turns.h"
 
@@ -175,7 +176,7 @@ void Launcher::ReadDatabases() {
     database.name = std::move(found.name);
   }
   reread_ = false;
-  next_read_ = Clock::now() + kRescanInterval;
+  next_read_ = Clock::now() + Scaled(kRescanInterval);
 }
 
 void Launcher::CollectExits() {

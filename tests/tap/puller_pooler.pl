@@ -17,7 +17,7 @@ my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_i
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 my @settings = qw(transaction_isolation transaction_read_only transaction_deferrable synchronous_commit statement_timeout lock_timeout TimeZone DateStyle
-  IntervalStyle extra_float_digits bytea_output client_encoding client_min_messages);
+  IntervalStyle extra_float_digits bytea_output client_encoding client_min_messages jit);
 my $values = join(', ', map { "current_setting('$_')" } @settings);
 $node->safe_psql(
 	'postgres', qq{
@@ -58,6 +58,7 @@ $node->safe_psql(
 	ALTER DATABASE postgres SET IntervalStyle = 'iso_8601';
 	ALTER DATABASE postgres SET extra_float_digits = 0;
 	ALTER DATABASE postgres SET bytea_output = 'escape';
+	ALTER DATABASE postgres SET jit = on;
 });
 
 # A pooler with fewer connections to the server than the puller has to the pooler.
@@ -69,7 +70,7 @@ emit($node, 'postgres', 1000);
 my $puller = pull_through("$pooler->{dsn}postgres");
 wait_until($node, 'postgres', 'SELECT count(*) = 1000 FROM reader.seen', 'the puller applies through a pooler of transactions') or diag($puller->{output});
 is( $node->safe_psql('postgres', 'SELECT DISTINCT settings FROM reader.seen'),
-	join(' | ', 'read committed', 'off', 'off', 'on', '30s', '5s', 'UTC', 'ISO, MDY', 'postgres', 1, 'hex', 'UTF8', 'warning'),
+	join(' | ', 'read committed', 'off', 'off', 'on', '30s', '5s', 'UTC', 'ISO, MDY', 'postgres', 1, 'hex', 'UTF8', 'warning', 'off'),
 	'with its own settings, whatever those of the role and the database are');
 cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT backend) FROM reader.seen'), '<=', 2, 'in sessions that it shares');
 is($node->safe_psql('postgres', 'SELECT count(*) - count(DISTINCT (aggregate_id, version)) FROM reader.seen'), '0', 'each event once');

@@ -30,7 +30,7 @@ bool CallGate::Sleep(grpc::ServerContext* context, absl::Duration duration) cons
     if (stopping_ || context->IsCancelled()) return false;
     const absl::Duration left = end - absl::Now();
     if (left <= absl::ZeroDuration()) return true;
-    absl::SleepFor(std::min(left, absl::Milliseconds(20)));
+    absl::SleepFor(std::min(left, absl::Milliseconds(100)));
   }
 }
 

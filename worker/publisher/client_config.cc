@@ -36,10 +36,11 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
                                                             std::string* error) const {
   if (publish_timeout < settings().publish_timeout) {
     Pg([&] {
-      ereport(LOG, (errmsg("postbox.publish_timeout is longer than half of postbox.lease_timeout%s: "
-                           "events are tried for %d s only",
-                           settings().time_scale == 100 ? "" : ", as postbox.time_scale has it",
-                           publish_timeout)));
+      ereport(
+          LOG,
+          (errmsg("postbox.publish_timeout is longer than half of postbox.lease_timeout%s: "
+                  "events are tried for %d s only",
+                  settings().time_scale == 100 ? "" : " (postbox.time_scale)", publish_timeout)));
     });
   }
   pubsub::PublisherOptions options;

@@ -8,8 +8,9 @@
 //                  topic, since the identity is not used any more.
 //
 // A client ends in steps, so that nobody waits for it: nothing is handed over any more; what is on
-// its way has kClientFinishTime for its results, and is cancelled then; at the end what has no result is
-// given back. No event is handed to the next client before: so the order of a key is kept.
+// its way has kClientFinishTime for its results, and is cancelled then; at the end what has no
+// result is given back. No event is handed to the next client before: so the order of a key is
+// kept.
 #ifndef POSTBOX_WORKER_PUBLISHER_OUTLET_H_
 #define POSTBOX_WORKER_PUBLISHER_OUTLET_H_
 

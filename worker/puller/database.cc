@@ -79,6 +79,8 @@ std::vector<std::string> Prologue(const TransactionLimits& limits, int server_ve
   set("IntervalStyle", "'postgres'");
   set("extra_float_digits", "'1'");
   set("bytea_output", "'hex'");
+  // To compile what is done to one event takes longer than to do it.
+  set("jit", "'off'");
   // The server warns when it gives up the wait for a standby, and does not say it in another way.
   set("client_min_messages", "'warning'");
   set("synchronous_commit",
