@@ -11,7 +11,7 @@ ROUND_TRIP = 20  # ms
 def apply(report, smoke, round_trip=ROUND_TRIP):
     """The puller on a subscription with ordering keys, with a service that answers after the round trip and one that answers at once."""
     rounds = 1 if smoke else 5
-    events = 2_000 if smoke else 400_000
+    events = 1_000 if smoke else 400_000
     with Bed(smoke) as server:
         server.sql("""
             CREATE TABLE app.video (video_id text PRIMARY KEY, title text NOT NULL, version bigint NOT NULL);

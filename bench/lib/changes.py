@@ -24,7 +24,7 @@ CASES = {  # the plain INSERT counts no versions
 
 
 def changes(report, smoke):
-    rows, rounds = (1000, 1) if smoke else (1_000_000, 3)
+    rows, rounds = (300, 1) if smoke else (1_000_000, 3)
     with Bed(smoke) as server:
         outbox = server.outbox("app.outbox")
         file = server.cluster.directory / "data/items"

@@ -5,7 +5,7 @@ import time
 from bed import Bed, median
 from harness import say
 
-CLIENTS = 8
+CLIENTS, SMOKE_CLIENTS = 8, 2
 # Statements are parsed each time, or prepared; a commit waits for the disk, or not.
 MODES = (("simple", "on"), ("prepared", "on"), ("prepared", "off"))
 # What one transaction of PL/pgSQL does in turn, and in a block or not.
@@ -26,10 +26,11 @@ PAYLOAD = """'{"text": "an amount has changed", "account_id": "a-1234567", "delt
 
 def emit(report, smoke):
     """pgbench: a change of a business row, and its event by outbox_emit or by a plain INSERT into the same table."""
-    accounts, rounds, length = (1_000, 1, {"transactions": 100}) if smoke else (100_000, 3, {"seconds": 10})
+    accounts, rounds, length = (1_000, 1, {"transactions": 20}) if smoke else (100_000, 3, {"seconds": 10})
+    clients = SMOKE_CLIENTS if smoke else CLIENTS
     with Bed(smoke) as server:
         amount = " ".join(f"{count} {what}" for what, count in length.items())
-        say(f"emit: {CLIENTS} clients, {rounds} rounds of {amount} each")
+        say(f"emit: {clients} clients, {rounds} rounds of {amount} each")
         outbox = server.outbox("app.outbox")
         server.sql(f"""
             CREATE TABLE app.account (account int PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 80);
@@ -52,7 +53,7 @@ def emit(report, smoke):
                 for case in order[number % len(order):] + order[:number % len(order)]:
                     first += 1_000_000_000
                     server.sql("VACUUM app.account")
-                    rates[case].append(server.pgbench([files[case]], CLIENTS, "-M", protocol, "-D", f"number={first}", **length))
+                    rates[case].append(server.pgbench([files[case]], clients, "-M", protocol, "-D", f"number={first}", **length))
                     say(f"    {case}, {protocol}, synchronous_commit {commit}: {rates[case][-1]:,.0f} tps")
             suffix = f", {protocol}" + ("" if commit == "on" else ", synchronous_commit off")
             report.line(f"insert{suffix}", median(rates["insert"]), "tps")
@@ -65,7 +66,7 @@ def emit(report, smoke):
 
 def in_one_transaction(report, server, outbox, accounts, smoke):
     """Many events of one key against few; in exception blocks and after savepoints against without, and against the plain INSERT."""
-    few, rounds = (200, 1) if smoke else (10_000, 5)
+    few, rounds = (50, 1) if smoke else (10_000, 5)
     emitted = "PERFORM postbox.outbox_emit('{kind}', {key}, 'account.changed', {payload}::jsonb, version => {version}, outbox => '{outbox}');"
     inserted = ("INSERT INTO {outbox} (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES "
                 "(gen_random_uuid(), '{kind}', {key}, 'account.changed', i, {payload});")
@@ -99,7 +100,7 @@ def in_one_transaction(report, server, outbox, accounts, smoke):
             ("version counted, in blocks", "version counted", ">= 0.67"),
             ("version given, in blocks", "plain insert, in blocks", ">= 0.67")):
         report.against(f"{case}, against {others}", rates[case], "events/s", rates[others], others, target)
-    savepoints(report, server, outbox, accounts, {"transactions": 20} if smoke else {"seconds": 5}, rounds)
+    savepoints(report, server, outbox, accounts, {"transactions": 5} if smoke else {"seconds": 5}, rounds)
 
 
 def savepoints(report, server, outbox, accounts, length, rounds):

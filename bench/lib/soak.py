@@ -22,10 +22,10 @@ import bank
 from bed import Failure
 from faults import FAULTS, Stop
 from harness import say
-from place import Site, may_mount
+from place import PatientSession, Site, may_mount
 from steps import STEPS
 
-SECONDS, SMOKE_SECONDS = 1200, 12
+SECONDS, SMOKE_SECONDS = 1200, 5
 SETTLE = 120  # s
 # Of processes, whose allocators fill up slowly, and of tables, whose retention has to pass first.
 WARM_UP, TABLE_WARM_UP = 120, 300
@@ -117,11 +117,12 @@ class Samples:
 
 
 class Watch:
-    """Samples on a thread of its own, with one connection for what SQL says."""
+    """Samples on a thread of its own, with sessions of its own for what SQL says."""
 
     def __init__(self, site, interval):
         self._site = site
         self._interval = interval
+        self._sessions = {}  # by database
         self.samples = Samples()
         self.begun = time.monotonic()
         self._ended = threading.Event()
@@ -141,6 +142,22 @@ class Watch:
             if time.monotonic() - said > 60:
                 said = time.monotonic()
                 say_slopes(self.samples, said - self.begun)
+        for database in list(self._sessions):
+            self._forget(database)
+
+    def _ask(self, database, query):
+        """In a session that is kept. One that has ended with its server is replaced the next time."""
+        try:
+            if database not in self._sessions:
+                self._sessions[database] = PatientSession(self._site.cluster, database)
+            return self._sessions[database].sql(query)
+        except (Failure, OSError) as lost:
+            self._forget(database)
+            raise Failure(f"{database} does not answer: {lost}") from lost
+
+    def _forget(self, database):
+        with contextlib.suppress(KeyError, OSError):
+            self._sessions.pop(database).close()
 
     def _sample(self):
         at = time.monotonic() - self.begun
@@ -151,7 +168,7 @@ class Watch:
                     self.samples.add(subject, quantity, pid, at, int(re.search(pattern, status).group(1)))
                 self.samples.add(subject, "descriptors", pid, at, self._descriptors(pid))
         for kind in bank.KINDS:
-            for subject, size in self._site.cluster.sql(bank.database(kind), SIZES):
+            for subject, size in self._ask(bank.database(kind), SIZES):
                 self.samples.add(f"{kind}: {subject}", "size", kind, at, int(size) / 1024)
 
     def _descriptors(self, pid):
@@ -163,7 +180,7 @@ class Watch:
         return sum(not link.startswith(str(self._site.directory)) for link in links)
 
     def _processes(self):
-        rows = self._site.cluster.sql("postgres", """
+        rows = self._ask("postgres", """
             SELECT CASE backend_type WHEN 'postbox launcher' THEN 'launcher' ELSE 'worker of ' || datname END, pid
             FROM pg_stat_activity WHERE backend_type LIKE 'postbox %'""")
         yield from ((subject, int(pid)) for subject, pid in rows)
@@ -245,7 +262,7 @@ def cells_of_soak(smoke):
 def strike_at_random(site, dice, seconds, smoke, cells):
     """Steps and faults one after the other until the time is over. Returns how many."""
     end = time.monotonic() + seconds
-    pause = 2 if smoke else 30
+    pause = 0.5 if smoke else 30
     struck = 0
     while time.monotonic() < end:
         time.sleep(min(dice.uniform(0.5, 1.5) * pause, max(0.0, end - time.monotonic())))  # the load goes on meanwhile

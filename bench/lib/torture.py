@@ -10,7 +10,7 @@ import bed
 from bed import Bed, Failure
 from harness import say, wait_until
 
-WRITERS = 24
+WRITERS, SMOKE_WRITERS = 24, 12
 OUTBOX = "app.outbox"
 
 
@@ -38,7 +38,7 @@ SCRIPTS = {
 
 
 def torture(report, smoke):
-    seconds = 2 if smoke else 60
+    seconds, writers = (2, SMOKE_WRITERS) if smoke else (60, WRITERS)
     with Bed(smoke, postbox__publishers=3, postbox__read_chunk_size=11, postbox__poll_interval="50ms",
              max_prepared_transactions=50, postbox__endpoint="http://127.0.0.1:1") as server:
         record = server.directory / "arrivals"
@@ -54,21 +54,21 @@ def torture(report, smoke):
             files.append(f"{path}@{weight}")
         wait_until("three workers run", lambda: len(workers(server)) == 3)
 
-        say(f"torture without crashes: {WRITERS} writers for {seconds} s, one transaction open all the time")
+        say(f"torture without crashes: {writers} writers for {seconds} s, one transaction open all the time")
         held = server.session(bed.DATABASE)
         held.sql("BEGIN")
         held.sql(emit("changed").replace("'key-' || :key", "'held'"))
         with copying(server):
-            server.pgbench(files, WRITERS, seconds=seconds)
+            server.pgbench(files, writers, seconds=seconds)
         wait_until("all that is committed is published while a transaction is open", lambda: pending(server) == 0, 300)
         held.sql("COMMIT")
         calm = compare(server, record, "no crash")
         report_all(report, "no crash", calm)
 
-        say(f"torture with crashes: {WRITERS} writers for {seconds} s, workers killed and the server restarted")
-        crashes = write_and_crash(server, files, seconds)
-        for (gid,) in server.sql("SELECT gid FROM pg_prepared_xacts"):  # they survive a crash and must be ended
-            server.sql(f"COMMIT PREPARED '{gid}'")
+        say(f"torture with crashes: {writers} writers for {seconds} s, workers killed and the server restarted")
+        crashes = write_and_crash(server, files, writers, seconds)
+        for (gid,) in ask(server, "SELECT gid FROM pg_prepared_xacts"):  # they survive a crash and must be ended
+            ask(server, f"COMMIT PREPARED '{gid}'")
         wait_until("all is published after the crashes", lambda: pending(server) == 0, 300)
         crashed = compare(server, record, "crashes")
         report.line("crashes, crashes", crashes, "times")
@@ -86,12 +86,17 @@ def report_all(report, phase, figures):
         report.line(f"{phase}, {name}", value, "events")
 
 
+def ask(server, text):
+    """In a session of its own, as the server may have crashed since the last question."""
+    return server.cluster.sql(bed.DATABASE, text, timeout=bed.PATIENCE)
+
+
 def workers(server):
-    return [int(pid) for (pid,) in server.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")]
+    return [int(pid) for (pid,) in ask(server, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")]
 
 
 def pending(server):
-    return server.number("SELECT pending FROM postbox.publication_status")
+    return int(ask(server, "SELECT pending FROM postbox.publication_status")[0][0])
 
 
 class copying:
@@ -110,7 +115,7 @@ class copying:
             rows = "".join(f"{self._number:08x}-{n:04x}-4000-8000-{time.monotonic_ns() % 16**12:012x}\tvideo\t{key}\tvideo.changed\t{n}\t{{}}\n"
                            for n in range(1, 21))
             try:
-                self._server.sql(f"COPY {OUTBOX} (id, aggregate_type, aggregate_id, event_type, version, payload) FROM stdin;\n{rows}\\.\n")
+                ask(self._server, f"COPY {OUTBOX} (id, aggregate_type, aggregate_id, event_type, version, payload) FROM stdin;\n{rows}\\.\n")
             except Failure:
                 pass  # the server has crashed; only what is in the table at the end counts
 
@@ -122,14 +127,14 @@ class copying:
         self._thread.join()
 
 
-def write_and_crash(server, files, seconds):
+def write_and_crash(server, files, clients, seconds):
     """Each crash ends all sessions, so the writers begin again after each. Every fourth crash is of the whole server."""
     end = time.monotonic() + seconds
     crashes = 0
     interval = 1 if server.smoke else 4
     with copying(server):
         while time.monotonic() < end or crashes < 2:
-            writers = threading.Thread(target=server.pgbench, args=(files, WRITERS), kwargs={"seconds": 3600, "may_fail": True})
+            writers = threading.Thread(target=server.pgbench, args=(files, clients), kwargs={"seconds": 3600, "may_fail": True})
             writers.start()
             time.sleep(interval)  # while the writers go on
             crashes += 1
@@ -145,8 +150,8 @@ def write_and_crash(server, files, seconds):
 
 def compare(server, record, phase):
     """Compares what is in the table with what has arrived."""
-    stored = {event: (key, int(seq)) for event, key, seq in server.sql(f"SELECT id, aggregate_id, seq FROM {OUTBOX}")}
-    undone = server.number(f"SELECT count(*) FROM {OUTBOX} WHERE event_type = 'video.undone'")
+    stored = {event: (key, int(seq)) for event, key, seq in ask(server, f"SELECT id, aggregate_id, seq FROM {OUTBOX}")}
+    undone = int(ask(server, f"SELECT count(*) FROM {OUTBOX} WHERE event_type = 'video.undone'")[0][0])
 
     def arrived():
         found = [line.split("\t")[2] for line in record.read_text().splitlines()]
