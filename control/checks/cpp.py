@@ -12,22 +12,24 @@ from .tree import line_of
 
 SUFFIXES = ('.cc', '.h')
 
-_LEXICAL = re.compile(r'''
-    (?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
-  | (?P<raw>\b(?:u8|[uUL])?R"(?P<tag>[^()\\\s]{0,16})\(.*?\)(?P=tag)")
-  | (?P<string>"(?:\\.|[^"\\\n])*")
-  | (?P<number>(?<![\w.])\d(?:'?[\w.])*)        # before characters: 1'000 is a number
-  | (?P<character>'(?:\\.|[^'\\\n])+')
-''', re.S | re.X)
+# The first character stands alone, and what must not come before it after it: a search goes from one such character to the next.
+_LEXICAL = re.compile(r'''[/"'0-9uULR](?:
+    (?<=/)(?P<comment>/(?:\\\n|[^\n])*|\*.*?\*/)
+  | (?<!\w.)(?P<raw>(?:(?<=R)|(?<=u)8?R|(?<=[UL])R)"(?P<tag>[^()\\\s]{0,16})\(.*?\)(?P=tag)")
+  | (?<=")(?P<string>(?:\\.|[^"\\\n])*")
+  | (?<=[0-9])(?<![\w.].)(?P<number>(?:'?[\w.])*)        # before characters: 1'000 is a number
+  | (?<=')(?P<character>(?:\\.|[^'\\\n])+')
+)''', re.S | re.X)
 _INCLUDE = re.compile(r'''^[ \t]*(?:\#|%:)(?:[ \t]|\\\n)*(?:include_next|include|import)\b(?:[ \t]|\\\n)*
                           (<[^>\n]*>|"[^"\n]*"|[^\n]*)''', re.M | re.X)
 _DIRECTIVE = re.compile(r'^[ \t]*(?:#|%:)(?:\\\n|[^\n])*', re.M)
+_BRACE = re.compile(r'[{}]')
 _TOKEN = re.compile(r'operator[ \t]*(?:\(\)|\[\]|[^\w\s("]+)|""|[A-Za-z_]\w*|::|->|\S')
 
 
 def _blank(text):
     """`text` as spaces; its newlines stay."""
-    return re.sub(r'[^\n]', ' ', text)
+    return '\n'.join(' ' * len(line) for line in text.split('\n'))
 
 
 @dataclass
@@ -41,21 +43,20 @@ class Source:
 @functools.lru_cache(maxsize=None)
 def split(text):
     """Takes comments and literals out of `text`; every position stays where it was."""
-    comments = []
-
-    def without_comments(match):
-        if match['comment'] is None:
-            return match[0]
-        comments.append((match.start(), match[0]))
-        return _blank(match[0])
-
-    def without_literals(match):
-        if match['number'] is not None:
-            return match[0]
-        return '""' + _blank(match[0])[2:] if match['string'] or match['raw'] else _blank(match[0])
-
-    with_literals = _LEXICAL.sub(without_comments, text)
-    return Source(with_literals, _LEXICAL.sub(without_literals, with_literals), comments)
+    comments, with_literals, code, end = [], [], [], 0
+    for match in _LEXICAL.finditer(text):
+        kind = match.lastgroup
+        if kind == 'number':
+            continue
+        between, blank = text[end:match.start()], _blank(match[0])
+        end = match.end()
+        with_literals += (between, blank if kind == 'comment' else match[0])
+        code += (between, '""' + blank[2:] if kind in ('string', 'raw') else blank)
+        if kind == 'comment':
+            comments.append((match.start(), match[0]))
+    with_literals.append(text[end:])
+    code.append(text[end:])
+    return Source(''.join(with_literals), ''.join(code), comments)
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,24 @@ def blocks(text):
     found = list(_macros(code))
     code = _DIRECTIVE.sub(lambda match: _blank(match[0]), _one_branch(code))
     scanner = _Scanner(code)
-    for match in _TOKEN.finditer(code):
+    match = _TOKEN.search(code)
+    while match:
         scanner.take(match[0], match.start())
+        inside = match[0] == '{' and scanner.scope.block.kind not in ('namespace', 'class')
+        match = _TOKEN.search(code, _closing(code, match.end()) if inside else match.end())
     if scanner.open:
         raise ValueError(f'line {scanner.open[-1].block.line}: a brace is not closed')
     return found + scanner.found
+
+
+def _closing(code, position):
+    """Where the brace stands that closes the one before `position`: nothing in a function or in data has a name. The end, if none does."""
+    depth = 1
+    for match in _BRACE.finditer(code, position):
+        depth += 1 if match[0] == '{' else -1
+        if depth == 0:
+            return match.start()
+    return len(code)
 
 
 def _macros(code):

@@ -29,6 +29,7 @@ class File:
     room: str
     files: dict = field(default_factory=dict)
     outside: dict = field(default_factory=dict)
+    worlds: set = field(default_factory=set)  # of what is outside
 
 
 def check(tree):
@@ -86,6 +87,7 @@ def _resolve(tree, file, include, name, candidates):
         return Problem(file.path, include.line, 'unknown-header',
                        f'includes {include.name}, which control/checks/rooms.py does not know')
     file.outside.setdefault((world, name), include.line)
+    file.worlds.add(world)
     return None
 
 
@@ -149,6 +151,8 @@ def _chains(start, graph):
 def _first(chains, graph, worlds):
     """The shortest chain to a header of `worlds`, spelled; '' if there is none."""
     for path, chain in chains.items():  # shortest first
+        if graph[path].worlds.isdisjoint(worlds):
+            continue
         for world, header in graph[path].outside:
             if world in worlds:
                 return ' -> '.join((*chain, f'<{header}>'))

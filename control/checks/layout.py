@@ -3,6 +3,7 @@
 clang-format leaves comments as they are (.clang-format). A line of one word, such as a URL, cannot be broken. What
 tests are expected to print is as psql prints it.
 """
+import functools
 import re
 
 from . import cpp
@@ -20,10 +21,17 @@ _ONE_WORD = re.compile(r'\s*(?://+|/?\*+)?\s*\S+\s*')
 
 def check(tree):
     for path in tree.ours():
-        if _EXPECTED.match(path):
-            continue
-        for number, line in enumerate(tree.text(path).split('\n'), 1):
-            if line != line.rstrip():
-                yield Problem(path, number, 'trailing-space', 'ends with white space')
-            if path.endswith(cpp.SUFFIXES) and len(line) > LINE_LIMIT and not _ONE_WORD.fullmatch(line):
-                yield Problem(path, number, 'long-line', f'has {len(line)} characters, {LINE_LIMIT} are allowed')
+        if not _EXPECTED.match(path):
+            yield from _lines(path, tree.text(path))
+
+
+@functools.lru_cache(maxsize=None)
+def _lines(path, text):
+    """What is wrong with the lines of a file."""
+    found = []
+    for number, line in enumerate(text.split('\n'), 1):
+        if line != line.rstrip():
+            found.append(Problem(path, number, 'trailing-space', 'ends with white space'))
+        if path.endswith(cpp.SUFFIXES) and len(line) > LINE_LIMIT and not _ONE_WORD.fullmatch(line):
+            found.append(Problem(path, number, 'long-line', f'has {len(line)} characters, {LINE_LIMIT} are allowed'))
+    return found

@@ -29,9 +29,10 @@ _ROOTS = re.compile(r'\$\{?(?:CMAKE_SOURCE_DIR|PROJECT_SOURCE_DIR|POSTBOX_ROOT|r
 _NAMED_FILE = re.compile(r'(?<![\w./$}{~*<-])((?:\.\.?/)*[A-Za-z0-9][\w-]*(?:[./][\w-]+)*\.'
                          r'(?:cc|h|sql|md|pl|pm|py|proto|cmake|spec|sh))'
                          r'(?![\w/*-]|\.\w)')
-_SECTION = re.compile(r'\bsections?[\s#/*-]{1,12}\d|\u00a7', re.I)
+# Each pattern begins with what a search can look for; what must not stand before it comes second.
+_SECTION = re.compile(r'[sS\u00a7](?:(?<=\u00a7)|(?<!\w.)(?i:ections?)[\s#/*-]{1,12}\d)', re.S)
 # Not what follows a variable, a URL or a closing bracket, which is no absolute path.
-_ABSOLUTE = re.compile(r"""(?<![\w./:$}{)\]>~*@+-])(?<!\+=)(?<![\w})\]]["'])/[a-z][\w-]*/[\w.$*{}<-][\w./$*{}<>-]*""")
+_ABSOLUTE = re.compile(r"""/(?<![\w./:$}{)\]>~*@+-]/)(?<!\+=/)(?<![\w})\]]["']/)[a-z][\w-]*/[\w.$*{}<-][\w./$*{}<>-]*""")
 # What every machine has, or may have; names of the API and of examples.
 _ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|run|tmp|usr|var/(?:cache|lib|log|run)|path/to|host|topics|subscriptions|snapshots|v1|computeMetadata)(?:/|$)|'
                        r'/(?:var/)?postbox$|/(?:build|older)/|/var/tmp(?:/postbox\S*)?$')
@@ -43,7 +44,8 @@ _LINK = re.compile(r'\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\s{0
 
 def check(tree):
     tops = sorted({name.split('/')[0] for name in tree.files if '/' in name}, key=len, reverse=True)
-    path = re.compile(rf'(?<![\w./$}}~@-])((?:{"|".join(map(re.escape, tops))})/[\w.*?{{}}$<>,/+-]*)')
+    rest = '|'.join(rf'(?<={re.escape(top[0])}){re.escape(top[1:])}' for top in tops)
+    path = re.compile(rf'[{"".join(sorted({re.escape(top[0]) for top in tops}))}](?<![\w./$}}~@-].)(?:{rest})/[\w.*?{{}}$<>,/+-]*', re.S)
     for name in tree.ours():
         if name.startswith(_SKIPPED):
             continue
@@ -84,7 +86,7 @@ def _patterns(text):
 def _paths(text, pattern):
     """(line, path) of each path from the top."""
     text = _ROOTS.sub(lambda match: ' ' * len(match[0]), text)
-    return [(line_of(text, match.start()), path) for match in pattern.finditer(text) for path in _expand(_trim(match[1]))]
+    return [(line_of(text, match.start()), path) for match in pattern.finditer(text) for path in _expand(_trim(match[0]))]
 
 
 def _trim(path):
@@ -145,7 +147,7 @@ def _prose(name, text):
     if name.endswith((*cpp.SUFFIXES, '.proto', '.js')):
         return cpp.split(text).comments
     mark = r'--' if name.endswith('.sql') else r'#'
-    comment = rf'(?:^|(?<=\s)){mark}[^\n]*'
+    comment = rf'{mark}(?<!\S{mark})[^\n]*'
     if name.endswith('.py') or re.match(r'#!.*python', text):
         comment += r'|"""(?:.|\n)*?"""'
     return [(match.start(), match[0]) for match in re.finditer(comment, text, re.M)]
@@ -186,18 +188,21 @@ def _outside(said):
 
 
 def _links(tree, name, text):
-    text = _without_code(text)
-    for match in _LINK.finditer(text):
-        target = match[1] or match[2]
-        if re.match(r'[a-z]+:', target):
-            continue  # on the net
-        line = line_of(text, match.start(1) if match[1] else match.start(2))
+    for line, target in _targets(text):
         page, _, anchor = target.partition('#')
         path = os.path.normpath(os.path.join(os.path.dirname(name), page)) if page else name
         if path not in tree.known and path not in tree.folders:
             yield Problem(name, line, 'link', f'{target} leads nowhere')
         elif anchor and (not path.endswith('.md') or anchor not in anchors(tree.text(path))):
             yield Problem(name, line, 'anchor', f'{path} has no heading #{anchor}')
+
+
+@functools.lru_cache(maxsize=None)
+def _targets(text):
+    """(line, target) of the links of a page that do not lead to the net."""
+    text = _without_code(text)
+    return [(line_of(text, match.start(match.lastindex)), match[match.lastindex])
+            for match in _LINK.finditer(text) if not re.match(r'[a-z]+:', match[match.lastindex])]
 
 
 def _without_code(text):

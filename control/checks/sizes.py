@@ -65,18 +65,22 @@ def _exceptions(tree):
 def _measured(tree):
     """(path, what, line, length) of every file and function; length None: the file cannot be read."""
     for path in tree.ours():
-        text = tree.text(path)
-        script = text.startswith('#!')
-        if (script or path.endswith(_FILES)) and not path.startswith(UPGRADES):
-            yield path, WHOLE_FILE, 0, len(text.splitlines())
-        try:
-            for name, first, last in _functions(path, text):
-                yield path, name, first, last - first + 1
-        except (ValueError, SyntaxError) as error:
-            yield path, str(error), 0, None
+        yield from _measured_file(path, tree.text(path))
 
 
 @functools.lru_cache(maxsize=None)
+def _measured_file(path, text):
+    found = []
+    script = text.startswith('#!')
+    if (script or path.endswith(_FILES)) and not path.startswith(UPGRADES):
+        found.append((path, WHOLE_FILE, 0, len(text.splitlines())))
+    try:
+        found += [(path, name, first, last - first + 1) for name, first, last in _functions(path, text)]
+    except (ValueError, SyntaxError) as error:
+        found.append((path, str(error), 0, None))
+    return found
+
+
 def _functions(path, text):
     """(name, first line, last line) of the functions of a file, by its language."""
     interpreter = text.split('\n', 1)[0] if text.startswith('#!') else ''
@@ -84,7 +88,7 @@ def _functions(path, text):
         return [(block.name, block.line, block.end) for block in cpp.blocks(text)
                 if block.kind in ('function', 'macro')]
     if path.endswith('.py') or 'python' in interpreter:
-        return [(node.name, node.lineno, node.end_lineno) for node in ast.walk(ast.parse(text))
+        return [(node.name, node.lineno, node.end_lineno) for node in _statements(text)
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     if path.startswith('sql/install/'):
         return list(sql_functions(text))
@@ -93,6 +97,14 @@ def _functions(path, text):
     if path.endswith(('.sh', '.js')) or re.search(r'sh$|node', interpreter):
         return list(_script_functions(text))
     return []
+
+
+def _statements(text):
+    """The statements of a module of Python, at any depth; no expression has a function in it."""
+    found = [ast.parse(text)]
+    for node in found:  # which grows meanwhile
+        found += [child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))]
+    return found
 
 
 def sql_functions(text):

@@ -49,7 +49,7 @@ class Tree:
 
     def ours(self):
         """The text files that we wrote."""
-        return [name for name in self.files if not NOT_OURS.match(name) and self.text(name) is not None]
+        return [name for name in self.files if _is_ours(name) and self.text(name) is not None]
 
     @functools.cached_property
     def folders(self):
@@ -67,8 +67,13 @@ class Tree:
 
 
 @functools.lru_cache(maxsize=None)
+def _is_ours(name):
+    return not NOT_OURS.match(name)
+
+
+@functools.lru_cache(maxsize=None)
 def _newlines(text):
-    return [at for at, character in enumerate(text) if character == '\n']
+    return [match.start() for match in re.finditer('\n', text)]
 
 
 def line_of(text, position):

@@ -369,6 +369,11 @@ inline Clear()
 	at = 0
 }
 
+/* A choice that would change nothing is not made, so that no step is searched twice. */
+#define SEVERAL(set) (((set) & ((set) - 1)) != 0)
+#define UNREAD_BACKLOG (visible & ~read & BACKLOG)
+#define UNREAD_AHEAD (visible & ~read & ~BACKLOG)
+
 active proctype Worker()
 {
 	byte s = 0, t = 0, place = 0, first = 0, chunk = 0, snapshot = 0, at = 0;
@@ -377,15 +382,15 @@ end:
 	do
 	/* Claim. */
 	:: atomic { failed != 0 && out == 0 ->
-		if :: one = true :: one = false fi;
+		if :: SEVERAL(failed) -> one = true :: one = false fi;
 		d_step { HandOutAgain(failed); Clear() }
 	   }
 	:: atomic { failed == 0 && waiting != 0 ->
-		if :: one = true :: one = false fi;
+		if :: SEVERAL(waiting) -> one = true :: one = false fi;
 		d_step { HandOutAgain(waiting); Clear() }
 	   }
 	:: atomic { failed == 0 && waiting == 0 && upto == 0 && (visible & ~read) != 0 ->
-		if :: one = true :: one = false fi;
+		if :: SEVERAL(visible & ~read) -> one = true :: one = false fi;
 		d_step { chunk = visible & ~read; ReadBacklog(chunk) };
 		/* It was a long one. */
 		if
@@ -402,13 +407,13 @@ end:
 	:: atomic { failed == 0 && waiting == 0 && upto != 0 ->
 		if :: reads_backlog = true :: reads_backlog = false fi;
 		if :: reads_keys = true :: reads_keys = false fi;
-		if :: one = true :: one = false fi;
-		if :: one_ahead = true :: one_ahead = false fi;
+		if :: reads_backlog && SEVERAL(UNREAD_BACKLOG) -> one = true :: one = false fi;
+		if :: (reads_keys || reads_backlog) && SEVERAL(UNREAD_AHEAD) -> one_ahead = true :: one_ahead = false fi;
 #ifdef MISTAKES
-		if :: mistaken = true :: mistaken = false fi;
+		if :: (reads_keys || reads_backlog) && UNREAD_AHEAD != 0 -> mistaken = true :: mistaken = false fi;
 #endif
-		if :: releases = true :: releases = false fi;
-		if :: joins = true :: joins = false fi;
+		if :: (reads_keys || reads_backlog) && withheld != 0 -> releases = true :: releases = false fi;
+		if :: reads_backlog && UNREAD_BACKLOG == 0 && (out & BACKLOG) == 0 -> joins = true :: joins = false fi;
 		d_step { snapshot = visible; ClaimSplit(); CheckAll(); Clear() }
 	   }
 	/* Results. */

@@ -39,6 +39,7 @@
 #include "lib/property.pml"
 
 byte lives = 0, live = 0; /* bit per token */
+byte alive = 0; /* bit per pid */
 byte failures_left = FAILURES;
 
 /* The table: bits per row, in the order of seq. What has no bit waits (PENDING). */
@@ -183,7 +184,7 @@ inline CommitClaim()
 	:: hand != 0 -> in_hand = in_hand | BIT(_pid)
 	:: else
 	fi;
-	claim = 0; park = 0; limit = 0; due = false; floor = 0;
+	claim = 0; park = 0; due = false;
 	Unlock();
 	CheckNobodyIsStuck()
 }
@@ -280,24 +281,27 @@ active [WORKERS] proctype Worker()
 begin:
 end:
 	do
-	:: d_step { lives < LIVES -> lives++; token = lives; live = live | BIT(token) };
+	/* Those that do not live are alike: the first of them is started. */
+	:: d_step { lives < LIVES && (alive & BELOW(_pid)) == BELOW(_pid) -> alive = alive | BIT(_pid); lives++; token = lives; live = live | BIT(token) };
 end_idle:
 		do
 		:: d_step { hand == 0 && visible != published -> limit = ROWS };
 			/* Claim: each of these is a statement of one transaction. */
-			if
-			:: limit = 1
-			:: skip
-			fi;
-			if
-			:: due = true
-			:: skip
-			fi;
-			if
-			:: floor = 1
-			:: skip
-			fi;
-			d_step { Judge() };
+			atomic {
+				if
+				:: limit = 1
+				:: skip
+				fi;
+				if
+				:: due = true
+				:: skip
+				fi;
+				if
+				:: floor = 1
+				:: skip
+				fi;
+				d_step { Judge(); limit = 0; floor = 0 }
+			};
 			if
 			:: (claim | park) == 0
 			:: else -> d_step { LockRows() }
@@ -310,7 +314,7 @@ end_idle:
 #endif
 			if
 			:: d_step { CommitClaim() }
-			:: d_step { Unlock(); claim = 0; park = 0; limit = 0; due = false; floor = 0 }; goto killed
+			:: d_step { Unlock(); claim = 0; park = 0; due = false }; goto killed
 			fi
 		:: d_step { (hand & ~done) != 0 ->
 			First();
@@ -344,7 +348,7 @@ end_idle:
 	od;
 killed:
 	skip;
-	d_step { live = live & ~BIT(token); in_hand = in_hand & ~BIT(_pid); token = 0; hand = 0; done = 0 };
+	d_step { live = live & ~BIT(token); alive = alive & ~BIT(_pid); in_hand = in_hand & ~BIT(_pid); token = 0; hand = 0; done = 0 };
 	goto begin;
 over:
 	skip
