@@ -8,13 +8,16 @@
 
 const {client, jsonLines, print, run} = require('./connection.js');
 
-// null if the server does not implement the call.
-async function orNull(call) {
+// null if the server does not implement the call. What it has once said of a kind holds for all of it.
+const unimplemented = new Set();
+async function orNull(kind, call) {
+  if (unimplemented.has(kind)) return null;
   try {
     return await call();
   } catch (error) {
-    if (error.code === 12) return null;
-    throw error;
+    if (error.code !== 12) throw error;
+    unimplemented.add(kind);
+    return null;
   }
 }
 
@@ -22,13 +25,13 @@ async function showAll(pubsub) {
   const all = {topics: {}, subscriptions: {}, policies: {}};
   for (const topic of (await pubsub.getTopics())[0]) {
     all.topics[topic.name] = topic.metadata || (await topic.getMetadata())[0];
-    all.policies[topic.name] = await orNull(async () => (await topic.iam.getPolicy())[0].bindings);
+    all.policies[topic.name] = await orNull('policies', async () => (await topic.iam.getPolicy())[0].bindings);
   }
   for (const subscription of (await pubsub.getSubscriptions())[0]) {
-    all.subscriptions[subscription.name] = (await subscription.getMetadata())[0];
-    all.policies[subscription.name] = await orNull(async () => (await subscription.iam.getPolicy())[0].bindings);
+    all.subscriptions[subscription.name] = subscription.metadata || (await subscription.getMetadata())[0];
+    all.policies[subscription.name] = await orNull('policies', async () => (await subscription.iam.getPolicy())[0].bindings);
   }
-  all.schemas = await orNull(async () => {
+  all.schemas = await orNull('schemas', async () => {
     const schemas = {};
     for await (const schema of pubsub.listSchemas('FULL')) schemas[schema.name] = schema;
     return schemas;

@@ -1,6 +1,7 @@
-// What Google's Node client sees of an emulator beyond publishing and receiving. Runs the checks of one name:
-//   node emulator.js CHECKS [ARGUMENT]
-// Prints one JSON line for each thing that it has seen.
+// What Google's Node client sees of an emulator beyond publishing and receiving. Runs the checks of these names, one after the
+// other:
+//   node emulator.js CHECKS[=NUMBER] ...
+// Prints {"checks": NAME} for each, and then one JSON line for each thing that it has seen.
 'use strict';
 
 const {execFileSync} = require('node:child_process');
@@ -197,5 +198,9 @@ async function policies(pubsub) {
 const CHECKS = {filters, answers, moment, refusals, administration, schemas, policies};
 
 run(async () => {
-  await CHECKS[process.argv[2]](client(), Number(process.argv[3]));
+  for (const argument of process.argv.slice(2)) {
+    const [name, number] = argument.split('=');
+    print({checks: name});
+    await CHECKS[name](client(), Number(number));
+  }
 });

@@ -9,10 +9,10 @@ from harness import say
 
 def demo(emulator):
     names = {"embedded": "Postbox's embedded emulator", "google": "Google's emulator"}
-    say(f"starting a private Postgres and {names[emulator]}")
+    say(f"starting a private Postgres and {names[emulator]} with topics and subscriptions")
     # With fsync, as in production, so that the latencies mean something.
-    with harness.Testbed(emulator, main_job.emulator_flags(emulator), settings={"fsync": "on"}) as bed:
-        say("creating topics, subscriptions, and three databases with the extension; starting two pullers")
+    with harness.Testbed(emulator, main_job.emulator_flags(emulator), settings={"fsync": "on"}, resources=main_job.RESOURCES) as bed:
+        say("creating three databases with the extension; starting two pullers")
         main_job.set_up(bed)
         pullers = [bed.puller("catalog_read"), bed.puller("points")]
         events = main_job.run_catalog(bed)

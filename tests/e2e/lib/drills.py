@@ -18,19 +18,20 @@ TOPIC = "bank.account.events"
 SUBSCRIPTION = "bank.account.events.bank-projection"
 WITNESS = "bank.account.events.outside-witness"
 DATABASE = "bank"
+# What a reader whose messages come back soon has.
+READER_OPTIONS = {"enableMessageOrdering": True, "retryPolicy": {"minimumBackoff": {"seconds": 0}, "maximumBackoff": {"seconds": 1}}}
+RESOURCES = [
+    {"create_topic": TOPIC}, {"create_topic": f"{TOPIC}.dlq"},
+    {"create_subscription": SUBSCRIPTION, "topic": TOPIC, "options": READER_OPTIONS},
+    {"create_subscription": WITNESS, "topic": TOPIC, "options": {"enableMessageOrdering": True}},
+    {"create_subscription": f"{TOPIC}.dlq.alarm", "topic": f"{TOPIC}.dlq", "options": {}}]
 _KILLED = "terminated by signal 9"
 
 
 @contextlib.contextmanager
-def drill(settings=None):
+def drill(settings=None, resources=()):
     # Messages of a dead consumer are delivered again when its stream ends, not only when its leases do: this is quicker.
-    with harness.Testbed("embedded", ["--release-on-disconnect"], settings) as bed:
-        bed.emulator.resources(
-            {"create_topic": TOPIC}, {"create_topic": f"{TOPIC}.dlq"},
-            {"create_subscription": SUBSCRIPTION, "topic": TOPIC,
-             "options": {"enableMessageOrdering": True, "retryPolicy": {"minimumBackoff": {"seconds": 0}, "maximumBackoff": {"seconds": 1}}}},
-            {"create_subscription": WITNESS, "topic": TOPIC, "options": {"enableMessageOrdering": True}},
-            {"create_subscription": f"{TOPIC}.dlq.alarm", "topic": f"{TOPIC}.dlq", "options": {}})
+    with harness.Testbed("embedded", ["--release-on-disconnect"], settings, [*RESOURCES, *resources]) as bed:
         bed.cluster.create_database(DATABASE)
         bed.cluster.sql(DATABASE, f"""
             CREATE SCHEMA bank;
@@ -126,13 +127,12 @@ class Drill:
     def wait_applied(self, events):
         """Until all these events are in the inbox and the outbox has none left to publish."""
         def applied():
-            seen = self.number("SELECT count(*) FROM bank.inbox")
-            waiting = self.number("SELECT count(*) FROM bank.outbox WHERE published_at IS NULL")
-            if seen < len(events) or waiting:
+            (seen, waiting), = self.sql("SELECT (SELECT count(*) FROM bank.inbox), (SELECT count(*) FROM bank.outbox WHERE published_at IS NULL)")
+            if int(seen) < len(events) or int(waiting):
                 raise Failure(f"{seen} of {len(events)} events in the inbox, {waiting} still to be published")
             return True
 
-        wait_until("all events are published and applied", applied)
+        wait_until("all events are published and applied", applied, interval=0.2)  # a look starts a process
 
     def check_effects(self, events, accounts, rounds):
         """Every event took effect once, in the order of its key, and the projection is what the last ones say."""

@@ -25,28 +25,14 @@ import threading
 import time
 import traceback
 
+from outcome import TIMEOUT, Failure, Hopeless, Skip, check, say, wait_until
+from resources import embedded_option
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROJECT = "postbox-dev"
-TIMEOUT = float(os.environ.get("POSTBOX_E2E_TIMEOUT", "120"))
 SKIPPED = 77  # what ctest is told to read as "skipped"
 # Of Google's emulator, which ends before the optimising compiler would have paid for itself.
 JAVA_OPTIONS = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-
-
-class Failure(Exception):
-    """A test has failed. The text says what was expected and what was seen."""
-
-
-class Hopeless(Failure):
-    """What is waited for cannot happen any more."""
-
-
-class Skip(Exception):
-    """The test cannot run on this machine. The text says why."""
-
-
-def say(text):
-    print(text, flush=True)
 
 
 def build_directory():
@@ -66,35 +52,6 @@ def stage_programs():
     if not programs.exists() or not executable.exists():
         raise Failure(f"nothing is staged in {stage}: run control/build first")
     return programs, executable
-
-
-def wait_until(what, condition, timeout=None, interval=0.05):
-    """Polls until condition() is true (and returns its value). A condition may raise Failure to say why
-    it does not hold yet; the reason is part of the message when the time is over. A condition that takes
-    long, since it starts a process for example, is asked less often."""
-    deadline = time.monotonic() + (timeout or TIMEOUT)
-    seen = None
-    while True:
-        begun = time.monotonic()
-        try:
-            seen = condition()
-            if seen:
-                return seen
-        except Hopeless:
-            raise
-        except Failure as reason:
-            seen = reason
-        if time.monotonic() > deadline:
-            raise Failure(f"waited {timeout or TIMEOUT:.0f} s without success for: {what}\n  last seen: {seen!r}")
-        time.sleep(max(interval, min(2 * (time.monotonic() - begun), 0.5)))
-
-
-def check(what, actual, expected=True):
-    """One assertion, printed. Without `expected`, `actual` must be true."""
-    good = bool(actual) if expected is True else actual == expected
-    say(f"  {'ok  ' if good else 'FAIL'} {what}")
-    if not good:
-        raise Failure(f"{what}\n  expected: {expected!r}\n  actual:   {actual!r}")
 
 
 class Process:
@@ -162,6 +119,7 @@ class Cluster:
         self.directory = testbed.directory / name
         self.bin = testbed.bin
         settings = {"listen_addresses": "", "postbox.project_id": PROJECT, "postbox.restart_delay": "100ms",
+                    "jit": "off",  # to compile a statement of a test takes longer than to run it
                     "log_min_messages": "info", **settings}
         self._control("start", self.directory, *(f"{name}={value}" for name, value in settings.items()))
         self._find_port()
@@ -447,7 +405,7 @@ class Puller:
 
 
 class Receiver:
-    """Google's Node client on a subscription: what it has received so far, in order."""
+    """Google's Node client on a subscription, or on several that share its process: what it has received so far, in order."""
 
     def __init__(self, testbed, subscription, *arguments):
         self._lock = threading.Lock()
@@ -456,6 +414,10 @@ class Receiver:
         self.process = testbed.start(f"receiver-{subscription}", testbed.node_command("receive.js", subscription, *arguments),
                                      env=testbed.node_environment(), on_line=self._line)
         wait_until(f"the Node client listens on {subscription}", self._is_listening)
+
+    def part(self, subscription):
+        """The same process, and what it has received of one of its subscriptions."""
+        return _PartOfReceiver(self, subscription)
 
     def _line(self, line):
         value = json.loads(line)
@@ -481,10 +443,20 @@ class Receiver:
         self.process.stop()
 
 
-class Testbed:
-    """The servers and processes of one test; a context manager. Without an emulator, the settings say where Pub/Sub is."""
+class _PartOfReceiver(Receiver):
+    def __init__(self, whole, subscription):
+        self._whole, self._subscription, self.process = whole, subscription, whole.process
 
-    def __init__(self, emulator=None, emulator_flags=(), settings=None):
+    def messages(self):
+        return [message for message in self._whole.messages() if message["subscription"] == self._subscription]
+
+
+class Testbed:
+    """The servers and processes of one test; a context manager. Without an emulator, the settings say where Pub/Sub is.
+    `resources`: the topics and subscriptions that are there from the beginning, as orders of admin.js. The embedded emulator
+    takes them as options, for which Node need not start. With server=False there is no Postgres."""
+
+    def __init__(self, emulator=None, emulator_flags=(), settings=None, resources=(), server=True):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="postbox.", dir=os.environ.get("POSTBOX_TMPDIR", "/tmp")))
         self._processes = []
         self._closers = []
@@ -492,9 +464,14 @@ class Testbed:
         try:
             os.chmod(self.directory, 0o755)
             self.bin, self.postbox = stage_programs()
+            if emulator == "embedded":
+                emulator_flags = [*emulator_flags, *(part for order in resources for part in embedded_option(order))]
             self.emulator = Emulator(self, emulator, emulator_flags) if emulator else None
+            if resources and emulator != "embedded":
+                self.emulator.resources(*resources)
             peer = {"postbox.endpoint": self.emulator.endpoint} if self.emulator else {}
-            self.cluster = Cluster(self, {**peer, **(settings or {})})
+            if server:
+                self.cluster = Cluster(self, {**peer, **(settings or {})})
         except BaseException:
             self.close(failed=True)
             raise
@@ -532,6 +509,11 @@ class Testbed:
 
     def receiver(self, subscription, *arguments):
         return Receiver(self, subscription, *arguments)
+
+    def receivers(self, subscriptions, *arguments):
+        """One for each, all in one process, since starting Node is slow."""
+        whole = Receiver(self, ",".join(subscriptions), *arguments)
+        return [whole.part(subscription) for subscription in subscriptions]
 
     def session(self, database):
         session = Session(self.cluster, database)

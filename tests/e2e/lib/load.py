@@ -13,7 +13,7 @@ from harness import Failure, check, say, wait_until
 
 TOPIC = "bank.account.events"
 ACCOUNTS = 300
-SECONDS = int(os.environ.get("POSTBOX_E2E_SECONDS", "4"))
+SECONDS = int(os.environ.get("POSTBOX_E2E_SECONDS", "2"))
 TRANSACTION = r"""
 \set account random(1, 300)
 \set delta random(-500, 500)
@@ -35,11 +35,12 @@ COMMIT;
 """
 
 
+RESOURCES = [
+    {"create_topic": TOPIC},
+    *({"create_subscription": f"{TOPIC}.{reader}", "topic": TOPIC, "options": {"enableMessageOrdering": True}} for reader in ("reader-projection", "witness"))]
+
+
 def set_up(bed, kind):
-    bed.emulator.resources(
-        {"create_topic": TOPIC},
-        {"create_subscription": f"{TOPIC}.reader-projection", "topic": TOPIC, "options": {"enableMessageOrdering": True}},
-        {"create_subscription": f"{TOPIC}.witness", "topic": TOPIC, "options": {"enableMessageOrdering": True}})
     for database in ("bank", "reader"):
         bed.cluster.create_database(database)
     bed.cluster.sql("bank", f"""
@@ -72,7 +73,7 @@ def set_up(bed, kind):
 
 
 def load(kind):
-    with harness.Testbed("embedded", settings={"postbox.publishers": "3"}) as bed:
+    with harness.Testbed("embedded", settings={"postbox.publishers": "3"}, resources=RESOURCES) as bed:
         set_up(bed, kind)
         witness, puller = bed.receiver(f"{TOPIC}.witness"), bed.puller("reader", verbose=False)
         wait_until("three publishers work for this database", lambda: bed.cluster.number(

@@ -18,6 +18,10 @@ CATALOG_TOPIC = "catalog.video.events"
 CATALOG_SUBSCRIPTION = "catalog.video.events.catalog-read-projection"
 POINTS_TOPIC = "user.account.events"
 POINTS_SUBSCRIPTION = "user.account.events.points-adder"
+RESOURCES = [
+    {"create_topic": CATALOG_TOPIC}, {"create_topic": POINTS_TOPIC},
+    {"create_subscription": CATALOG_SUBSCRIPTION, "topic": CATALOG_TOPIC, "options": {"enableMessageOrdering": True}},
+    {"create_subscription": POINTS_SUBSCRIPTION, "topic": POINTS_TOPIC, "options": {"enableMessageOrdering": True}}]
 
 
 def emulator_flags(kind):
@@ -26,16 +30,7 @@ def emulator_flags(kind):
 
 
 def set_up(bed):
-    """Topics, subscriptions, and the three databases."""
-    bed.emulator.resources(
-        {"create_topic": CATALOG_TOPIC}, {"create_topic": POINTS_TOPIC},
-        {"create_subscription": CATALOG_SUBSCRIPTION, "topic": CATALOG_TOPIC, "options": {"enableMessageOrdering": True}},
-        {"create_subscription": POINTS_SUBSCRIPTION, "topic": POINTS_TOPIC, "options": {"enableMessageOrdering": True}})
-    set_up_databases(bed)
-
-
-def set_up_databases(bed):
-    """The SQL here is all that a user has to write."""
+    """The three databases. The SQL here is all that a user has to write."""
     for database in ("catalog", "catalog_read", "points"):
         bed.cluster.create_database(database)
 

@@ -386,7 +386,7 @@ def together(operator):
 def round_trip(operator):
     """The databases of the main job, of which nothing is on the server yet."""
     bed = operator.bed
-    main_job.set_up_databases(bed)
+    main_job.set_up(bed)
     for database in ("catalog", "catalog_read", "points"):
         path = bed.directory / f"{database}.yaml"
         environment = {**bed.cluster.environment, "PGDATABASE": database}

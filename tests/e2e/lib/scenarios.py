@@ -10,7 +10,7 @@ from harness import check, say, wait_until
 
 
 def main_job_end_to_end(emulator):
-    with harness.Testbed(emulator, main_job.emulator_flags(emulator)) as bed:
+    with harness.Testbed(emulator, main_job.emulator_flags(emulator), resources=main_job.RESOURCES) as bed:
         main_job.set_up(bed)
         pullers = [bed.puller("catalog_read"), bed.puller("points")]
         main_job.run_catalog(bed, videos=80)
@@ -21,20 +21,20 @@ def main_job_end_to_end(emulator):
             check(f"the puller of {puller.database} ends in order when it is told to", puller.stop(), 0)
 
 
+RESOURCES = [
+    {"create_topic": "shop.order.events"},
+    {"create_subscription": "shop.order.events.outside-reader", "topic": "shop.order.events", "options": {"enableMessageOrdering": True}},
+    {"create_topic": "crm.customer.events"},
+    {"create_subscription": "crm.customer.events.shop-reader", "topic": "crm.customer.events", "options": {"enableMessageOrdering": True}},
+    {"create_topic": "shop.trace.events"}, {"create_topic": "shop.trace.dead"},
+    {"create_subscription": "shop.trace.events.outside-reader", "topic": "shop.trace.events", "options": {}},
+    {"create_subscription": "shop.trace.events.shop-reader", "topic": "shop.trace.events", "options": {}},
+    {"create_subscription": "shop.trace.events.shop-mover", "topic": "shop.trace.events", "options": {}},
+    {"create_subscription": "shop.trace.dead.outside-reader", "topic": "shop.trace.dead", "options": {}}]
+
+
 def interoperability(emulator):
-    with harness.Testbed(emulator) as bed:
-        bed.emulator.resources(
-            {"create_topic": "shop.order.events"},
-            {"create_subscription": "shop.order.events.outside-reader", "topic": "shop.order.events",
-             "options": {"enableMessageOrdering": True}},
-            {"create_topic": "crm.customer.events"},
-            {"create_subscription": "crm.customer.events.shop-reader", "topic": "crm.customer.events",
-             "options": {"enableMessageOrdering": True}},
-            {"create_topic": "shop.trace.events"}, {"create_topic": "shop.trace.dead"},
-            {"create_subscription": "shop.trace.events.outside-reader", "topic": "shop.trace.events"},
-            {"create_subscription": "shop.trace.events.shop-reader", "topic": "shop.trace.events"},
-            {"create_subscription": "shop.trace.events.shop-mover", "topic": "shop.trace.events"},
-            {"create_subscription": "shop.trace.dead.outside-reader", "topic": "shop.trace.dead"})
+    with harness.Testbed(emulator, resources=RESOURCES) as bed:
         bed.cluster.create_database("shop")
         postbox_to_node(bed)
         node_to_postbox(bed)
@@ -182,8 +182,7 @@ def set_up_traces(bed):
 def traces(bed):
     say("a trace goes from Postbox to Google's Node client and back, and through dead letters")
     set_up_traces(bed)
-    receiver = bed.receiver("shop.trace.events.outside-reader", "trace")
-    dead = bed.receiver("shop.trace.dead.outside-reader", "trace")
+    receiver, dead = bed.receivers(["shop.trace.events.outside-reader", "shop.trace.dead.outside-reader"], "trace")
     puller = bed.puller("shop")
 
     def emit(trace, event_type):
@@ -224,6 +223,5 @@ def traces(bed):
     check("a redriven event has the context of its trace", seen(event), f"00-{trace}-00f067aa0ba902b7-01")
     event = emit(trace, "page.moved")
     check("and so has a message on a dead-letter topic", span(dead, event), (trace, "00f067aa0ba902b7"))
-    for process in receiver, dead:
-        process.stop()
+    receiver.stop()
     check("the puller ends in order when it is told to", puller.stop(), 0)
