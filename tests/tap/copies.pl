@@ -17,16 +17,24 @@ my %settings = ('postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval'
 my $node = new_node('main', emulator => $emulator, allows_streaming => 'logical', settings => \%settings);
 $node->start;
 
-sub create_both
+# Both kinds of outboxes, without publications: a database that is made of it gets its own.
+sub create_blank
 {
-	my ($server, $database) = @_;
-	$server->safe_psql('postgres', "CREATE DATABASE $database");
-	$server->safe_psql($database, q{
+	my ($server) = @_;
+	$server->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE DATABASE blank');
+	$server->safe_psql('blank', q{
 		CREATE EXTENSION postbox;
 		CREATE SCHEMA app;
 		SELECT postbox.create_outbox('app.log');
-		SELECT postbox.create_outbox('app.tab', 'table');
-		SELECT postbox.create_publication(name, ('app.' || name)::regclass, 'catalog.video.events') FROM unnest('{log,tab}'::text[]) name});
+		SELECT postbox.create_outbox('app.tab', 'table')});
+	$server->safe_psql('postgres', 'ALTER DATABASE blank ALLOW_CONNECTIONS false; SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = $$blank$$');
+	return;
+}
+sub create_both
+{
+	my ($server, $database) = @_;
+	$server->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE blank");
+	$server->safe_psql($database, q{SELECT postbox.create_publication(name, ('app.' || name)::regclass, 'catalog.video.events') FROM unnest('{log,tab}'::text[]) name});
 	return;
 }
 # As many events into each of the two.
@@ -39,9 +47,8 @@ sub emit_both
 sub publishers
 {
 	my ($server, $count) = @_;
-	$server->safe_psql('postgres', "ALTER SYSTEM SET postbox.publishers = $count");
-	$server->reload;
-	wait_until($server, 'postgres', q{SELECT count(*) = 0 FROM postbox.workers}, 'the workers have left') if $count == 0 && $server->safe_psql('postgres', q{SELECT to_regclass('postbox.workers') IS NOT NULL}) eq 't';
+	$server->safe_psql('postgres', "ALTER SYSTEM SET postbox.publishers = $count; SELECT pg_reload_conf()");
+	wait_until($server, 'postgres', q{SELECT count(*) = 0 FROM postbox.workers}, 'the workers have left') if $count == 0;
 	return;
 }
 my $sent = 0;
@@ -61,8 +68,8 @@ sub nothing_sent
 	return all_sent(2, $what);
 }
 
+create_blank($node);
 create_both($node, 'witness');
-$node->safe_psql('postgres', 'CREATE EXTENSION postbox');
 nothing_sent('a witness publishes');
 
 subtest 'a copy by CREATE DATABASE ... TEMPLATE does not publish beside its original' => sub {
@@ -93,18 +100,15 @@ subtest 'a copy by CREATE DATABASE ... TEMPLATE does not publish beside its orig
 	nothing_sent('a copy of the copy does not publish');
 	is($node->safe_psql('third', q{SELECT postbox.publish_here()}), '2', 'until somebody says so');
 	all_sent(2, 'then it publishes');
-	$node->safe_psql('postgres', 'DROP DATABASE third; ');
-	$node->safe_psql('postgres', 'DROP DATABASE beside');
+	$node->safe_psql('postgres', 'DROP DATABASE third; DROP DATABASE beside');
 };
 
 subtest 'a database that is marked as a template is there to be copied' => sub {
 	create_both($node, 'tenant_template');
-	$node->safe_psql('postgres', 'ALTER DATABASE tenant_template IS_TEMPLATE true');
-	$node->safe_psql('postgres', "CREATE DATABASE tenant_$_ TEMPLATE tenant_template") for 1, 2;
+	$node->safe_psql('postgres', 'ALTER DATABASE tenant_template IS_TEMPLATE true; CREATE DATABASE tenant_1 TEMPLATE tenant_template; CREATE DATABASE tenant_2 TEMPLATE tenant_template');
 	emit_both($node, "tenant_$_", 1) for 1, 2;
 	all_sent(4, 'its copies publish');
-	$node->safe_psql('postgres', 'ALTER DATABASE tenant_template IS_TEMPLATE false');
-	$node->safe_psql('postgres', "DROP DATABASE $_") for qw(tenant_1 tenant_2 tenant_template);
+	$node->safe_psql('postgres', 'ALTER DATABASE tenant_template IS_TEMPLATE false; DROP DATABASE tenant_1; DROP DATABASE tenant_2; DROP DATABASE tenant_template');
 };
 
 subtest 'a dump that is restored beside its original does not publish' => sub {
@@ -122,8 +126,7 @@ subtest 'a dump that is restored beside its original does not publish' => sub {
 	emit_both($node, 'restored', 1);
 	nothing_sent('the restored database does not publish');
 	is($node->safe_psql('restored', q{SELECT publication, state, pending, last_error ~ 'copied from database "shop"' FROM postbox.publication_status}), "log|unserved|3|t\ntab|unserved|3|t", 'and says so');
-	$node->safe_psql('postgres', 'DROP DATABASE shop');
-	$node->safe_psql('postgres', 'ALTER DATABASE restored RENAME TO shop');
+	$node->safe_psql('postgres', 'DROP DATABASE shop; ALTER DATABASE restored RENAME TO shop');
 	all_sent(6, 'when it takes the place of the original, it goes on by itself');
 	$node->safe_psql('postgres', 'DROP DATABASE shop');
 };
@@ -148,7 +151,7 @@ create_both($node, 'source');
 $node->safe_psql('source', q{CREATE PUBLICATION outboxes FOR TABLE app.log, app.tab});
 my $down = new_node('down', emulator => $emulator, allows_streaming => 'logical', settings => \%settings);
 $down->start;
-$down->safe_psql('postgres', 'CREATE EXTENSION postbox');
+create_blank($down);
 
 for my $case ([ $down, 'copied', 'true', 'in another cluster, with copy_data' ], [ $down, 'fresh', 'false', 'in another cluster, without copy_data' ],
 	[ $node, 'same', 'true', 'in the same cluster, with copy_data' ], [ $node, 'same_fresh', 'false', 'in the same cluster, without copy_data' ])
@@ -175,8 +178,7 @@ for my $case ([ $down, 'copied', 'true', 'in another cluster, with copy_data' ],
 		is($server->safe_psql($database, q{SELECT count(*) FROM app.tab WHERE aggregate_id ~ '^late' AND published_at IS NULL}), '3', 'events have come before they are published');
 		emit_both($server, $database, 1, 'own');
 		all_sent(2, 'the database does not publish them');
-		$node->safe_psql('source', q{UPDATE app.tab SET lock_token = NULL, locked_at = NULL WHERE lock_token IS NOT NULL});
-		$node->safe_psql('source', "SELECT postbox.alter_publication(name, topic => 'catalog.video.events') FROM postbox.publication");
+		$node->safe_psql('source', q{UPDATE app.tab SET lock_token = NULL, locked_at = NULL WHERE lock_token IS NOT NULL; SELECT postbox.alter_publication(name, topic => 'catalog.video.events') FROM postbox.publication});
 		all_sent(6, 'the source publishes them');
 		wait_until($node, 'source', 'SELECT bool_and(pending = 0) FROM postbox.publication_status', 'the source has stored that');
 		caught_up($server, $database);
@@ -203,9 +205,7 @@ for my $case ([ $down, 'copied', 'true', 'in another cluster, with copy_data' ],
 			$server->safe_psql($database, q{SELECT postbox.decide_unknown('app.log', false)});
 			all_sent($came, 'somebody says that they are not: then they are published here');
 		}
-		$server->safe_psql($database, "ALTER SUBSCRIPTION $database DISABLE");
-		$server->safe_psql($database, "ALTER SUBSCRIPTION $database SET (slot_name = NONE)");
-		$server->safe_psql($database, "DROP SUBSCRIPTION $database");
+		$server->safe_psql($database, "ALTER SUBSCRIPTION $database DISABLE; ALTER SUBSCRIPTION $database SET (slot_name = NONE); DROP SUBSCRIPTION $database");
 		wait_until($node, 'source', "SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$database'", 'the subscription is gone');
 		$node->safe_psql('source', "SELECT pg_drop_replication_slot('$database')");
 		$server->safe_psql('postgres', "DROP DATABASE $database");
@@ -227,7 +227,7 @@ subtest 'a parked event of a log that logical replication brings is not publishe
 	$node->safe_psql('source', q{SELECT postbox.redrive('app.log')});
 	all_sent(1, 'the source publishes it');
 	wait_until($down, 'mirror', 'SELECT count(*) = 0 FROM app.log_parked', 'then it is gone where it arrived');
-	$down->safe_psql('mirror', $_) for 'ALTER SUBSCRIPTION mirror DISABLE', 'ALTER SUBSCRIPTION mirror SET (slot_name = NONE)', 'DROP SUBSCRIPTION mirror';
+	$down->safe_psql('mirror', 'ALTER SUBSCRIPTION mirror DISABLE; ALTER SUBSCRIPTION mirror SET (slot_name = NONE); DROP SUBSCRIPTION mirror');
 	wait_until($node, 'source', q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'mirror'}, 'the subscription is gone');
 	$node->safe_psql('source', q{SELECT pg_drop_replication_slot('mirror'); DROP PUBLICATION parked});
 };

@@ -183,7 +183,7 @@ subtest 'a puller with --credential says that the extension is older' => sub {
 
 subtest 'an update does not make workers wait behind a transaction that goes on' => sub {
 	$node->safe_psql('postgres', 'CREATE DATABASE busy');
-	$node->safe_psql('busy', q{CREATE EXTENSION postbox VERSION '0.1'});
+	$node->safe_psql('busy', q{CREATE EXTENSION postbox VERSION '0.1'; CREATE SCHEMA app; CREATE SCHEMA moved; SELECT postbox.create_outbox('app.log')});
 	my $reader = $node->background_psql('busy');
 	$reader->query_safe('BEGIN; SELECT count(*) FROM postbox.lane');
 	my ($status, undef, $error) = $node->psql('busy', q{ALTER EXTENSION postbox UPDATE TO '0.2.0'});
@@ -193,6 +193,14 @@ subtest 'an update does not make workers wait behind a transaction that goes on'
 	$reader->quit;
 	$node->safe_psql('busy', 'ALTER EXTENSION postbox UPDATE');
 	is($node->safe_psql('busy', 'SHOW lock_timeout'), '0', 'and succeeds when that has ended');
+};
+
+# The log of the database above.
+subtest 'a log of 0.1 is maintained under another name' => sub {
+	my $count = $node->safe_psql('busy', q{ALTER TABLE app.log RENAME TO renamed; ALTER TABLE app.renamed SET SCHEMA moved; SELECT count(*) FROM postbox.log_partitions('moved.renamed')});
+	is($node->safe_psql('busy', q{SELECT postbox.add_partitions('moved.renamed', 4)}), '2', 'partitions are added beside those that are there');
+	is($node->safe_psql('busy', q{SELECT count(*) FROM postbox.log_partitions('moved.renamed')}), $count + 2, 'with the bounds that follow');
+	is($node->safe_psql('busy', q{SELECT postbox.purge_outbox('moved.renamed')}), '0', 'and it is purged');
 };
 
 $node->append_conf('postgresql.conf', 'postbox.publishers = 1');

@@ -38,7 +38,7 @@ for my $outbox ('log', 'tab')
 		wait_for(sub { messages_published($emulator) >= $sent }, 'an event is published');
 		my $read = -1;
 		my $looks;
-		wait_for(sub { ($read, $looks) = ($looks // -1, looks($index{$outbox})); select(undef, undef, undef, 3); $looks > 0 && $read == $looks },
+		wait_for(sub { ($read, $looks) = ($looks // -1, looks($index{$outbox})); select(undef, undef, undef, 2); $looks > 0 && $read == $looks },
 			'the worker becomes idle');
 		cmp_ok($looks, '>', 0, 'it has looked');
 		# What is measured is that nothing happens, for some seconds.

@@ -64,13 +64,13 @@ for my $on_failure ('park_key', 'park_event')
 		my $name = "waits_$on_failure";
 		my $puller = start_puller($node, 'postgres', $emulator);
 		held_up($name, on_failure => "'$on_failure'");
-		emit_to($name, 900, 3);
+		emit_to($name, 450, 3);
 		merge($name, 1);
-		is(sql("SELECT count(*) FROM app.${name}_parked"), 900, 'they go before what is emitted now');
-		emit_to($name, 900, 3);
+		is(sql("SELECT count(*) FROM app.${name}_parked"), 450, 'they go before what is emitted now');
+		emit_to($name, 450, 3);
 		emulator_fault($emulator, '--clear');
 		wait_pending($name, 0);
-		wait_until($node, 'postgres', "SELECT count(DISTINCT (aggregate_id, version)) = 1810 FROM app.seen WHERE aggregate_id LIKE '$name-%'", 'all have arrived');
+		wait_until($node, 'postgres', "SELECT count(DISTINCT (aggregate_id, version)) = 910 FROM app.seen WHERE aggregate_id LIKE '$name-%'", 'all have arrived');
 		is(sql($disordered), '0', 'in the order of their keys')
 		  or diag(sql('SELECT * FROM (SELECT n, aggregate_id, version, lag(version) OVER (PARTITION BY aggregate_id ORDER BY n) AS before FROM app.seen) s WHERE version <> before + 1 ORDER BY n LIMIT 5'));
 		stop_puller($puller);

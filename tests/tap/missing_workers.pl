@@ -30,6 +30,15 @@ sub set
 	return;
 }
 
+# The leases of workers that stand still last so many percent of postbox.lease_timeout.
+sub set_scale
+{
+	my ($percent) = @_;
+	set('postbox.time_scale', $percent);
+	$node->reload;
+	return;
+}
+
 # How many lanes each living worker has.
 use constant SHARES => q{SELECT string_agg(n::text, ' ' ORDER BY n) FROM (
 	SELECT count(l.slice) AS n FROM postbox.workers w LEFT JOIN postbox.lane l USING (lock_token) WHERE w.state = 'running' GROUP BY w.pid) s};
@@ -60,6 +69,7 @@ subtest 'lanes are shared by those that live' => sub {
 
 subtest 'the lanes of a worker that stands still go to the others, and it does not disturb when it comes back' => sub {
 	my ($stopped, @others) = worker_pids($node, 'postgres');
+	set_scale(30);
 	stop_between_transactions($node, $stopped);
 	wait_until($node, 'postgres', qq{
 		SELECT count(*) = 4 FROM postbox.lane l JOIN postbox.workers w USING (lock_token) WHERE w.pid <> $stopped}, 'they are taken over after postbox.lease_timeout');
@@ -68,6 +78,7 @@ subtest 'the lanes of a worker that stands still go to the others, and it does n
 	my $position = log_position($node);
 	kill('CONT', $stopped);
 	wait_for(sub { log_since($node, $position) =~ /lane \d was taken over/ }, 'it finds out');
+	set_scale(100);
 	wait_shares('2 2', 'and has its share again');
 	emit($node, 'postgres', 100);
 	wait_empty('all are published');
@@ -91,11 +102,15 @@ subtest 'a worker that takes other lanes when its publication is altered leaves 
 };
 
 subtest 'nobody serves a publication: its state says so, and why' => sub {
+	# What stays away for a minute is forgotten by a launcher that begins anew.
+	set('postbox.publishers', 2);
+	set('postbox.restart_delay', '100ms');
+	$node->restart;
+	wait_shares('2 2', 'both workers have their share');
 	set('postbox.publishers', 0);
 	$node->reload;
 	wait_state($node, 'unserved', 'nobody publishes it: postbox.publishers is 0; raise it', 'no workers are wanted');
 	set('postbox.publishers', 2);
-	set('postbox.restart_delay', '100ms');
 	$node->reload;
 	wait_state($node, 'active', '^$', 'it is served again');
 	set('max_worker_processes', 2);
@@ -118,10 +133,12 @@ subtest 'a worker that stands still while it is alone is named' => sub {
 	$node->reload;
 	wait_workers($node, 'postgres', 1);
 	my ($pid) = worker_pids($node, 'postgres');
+	set_scale(30);
 	stop_between_transactions($node, $pid);
 	wait_state($node, 'unserved', "worker process $pid does not go on", 'after postbox.lease_timeout');
 	kill('CONT', $pid);
 	wait_state($node, 'active', '^$', 'it goes on');
+	set_scale(100);
 };
 
 subtest 'a standby says that its primary publishes' => sub {

@@ -18,6 +18,9 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.poll_interval' => '10s',    # a poll passes old index entries until a VACUUM
 	'postbox.maintenance_interval' => '1h',    # no repair
 	'autovacuum' => 'off',
+	# Smaller than what waits.
+	'postbox.read_chunk_size' => 300,
+	'postbox.claim_batch_size' => 150,
 });
 $node->start;
 $node->safe_psql(

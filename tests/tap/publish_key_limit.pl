@@ -26,6 +26,8 @@ $node->safe_psql(
 	SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events');
 });
 
+my $session = $node->background_psql('postgres');
+$session->set_query_timer_restart();
 my $sent = 0;
 
 sub emit_bytes
@@ -50,7 +52,8 @@ for my $publication ([ 'log', 'app.log' ], [ 'videos', 'app.outbox' ])
 		emit_bytes($outbox, "busy $name", 1200, 10_000);
 		my (%states, $quiet);
 		wait_for(sub {
-			++$states{ $node->safe_psql('postgres', "SELECT state || coalesce(': ' || last_error, '') FROM postbox.publication_status WHERE publication = '$name'") };
+			my ($pending, $state) = split /\|/, answer($session, "SELECT pending, state || coalesce(': ' || last_error, '') FROM postbox.publication_status WHERE publication = '$name'"), 2;
+			++$states{$state};
 			# While it goes out, another key has an event.
 			if (!defined $quiet && messages_published($emulator) > 0)
 			{
@@ -58,7 +61,7 @@ for my $publication ([ 'log', 'app.log' ], [ 'videos', 'app.outbox' ])
 				emit_bytes($outbox, "quiet $name", 1, 10);
 				$quiet = unpublished($name);
 			}
-			return unpublished($name) eq '0';
+			return $pending eq '0';
 		}, 'all of it is published');
 		my $took = time - $begin;
 		cmp_ok($took, '>', 10, 'at the rate of the key');
@@ -80,5 +83,6 @@ subtest 'the events of the key came in their order' => sub {
 	is($node->safe_psql('postgres', q{SELECT bool_and(published_at >= before) FROM (SELECT published_at, lag(published_at) OVER (ORDER BY seq) AS before FROM app.outbox WHERE aggregate_id = 'busy videos') e}), 't', 'of the table');
 };
 
+$session->quit;
 $node->stop;
 done_testing();

@@ -33,7 +33,7 @@ $node->safe_psql(
 		END $$;
 	SELECT postbox.create_inbox('app.inbox');
 	SELECT postbox.create_handler('app.inbox', '{work}', 'app.work(postbox.event)');
-	SELECT postbox.create_subscription('follower', 'app.inbox', 'catalog.video.events.test-follower', appliers => 2, max_attempts => 2,
+	SELECT postbox.create_subscription('follower', 'app.inbox', 'catalog.video.events.test-follower', appliers => 2, batch_size => 150, max_attempts => 2,
 		min_backoff => '10ms', max_backoff => '100ms', batch_delay => '200ms', statement_timeout => '1s', lock_timeout => '300ms');
 });
 

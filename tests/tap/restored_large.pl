@@ -9,9 +9,9 @@ use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
 
-my $rows = 300_000;
+my $rows = 100_000;
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1 });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'postbox.time_scale' => 20 });
 $node->start;
 $node->safe_psql(
 	'postgres', q{

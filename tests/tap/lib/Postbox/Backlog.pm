@@ -10,13 +10,13 @@ use Postbox::Delivery;
 use Postbox::Puller;
 use Postbox::Test;
 
-our @EXPORT = qw(TOPIC BACKLOG MOST_OUTSTANDING LATENCY $emulator $node $puller start_backlog_test sql slow fast);
+our @EXPORT = qw(TOPIC BACKLOG MOST_OUTSTANDING LATENCY $emulator $node $puller start_backlog_test sql slow fast most_outstanding);
 
 use constant TOPIC => 'catalog.video.events';
-# More seqs than a lane looks at one by one.
-use constant BACKLOG => 12_000;
+# More seqs than a lane looks at one by one, which are 10,000.
+use constant BACKLOG => 10_500;
 # What a leaving worker has on its way has its results in less than the second that it waits for them, and the backlog
-# lasts for 24 s.
+# lasts for 21 s.
 use constant { MOST_OUTSTANDING => 200, LATENCY => 400 };
 
 our ($emulator, $node, $puller);
@@ -37,8 +37,22 @@ sub start_backlog_test
 
 sub sql { my ($text) = @_; return $node->safe_psql('postgres', $text); }
 
-# Each Publish takes this long, until fast().
-sub slow { emulator_fault($emulator, "rpc=Publish,action=delay,latency-ms=@{[LATENCY]},count=1000000"); return; }
+# Each Publish takes this long, in milliseconds, until fast().
+sub slow
+{
+	my ($latency) = @_;
+	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=' . ($latency // LATENCY) . ',count=1000000');
+	return;
+}
 sub fast { emulator_fault($emulator, '--clear'); return; }
+
+# So many messages may be on their way. Of a rest of which nothing is asked any more, many at once cost less.
+sub most_outstanding
+{
+	my ($count) = @_;
+	set_configuration($node, 'postbox.max_outstanding_messages', $count);
+	$node->reload;
+	return;
+}
 
 1;

@@ -95,6 +95,7 @@ sub new_node
 	my %settings = (
 		'restart_after_crash' => 'on',    # the test framework turns it off
 		'log_statement' => 'none',
+		'jit' => 'off',    # to compile a statement of a test takes longer than to run it
 		'max_worker_processes' => 16,
 		'postbox.project_id' => 'postbox-dev',
 		'postbox.restart_delay' => '100ms',
