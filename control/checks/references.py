@@ -29,10 +29,9 @@ _ROOTS = re.compile(r'\$\{?(?:CMAKE_SOURCE_DIR|PROJECT_SOURCE_DIR|POSTBOX_ROOT|r
 _NAMED_FILE = re.compile(r'(?<![\w./$}{~*<-])((?:\.\.?/)*[A-Za-z0-9][\w-]*(?:[./][\w-]+)*\.'
                          r'(?:cc|h|sql|md|pl|pm|py|proto|cmake|spec|sh))'
                          r'(?![\w/*-]|\.\w)')
-# Each pattern begins with what a search can look for; what must not stand before it comes second.
-_SECTION = re.compile(r'[sS\u00a7](?:(?<=\u00a7)|(?<!\w.)(?i:ections?)[\s#/*-]{1,12}\d)', re.S)
+_SECTION = re.compile(r'\bsections?[\s#/*-]{1,12}\d|\u00a7', re.I)
 # Not what follows a variable, a URL or a closing bracket, which is no absolute path.
-_ABSOLUTE = re.compile(r"""/(?<![\w./:$}{)\]>~*@+-]/)(?<!\+=/)(?<![\w})\]]["']/)[a-z][\w-]*/[\w.$*{}<-][\w./$*{}<>-]*""")
+_ABSOLUTE = re.compile(r"""(?<![\w./:$}{)\]>~*@+-])(?<!\+=)(?<![\w})\]]["'])/[a-z][\w-]*/[\w.$*{}<-][\w./$*{}<>-]*""")
 # What every machine has, or may have; names of the API and of examples.
 _ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|run|tmp|usr|var/(?:cache|lib|log|run)|path/to|host|topics|subscriptions|snapshots|v1|computeMetadata)(?:/|$)|'
                        r'/(?:var/)?postbox$|/(?:build|older)/|/var/tmp(?:/postbox\S*)?$')

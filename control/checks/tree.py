@@ -49,7 +49,7 @@ class Tree:
 
     def ours(self):
         """The text files that we wrote."""
-        return [name for name in self.files if _is_ours(name) and self.text(name) is not None]
+        return [name for name in self.files if not NOT_OURS.match(name) and self.text(name) is not None]
 
     @functools.cached_property
     def folders(self):
@@ -64,11 +64,6 @@ class Tree:
             except UnicodeDecodeError:
                 self.texts[name] = None
         return self.texts[name]
-
-
-@functools.lru_cache(maxsize=None)
-def _is_ours(name):
-    return not NOT_OURS.match(name)
 
 
 @functools.lru_cache(maxsize=None)

@@ -123,7 +123,8 @@ bool Worker::Step() {
 
 // A worker that was away for too long no longer knows whether its lanes are its own.
 void Worker::BeHeard() {
-  // Others may go by a shorter lease, of settings that this worker has not read yet.
+  // Half of the lease leaves time to act. Others may go by a shorter one, of settings that this
+  // worker has not read yet.
   const auto round = static_cast<uint64>(ComeRound().count());
   if (!ConfigReloadPending && round * 2 < LeaseMilliseconds()) return;
   for (const LanePointer& lane : lanes_) lane->Doubt();

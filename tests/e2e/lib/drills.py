@@ -132,7 +132,7 @@ class Drill:
                 raise Failure(f"{seen} of {len(events)} events in the inbox, {waiting} still to be published")
             return True
 
-        wait_until("all events are published and applied", applied, interval=0.2)  # a look starts a process
+        wait_until("all events are published and applied", applied)
 
     def check_effects(self, events, accounts, rounds):
         """Every event took effect once, in the order of its key, and the projection is what the last ones say."""
