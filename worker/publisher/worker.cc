@@ -123,10 +123,11 @@ bool Worker::Step() {
 
 // A worker that was away for too long no longer knows whether its lanes are its own.
 void Worker::BeHeard() {
-  // Half of the lease leaves time to act. Others may go by a shorter one, of settings that this
-  // worker has not read yet.
-  const auto round = static_cast<uint64>(ComeRound().count());
-  if (!ConfigReloadPending && round * 2 < LeaseMilliseconds()) return;
+  // Half of the lease leaves time to act.
+  if (static_cast<uint64>(ComeRound().count()) * 2 >= LeaseMilliseconds()) Doubt();
+}
+
+void Worker::Doubt() {
   for (const LanePointer& lane : lanes_) lane->Doubt();
   for (const LanePointer& lane : finishing_) lane->Doubt();
   GiveBackUnsafe(0);
@@ -177,10 +178,13 @@ bool Worker::Sleep(long milliseconds) {
 void Worker::FollowSettings() {
   if (!ConfigReloadPending) return;
   ConfigReloadPending = false;
+  const uint64 lease = LeaseMilliseconds();
   Pg([] {
     ProcessConfigFile(PGC_SIGHUP);
     (void)TellPublishers();
   });
+  // Others may have gone by the shorter one.
+  if (LeaseMilliseconds() != lease) Doubt();
   // The project completes topics, so lanes are made again too.
   TryAllAgain();
   outlets_.FollowSettings(GetCurrentTimestamp());
@@ -425,7 +429,8 @@ bool Worker::ClaimLanes() {
       lane->Fail(now_, outlet->error());
       continue;
     }
-    // The lane before may have taken long.
+    // The lane before may have taken long, and the lease may be another one since then.
+    if (ConfigReloadPending) break;
     BeHeard();
     heap_.Trim();
     Events events;

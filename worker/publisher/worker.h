@@ -65,6 +65,8 @@ class Worker {
   // Returns false when the time is over and nothing happened.
   bool Sleep(long milliseconds);
   void BeHeard();
+  // Others may have this worker's lanes by now.
+  void Doubt();
   void WantAll() {
     for (const LanePointer& lane : lanes_) lane->Want();
   }
