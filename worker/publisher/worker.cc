@@ -127,12 +127,6 @@ void Worker::BeHeard() {
   if (static_cast<uint64>(ComeRound().count()) * 2 >= LeaseMilliseconds()) Doubt();
 }
 
-void Worker::Doubt() {
-  for (const LanePointer& lane : lanes_) lane->Doubt();
-  for (const LanePointer& lane : finishing_) lane->Doubt();
-  GiveBackUnsafe(0);
-}
-
 void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
   TimestampTz until = std::min(next_poll_, NextLine());

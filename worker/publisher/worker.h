@@ -66,7 +66,11 @@ class Worker {
   bool Sleep(long milliseconds);
   void BeHeard();
   // Others may have this worker's lanes by now.
-  void Doubt();
+  void Doubt() {
+    for (const LanePointer& lane : lanes_) lane->Doubt();
+    for (const LanePointer& lane : finishing_) lane->Doubt();
+    GiveBackUnsafe(0);
+  }
   void WantAll() {
     for (const LanePointer& lane : lanes_) lane->Want();
   }
