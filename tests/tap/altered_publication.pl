@@ -14,7 +14,7 @@ use constant OTHER_TOPIC => 'catalog.other.events';
 
 my $emulator = start_emulator('--topic', OTHER_TOPIC);
 my $node = new_node('main', emulator => $emulator, settings => {
-	'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '20ms', 'postbox.maintenance_interval' => '1s' });
+	'postbox.publishers' => 1, 'postbox.poll_interval' => '200ms', 'postbox.checkpoint_interval' => '20ms' });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
 # Alters publications at once, while an event is on its way.

@@ -34,7 +34,7 @@ my %outboxes = (
 my $emulator = start_emulator('--topic', OTHER_TOPIC,
 	'--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered", '--subscription', "@{[OTHER_TOPIC]}.follower=@{[OTHER_TOPIC]},ordered");
 my %calm = (
-	'postbox.publishers' => '3', 'postbox.poll_interval' => '50ms', 'postbox.maintenance_interval' => '1s', 'postbox.lease_timeout' => '10s');
+	'postbox.publishers' => '3', 'postbox.poll_interval' => '200ms', 'postbox.maintenance_interval' => '1s', 'postbox.lease_timeout' => '10s');
 my $node = new_node('main', emulator => $emulator, settings => { %calm, 'postbox.restart_delay' => '100ms', 'max_connections' => 60 });
 $node->start;
 $node->safe_psql('postgres', q{

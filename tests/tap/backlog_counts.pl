@@ -151,8 +151,8 @@ subtest 'parked events are told apart from ready ones, in both kinds of outbox' 
 
 subtest 'many events of a table outbox are estimated' => sub {
 	publishers(0);
-	sql(emit_sql(5000, outbox => 'app.jobs', key => "'k' || n / 20"));
-	is(backlog('jobs'), '5000|5000|0', 'without gaps exactly');
+	sql(emit_sql(2500, outbox => 'app.jobs', key => "'k' || n / 20"));
+	is(backlog('jobs'), '2500|2500|0', 'without gaps exactly');
 	publishers(1);
 	drained();
 };

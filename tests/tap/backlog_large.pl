@@ -11,8 +11,8 @@ use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-use constant EVENTS => 3000;
-use constant TEXT => 10_000;
+use constant EVENTS => 1500;
+use constant TEXT => 20_000;
 
 start_backlog_test();
 # Bytes are what there is least of.

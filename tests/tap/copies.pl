@@ -134,17 +134,33 @@ subtest 'a dump that is restored beside its original does not publish' => sub {
 # Rows that logical replication brings into a database with publications on its outboxes.
 sub subscribe
 {
-	my ($down, $database, $copy_data) = @_;
+	my ($down, $database, $copy_data, $publication) = @_;
+	$publication //= 'outboxes';
 	$node->safe_psql('source', "SELECT pg_create_logical_replication_slot('$database', 'pgoutput')");
-	$down->safe_psql($database, "CREATE SUBSCRIPTION $database CONNECTION 'host=@{[$node->host]} port=@{[$node->port]} dbname=source' PUBLICATION outboxes WITH (create_slot = false, slot_name = '$database', copy_data = $copy_data)");
-	wait_until($down, $database, q{SELECT count(*) > 0 AND bool_and(srsubstate IN ('r', 's')) FROM pg_subscription_rel}, 'the subscription is in step');
+	$down->safe_psql($database, "CREATE SUBSCRIPTION $database CONNECTION 'host=@{[$node->host]} port=@{[$node->port]} dbname=source' PUBLICATION $publication WITH (create_slot = false, slot_name = '$database', copy_data = $copy_data)");
+	wait_until($down, $database, q{SELECT count(*) > 0 AND bool_and(srsubstate IN ('r', 's')) FROM pg_subscription_rel}, "the subscription of $database is in step");
 	return;
 }
 sub caught_up
 {
-	my ($down, $database) = @_;
+	my (@databases) = @_;
 	my $lsn = $node->lsn('insert');
-	return wait_until($node, 'source', "SELECT confirmed_flush_lsn >= '$lsn' FROM pg_replication_slots WHERE slot_name = '$database'", 'what was emitted has arrived');
+	my $names = join ', ', map { "'$_'" } @databases;
+	return wait_until($node, 'source', "SELECT bool_and(confirmed_flush_lsn >= '$lsn') FROM pg_replication_slots WHERE slot_name IN ($names)", "what was emitted has arrived in @databases");
+}
+sub unsubscribe
+{
+	my ($down, $database) = @_;
+	$down->safe_psql($database, "ALTER SUBSCRIPTION $database DISABLE; ALTER SUBSCRIPTION $database SET (slot_name = NONE); DROP SUBSCRIPTION $database");
+	wait_until($node, 'source', "SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$database'", "the subscription of $database is gone");
+	return $node->safe_psql('source', "SELECT pg_drop_replication_slot('$database')");
+}
+
+sub source_publishes
+{
+	my ($count, $kind) = @_;
+	emit_both($node, 'source', $count, $kind);
+	return all_sent(2 * $count, 'the source publishes');
 }
 
 create_both($node, 'source');
@@ -153,83 +169,80 @@ my $down = new_node('down', emulator => $emulator, allows_streaming => 'logical'
 $down->start;
 create_blank($down);
 
-for my $case ([ $down, 'copied', 'true', 'in another cluster, with copy_data' ], [ $down, 'fresh', 'false', 'in another cluster, without copy_data' ],
-	[ $node, 'same', 'true', 'in the same cluster, with copy_data' ], [ $node, 'same_fresh', 'false', 'in the same cluster, without copy_data' ])
-{
-	my ($server, $database, $copy_data, $where) = @$case;
-	subtest "rows that logical replication brings are not published $where" => sub {
-		emit_both($node, 'source', 5, 'early');
-		all_sent(10, 'the source publishes');
-		create_both($server, $database);
-		subscribe($server, $database, $copy_data);
-		emit_both($node, 'source', 6, 'late');
-		all_sent(12, 'the source publishes');
-		emit_both($server, $database, 4, 'own');
-		all_sent(8, 'the database publishes what is its own');
-		# Its sequence passes the numbers of the rows that came.
-		emit_both($server, $database, 60, 'own');
-		all_sent(120, 'the database publishes what is its own');
-		# What the source has not published yet, or somebody publishes there.
-		$node->safe_psql('source', "SELECT postbox.alter_publication(name, topic => 'catalog.gone.events') FROM postbox.publication");
-		emit_both($node, 'source', 3, 'late');
-		wait_until($node, 'source', q{SELECT bool_and(state = 'suspended') FROM postbox.publication_status}, 'the source cannot publish');
-		$node->safe_psql('source', q{UPDATE app.tab SET lock_token = 'of no worker', locked_at = now() WHERE aggregate_id = 'late-1' AND published_at IS NULL});
-		caught_up($server, $database);
-		is($server->safe_psql($database, q{SELECT count(*) FROM app.tab WHERE aggregate_id ~ '^late' AND published_at IS NULL}), '3', 'events have come before they are published');
-		emit_both($server, $database, 1, 'own');
-		all_sent(2, 'the database does not publish them');
-		$node->safe_psql('source', q{UPDATE app.tab SET lock_token = NULL, locked_at = NULL WHERE lock_token IS NOT NULL; SELECT postbox.alter_publication(name, topic => 'catalog.video.events') FROM postbox.publication});
-		all_sent(6, 'the source publishes them');
-		wait_until($node, 'source', 'SELECT bool_and(pending = 0) FROM postbox.publication_status', 'the source has stored that');
-		caught_up($server, $database);
-		wait_until($server, $database, q{SELECT count(*) = 0 FROM app.tab WHERE published_at IS NULL}, 'that arrives, too');
-		emit_both($server, $database, 1, 'own');
-		all_sent(2, 'nothing that came is published');
-		my $came = $server->safe_psql($database, q{SELECT count(*) FROM app.log WHERE aggregate_id !~ '^own'});
-		cmp_ok($came, '>=', 9, "$came rows of the log have come");
-		like($server->safe_psql($database, q{SELECT problem FROM postbox.outbox_status WHERE outbox = 'app.log'::regclass}), qr/events that came by logical replication are kept/, 'the status says that they are kept');
-		is($server->safe_psql($database, q{SELECT count(*) FROM postbox.outbox_status WHERE outbox = 'app.tab'::regclass AND problem IS NOT NULL}), '0', 'those of the table are published where they were emitted');
-		if ($copy_data eq 'true')
-		{
-			$server->safe_psql($database, q{SELECT postbox.decide_unknown('app.log', true)});
-			is($server->safe_psql($database, q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL}), '0', 'somebody says that they are published: then nothing is the matter');
-			emit_both($node, 'source', 2, 'late');
-			all_sent(4, 'the source publishes');
-			caught_up($server, $database);
-			emit_both($server, $database, 1, 'own');
-			all_sent(2, 'the database publishes what is its own only');
-			is($server->safe_psql($database, q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL}), '0', 'that holds for what comes later');
-		}
-		else
-		{
-			$server->safe_psql($database, q{SELECT postbox.decide_unknown('app.log', false)});
-			all_sent($came, 'somebody says that they are not: then they are published here');
-		}
-		$server->safe_psql($database, "ALTER SUBSCRIPTION $database DISABLE; ALTER SUBSCRIPTION $database SET (slot_name = NONE); DROP SUBSCRIPTION $database");
-		wait_until($node, 'source', "SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$database'", 'the subscription is gone');
-		$node->safe_psql('source', "SELECT pg_drop_replication_slot('$database')");
-		$server->safe_psql('postgres', "DROP DATABASE $database");
+subtest 'rows that logical replication brings are not published, in another cluster or in the same, with copy_data or without' => sub {
+	my %server = (copied => $down, fresh => $down, same => $node, same_fresh => $node);
+	my @databases = sort keys %server;
+	my @copied = grep { !/fresh/ } @databases;
+	my @fresh = grep { /fresh/ } @databases;
+	my $emit_own = sub {
+		my ($count, $what) = @_;
+		emit_both($server{$_}, $_, $count, 'own') for @databases;
+		all_sent(2 * @databases * $count, $what // 'each database publishes what is its own');
 	};
-}
+	source_publishes(5, 'early');
+	create_both($server{$_}, $_) for @databases;
+	subscribe($server{$_}, $_, 'true') for @copied;
+	subscribe($server{$_}, $_, 'false') for @fresh;
+	source_publishes(6, 'late');
+	$emit_own->(4);
+	# Its sequence passes the numbers of the rows that came.
+	$emit_own->(60);
+	# What the source has not published yet, or somebody publishes there.
+	$node->safe_psql('source', "SELECT postbox.alter_publication(name, topic => 'catalog.gone.events') FROM postbox.publication");
+	emit_both($node, 'source', 3, 'late');
+	wait_until($node, 'source', q{SELECT bool_and(state = 'suspended') FROM postbox.publication_status}, 'the source cannot publish');
+	$node->safe_psql('source', q{UPDATE app.tab SET lock_token = 'of no worker', locked_at = now() WHERE aggregate_id = 'late-1' AND published_at IS NULL});
+	caught_up(@databases);
+	is($server{$_}->safe_psql($_, q{SELECT count(*) FROM app.tab WHERE aggregate_id ~ '^late' AND published_at IS NULL}), '3', "$_: events have come before they are published") for @databases;
+	$emit_own->(1, 'they do not publish them');
+	$node->safe_psql('source', q{UPDATE app.tab SET lock_token = NULL, locked_at = NULL WHERE lock_token IS NOT NULL; SELECT postbox.alter_publication(name, topic => 'catalog.video.events') FROM postbox.publication});
+	all_sent(6, 'the source publishes them');
+	wait_until($node, 'source', 'SELECT bool_and(pending = 0) FROM postbox.publication_status', 'the source has stored that');
+	caught_up(@databases);
+	wait_until($server{$_}, $_, q{SELECT count(*) = 0 FROM app.tab WHERE published_at IS NULL}, "$_: that arrives, too") for @databases;
+	$emit_own->(1, 'nothing that came is published');
+	my $came = q{SELECT count(*) FROM app.log WHERE aggregate_id !~ '^own'};
+	for my $database (@databases)
+	{
+		my ($server, $problem) = ($server{$database}, q{SELECT problem FROM postbox.outbox_status WHERE outbox = 'app.log'::regclass});
+		my $rows = $server->safe_psql($database, $came);
+		cmp_ok($rows, '>=', 9, "$database: $rows rows of the log have come");
+		like($server->safe_psql($database, $problem), qr/events that came by logical replication are kept/, "$database: the status says that they are kept");
+		is($server->safe_psql($database, q{SELECT count(*) FROM postbox.outbox_status WHERE outbox = 'app.tab'::regclass AND problem IS NOT NULL}), '0', "$database: those of the table are published where they were emitted");
+	}
+	my $problems = q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL};
+	for my $database (@copied)
+	{
+		$server{$database}->safe_psql($database, q{SELECT postbox.decide_unknown('app.log', true)});
+		is($server{$database}->safe_psql($database, $problems), '0', "$database: somebody says that they are published: then nothing is the matter");
+	}
+	source_publishes(2, 'late');
+	caught_up(@databases);
+	emit_both($server{$_}, $_, 1, 'own') for @copied;
+	all_sent(2 * @copied, 'they publish what is their own only');
+	is($server{$_}->safe_psql($_, $problems), '0', "$_: that holds for what comes later") for @copied;
+	my $rows = 0;
+	$rows += $server{$_}->safe_psql($_, $came) for @fresh;
+	$server{$_}->safe_psql($_, q{SELECT postbox.decide_unknown('app.log', false)}) for @fresh;
+	all_sent($rows, 'somebody says that those of the others are not: then they are published there');
+	for (@databases) { unsubscribe($server{$_}, $_); $server{$_}->safe_psql('postgres', "DROP DATABASE $_"); }
+};
 
 subtest 'a parked event of a log that logical replication brings is not published where it arrives' => sub {
 	create_both($down, 'mirror');
 	$node->safe_psql('source', 'CREATE PUBLICATION parked FOR TABLE app.log_parked');
-	$node->safe_psql('source', q{SELECT pg_create_logical_replication_slot('mirror', 'pgoutput')});
-	$down->safe_psql('mirror', "CREATE SUBSCRIPTION mirror CONNECTION 'host=@{[$node->host]} port=@{[$node->port]} dbname=source' PUBLICATION parked WITH (create_slot = false, slot_name = 'mirror')");
-	wait_until($down, 'mirror', q{SELECT count(*) > 0 AND bool_and(srsubstate IN ('r', 's')) FROM pg_subscription_rel}, 'the subscription is in step');
+	subscribe($down, 'mirror', 'true', 'parked');
 	emulator_fault($emulator, 'rpc=Publish,ordering-key=poison-1,code=INVALID_ARGUMENT');
 	$node->safe_psql('source', q{SELECT postbox.outbox_emit('video', 'poison-1', 'video.changed', '{}'::jsonb, outbox => 'app.log')});
 	wait_until($node, 'source', q{SELECT count(*) = 1 FROM app.log_parked}, 'the source has parked it');
-	caught_up($down, 'mirror');
+	caught_up('mirror');
 	is($down->safe_psql('mirror', q{SELECT count(*) FROM app.log_parked WHERE next_retry_at = 'infinity' AND last_error ~ '^came by logical replication'}), '1', 'it has arrived, and waits');
 	emulator_fault($emulator, '--clear');
 	$node->safe_psql('source', q{SELECT postbox.redrive('app.log')});
 	all_sent(1, 'the source publishes it');
 	wait_until($down, 'mirror', 'SELECT count(*) = 0 FROM app.log_parked', 'then it is gone where it arrived');
-	$down->safe_psql('mirror', 'ALTER SUBSCRIPTION mirror DISABLE; ALTER SUBSCRIPTION mirror SET (slot_name = NONE); DROP SUBSCRIPTION mirror');
-	wait_until($node, 'source', q{SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'mirror'}, 'the subscription is gone');
-	$node->safe_psql('source', q{SELECT pg_drop_replication_slot('mirror'); DROP PUBLICATION parked});
+	unsubscribe($down, 'mirror');
+	$node->safe_psql('source', 'DROP PUBLICATION parked');
 };
 
 subtest 'what a source never publishes waits in a table where it has arrived, and can be published there' => sub {
@@ -237,7 +250,7 @@ subtest 'what a source never publishes waits in a table where it has arrived, an
 	subscribe($down, 'heir', 'false');
 	publishers($node, 0);
 	emit_both($node, 'source', 2, 'left');
-	caught_up($down, 'heir');
+	caught_up('heir');
 	emit_both($down, 'heir', 1, 'own');
 	all_sent(2, 'the heir publishes what is its own only');
 	is($down->safe_psql('heir', q{SELECT publication, state, pending, parked FROM postbox.publication_status WHERE publication = 'tab'}), 'tab|active|2|2', 'what came is parked');
@@ -246,12 +259,11 @@ subtest 'what a source never publishes waits in a table where it has arrived, an
 	$down->safe_psql('heir', q{SELECT postbox.redrive('app.tab'); SELECT postbox.decide_unknown('app.log', false)});
 	all_sent(4, 'the source is lost, and the heir publishes what it has left');
 	$node->start;
-	$down->safe_psql('heir', 'ALTER SUBSCRIPTION heir DISABLE; ALTER SUBSCRIPTION heir SET (slot_name = NONE); DROP SUBSCRIPTION heir');
+	unsubscribe($down, 'heir');
 	$down->stop;
 };
 
 subtest 'a physical copy that is started as documented publishes nothing beside its primary' => sub {
-	$node->safe_psql('source', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots});
 	emit_both($node, 'witness', 2);
 	$node->backup('copy');
 	publishers($node, 1);

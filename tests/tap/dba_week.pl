@@ -27,7 +27,7 @@ my @outboxes = qw(log tab own);
 
 my $emulator = start_emulator('--subscription', TOPIC . '.reader=' . TOPIC . ',ordered');
 my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settings => {
-	'postbox.publishers' => 2, 'postbox.poll_interval' => '100ms', 'postbox.maintenance_interval' => '1s', 'max_worker_processes' => 30,
+	'postbox.publishers' => 2, 'postbox.poll_interval' => '200ms', 'postbox.maintenance_interval' => '1s', 'max_worker_processes' => 30,
 	'max_connections' => 80, 'max_prepared_transactions' => 20, 'allow_in_place_tablespaces' => 'on' });
 $node->start;
 
@@ -134,13 +134,13 @@ does('reader', q{
 my $change = q{SELECT app.change((ARRAY['log', 'tab', 'own'])[:outbox] || '-' || :key);};
 my %writers = (
 	one => $change,
-	several => "BEGIN; " . $change x 20 . " COMMIT;",
+	several => "BEGIN; " . $change x 12 . " COMMIT;",
 	undone => "BEGIN; $change\n\\sleep 5 ms\nROLLBACK;",
 	savepoint => "BEGIN; $change SAVEPOINT s; $change ROLLBACK TO s; COMMIT;",
 	long => "BEGIN; $change\n\\sleep 100 ms\nCOMMIT;",
 	prepared => "\\set gid random(1, 1000000000)\nBEGIN; $change PREPARE TRANSACTION 'p:gid';\nCOMMIT PREPARED 'p:gid';");
 $_ = "\\set outbox random(1, 3)\n\\set key random(2, 15)\n$_\n" for values %writers;
-sub begin_load { return start_load($node, 'week', \%writers, user => 'app_writer', $ENV{POSTBOX_WEEK_ROUNDS} ? (clients => 8, rate => 250) : (clients => 4, rate => 30)); }
+sub begin_load { return start_load($node, 'week', \%writers, user => 'app_writer', $ENV{POSTBOX_WEEK_ROUNDS} ? (clients => 8, rate => 250) : (clients => 4, rate => 15), seconds => 6); }
 my $load = begin_load();
 # At once: the load does not wait for its sessions to have had their time.
 sub end_load
@@ -227,13 +227,13 @@ my %steps = (
 			'default_transaction_deferrable = on', 'plan_cache_mode = force_custom_plan');
 		my $end_sessions = q{SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE backend_type = 'postbox publisher' OR usename = 'app_reader'};
 		my @roles = ('app_owner', 'app_reader', 'postgres IN DATABASE week');
-		does('postgres', [ (map { my $database = $_; map { "ALTER DATABASE $database SET $_" } @settings, 'jit_above_cost = 0' } qw(week reader)),
+		does('postgres', [ (map { my $database = $_; map { "ALTER DATABASE $database SET $_" } @settings, 'jit = on', 'jit_above_cost = 0' } qw(week reader)),
 			"ALTER ROLE app_owner SET statement_timeout = '1ms'", map { "ALTER ROLE $_ SET default_transaction_read_only = on" } @roles[ 1, 2 ] ]);
 		# Compiling takes longer than all else, so only the events of these sessions go this way.
 		end_load();
 		does('postgres', $end_sessions);
 		goes_on('with hostile defaults, and each statement compiled');
-		does('postgres', [ (map { "ALTER DATABASE $_ RESET jit_above_cost" } qw(week reader)), $end_sessions ]);
+		does('postgres', [ (map { "ALTER DATABASE $_ RESET jit" } qw(week reader)), $end_sessions ]);
 		$load = begin_load();
 		goes_on('with hostile defaults');
 		does('postgres', [ (map { "ALTER DATABASE $_ RESET ALL" } qw(week reader)), map { "ALTER ROLE $_ RESET ALL" } @roles ]);
@@ -344,8 +344,7 @@ for my $step (@order)
 	note(sprintf('%s: %.1f s', $step, time - $begin));
 }
 
-stop_load($load);
-end_prepared($node, 'week');
+end_load();
 wait_until($node, 'week', q{SELECT count(*) = 4 AND bool_and(pending = 0 AND parked = 0 AND state = 'active' AND last_error IS NULL) FROM postbox.publication_status}, 'every publication is active, and nothing is pending or parked')
   or diag(does('week', 'SELECT * FROM postbox.publication_status'));
 my $truth = does('week', 'SELECT id, value, value FROM app.thing WHERE value > 0 ORDER BY id COLLATE "C"');
@@ -362,7 +361,7 @@ wait_until($node, 'week', 'SELECT count(*) = 0 FROM postbox.outbox_status WHERE 
 my @bad = grep { /PANIC|terminated by signal|TRAP:|invalid memory alloc|could not open relation/ } lines_of(log_since($node, 0));
 is("@bad", '', 'no process has crashed');
 my $events = does('reader', 'SELECT count(*) FROM app.seen');
-cmp_ok($events, '>', 50 * @order, "$events events") or diag(substr($load->{output}, -3000));
+cmp_ok($events, '>', 50 * @order, "$events events") or diag(substr(slurp_file($load->{output}), -3000));
 stop_puller($puller);
 $node->stop;
 done_testing();

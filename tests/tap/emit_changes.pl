@@ -20,8 +20,7 @@ my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_i
 $node->start;
 
 subtest 'a dump has the triggers, and its restore emits nothing' => sub {
-	$node->safe_psql('postgres', 'CREATE DATABASE dumped');
-	$node->safe_psql('postgres', 'CREATE DATABASE restored');
+	$node->safe_psql('postgres', 'CREATE DATABASE dumped; CREATE DATABASE restored');
 	$node->safe_psql(
 		'dumped', q{
 		CREATE EXTENSION postbox;
@@ -68,7 +67,7 @@ my $has_merge = server_version($node) >= 15;
 # Statements that change one row or many, of which some fail: a key is there already, or others have locked the rows.
 sub statement
 {
-	my ($from, $rows, $table) = (1 + int(rand(800)), 1 + int(rand(2) ? 20 : 300), rand(3) < 2 ? 'item' : 'stock');
+	my ($from, $rows, $table) = (1 + int(rand(800)), 1 + int(rand(rand(10) < 9 ? 20 : 200)), rand(3) < 2 ? 'item' : 'stock');
 	my $to = $from + $rows;
 	my $word = int(rand(1000));
 	my @statements = (
@@ -99,12 +98,14 @@ sub transaction
 }
 
 my $written = 0;
+my $waits = "BEGIN; SELECT pg_current_xact_id(); SELECT pg_advisory_xact_lock_shared(1); COMMIT;\n";
 
+# Options: waits, in a transaction, half way, while somebody has the lock.
 sub start_writer
 {
-	my ($transactions) = @_;
+	my ($transactions, %options) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/' . ++$written . '.sql';
-	append_to_file($file, join("\n", map { transaction() } 1 .. $transactions));
+	append_to_file($file, join("\n", map { ($options{waits} && $_ == int($transactions / 2) ? $waits : ()), transaction() } 1 .. $transactions));
 	my $writer = { output => '' };
 	local $ENV{PGAPPNAME} = 'writer';
 	$writer->{run} = IPC::Run::start([ 'psql', '-X', '-q', '-f', $file, '-d', $node->connstr('postgres') ], '<', \undef, '>&', \$writer->{output});
@@ -154,19 +155,23 @@ my @writers = map { start_writer(60) } 1 .. 4;
 finish_writers(@writers);
 check('sessions side by side');
 
-@writers = map { start_writer(100) } 1 .. 4;
+my $gate = $node->background_psql('postgres');
+$gate->query_safe('SELECT pg_advisory_lock(1)');
+@writers = map { start_writer(100) } 1 .. 2;
 foreach my $number (1 .. 3)
 {
 	my $pid;
-	# The others may be done already.
-	push @writers, start_writer(100);
+	# The others may be done already; this one is not before it is found.
+	push @writers, start_writer(100, waits => 1);
 	wait_for(sub { return $pid = $node->safe_psql('postgres', $some) }, "a writer is in a transaction ($number)");
 	is($node->safe_psql('postgres', "SELECT count(pg_terminate_backend($pid))"), '1', 'it is ended');
 }
+$gate->query_safe('SELECT pg_advisory_unlock(1)');
 finish_writers(@writers);
 check('sessions that are ended');
 
-@writers = map { start_writer(100) } 1 .. 4;
+$gate->query_safe('SELECT pg_advisory_lock(1)');
+@writers = map { start_writer(100, waits => 1) } 1 .. 3;
 my $killed;
 wait_for(sub { return $killed = $node->safe_psql('postgres', $some) }, 'a writer is in a transaction');
 kill('KILL', $killed);

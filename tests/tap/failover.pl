@@ -18,7 +18,7 @@ my $failovers = $ENV{POSTBOX_FAILOVERS} // 1;
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my %settings = (
-	'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '10s',
+	'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '10s',
 	'autovacuum' => 'off', 'max_connections' => 30);
 
 # What the topic has seen. It has no outbox, so it may be a copy of the same cluster that the primary is a copy of.
@@ -114,7 +114,7 @@ SELECT postbox.outbox_emit('video', 'c$standbys-t' || :k, 'video.created', '{}':
 		push @scripts, '-f', $script;
 	}
 	my $load = { output => '' };
-	$load->{run} = IPC::Run::start([ 'pgbench', '-n', '-c', 4, '-R', 300, '-T', 600, @scripts, $primary->connstr('postgres') ], '<', \undef, '>&', \$load->{output});
+	$load->{run} = IPC::Run::start([ 'pgbench', '-n', '-c', 4, '-R', 200, '-T', 600, @scripts, $primary->connstr('postgres') ], '<', \undef, '>&', \$load->{output});
 	return $load;
 }
 
@@ -226,7 +226,7 @@ for my $mode ('synchronous', 'asynchronous')
 			with_standby($mode eq 'synchronous' ? '*' : '');
 			my $before = seen_count();
 			my $load = start_load();
-			wait_for(sub { seen_count() > $before + 600 }, 'events flow');
+			wait_for(sub { seen_count() > $before + 400 }, 'events flow');
 			my $receiver = stop_receiver();
 			# The load goes on for a moment: with a synchronous standby the sessions that wait for it stand still, the others do not.
 			my $written = $primary->safe_psql('postgres', 'SELECT count(*) FROM app.log');

@@ -1,4 +1,4 @@
-# The table of attempts, fifth part: the code of an owner that takes the worker's time, for ever or by waiting for a lock, in
+# The table of attempts, fourth part: the code of an owner that takes the worker's time, for ever or by waiting for a lock, in
 # every place where the worker calls it, and memory. Others' events flow meanwhile, the status says why hers do not, and hers
 # go on when she lets them.
 use strict;
@@ -30,7 +30,7 @@ sub hold
 sub let_go
 {
 	my ($held) = @_;
-	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mallory'});
+	as_superuser(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mallory'});
 	$held->finish;
 	return;
 }
@@ -38,19 +38,19 @@ sub let_go
 # In case the worker is in the code and nothing has ended that.
 sub end_all
 {
-	my ($unset) = @_;
+	my ($unset, $place) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 	while (time < $end)
 	{
-		$node->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'});
+		as_superuser(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'});
 		my ($status) = $node->psql('postgres', "SET lock_timeout = '500ms'; $unset", extra_params => [ '-U', 'mallory' ], on_error_stop => 1);
 		last if $status == 0;
 	}
 	set_goal();
 	# A new worker does not leave out what the retention of this one avoids for ten minutes.
-	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'});
+	as_superuser(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}) if ($place // '') eq 'retention';
 	# What is suspended is tried at once.
-	$node->safe_psql('postgres', q{
+	as_superuser(q{
 		UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0;
 		SELECT postbox.alter_publication(name, max_attempts => max_attempts) FROM postbox.publication});
 	as_mallory(q{SELECT postbox.redrive('evil.tab'), postbox.redrive('evil.log'), postbox.wake_publishers()});
@@ -87,7 +87,7 @@ for my $hook (@hooks)
 			},
 			after => sub {
 				wait_until($node, 'postgres', "SELECT last_error IS NOT NULL FROM postbox.lane WHERE publication = '$publication' AND slice = 0", 'the status says why hers do not') if $publication;
-				end_all($unset);
+				end_all($unset, $place);
 			},
 			flows => [ 'tab', 'log' ]);
 	}
@@ -117,7 +117,7 @@ for my $lock (
 	my $held;
 	attempt($what,
 		never => 1, outcome => "others' events flow",
-		act => sub { $act->(); $held = hold($statement); $node->safe_psql('postgres', 'SELECT postbox.wake_publishers()'); },
+		act => sub { $act->(); $held = hold($statement); as_superuser('SELECT postbox.wake_publishers()'); },
 		after => sub {
 			wait_until($node, 'postgres', "SELECT last_error LIKE '%$reason%' FROM postbox.lane WHERE publication = '$publication' AND slice = 0", 'the status says why hers do not') if $publication;
 			let_go($held);

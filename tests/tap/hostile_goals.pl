@@ -1,7 +1,7 @@
-# The table of attempts, fourth part: what the code of an owner may try in any hook to end the process that runs it, to
+# The table of attempts, third part: what the code of an owner may try in any hook to end the process that runs it, to
 # fill its memory, to flood the log, or to pass for another error. Each goal in each place where it meets other code of
 # Postbox: the claim and the results of a table outbox, the claim of a log, its parked events, retention, inbox_apply. (The
-# hooks are in hostile_worker.pl, hostile_places.pl and hostile_session.pl; time and locks are in hostile_block.pl.)
+# hooks are in hostile_worker.pl and hostile_session.pl; time and locks are in hostile_block.pl.)
 use strict;
 use warnings;
 

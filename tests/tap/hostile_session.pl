@@ -1,4 +1,4 @@
-# The table of attempts, third part: every place in which a function or a view of Postbox calls code of the owner of an
+# The table of attempts, second part: every place in which a function or a view of Postbox calls code of the owner of an
 # outbox or an inbox in the session of somebody else, here of a superuser. A new place in which a session calls another
 # user's code gets a row here.
 use strict;

@@ -10,7 +10,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '200ms' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql(
@@ -33,8 +33,8 @@ my $puller = start_puller($node, 'postgres', $emulator);
 
 sub emit_types
 {
-	my ($type) = @_;
-	return $node->safe_psql('postgres', "SELECT count(postbox.outbox_emit('video', 'key-' || n % 5, 'video.$type', '{}'::jsonb)) FROM generate_series(1, 20) n");
+	my ($type, $count) = @_;
+	return $node->safe_psql('postgres', "SELECT count(postbox.outbox_emit('video', 'key-' || n % 5, 'video.$type', '{}'::jsonb)) FROM generate_series(1, $count) n");
 }
 
 sub wait_version
@@ -43,27 +43,27 @@ sub wait_version
 	return wait_until($node, 'postgres', "SELECT count(*) = 5 AND min(version) = $version FROM app.$table", $what);
 }
 
-emit_types('created');
+emit_types('created', 20);
 wait_version('video', 4, 'events are applied');
 
 $node->safe_psql('postgres', 'REVOKE UPDATE ON app.video FROM owner');
 my $position = length $puller->{output};
-emit_types('created');
+emit_types('created', 10);
 $node->safe_psql('postgres', q{SELECT count(postbox.outbox_emit('video', 'apart-' || n, 'video.other', '{}'::jsonb)) FROM generate_series(1, 5) n});
 wait_version('other', 1, 'events that need another right are applied');
 wait_for(
 	sub {
 		$puller->{run}->pump_nb;
 		my @said = substr($puller->{output}, $position) =~ /42501.*?permission denied for table app\.video/g;
-		return @said > 20;
+		return @said > 10;    # as many as there are events may be said once each
 	},
 	'the others come again and again, and the log says why');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.dead_letter'), '0', 'nothing is given up');
 
 $node->safe_psql('postgres', 'GRANT UPDATE ON app.video TO owner');
-wait_version('video', 8, 'they are applied when the right is back');
+wait_version('video', 6, 'they are applied when the right is back');
 is($node->safe_psql('postgres', q{SELECT string_agg(outcome || ' ' || count, ', ') FROM (SELECT outcome, count(*) FROM reader.inbox GROUP BY 1) o}),
-	'applied 45', 'each of them, in order');
+	'applied 35', 'each of them, in order');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.dead_letter'), '0', 'and nothing was given up');
 
 stop_puller($puller);

@@ -17,7 +17,7 @@ my @topics = map { "catalog.$_.events" } qw(rotation worst absent orphan referen
 my $emulator = start_emulator('--subscription', 'catalog.rotation.events.follower=catalog.rotation.events,ordered', map { ('--topic', $_) } @topics);
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
-	'postbox.poll_interval' => '50ms',
+	'postbox.poll_interval' => '200ms',
 	'postbox.checkpoint_interval' => '20ms',
 	'postbox.maintenance_interval' => '1s',
 	'max_connections' => 60,
@@ -61,7 +61,7 @@ subtest 'with a new generation every second, under load, nothing is lost and eac
 	create_log('rotation', '4 seconds');
 	$node->safe_psql('postgres', q{UPDATE postbox.outbox SET generation_span = '1 second' WHERE relation = 'app.rotation'::regclass;
 		SELECT format('ALTER TABLE app.rotation ALTER generation SET DEFAULT (%s)', postbox.generation_expression('1 second')) \gexec});
-	follow($node, 'postgres', 'catalog.rotation.events.follower', 'video.changed');
+	follow($node, 'postgres', 'catalog.rotation.events.follower', 'video.changed', { batch_delay => '50ms' });
 	$node->safe_psql('postgres', 'CREATE TABLE app.emitted (aggregate_id text, version bigint, event_id uuid); CREATE SEQUENCE app.source');
 	my $puller = start_puller($node, 'postgres', $emulator);
 	my $record = 'INSERT INTO app.emitted SELECT aggregate_id, version, event_id FROM postbox.outbox_emit(\'video\', :key, \'video.changed\', \'{}\'::jsonb';
@@ -77,7 +77,7 @@ subtest 'with a new generation every second, under load, nothing is lost and eac
 	# Long transactions have keys of their own: they hold the lock of the key.
 	append_to_file("$tmp/$_.sql", "\\set n random(1, 20)\n" . ($scripts{$_} =~ s/:key/"'" . ($_ eq 'long' ? 'long-' : 'key-') . "' || :n"/ger) . "\n") for keys %scripts;
 	my $output = '';
-	my $writers = IPC::Run::start([ 'pgbench', '-n', '-c', '12', '-R', '200', '-T', $seconds, (map { ('-f', "$tmp/$_.sql@" . ($_ eq 'long' ? 1 : 30)) } sort keys %scripts),
+	my $writers = IPC::Run::start([ 'pgbench', '-n', '-c', '12', '-R', '100', '-T', $seconds, (map { ('-f', "$tmp/$_.sql@" . ($_ eq 'long' ? 1 : 30)) } sort keys %scripts),
 		'-h', $node->host, '-p', $node->port, 'postgres' ], '<', \undef, '>&', \$output);
 	my ($emptied, %filled) = (0);
 	while ($writers->pumpable)

@@ -16,7 +16,7 @@ system_or_bail('cp', "$ENV{POSTBOX_BUILD_DIR}/released/postbox--0.1.sql", $insta
 my $emulator = start_emulator();
 my $node = new_node('main', emulator => $emulator, install_path => $installation->{path}, settings => {
 	'postbox.publishers' => 0,
-	'postbox.poll_interval' => '50ms',
+	'postbox.poll_interval' => '200ms',
 	'postbox.checkpoint_interval' => '20ms',
 	'postbox.maintenance_interval' => '1s',
 });

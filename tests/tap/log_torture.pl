@@ -9,6 +9,7 @@ use lib "$FindBin::RealBin/lib";
 use IPC::Run ();
 use PostgreSQL::Test::Utils;
 use Postbox::Delivery;
+use Postbox::Load;
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
@@ -37,25 +38,26 @@ my $emit = q{SELECT postbox.outbox_emit('video', 'key-' || :key, 'video.changed'
 my $undone = q{SELECT postbox.outbox_emit('video', 'key-' || :key, 'video.undone', '{}'::jsonb);};
 my %scripts = (
 	short => "BEGIN; $emit $emit COMMIT;",
-	long => "BEGIN; $emit \n\\sleep 60 ms\n $emit COMMIT;",
+	long => "BEGIN; $emit \n\\sleep 200 ms\n $emit COMMIT;",
 	savepoint => "BEGIN; $emit SAVEPOINT s; $undone ROLLBACK TO s; $emit RELEASE s; COMMIT;",
 	rolled_back => "BEGIN; $undone \n\\sleep 5 ms\n ROLLBACK;",
 	# The transaction id is old when the sequence number is taken.
-	early => "BEGIN; SELECT pg_current_xact_id(); \n\\sleep 40 ms\n $emit COMMIT;",
-	prepared => "SELECT nextval('app.gid') AS gid \\gset\nBEGIN; $emit PREPARE TRANSACTION 'p:gid';\n\\sleep 20 ms\nCOMMIT PREPARED 'p:gid';",
+	early => "BEGIN; SELECT pg_current_xact_id(); \n\\sleep 150 ms\n $emit COMMIT;",
+	prepared => "SELECT nextval('app.gid') AS gid \\gset\nBEGIN; $emit PREPARE TRANSACTION 'p:gid';\n\\sleep 60 ms\nCOMMIT PREPARED 'p:gid';",
 	# As COPY and plain INSERT do: only the defaults of txid and seq.
 	plain => q{INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload)
 		SELECT gen_random_uuid(), 'video', 'plain-' || c, 'video.changed', n, '{}' FROM nextval('app.copied') c, generate_series(1, 3) n;});
 my $tmp = $PostgreSQL::Test::Utils::tmp_check;
-for my $name (keys %scripts) { append_to_file("$tmp/$name.sql", "\\set key random(1, 25)\n$scripts{$name}\n"); }
+for my $name (keys %scripts) { append_to_file("$tmp/$name.sql", "\\set key random(1, 40)\n$scripts{$name}\n"); }
 
 sub start_writers
 {
+	my ($clients) = @_;
 	my %weights = (short => 6, long => 3, early => 3);
 	my @files = map { ('-f', "$tmp/$_.sql@" . ($weights{$_} // 2)) } sort keys %scripts;
 	my $output = '';
 	return IPC::Run::start(
-		[ 'pgbench', '-n', '-c', '24', '-j', '2', '-T', $seconds, @files, '-h', $node->host, '-p', $node->port, 'postgres' ],
+		[ 'pgbench', '-n', '-c', $clients, '-j', '2', '-T', $seconds, @files, '-h', $node->host, '-p', $node->port, 'postgres' ],
 		'<', \undef, '>&', \$output);
 }
 
@@ -64,12 +66,6 @@ sub copy_some
 	my ($number) = @_;
 	my $rows = join '', map { join("\t", sprintf('%08x-0000-4000-8000-%012x', $number, $_), 'video', "copy-$number", 'video.changed', $_, '{}') . "\n" } 1 .. 20;
 	$node->safe_psql('postgres', "COPY app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload) FROM stdin;\n$rows\\.\n");
-}
-
-# Prepared transactions survive a crash, with their locks; somebody ends them.
-sub end_prepared
-{
-	$node->safe_psql('postgres', "COMMIT PREPARED '$_'") for split /\n/, $node->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts');
 }
 
 sub check_arrival
@@ -91,7 +87,7 @@ my $puller = start_puller($node, 'postgres', $emulator);
 subtest 'without crashes nothing is lost, nothing is sent twice, and each key is in order' => sub {
 	my $held = $node->background_psql('postgres');
 	$held->query_safe(q{BEGIN; SELECT postbox.outbox_emit('video', 'held', 'video.changed', '{}'::jsonb)});
-	my $writers = start_writers();
+	my $writers = start_writers(24);
 	copy_some($_) for 1 .. 5;
 	$writers->finish;
 	is($writers->result(0), 0, 'the writers succeeded');
@@ -107,8 +103,8 @@ subtest 'without crashes nothing is lost, nothing is sent twice, and each key is
 subtest 'with workers killed and the server restarted nothing is lost and each key is in order' => sub {
 	for my $round (1 .. 3)
 	{
-		end_prepared();
-		my $writers = start_writers();
+		end_prepared($node, 'postgres');
+		my $writers = start_writers(12);
 		my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox');
 		wait_until($node, 'postgres', "SELECT count(*) > $before + 50 FROM app.outbox", 'writers write');
 		if ($round == 2) { $node->stop('immediate'); $node->start; }
@@ -121,7 +117,7 @@ subtest 'with workers killed and the server restarted nothing is lost and each k
 		wait_until($node, 'postgres', 'SELECT true', 'the server is up again');
 		wait_workers($node, 'postgres', 3);
 	}
-	end_prepared();
+	end_prepared($node, 'postgres');
 	check_arrival();
 };
 

@@ -10,7 +10,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 2, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 2, 'postbox.checkpoint_interval' => '50ms' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log', lanes => 4);
 my $published = 0;

@@ -10,7 +10,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my %settings = ('postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '10s');
+my %settings = ('postbox.poll_interval' => '200ms', 'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '10s');
 my $node = new_node('main', emulator => $emulator, allows_streaming => 1, settings => { %settings, 'postbox.publishers' => 4, 'max_worker_processes' => 3 });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log', lanes => 4);

@@ -15,7 +15,7 @@ use Time::HiRes qw(time);
 
 use constant TOPIC => 'catalog.video.events';
 
-my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 6;
+my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 4;
 my $emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered");
 my $node = new_node('main', emulator => $emulator,
 	settings => { 'postbox.publishers' => 2, 'postbox.poll_interval' => '50ms', 'postbox.maintenance_interval' => '1s', 'max_connections' => 60 });

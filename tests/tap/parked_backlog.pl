@@ -11,7 +11,7 @@ use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
 
-my $waiting = $ENV{POSTBOX_WAITING} // 2000;
+my $waiting = $ENV{POSTBOX_WAITING} // 1200;
 my $emulator = start_emulator();
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,

@@ -18,7 +18,7 @@ my $emulator = start_emulator('--topic', 'catalog.video.audit', '--topic', 'cata
 	map { ('--subscription', "catalog.$_.test-follower=catalog.$_,ordered") } 'video.events', 'video.audit', 'job.events');
 my %settings = ('postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '50ms', 'postbox.maintenance_interval' => '1h');
 # Since 18 a new cluster has checksums; pg_upgrade wants both to be alike.
-my @initdb = (initdb => ['--data-checksums']);
+my @initdb = $ENV{POSTBOX_OLDER} ? (initdb => ['--data-checksums']) : ();
 my $node = new_node('old', emulator => $emulator, settings => \%settings, @initdb,
 	$ENV{POSTBOX_OLDER} ? (install_path => $ENV{POSTBOX_OLDER}) : ());
 $node->start;

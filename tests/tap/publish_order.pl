@@ -16,11 +16,10 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 3,
 	# Small, so that the workers come upon each other's claims all the time.
 	'postbox.claim_batch_size' => 20,
-	'postbox.poll_interval' => '50ms',
 });
 $node->start;
 create_outbox($node, 'postgres');
-follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.changed');
+follow($node, 'postgres', 'catalog.video.events.test-follower', 'video.changed', { batch_delay => '50ms' });
 
 my $script = "$PostgreSQL::Test::Utils::tmp_check/emit.sql";
 append_to_file($script, <<'END');
@@ -38,9 +37,9 @@ END
 
 wait_workers($node, 'postgres', 3);
 my $puller = start_puller($node, 'postgres', $emulator);
-command_ok([ 'pgbench', '-n', '-c', '6', '-j', '1', '-t', '150', '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ], 'six clients emit');
+command_ok([ 'pgbench', '-n', '-c', '6', '-j', '1', '-t', '80', '-f', $script, '-h', $node->host, '-p', $node->port, 'postgres' ], 'six clients emit');
 # A deep backlog on one key, which its worker takes piece by piece, must not hide the others.
-$node->safe_psql('postgres', q{SELECT count(postbox.outbox_emit('video', 'hot', 'video.changed', '{}'::jsonb)) FROM generate_series(1, 2000)});
+$node->safe_psql('postgres', q{SELECT count(postbox.outbox_emit('video', 'hot', 'video.changed', '{}'::jsonb)) FROM generate_series(1, 800)});
 $node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'last', 'video.changed', '{}'::jsonb)});
 
 wait_until($node, 'postgres', 'SELECT count(*) = count(published_at) FROM app.outbox', 'all events are published');

@@ -15,7 +15,6 @@ my @kinds = ('log', 'table');
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 2,
-	'postbox.poll_interval' => '50ms',
 	'postbox.publish_timeout' => '1s',
 	'postbox.maintenance_interval' => '1s',
 });

@@ -18,7 +18,7 @@ use Test::More;
 my $grace = 3;
 my $subscription = 'catalog.video.events.test-follower';
 my $emulator = start_emulator('--subscription', "$subscription=catalog.video.events,ordered");
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '1s' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 follow($node, 'postgres', $subscription, 'work');
@@ -207,13 +207,6 @@ sub take_pool
 	return $session;
 }
 
-sub end_session
-{
-	my ($session) = @_;
-	$session->{run}->finish;
-	return;
-}
-
 SKIP:
 {
 	skip 'pgbouncer is not installed', 1 unless has_pooler();
@@ -224,7 +217,7 @@ SKIP:
 		my $puller = start_pull("$pooler->{dsn}postgres");
 		pool_waits($pooler, 1);
 		leaves($puller, 'while its first statement waits for the pool');
-		end_session($session);
+		$session->{run}->finish;
 		stop_pooler($pooler);
 	};
 
@@ -238,7 +231,7 @@ SKIP:
 		work(50);
 		pool_waits($pooler, 2);
 		leaves($puller, 'while its appliers wait for the pool');
-		end_session($session);
+		$session->{run}->finish;
 		is(all_seen('after a pool that was full'), 0, 'none of them had taken effect');
 		stop_pooler($pooler);
 	};

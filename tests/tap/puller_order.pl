@@ -11,7 +11,7 @@ use Postbox::Test;
 use Test::More;
 use Time::HiRes 'time';
 
-my $events = $ENV{POSTBOX_TEST_EVENTS} // 5_000;
+my $events = $ENV{POSTBOX_TEST_EVENTS} // 3_000;
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
 $node->start;

@@ -16,7 +16,7 @@ use Test::More;
 
 my $subscription = 'catalog.video.events.test-follower';
 my $emulator = start_emulator('--release-on-disconnect', '--subscription', "$subscription=catalog.video.events,ordered");
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '200ms' });
 $node->start;
 create_outbox($node, 'postgres');
 $node->safe_psql('postgres', "SELECT postbox.create_inbox('app.inbox')");

@@ -9,7 +9,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '200ms' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql(

@@ -8,7 +8,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'log_min_messages' => 'warning' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '200ms', 'log_min_messages' => 'warning' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 

@@ -13,7 +13,7 @@ use Postbox::Test;
 use Test::More;
 
 my $first = $ENV{POSTBOX_FUZZ_SEED} // 1;
-my $runs = $ENV{POSTBOX_FUZZ_RUNS} // 25;
+my $runs = $ENV{POSTBOX_FUZZ_RUNS} // 15;
 my $end = time + ($ENV{POSTBOX_FUZZ_SECONDS} // 0);
 my $calls = 60;    # of a round
 

@@ -20,13 +20,20 @@ $node->safe_psql(
 	SELECT postbox.create_outbox('app.log');
 	SELECT postbox.create_publication('log', 'app.log', 'catalog.video.events');
 });
+
+sub publishers { my ($count) = @_; return $node->safe_psql('postgres', "ALTER SYSTEM SET postbox.publishers = $count; SELECT pg_reload_conf()"); }
+sub stop_publishing
+{
+	publishers(0);
+	return wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%'}, 'the worker has left');
+}
+
 my $insert = q{SELECT postbox.outbox_emit('video', 'key-1', 'video.changed', '{}'::jsonb, outbox => 'app.log')};
 $node->safe_psql('postgres', $insert);
 wait_for(sub { messages_published($emulator) >= 1 }, 'an event is published');
 
 # As after a restore: the rows are there, and the position has the identifier of another cluster.
-$node->safe_psql('postgres', "ALTER SYSTEM SET postbox.publishers = 0; SELECT pg_reload_conf()");
-wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%'}, 'the worker has left');
+stop_publishing();
 $node->safe_psql('postgres', qq{
 	INSERT INTO app.log (id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, origin)
 		SELECT gen_random_uuid(), 'video', 'old', 'video.changed', 1, '1', '', '{}', postbox.origin_of(1) FROM generate_series(1, $rows);
@@ -34,7 +41,7 @@ $node->safe_psql('postgres', qq{
 	UPDATE postbox.lane SET zone_upto = NULL, zone_snapshot = NULL, zone_next_xid = NULL, snapshot = pg_current_snapshot();
 });
 my $start = log_position($node);
-$node->safe_psql('postgres', "ALTER SYSTEM SET postbox.publishers = 1; SELECT pg_reload_conf()");
+publishers(1);
 wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM postbox.lane WHERE system_identifier <> 1}, 'the log is re-based')
   or diag(log_since($node, $start));
 $node->safe_psql('postgres', $insert);
@@ -44,16 +51,13 @@ is($node->safe_psql('postgres', q{SELECT count(*) FILTER (WHERE origin = -214748
 # Code of the owner that never ends runs while the log is re-based; the worker leaves nevertheless.
 $node->safe_psql('postgres', q{
 	CREATE FUNCTION app.sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3600); RETURN NULL; END';
-	CREATE TRIGGER sleep BEFORE UPDATE ON app.log FOR EACH STATEMENT EXECUTE FUNCTION app.sleep();
-	ALTER SYSTEM SET postbox.publishers = 0;
-	SELECT pg_reload_conf()});
-wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%'}, 'the worker has left');
+	CREATE TRIGGER sleep BEFORE UPDATE ON app.log FOR EACH STATEMENT EXECUTE FUNCTION app.sleep()});
+stop_publishing();
 $node->safe_psql('postgres', "INSERT INTO app.log (id, aggregate_type, aggregate_id, event_type, version, payload, origin) VALUES (gen_random_uuid(), 'video', 'late', 'video.changed', 1, '', postbox.origin_of(1))");
-$node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.publishers = 1; SELECT pg_reload_conf()');
+publishers(1);
 wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%' AND wait_event = 'PgSleep'}, 'the log is being re-based');
 my $before = time();
-$node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.publishers = 0; SELECT pg_reload_conf()');
-wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%'}, 'the worker has left');
+stop_publishing();
 cmp_ok(time() - $before, '<', 15, 'a worker that re-bases a log leaves when it is told to');
 
 $node->stop;

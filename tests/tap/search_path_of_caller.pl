@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use Postbox::Session;
 use Postbox::Test;
 use Test::More;
 
@@ -197,13 +198,16 @@ my ($functions) = $made =~ /made (\d+) functions/;
 cmp_ok($operators, '>', 600, 'operators lie in wait');
 cmp_ok($functions, '>', 1500, 'functions lie in wait');
 
-# What the traps said, and what else came on stderr.
+my $session = Postbox::Session->new($node, 'postgres');
+$session->run(1, 'SET search_path = evil, pg_catalog', 'SET client_min_messages = warning');
+
+# What the traps said, and an error.
 sub called
 {
 	my ($sql) = @_;
-	my (undef, undef, $stderr) = $node->psql('postgres', "SET search_path = evil, pg_catalog; SET client_min_messages = warning; $sql;");
-	my %ran = map { $_ => 1 } $stderr =~ /trap (.*? runs as \w+)/g;
-	return (join(', ', sort keys %ran), $stderr =~ /^.*ERROR: +(.*)/m);
+	my (undef, undef, $said) = $session->run(0, Postbox::Session::statements($sql));
+	my %ran = map { $_ => 1 } $said =~ /trap (.*? runs as \w+)/g;
+	return (join(', ', sort keys %ran), $said =~ /^.*ERROR: +(.*)/m);
 }
 
 is((called($_->[0]))[0], $_->[1], "a trap says what it is: $_->[0]")
@@ -227,5 +231,6 @@ foreach my $call (@calls)
 # The test can fail.
 $node->safe_psql('postgres', 'ALTER FUNCTION postbox.list_paused_keys() RESET search_path; CREATE SCHEMA IF NOT EXISTS app; SELECT postbox.create_outbox(\'app.last\')');
 like((called('SELECT * FROM postbox.paused_keys'))[0], qr/as postgres/, 'a function without its search_path is caught');
+$session->quit;
 $node->stop;
 done_testing();

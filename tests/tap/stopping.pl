@@ -94,18 +94,17 @@ my @cells = (
 sub wait_busy
 {
 	my ($busy_query) = @_;
-	my $pid = '';
-	wait_for(sub { $pid = $node->safe_psql('postgres', $busy_query); return $pid ne '' }, 'the worker is there');
-	return $pid;
+	wait_until($node, 'postgres', "SELECT EXISTS ($busy_query)", 'the worker is there');
+	return $node->safe_psql('postgres', $busy_query);
 }
 
-# Does `action`, and takes the time until `condition`.
+# Does `action`, and takes the time until the condition, if there is one, is true.
 sub soon
 {
 	my ($what, $action, $condition) = @_;
 	my $begin = time;
 	$action->();
-	wait_for($condition // sub { 1 }, $what);
+	$condition ? wait_until($node, 'postgres', $condition, $what) : pass($what);
 	my $took = time - $begin;
 	# On a loaded machine psql alone takes its time. What would hold it up lasts for 10 s or more.
 	cmp_ok($took, '<', 5 + 4, "$what within 5 s");
@@ -123,24 +122,22 @@ for my $cell (@cells)
 		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%' AND datname = 'cell'}, 'a worker is in the database');
 		$enter->();
 		my $pid = wait_busy($busy_query);
-		soon('SIGTERM ends it', sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") },
-			sub { return $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' });
+		soon('SIGTERM ends it', sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") }, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
 
 		wait_busy($busy_query);
 		soon('a fast shutdown ends', sub { $node->stop('fast') });
 		$node->start;
-		wait_busy($busy_query);
+		$pid = wait_busy($busy_query);
 
 		if ($busy_query eq $busy)
 		{
-			$pid = wait_busy($busy_query);
 			# It may be run again at once, in another transaction.
 			my $since = $node->safe_psql('postgres', "SELECT xact_start FROM pg_stat_activity WHERE pid = $pid");
 			soon('a cancel ends the statement', sub { $node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") },
-				sub { return $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND xact_start = '$since'") eq '0' });
+				"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid AND xact_start = '$since'");
 			# What was cancelled may be left out for some time, but not by another worker.
 			$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-			wait_for(sub { return $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }, 'it leaves');
+			wait_until($node, 'postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid", 'it leaves');
 			wait_busy($busy_query);
 		}
 

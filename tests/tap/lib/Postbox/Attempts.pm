@@ -65,7 +65,7 @@ sub start_world
 	$emulator = start_emulator();
 	# One worker: what mallory's code leaves behind in it, alice's events would meet.
 	$node = new_node('main', emulator => $emulator, settings => {
-		'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '20ms',
+		'postbox.publishers' => 1, 'postbox.checkpoint_interval' => '20ms',
 		'postbox.maintenance_interval' => '1s', 'client_min_messages' => 'error', %{ $options{settings} // {} } });
 	$node->start;
 	$node->safe_psql('postgres', world_sql());

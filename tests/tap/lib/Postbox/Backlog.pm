@@ -26,7 +26,7 @@ sub start_backlog_test
 {
 	$emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered,filter=attributes.event_type = \"video.watched\"");
 	$node = new_node('main', emulator => $emulator, settings => {
-		'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
+		'postbox.publishers' => 1, 'postbox.checkpoint_interval' => '100ms', 'autovacuum' => 'off',
 		'postbox.max_outstanding_messages' => MOST_OUTSTANDING });
 	$node->start;
 	create_outbox($node, 'postgres', kind => 'log');

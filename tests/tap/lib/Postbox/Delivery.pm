@@ -76,10 +76,13 @@ sub calls_of
 }
 
 # Makes app.inbox in the database, fed by the subscription, whose handler notes every event in app.seen:
-# the column `n` is the order in which they came.
+# the column `n` is the order in which they came. After the types may come options of the subscription, { name => value }: many
+# events cost less when they come in larger batches.
 sub follow
 {
 	my ($node, $database, $subscription, @types) = @_;
+	my %options = ref $types[-1] ? %{ pop @types } : ();
+	my $more = join '', map { ", $_ => '$options{$_}'" } sort keys %options;
 	my $types = join(', ', map { "'$_'" } @types);
 	$node->safe_psql(
 		$database, qq{
@@ -87,7 +90,7 @@ sub follow
 		CREATE FUNCTION app.note(event postbox.event) RETURNS void LANGUAGE sql
 			AS 'INSERT INTO app.seen (aggregate_id, version) VALUES (event.aggregate_id, event.version)';
 		SELECT postbox.create_inbox('app.inbox');
-		SELECT postbox.create_subscription('follower', 'app.inbox', '$subscription');
+		SELECT postbox.create_subscription('follower', 'app.inbox', '$subscription'$more);
 		SELECT postbox.create_handler('app.inbox', ARRAY[$types], 'app.note(postbox.event)');
 	});
 	return;

@@ -10,7 +10,7 @@ use IO::Select;
 use IO::Socket::INET;
 use Time::HiRes qw(time);
 
-our @EXPORT = qw(grpc_call protobuf_fields);
+our @EXPORT = qw(grpc_call protobuf_fields protobuf_number protobuf_text);
 
 use constant { DATA => 0, HEADERS => 1, SETTINGS => 4, PING => 6, GOAWAY => 7 };    # types of frames
 use constant { ACK => 1, END_STREAM => 1, END_HEADERS => 4 };    # flags
@@ -60,6 +60,11 @@ sub answer_of
 
 sub frame { my ($type, $flags, $stream, $payload) = @_; return pack('C n C C N', length($payload) >> 16, length($payload) & 0xffff, $type, $flags, $stream) . $payload; }
 sub counted_text { my ($text) = @_; return chr(length $text) . $text; }
+
+# A field of a message of protobuf.
+sub protobuf_number { my ($number, $value) = @_; return varint($number << 3) . varint($value); }
+sub protobuf_text { my ($number, $value) = @_; return varint($number << 3 | 2) . varint(length $value) . $value; }
+sub varint { my ($value) = @_; return $value < 128 ? chr $value : chr($value & 127 | 128) . varint($value >> 7); }
 
 # The fields of a message of protobuf: [number, value], where the value is a number, or bytes.
 sub protobuf_fields

@@ -1,4 +1,4 @@
-# Sessions that write until they are told to stop, whatever happens to the server meanwhile: { run, output, stop }.
+# Sessions that write until they are told to stop, whatever happens to the server meanwhile: { run, output => file, stop => file }.
 package Postbox::Load;
 
 use strict;
@@ -13,20 +13,20 @@ our @EXPORT = qw(start_load stop_load end_prepared);
 
 my $loads = 0;
 
-# Scripts of pgbench by name. Options: user; clients; rate, in transactions a second. A session that was ended comes back
-# within two seconds, with all the others.
+# Scripts of pgbench by name. Options: user; clients; rate, in transactions a second; seconds. A session that was ended comes back
+# within so many, two if nothing is said, with all the others.
 sub start_load
 {
 	my ($node, $database, $scripts, %options) = @_;
 	my $folder = PostgreSQL::Test::Utils::tempdir() . '/load' . ++$loads;
 	mkdir $folder;
 	append_to_file("$folder/$_.sql", $scripts->{$_}) for keys %$scripts;
-	my $load = { stop => "$folder/stop", output => '' };
+	my $load = { stop => "$folder/stop", output => "$folder/output" };
 	$load->{run} = IPC::Run::start(
 		[ 'sh', '-c', 'stop=$1; shift; while [ ! -e "$stop" ]; do "$@"; [ $? = 0 ] || sleep 0.1; done', 'load', $load->{stop},
-			'pgbench', '-n', '-c', $options{clients} // 6, '-j', '1', '-T', '2', '-R', $options{rate} // 100, '-U', $options{user} // 'postgres',
+			'pgbench', '-n', '-c', $options{clients} // 6, '-j', '1', '-T', $options{seconds} // 2, '-R', $options{rate} // 100, '-U', $options{user} // 'postgres',
 			(map { ('-f', "$folder/$_.sql") } sort keys %$scripts), '-h', $node->host, '-p', $node->port, $database ],
-		'<', \undef, '>&', \$load->{output});
+		'<', \undef, '>', $load->{output}, '2>&1');
 	return $load;
 }
 

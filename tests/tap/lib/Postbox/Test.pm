@@ -14,6 +14,8 @@ use List::Util qw(max min);
 use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Postbox::Grpc;
+use Postbox::Session;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -23,6 +25,35 @@ our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_out
 
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
+
+# psql is started only for what a session of this process does not understand, or is not let in to say.
+{
+	no warnings 'redefine';
+	my ($psql, $background_psql) = map { PostgreSQL::Test::Cluster->can($_) } qw(psql background_psql);
+	my $session = sub {
+		my ($node, $database, $parameters, %options) = @_;
+		my @user = "@{ $parameters // [] }" =~ /^(?:-U (\w+))?$/ or return;
+		return Postbox::Session->new($node, $database, user => $user[0], %options);
+	};
+	*PostgreSQL::Test::Cluster::psql = sub {
+		my ($node, $database, $script, %options) = @_;
+		my ($parameters, $stdout, $stderr, $stop, $die) = delete @options{qw(extra_params stdout stderr on_error_stop on_error_die)};
+		my @statements = %options ? () : Postbox::Session::statements($script);
+		my $own = @statements ? $session->($node, $database, $parameters) : undef;
+		return $psql->(@_) unless $own;
+		my ($status, @said) = $own->run($stop // 1, @statements);
+		$own->quit;
+		chomp @said;
+		die "error running SQL: '$said[1]'\nwith sql '$script'" if $status && $die;
+		$$stdout = $said[0] if $stdout;
+		$$stderr = $said[1] if $stderr;
+		return wantarray ? ($status, @said) : $status;
+	};
+	*PostgreSQL::Test::Cluster::background_psql = sub {
+		my ($node, $database, %options) = @_;
+		return $session->($node, $database, $options{extra_params}, timeout => $PostgreSQL::Test::Utils::timeout_default) // $background_psql->(@_);
+	};
+}
 
 # start_emulator(argument...): an emulator, on a free port unless --port is given, with the topic of these tests. Returns
 # { pid, address => 'host:port', endpoint => the value of postbox.endpoint }.
@@ -54,13 +85,34 @@ sub stop_emulator
 	return;
 }
 
-# emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE,count=3') or '--clear'; returns what it printed.
+# Fault of proto/postbox/emulator/v1/faults.proto: its fields, and what the numbers in them are called.
+my %fault_numbers = (action => 1, code => 3, count => 5, 'latency-ms' => 7, 'after-effect' => 8);
+my %fault_texts = (rpc => 2, message => 4, 'ordering-key' => 9);
+my @codes = qw(OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS PERMISSION_DENIED RESOURCE_EXHAUSTED
+	FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED);
+my %called = ('abort-stream' => 1, delay => 6, '' => 1, map { $codes[$_] => $_ } keys @codes);
+
+# A rule as `postbox emulator-fault` takes it.
+sub fault
+{
+	my ($rule) = @_;
+	my %fault = map { /^([^=]+)=?(.*)$/ } split /,/, $rule;
+	$fault{action} //= 'delay' unless $fault{code};
+	my ($attribute, $with) = split /:/, delete $fault{attribute} // '', 2;
+	my $probability = delete $fault{probability};
+	return join '', (map { $fault_numbers{$_} ? protobuf_number($fault_numbers{$_}, $called{ $fault{$_} } // $fault{$_}) : protobuf_text($fault_texts{$_}, $fault{$_}) } keys %fault),
+	  defined $probability ? chr(6 << 3 | 1) . pack('d<', $probability) : '',
+	  defined $attribute ? protobuf_text(10, $attribute) . protobuf_text(11, $with // '') : '';
+}
+
+# emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE,count=3') or '--clear', or both.
 sub emulator_fault
 {
 	my ($emulator, @what) = @_;
-	my ($stdout, $stderr) = run_command([ $ENV{POSTBOX}, 'emulator-fault', '--endpoint', $emulator->{address}, @what ]);
-	is($stderr, '', "emulator-fault @what");
-	return $stdout;
+	my @rules = grep { $_ ne '--clear' } @what;
+	my $done = @rules == @what || defined grpc_call($emulator->{address}, 'postbox.emulator.v1.Faults/ClearFaults', '');
+	$done &&= defined grpc_call($emulator->{address}, 'postbox.emulator.v1.Faults/AddFault', join '', map { protobuf_text(1, fault($_)) } @rules) if @rules;
+	return ok($done, "emulator-fault @what");
 }
 
 # Copies the stage for a test that changes files of the installation. Returns { path => for new_node, library => folder of
@@ -150,34 +202,24 @@ sub emit
 	return;
 }
 
-# Whether `query` in `database` says t within `seconds`. One session asks again and again, each time in a transaction of its
-# own, for a new process each time would cost more than what is waited for. What takes long to ask is asked less often: the
-# processor is for what is waited for. A session that fails, since the server is restarted for example, is followed by another one.
+# Whether `query` in `database` says t within `seconds`. One session asks again and again. What takes long to ask, or to come, is asked
+# less often: the processor is for what is waited for. A session that fails, since the server is restarted for example, is followed
+# by another one.
 sub becomes_true
 {
 	my ($node, $database, $query, $seconds) = @_;
-	my $end = time + $seconds;
-	while ((my $left = $end - time) > 0)
+	my $begin = time;
+	my ($session, $so);
+	while (!$so && (my $asked = time) < $begin + $seconds)
 	{
-		my ($status) = eval { $node->psql($database, qq{
-			SET statement_timeout = 0;
-			DO \$poll\$
-			DECLARE so boolean; until timestamptz := clock_timestamp() + '$left s'; asked timestamptz;
-			BEGIN
-				LOOP
-					asked := clock_timestamp();
-					EXECUTE \$query\$$query\$query\$ INTO so;
-					COMMIT;
-					EXIT WHEN so;
-					IF clock_timestamp() > until THEN RAISE 'it is not so'; END IF;
-					PERFORM pg_sleep(least(greatest(0.05, 3 * extract(epoch FROM clock_timestamp() - asked)), 0.5));
-				END LOOP;
-			END \$poll\$}, on_error_stop => 1) };
-		die $@ if $@ && $@ !~ /Broken pipe/;    # a psql that was refused has left before it was given all of this
-		return 1 if defined $status && $status == 0;
-		select(undef, undef, undef, 0.1);
+		$session //= Postbox::Session->new($node, $database);
+		my $answer = $session && $session->rows($query);
+		undef $session unless defined $answer;
+		$so = ($answer // '') eq "t\n";
+		select(undef, undef, undef, max(0.05, min(3 * (time - $asked), 0.5), min((time - $begin) / 10, 0.25))) unless $so;
 	}
-	return 0;
+	$session->quit if $session;
+	return $so;
 }
 
 # Waits until `query` in `database` says t.
@@ -236,11 +278,15 @@ sub stop_between_transactions
 		if (kill('STOP', @pids) == @pids)
 		{
 			# One that was stopped with a lock of the server's own, such as those of the lock table, keeps the question waiting, too.
-			my ($busy, $timed_out);
-			$node->psql('postgres', qq{SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid IN ($list) AND xact_start IS NOT NULL)
-				+ (SELECT count(*) FROM pg_locks WHERE pid IN ($list) AND locktype = 'relation')
-				+ (SELECT count(*) * 0 FROM postbox.workers)}, stdout => \$busy, timeout => 5, timed_out => \$timed_out);
-			return 1 if !$timed_out && $busy eq '0';
+			my $busy = eval {
+				my $session = Postbox::Session->new($node, 'postgres', timeout => 5);
+				my $answer = $session->query(qq{SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid IN ($list) AND xact_start IS NOT NULL)
+					+ (SELECT count(*) FROM pg_locks WHERE pid IN ($list) AND locktype = 'relation')
+					+ (SELECT count(*) * 0 FROM postbox.workers)});
+				$session->quit;
+				$answer;
+			};
+			return 1 if ($busy // '') eq '0';
 		}
 		kill('CONT', @pids);
 		return 0;

@@ -1,0 +1,165 @@
+# A session of a server in this process, with the methods of PostgreSQL::Test::BackgroundPsql that tests need. To start psql takes
+# more of the processor than most of what a test asks, and so does each question to one that runs.
+package Postbox::Session;
+
+use strict;
+use warnings;
+
+use Errno ();
+use IO::Select;
+use IO::Socket::UNIX ();
+
+# The statements that psql would send one by one; none if some of it is for psql itself.
+sub statements
+{
+	my ($script) = @_;
+	return if $script =~ /\bSTDIN\b|\bATOMIC\b|\bDO (?:ALSO |INSTEAD )?\(/i;
+	my @statements = ('');
+	while ($script =~ m{\G(?:[^;\\'"e\$/-]+|(;)|\\|E'(?:[^'\\]|''|\\.)*'|'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|(\$\w*\$).*?\g2|.)}gcsi)
+	{
+		return if $& eq '\\';
+		$statements[-1] .= $&;
+		push @statements, '' if $1;
+	}
+	return grep { /[^;]/ } map { s/^\s+//r } @statements;
+}
+
+# new($node, $database, user => name, timeout => seconds that the server may be silent): undef if the server does not let it in,
+# or not without a password.
+sub new
+{
+	my ($class, $node, $database, %options) = @_;
+	my $socket = IO::Socket::UNIX->new(Peer => $node->host . '/.s.PGSQL.' . $node->port) or return;
+	my $self = bless { socket => $socket, received => '', reports => '', timeout => $options{timeout} }, $class;
+	my %parameters = (user => $options{user} // $ENV{PGUSER} // scalar getpwuid($>), database => $database);
+	$parameters{application_name} = $ENV{PGAPPNAME} if defined $ENV{PGAPPNAME};
+	$parameters{options} = $ENV{PGOPTIONS} if defined $ENV{PGOPTIONS};
+	return defined $self->ask('', pack('N', 3 << 16) . join('', map { "$_\0" } %parameters, '')) ? $self : undef;
+}
+
+# What psql would print of one statement; undef after an error.
+sub rows
+{
+	my ($self, $statement) = @_;
+	return $self->ask('Q', "$statement\0");
+}
+
+# psql's status after the statements, what it would print, and what it would say beside. Without $stop, it goes on after errors.
+sub run
+{
+	my ($self, $stop, @statements) = @_;
+	my ($status, $output) = (0, '');
+	$self->{reports} = '';
+	for my $statement (@statements)
+	{
+		my $rows = $self->rows($statement);
+		$output .= $rows // '';
+		$status = $self->{lost} ? 2 : defined $rows || !$stop ? 0 : 3;
+		last if $status;
+	}
+	return ($status, $output, $self->{reports});
+}
+
+sub query
+{
+	my ($self, $script) = @_;
+	my @statements = statements($script) or die "only psql can say this: $script";
+	my (undef, $output) = $self->run(1, @statements);
+	chomp $output;
+	return $output;
+}
+
+sub query_safe
+{
+	my ($self, $script) = @_;
+	my $output = $self->query($script);
+	die "query failed: $self->{reports}" if $self->{reports} ne '';
+	return $output;
+}
+
+sub set_query_timer_restart { return; }
+
+# Leaves, and waits until the process of the server has ended. (It may wait for one that a test has stopped.)
+sub quit
+{
+	my ($self) = @_;
+	$self->put('X', '');
+	$self->{timeout} = 5;
+	eval { 1 while defined $self->get(1) };
+	close($self->{socket});
+	return;
+}
+
+sub put
+{
+	my ($self, $type, $content) = @_;
+	local $SIG{PIPE} = 'IGNORE';
+	my $message = $type . pack('N', 4 + length $content) . $content;
+	while ($message ne '')
+	{
+		my $written = syswrite($self->{socket}, $message) // ($!{EINTR} ? 0 : last);
+		substr($message, 0, $written, '');
+	}
+	return;
+}
+
+# So many bytes that the server has sent; undef if it has closed the connection.
+sub get
+{
+	my ($self, $count) = @_;
+	while (length $self->{received} < $count)
+	{
+		die 'the server is silent' if $self->{timeout} && !IO::Select->new($self->{socket})->can_read($self->{timeout});
+		my $read = sysread($self->{socket}, $self->{received}, 65536, length $self->{received});
+		return unless $read || !defined $read && $!{EINTR};
+	}
+	return substr($self->{received}, 0, $count, '');
+}
+
+# Sends a message and reads until the server is ready for the next one.
+sub ask
+{
+	my ($self, @message) = @_;
+	my $output = '';
+	$self->put(@message);
+	while (defined(my $head = $self->get(5)))
+	{
+		my ($type, $length) = unpack('a N', $head);
+		my $content = $self->get($length - 4) // last;
+		last if $type eq 'R' && unpack('N', $content) != 0;
+		return $output if $type eq 'Z';
+		if ($type eq 'E') { undef $output; }
+		if ($type eq 'E' || $type eq 'N') { $self->{reports} .= report($content); }
+		if ($type eq 'D') { $output .= row($content); }
+		if ($type eq 'd') { $output .= $content; }
+	}
+	$self->{lost} = 1;
+	$self->{reports} .= "server closed the connection unexpectedly\n";
+	return;
+}
+
+sub row
+{
+	my ($content) = @_;
+	my ($at, @values) = (2);
+	while ($at < length $content)
+	{
+		my $length = unpack("x$at l>", $content);
+		push @values, $length < 0 ? '' : substr($content, $at + 4, $length);
+		$at += 4 + ($length < 0 ? 0 : $length);
+	}
+	return join('|', @values) . "\n";
+}
+
+sub report
+{
+	my ($content) = @_;
+	my %field = map { substr($_, 0, 1) => substr($_, 1) } grep { $_ ne '' } split /\0/, $content;
+	my $report = "psql:<stdin>: $field{S}:  $field{M}\n";
+	$report .= "DETAIL:  $field{D}\n" if defined $field{D};
+	$report .= "HINT:  $field{H}\n" if defined $field{H};
+	$report .= "CONTEXT:  $field{W}\n" if defined $field{W} && $field{S} =~ /ERROR|FATAL|PANIC/;
+	return $report;
+}
+
+1;
