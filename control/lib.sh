@@ -50,7 +50,8 @@ cluster_template() {
 }
 
 free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+  perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) and bind(S, pack_sockaddr_in(0, INADDR_LOOPBACK)) or die $!;
+    printf "%d\n", unpack_sockaddr_in(getsockname(S))'
 }
 
 # with_own_mounts COMMAND...: becomes COMMAND, which may mount file systems if POSTBOX_OWN_MOUNTS=1. Nobody else
@@ -63,12 +64,17 @@ with_own_mounts() {
   exec "$@"
 }
 
-# run_sql_tests KIND RUNNER SUFFIX [NAME...]: runs tests/KIND with a runner of pg_regress's family in a
+# What psql of tests/regress is started with: a result has no frame, whose width would change with each value, and no count of
+# rows, which are all there. What is less than a warning is not shown, nor where an error was raised.
+REGRESS_PSQL=(--no-align --pset=footer=off --set=SHOW_CONTEXT=never)
+REGRESS_PGOPTIONS='-c client_min_messages=warning'
+
+# run_sql_tests KIND RUNNER FOLDER SUFFIX [NAME...]: runs tests/KIND with a runner of pg_regress's family in a
 # private cluster. No publishers run there: these tests are about SQL, and rows stay as sessions left them.
-# What tests/support builds can be loaded there by its name.
+# The extension is there already, and what tests/support builds can be loaded by its name.
 # POSTBOX_ACCEPT=1 stores what came out as what is expected, to be read before it is committed.
 run_sql_tests() {
-  local kind=$1 runner=$2 folder=$3 suffix=$4 bin work names status=0 file
+  local kind=$1 runner=$2 folder=$3 suffix=$4 bin work names status=0 file options=()
   shift 4
   bin=$(stage_bin)
   runner=$(stage_tests)/$runner
@@ -79,7 +85,7 @@ run_sql_tests() {
   cp -r "$POSTBOX_ROOT/tests/$kind" "$work/$kind"
   mkdir -p "$work/$kind/expected"
   [ "$(id -u)" != 0 ] || chown -R postgres "$work/$kind"
-  "$POSTBOX_ROOT/control/cluster" start "$work/cluster" postbox.publishers=0 \
+  "$POSTBOX_ROOT/control/cluster" start "$work/cluster" postbox.publishers=0 jit=off autovacuum=off \
     dynamic_library_path="\$libdir:$POSTBOX_BUILD_DIR/tests"
 
   names=("$@")
@@ -87,11 +93,15 @@ run_sql_tests() {
     for file in "$work/$kind/$folder"/*"$suffix"; do names+=("$(basename "$file" "$suffix")"); done
   fi
   cd "$work/$kind" || return
+  if [ "$kind" = regress ]; then
+    export PGOPTIONS=$REGRESS_PGOPTIONS
+    options=(--launcher="sh -c 'exec \"\$@\" ${REGRESS_PSQL[*]}' psql")
+  fi
   # A test that has no result yet runs against an empty one.
   for file in "${names[@]}"; do as_postgres touch "expected/$file.out"; done
   as_postgres env TZ=UTC PGTZ=UTC LC_ALL=C.UTF-8 "$runner" --bindir="$bin" \
     --inputdir="$work/$kind" --outputdir="$work/$kind" --host=127.0.0.1 --port="$(cat "$work/cluster/port")" \
-    --user=postgres --dbname="$kind"_postbox "${names[@]}" || status=$?
+    --user=postgres --dbname="$kind"_postbox --load-extension=postbox "${options[@]}" "${names[@]}" || status=$?
   if [ -n "${POSTBOX_ACCEPT:-}" ]; then
     for file in "${names[@]}"; do cp "results/$file.out" "$POSTBOX_ROOT/tests/$kind/expected/$file.out"; done
   elif [ $status -ne 0 ]; then

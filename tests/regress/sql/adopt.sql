@@ -1,8 +1,4 @@
 -- Making outboxes of tables that exist already.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA shop;
 CREATE FUNCTION pg_temp.id(n int) RETURNS uuid LANGUAGE sql AS $$ SELECT ('00000000-0000-4000-8000-' || lpad(n::text, 12, '0'))::uuid $$;
 
@@ -231,8 +227,10 @@ SELECT seq, event_type FROM shop.events ORDER BY seq;
 
 -- the extension does not go while tables wake its workers
 DROP EXTENSION postbox;
+BEGIN;
 DROP EXTENSION postbox CASCADE;
 SELECT count(*) FROM shop.events;
+ROLLBACK;
 DROP SCHEMA shop CASCADE;
 DROP OWNED BY regress_postbox_owner, regress_postbox_other;
 DROP ROLE regress_postbox_owner, regress_postbox_other;

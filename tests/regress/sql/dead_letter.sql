@@ -1,8 +1,5 @@
 -- Dead letters: what is kept, who sees it, and how an event is applied after all.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
+TRUNCATE postbox.projection, postbox.handler, postbox.dead_letter RESTART IDENTITY;
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
 CREATE TABLE reader.video (id text PRIMARY KEY, title text NOT NULL, version bigint NOT NULL);

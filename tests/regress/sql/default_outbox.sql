@@ -1,9 +1,5 @@
 -- The outbox of outbox_emit when none is named: the setting, or the only one that the current user owns, or the only one that it
 -- may insert into. In a function that runs as another user than its caller, the caller does not decide.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE ROLE regress_service;
 CREATE ROLE regress_caller;
 CREATE ROLE regress_stranger;
@@ -175,19 +171,16 @@ GRANT INSERT ON caller.outbox TO PUBLIC;
 ALTER ROLE regress_caller LOGIN;
 ALTER ROLE regress_caller SET postbox.default_outbox = 'caller.outbox';
 \c - regress_caller
-SET client_min_messages = warning;
 SHOW postbox.default_outbox;
 SELECT stranger.order_placed('role');
 \c - postgres
 SELECT format('ALTER DATABASE %I SET postbox.default_outbox = %L', current_database(), 'service.outbox') \gexec
 ALTER ROLE regress_caller RESET postbox.default_outbox;
 \c - regress_caller
-SET client_min_messages = warning;
 SELECT stranger.order_placed('database');
 \c - postgres
 SELECT format('ALTER DATABASE %I RESET postbox.default_outbox', current_database()) \gexec
 SELECT aggregate_id, version FROM service.outbox WHERE aggregate_id = 'database';
 
-SET client_min_messages = warning;
 DROP SCHEMA service, caller, stranger CASCADE;
 DROP ROLE regress_service, regress_caller, regress_stranger, regress_emitter;

@@ -1,8 +1,4 @@
 -- postbox.doctor(): what it sees, who may see it, and that it runs no code of users. That each remedy mends its cause is tested in tests/e2e/test_doctor.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE ROLE regress_owner;
 CREATE ROLE regress_monitor IN ROLE pg_monitor;
 CREATE ROLE regress_operator IN ROLE postbox_operator;
@@ -107,5 +103,5 @@ DROP SCHEMA doctored CASCADE;
 DROP FUNCTION look.findings();
 DROP SCHEMA look;
 DROP SCHEMA app CASCADE;
-DROP EXTENSION postbox;
+DROP OWNED BY regress_owner;
 DROP ROLE regress_owner, regress_monitor, regress_operator, regress_nobody;

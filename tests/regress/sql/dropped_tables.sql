@@ -1,13 +1,9 @@
 -- What a DROP takes with it: the tables that Postbox made beside the dropped one, and nothing of anybody else.
-SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE ROLE regress_mallory;
 CREATE ROLE regress_alice;
 CREATE SCHEMA evil AUTHORIZATION regress_mallory;
 CREATE SCHEMA app AUTHORIZATION regress_alice;
 SET client_min_messages = notice;
-\set SHOW_CONTEXT never
 
 -- the tables beside an outbox and an inbox go with it
 SET ROLE regress_mallory;
@@ -58,4 +54,3 @@ SELECT relname FROM pg_class WHERE relnamespace = 'evil'::regnamespace AND relki
 SET client_min_messages = warning;
 DROP SCHEMA evil CASCADE;
 DROP ROLE regress_mallory, regress_alice;
-DROP EXTENSION postbox CASCADE;

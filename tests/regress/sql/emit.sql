@@ -1,8 +1,4 @@
 -- outbox_emit: what it stores, what it returns, and that it belongs to the caller's transaction.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
 
 -- without an outbox

@@ -1,10 +1,6 @@
 -- An event is written without a statement where the tables of the outbox are as Postbox made them. Whatever their owner adds to
 -- them, to a partition or to the version counter still has its effect, on new aggregates and on those that have events.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
 \set VERBOSITY terse
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA altered;
 CREATE ROLE regress_postbox_app;
 CREATE ROLE regress_postbox_owner;
@@ -220,6 +216,5 @@ SELECT * FROM altered.emit('t2');
 SELECT tableoid::regclass FROM altered.outbox WHERE aggregate_id = 't2';
 ROLLBACK;
 
-DROP EXTENSION postbox CASCADE;
 DROP SCHEMA altered CASCADE;
 DROP ROLE regress_postbox_app, regress_postbox_owner;

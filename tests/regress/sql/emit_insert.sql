@@ -1,13 +1,9 @@
 -- The row that outbox_emit stores is inserted as the caller would insert it, however often the session has emitted before: a
 -- plan that is kept outlives no right, no row security, no change of the table.
-SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE ROLE regress_postbox_app;
 CREATE ROLE regress_postbox_other;
 CREATE SCHEMA catalog;
 GRANT USAGE ON SCHEMA catalog TO PUBLIC;
-\set SHOW_CONTEXT never
 SELECT postbox.create_outbox('catalog.events', 'log');
 GRANT INSERT ON catalog.events TO regress_postbox_app;
 CREATE FUNCTION public.emit(aggregate_id text, version bigint DEFAULT 1, outbox regclass DEFAULT 'catalog.events', event_id uuid DEFAULT NULL)
@@ -220,7 +216,6 @@ SELECT count(DISTINCT id) AS ids, count(DISTINCT right(id::text, 17)) AS random,
        (SELECT bool_and(id > before) FROM (SELECT id, lag(id) OVER (PARTITION BY session ORDER BY i) AS before FROM catalog.made) m) AS grows
 FROM catalog.made;
 
-SET client_min_messages = warning;
 DROP FUNCTION public.emit;
 DROP SCHEMA catalog CASCADE;
 DROP ROLE regress_postbox_app, regress_postbox_other;

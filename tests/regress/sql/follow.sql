@@ -1,7 +1,4 @@
 -- What belongs to an outbox or inbox follows it to another owner and another schema, and nothing of anybody else does.
-SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE ROLE regress_alice;
 CREATE ROLE regress_bob;
 CREATE ROLE regress_mallory;
@@ -12,7 +9,6 @@ CREATE SCHEMA evil AUTHORIZATION regress_mallory;
 GRANT ALL ON SCHEMA app, other TO regress_alice, regress_bob;
 GRANT USAGE ON SCHEMA app, other TO regress_emitter;
 SET client_min_messages = notice;
-\set SHOW_CONTEXT never
 
 -- what is where, and whose
 CREATE FUNCTION pg_temp.tables() RETURNS TABLE (what text, owner text) LANGUAGE sql AS $$
@@ -140,6 +136,5 @@ GRANT USAGE ON SCHEMA postbox TO PUBLIC;
 SELECT postbox.follow_altered();
 
 SET client_min_messages = warning;
-DROP EXTENSION postbox CASCADE;
 DROP SCHEMA app, other, evil CASCADE;
 DROP ROLE regress_alice, regress_bob, regress_mallory, regress_emitter, regress_eve;

@@ -1,8 +1,5 @@
 -- Making, dropping and purging inboxes.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
+TRUNCATE postbox.projection, postbox.handler, postbox.dead_letter RESTART IDENTITY;
 CREATE SCHEMA reader;
 CREATE FUNCTION pg_temp.registered() RETURNS TABLE (relation text, tombstone text, retention interval)
     LANGUAGE sql AS $$ SELECT relation::text, tombstone::text, retention FROM postbox.inbox ORDER BY 1 $$;

@@ -1,9 +1,6 @@
 -- A projection whose target is dropped or no longer fits, and a handler whose function is gone: events of their types wait,
 -- those of other types are applied, and a view says what is wrong.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
+TRUNCATE postbox.projection, postbox.handler, postbox.dead_letter RESTART IDENTITY;
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
 CREATE TABLE reader.video (id text PRIMARY KEY, title text, version bigint);
@@ -92,4 +89,3 @@ SET quote_all_identifiers = off;
 DROP SCHEMA reader CASCADE;
 SELECT count(*) FROM postbox.projection;
 SELECT * FROM postbox.inbox_problem;
-DROP EXTENSION postbox CASCADE;

@@ -1,9 +1,6 @@
 -- What a handler or a trigger does while its event is applied: it applies other events, it changes what is in use. The work
 -- stays bounded, and the outcome is an error or the truth.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
+TRUNCATE postbox.projection, postbox.handler, postbox.dead_letter RESTART IDENTITY;
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
 CREATE FUNCTION reader.event(event_id text, event_type text, aggregate_id text, version bigint, payload text DEFAULT '{}')
@@ -139,4 +136,3 @@ SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[reader.event('s6', 'plain
 SELECT postbox.inbox_apply('reader.inbox', reader.event('s8', 'plain', 'y', 3));
 
 DROP SCHEMA reader CASCADE;
-DROP EXTENSION postbox CASCADE;

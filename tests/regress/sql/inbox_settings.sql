@@ -1,9 +1,5 @@
 -- An event has the same effect whatever the settings of the session that applies it, and a deleted key is known whatever form
 -- its text has.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
 CREATE TABLE reader.value (id timestamptz PRIMARY KEY, day date, at timestamptz, length interval, bytes text, number text, document xml, version bigint);
@@ -32,7 +28,6 @@ SELECT reader.apply('e1', 'value', '2024-02-01 10:00', 1, '{"day": "01/02/2024",
 SELECT current_setting('TimeZone'), current_setting('DateStyle'), current_setting('IntervalStyle'), current_setting('bytea_output'), current_setting('xmloption'), current_setting('extra_float_digits');
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[('e2', 'value', 'v', '2024-02-02 10:00', 1, '{"day": "02/03/2024"}', NULL, NULL), ('e3', 'value', 'v', '2024-02-03 10:00', 1, '{"day": "02/03/2024"}', NULL, NULL)]::postbox.event[]);
 RESET ALL;
-SET client_min_messages = warning;
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 SELECT id, day, at, length, document, version FROM reader.value ORDER BY id;
@@ -77,4 +72,3 @@ SELECT reader.apply('p3', 'pair', 'x', 4, '{"price": 1.51, "name": "a"}');
 SELECT postbox.wait_for_version('reader.pair', '[1.500, "a"]', 5, '0');
 
 DROP SCHEMA reader CASCADE;
-DROP EXTENSION postbox CASCADE;

@@ -1,8 +1,4 @@
 -- The extension installs, says what it is, keeps its names to itself, and leaves without a trace.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 
 SELECT n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postbox';
 

@@ -1,6 +1,4 @@
 -- The log outbox: what it is made of, what it refuses, its partitions and its retention.
-SET client_min_messages = warning;
-CREATE EXTENSION IF NOT EXISTS postbox;
 CREATE SCHEMA log_app;
 SET postbox.project_id = 'test';
 

@@ -1,8 +1,4 @@
 -- Making, dropping and purging outboxes.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
 CREATE FUNCTION pg_temp.registered() RETURNS TABLE (relation text, kind text, counter text, retention interval)
     LANGUAGE sql AS $$ SELECT relation::text, kind, counter::text, retention FROM postbox.outbox ORDER BY 1 $$;

@@ -1,10 +1,7 @@
 -- What each role may do with each object of schema postbox. The objects are read from the catalog, so a new one changes the
 -- expected output, and whoever adds it has to say whom it is for.
-SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
+TRUNCATE postbox.projection, postbox.handler, postbox.dead_letter RESTART IDENTITY;
 SET postbox.project_id = 'shop-1';
-\set SHOW_CONTEXT never
 \set event '550e8400-e29b-41d4-a716-446655440000'
 CREATE ROLE regress_public;
 CREATE ROLE regress_emitter;
@@ -32,6 +29,7 @@ SELECT postbox.create_credential('usual', 'environment'), postbox.grant_credenti
 -- the role of operators has no rights but those of Postbox, and is granted, not logged in as
 SELECT rolcanlogin, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls FROM pg_roles WHERE rolname = 'postbox_operator';
 
+\pset format aligned
 -- columns of the matrix: r SELECT, a INSERT, w UPDATE, d DELETE, D TRUNCATE, x REFERENCES, t TRIGGER, U USAGE, C CREATE.
 -- Emitter, applier and owner have no right on schema postbox that PUBLIC does not have.
 CREATE TABLE roles (ordinal int, name text);
@@ -181,6 +179,7 @@ SELECT a.what, attempt('regress_public', statement) AS public, attempt('regress_
     attempt('regress_dbowner', statement) AS dbowner, attempt(current_user, statement) AS superuser
 FROM attempts a ORDER BY ordinal;
 
+\pset format unaligned
 -- What each role sees of a parked event, a backlog and a dead letter
 INSERT INTO shop.log_parked (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, publish_attempts, next_retry_at, last_error)
     VALUES ('log', 1, :'event', 'order', 'parked', 'order.created', 1, 'v1', '{}', '{}', now(), 5, 'infinity', 'INVALID_ARGUMENT');

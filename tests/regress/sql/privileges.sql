@@ -1,14 +1,10 @@
 -- Who may do what on the side of the outbox.
-SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 SET postbox.project_id = 'shop-1';
 CREATE ROLE regress_postbox_owner;
 CREATE ROLE regress_postbox_app;
 CREATE ROLE regress_postbox_other;
 CREATE SCHEMA catalog;
 GRANT USAGE ON SCHEMA catalog TO regress_postbox_owner, regress_postbox_app;
-\set SHOW_CONTEXT never
 
 -- creating an outbox needs CREATE on the schema, and makes an owner
 SET ROLE regress_postbox_owner;

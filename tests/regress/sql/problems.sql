@@ -1,7 +1,4 @@
 -- What is wrong with the tables of an outbox: each sign, one by one, and nothing once it is repaired.
-SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE ROLE regress_alice;
 CREATE ROLE regress_bob;
 CREATE ROLE regress_mallory;
@@ -127,6 +124,5 @@ RESET quote_all_identifiers;
 RESET search_path;
 SELECT postbox.this_database() = format('%s/%s', (SELECT system_identifier FROM pg_control_system()), d.oid) FROM pg_database d WHERE datname = current_database();
 
-DROP EXTENSION postbox CASCADE;
 DROP SCHEMA app CASCADE;
 DROP ROLE regress_alice, regress_bob, regress_mallory;

@@ -1,8 +1,5 @@
 -- Projections: what they take, and what they write.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
+TRUNCATE postbox.projection, postbox.handler, postbox.dead_letter RESTART IDENTITY;
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
 CREATE SEQUENCE pg_temp.event_number;

@@ -1,8 +1,4 @@
 -- Making, changing and dropping publications.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
 SELECT postbox.create_outbox('catalog.outbox', 'table');
 SET postbox.project_id = 'shop-1';

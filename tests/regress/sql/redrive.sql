@@ -1,8 +1,4 @@
 -- What to do about events that are stuck: look, redrive, discard.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA catalog;
 SELECT postbox.create_outbox('catalog.outbox', 'table');
 

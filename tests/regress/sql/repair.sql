@@ -1,14 +1,10 @@
 -- What was dropped or altered of an outbox or inbox is listed and put back.
-SET client_min_messages = warning;
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE ROLE regress_alice;
 CREATE ROLE regress_bob;
 CREATE ROLE regress_mallory;
 CREATE SCHEMA app AUTHORIZATION regress_alice;
 GRANT ALL ON SCHEMA app TO regress_bob;
 SET client_min_messages = notice;
-\set SHOW_CONTEXT never
 SET ROLE regress_alice;
 SELECT postbox.create_outbox('app.log'), postbox.create_outbox('app.jobs', 'table'), postbox.create_inbox('app.inbox');
 CREATE TABLE app.old (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid uuid NOT NULL, type text NOT NULL, payload jsonb NOT NULL, version int NOT NULL);
@@ -194,6 +190,5 @@ SELECT version, outbox_problem FROM postbox.outbox o, postbox.outbox_emit('a', '
 RESET ROLE;
 
 SET client_min_messages = warning;
-DROP EXTENSION postbox CASCADE;
 DROP SCHEMA app, evil CASCADE;
 DROP ROLE regress_alice, regress_bob, regress_mallory;

@@ -1,8 +1,4 @@
 -- wait_for_version: what there is to see in one session. That it wakes is in tests/isolation.
-SET client_min_messages = warning;
-\set SHOW_CONTEXT never
-DROP EXTENSION IF EXISTS postbox CASCADE;
-CREATE EXTENSION postbox;
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
 CREATE TABLE reader.video (id text PRIMARY KEY, title text, version bigint);
@@ -99,7 +95,6 @@ SET search_path = '';
 SET IntervalStyle = 'sql_standard';
 SELECT postbox.wait_for_version('reader.video', 'v1', 7, '0'), postbox.wait_for_version('reader.video', 'v1', 8, '1 ms'), postbox.wait_for_version('reader.stock', '["no,rth", 5]', 2, '0');
 RESET ALL;
-SET client_min_messages = warning;
 -- a time-out of the server ends it, and the session goes on
 SET statement_timeout = '50ms';
 SELECT postbox.wait_for_version('reader.video', 'v1', 1000, '1 min');
