@@ -1,7 +1,7 @@
 """From a StreamingPull stream to the ack, with the service near and far away: apply."""
 
 import bed
-from bed import Bed, median
+from bed import median
 from harness import say
 
 KEYS = 1_000
@@ -12,7 +12,7 @@ def apply(report, smoke, round_trip=ROUND_TRIP):
     """The puller on a subscription with ordering keys, with a service that answers after the round trip and one that answers at once."""
     rounds = 1 if smoke else 5
     events = 1_000 if smoke else 400_000
-    with Bed(smoke) as server:
+    with bed.opened(smoke) as server:
         server.sql("""
             CREATE TABLE app.video (video_id text PRIMARY KEY, title text NOT NULL, version bigint NOT NULL);
         """)

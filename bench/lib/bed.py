@@ -54,6 +54,37 @@ MEASURED = {"jit": "on", "fsync": "on", "synchronous_commit": "on", "shared_buff
 SMALL = {"postbox.read_chunk_size": "500", "postbox.claim_batch_size": "100"}
 
 
+SCHEMAS = """
+    CREATE SCHEMA app;
+    CREATE SCHEMA bench;
+    CREATE FUNCTION bench.drain(publication text, mode text) RETURNS int
+        LANGUAGE C AS 'postbox_bench', 'bench_drain';
+    CREATE TABLE bench.result (publication text, mode text, events bigint, measured_events bigint,
+        seconds float8, chunks bigint, bytes bigint, private_kb bigint, peak_kb bigint)"""
+handed_on = None  # the Bed of a smoke run of several benches: to start a server takes longer than most of them
+
+
+@contextlib.contextmanager
+def handing_on():
+    """The benches within this use one server, one after the other."""
+    global handed_on  # pylint: disable=global-statement
+    with Bed(smoke=True) as handed_on:
+        yield
+    handed_on = None
+
+
+@contextlib.contextmanager
+def opened(smoke, **settings):
+    """The Bed of one bench."""
+    if not handed_on:
+        with Bed(smoke, **settings) as server:
+            yield server
+        return
+    handed_on.cluster.set(**settings)
+    yield handed_on
+    handed_on.hand_on()
+
+
 class Bed(harness.Testbed):
     def __init__(self, smoke, **settings):
         self.smoke = smoke
@@ -67,15 +98,16 @@ class Bed(harness.Testbed):
             self.watch = self.session(DATABASE)
             if smoke:  # any statement of several that fails is a failure
                 self.watch.sql("\\set ON_ERROR_STOP on\nSELECT")
-            self.sql("""
-                CREATE SCHEMA app;
-                CREATE SCHEMA bench;
-                CREATE FUNCTION bench.drain(publication text, mode text) RETURNS int
-                    LANGUAGE C AS 'postbox_bench', 'bench_drain';
-                CREATE TABLE bench.result (publication text, mode text, events bigint, measured_events bigint,
-                    seconds float8, chunks bigint, bytes bigint, private_kb bigint, peak_kb bigint);
-            """)
+            self.sql(SCHEMAS)
         self._publications = 0
+        self._configuration = (self.cluster.directory / "data/postgresql.conf").read_text()
+
+    def hand_on(self):
+        """Leaves to the next bench what this one has found."""
+        (self.cluster.directory / "data/postgresql.conf").write_text(self._configuration)
+        self.cluster.set()
+        wait_until("the worker has left", lambda: self.worker_pid() is None)
+        self.sql(f"DROP SCHEMA app, bench CASCADE; ALTER DATABASE {DATABASE} RESET ALL;" + SCHEMAS)
 
     @contextlib.contextmanager
     def _closing_on_error(self):

@@ -2,7 +2,8 @@
 
 import time
 
-from bed import Bed, median
+import bed
+from bed import median
 from harness import say
 
 TABLE = """
@@ -25,7 +26,7 @@ CASES = {  # the plain INSERT counts no versions
 
 def changes(report, smoke):
     rows, rounds = (300, 1) if smoke else (1_000_000, 3)
-    with Bed(smoke) as server:
+    with bed.opened(smoke) as server:
         outbox = server.outbox("app.outbox")
         file = server.cluster.directory / "data/items"
         server.sql(f"""COPY (SELECT n, 'a title of moderate length ' || n, n * 1.25, now() FROM generate_series(1, {rows}) AS n)

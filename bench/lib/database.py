@@ -4,14 +4,14 @@ import contextlib
 import time
 
 import bed
-from bed import DATABASE, Bed, Failure, median
+from bed import DATABASE, Failure, median
 from harness import say, wait_until
 
 
 def drain(report, smoke):
     """Claim to confirm of both kinds of outbox, and a bare SELECT of the same rows."""
     log_events, table_events, rounds = (2_000, 500, 1) if smoke else (1_000_000, 100_000, 3)
-    with Bed(smoke) as server:
+    with bed.opened(smoke) as server:
         say(f"drain: {log_events} events in a log, {table_events} in a table, {rounds} rounds")
         server.load(server.outbox("app.log"), log_events)
         server.settle_down()
@@ -48,7 +48,7 @@ def drain_all(server, outbox, events):
 def backlog(report, smoke):
     """Rate and memory with a long and with a short backlog, of drain.cc and of the publisher worker."""
     large, small, rounds = (3_000, 1_000, 1) if smoke else (5_000_000, 50_000, 3)
-    with Bed(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
+    with bed.opened(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
         say(f"backlog: {large} events and {small} events")
         outboxes = {}
         for events in (small, large):
@@ -82,7 +82,7 @@ def status(report, smoke):
     """What a look at postbox.publication_status takes, with nothing and with much to publish, and the first look of a new session."""
     events, rounds, looks = (1_000, 1, 5) if smoke else (5_000_000, 5, 200)
     look = "SELECT * FROM postbox.publication_status"
-    with Bed(smoke) as server:
+    with bed.opened(smoke) as server:
         publication = server.publication(server.outbox("app.log"))
         server.settle_down()
         before = [milliseconds(server, look, looks) for _ in range(rounds)]
@@ -126,7 +126,7 @@ def publishing_worker(server):
 def wal(report, smoke):
     """WAL of publishing an event, and of emitting it."""
     events, rows, rounds = (1_500, 200, 1) if smoke else (1_000_000, 50_000, 4)
-    with Bed(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
+    with bed.opened(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
         say(f"wal: {events} events drained, {rounds} times {rows} events emitted")
         server.load(server.outbox("app.log"), events, "'v_' || n % 1000")
         server.settle_down()
@@ -167,7 +167,7 @@ def held_transaction(report, smoke):
     """The same with and without a transaction that has emitted an event and stays open: draining a backlog; publishing
     what four sessions emit meanwhile; what grows."""
     events, length, rounds = (1_500, {"transactions": 20}, 1) if smoke else (1_000_000, {"seconds": 15}, 3)
-    with Bed(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
+    with bed.opened(smoke, postbox__endpoint="http://127.0.0.1:1") as server:
         amount = " ".join(f"{count} {what}" for what, count in length.items())
         say(f"held-transaction: {events} events drained, then {amount} of emitting, {rounds} rounds each")
         server.load(server.outbox("app.log"), events, "'v_' || n % 1000")

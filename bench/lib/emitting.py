@@ -2,7 +2,8 @@
 
 import time
 
-from bed import Bed, median
+import bed
+from bed import median
 from harness import say
 
 CLIENTS, SMOKE_CLIENTS = 8, 2
@@ -28,7 +29,7 @@ def emit(report, smoke):
     """pgbench: a change of a business row, and its event by outbox_emit or by a plain INSERT into the same table."""
     accounts, rounds, length = (1_000, 1, {"transactions": 20}) if smoke else (100_000, 3, {"seconds": 10})
     clients = SMOKE_CLIENTS if smoke else CLIENTS
-    with Bed(smoke) as server:
+    with bed.opened(smoke) as server:
         amount = " ".join(f"{count} {what}" for what, count in length.items())
         say(f"emit: {clients} clients, {rounds} rounds of {amount} each")
         outbox = server.outbox("app.outbox")

@@ -10,7 +10,7 @@ import uuid
 import bed
 import changes
 import libpq
-from bed import Bed, median, percentile
+from bed import median, percentile
 from harness import say, wait_until
 
 PAUSE = 0.02  # s between the events that are looked at
@@ -18,7 +18,7 @@ PAUSE = 0.02  # s between the events that are looked at
 
 def fairness(report, smoke):
     rows, rounds, quiet = (2_000, 1, 0.3) if smoke else (1_000_000, 3, 2)  # s without a mass, for comparison
-    with Bed(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
+    with bed.opened(smoke, postbox__publishers=1, postbox__endpoint="http://127.0.0.1:1") as server:
         for name, (produce, own_key) in MASSES.items():
             say(f"fairness, {name}: {rows:,} rows, {rounds} rounds")
             results = [measure(server, produce, own_key, rows, quiet) for _ in range(rounds)]

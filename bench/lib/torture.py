@@ -10,7 +10,7 @@ import bed
 from bed import Bed, Failure
 from harness import say, wait_until
 
-WRITERS, SMOKE_WRITERS = 24, 12
+WRITERS, SMOKE_WRITERS = 24, 8
 OUTBOX = "app.outbox"
 
 
@@ -38,7 +38,7 @@ SCRIPTS = {
 
 
 def torture(report, smoke):
-    seconds, writers = (2, SMOKE_WRITERS) if smoke else (60, WRITERS)
+    seconds, writers = (1, SMOKE_WRITERS) if smoke else (60, WRITERS)
     with Bed(smoke, postbox__publishers=3, postbox__read_chunk_size=11, postbox__poll_interval="50ms",
              max_prepared_transactions=50, postbox__endpoint="http://127.0.0.1:1") as server:
         record = server.directory / "arrivals"
@@ -131,7 +131,7 @@ def write_and_crash(server, files, clients, seconds):
     """Each crash ends all sessions, so the writers begin again after each. Every fourth crash is of the whole server."""
     end = time.monotonic() + seconds
     crashes = 0
-    interval = 1 if server.smoke else 4
+    interval = 0.5 if server.smoke else 4
     with copying(server):
         while time.monotonic() < end or crashes < 2:
             writers = threading.Thread(target=server.pgbench, args=(files, clients), kwargs={"seconds": 3600, "may_fail": True})
