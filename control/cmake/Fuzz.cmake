@@ -35,7 +35,7 @@ fuzz_target(received_event 50000 postbox_plain)
 fuzz_target(emulator_specs 50000 postbox_plain)
 fuzz_target(emulator_filter 100000 postbox_plain)
 fuzz_target(emulator_requests 50000 postbox_plain)
-fuzz_target(emulator_schemas 3000 postbox_plain)
+fuzz_target(emulator_schemas 1000 postbox_plain)
 
 # That mistakes are reported, and fail.
 if(NOT POSTBOX_FUZZER)

@@ -19,29 +19,17 @@
 /*! refuted disorder -DREST_OF_THE_QUEUE_STAYS -DCRASHES=0 */
 /*! refuted lost -DACK_BEFORE_COMMIT -DCRASHES=0 */
 /*! open disorder -DNACKS_LOST=1 -DCRASHES=0 */
-/*! open disorder -DEXPIRIES=1 -DCRASHES=0 */
+/*! open disorder -DEXPIRIES=1 -DFAILURES=1 -DCRASHES=0 */
 
 #ifndef MESSAGES
 #define MESSAGES 3 /* of one key; keys share nothing but threads */
 #endif
-#ifndef FAILURES
-#define FAILURES 2
-#endif
-#ifndef NACKS_LOST
-#define NACKS_LOST 0
-#endif
-#ifndef EXPIRIES
-#define EXPIRIES 0
-#endif
-#ifndef DEAD_LETTERS
-#define DEAD_LETTERS 0
-#endif
-#ifndef CRASHES
-#define CRASHES 1
-#endif
-#ifndef WIRE
+#define FAILURES VALUE(FAILURES, 2)
+#define NACKS_LOST VALUE(NACKS_LOST, 0)
+#define EXPIRIES VALUE(EXPIRIES, 0)
+#define DEAD_LETTERS VALUE(DEAD_LETTERS, 0)
+#define CRASHES VALUE(CRASHES, 1)
 #define WIRE 3
-#endif
 #define QUEUE 4
 #define CALLS 8
 #define ALL (BIT(MESSAGES) - 1)
@@ -86,18 +74,13 @@ byte applied = 0;
 /* KeyGate::Admit: sets `admitted`. */
 inline Admit(m)
 {
-#if defined(NO_GATE)
-	admitted = true
-#elif defined(GATE_OF_ONE_MESSAGE)
 	if
-	:: !closed -> admitted = true
+	:: IS(NO_GATE) || (out == 0 && !closed) -> admitted = true
+	/* GATE_OF_ONE_MESSAGE */
 	:: closed && m != waits_for && !(turned_away & BIT(m)) -> turned_away = turned_away | BIT(m); admitted = false
-	:: else -> closed = false; waits_for = 0; turned_away = 0; admitted = true
-	fi
-#else
-	if
-	:: out == 0 -> admitted = true
-	:: out != 0 && !(out & BIT(m)) ->
+	:: closed && (m == waits_for || (turned_away & BIT(m))) -> closed = false; waits_for = 0; turned_away = 0; admitted = true
+	/* The gate of all that are out. */
+	:: out != 0 && !(out & BIT(m)) && !IS(NO_GATE) ->
 		out = out | BIT(m); turned_away = turned_away | BIT(m); returned = returned & ~BIT(m); admitted = false
 	:: else ->
 		if
@@ -110,26 +93,19 @@ inline Admit(m)
 		:: else -> turned_away = turned_away | BIT(m); returned = returned & ~BIT(m)
 		fi
 	fi
-#endif
 }
 
 inline GiveBack(m)
 {
-#ifdef GATE_OF_ONE_MESSAGE
 	if
-	:: !closed -> closed = true; waits_for = m
-	:: else
+	:: IS(GATE_OF_ONE_MESSAGE) && !closed -> closed = true; waits_for = m
+	:: IS(GATE_OF_ONE_MESSAGE) && closed
+	:: else ->
+		out = out | BIT(m);
+		returned = returned & ~BIT(m);
+		/* Of later messages only an arrival from now on counts. */
+		turned_away = turned_away & (IS(EARLIER_ARRIVALS_COUNT) -> ~BIT(m) : BELOW(m))
 	fi
-#else
-	out = out | BIT(m);
-	returned = returned & ~BIT(m);
-#ifdef EARLIER_ARRIVALS_COUNT
-	turned_away = turned_away & ~BIT(m)
-#else
-	/* Of later messages only an arrival from now on counts. */
-	turned_away = turned_away & BELOW(m)
-#endif
-#endif
 }
 
 inline Returned(m)
@@ -137,9 +113,7 @@ inline Returned(m)
 	if
 	:: (out & BIT(m)) && !(returned & BIT(m)) ->
 		returned = returned | BIT(m);
-#ifndef EARLIER_ARRIVALS_COUNT
-		turned_away = turned_away & BELOW(m + 1)
-#endif
+		turned_away = turned_away & (IS(EARLIER_ARRIVALS_COUNT) -> ~0 : BELOW(m + 1))
 	:: else
 	fi
 }
@@ -263,10 +237,11 @@ end:
 		posts?give_back, id;
 		do
 		:: nempty(queue) ->
-			queue?id; m = MESSAGE(id); GiveBack(m); calls!nack, id
-#ifdef REST_OF_THE_QUEUE_STAYS
-			; break
-#endif
+			queue?id; m = MESSAGE(id); GiveBack(m); calls!nack, id;
+			if
+			:: IS(REST_OF_THE_QUEUE_STAYS) -> break
+			:: else
+			fi
 		:: empty(queue) -> break
 		od;
 		suspended = false;
@@ -293,9 +268,7 @@ end:
 		id = 0;
 		m = 0
 	   }
-#ifdef ACK_BEFORE_COMMIT
-	:: d_step { nempty(queue) && !suspended && empty(posts) -> queue?<id>; posts!ack, id; id = 0 }
-#endif
+	:: d_step { IS(ACK_BEFORE_COMMIT) && nempty(queue) && !suspended && empty(posts) -> queue?<id>; posts!ack, id; id = 0 }
 	:: d_step { nempty(queue) && !suspended && failures_left > 0 -> failures_left--; suspended = true }
 	/* The delay is over. */
 #ifdef QUEUE_FORGOTTEN_FIRST

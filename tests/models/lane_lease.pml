@@ -19,15 +19,9 @@
 #ifndef WORKERS
 #define WORKERS 2
 #endif
-#ifndef LIVES
-#define LIVES 3 /* starts of a worker, all together */
-#endif
-#ifndef EVENTS
-#define EVENTS 3 /* of one key, all committed */
-#endif
-#ifndef EXPIRIES
-#define EXPIRIES 2
-#endif
+#define LIVES VALUE(LIVES, 3) /* starts of a worker, all together */
+#define EVENTS VALUE(EVENTS, 3) /* of one key, all committed */
+#define EXPIRIES VALUE(EXPIRIES, 2)
 #define NOBODY 255
 #define BIT(n) (1 << (n))
 
@@ -59,34 +53,33 @@ inline ForgetLane() { has = false; sent = 0; settled = 0 }
 
 inline ForgetLook() { seen_token = 0; seen_live = 0; seen_expired = false }
 
-/* LaneRow::TryAcquire, its reads. */
-inline LockAndReadRow()
+/* LaneRow::TryAcquire, its reads: first that of the row, which it locks, and then that of the tokens of living workers. */
+#define ROW_READ (IS(LIVE_TOKENS_READ_FIRST) -> 2 : 1)
+inline Read(nth)
 {
 	d_step {
-		row_lock == NOBODY ->
-#ifndef ROW_NOT_LOCKED
-		row_lock = _pid;
-#endif
-		seen_token = row_token;
-		seen_expired = row_expired
+		nth != ROW_READ || row_lock == NOBODY ->
+		if
+		:: nth == ROW_READ ->
+			row_lock = (IS(ROW_NOT_LOCKED) -> NOBODY : _pid);
+			seen_token = row_token;
+			seen_expired = row_expired
+		:: else -> seen_live = live
+		fi
 	}
 }
-inline ReadLiveTokens() { seen_live = live }
 
 inline Take()
 {
 	d_step {
-#ifndef ALLOW_STEALING
-		Check(row_token == 0 || row_token == token || row_expired || !(live & BIT(row_token)), stolen);
-#endif
+		if
+		:: IS(ALLOW_STEALING)
+		:: else -> Check(row_token == 0 || row_token == token || row_expired || !(live & BIT(row_token)), stolen)
+		fi;
 		row_token = token;
 		row_expired = false;
 		has = true;
-#ifndef START_AT_OWN_POSITION
-		settled = row_position;
-#else
-		settled = (row_position + 1 < EVENTS -> row_position + 1 : row_position);
-#endif
+		settled = (IS(START_AT_OWN_POSITION) && row_position + 1 < EVENTS -> row_position + 1 : row_position);
 		sent = settled;
 		Unlock();
 		ForgetLook()
@@ -101,13 +94,9 @@ inline Checkpoint()
 	d_step {
 		row_lock == NOBODY ->
 		if
-#ifndef CHECKPOINT_WITHOUT_TOKEN
-		:: row_token != token -> ForgetLane() /* it was taken over */
-#endif
+		:: row_token != token && !IS(CHECKPOINT_WITHOUT_TOKEN) -> ForgetLane() /* it was taken over */
 		:: else ->
-#ifdef CHECKPOINT_OF_WHAT_IS_SENT
-			settled = sent;
-#endif
+			settled = (IS(CHECKPOINT_OF_WHAT_IS_SENT) -> sent : settled);
 			Check(settled >= row_position, went_back);
 			Check((published & PREFIX(settled)) == PREFIX(settled), lost);
 			row_position = settled;
@@ -128,13 +117,8 @@ begin:
 	:: d_step { lives < LIVES -> lives++; token = lives; live = live | BIT(token) };
 		do
 		:: !has ->
-#ifdef LIVE_TOKENS_READ_FIRST
-			ReadLiveTokens();
-			LockAndReadRow();
-#else
-			LockAndReadRow();
-			ReadLiveTokens();
-#endif
+			Read(1);
+			Read(2);
 			if
 			:: seen_token == 0 || seen_token == token || seen_expired || !(seen_live & BIT(seen_token)) -> Take()
 			:: else -> LeaveLane()
@@ -144,9 +128,10 @@ begin:
 		:: d_step { /* an event has gone through, in the order of the key */
 			has && settled < sent && !(published & BIT(settled)) ->
 			Check((published & PREFIX(settled)) == PREFIX(settled), disorder);
-#if EXPIRIES == 0
-			Check(row_token == token, two_publishers);
-#endif
+			if
+			:: EXPIRIES > 0
+			:: else -> Check(row_token == token, two_publishers)
+			fi;
 			published = published | BIT(settled)
 		   }
 		:: d_step { has && settled < sent && (published & BIT(settled)) -> settled++ }

@@ -28,12 +28,8 @@
 #ifndef EVENTS
 #define EVENTS 3
 #endif
-#ifndef CRASHES
-#define CRASHES 1
-#endif
-#ifndef FAILURES
-#define FAILURES 0
-#endif
+#define CRASHES VALUE(CRASHES, 1)
+#define FAILURES VALUE(FAILURES, 0)
 #define KEYS 2
 #define BIT(n) (1 << (n))
 #define ALL (BIT(EVENTS + 1) - 2)
@@ -72,13 +68,7 @@ byte failures_left = FAILURES;
 
 #define BACKLOG (BIT(upto + 1) - 2)
 #define UNSETTLED ((out | failed | waiting) & ~listed)
-#ifdef KEYS_ABOVE_WHAT_IS_READ
-#define COVERED read
-#elif defined(KEYS_ABOVE_WHAT_IS_PUBLISHED)
-#define COVERED (read & ~(out | failed))
-#else
-#define COVERED stored
-#endif
+#define COVERED (IS(KEYS_ABOVE_WHAT_IS_READ) -> read : (IS(KEYS_ABOVE_WHAT_IS_PUBLISHED) -> read & ~(out | failed) : stored))
 
 inline Emit(k)
 {
@@ -166,11 +156,7 @@ inline NoteRead(s)
 /* Whether the backlog may have an earlier event of the key: what is known of it and not yet safe. */
 #define MUST_WAIT(k) ((known & ~(COVERED) & of_key[k]) != 0)
 /* What was withheld goes before later events of its key. */
-#ifdef KEYS_OF_WITHHELD_ARE_FORGOTTEN
-#define WAITS_BEHIND(k) false
-#else
-#define WAITS_BEHIND(k) ((withheld & of_key[k]) != 0)
-#endif
+#define WAITS_BEHIND(k) (!IS(KEYS_OF_WITHHELD_ARE_FORGOTTEN) && (withheld & of_key[k]) != 0)
 
 /* A chunk of one event or of all, of those in `unread`. */
 inline ReadBacklog(unread)
@@ -219,50 +205,34 @@ inline Release(k)
 	if
 	:: over || !MUST_WAIT(k) ->
 		waiting = waiting | (withheld & of_key[k]);
-#ifdef RELEASED_ARE_FORGOTTEN_AT_ONCE
-		listed = listed & ~(withheld & of_key[k]);
-#endif
+		listed = listed & ~(IS(RELEASED_ARE_FORGOTTEN_AT_ONCE) -> withheld & of_key[k] : 0);
 		withheld = withheld & ~of_key[k]
 	:: else
 	fi
 }
 
-#if defined(BACKLOG_IS_OVER_WHEN_READ)
-#define IS_SAFE true
-#elif defined(BACKLOG_IS_OVER_WHEN_PUBLISHED)
-#define IS_SAFE ((out & BACKLOG) == 0 && (failed & BACKLOG) == 0)
-#else
-#define IS_SAFE ((read & ~stored & BACKLOG) == 0)
-#endif
+#define IS_PUBLISHED ((out & BACKLOG) == 0 && (failed & BACKLOG) == 0)
+#define IS_SAFE (IS(BACKLOG_IS_OVER_WHEN_READ) || (IS(BACKLOG_IS_OVER_WHEN_PUBLISHED) -> IS_PUBLISHED : (read & ~stored & BACKLOG) == 0))
 
 inline ClaimSplit()
 {
 	over = reads_backlog && (snapshot & ~read & BACKLOG) == 0 && IS_SAFE;
 	chunk = (reads_backlog -> snapshot & ~read & BACKLOG : 0);
-#ifndef KEYS_OF_AN_EARLIER_SNAPSHOT
-	if :: reads_keys -> known = snapshot & BACKLOG :: else fi;
-#else
-	if :: reads_keys && known == 0 -> known = snapshot & BACKLOG :: else fi;
-#endif
+	if :: reads_keys && (known == 0 || !IS(KEYS_OF_AN_EARLIER_SNAPSHOT)) -> known = snapshot & BACKLOG :: else fi;
 	if
 	:: (reads_keys || over) && withheld != 0 && releases ->
 		Release(0);
 		Release(1)
 	:: else
 	fi;
-#ifdef READS_ON_WHILE_OTHERS_ARE_RELEASED
-	if
-	:: (reads_keys || over) -> ReadAhead()
-#else
 	/* What was released is handed out first, and what is withheld when the backlog is over. */
 	if
-	:: (reads_keys || over) && waiting == 0 && !(over && withheld != 0) -> ReadAhead()
-#endif
+	:: (reads_keys || over) && (IS(READS_ON_WHILE_OTHERS_ARE_RELEASED) || (waiting == 0 && !(over && withheld != 0))) -> ReadAhead()
 	:: else
 	fi;
 	ReadBacklog(chunk);
 	if
-	:: over && (out & BACKLOG) == 0 && (failed & BACKLOG) == 0 && listed == 0 && joins ->
+	:: over && IS_PUBLISHED && listed == 0 && joins ->
 		upto = 0;
 		known = 0
 	:: else
@@ -327,17 +297,13 @@ inline Store()
 		if :: stored & ~listed & BIT(s) -> ORDER(s) = 0 :: else fi;
 		s++
 	od;
-#ifndef WITHHELD_IN_MEMORY_ONLY
-	stored_withheld = listed & stored
-#endif
+	stored_withheld = (IS(WITHHELD_IN_MEMORY_ONLY) -> 0 : listed & stored)
 }
 
 inline Restart()
 {
 	crashes_left--;
-#ifdef ONE_POSITION_IS_STORED
-	stored = stored | (stored & ~(BIT(stored_upto + 1) - 2) -> BIT(stored_upto + 1) - 2 : 0);
-#endif
+	stored = stored | (IS(ONE_POSITION_IS_STORED) && (stored & ~(BIT(stored_upto + 1) - 2)) -> BIT(stored_upto + 1) - 2 : 0);
 	read = stored;
 	withheld = stored_withheld;
 	listed = stored_withheld;

@@ -33,9 +33,7 @@
 #ifndef EVENTS
 #define EVENTS 2 /* all transactions together */
 #endif
-#ifndef CRASHES
-#define CRASHES 1
-#endif
+#define CRASHES VALUE(CRASHES, 1)
 #define KEYS 2
 #ifdef CACHE_2
 #define MAX_SEQ (2 * EVENTS)
@@ -159,36 +157,31 @@ inline Insert()
 }
 
 /* Emitters of one key come one after the other: each locks the aggregate until it ends. */
-#ifdef KEYS_NOT_SERIALISED
-#define MAY_LOCK(k) true
-#else
-#define MAY_LOCK(k) (key_lock[k] == 0 || key_lock[k] == _pid + 1)
-#endif
+#define MAY_LOCK(k) (IS(KEYS_NOT_SERIALISED) || key_lock[k] == 0 || key_lock[k] == _pid + 1)
 inline Lock(k)
 {
 	events_left--;
 	key = k;
-#ifndef KEYS_NOT_SERIALISED
-	key_lock[k] = _pid + 1
-#endif
+	key_lock[k] = (IS(KEYS_NOT_SERIALISED) -> 0 : _pid + 1);
+	if
+	:: IS(SEQ_BEFORE_XID) -> TakeSeq()
+	:: else
+	fi
 }
 
 inline Emit()
 {
-#ifdef SEQ_BEFORE_XID
-	d_step { TakeSeq() };
 	if
 	:: xid == 0 -> TakeXid()
 	:: else
 	fi;
-	d_step { Insert() }
-#else
-	if
-	:: xid == 0 -> TakeXid()
-	:: else
-	fi;
-	d_step { TakeSeq(); Insert() }
-#endif
+	d_step {
+		if
+		:: seq == 0 -> TakeSeq()
+		:: else
+		fi;
+		Insert()
+	}
 }
 
 active [SESSIONS] proctype Session()
@@ -242,32 +235,25 @@ inline NoteEnd()
 	all_over = !begun && transactions_left == 0 && in_transaction == 0 || all_over;
 	begun = true
 }
-inline TakeHwm() { d_step { NoteEnd(); hwm = last_seq } }
-inline TakeSnapshot()
+#define HWM_READ (IS(HWM_LAST) -> 3 : (IS(HWM_AFTER_SNAPSHOT) || IS(NEXT_XID_FIRST) -> 2 : 1))
+#define NEXT_XID_READ (IS(NEXT_XID_FIRST) -> 1 : (IS(HWM_LAST) || IS(NEXT_XID_BEFORE_SNAPSHOT) -> 2 : 3))
+inline Read(nth)
 {
 	d_step {
 		NoteEnd();
-		now_xmax = latest_completed + 1;
-		now_xip = running & (BIT(now_xmax) - 1)
+		if
+		:: nth == HWM_READ -> hwm = last_seq
+		:: nth == NEXT_XID_READ -> now_next = next_xid
+		:: else -> now_xmax = latest_completed + 1; now_xip = running & (BIT(now_xmax) - 1) /* the snapshot */
+		fi
 	}
 }
-inline TakeNextXid() { d_step { NoteEnd(); now_next = next_xid } }
 
 /* Whether the row `s` of zone `z` may have appeared late, by LateReads(). */
 inline MayBeLate(s, z)
 {
-	late = false;
-#ifndef NO_LATE_READ
-	if
-	:: (xip[z] & BIT(row_xid[s])) && SEES(now_xmax, now_xip, row_xid[s]) -> late = true
-#ifndef LATE_FROM_XIP_ONLY
-	:: else ->
-		late = (row_xid[s] >= xmax[z] && row_xid[s] < next[z] && row_xid[s] < now_xmax)
-#else
-	:: else
-#endif
-	fi
-#endif
+	late = !IS(NO_LATE_READ) && (((xip[z] & BIT(row_xid[s])) && SEES(now_xmax, now_xip, row_xid[s])) ||
+		(!IS(LATE_FROM_XIP_ONLY) && row_xid[s] >= xmax[z] && row_xid[s] < next[z] && row_xid[s] < now_xmax))
 }
 
 inline SetZone(n, last_seq_of_zone)
@@ -309,12 +295,10 @@ inline AfterPartial()
 	:: z < zones && upto[z] <= last -> z++
 	:: else -> break
 	od;
-#ifdef ONE_SNAPSHOT_FOR_ALL_ZONES
 	if
-	:: zones > 0 && upto[zones - 1] > last -> last = upto[zones - 1]; z = zones
+	:: IS(ONE_SNAPSHOT_FOR_ALL_ZONES) && zones > 0 && upto[zones - 1] > last -> last = upto[zones - 1]; z = zones
 	:: else
 	fi;
-#endif
 	DropZones(z);
 	/* Makes room for the new one. */
 	Check(zones < ZONES, too_small);
@@ -360,45 +344,33 @@ inline ReadChunk()
 		s++
 	od;
 	is_full = (count > 0 && count == limit);
-#ifndef FULL_CHUNK_TAKEN_FOR_ALL
 	if
-	:: is_full -> AfterPartial()
+	:: is_full && !IS(FULL_CHUNK_TAKEN_FOR_ALL) -> AfterPartial()
 	:: else ->
-#endif
 		if
 		:: zones > 0 && upto[zones - 1] > hwm -> last = upto[zones - 1]
 		:: else -> last = hwm
 		fi;
 		DropZones(zones);
 		SetZone(0, last)
-#ifndef FULL_CHUNK_TAKEN_FOR_ALL
 	fi
-#endif
 }
 
 /* Takes the next row of the chunk: the lowest seq. */
 inline Next()
 {
-#ifdef ORDER_BY_TXID
 	last = 0;
 	s = 1;
 	do
 	:: s > MAX_SEQ -> break
 	:: else ->
 		if
-		:: (todo & BIT(s)) && (last == 0 || row_xid[s] < row_xid[last]) -> last = s
+		:: (todo & BIT(s)) && (last == 0 || (IS(ORDER_BY_TXID) && row_xid[s] < row_xid[last])) -> last = s
 		:: else
 		fi;
 		s++
 	od;
 	s = last
-#else
-	s = 1;
-	do
-	:: todo & BIT(s) -> break
-	:: else -> s++
-	od
-#endif
 }
 
 /* Publishes the row `s`: all earlier events of its key have been published. */
@@ -481,17 +453,7 @@ active proctype Worker()
 end:
 	do
 	:: /* Claim */
-#if defined(HWM_LAST)
-		TakeSnapshot(); TakeNextXid(); TakeHwm();
-#elif defined(NEXT_XID_FIRST)
-		TakeNextXid(); TakeHwm(); TakeSnapshot();
-#elif defined(HWM_AFTER_SNAPSHOT)
-		TakeSnapshot(); TakeHwm(); TakeNextXid();
-#elif defined(NEXT_XID_BEFORE_SNAPSHOT)
-		TakeHwm(); TakeNextXid(); TakeSnapshot();
-#else
-		TakeHwm(); TakeSnapshot(); TakeNextXid();
-#endif
+		Read(1); Read(2); Read(3);
 		atomic {
 			if
 			:: limit = 0
@@ -501,15 +463,10 @@ end:
 #endif
 			fi;
 			d_step { ReadChunk(); limit = 0; count = 0; last = 0; z = 0; s = 0; to = 0; from = 0; late = false; skip };
-#ifdef CHECKPOINT_WHEN_READ
-			if
-			:: d_step { crashes_left > 0 && !checkpointed -> Checkpoint(); z = 0 }
-			:: skip
-			fi;
-#endif
 			/* Nobody sees how far it has come, except who finds the position after a crash. */
 			do
 			:: d_step { todo != 0 -> Next(); Publish(); s = 0; z = 0; last = 0 }
+			:: d_step { IS(CHECKPOINT_WHEN_READ) && todo != 0 && crashes_left > 0 && !checkpointed -> Checkpoint(); z = 0 }
 			:: d_step {
 				todo == 0 ->
 				CheckNothingLost();

@@ -92,13 +92,12 @@ end:
 /* Whether both lanes have read these events, by their rows. */
 inline IsRead(events)
 {
-#if defined(CHECK_OF_WHAT_IS_IN_MEMORY)
-	is_read = ((events) & ~(READ(0, read_by) & READ(1, read_by))) == 0
-#elif defined(LANES_THAT_HAVE_NOT_BEGUN_DO_NOT_COUNT)
-	is_read = ((events) & ~((STORED(0) -> READ(0, stored_read) : 255) & (STORED(1) -> READ(1, stored_read) : 255))) == 0
-#else
-	is_read = STORED(0) && STORED(1) && ((events) & ~(READ(0, stored_read) & READ(1, stored_read))) == 0
-#endif
+	if
+	:: IS(CHECK_OF_WHAT_IS_IN_MEMORY) -> is_read = ((events) & ~(READ(0, read_by) & READ(1, read_by))) == 0
+	:: IS(LANES_THAT_HAVE_NOT_BEGUN_DO_NOT_COUNT) ->
+		is_read = ((events) & ~((STORED(0) -> READ(0, stored_read) : 255) & (STORED(1) -> READ(1, stored_read) : 255))) == 0
+	:: else -> is_read = STORED(0) && STORED(1) && ((events) & ~(READ(0, stored_read) & READ(1, stored_read))) == 0
+	fi
 }
 
 inline Remove(events)
@@ -117,31 +116,36 @@ end:
 	   :: g = 0
 	   :: g = 1
 	   fi;
-#if defined(DELETE_IN_ONE_STATEMENT)
+	   if
 	   /* Rows and positions of one snapshot; then the rows go, one by one, without a lock. */
-	   snapshot = committed & in_generation[g] & (STORED(0) && STORED(1) -> READ(0, stored_read) & READ(1, stored_read) : 0);
-	   d_step { Remove(snapshot); snapshot = 0; g = 0 }
-#elif defined(CHECK_AND_DELETE_WITH_TWO_SNAPSHOTS)
-	   d_step { IsRead(committed & in_generation[g]) };
-	   d_step {
+	   :: d_step { IS(DELETE_IN_ONE_STATEMENT) ->
+		snapshot = committed & in_generation[g] & (STORED(0) && STORED(1) -> READ(0, stored_read) & READ(1, stored_read) : 0)
+	      };
+	      d_step { Remove(snapshot); snapshot = 0; g = 0 }
+	   :: d_step { IS(CHECK_AND_DELETE_WITH_TWO_SNAPSHOTS) -> IsRead(committed & in_generation[g]) };
+	      d_step {
 		if
 		:: is_read -> Remove(committed & in_generation[g])
 		:: else
 		fi;
 		is_read = false;
 		g = 0
-	   }
-#else
+	      }
 	   /* A first look without the lock, which spares the lock most of the time. */
-	   d_step { snapshot = committed & in_generation[g]; IsRead(snapshot) };
-	   if
-	   :: is_read ->
+	   :: d_step { !IS(DELETE_IN_ONE_STATEMENT) && !IS(CHECK_AND_DELETE_WITH_TWO_SNAPSHOTS) ->
+		snapshot = committed & in_generation[g];
+		IsRead(snapshot)
+	      };
+	      if
+	      :: is_read ->
 		d_step { writers[g] == 0 -> exclusive[g] = true };
-#if defined(SNAPSHOT_BEFORE_LOCK)
-		d_step { IsRead(snapshot) };
-#elif !defined(CHECK_BEFORE_LOCK)
-		d_step { IsRead(committed & in_generation[g]) };
-#endif
+		d_step {
+			if
+			:: IS(CHECK_BEFORE_LOCK)
+			:: IS(SNAPSHOT_BEFORE_LOCK) -> IsRead(snapshot)
+			:: else -> IsRead(committed & in_generation[g])
+			fi
+		};
 		d_step {
 			if
 			:: is_read -> Remove(in_generation[g]); in_generation[g] = 0
@@ -152,8 +156,8 @@ end:
 			snapshot = 0;
 			g = 0
 		}
-	   :: else -> d_step { snapshot = 0; g = 0 }
+	      :: else -> d_step { snapshot = 0; g = 0 }
+	      fi
 	   fi
-#endif
 	od
 }

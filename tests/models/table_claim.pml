@@ -20,15 +20,11 @@
 #ifndef WORKERS
 #define WORKERS 2
 #endif
-#ifndef LIVES
-#define LIVES 2 /* starts of a worker, all together */
-#endif
+#define LIVES VALUE(LIVES, 2) /* starts of a worker, all together */
 #ifndef ROWS
 #define ROWS 3 /* of one key */
 #endif
-#ifndef FAILURES
-#define FAILURES 1
-#endif
+#define FAILURES VALUE(FAILURES, 1)
 #ifndef REDRIVES
 #define REDRIVES 0
 #endif
@@ -70,11 +66,7 @@ inline CheckNobodyIsStuck()
 /* The candidates, and the verdict on each (claim_logic.h). The walk begins at any floor (claim_floor.h). */
 inline Judge()
 {
-#ifdef PREDECESSOR_ABOVE_THE_FLOOR
-	i = floor;
-#else
-	i = 0;
-#endif
+	i = (IS(PREDECESSOR_ABOVE_THE_FLOOR) -> floor : 0);
 	before = NOBODY; claimed_last = NOBODY; parked_last = NOBODY;
 	do
 	:: i == ROWS || !(visible & BIT(i)) -> break
@@ -85,14 +77,10 @@ inline Judge()
 			if
 			:: token_of[i] == 0 && !(behind & BIT(i)) && (due || !(retry & BIT(i))) && (i >= floor || (retry & BIT(i))) ->
 				if
-#ifdef PLAIN_SKIP_LOCKED
-				:: count < limit -> claim = claim | BIT(i); count++
-#else
-				:: count < limit && (before == NOBODY || before == claimed_last) ->
+				:: count < limit && (IS(PLAIN_SKIP_LOCKED) || before == NOBODY || before == claimed_last) ->
 					claim = claim | BIT(i); claimed_last = i; count++
-				:: !(count < limit && (before == NOBODY || before == claimed_last)) && before != NOBODY && before != claimed_last && (before == parked_last || (token_of[before] == 0 && ((retry | behind) & BIT(before)))) ->
+				:: !IS(PLAIN_SKIP_LOCKED) && before != NOBODY && before != claimed_last && (before == parked_last || (token_of[before] == 0 && ((retry | behind) & BIT(before)))) ->
 					park = park | BIT(i); parked_last = i
-#endif
 				:: else
 				fi
 			:: else
@@ -117,13 +105,8 @@ inline LockRows()
 			:: lock_of[i] == 0 && share_of[i] == 0 && token_of[i] == 0 && !((published | behind) & BIT(i)) && (due || !(retry & BIT(i))) ->
 				lock_of[i] = _pid + 1
 			:: else ->
-#if defined(ROWS_AFTER_A_LOST_ONE_STAY) || defined(PLAIN_SKIP_LOCKED)
-				claim = claim & ~BIT(i);
-				park = park & ~BIT(i)
-#else
-				claim = claim & BELOW(i);
-				park = park & BELOW(i)
-#endif
+				claim = claim & (IS(ROWS_AFTER_A_LOST_ONE_STAY) || IS(PLAIN_SKIP_LOCKED) -> ~BIT(i) : BELOW(i));
+				park = park & (IS(ROWS_AFTER_A_LOST_ONE_STAY) || IS(PLAIN_SKIP_LOCKED) -> ~BIT(i) : BELOW(i))
 			fi
 		:: else
 		fi;
@@ -255,19 +238,24 @@ inline TakeOver()
 	i = 0; seen = 0; seen_live = 0
 }
 
-inline ReadTokens()
+/* The reads of the take-over: first that of the tokens of rows, and then that of the tokens of living workers. */
+#define ROWS_READ (IS(LIVE_TOKENS_READ_FIRST) -> 2 : 1)
+inline Read(nth)
 {
-	i = 0;
-	do
-	:: i == ROWS -> break
-	:: else ->
-		if
-		:: token_of[i] != 0 -> seen = seen | BIT(token_of[i])
-		:: else
-		fi;
-		i++
-	od;
-	i = 0
+	d_step {
+		i = 0;
+		do
+		:: nth != ROWS_READ || i == ROWS -> break
+		:: else ->
+			if
+			:: token_of[i] != 0 -> seen = seen | BIT(token_of[i])
+			:: else
+			fi;
+			i++
+		od;
+		i = 0;
+		seen_live = (nth == ROWS_READ -> seen_live : (IS(LEASE_ENDS_WHILE_SENDING) -> 0 : live))
+	}
 }
 
 #define TOKENS_LEFT (token_of[0] != 0 || token_of[1] != 0 || token_of[2] != 0)
@@ -306,12 +294,16 @@ end_idle:
 			:: (claim | park) == 0
 			:: else -> d_step { LockRows() }
 			fi;
-#ifndef BEHIND_WITHOUT_HOLDING_THE_HEAD
 			if
 			:: park == 0
-			:: else -> d_step { HoldHead() }
+			:: else ->
+				d_step {
+					if
+					:: IS(BEHIND_WITHOUT_HOLDING_THE_HEAD)
+					:: else -> HoldHead()
+					fi
+				}
 			fi;
-#endif
 			if
 			:: d_step { CommitClaim() }
 			:: d_step { Unlock(); claim = 0; park = 0; due = false }; goto killed
@@ -319,9 +311,10 @@ end_idle:
 		:: d_step { (hand & ~done) != 0 ->
 			First();
 			Check((visible & BELOW(i) & ~sent) == 0, disorder);
-#ifndef PLAIN_SKIP_LOCKED
-			Check((in_hand & ~BIT(_pid)) == 0, two_publishers);
-#endif
+			if
+			:: IS(PLAIN_SKIP_LOCKED)
+			:: else -> Check((in_hand & ~BIT(_pid)) == 0, two_publishers)
+			fi;
 			sent = sent | BIT(i);
 			done = done | BIT(i);
 			i = 0
@@ -330,17 +323,8 @@ end_idle:
 		:: d_step { hand != done && failures_left > 0 -> failures_left--; Settle(true) }
 		:: d_step { hand != done -> Settle(false) } /* the topic is broken, or the worker is told to go */
 		:: TOKENS_LEFT && hand == 0 ->
-#ifdef LIVE_TOKENS_READ_FIRST
-			seen_live = live;
-			d_step { ReadTokens() };
-#else
-			d_step { ReadTokens() };
-#ifdef LEASE_ENDS_WHILE_SENDING
-			seen_live = 0;
-#else
-			seen_live = live;
-#endif
-#endif
+			Read(1);
+			Read(2);
 			d_step { TakeOver() }
 		:: goto killed
 		od
@@ -381,12 +365,8 @@ end:
 			:: (seen_retry & retry & BIT(i)) && token_of[i] == 0 ->
 				retry = retry & ~BIT(i);
 				tried = tried & ~BIT(i);
-#ifdef REDRIVE_IN_ONE_STATEMENT
-				/* The snapshot of the statement is that of its beginning. */
-				behind = behind & ~seen_behind
-#else
-				behind = 0
-#endif
+				/* The snapshot of one statement is that of its beginning. */
+				behind = behind & (IS(REDRIVE_IN_ONE_STATEMENT) -> ~seen_behind : 0)
 			:: else
 			fi;
 			i++

@@ -1,9 +1,9 @@
 // The emulator over TLS, with callers whose rights are enforced.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ constexpr char kScope[] = "https://www.googleapis.com/auth/pubsub";
 
 // Writes a certificate for localhost and its key.
 void WriteCertificate(const std::string& certificate_file, const std::string& key_file) {
-  EVP_PKEY* key = EVP_RSA_gen(2048);
+  EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
   X509_set_version(certificate, 2);
   ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);

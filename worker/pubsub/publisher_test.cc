@@ -275,7 +275,7 @@ TEST_F(PublisherTest, RequestsThatWaitForAStreamOutliveTheConnectionsThatAServer
   StartServer(0, true,
               {{GRPC_ARG_MAX_CONCURRENT_STREAMS, 100}, {GRPC_ARG_MAX_CONNECTION_AGE_MS, 200}});
   Start();
-  constexpr std::size_t kMessages = 20'000;
+  constexpr std::size_t kMessages = 10'000;
   for (std::uint64_t tag = 1; tag <= kMessages; ++tag) Publish(tag, "key-" + std::to_string(tag));
   std::size_t published = 0;
   bool failed = false;

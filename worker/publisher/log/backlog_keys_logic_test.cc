@@ -81,14 +81,14 @@ TEST(BacklogKeys, CopiesOfASeqWaitForEachOther) {
   EXPECT_FALSE(keys.MustWait(Key(1)));
 }
 
-TEST(BacklogKeys, TellsKeysApartInEveryRangeOfMillions) {
+TEST(BacklogKeys, TellsKeysApartInEveryRangeOfAMillion) {
   BacklogKeys keys;
-  constexpr std::int64_t kMany = 3'000'000;
+  constexpr std::int64_t kMany = 1'000'000;
   AddKeys(&keys, 1, kMany);
   int taken = 0;
   for (std::int64_t n = kMany + 1; n <= kMany + 200'000; ++n)
     taken += keys.MustWait(Key(n)) ? 1 : 0;
-  EXPECT_LT(taken, 30);
+  EXPECT_LT(taken, 10);
   for (std::int64_t n = 1; n <= kMany; n += 1000) ASSERT_TRUE(keys.MustWait(Key(n))) << n;
 }
 

@@ -240,7 +240,7 @@ void ReadRandomHistories(bool crashes) {
   size_t overtaken = 0;
   size_t withheld = 0;
   size_t released_early = 0;
-  for (unsigned seed = 0; seed < 400 && !testing::Test::HasFailure(); ++seed) {
+  for (unsigned seed = 0; seed < 200 && !testing::Test::HasFailure(); ++seed) {
     OvertakingReader reader(seed, crashes);
     for (int step = 0; step < 800; ++step) {
       if (reader.random().Chance(40)) reader.random().Happen();
