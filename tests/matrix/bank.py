@@ -55,6 +55,9 @@ COMMIT;
 \endif
 """
 
+# An event of each account.
+TOUCH = f"""SELECT bank.change(account, 1, 'first') FROM generate_series(1, {ACCOUNTS}) AS account;
+    SELECT bank.change('{HASTY}', 1, 'first')"""
 READER = """
     CREATE SCHEMA {schema};
     CREATE TABLE {schema}.account (account_id text PRIMARY KEY, balance bigint NOT NULL, version bigint NOT NULL);
@@ -146,12 +149,12 @@ def create_witness(cluster):
 class Load:
     """pgbench against one bank, started again whenever a fault has ended it."""
 
-    def __init__(self, site, kind, clients=6, rate=80):
+    def __init__(self, site, kind, clients, rate, hurried=30):
         self.kind = kind
         self._site = site
         self._script = site.directory / "transaction.sql"
         self._script.write_text(TRANSACTION)
-        self._arguments = ["-n", "-c", str(clients), "-j", "1", "-R", str(rate), "-T", "36000", "-D", f"hurried={site.hurried}", "-f", self._script]
+        self._arguments = ["-n", "-c", str(clients), "-j", "1", "-R", str(rate), "-T", "36000", "-D", f"hurried={hurried}", "-f", self._script]
         self._ended = threading.Event()
         self._process = None
         self.errors = []  # what the server has told the clients
@@ -204,9 +207,9 @@ class _Effects:
         self.versions = {}
         self.twice = self.disordered = 0
 
-    def read(self, site, cluster, where, schema):
-        for number, event, account, version in site.ask(
-                cluster, where, f"SELECT id, event_id, account_id, version FROM {schema}.effect WHERE id > {self.last_id} ORDER BY id"):
+    def read(self, cluster, where, schema):
+        for number, event, account, version in cluster.ask(
+                where, f"SELECT id, event_id, account_id, version FROM {schema}.effect WHERE id > {self.last_id} ORDER BY id"):
             self.last_id = max(self.last_id, int(number))
             count = self.counts[event] = self.counts.get(event, 0) + 1
             if count > 1:
@@ -225,6 +228,7 @@ class Ledger:
         self._last_id = 0
         self._effects = {"reader": _Effects(), "witness": _Effects()}
         self._before = Figures()
+        self._sent = 0  # messages, when all was settled last
 
     def places(self):
         yield "reader", self._site.cluster, database(self._kind), "reader"
@@ -233,9 +237,9 @@ class Ledger:
     def behind(self):
         """What is committed and has not taken effect, by plain counts; and the state of the publication."""
         effects = "SELECT count(DISTINCT event_id) FROM {}.effect"
-        (committed, applied, *status), = self._site.ask(self._site.cluster, database(self._kind), f"""
+        (committed, applied, *status), = self._site.cluster.ask(database(self._kind), f"""
             SELECT (SELECT count(*) FROM bank.journal), ({effects.format("reader")}), state, pending, parked FROM postbox.publication_status""")
-        (seen,), = self._site.ask(self._site.witness, "witness", effects.format(f"reader_{self._kind}"))
+        (seen,), = self._site.witness.ask("witness", effects.format(f"reader_{self._kind}"))
         return {"reader": int(committed) - int(applied), "witness": int(committed) - int(seen)}, status
 
     def settle(self, timeout):
@@ -246,9 +250,11 @@ class Ledger:
                 raise Failure(f"{self._kind}: not applied: {left}")
             if status != ["active", "0", "0"]:
                 raise Failure(f"{self._kind}: not all is marked as published (state, pending, parked): {status}")
-            for stats in self._site.bed.emulator.stats_of_subscriptions([subscription(self._kind, reader) for reader in ("reader", "witness")]):
+            seen = self._site.bed.emulator.stats_of_subscriptions([subscription(self._kind, reader) for reader in ("reader", "witness")])
+            for stats in seen:
                 if stats["backlog"] or stats["outstanding"]:
                     raise Failure(f"{self._kind}: messages are not acknowledged: {stats}")
+            self._sent = seen[1]["delivered"] - seen[1]["redelivered"]
             return True
 
         try:
@@ -261,10 +267,10 @@ class Ledger:
         """The figures since the last time, and the differences between the accounts and their projections."""
         for event, in self._new_journal():
             self._journal.add(event)
-        total = Figures(events=len(self._journal), again=self._sent() - len(self._journal))
+        total = Figures(events=len(self._journal), again=self._sent - len(self._journal))
         for name, cluster, where, schema in self.places():
             effects = self._effects[name]
-            effects.read(self._site, cluster, where, schema)
+            effects.read(cluster, where, schema)
             total.lost += len(self._journal - effects.counts.keys())
             total.ghosts += len(effects.counts.keys() - self._journal)
             total.twice += effects.twice
@@ -276,21 +282,17 @@ class Ledger:
 
     def dead_letters(self):
         return [f"{self._kind}: {name} has {count} dead letters" for name, cluster, where, _ in self.places()
-                if (count := int(self._site.ask(cluster, where, "SELECT count(*) FROM postbox.dead_letter")[0][0]))]
+                if (count := cluster.ask_number(where, "SELECT count(*) FROM postbox.dead_letter"))]
 
     def _new_journal(self):
-        rows = self._site.ask(self._site.cluster, database(self._kind), f"SELECT id, event_id FROM bank.journal WHERE id > {self._last_id} ORDER BY id")
+        rows = self._site.cluster.ask(database(self._kind), f"SELECT id, event_id FROM bank.journal WHERE id > {self._last_id} ORDER BY id")
         for number, event in rows:
             self._last_id = int(number)
             yield event,
 
-    def _sent(self):
-        stats = self._site.bed.emulator.subscription_stats(subscription(self._kind, "witness"))
-        return stats["delivered"] - stats["redelivered"]
-
     def _differences(self):
         rows = "SELECT account_id, balance, version FROM {} ORDER BY account_id"
-        source = self._site.ask(self._site.cluster, database(self._kind), rows.format("bank.account WHERE open"))
+        source = self._site.cluster.ask(database(self._kind), rows.format("bank.account WHERE open"))
         return [f"{self._kind}: {name} has {len(set(map(tuple, there)) ^ set(map(tuple, source)))} other rows"
                 for name, cluster, where, schema in self.places()
-                if (there := self._site.ask(cluster, where, rows.format(f"{schema}.account"))) != source]
+                if (there := cluster.ask(where, rows.format(f"{schema}.account"))) != source]

@@ -16,6 +16,7 @@ class Fault:
     needs_standby = False
     ends_processes = False  # of Postbox
     aborts_server = False   # with PANIC
+    hurried = 30  # percent of the commits that do not wait for their WAL
 
     def __init__(self, name):
         self.name = name
@@ -73,7 +74,7 @@ class LostBroker(Fault):
         for link in (site.publish_link, site.pull_link):
             require(link.cut(), "there was no connection to cut")
         step.release(site)
-        site.wait_load(100)
+        site.wait_load(2 * site.load["rate"])
         for link in (site.publish_link, site.pull_link):
             link.mend()
 
@@ -101,7 +102,7 @@ class Stop(Fault):
         wait_until("the leases of messages have ended", lambda: all(now > was for now, was in zip(expired(), before)))
 
     def _outlast_claims(self, site, step, victims):
-        before = {kind: site.cluster.number(bank.database(kind), "SELECT coalesce(max(id), 0) FROM bank.journal") for kind in victims}
+        before = {kind: site.cluster.ask_number(bank.database(kind), "SELECT coalesce(max(id), 0) FROM bank.journal") for kind in victims}
         begun = time.monotonic()
         for pid in victims.values():
             site.stop_process(pid)
@@ -117,10 +118,9 @@ class Stop(Fault):
 
     @staticmethod
     def _left(site, kind, upto):
-        (left,), = site.ask(site.cluster, bank.database(kind), f"""
+        return site.cluster.ask_number(bank.database(kind), f"""
             SELECT count(*) FROM bank.journal WHERE id <= {upto} AND account_id <> '{bank.POISON}'
                 AND event_id NOT IN (SELECT event_id FROM reader.effect)""")
-        return int(left)
 
 
 class FullWal(Fault):
@@ -160,12 +160,15 @@ class FullTablespace(Fault):
 
     @staticmethod
     def _wait_refused(site, enough):
-        """Until emitters, pullers or workers of a bank are refused. After a long load emitters find space in tables of before."""
+        """Until emitters, pullers or workers of a bank are refused. Emitters find space in tables of before, until that is used up."""
         position = site.log_position()
         paths = [f"/{oid}/" for oid, in site.cluster.sql("postgres", "SELECT oid FROM pg_database WHERE datname LIKE 'bank%'")]
 
         def seen():
             site.table_disk.fill()  # what a purge has freed
+            for kind in bank.KINDS:
+                with contextlib.suppress(Failure):
+                    site.cluster.sql(bank.database(kind), f"SET lock_timeout = '100ms'; {bank.TOUCH}")
             refused = [line for line in site.log_since(position).splitlines() if "No space left on device" in line]
             return enough(any(path in line for line in refused) for path in paths)
 
@@ -178,6 +181,7 @@ class Failover(Fault):
 
     needs_standby = True
     ends_processes = True
+    hurried = 50  # so that some are gone with the primary
 
     def prepare(self, site):
         site.make_standby()
@@ -210,7 +214,7 @@ class Failover(Fault):
 
     @staticmethod
     def _committed(site):
-        return {event for kind in bank.KINDS for event, in site.cluster.sql(bank.database(kind), "SELECT event_id FROM bank.journal")}
+        return {event for kind in bank.KINDS for event, in site.cluster.ask(bank.database(kind), "SELECT event_id FROM bank.journal")}
 
 
 FAULTS = [

@@ -17,7 +17,7 @@ from harness import Failure, say, wait_until
 from place import Site, may_mount
 from steps import STEPS
 
-QUICK_RATE = 20  # transactions a second of each bank: what is struck takes little of them
+QUICK_LOAD = {"clients": 3, "rate": 10}  # of each bank: what is struck takes little of it
 RECOVERY = 90  # s, after which what is not applied counts as lost
 # What `control/test` runs: every fault and every step that needs something of its own.
 QUICK = [
@@ -45,7 +45,7 @@ def run_cell(site, ledgers, step, fault):
     """One step and one fault, from a quiet system to a quiet system."""
     begun = time.monotonic()
     server, position = site.cluster, site.log_position()
-    site.start_load()
+    site.start_load(hurried=fault.hurried)
     step.prepare(site)
     fault.prepare(site)
     site.wait_load(5)
@@ -75,9 +75,9 @@ def run_cell(site, ledgers, step, fault):
     return Result(step.name, fault.name, figures, trouble, time.monotonic() - begun, recovery)
 
 
-def run_cells(cells, site_options, plant):
+def run_cells(cells, load, plant):
     """Runs cells on one site as long as they are good, and plants errors at the end if it shall. Yields their results."""
-    with Site.open(**site_options) as site:
+    with Site.open(**load) as site:
         ledgers = {kind: bank.Ledger(site, kind) for kind in bank.KINDS}
         for step, fault in cells:
             try:
@@ -93,11 +93,11 @@ def run_cells(cells, site_options, plant):
             planted.plant(site, ledgers)
 
 
-def run_group(cells, site_options, plant):
+def run_all(cells, load, plant):
     results = []
     while len(results) < len(cells):
         try:
-            for result in run_cells(cells[len(results):], site_options, plant):
+            for result in run_cells(cells[len(results):], load, plant):
                 results.append(result)
                 say_result(result)
         except Failure as failure:
@@ -138,19 +138,12 @@ def main():
     if arguments.list:
         say("\n".join(["steps:", *(f"  {step.name}" for step in STEPS), "faults:", *(f"  {fault.name}" for fault in FAULTS)]))
         return
-    cells = choose(arguments)
-    skipped = [] if may_mount() else [cell for cell in cells if cell[1].needs_disks]
-    if skipped:
-        say(f"{len(skipped)} cells are left out: only root can mount the small file systems that they fill up")
-    # In a failover more of the commits do not wait, so that some are gone with the primary.
-    groups = [([cell for cell in cells if not cell[1].needs_standby and cell not in skipped], {}),
-              ([cell for cell in cells if cell[1].needs_standby], {"disks": False, "hurried": 50})]
-    if arguments.quick:
-        groups = [(group, {**options, "rate": QUICK_RATE}) for group, options in groups]
+    chosen = choose(arguments)
+    cells = [cell for cell in chosen if may_mount() or not cell[1].needs_disks]
+    if len(cells) < len(chosen):
+        say(f"{len(chosen) - len(cells)} cells are left out: only root can mount the small file systems that they fill up")
     begun = time.monotonic()
-    groups = [(group, options) for group, options in groups if group]
-    # The records are kept the same way on each site: errors in them are seen on the first one.
-    results = [result for group, options in groups for result in run_group(group, options, arguments.quick and group is groups[0][0])]
+    results = run_all(cells, QUICK_LOAD if arguments.quick else {}, arguments.quick)
     bad = [result for result in results if not result.good()]
     if arguments.quick:
         report.check(STEPS, FAULTS)

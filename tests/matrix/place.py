@@ -13,13 +13,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e/lib"))
 import bank
 import harness
 import pg_control
-from harness import Cluster, Failure, Puller, wait_until
+from harness import Cluster, Failure, PatientSession, Puller, wait_until  # noqa: F401
 from link import Link
 
 LEASE = 10  # s, the least that postbox.lease_timeout may be
@@ -53,9 +52,11 @@ class Disk:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0777", "tmpfs", str(directory)], check=True)
 
     def fill(self):
-        with open(self.directory / "ballast", "ab", buffering=0) as ballast, contextlib.suppress(OSError):
-            while True:
-                ballast.write(bytes(4096))
+        with open(self.directory / "ballast", "ab", buffering=0) as ballast:
+            for size in (1 << 20, 4096):
+                with contextlib.suppress(OSError):
+                    while True:
+                        ballast.write(bytes(size))
 
     def free(self):
         (self.directory / "ballast").unlink(missing_ok=True)
@@ -64,24 +65,10 @@ class Disk:
         subprocess.run(["umount", "--lazy", str(self.directory)], check=False)
 
 
-class PatientSession(harness.Session):
-    """A session in which a question without an answer ends."""
-
-    def sql(self, text):
-        late = threading.Timer(harness.TIMEOUT, self._psql.kill)
-        late.start()
-        try:
-            return super().sql(text)
-        finally:
-            late.cancel()
-
-
 class Site:
-    def __init__(self, bed, disks=None, inbox_retention="14 days", hurried=30, rate=80):
+    def __init__(self, bed, inbox_retention="14 days", **load):
         self.bed = bed
-        self.hurried = hurried
-        self.rate = rate  # transactions a second of each bank
-        self._sessions = {}  # by cluster and database
+        self.load = {"clients": 6, "rate": 80, **load}  # of each bank; the rate is transactions a second
         self.directory = bed.directory
         self.wal_disk = self.table_disk = None
         self.endpoint = bed.emulator.endpoint
@@ -98,7 +85,7 @@ class Site:
         self._homes[1].mkdir()
         (self._homes[1] / "port").write_text(self.cluster.port + "\n")
         self.cluster.write(postbox__endpoint=self.publish_link.endpoint)
-        if may_mount() if disks is None else disks:
+        if may_mount():
             self._use_small_disks()
         else:
             self.cluster.set()
@@ -142,8 +129,6 @@ class Site:
     def close(self):
         self.stop_load()
         self.continue_processes()
-        for key in list(self._sessions):
-            self._forget(key)
         for disk in (self.wal_disk, self.table_disk):
             if disk:
                 disk.free()
@@ -161,7 +146,7 @@ class Site:
         return harness.Process(f"pgbench-{kind}", command, self.directory / "pgbench.log", env=environment, on_line=on_error)
 
     def start_load(self, **more):
-        self.loads = [bank.Load(self, kind, **{"rate": self.rate, **more}) for kind in bank.KINDS]
+        self.loads = [bank.Load(self, kind, **{**self.load, **more}) for kind in bank.KINDS]
 
     def stop_load(self):
         for load in self.loads:
@@ -184,17 +169,15 @@ class Site:
         """With new settings the workers begin again, with the lanes that they have and those that are free."""
         for backoff in ("2s", "1s"):
             for kind in bank.KINDS:
-                self.cluster.sql(bank.database(kind), f"SELECT postbox.alter_publication('accounts', max_backoff => '{backoff}')")
+                self.cluster.ask(bank.database(kind), f"SELECT postbox.alter_publication('accounts', max_backoff => '{backoff}')")
 
     def touch_all(self):
         """An event of each account, so that each lane has something to do."""
         for kind in bank.KINDS:
-            self.cluster.sql(bank.database(kind), f"""
-                SELECT bank.change(account, 1, 'first') FROM generate_series(1, {bank.ACCOUNTS}) AS account;
-                SELECT bank.change('{bank.HASTY}', 1, 'first')""")
+            self.cluster.ask(bank.database(kind), bank.TOUCH)
 
     def committed(self, kind):
-        return int(self.ask(self.cluster, bank.database(kind), "SELECT count(*) FROM bank.journal")[0][0])
+        return self.cluster.ask_number(bank.database(kind), "SELECT count(*) FROM bank.journal")
 
     # Processes.
 
@@ -219,7 +202,7 @@ class Site:
         return self._workers()[kind]
 
     def _workers(self):
-        rows = self.ask(self.cluster, "postgres", "SELECT datname, pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")
+        rows = self.cluster.ask("postgres", "SELECT datname, pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher'")
         return {kind: [int(pid) for database, pid in rows if database == bank.database(kind)] for kind in bank.KINDS}
 
     def set_workers(self, count):
@@ -266,26 +249,6 @@ class Site:
     def session(self, database):
         return harness.Session(self.cluster, database)
 
-    def ask(self, cluster, database, query):
-        """The rows of a query that is asked again and again, in a session that is kept. One that has ended with its server is
-        replaced by a new one."""
-        key = cluster.directory, database
-        if key in self._sessions:
-            with contextlib.suppress(Failure, OSError):
-                return self._sessions[key].sql(query)
-            self._forget(key)
-        self._sessions[key] = PatientSession(cluster, database)
-        try:
-            return self._sessions[key].sql(query)
-        except (Failure, OSError) as lost:
-            self._forget(key)
-            raise Failure(f"{database} does not answer: {lost}") from lost
-
-    def _forget(self, key):
-        if key in self._sessions:
-            with contextlib.suppress(OSError):
-                self._sessions.pop(key).close()
-
     def log_since(self, position):
         with open(self.cluster.log, "rb") as log:
             log.seek(position)
@@ -296,7 +259,7 @@ class Site:
 
     def wait_up(self):
         def up():
-            self.cluster.sql("postgres", "SELECT 1")
+            self.cluster.ask("postgres", "SELECT 1")
             return True
 
         wait_until("the server takes connections", up)
@@ -321,12 +284,16 @@ class Site:
     def make_standby(self):
         """A synchronous standby in the place where no server is."""
         home = next(home for home in self._homes if home != self.cluster.directory)
-        shutil.rmtree(home / "data", ignore_errors=True)
+        for directory in ("data", "tables"):
+            shutil.rmtree(home / directory, ignore_errors=True)
         (home / "server.log").unlink(missing_ok=True)
-        self.standby = Cluster.of_backup(self.cluster, home, synchronous_standby_names="")
+        places = self.cluster.sql("postgres", "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = 'small'")
+        self.cluster.set(wal_keep_size="16MB")  # what the standby lacks when it begins
+        self.standby = Cluster.of_backup(self.cluster, home, *(f"--tablespace-mapping={place}={home / 'tables'}" for place, in places),
+                                         synchronous_standby_names="")
         self.cluster.set(synchronous_commit="remote_apply", synchronous_standby_names="*")
-        wait_until("the standby is synchronous", lambda: self.ask(
-            self.cluster, "postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == [["1"]])
+        wait_until("the standby is synchronous", lambda: self.cluster.ask_number(
+            "postgres", "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1)
 
     def stop_receiver(self):
         """From now on the standby gets nothing more."""

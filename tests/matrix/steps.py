@@ -124,7 +124,7 @@ class Rebase(WorkerStep):
 
     def prepare(self, site):
         site.set_workers(0)
-        site.wait_load(30)  # these have not been read
+        site.wait_load(15)  # these have not been read
         site.restart("fast", between=lambda: pg_control.change_system_identifier(site.cluster))
 
     def reach(self, site):
@@ -166,7 +166,7 @@ class Retention(WorkerStep):
 
     @staticmethod
     def _has_emptied(site, pid):
-        return site.cluster.number(bank.database("log"), f"""
+        return site.cluster.ask_number(bank.database("log"), f"""
             SELECT count(*) FROM pg_locks l JOIN pg_inherits i ON i.inhrelid = l.relation
             WHERE l.pid = {pid} AND l.mode = 'AccessExclusiveLock' AND l.granted AND i.inhparent = 'bank.outbox'::regclass""")
 
@@ -181,12 +181,12 @@ class Redrive(WorkerStep):
     def prepare(self, site):
         site.bed.emulator.fault(f"rpc=Publish,code=INVALID_ARGUMENT,ordering-key={POISON}")
         for kind in KINDS:
-            site.cluster.sql(bank.database(kind), f"SELECT bank.change('{POISON}', 1, 'first') FROM generate_series(1, 3)")
+            site.cluster.ask(bank.database(kind), f"SELECT bank.change('{POISON}', 1, 'first') FROM generate_series(1, 3)")
         wait_until("these events are parked", lambda: all(self._parked(site, kind) for kind in KINDS))
 
     @staticmethod
     def _parked(site, kind):
-        return site.ask(site.cluster, bank.database(kind), "SELECT count(*) FROM postbox.paused_keys") != [["0"]]
+        return site.cluster.ask_number(bank.database(kind), "SELECT count(*) FROM postbox.paused_keys") > 0
 
     def reach(self, site):
         victims = super().reach(site)
@@ -208,7 +208,7 @@ class Redrive(WorkerStep):
 
     def finish(self, site):
         for kind in KINDS:
-            site.cluster.sql(bank.database(kind), "SELECT postbox.redrive('bank.outbox')")
+            site.cluster.ask(bank.database(kind), "SELECT postbox.redrive('bank.outbox')")
 
 
 class PullerStep(Step):

@@ -1,7 +1,7 @@
 // Shared by the scripts: the client, and standard input as a sequence of JSON values.
 //
-// The server is PUBSUB_EMULATOR_HOST (the client library reads it), or PUBSUB_TLS_HOST over TLS with the identity in
-// GOOGLE_APPLICATION_CREDENTIALS. The project is --project or PUBSUB_PROJECT_ID.
+// The server is one that a script names, or PUBSUB_EMULATOR_HOST. With a file of credentials it is asked over TLS. The project is
+// PUBSUB_PROJECT_ID.
 // Every script reads JSON lines from standard input, writes one JSON line per result to standard output, and ends with a
 // non-zero status and a message on standard error as soon as anything fails. @google-cloud/pubsub is found through
 // NODE_PATH, because control/node-modules installs it outside the source tree.
@@ -10,14 +10,12 @@
 const readline = require('node:readline');
 const {PubSub} = require('@google-cloud/pubsub');
 
-function client(enableOpenTelemetryTracing = false) {
-  if (process.env.PUBSUB_TLS_HOST) {
-    return new PubSub({projectId: process.env.PUBSUB_PROJECT_ID, apiEndpoint: process.env.PUBSUB_TLS_HOST, emulatorMode: false});
-  }
-  if (!process.env.PUBSUB_EMULATOR_HOST) {
+function client({server = process.env.PUBSUB_EMULATOR_HOST, keyFilename, trace = false} = {}) {
+  if (!server) {
     throw new Error('PUBSUB_EMULATOR_HOST is not set: these scripts only talk to emulators');
   }
-  return new PubSub({projectId: process.env.PUBSUB_PROJECT_ID || 'postbox-dev', enableOpenTelemetryTracing});
+  return new PubSub({projectId: process.env.PUBSUB_PROJECT_ID || 'postbox-dev', apiEndpoint: server, enableOpenTelemetryTracing: trace,
+    ...(keyFilename && {keyFilename, emulatorMode: false})});
 }
 
 async function* jsonLines() {

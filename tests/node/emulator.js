@@ -1,6 +1,6 @@
 // What Google's Node client sees of an emulator beyond publishing and receiving. Runs the checks of these names, one after the
 // other:
-//   node emulator.js CHECKS[=NUMBER] ...
+//   node emulator.js CHECKS[=NUMBER][@SERVER] ...
 // Prints {"checks": NAME} for each, and then one JSON line for each thing that it has seen.
 'use strict';
 
@@ -199,8 +199,8 @@ const CHECKS = {filters, answers, moment, refusals, administration, schemas, pol
 
 run(async () => {
   for (const argument of process.argv.slice(2)) {
-    const [name, number] = argument.split('=');
+    const [, name, number, server] = /^(\w+)(?:=(\d+))?(?:@(.*))?$/.exec(argument);
     print({checks: name});
-    await CHECKS[name](client(), Number(number));
+    await CHECKS[name](client({server}), Number(number));
   }
 });

@@ -1,8 +1,9 @@
-// What Pub/Sub promises, as Google's Node client sees it: order, filters, exactly-once, seek by time and by snapshot. Prints one
-// JSON line for each: {NAME: what was seen}, or {NAME: {refused: CODE}} where the server cannot do it.
+// What Pub/Sub promises, as Google's Node client sees it: order, filters, exactly-once, seek by time and by snapshot. Each line of
+// standard input is a server, {"server": "HOST:PORT", "keyFilename": "..."}, and has one line of answer: {NAME: what was seen, ...},
+// with {refused: CODE} where the server cannot do it, or {"failed": "..."}.
 'use strict';
 
-const {client, print, run} = require('./connection.js');
+const {client, jsonLines, print, run} = require('./connection.js');
 
 const DEADLINE = 60000; // ms, for what has to come
 const UNIMPLEMENTED = 12;
@@ -105,16 +106,19 @@ async function seekSnapshot(pubsub) {
   return {first: first.sort(), again: again.sort()};
 }
 
-run(async () => {
-  const pubsub = client();
+async function promises(pubsub) {
+  const seen = {};
   for (const promise of [order, filter, exactlyOnce, seekTime, seekSnapshot]) {
-    let seen;
     try {
-      seen = await promise(pubsub);
+      seen[promise.name] = await promise(pubsub);
     } catch (error) {
-      if (error.code !== UNIMPLEMENTED) throw error;
-      seen = {refused: error.code};
+      if (error.code !== UNIMPLEMENTED) return {failed: `${promise.name}: ${error.stack}`};
+      seen[promise.name] = {refused: error.code};
     }
-    print({[promise.name]: seen});
   }
+  return seen;
+}
+
+run(async () => {
+  for await (const server of jsonLines()) print(await promises(client(server)));
 });

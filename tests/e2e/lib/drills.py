@@ -81,6 +81,9 @@ class Drill:
     def number(self, text):
         return self.cluster.number(DATABASE, text)
 
+    def ask(self, query):
+        return self.cluster.ask(DATABASE, query)
+
     def puller(self, **more):
         return self.bed.puller(DATABASE, **more)
 
@@ -127,7 +130,7 @@ class Drill:
     def wait_applied(self, events):
         """Until all these events are in the inbox and the outbox has none left to publish."""
         def applied():
-            (seen, waiting), = self.sql("SELECT (SELECT count(*) FROM bank.inbox), (SELECT count(*) FROM bank.outbox WHERE published_at IS NULL)")
+            (seen, waiting), = self.ask("SELECT (SELECT count(*) FROM bank.inbox), (SELECT count(*) FROM bank.outbox WHERE published_at IS NULL)")
             if int(seen) < len(events) or int(waiting):
                 raise Failure(f"{seen} of {len(events)} events in the inbox, {waiting} still to be published")
             return True

@@ -10,6 +10,7 @@ Rules that everything here keeps:
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -26,13 +27,14 @@ import time
 import traceback
 
 from outcome import TIMEOUT, Failure, Hopeless, Skip, check, say, wait_until
+from peer import Peer, Receiver
 from resources import embedded_option
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROJECT = "postbox-dev"
 SKIPPED = 77  # what ctest is told to read as "skipped"
-# Of Google's emulator, which ends before the optimising compiler would have paid for itself.
-JAVA_OPTIONS = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+# Of programs that end before the optimising compiler would have paid for itself.
+JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 
 def build_directory():
@@ -52,6 +54,22 @@ def stage_programs():
     if not programs.exists() or not executable.exists():
         raise Failure(f"nothing is staged in {stage}: run control/build first")
     return programs, executable
+
+
+class JavaClasses:
+    """What a program in Java has loaded is kept in the build directory: with that it starts in half the time."""
+
+    def __init__(self, name, *programs):
+        self._kept = build_directory() / f"{name}.jsa"
+        self._fresh = self._kept.with_suffix(f".{os.getpid()}")
+        newest = max(os.stat(program).st_mtime for program in (shutil.which("java"), *programs))
+        found = self._kept.exists() and self._kept.stat().st_mtime > newest
+        self.options = f"{JAVA_OPTIONS} " + (f"-XX:SharedArchiveFile={self._kept}" if found else f"-XX:ArchiveClassesAtExit={self._fresh}")
+
+    def keep(self):
+        """When the program has ended."""
+        if self._fresh.exists():
+            self._fresh.replace(self._kept)
 
 
 class Process:
@@ -118,6 +136,8 @@ class Cluster:
     def __init__(self, testbed, settings, name="cluster"):
         self.directory = testbed.directory / name
         self.bin = testbed.bin
+        self._sessions = {}  # that are kept, by directory and database; a standby shares them
+        testbed.at_close(self._forget_all)
         settings = {"listen_addresses": "", "postbox.project_id": PROJECT, "postbox.restart_delay": "100ms",
                     "jit": "off",  # to compile a statement of a test takes longer than to run it
                     "log_min_messages": "info", **settings}
@@ -142,11 +162,11 @@ class Cluster:
         self._control("stop", self.directory, mode)
 
     @classmethod
-    def of_backup(cls, primary, directory, **settings):
-        """A running standby of a running primary. Its settings are those of the primary, and then these."""
+    def of_backup(cls, primary, directory, *options, **settings):
+        """A running standby of a running primary. Its settings are those of the primary, and then these. The options are pg_basebackup's."""
         standby = cls.__new__(cls)
-        standby.directory, standby.bin = directory, primary.bin
-        subprocess.run([str(ROOT / "control/cluster"), "standby", str(directory), primary.dsn("postgres"),
+        standby.directory, standby.bin, standby._sessions = directory, primary.bin, primary._sessions
+        subprocess.run([str(ROOT / "control/cluster"), "standby", str(directory), primary.dsn("postgres"), *options,
                         *(f"{name.replace('__', '.')}={value}" for name, value in settings.items())], check=True, timeout=240,
                        env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())}, stdin=subprocess.DEVNULL)
         standby._find_port()
@@ -200,6 +220,32 @@ class Cluster:
     def number(self, database, text):
         return int(self.value(database, text))
 
+    def ask(self, database, query):
+        """The rows of a query that is asked again and again, in a session that is kept. One that has ended with its server is
+        replaced by a new one."""
+        key = self.directory, database
+        if key in self._sessions:
+            with contextlib.suppress(Failure, OSError):
+                return self._sessions[key].sql(query)
+            self._forget(key)
+        self._sessions[key] = PatientSession(self, database)
+        try:
+            return self._sessions[key].sql(query)
+        except (Failure, OSError) as lost:
+            self._forget(key)
+            raise Failure(f"{database} does not answer: {lost}") from lost
+
+    def ask_number(self, database, query):
+        return int(self.ask(database, query)[0][0])
+
+    def _forget(self, key):
+        with contextlib.suppress(OSError):
+            self._sessions.pop(key).close()
+
+    def _forget_all(self):
+        for key in list(self._sessions):
+            self._forget(key)
+
     def create_database(self, name):
         self.sql("postgres", f"CREATE DATABASE {name}")
         self.sql(name, "CREATE EXTENSION postbox")
@@ -208,11 +254,12 @@ class Cluster:
 class Session:
     """One psql that stays connected, where a new connection for each statement would take too long."""
 
+    ENDS_ON_ERROR = 0
     _END = "--end-of-answer--"
 
     def __init__(self, cluster, database):
         self._psql = subprocess.Popen(
-            _tied_to_us([cluster.bin / "psql", "-XAtq", "-v", "ON_ERROR_STOP=0"]), stdin=subprocess.PIPE,
+            _tied_to_us([cluster.bin / "psql", "-XAtq", "-F", "\x1f", "-v", f"ON_ERROR_STOP={self.ENDS_ON_ERROR}"]), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1,
             env={**os.environ, **cluster.environment, "PGDATABASE": database})
 
@@ -224,7 +271,7 @@ class Session:
             if line.startswith(self._END):
                 if line.split()[1] != "false":
                     raise Failure(f"SQL failed: {text}\n{''.join(lines)}")
-                return [line.rstrip("\n").split("|") for line in lines]
+                return [line.rstrip("\n").split("\x1f") for line in lines]
             lines.append(line)
         raise Failure(f"psql ended during: {text}\n{''.join(lines)}")
 
@@ -235,6 +282,20 @@ class Session:
         self._psql.stdout.close()
 
 
+class PatientSession(Session):
+    """A session that a statement ends which fails or has no answer."""
+
+    ENDS_ON_ERROR = 1
+
+    def sql(self, text):
+        late = threading.Timer(TIMEOUT, self._psql.kill)
+        late.start()
+        try:
+            return super().sql(text)
+        finally:
+            late.cancel()
+
+
 class Emulator:
     """The Pub/Sub server: Postbox's own emulator (kind 'embedded') or Google's (kind 'google')."""
 
@@ -243,8 +304,6 @@ class Emulator:
         self._testbed = testbed
         self._lines = queue.Queue()
         self.said = []  # the lines of its output
-        self._admin = None  # the process of admin.js
-        self._answers = queue.Queue()
         if kind == "embedded":
             # Without the delay, which is for clients' tests: benches measure over this emulator, too.
             self._start([testbed.postbox, "emulator", "--host", "127.0.0.1", "--port", "0", "--no-auto-create", "--delivery-delay", "0", *flags],
@@ -278,6 +337,8 @@ class Emulator:
 
     def _start_google(self):
         program = find_google_emulator()
+        classes = JavaClasses("pubsub-emulator", program)
+        self._testbed.at_close(lambda: (self.process.stop(), classes.keep()))
         for attempt in range(3):  # the port is chosen here and may be taken before the emulator binds it
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -286,7 +347,7 @@ class Emulator:
                 # Its log goes to standard output or error, depending on its version: the shell joins the two.
                 self._start(["/bin/sh", "-c", 'exec "$0" "$@" 2>&1', program, "--host=127.0.0.1", f"--port={port}"],
                             r"Server started, listening on", address=f"127.0.0.1:{port}",
-                            env={"JAVA_OPTS": JAVA_OPTIONS})
+                            env={"JAVA_OPTS": f"-Xmx512m {classes.options}"})
                 return
             except Failure:
                 if attempt == 2 or self.process.running():
@@ -296,33 +357,9 @@ class Emulator:
     def endpoint(self):
         return f"http://{self.address}"
 
-    def topic(self, name):
-        self.resources({"create_topic": name})
-
-    def subscription(self, name, topic, **more):
-        """Options are those of the Node client's createSubscription; ordering is on unless `more` says otherwise."""
-        dead_letter = {key: more.pop(key) for key in ("dead_letter_topic", "max_delivery_attempts") if key in more}
-        options = {"enableMessageOrdering": True, **more}
-        self.resources({"create_subscription": name, "topic": topic, "options": options, **dead_letter})
-
     def resources(self, *orders):
-        """What admin.js answers to these orders. One process takes all that there are, since starting Node is slow."""
-        if self._admin is None or not self._admin.running():
-            self._admin = self._testbed.start("admin", self._testbed.node_command("admin.js"), env=self._testbed.node_environment(),
-                                              on_line=self._answers.put, stdin=subprocess.PIPE)
-        self._admin.popen.stdin.write("".join(json.dumps(order) + "\n" for order in orders).encode())
-        self._admin.popen.stdin.flush()
-        return [self._answer() for _ in orders]
-
-    def _answer(self):
-        def answer():
-            with contextlib.suppress(queue.Empty):
-                return self._answers.get(timeout=0.5)
-            if not self._admin.running():
-                raise Hopeless(f"admin.js failed:\n{self._admin.text()}")
-            return None
-
-        return json.loads(wait_until("admin.js answers", answer))
+        """What peer.js answers to these orders."""
+        return self._testbed.peer.order(*orders)
 
     def fault(self, specification):
         """Injects a fault into the embedded emulator; see `postbox emulator-fault --help`."""
@@ -404,56 +441,9 @@ class Puller:
         return self.process.stop()
 
 
-class Receiver:
-    """Google's Node client on a subscription, or on several that share its process: what it has received so far, in order."""
-
-    def __init__(self, testbed, subscription, *arguments):
-        self._lock = threading.Lock()
-        self._messages = []
-        self._listening = False
-        self.process = testbed.start(f"receiver-{subscription}", testbed.node_command("receive.js", subscription, *arguments),
-                                     env=testbed.node_environment(), on_line=self._line)
-        wait_until(f"the Node client listens on {subscription}", self._is_listening)
-
-    def part(self, subscription):
-        """The same process, and what it has received of one of its subscriptions."""
-        return _PartOfReceiver(self, subscription)
-
-    def _line(self, line):
-        value = json.loads(line)
-        with self._lock:
-            if "listening" in value:
-                self._listening = True
-            else:
-                self._messages.append(value)
-
-    def _is_listening(self):
-        if not self.process.running():
-            raise Hopeless(f"receive.js ended: {self.process.text()}")
-        return self._listening
-
-    def messages(self):
-        with self._lock:
-            return list(self._messages)
-
-    def event_ids(self):
-        return [message["attributes"].get("event_id") for message in self.messages()]
-
-    def stop(self):
-        self.process.stop()
-
-
-class _PartOfReceiver(Receiver):
-    def __init__(self, whole, subscription):
-        self._whole, self._subscription, self.process = whole, subscription, whole.process
-
-    def messages(self):
-        return [message for message in self._whole.messages() if message["subscription"] == self._subscription]
-
-
 class Testbed:
     """The servers and processes of one test; a context manager. Without an emulator, the settings say where Pub/Sub is.
-    `resources`: the topics and subscriptions that are there from the beginning, as orders of admin.js. The embedded emulator
+    `resources`: the topics and subscriptions that are there from the beginning, as orders of peer.js. The embedded emulator
     takes them as options, for which Node need not start. With server=False there is no Postgres."""
 
     def __init__(self, emulator=None, emulator_flags=(), settings=None, resources=(), server=True):
@@ -488,37 +478,33 @@ class Testbed:
         self._processes.append(process)
         return process
 
-    def node_command(self, script, *arguments):
-        return ["node", ROOT / "tests/node" / script, *arguments]
+    @functools.cached_property
+    def peer(self):
+        return Peer(functools.partial(self.start, "node", ["node", ROOT / "tests/node/peer.js"],
+                                      env=node_environment(**self.emulator.environment)))
 
-    def node_environment(self):
-        # The Node client must use the emulator, whatever this machine has of Google's.
-        return {**self.emulator.environment, "NODE_PATH": str(build_directory() / "node/node_modules")}
-
-    def node(self, script, lines, *arguments, timeout=None):
-        """Runs one of tests/node's scripts on JSON lines; returns the lines of its answer."""
-        done = subprocess.run([str(part) for part in self.node_command(script, *arguments)],
-                              input="".join(json.dumps(line) + "\n" for line in lines), text=True, capture_output=True,
-                              timeout=timeout or TIMEOUT, env={**os.environ, **self.node_environment()})
-        if done.returncode != 0:
-            raise Failure(f"{script} failed:\n{done.stderr}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+    def publish(self, messages, trace=False):
+        """Through Google's Node client. Returns its answer."""
+        return self.peer.order({"publish": messages, "trace": trace})[0]
 
     def puller(self, database, **more):
         return Puller(self, database, **more)
 
-    def receiver(self, subscription, *arguments):
-        return Receiver(self, subscription, *arguments)
+    def receiver(self, subscription):
+        return self.receivers([subscription])[0]
 
-    def receivers(self, subscriptions, *arguments):
-        """One for each, all in one process, since starting Node is slow."""
-        whole = Receiver(self, ",".join(subscriptions), *arguments)
-        return [whole.part(subscription) for subscription in subscriptions]
+    def receivers(self, subscriptions, trace=False):
+        """One for each, and Google's Node client listens on them."""
+        self.peer.order({"receive": subscriptions, "trace": trace})
+        return [Receiver(self.peer, subscription) for subscription in subscriptions]
 
     def session(self, database):
         session = Session(self.cluster, database)
-        self._closers.append(session.close)
+        self.at_close(session.close)
         return session
+
+    def at_close(self, close):
+        self._closers.append(close)
 
     def close(self, failed=False):
         # Cleaning up is not interrupted. What comes then is, as the next cell of a long run.
@@ -549,12 +535,13 @@ class Testbed:
                 print(f"---- log of {name} (the last of {len(lines)} lines)", *lines[-40:], sep="\n", flush=True)
 
 
-def ensure_node():
-    """The Node client, installed if it is not there (control/test has done it before)."""
+def node_environment(**more):
+    """Of a program with Google's Node client, which is installed if it is not there (control/test has done it before)."""
     if not shutil.which("node"):
         raise Failure("node is not installed: run control/install-packages")
-    subprocess.run([str(ROOT / "control/node-modules")], check=True, stdout=subprocess.DEVNULL,
-                   env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())})
+    done = subprocess.run([str(ROOT / "control/node-modules")], check=True, capture_output=True, text=True,
+                          env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())})
+    return {"NODE_PATH": done.stdout.strip(), "PUBSUB_PROJECT_ID": PROJECT, **more}
 
 
 def main(test, *arguments):
@@ -566,7 +553,6 @@ def main(test, *arguments):
     signal.signal(signal.SIGINT, interrupted)
     begun = time.monotonic()
     try:
-        ensure_node()
         test(*arguments)
     except Skip as reason:
         say(f"SKIPPED: {reason}")

@@ -1,9 +1,12 @@
 """What tests of TLS and of identities share: certificates, keys of service accounts, clocks."""
 
+import contextlib
 import glob
 import json
 import os
+import pathlib
 import subprocess
+import tempfile
 
 import harness
 
@@ -48,6 +51,19 @@ class Keys:
         self.path(f"{name}.json").write_text(json.dumps({
             "type": "service_account", "project_id": "dev", "private_key_id": name, "private_key": private.read_text(),
             "client_email": email, "client_id": "1", "token_uri": "https://oauth2.googleapis.com/token"}))
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, **accounts):
+        """Those of service accounts, by name, in a directory that is removed in the end. User postgres may read them."""
+        with tempfile.TemporaryDirectory(prefix="postbox-keys.") as directory:
+            keys = cls(pathlib.Path(directory))
+            keys.directory.chmod(0o755)
+            for name, email in accounts.items():
+                keys.service_account(name, email)
+            for file in keys.directory.iterdir():
+                file.chmod(0o644)
+            yield keys
 
     def replace(self, name, source):
         """As an operator does it: another file takes the name."""

@@ -12,10 +12,11 @@ import main_job
 from harness import Failure, check, say, wait_until
 
 TOPIC = "bank.account.events"
-ACCOUNTS = 300
-SECONDS = int(os.environ.get("POSTBOX_E2E_SECONDS", "2"))
+ACCOUNTS = 100
+# Of each client, or for how long.
+TRANSACTIONS, SECONDS = 30, int(os.environ.get("POSTBOX_E2E_SECONDS", "0"))
 TRANSACTION = r"""
-\set account random(1, 300)
+\set account random(1, 100)
 \set delta random(-500, 500)
 \set fate random(1, 100)
 BEGIN;
@@ -80,8 +81,9 @@ def load(kind):
             "bank", "SELECT count(*) FROM postbox.workers WHERE database = 'bank' AND state = 'running'") == 3)
         script = bed.directory / "transaction.sql"
         script.write_text(TRANSACTION)
-        say(f"pgbench: 16 clients, {SECONDS} s, 10 % of the transactions rolled back, 20 % with a savepoint")
-        done = bed.cluster.run("pgbench", "-n", "-c", "16", "-j", "2", "-T", str(SECONDS), "-f", script, "bank",
+        amount = ("-T", SECONDS) if SECONDS else ("-t", TRANSACTIONS)
+        say(f"pgbench: 16 clients, {f'{SECONDS} s' if SECONDS else f'{TRANSACTIONS} transactions each'}, 10 % of the transactions rolled back, 20 % with a savepoint")
+        done = bed.cluster.run("pgbench", "-n", "-c", "16", "-j", "2", *amount, "-f", script, "bank",
                                timeout=SECONDS + harness.TIMEOUT)
         if done.returncode != 0 or "aborted" in done.stderr:
             raise Failure(f"pgbench failed:\n{done.stdout}{done.stderr}")

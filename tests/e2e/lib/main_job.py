@@ -147,7 +147,7 @@ def differences(source, projection):
 
 def wait_for_all_applied(bed, database, inbox, events):
     def applied():
-        seen = bed.cluster.number(database, f"SELECT count(*) FROM {inbox}")
+        seen = bed.cluster.ask_number(database, f"SELECT count(*) FROM {inbox}")
         if seen < events:
             raise Failure(f"{seen} of {events} events are in {inbox}")
         return True
@@ -164,7 +164,7 @@ def run_catalog(bed, videos=150):
           bed.cluster.number("catalog", "SELECT count(*) FROM catalog.outbox"), events)
     wait_for_all_applied(bed, "catalog_read", "catalog_read.inbox", events)
     wait_until("every event is published",
-               lambda: bed.cluster.number("catalog", "SELECT sum(pending) FROM postbox.publication_status") == 0)
+               lambda: bed.cluster.ask_number("catalog", "SELECT sum(pending) FROM postbox.publication_status") == 0)
     say(f"    all of them applied in the other database {time.monotonic() - begun:.2f} s after the first write")
     compare_catalog(bed)
     check("no more events were applied than emitted",
@@ -238,7 +238,7 @@ def run_points(bed, puller, users=20, events=300):
         + ("delivered twice by the emulator" if by_emulator else "published twice by the client"))
     messages, expected = points_messages(users, events, 1 if by_emulator else 2)
     before = len(puller.outcomes("duplicate"))
-    bed.node("publish.js", messages)
+    bed.publish(messages)
     wait_for_all_applied(bed, "points", "points.inbox", events)
 
     def all_duplicates():

@@ -84,8 +84,8 @@ class Operator:
     def apply(self, text, *arguments, **more):
         return self.run(self.file(text), *arguments, **more)
 
-    def everything(self):
-        return self.bed.emulator.resources({"show_all": True})[0]
+    def everything(self, policies=True):
+        return self.bed.emulator.resources({"show_all": True, "policies": policies})[0]
 
     def of_domain(self, everything, domain):
         """Topics and subscriptions of a domain, with its name taken out of them."""
@@ -182,7 +182,7 @@ def killed(operator):
         out, _ = operator.run(path)
         if not re.search(r"created, 0 changed$|nothing to change$", out):
             raise Failure(f"after a run that was killed at step {point}: {out}")
-    everything = operator.everything()
+    everything = operator.everything(policies=False)
     expected = operator.of_domain(everything, "killed1")
     check("it is whole", (len(expected["topics"]), len(expected["subscriptions"])), (4, 4))
     check(f"killed at each of {STEPS} steps and repeated, it ends the same",
@@ -209,7 +209,7 @@ def killed_in_a_call(operator):
     _, errors = operator.run(path, status=1)
     check("an error that does not pass is named with its resource", "subscriptions/lost.order.events.dlq-monitor: PERMISSION_DENIED" in errors)
     emulator.fault("--clear")
-    everything = operator.everything()
+    everything = operator.everything(policies=False)
     expected = operator.of_domain(everything, "killed1")
     check("all of them end the same", [domain for domain in ("held0", "held1", "held2", "lost") if operator.of_domain(everything, domain) != expected], [])
 
@@ -277,7 +277,7 @@ def unsupported(operator):
     for expected in ("2 created, 0 changed, 1 left out", "nothing to change, 1 left out"):
         out, errors = operator.apply(text, "--skip-unsupported")
         check("with it the rest is done, with a warning each time", (out.splitlines()[-1], "left out" in errors), (expected, True))
-    topics = operator.everything()["topics"]
+    topics = operator.everything(policies=False)["topics"]
     check("labels are there", topics[f"projects/{PROJECT}/topics/secret.order.events"]["labels"], {"team": "x"})
 
 
@@ -379,7 +379,7 @@ def together(operator):
     path = operator.file(FILE.format("together"))
     processes = [operator.bed.start("together", operator.command(path), env=operator.environment) for _ in range(3)]
     check("three runs at once all end well", [process.wait() for process in processes], [0, 0, 0])
-    everything = operator.everything()
+    everything = operator.everything(policies=False)
     check("and have made it once", operator.of_domain(everything, "together"), operator.of_domain(everything, "killed1"))
 
 

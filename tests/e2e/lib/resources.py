@@ -1,4 +1,4 @@
-"""Topics and subscriptions, as orders of tests/node/admin.js, for the embedded emulator."""
+"""Topics and subscriptions, as orders of tests/node/peer.js, for the embedded emulator."""
 
 from outcome import Failure
 
@@ -11,6 +11,8 @@ def embedded_option(order):
     options = dict(order["options"])
     if options.pop("enableMessageOrdering", False):
         parts.append("ordered")
+    if options.pop("retainAckedMessages", False):
+        parts.append("retain-acked")
     if "retryPolicy" in options:
         policy = options.pop("retryPolicy")
         parts.append("retry=" + ":".join(str(1000 * policy[bound]["seconds"]) for bound in ("minimumBackoff", "maximumBackoff")))

@@ -107,7 +107,6 @@ def postbox_to_node(bed):
            **{name: blob["attributes"][name] for name in ("trace_id", "span_id") if name in blob["attributes"]}})
     check("occurred_at is the same moment, in UTC",
           blob["attributes"]["occurred_at"].rstrip("Z").rstrip("0"), "2025-10-24T10:30:00.25")
-    receiver.stop()
 
 
 def node_to_postbox(bed):
@@ -143,9 +142,9 @@ def node_to_postbox(bed):
     messages.append(message(100, "c3", "customer.removed", 6, customer("c3", 0, 6)))
     messages.append(message(101, "c0", "customer.noted", 6, b"\x00\x01\xfe\xff", origin="Nöde"))
     messages.append(message(102, "c0", "customer.forgotten", 7, b"nobody takes this type"))
-    bed.node("publish.js", messages)
+    bed.publish(messages)
     wait_until("all messages are in the inbox",
-               lambda: bed.cluster.number("shop", "SELECT count(*) FROM shop.inbox") >= len(messages))
+               lambda: bed.cluster.ask_number("shop", "SELECT count(*) FROM shop.inbox") >= len(messages))
     check("the projection holds the last version of each customer, and not the one that was removed",
           bed.cluster.sql("shop", "SELECT customer_id, name, level, tags, version FROM shop.customer ORDER BY 1"),
           [[f"c{who}", "Ñame 5", str(17 + who), '["a", {"b": null}]', "5"] for who in range(3)])
@@ -182,7 +181,7 @@ def set_up_traces(bed):
 def traces(bed):
     say("a trace goes from Postbox to Google's Node client and back, and through dead letters")
     set_up_traces(bed)
-    receiver, dead = bed.receivers(["shop.trace.events.outside-reader", "shop.trace.dead.outside-reader"], "trace")
+    receiver, dead = bed.receivers(["shop.trace.events.outside-reader", "shop.trace.dead.outside-reader"], trace=True)
     puller = bed.puller("shop")
 
     def emit(trace, event_type):
@@ -199,7 +198,7 @@ def traces(bed):
 
     def seen(event):
         wait_until(f"a handler has seen event {event}",
-                   lambda: bed.cluster.number("shop", f"SELECT count(*) FROM shop.seen WHERE event_id = '{event}'") == 1)
+                   lambda: bed.cluster.ask_number("shop", f"SELECT count(*) FROM shop.seen WHERE event_id = '{event}'") == 1)
         return bed.cluster.sql("shop", f"SELECT traceparent FROM shop.seen WHERE event_id = '{event}'")[0][0]
 
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -208,20 +207,19 @@ def traces(bed):
     check("a handler has the context of the trace", seen(event), f"00-{trace}-00f067aa0ba902b7-01")
 
     event = "00000000-0000-4000-8000-000000000201"
-    answer = bed.node("publish.js", [{"topic": "shop.trace.events", "data": "{}", "attributes": {
-        "event_id": event, "event_type": "page.viewed", "aggregate_type": "page", "aggregate_id": "q", "version": "1"}}], "trace")
-    check("a handler has the context of what the Node client publishes", seen(event).split("-")[:2], ["00", *answer[-1]["trace_ids"]])
+    answer = bed.publish([{"topic": "shop.trace.events", "data": "{}", "attributes": {
+        "event_id": event, "event_type": "page.viewed", "aggregate_type": "page", "aggregate_id": "q", "version": "1"}}], trace=True)
+    check("a handler has the context of what the Node client publishes", seen(event).split("-")[:2], ["00", *answer["trace_ids"]])
 
     # The first is kept in the table of dead letters, the second goes to a topic.
     trace = "0af7651916cd43dd8448eb211c80319c"
     bed.cluster.sql("shop", "INSERT INTO shop.refused VALUES ('page.lost'), ('page.moved')")
     event = emit(trace, "page.lost")
     wait_until("the event is a dead letter",
-               lambda: bed.cluster.number("shop", f"SELECT count(*) FROM postbox.dead_letter WHERE event_id = '{event}'") == 1)
+               lambda: bed.cluster.ask_number("shop", f"SELECT count(*) FROM postbox.dead_letter WHERE event_id = '{event}'") == 1)
     bed.cluster.sql("shop", "DELETE FROM shop.refused WHERE event_type = 'page.lost'")
     bed.cluster.sql("shop", f"SELECT postbox.redrive_dead_letter(id) FROM postbox.dead_letter WHERE event_id = '{event}'")
     check("a redriven event has the context of its trace", seen(event), f"00-{trace}-00f067aa0ba902b7-01")
     event = emit(trace, "page.moved")
     check("and so has a message on a dead-letter topic", span(dead, event), (trace, "00f067aa0ba902b7"))
-    receiver.stop()
     check("the puller ends in order when it is told to", puller.stop(), 0)
