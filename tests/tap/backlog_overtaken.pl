@@ -14,6 +14,8 @@ use Test::More;
 use constant MIDDLE => BACKLOG / 2;    # a key of the backlog whose turn is not soon
 # So many that it lasts for a while when as many as are kept together, 8192, are published.
 use constant LARGE => 14_000;
+# A key of it whose turn comes when the keys of all have been read, and before half of it is published.
+use constant EARLY => LARGE / 8;
 
 start_backlog_test();
 # What is asked again and again is whether events of a few keys are published.
@@ -145,22 +147,21 @@ subtest 'the keys are divided meanwhile: nothing is sent again' => sub {
 
 subtest 'a key waits for its own earlier events, not for the end of the backlog' => sub {
 	slow(LATENCY / 4);
-	sql(emit_backlog('own', LARGE, 1, LARGE));
-	sql(emit_watched('own-1', 'own-' . LARGE, 'own-other'));
+	sql(emit_backlog('own', LARGE, EARLY, LARGE));
+	sql(emit_watched('own-' . EARLY, 'own-' . LARGE, 'own-other'));
 	overtake(LARGE, 'another key', 'own-other');
-	# Until the turn of the first key is near.
+	# After the turn of the first key. In between no event is fast.
 	wait_until($node, 'postgres', "SELECT pending < @{[LARGE / 2]} FROM postbox.publication_status", 'half of the backlog is published');
-	fast();
-	slow();
-	wait_until($node, 'postgres', "SELECT bool_and(@{[IS_READ]}) FROM app.outbox e WHERE aggregate_id = 'own-1'", 'both events of the first key are published');
+	emulator_fault($emulator, '--clear', "rpc=Publish,action=delay,latency-ms=@{[LATENCY]},count=1000000");
+	wait_until($node, 'postgres', "SELECT bool_and(@{[IS_READ]}) FROM app.outbox e WHERE aggregate_id = 'own-@{[EARLY]}'", 'both events of the first key are published');
 	cmp_ok(pending(), '>', LARGE / 8, 'the backlog is still there');
 	is(sql("SELECT string_agg((@{[IS_READ]})::text, ' ' ORDER BY version) FROM app.outbox e WHERE aggregate_id = 'own-@{[LARGE]}'"), 'false false', 'its last key waits');
 	# Whoever has the lane next knows what is withheld.
 	fast();
 	$node->restart;
 	finish('own earlier events');
-	wait_until($node, 'postgres', "SELECT count(*) = 2 FROM app.seen WHERE aggregate_id IN ('own-1', 'own-@{[LARGE]}')", 'the keys of the backlog have come');
-	has_come("own-$_", '2', 'after its first one') for 1, LARGE;
+	wait_until($node, 'postgres', "SELECT count(*) = 2 FROM app.seen WHERE aggregate_id IN ('own-@{[EARLY]}', 'own-@{[LARGE]}')", 'the keys of the backlog have come');
+	has_come("own-$_", '2', 'after its first one') for EARLY, LARGE;
 	each_once('own earlier events', left => 1);
 };
 

@@ -315,6 +315,7 @@ my %steps = (
 # New names, schemas and owners come last: the other steps use the old ones.
 my %last = (
 	names => sub {
+		my $old = does('week', q{SELECT coalesce(max(seq), 0) FROM app.log WHERE occurred_at < now() - interval '15 s'});
 		does('week', 'CREATE ROLE app_heir; CREATE SCHEMA moved; GRANT ALL ON SCHEMA moved, app TO app_owner, app_heir; GRANT USAGE ON SCHEMA moved TO app_writer');
 		for my $name (shuffle(@outboxes))
 		{
@@ -327,7 +328,7 @@ my %last = (
 		}
 		$steps{$_}->() for qw(vacuum_full cluster reindex_concurrently workers restart_immediate);
 		my $log = does('week', q{SELECT outbox FROM app.place WHERE name = 'log'});
-		wait_until($node, 'week', "SELECT count(*) < 2000 FROM $log", 'the log is still emptied behind its readers');
+		wait_until($node, 'week', "SELECT count(*) < 2000 AND coalesce(min(seq), 1) > $old FROM $log", 'the log is still emptied behind its readers');
 	});
 # It needs that what belongs to an outbox follows its name and owner.
 my $names_follow = does('week', q{SELECT count(*) > 0 FROM pg_proc WHERE proname = 'repair_outbox' AND pronamespace = 'postbox'::regnamespace}) eq 't';
@@ -361,7 +362,7 @@ wait_until($node, 'week', 'SELECT count(*) = 0 FROM postbox.outbox_status WHERE 
 my @bad = grep { /PANIC|terminated by signal|TRAP:|invalid memory alloc|could not open relation/ } lines_of(log_since($node, 0));
 is("@bad", '', 'no process has crashed');
 my $events = does('reader', 'SELECT count(*) FROM app.seen');
-cmp_ok($events, '>', 50 * @order, "$events events") or diag(substr(slurp_file($load->{output}), -3000));
+cmp_ok($events, '>', 20 * @order, "$events events") or diag(substr(slurp_file($load->{output}), -3000));
 stop_puller($puller);
 $node->stop;
 done_testing();

@@ -140,16 +140,20 @@ attempt('code that waits for an advisory lock',
 	},
 	flows => ['tab']);
 
+# Enough time for so much memory.
+set_configuration($node, 'postbox.time_scale', 100);
+$node->reload;
 attempt('code that fills memory',
 	place => $hooks[0][0], outcome => 'is stopped, with the reason',
 	act => sub {
 		as_mallory($hooks[0][1] =~ s/HOOK/$hooks[0][0]/r);
-		# 1.5 GB, in variables that stay as long as the code runs.
-		set_goal('DO $r$ DECLARE ' . join(' ', map { "v$_ text := repeat('x', 100000000);" } 1 .. 15) . ' BEGIN PERFORM pg_sleep(1); LOOP NULL; END LOOP; END $r$');
+		# A megabyte at a time.
+		set_goal(q{DO $r$ BEGIN PERFORM array_agg(repeat(repeat('x', 1000), 1000)) FROM generate_series(1, 2500); LOOP NULL; END LOOP; END $r$});
 		publish_table();
 	},
 	after => sub {
-		wait_until($node, 'postgres', q{SELECT last_error IS NOT NULL FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the status says why');
+		wait_until($node, 'postgres', q{SELECT last_error LIKE '%took more than % of memory%' FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the status says why')
+			or diag(column('tab', 'publication_status::text'));
 		end_all($hooks[0][2]);
 	},
 	flows => ['tab']);

@@ -4,6 +4,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use PostgreSQL::Test::Utils;
 use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
@@ -19,6 +20,9 @@ sub looks
 	my ($index) = @_;
 	return $node->safe_psql('postgres', "SELECT coalesce(sum(idx_scan), 0) FROM pg_stat_all_indexes WHERE schemaname = 'app' AND indexrelname LIKE '$index'");
 }
+
+# How often it has given up the processor by itself: it has slept so often.
+sub sleeps { my ($pid) = @_; return (slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0]; }
 
 my %index = (log => 'log%\_seq_idx', tab => 'tab\_claim');
 my $sent = 0;
@@ -42,8 +46,13 @@ for my $outbox ('log', 'tab')
 			'the worker becomes idle');
 		cmp_ok($looks, '>', 0, 'it has looked');
 		# What is measured is that nothing happens, for some seconds.
+		my ($pid) = worker_pids($node, 'postgres');
+		my $sleeps = sleeps($pid);
 		select(undef, undef, undef, 5);
+		$sleeps = sleeps($pid) - $sleeps;
 		cmp_ok(looks($index{$outbox}), '<=', $looks + 1, 'and does so no more');
+		# For a look at leases, and a second later to report what that has counted.
+		cmp_ok($sleeps, '<', 4, "it woke up $sleeps times");
 	};
 }
 

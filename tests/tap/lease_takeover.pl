@@ -10,7 +10,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'postbox.lease_timeout' => '60s' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'postbox.lease_timeout' => '1h' });
 $node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");
 $node->start;
 create_outbox($node, 'postgres');
@@ -51,25 +51,29 @@ subtest 'the lease of a publisher that is not ours holds its key until it times 
 		UPDATE app.outbox SET lock_token = 'somebody', locked_at = now() + interval '1 day' WHERE aggregate_id = 'foreign';
 		SELECT postbox.outbox_emit('video', 'foreign', 'video.changed', '{}'::jsonb);
 		SELECT postbox.outbox_emit('video', 'free', 'video.changed', '{}'::jsonb);
+		SELECT postbox.outbox_emit('video', 'gone', 'video.changed', '{}'::jsonb);
+		UPDATE app.outbox SET lock_token = 'postbox-00000000000000ab', locked_at = now() WHERE aggregate_id = 'gone';
 		COMMIT;
 	});
-	wait_until($node, 'postgres', q{SELECT published_at IS NOT NULL FROM app.outbox WHERE aggregate_id = 'free'}, 'another key is published');
+	wait_until($node, 'postgres', q{SELECT count(published_at) = 2 FROM app.outbox WHERE aggregate_id IN ('free', 'gone')}, 'another key is published, and so is one whose lease was looked at');
 	is(states($node, 'postgres', 'foreign'), 'inflight pending', 'this one waits');
 	$node->safe_psql('postgres', q{UPDATE app.outbox SET locked_at = now() - interval '1 day' WHERE lock_token = 'somebody'});
-	wait_published($node, 'postgres', 15);
+	wait_published($node, 'postgres', 16);
 };
 
 subtest 'a worker that is told to leave gives back what it has' => sub {
 	# New workers: one that took over events before may still have to say that it did so again.
 	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");
 	$node->restart;
-	my $count = 15;
+	my $count = 16;
 	my $position = log_position($node);
 	wait_for(sub {
 		emit($node, 'postgres', 1);
 		++$count;
 		return $node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE lock_token IS NOT NULL') > 0;
 	}, 'a worker holds a claim');
+	# It has no answer to what it sends.
+	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=600000,count=1');
 	my ($worker) = worker_pids($node, 'postgres');
 	set_configuration($node, 'postbox.failpoint', undef);
 	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ' . $worker);

@@ -42,11 +42,15 @@ sub sql { my ($site, $text) = @_; return $site->{node}->safe_psql('postgres', $t
 sub emit_both
 {
 	my ($site) = @_;
-	my (undef, $failing) = split /\n/, sql(
+	my (undef, $failing, $pause) = split /\n/, sql(
 		$site, q{
 		SELECT count(postbox.outbox_emit('video', 'k' || n, 'video.changed', '{}'::jsonb, outbox => o::regclass))
 		FROM generate_series(1, 20) n, unnest(ARRAY['app.log', 'app.outbox']) o;
-		SELECT count(*) FROM postbox.publication_status WHERE last_error IS NOT NULL});
+		SELECT count(*) FROM postbox.publication_status WHERE last_error IS NOT NULL;
+		SELECT coalesce(max(extract(epoch FROM at - clock_timestamp())), 0) FROM (
+			SELECT retry_at FROM postbox.publication_status WHERE state = 'retrying'
+			UNION ALL SELECT next_retry_at FROM postbox.lane WHERE last_error !~ 'took longer than') AS next_try(at)});
+	$site->{pause} = $pause if $pause > ($site->{pause} // 0);
 	$site->{emitted} += 40;
 	$site->{suspended} = 1 if $failing eq '2';
 	return;
@@ -63,6 +67,7 @@ sub resumes
 {
 	my ($site, $before, $end) = @_;
 	ok($site->{suspended}, 'the status of both publications says what is wrong');
+	cmp_ok($site->{pause}, '<', 2, 'and they are tried again soon, however long it lasts');
 	$end->();
 	my $back = time;
 	my ($first, $all);
