@@ -21,7 +21,7 @@ import time
 import bank
 from bed import Failure
 from faults import FAULTS, Stop
-from harness import say, wait_until
+from harness import say
 from place import PatientSession, Site, may_mount
 from steps import STEPS
 
@@ -268,20 +268,12 @@ def strike_at_random(site, dice, seconds, smoke, cells):
         time.sleep(min(dice.uniform(0.5, 1.5) * pause, max(0.0, end - time.monotonic())))  # the load goes on meanwhile
         step, fault = dice.choice(cells)
         say(f"  {step.name} / {fault.name}")
-        before = published(site)  # a worker that has no connection yet gets none while a step mutes the link
-        wait_until("each bank publishes", lambda before=before: all(now > was for now, was in zip(published(site), before)))
         step.prepare(site)
         fault.strike(site, step, step.reach(site))
         site.wait_workers()
         step.finish(site)
         struck += 1
     return struck
-
-
-def published(site):
-    """Events of each bank that Pub/Sub has taken so far."""
-    stats = site.bed.emulator.stats_of_subscriptions([bank.subscription(kind, "witness") for kind in bank.KINDS])
-    return [one["delivered"] + one["backlog"] for one in stats]
 
 
 def report_books(report, ledgers):

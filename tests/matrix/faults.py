@@ -10,6 +10,8 @@ import bank
 from harness import Failure, say, wait_until
 from place import LEASE, process_state
 
+PROBE = "probe"  # the name of sessions that only look whether something is refused
+
 
 class Fault:
     needs_disks = False
@@ -168,9 +170,9 @@ class FullTablespace(Fault):
             site.table_disk.fill()  # what a purge has freed
             for kind in bank.KINDS:
                 with contextlib.suppress(Failure):
-                    site.cluster.sql(bank.database(kind), f"SET lock_timeout = '100ms'; {bank.TOUCH}")
+                    site.cluster.sql(bank.database(kind), f"SET application_name = '{PROBE}'; SET lock_timeout = '100ms'; {bank.TOUCH}")
             refused = [line for line in site.log_since(position).splitlines() if "No space left on device" in line]
-            return enough(any(path in line for line in refused) for path in paths)
+            return enough(any(path in line for line in refused) for path in paths) and any(PROBE not in line for line in refused)
 
         wait_until("there is no space in the banks", seen)
 

@@ -82,12 +82,16 @@ class NoResponse(WorkerStep):
         super().__init__(name, "before_send")
 
     def reach(self, site):
+        self._wait_taken(site, self._sent(site))  # a worker that has no connection yet would get none
         victims = super().reach(site)
         site.publish_link.mute()
         before = self._sent(site)
         super().release(site)
-        wait_until("messages were taken", lambda: all(now > was for now, was in zip(self._sent(site), before)))
+        self._wait_taken(site, before)
         return victims
+
+    def _wait_taken(self, site, before):
+        wait_until("messages were taken", lambda: all(now > was for now, was in zip(self._sent(site), before)))
 
     @staticmethod
     def _sent(site):

@@ -54,7 +54,7 @@ sub set_workers
 }
 
 subtest 'what the lane had not read when its log was emptied is published when it comes back' => sub {
-	slow(2 * LATENCY);
+	slow(4 * LATENCY);
 	emit_backlog('a', SHORT, SHORT - 1);
 	emit_watched('a-' . (SHORT - 1), 'before');
 	wait_until($node, 'postgres', 'SELECT bool_and(ahead IS NOT NULL) FROM postbox.lane', 'the lane reads ahead');

@@ -91,7 +91,7 @@ subtest 'a late event in front of what was published already goes out before the
 
 subtest 'very many paused keys' => sub {
 	# A step may take a fifth of a second.
-	my $keys = 60_000;
+	my $keys = 120_000;
 	set_configuration($node, @$_) for [ 'postbox.time_scale', 20 ], [ 'postbox.publishers', 0 ];
 	$node->reload;
 	wait_workers($node, 'postgres', 0);

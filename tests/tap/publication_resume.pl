@@ -58,7 +58,7 @@ emit_keys(1);
 wait_status(q{state = 'active' AND pending = 0}, 'it publishes');
 
 subtest 'after a failure what was published is not read again' => sub {
-	my ($published, $failed) = (6_000, 40);
+	my ($published, $failed) = (6_000, 10);
 	emit($node, 'postgres', $published);
 	wait_status('pending = 0', 'a log of published events');
 	$node->safe_psql('postgres', 'VACUUM ANALYZE app.outbox');

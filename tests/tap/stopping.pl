@@ -94,8 +94,11 @@ my @cells = (
 sub wait_busy
 {
 	my ($busy_query) = @_;
-	wait_until($node, 'postgres', "SELECT EXISTS ($busy_query)", 'the worker is there');
-	return $node->safe_psql('postgres', $busy_query);
+	my $session = $node->background_psql('postgres');
+	my $pid;
+	wait_for(sub { ($pid) = split /\n/, $session->query_safe($busy_query); return $pid }, 'the worker is there');
+	$session->quit;
+	return $pid;
 }
 
 # Does `action`, and takes the time until the condition, if there is one, is true.

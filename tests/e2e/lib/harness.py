@@ -11,6 +11,7 @@ Rules that everything here keeps:
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -59,17 +60,22 @@ def stage_programs():
 class JavaClasses:
     """What a program in Java has loaded is kept in the build directory: with that it starts in half the time."""
 
-    def __init__(self, name, *programs):
-        self._kept = build_directory() / f"{name}.jsa"
-        self._fresh = self._kept.with_suffix(f".{os.getpid()}")
-        newest = max(os.stat(program).st_mtime for program in (shutil.which("java"), *programs))
-        found = self._kept.exists() and self._kept.stat().st_mtime > newest
-        self.options = f"{JAVA_OPTIONS} " + (f"-XX:SharedArchiveFile={self._kept}" if found else f"-XX:ArchiveClassesAtExit={self._fresh}")
+    def __init__(self, directory, name, *programs):
+        """`programs` are the files that the classes are in. `directory` is the testbed's."""
+        files = [pathlib.Path(program).resolve() for program in (shutil.which("java"), *programs)]
+        known = repr([(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files])
+        self._kept = build_directory() / f"{name}-{hashlib.sha256(known.encode()).hexdigest()[:12]}.jsa"
+        self._fresh = directory / self._kept.name
+        # Before 13, Java knows none of this.
+        self.options = f"{JAVA_OPTIONS} -XX:+IgnoreUnrecognizedVMOptions -Xlog:disable " + (
+            f"-XX:SharedArchiveFile={self._kept}" if self._kept.exists() else f"-XX:ArchiveClassesAtExit={self._fresh}")
 
     def keep(self):
         """When the program has ended."""
         if self._fresh.exists():
-            self._fresh.replace(self._kept)
+            whole = self._kept.with_suffix(f".{os.getpid()}")
+            shutil.move(self._fresh, whole)
+            whole.replace(self._kept)
 
 
 class Process:
@@ -222,12 +228,15 @@ class Cluster:
 
     def ask(self, database, query):
         """The rows of a query that is asked again and again, in a session that is kept. One that has ended with its server is
-        replaced by a new one."""
+        replaced by a new one, and asked again."""
         key = self.directory, database
         if key in self._sessions:
-            with contextlib.suppress(Failure, OSError):
+            try:
                 return self._sessions[key].sql(query)
-            self._forget(key)
+            except (Failure, OSError) as lost:
+                self._forget(key)
+                if "ERROR:" in str(lost):
+                    raise
         self._sessions[key] = PatientSession(self, database)
         try:
             return self._sessions[key].sql(query)
@@ -337,7 +346,7 @@ class Emulator:
 
     def _start_google(self):
         program = find_google_emulator()
-        classes = JavaClasses("pubsub-emulator", program)
+        classes = JavaClasses(self._testbed.directory, "pubsub-emulator", program)
         self._testbed.at_close(lambda: (self.process.stop(), classes.keep()))
         for attempt in range(3):  # the port is chosen here and may be taken before the emulator binds it
             with socket.socket() as probe:

@@ -46,6 +46,8 @@ class Receiver:
         self._peer, self._subscription = peer, subscription
 
     def messages(self):
+        if not self._peer.process.running():
+            raise Hopeless(f"peer.js failed:\n{self._peer.process.text()}")
         return [message for message in list(self._peer.messages) if message["subscription"] == self._subscription]
 
     def event_ids(self):

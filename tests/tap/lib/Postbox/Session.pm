@@ -13,9 +13,9 @@ use IO::Socket::UNIX ();
 sub statements
 {
 	my ($script) = @_;
-	return if $script =~ /\bSTDIN\b|\bATOMIC\b|\bDO (?:ALSO |INSTEAD )?\(/i;
+	return if $script =~ /\bSTDIN\b|\bATOMIC\b|\bDO\s+(?:ALSO\s+|INSTEAD\s+)?\(/i;
 	my @statements = ('');
-	while ($script =~ m{\G(?:[^;\\'"e\$/-]+|(;)|\\|E'(?:[^'\\]|''|\\.)*'|'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|(\$\w*\$).*?\g2|.)}gcsi)
+	while ($script =~ m{\G(?:[^;\\'"e\$/-]+|(;)|\\|E'(?:[^'\\]++|''|\\.)*+'|'[^']*'|"[^"]*"|--[^\n]*|/\*.*?\*/|(\$\w*\$).*?\g2|.)}gcsi)
 	{
 		return if $& eq '\\';
 		$statements[-1] .= $&;
@@ -64,16 +64,18 @@ sub query
 {
 	my ($self, $script) = @_;
 	my @statements = statements($script) or die "only psql can say this: $script";
-	my (undef, $output) = $self->run(1, @statements);
+	my ($status, $output) = $self->run(1, @statements);
+	die "query failed: $self->{reports}" if $status;
 	chomp $output;
 	return $output;
 }
 
+# The same, and the server has nothing to say about it.
 sub query_safe
 {
 	my ($self, $script) = @_;
 	my $output = $self->query($script);
-	die "query failed: $self->{reports}" if $self->{reports} ne '';
+	die "the server said: $self->{reports}" if $self->{reports} ne '';
 	return $output;
 }
 

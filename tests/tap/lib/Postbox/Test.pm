@@ -100,6 +100,10 @@ sub fault
 	$fault{action} //= 'delay' unless $fault{code};
 	my ($attribute, $with) = split /:/, delete $fault{attribute} // '', 2;
 	my $probability = delete $fault{probability};
+	for (keys %fault)
+	{
+		die "no such fault: $_=$fault{$_}" unless $fault_texts{$_} || $fault_numbers{$_} && ($called{ $fault{$_} } // $fault{$_}) =~ /^\d+$/;
+	}
 	return join '', (map { $fault_numbers{$_} ? protobuf_number($fault_numbers{$_}, $called{ $fault{$_} } // $fault{$_}) : protobuf_text($fault_texts{$_}, $fault{$_}) } keys %fault),
 	  defined $probability ? chr(6 << 3 | 1) . pack('d<', $probability) : '',
 	  defined $attribute ? protobuf_text(10, $attribute) . protobuf_text(11, $with // '') : '';
@@ -212,8 +216,10 @@ sub becomes_true
 	my ($session, $so);
 	while (!$so && (my $asked = time) < $begin + $seconds)
 	{
-		$session //= Postbox::Session->new($node, $database);
-		my $answer = $session && $session->rows($query);
+		my $answer = eval {
+			$session //= Postbox::Session->new($node, $database, timeout => $seconds);
+			$session && $session->rows($query);
+		};
 		undef $session unless defined $answer;
 		$so = ($answer // '') eq "t\n";
 		select(undef, undef, undef, max(0.05, min(3 * (time - $asked), 0.5), min((time - $begin) / 10, 0.25))) unless $so;
