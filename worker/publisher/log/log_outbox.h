@@ -128,17 +128,11 @@ class LogOutbox : public OutboxSource {
   bool MustWait(const ClaimedEvent& event) const;
   // Which events of a chunk are to be withheld.
   std::vector<bool> Withheld(const LogChunk& chunk, LaneProgress::Part part) const;
-  // Where a lane is split that stays behind.
-  struct Marker {
-    std::int64_t seq;
-    bool is_provisional;  // where the lane was, and not where its backlog ends
-    Clock::time_point since;
-  };
   // Splits the lane if it has a backlog; makes it one again when there is none any more.
   void SplitOrJoin(const Read& read, ClaimResult* result);
   void MarkBacklog(const Read& read);
   // Of the one that a lane has which has just read a full chunk. Not below its position.
-  Marker EndOfBacklog(const LogMoment& moment);
+  std::int64_t EndOfBacklog(const LogMoment& moment);
   // The log may have been emptied, and its sequence begin again: then nothing that is in it was
   // read, and it is read from its beginning. False while it is empty, and nothing is read: the
   // position stays, since what was in it may come back with the same seqs, and of a backlog that
@@ -191,6 +185,10 @@ class LogOutbox : public OutboxSource {
   // The stored position is before events of the first part that have been handed out.
   bool backlog_unstored_ = false;
   // While one full chunk follows another: where the lane is split if that lasts.
+  struct Marker {
+    std::int64_t seq;
+    Clock::time_point since;
+  };
   std::optional<Marker> marker_;
   LanePosition stored_;
   Clock::time_point stored_at_;

@@ -173,11 +173,7 @@ void LogOutbox::MarkBacklog(const Read& read) {
     return;
   }
   if (!marker_ || position.from() > marker_->seq) {
-    // Whoever comes past a provisional one has not caught up: the lane is behind since then.
-    const bool stays_behind = marker_ && marker_->is_provisional;
-    const Clock::time_point since = stays_behind ? marker_->since : Clock::now();
-    marker_ = EndOfBacklog(read.moment);
-    marker_->since = since;
+    marker_ = {EndOfBacklog(read.moment), Clock::now()};
   }
   const bool far = marker_->seq - position.lowest() > kManySeqs;
   if (!far && Clock::now() < marker_->since + kMoment) return;
@@ -185,13 +181,13 @@ void LogOutbox::MarkBacklog(const Read& read) {
   marker_.reset();
 }
 
-LogOutbox::Marker LogOutbox::EndOfBacklog(const LogMoment& moment) {
+std::int64_t LogOutbox::EndOfBacklog(const LogMoment& moment) {
   const LogPosition& position = progress_->read().main;
   const std::int64_t last = reader_.LastOfTransaction(moment, position.lowest());
-  if (last - position.lowest() > kManySeqs) return {std::max(last, position.from()), false, {}};
+  if (last - position.lowest() > kManySeqs) return std::max(last, position.from());
   // More than one zone: it has yet to read late rows, and has looked at none above them.
   const bool is_late = position.zones().size() > 1 && moment.hwm - position.from() < kManySeqs;
-  return {is_late ? position.from() : moment.hwm, is_late, {}};
+  return is_late ? position.from() : moment.hwm;
 }
 
 bool LogOutbox::CheckPosition(const LogMoment& moment) {
