@@ -16,7 +16,8 @@ use constant TEXT => 20_000;
 
 start_backlog_test();
 # Bytes are what there is least of.
-$node->append_conf('postgresql.conf', "postbox.max_outstanding_messages = 20000\npostbox.max_outstanding_bytes = '1MB'");
+# Nobody looks but when something is committed.
+$node->append_conf('postgresql.conf', "postbox.poll_interval = '1min'\npostbox.max_outstanding_messages = 20000\npostbox.max_outstanding_bytes = '1MB'");
 $node->reload;
 sql(qq{
 	SELECT postbox.create_outbox('app.other', 'log');
@@ -34,7 +35,13 @@ sub pending { return sql("SELECT pending FROM postbox.publication_status WHERE p
 
 emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=1000,count=1000000');
 my $backlog = "postbox.outbox_emit('video', 'key-' || n / 10, 'video.changed', to_jsonb(repeat('x', @{[TEXT]})), outbox => 'app";
-sql("SELECT count($backlog.outbox')), count($backlog.other')) FROM generate_series(1, @{[EVENTS]}) n");
+# In the one outbox the worker looks while the transaction is running, so that the first of its events, more than the budget has room for, are late.
+my $writer = $node->background_psql('postgres');
+$writer->query_safe("BEGIN; SELECT count($backlog.outbox')) FROM generate_series(1, 100) n");
+sql("SELECT postbox.outbox_emit('video', 'beside', 'video.changed', '{}'::jsonb, outbox => 'app.outbox')");
+wait_for(sub { messages_published($emulator) == 3 }, 'what was committed meanwhile is published');
+$writer->query_safe("SELECT count($backlog.outbox')), count($backlog.other')) FROM generate_series(101, @{[EVENTS]}) n; COMMIT");
+$writer->quit;
 wait_until($node, 'postgres', "SELECT bool_and(pending BETWEEN 1 AND @{[EVENTS - 1]}) FROM postbox.publication_status", 'both publications have begun with a backlog');
 
 my @sizes = ([ 'hundreds of kilobytes', 200_000 ], [ 'more than the budget', 3_000_000 ], [ 'nearly the most', 9_500_000 ], [ 'kilobytes', 40_000 ], [ 'little', 10 ]);
@@ -53,7 +60,7 @@ fast();
 set_configuration($node, 'postbox.max_outstanding_bytes', undef);
 $node->reload;
 wait_until($node, 'postgres', 'SELECT bool_and(pending = 0) FROM postbox.publication_status', 'in the end all is published');
-is(messages_published($emulator), 2 * EVENTS + 2 * @sizes + 2, 'each event once');
+is(messages_published($emulator), 2 * EVENTS - 100 + 1 + 2 * @sizes + 2, 'each event once');
 
 stop_puller($puller);
 $node->stop;

@@ -185,9 +185,10 @@ std::int64_t LogOutbox::EndOfBacklog(const LogMoment& moment) {
   const LogPosition& position = progress_->read().main;
   const std::int64_t last = reader_.LastOfTransaction(moment, position.lowest());
   if (last - position.lowest() > kManySeqs) return std::max(last, position.from());
-  // More than one zone: it has yet to read late rows, and has looked at none above them.
+  // More than one zone: it has yet to read late rows, and has looked at none above them. The
+  // transaction of those may have more there, if somebody looked while it was running.
   const bool is_late = position.zones().size() > 1 && moment.hwm - position.from() < kManySeqs;
-  return is_late ? position.from() : moment.hwm;
+  return is_late ? std::max(last, position.from()) : moment.hwm;
 }
 
 bool LogOutbox::CheckPosition(const LogMoment& moment) {
