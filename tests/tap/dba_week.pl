@@ -134,13 +134,13 @@ does('reader', q{
 my $change = q{SELECT app.change((ARRAY['log', 'tab', 'own'])[:outbox] || '-' || :key);};
 my %writers = (
 	one => $change,
-	several => "BEGIN; " . $change x 12 . " COMMIT;",
+	several => "BEGIN; " . $change x 20 . " COMMIT;",
 	undone => "BEGIN; $change\n\\sleep 5 ms\nROLLBACK;",
 	savepoint => "BEGIN; $change SAVEPOINT s; $change ROLLBACK TO s; COMMIT;",
 	long => "BEGIN; $change\n\\sleep 100 ms\nCOMMIT;",
 	prepared => "\\set gid random(1, 1000000000)\nBEGIN; $change PREPARE TRANSACTION 'p:gid';\nCOMMIT PREPARED 'p:gid';");
 $_ = "\\set outbox random(1, 3)\n\\set key random(2, 15)\n$_\n" for values %writers;
-sub begin_load { return start_load($node, 'week', \%writers, user => 'app_writer', $ENV{POSTBOX_WEEK_ROUNDS} ? (clients => 8, rate => 250) : (clients => 4, rate => 15), seconds => 6); }
+sub begin_load { return start_load($node, 'week', \%writers, user => 'app_writer', $ENV{POSTBOX_WEEK_ROUNDS} ? (clients => 8, rate => 250) : (clients => 4, rate => 30), seconds => 6); }
 my $load = begin_load();
 # At once: the load does not wait for its sessions to have had their time.
 sub end_load
@@ -362,7 +362,7 @@ wait_until($node, 'week', 'SELECT count(*) = 0 FROM postbox.outbox_status WHERE 
 my @bad = grep { /PANIC|terminated by signal|TRAP:|invalid memory alloc|could not open relation/ } lines_of(log_since($node, 0));
 is("@bad", '', 'no process has crashed');
 my $events = does('reader', 'SELECT count(*) FROM app.seen');
-cmp_ok($events, '>', 20 * @order, "$events events") or diag(substr(slurp_file($load->{output}), -3000));
+cmp_ok($events, '>', 50 * @order, "$events events") or diag(substr(slurp_file($load->{output}), -3000));
 stop_puller($puller);
 $node->stop;
 done_testing();
