@@ -21,8 +21,8 @@ import time
 import bank
 from bed import Failure
 from faults import FAULTS, Stop
-from harness import say
-from place import PatientSession, Site, may_mount
+from harness import PatientSession, say
+from place import Site, may_mount
 from steps import STEPS
 
 SECONDS, SMOKE_SECONDS = 1200, 3

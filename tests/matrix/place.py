@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e/lib"))
 import bank
 import harness
 import pg_control
-from harness import Cluster, Failure, PatientSession, Puller, wait_until  # noqa: F401
+from harness import Cluster, Failure, Puller, wait_until
 from link import Link
 
 LEASE = 10  # s, the least that postbox.lease_timeout may be
