@@ -21,7 +21,7 @@ import time
 import bank
 from bed import Failure
 from faults import FAULTS, Stop
-from harness import PatientSession, say
+from harness import KeptSessions, say
 from place import Site, may_mount
 from steps import STEPS
 
@@ -122,7 +122,7 @@ class Watch:
     def __init__(self, site, interval):
         self._site = site
         self._interval = interval
-        self._sessions = {}  # by database
+        self._kept = KeptSessions()
         self.samples = Samples()
         self.begun = time.monotonic()
         self._ended = threading.Event()
@@ -142,22 +142,7 @@ class Watch:
             if time.monotonic() - said > 60:
                 said = time.monotonic()
                 say_slopes(self.samples, said - self.begun)
-        for database in list(self._sessions):
-            self._forget(database)
-
-    def _ask(self, database, query):
-        """In a session that is kept. One that has ended with its server is replaced the next time."""
-        try:
-            if database not in self._sessions:
-                self._sessions[database] = PatientSession(self._site.cluster, database)
-            return self._sessions[database].sql(query)
-        except (Failure, OSError) as lost:
-            self._forget(database)
-            raise Failure(f"{database} does not answer: {lost}") from lost
-
-    def _forget(self, database):
-        with contextlib.suppress(KeyError, OSError):
-            self._sessions.pop(database).close()
+        self._kept.close()
 
     def _sample(self):
         at = time.monotonic() - self.begun
@@ -168,7 +153,7 @@ class Watch:
                     self.samples.add(subject, quantity, pid, at, int(re.search(pattern, status).group(1)))
                 self.samples.add(subject, "descriptors", pid, at, self._descriptors(pid))
         for kind in bank.KINDS:
-            for subject, size in self._ask(bank.database(kind), SIZES):
+            for subject, size in self._kept.ask(self._site.cluster, bank.database(kind), SIZES):
                 self.samples.add(f"{kind}: {subject}", "size", kind, at, int(size) / 1024)
 
     def _descriptors(self, pid):

@@ -142,8 +142,8 @@ class Cluster:
     def __init__(self, testbed, settings, name="cluster"):
         self.directory = testbed.directory / name
         self.bin = testbed.bin
-        self._sessions = {}  # that are kept, by directory and database; a standby shares them
-        testbed.at_close(self._forget_all)
+        self._kept = KeptSessions()  # a standby shares them
+        testbed.at_close(self._kept.close)
         settings = {"listen_addresses": "", "postbox.project_id": PROJECT, "postbox.restart_delay": "100ms",
                     "jit": "off",  # to compile a statement of a test takes longer than to run it
                     "log_min_messages": "info", **settings}
@@ -171,7 +171,7 @@ class Cluster:
     def of_backup(cls, primary, directory, *options, **settings):
         """A running standby of a running primary. Its settings are those of the primary, and then these. The options are pg_basebackup's."""
         standby = cls.__new__(cls)
-        standby.directory, standby.bin, standby._sessions = directory, primary.bin, primary._sessions
+        standby.directory, standby.bin, standby._kept = directory, primary.bin, primary._kept
         subprocess.run([str(ROOT / "control/cluster"), "standby", str(directory), primary.dsn("postgres"), *options,
                         *(f"{name.replace('__', '.')}={value}" for name, value in settings.items())], check=True, timeout=240,
                        env={**os.environ, "POSTBOX_BUILD_DIR": str(build_directory())}, stdin=subprocess.DEVNULL)
@@ -227,33 +227,11 @@ class Cluster:
         return int(self.value(database, text))
 
     def ask(self, database, query):
-        """The rows of a query that is asked again and again, in a session that is kept. One that has ended with its server is
-        replaced by a new one, and asked again."""
-        key = self.directory, database
-        if key in self._sessions:
-            try:
-                return self._sessions[key].sql(query)
-            except (Failure, OSError) as lost:
-                self._forget(key)
-                if "ERROR:" in str(lost):
-                    raise
-        self._sessions[key] = PatientSession(self, database)
-        try:
-            return self._sessions[key].sql(query)
-        except (Failure, OSError) as lost:
-            self._forget(key)
-            raise Failure(f"{database} does not answer: {lost}") from lost
+        """The rows of a query that is asked again and again, in a session that is kept."""
+        return self._kept.ask(self, database, query)
 
     def ask_number(self, database, query):
         return int(self.ask(database, query)[0][0])
-
-    def _forget(self, key):
-        with contextlib.suppress(OSError):
-            self._sessions.pop(key).close()
-
-    def _forget_all(self):
-        for key in list(self._sessions):
-            self._forget(key)
 
     def create_database(self, name):
         self.sql("postgres", f"CREATE DATABASE {name}")
@@ -289,6 +267,38 @@ class Session:
         self._psql.wait()
         self._psql.stdin.close()
         self._psql.stdout.close()
+
+
+class KeptSessions:
+    """Of one thread: a session for each database of each cluster in which something is asked again and again."""
+
+    def __init__(self):
+        self._sessions = {}
+
+    def ask(self, cluster, database, query):
+        """The rows. A session that has ended with its server is replaced by a new one, and asked again."""
+        key = cluster.directory, database
+        if key in self._sessions:
+            try:
+                return self._sessions[key].sql(query)
+            except (Failure, OSError) as lost:
+                self._forget(key)
+                if "ERROR:" in str(lost):
+                    raise
+        self._sessions[key] = PatientSession(cluster, database)
+        try:
+            return self._sessions[key].sql(query)
+        except (Failure, OSError) as lost:
+            self._forget(key)
+            raise Failure(f"{database} does not answer: {lost}") from lost
+
+    def _forget(self, key):
+        with contextlib.suppress(OSError):
+            self._sessions.pop(key).close()
+
+    def close(self):
+        for key in list(self._sessions):
+            self._forget(key)
 
 
 class PatientSession(Session):
