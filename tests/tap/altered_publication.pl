@@ -19,7 +19,6 @@ $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
 # Alters publications at once, while an event is on its way.
 my $session = $node->background_psql('postgres');
-$session->set_query_timer_restart();
 
 # An outbox of its own for each test, one event of which has gone through.
 sub create
@@ -37,7 +36,7 @@ sub create
 sub emit_to
 {
 	my ($name, $key) = @_;
-	answer($session, "SELECT postbox.outbox_emit('video', '$key', 'video.changed', '{}'::jsonb, outbox => 'app.$name')");
+	$session->query_safe("SELECT postbox.outbox_emit('video', '$key', 'video.changed', '{}'::jsonb, outbox => 'app.$name')");
 	return;
 }
 
@@ -179,7 +178,7 @@ subtest 'nor does one that has missed a change before the last' => sub {
 	# It stores its position when it is told of a change, not before. What it publishes after a reload, it does with the new settings.
 	set_configuration($node, 'postbox.checkpoint_interval', '10s');
 	$node->reload;
-	wait_for(sub { return answer($session, 'SHOW postbox.checkpoint_interval') eq '10s' }, 'the setting has changed');
+	wait_for(sub { return $session->query_safe('SHOW postbox.checkpoint_interval') eq '10s' }, 'the setting has changed');
 	emit_to('missed', 'third');
 	wait_for(sub { messages_published($emulator) >= $sent }, 'the worker has it, too');
 	# As if it read between the COMMIT of the change and the moment when all are told of it.

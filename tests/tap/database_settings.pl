@@ -27,7 +27,7 @@ my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_i
 $node->start;
 
 my $session;
-sub by_owner { my ($sql) = @_; my $answer = $session->query($sql); chomp $answer; return $answer; }
+sub by_owner { my ($sql) = @_; return $session->query($sql); }
 sub wait_own { my ($database, $condition, $what) = @_; local $ENV{PGOPTIONS} = $own; return wait_until($node, $database, "SELECT $condition", $what); }
 
 for my $database (@databases)
@@ -38,7 +38,6 @@ for my $database (@databases)
 		local $ENV{PGOPTIONS} = $own;
 		$session = $node->background_psql($database);
 	}
-	$session->set_query_timer_restart();
 	by_owner(qq{
 		CREATE EXTENSION postbox;
 		CREATE SCHEMA app;

@@ -122,7 +122,7 @@ sub updates
 	my $session = $node->background_psql($database);
 	$session->query_safe('SET client_min_messages = error');    # that nobody publishes
 	my $emit = q{SELECT version FROM postbox.outbox_emit('video', 'session', 'video.created', '{"title": "z"}'::jsonb)};
-	is(answer($session, $emit), '1', 'a session emits before the update');
+	is($session->query_safe($emit), '1', 'a session emits before the update');
 
 	$node->safe_psql($database, 'ALTER EXTENSION postbox UPDATE');
 	my ($fresh, $updated) = (catalog('fresh'), catalog($database));
@@ -137,7 +137,7 @@ sub updates
 	is($node->safe_psql($database, q{SELECT string_agg(publication || ' ' || state || ' ' || pending || ' ' || parked, ', ' ORDER BY publication) FROM postbox.publication_status}),
 		'broken suspended 1 0, jobs unserved 6 1, videos unserved 22 1', 'the status is right');
 	is($node->safe_psql($database, q{SELECT publication FROM postbox.publication_status WHERE suspended_since <= now() AND retry_at > now()}), 'broken', 'since when it is suspended is known');
-	is(answer($session, $emit), '2', 'the session emits after the update');
+	is($session->query_safe($emit), '2', 'the session emits after the update');
 	$session->quit;
 	return;
 }

@@ -31,7 +31,7 @@ $node->safe_psql('postgres', qq{
 	SELECT postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb, outbox => 'evil.log')});
 wait_until($node, 'postgres', q{SELECT state = 'suspended' FROM postbox.publication_status WHERE publication = 'evil'}, 'a publication of another owner is suspended');
 
-sub session_of_mallory { my ($sql) = @_; my $session = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]); $session->set_query_timer_restart(); $session->query_safe("BEGIN; $sql"); return $session; }
+sub session_of_mallory { my ($sql) = @_; my $session = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]); $session->query_safe("BEGIN; $sql"); return $session; }
 
 sub others_flow
 {

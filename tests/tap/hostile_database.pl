@@ -36,7 +36,6 @@ $node->safe_psql(
 }, extra_params => [ '-U', 'mallory' ]);
 # Sessions of a superuser, which what is set for later ones does not reach.
 my ($session, $in_shop) = map { $node->background_psql($_) } 'postgres', 'shop';
-$_->set_query_timer_restart() for $session, $in_shop;
 $session->query_safe('SET client_min_messages = error');
 my $position = log_position($node);
 my $version = server_version($node);
@@ -82,13 +81,13 @@ for my $setting (@settings)
 		# A worker that has begun with it. Some settings make the workers start again by themselves.
 		my $worker = q{FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'shop'};
 		my $old;
-		wait_for(sub { $old = answer($session, "SELECT pid $worker LIMIT 1"); return $old ne '' }, 'a worker runs');
+		wait_for(sub { $old = $session->query_safe("SELECT pid $worker LIMIT 1"); return $old ne '' }, 'a worker runs');
 		$session->query_safe("SELECT pg_terminate_backend($old)");
-		wait_for(sub { return answer($session, "SELECT count(*) $worker AND pid <> $old") eq '1' }, 'a new worker runs');
+		wait_for(sub { return $session->query_safe("SELECT count(*) $worker AND pid <> $old") eq '1' }, 'a new worker runs');
 		emit_both();
 		wait_for(sub { messages_published($emulator) >= $sent + 10 }, 'all is published');
 		$session->query_safe('SET ROLE mallory; ALTER DATABASE shop RESET ALL; RESET ROLE');
-		wait_for(sub { return answer($in_shop, q{SELECT count(*) FROM postbox.publication_status WHERE pending = 0 AND state = 'active'}) eq '2' }, 'nothing is pending');
+		wait_for(sub { return $in_shop->query_safe(q{SELECT count(*) FROM postbox.publication_status WHERE pending = 0 AND state = 'active'}) eq '2' }, 'nothing is pending');
 	};
 }
 subtest 'what only superusers may set is refused' => sub {

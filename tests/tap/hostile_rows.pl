@@ -34,7 +34,6 @@ $node->safe_psql(
 my $start = log_position($node);
 # One session for all, since a psql for each statement costs more than the statements.
 my $session = $node->background_psql('postgres');
-$session->set_query_timer_restart();
 $session->query_safe('SET client_min_messages = error');
 
 # As the owner of the hostile outboxes.
@@ -57,9 +56,9 @@ sub insert
 }
 
 # Waits until a query says t, in the session.
-sub wait_so { my ($query, $what) = @_; return wait_for(sub { return answer($session, $query) eq 't' }, $what); }
+sub wait_so { my ($query, $what) = @_; return wait_for(sub { return $session->query_safe($query) eq 't' }, $what); }
 
-sub column { my ($publication, $column) = @_; return answer($session, "SELECT $column FROM postbox.publication_status WHERE publication = '$publication'"); }
+sub column { my ($publication, $column) = @_; return $session->query_safe("SELECT $column FROM postbox.publication_status WHERE publication = '$publication'"); }
 
 sub wait_empty
 {

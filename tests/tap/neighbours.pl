@@ -34,7 +34,6 @@ $node->safe_psql(
 my $postgres_pid = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 my $total = 0;
 my $app = $node->background_psql('postgres', on_error_stop => 1);
-$app->set_query_timer_restart();
 
 # A fresh outbox of the owner, published to a topic of its own, with a backoff that tests can wait for.
 sub hostile_outbox
@@ -164,7 +163,7 @@ for my $kind ('table', 'log')
 		hostile_outbox($kind);
 		my $session = $node->background_psql('postgres');
 		$session->query_safe('BEGIN; SET LOCAL ROLE hostile; LOCK TABLE hostile.outbox IN ACCESS EXCLUSIVE MODE');
-		my $pid = answer($session, 'SELECT pg_backend_pid()');
+		my $pid = $session->query_safe('SELECT pg_backend_pid()');
 		# The view must not wait either: it is asked for the lane, which holds the reason.
 		wait_until($node, 'postgres', "SELECT last_error ~ 'locked by process $pid' FROM postbox.lane WHERE publication = 'hostile' AND slice = 0", 'the reason names who holds the lock');
 		app_flows('while an outbox is locked');

@@ -26,7 +26,6 @@ $node->safe_psql(
 });
 
 my $session = $node->background_psql('postgres');
-$session->set_query_timer_restart();
 my $sent = 0;
 
 sub emit_bytes
@@ -44,7 +43,7 @@ subtest 'a backlog of 12 MB in one key of each outbox goes out at the rate of th
 	emit_bytes($outboxes{$_}, "busy $_", 1200, 10_000) for sort keys %outboxes;
 	my $begin = time;
 	wait_for(sub {
-		for (split /\n/, answer($session, "SELECT publication, pending, state || coalesce(': ' || last_error, '') FROM postbox.publication_status"))
+		for (split /\n/, $session->query_safe("SELECT publication, pending, state || coalesce(': ' || last_error, '') FROM postbox.publication_status"))
 		{
 			my ($name, $pending, $state) = split /\|/, $_, 3;
 			++$states{$state};
@@ -53,7 +52,7 @@ subtest 'a backlog of 12 MB in one key of each outbox goes out at the rate of th
 			if (!defined $quiet{$name} && messages_published($emulator) > 0)
 			{
 				emit_bytes($outboxes{$name}, "quiet $name", 1, 10);
-				$quiet{$name} = answer($session, "SELECT pending FROM postbox.publication_status WHERE publication = '$name'");
+				$quiet{$name} = $session->query_safe("SELECT pending FROM postbox.publication_status WHERE publication = '$name'");
 			}
 		}
 		return keys %took == keys %outboxes;

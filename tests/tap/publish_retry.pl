@@ -26,8 +26,8 @@ follow($node, 'postgres', 'catalog.video.events.test-follower', map { "video.$_"
 my $puller = start_puller($node, 'postgres', $emulator);
 my $session;
 
-sub connect_session { $session = $node->background_psql('postgres'); $session->set_query_timer_restart(); return; }
-sub ask { my ($query) = @_; return answer($session, $query); }
+sub connect_session { $session = $node->background_psql('postgres'); return; }
+sub ask { my ($query) = @_; return $session->query_safe($query); }
 
 connect_session();
 

@@ -38,13 +38,12 @@ $node->safe_psql(
 });
 
 my $session = $node->background_psql('postgres', on_error_stop => 1);
-$session->set_query_timer_restart();
 
 # Emits events for the keys PREFIX-1, PREFIX-2, ... in one transaction, so that they come together.
 sub work
 {
 	my ($prefix, $count, $payload) = @_;
-	answer($session, "SELECT count(postbox.outbox_emit('work', '$prefix-' || n, 'work', '$payload'::jsonb, version => 1)) FROM generate_series(1, $count) n");
+	$session->query_safe("SELECT count(postbox.outbox_emit('work', '$prefix-' || n, 'work', '$payload'::jsonb, version => 1)) FROM generate_series(1, $count) n");
 	return;
 }
 
@@ -59,7 +58,7 @@ sub seen
 
 sub dead_letters
 {
-	return answer($session, q{SELECT string_agg(concat_ws(' ', aggregate_id, sqlstate, attempts), ',' ORDER BY id) FROM postbox.dead_letter});
+	return $session->query_safe(q{SELECT string_agg(concat_ws(' ', aggregate_id, sqlstate, attempts), ',' ORDER BY id) FROM postbox.dead_letter});
 }
 
 sub dead

@@ -84,7 +84,7 @@ foreach my $case (
 	my ($table, $publication, $outbox, $lock) = @$case;
 	my $session = $node->background_psql('postgres', on_error_stop => 1);
 	$session->query_safe('SET ROLE owner');
-	my $pid = answer($session, 'SELECT pg_backend_pid()');
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe('BEGIN; ' . ($lock // "LOCK TABLE ONLY $table"));
 	my $expected = join("\n", map { $_ eq $publication ? "$_|unserved||$nobody; the backlog is not counted: a table of the outbox is locked by process $pid" : "$_|unserved|0|$nobody" } qw(jobs log));
 	is(status('publication, state, pending, last_error'), "$expected\nzebra|unserved|2|$nobody", "$table is locked: the status is shown, and who locks it");

@@ -70,7 +70,6 @@ sub start_world
 	$node->start;
 	$node->safe_psql('postgres', world_sql());
 	$steady = $node->background_psql('postgres');
-	$steady->set_query_timer_restart();
 	as_mallory(mallory_sql(), types_sql());
 	as_superuser(q{SET application_name = 'alice'});
 	others_flow();
@@ -184,7 +183,6 @@ sub as_mallory
 	{
 		eval { $hers->quit } if $hers;
 		$hers = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);
-		$hers->set_query_timer_restart();
 		$hers->query_safe($begin);
 	}
 	$hers->query_safe(join(";\n", @sql));
@@ -205,7 +203,7 @@ sub as_victim
 }
 
 # In the session that asks again and again.
-sub as_superuser { my ($sql) = @_; return answer($steady, $sql); }
+sub as_superuser { my ($sql) = @_; return $steady->query_safe($sql); }
 
 sub worker_settings
 {

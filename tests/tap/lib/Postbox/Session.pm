@@ -79,8 +79,6 @@ sub query_safe
 	return $output;
 }
 
-sub set_query_timer_restart { return; }
-
 # Leaves, and waits until the process of the server has ended. (It may wait for one that a test has stopped.)
 sub quit
 {

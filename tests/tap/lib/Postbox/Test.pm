@@ -20,7 +20,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for answer server_version log_since log_position
+	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for server_version log_since log_position
 	disturbed undisturbed_log_since);
 
 my $topic = 'catalog.video.events';
@@ -29,7 +29,7 @@ my %emulators;    # pid => object
 # psql is started only for what a session of this process does not understand, or is not let in to say.
 {
 	no warnings 'redefine';
-	my ($psql, $background_psql) = map { PostgreSQL::Test::Cluster->can($_) } qw(psql background_psql);
+	my $psql = PostgreSQL::Test::Cluster->can('psql');
 	my $session = sub {
 		my ($node, $database, $parameters, %options) = @_;
 		my @user = "@{ $parameters // [] }" =~ /^(?:-U (\w+))?$/ or return;
@@ -51,7 +51,8 @@ my %emulators;    # pid => object
 	};
 	*PostgreSQL::Test::Cluster::background_psql = sub {
 		my ($node, $database, %options) = @_;
-		return $session->($node, $database, $options{extra_params}, timeout => $PostgreSQL::Test::Utils::timeout_default) // $background_psql->(@_);
+		return $session->($node, $database, $options{extra_params}, timeout => $PostgreSQL::Test::Utils::timeout_default)
+		  // die "$database lets no session in";
 	};
 }
 
@@ -246,15 +247,6 @@ sub wait_published
 	return wait_until($node, $database,
 		"SELECT count(*) = $count AND count(*) = count(published_at) FROM app.outbox",
 		$what // "$count events of $database are published");
-}
-
-# What a query in a background session answers. (Some releases of PostgreSQL's test module leave its last newline.)
-sub answer
-{
-	my ($session, $query) = @_;
-	my $answer = $session->query_safe($query);
-	chomp $answer;
-	return $answer;
 }
 
 # The major version of a server.
