@@ -2,7 +2,8 @@
 //
 // A backlog that takes more than a moment is split off. It ends with the transaction that it is of,
 // or else where the log ended when the lane fell behind, or if it is of late rows, below what is
-// new. What is above is read ahead of it, with a position of its own.
+// new or where the transaction of the first of them ends. What is above is read ahead of it, with a
+// position of its own.
 //
 // An event that was read ahead is published if its key is none of the backlog's. These keys are
 // read first, and under each snapshot with which events are read ahead those of rows that have
