@@ -11,9 +11,11 @@ namespace postbox::pubsub {
 
 namespace {
 
-// What gRPC says of a request that it had for a connection when the server was about to close that,
-// and had not sent.
-constexpr std::string_view kClosing = "GOAWAY received";
+// What gRPC says of a request that it has not sent: the server was about to close the connection,
+// or the connection was closed already.
+bool WasNotSent(std::string_view error) {
+  return error.starts_with("GOAWAY received") || error.starts_with("Transport closed");
+}
 
 }  // namespace
 
@@ -100,8 +102,7 @@ void PublishScheduler::Leave(std::uint64_t request_id, const InFlight& request, 
 
 bool PublishScheduler::IsExcused(const InFlight& request, const Response& response) {
   if (response.code == kDeadlineExceeded) return request.waited && !request.has_time;
-  return response.code == kUnavailable &&
-         (!request.has_stream || response.message.starts_with(kClosing));
+  return response.code == kUnavailable && (!request.has_stream || WasNotSent(response.message));
 }
 
 }  // namespace postbox::pubsub
