@@ -181,21 +181,21 @@ sub other_went_on
 
 subtest 'log: an event that alone gets no answer is parked in the end, and the publication is never suspended for it' => sub {
 	emulator_fault($emulator, $unanswered);
-	# The event comes when the other key is on its way.
-	ask(qq{
-		CREATE TABLE app.states (n serial, state text, error text);
-		CREATE FUNCTION app.go_on() RETURNS boolean LANGUAGE plpgsql AS \$\$ BEGIN
-			PERFORM (@{[emit_other('log')]});
-			IF (SELECT count(*) = 5 FROM app.states) THEN
-				PERFORM postbox.outbox_emit('video', 'log-g', 'video.' || type, '{}'::jsonb, outbox => 'app.logs') FROM unnest(ARRAY['poison', 'one']) AS type;
-			END IF;
-			INSERT INTO app.states (state, error) SELECT state, last_error FROM postbox.publication_status WHERE publication = 'log';
-			RETURN (SELECT count(*) = 2 FROM app.logs_parked WHERE aggregate_id = 'log-g');
-		END \$\$});
-	wait_until($node, 'postgres', 'SELECT app.go_on()', 'it is parked, and what follows it');
+	# So long that a busy machine looks at it more than once.
+	set_configuration($node, 'postbox.publish_timeout', '4s');
+	$node->reload;
+	my $others = start_load($node, 'postgres', { one => emit_other('log') . ';' }, clients => 2, rate => 40);
+	wait_until($node, 'postgres', q{SELECT EXISTS (SELECT FROM app.seen WHERE aggregate_id = 'log-h')}, 'the other key is on its way');
+	ask('CREATE TABLE app.states (n serial, state text, error text)');
+	emit_to('log', 'g', 'poison', 'one');
+	wait_until($node, 'postgres', q{WITH look AS (INSERT INTO app.states (state, error) SELECT state, last_error FROM postbox.publication_status WHERE publication = 'log')
+		SELECT count(*) = 2 FROM app.logs_parked WHERE aggregate_id = 'log-g'}, 'it is parked, and what follows it');
+	stop_load($others);
+	set_configuration($node, 'postbox.publish_timeout', '1s');
+	$node->reload;
 	# It is retrying where this machine was too busy to publish anything for half a second, and suspended where it was too busy for a step.
 	is(ask(q{SELECT count(*) FROM app.states WHERE state NOT IN ('active', 'retrying') AND error !~ 'took longer than'}), '0', 'the publication was never suspended');
-	cmp_ok(ask(q{SELECT count(*) FROM app.states WHERE state = 'active' AND n > 6}), '>', 0, 'but active while the other key went on');
+	cmp_ok(ask(q{SELECT count(*) FROM app.states WHERE state = 'active' AND n > 1}), '>', 0, 'but active while the other key went on');
 	other_went_on('log');
 	emulator_fault($emulator, '--clear');
 	wait_states('log', 'g', 'published published', 'all came in the end, in order');
