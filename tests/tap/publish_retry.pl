@@ -170,7 +170,13 @@ subtest 'an outage is no fault of the events: they are tried for ever, nothing i
 
 # While one event gets no answer, the other key goes on all the time, or it would be an outage.
 my $unanswered = 'rpc=Publish,code=UNAVAILABLE,attribute=event_type:video.poison';
-sub emit_other { my ($kind) = @_; return "SELECT postbox.outbox_emit('video', '$kind-h', 'video.one', '{}'::jsonb, outbox => 'app.${kind}s')"; }
+sub start_other
+{
+	my ($kind) = @_;
+	my $load = start_load($node, 'postgres', { one => "SELECT postbox.outbox_emit('video', '$kind-h', 'video.one', '{}'::jsonb, outbox => 'app.${kind}s');" }, clients => 2, rate => 40);
+	wait_until($node, 'postgres', "SELECT (@{[arrived_query($kind, 'h')]}) <> ''", 'the other key is on its way');
+	return $load;
+}
 
 sub other_went_on
 {
@@ -184,8 +190,7 @@ subtest 'log: an event that alone gets no answer is parked in the end, and the p
 	# So long that a busy machine looks at it more than once.
 	set_configuration($node, 'postbox.publish_timeout', '4s');
 	$node->reload;
-	my $others = start_load($node, 'postgres', { one => emit_other('log') . ';' }, clients => 2, rate => 40);
-	wait_until($node, 'postgres', q{SELECT EXISTS (SELECT FROM app.seen WHERE aggregate_id = 'log-h')}, 'the other key is on its way');
+	my $others = start_other('log');
 	ask('CREATE TABLE app.states (n serial, state text, error text)');
 	emit_to('log', 'g', 'poison', 'one');
 	wait_until($node, 'postgres', q{WITH look AS (INSERT INTO app.states (state, error) SELECT state, last_error FROM postbox.publication_status WHERE publication = 'log')
@@ -219,8 +224,7 @@ subtest 'table: that nobody answers for one event alone does not count, and its 
 		CREATE FUNCTION app.note_retry() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO app.retry VALUES (new.next_retry_at); RETURN NULL; END';
 		CREATE TRIGGER note AFTER UPDATE ON app.tables FOR EACH ROW
 			WHEN (new.aggregate_id = 'table-g' AND new.event_type = 'video.poison' AND new.lock_token IS NULL AND new.last_error LIKE 'UNAVAILABLE%') EXECUTE FUNCTION app.note_retry()});
-	my $others = start_load($node, 'postgres', { one => emit_other('table') . ';' }, clients => 2, rate => 40);
-	wait_until($node, 'postgres', q{SELECT count(published_at) > 0 FROM app.tables WHERE aggregate_id = 'table-h'}, 'the other key is on its way');
+	my $others = start_other('table');
 	emit_to('table', 'g', 'poison', 'one');
 	# It is parked more often than max_attempts.
 	wait_until($node, 'postgres', 'SELECT count(DISTINCT at) > 4 FROM app.retry', 'it is tried again and again');
