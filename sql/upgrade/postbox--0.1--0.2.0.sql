@@ -1975,6 +1975,7 @@ CREATE UNLOGGED TABLE postbox.subscription_status (
     stream text,
     stream_since timestamptz,
     stream_error text,
+    conflicts_per_minute int NOT NULL DEFAULT 0,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS
@@ -1994,6 +1995,8 @@ COMMENT ON COLUMN postbox.subscription_status.stream IS
     'connected to Pub/Sub; connecting for the first time; reconnecting after an error that may pass; failed: tried again every 10 s';
 COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the stream is so';
 COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream has ended, until it is connected again';
+COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
+    'Transactions of the subscription that wanted the same locks, and were rolled back and applied alone, in the minute before last_seen. Fewer run at the same time then';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));

@@ -39,7 +39,8 @@ class FakeInboxClient : public InboxClient {
   std::string last_error;
   std::function<void(const std::vector<const Delivery*>&)> during;  // called in each transaction
 
-  InboxResult Apply(const std::vector<const Delivery*>& events) override {
+  InboxResult Apply(const std::vector<const Delivery*>& events,
+                    std::optional<milliseconds> /*lock_timeout*/) override {
     ++transactions;
     if (during) during(events);
     if (!unusable.empty()) return Failure(unusable);

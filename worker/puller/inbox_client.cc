@@ -48,11 +48,11 @@ constexpr std::chrono::milliseconds kReportLockTimeout(50);
 constexpr char kReport[] =
     "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
     "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
-    "last_error, last_error_at, stream, stream_since, stream_error) "
+    "last_error, last_error_at, stream, stream_since, stream_error, conflicts_per_minute) "
     "VALUES ($1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
     "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
     "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
-    "$15, now() - $16::float * interval '1 ms', $17) "
+    "$15, now() - $16::float * interval '1 ms', $17, $18::int) "
     "ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
     "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
     "stale = excluded.stale, out_of_order = excluded.out_of_order, "
@@ -60,7 +60,8 @@ constexpr char kReport[] =
     "retrying_since = excluded.retrying_since, next_try = excluded.next_try, "
     "last_error = excluded.last_error, last_error_at = excluded.last_error_at, "
     "stream = excluded.stream, stream_since = excluded.stream_since, "
-    "stream_error = excluded.stream_error";
+    "stream_error = excluded.stream_error, "
+    "conflicts_per_minute = excluded.conflicts_per_minute";
 // Also what pullers have left behind that were killed, or whose subscription was refused.
 constexpr char kRemoveReport[] =
     "DELETE FROM postbox.subscription_status WHERE subscription = $1 "
@@ -170,9 +171,11 @@ void DatabaseInboxClient::SetDeadline(std::chrono::steady_clock::time_point dead
   if (connection_) connection_->SetDeadline(deadline);
 }
 
-InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events) {
+InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events,
+                                       std::optional<std::chrono::milliseconds> lock_timeout) {
   const auto begin = std::chrono::steady_clock::now();
-  QueryResult result = connection_->Execute(kApply, EventParameters(inbox_, events, kTextOid));
+  QueryResult result =
+      connection_->Execute(kApply, EventParameters(inbox_, events, kTextOid), lock_timeout);
   Progressed();
   InboxResult applied = Converted(result);
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -228,6 +231,7 @@ InboxResult DatabaseInboxClient::Report(const std::string& subscription, int app
   number(numbers->stream_for_ms);
   parameters.push_back(numbers->stream_error.empty() ? Parameter::Text(std::nullopt)
                                                      : Parameter::Text(numbers->stream_error));
+  number(numbers->conflicts);
   return Converted(connection_->Execute(kReport, parameters, kReportLockTimeout));
 }
 

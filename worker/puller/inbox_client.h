@@ -37,7 +37,12 @@ class InboxClient {
 
   // Applies the events in order, all or none: the error of one event fails the call. Without events
   // the call only tells whether the inbox can be used.
-  virtual InboxResult Apply(const std::vector<const Delivery*>& events) = 0;
+  InboxResult Apply(const std::vector<const Delivery*>& events) {
+    return Apply(events, std::nullopt);
+  }
+  // With another lock_timeout than the subscription's, if one is given.
+  virtual InboxResult Apply(const std::vector<const Delivery*>& events,
+                            std::optional<std::chrono::milliseconds> lock_timeout) = 0;
   // Records an event in postbox.dead_letter.
   virtual InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) = 0;
 };
@@ -73,7 +78,8 @@ class DatabaseInboxClient : public InboxClient {
   // The statements to come must be over by then. Not while one runs.
   void SetDeadline(std::chrono::steady_clock::time_point deadline);
 
-  InboxResult Apply(const std::vector<const Delivery*>& events) override;
+  InboxResult Apply(const std::vector<const Delivery*>& events,
+                    std::optional<std::chrono::milliseconds> lock_timeout) override;
   InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override;
 
   // The thread that uses this has got a step further, or it has nothing to do and waits for work.

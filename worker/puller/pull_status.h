@@ -31,6 +31,7 @@ struct StatusNumbers {
   std::string stream{};
   int64_t stream_for_ms = 0;
   std::string stream_error{};
+  int64_t conflicts = 0;  // in the last minute (apply_gate.h)
 };
 
 class PullStatus {

@@ -37,6 +37,7 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
     : config_(std::move(config)),
       dsn_(std::move(dsn)),
       status_(std::move(status)),
+      gate_(config_.appliers),
       dead_letter_topic_({.endpoint = config_.endpoint,
                           .quota_project = config_.quota_project,
                           .credential = config_.credential},
@@ -107,16 +108,16 @@ bool Runner::Start(std::string* error) {
 
 void Runner::StreamIs(PullStatus::Stream stream, const std::string& error) {
   status_->StreamIs(stream, Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
-  WakeReporter();
+  WakeApplier();
 }
 
 void Runner::AckFailed(const std::string& error) {
   status_->AckFailed(Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
-  WakeReporter();
+  WakeApplier();
   LogRepeated("acks not taken, trying again", {{"subscription", config_.name}, {"error", error}});
 }
 
-void Runner::WakeReporter() {
+void Runner::WakeApplier() {
   {
     // So that an applier that is about to wait has seen the change, or hears of it.
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -174,13 +175,21 @@ Runner::Clock::time_point Runner::NextWork(bool connected, Clock::time_point con
   if (!connected) {
     next = std::min(next, connect_at);
   } else {
-    if (auto since = queues_.ready_since()) {
-      const bool full = queues_.ready() >= static_cast<size_t>(config_.batch_size);
-      next = std::min(next, full ? *since : *since + config_.batch_delay);
-    }
-    if (auto since = NextSuspect()) next = std::min(next, *since);
-    next = std::min(next, status_->NextReport());
+    const auto now = Clock::now();
+    auto work = NextBatch();
+    if (work <= now && !gate_.Open(now)) work = gate_.NextOpening(now);
+    next = std::min({next, work, status_->NextReport()});
   }
+  return next;
+}
+
+Runner::Clock::time_point Runner::NextBatch() const {
+  auto next = Clock::time_point::max();
+  if (auto since = queues_.ready_since()) {
+    const bool full = queues_.ready() >= static_cast<size_t>(config_.batch_size);
+    next = full ? *since : *since + config_.batch_delay;
+  }
+  if (auto since = NextSuspect()) next = std::min(next, *since);
   return next;
 }
 
@@ -189,7 +198,8 @@ std::optional<Runner::Clock::time_point> Runner::NextSuspect() const {
   return queues_.suspect_since();
 }
 
-std::vector<Delivery> Runner::TakeBatch(size_t limit) {
+std::vector<Delivery> Runner::TakeBatch(size_t limit, PacedInbox* inbox) {
+  inbox->Enter();
   const auto suspect = NextSuspect();
   const auto ready = queues_.ready_since();
   if (suspect && (!ready || *suspect < *ready)) return queues_.TakeSuspect();
@@ -226,7 +236,8 @@ ApplyPolicy Runner::Policy() const {
 }
 
 void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
-  BatchApplier applier(Policy(), inbox, &attempts_, status_.get());
+  PacedInbox paced(config_.name, inbox, &gate_, config_.lock_timeout);
+  BatchApplier applier(Policy(), &paced, &attempts_, status_.get());
   pubsub::Backoff reconnect(pubsub::kReconnectBackoff);
   auto connect_at = Clock::now();
   bool was_connected = false;
@@ -237,11 +248,10 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
     const auto now = Clock::now();
     GiveBackSuspended(now);
     const bool connected = inbox->connected();
-    if (connected != was_connected) {
+    if (std::exchange(was_connected, connected) != connected) {
       connected_ += connected ? 1 : -1;
       changed_.notify_all();
     }
-    was_connected = connected;
     const auto next = NextWork(connected, connect_at);
     if (next > now) {
       inbox->Waits();
@@ -270,12 +280,12 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
       lock.lock();
       continue;
     }
-    std::vector<Delivery> batch = TakeBatch(applier.limit());
+    std::vector<Delivery> batch = TakeBatch(applier.limit(), &paced);
     const int suspects = !batch.empty() && batch.front().suspect ? 1 : 0;
     ++busy_;
     suspects_ += suspects;
     lock.unlock();
-    ApplyBatch(std::move(batch), &applier);
+    ApplyBatch(std::move(batch), &applier, &paced);
     lock.lock();
     --busy_;
     suspects_ -= suspects;
@@ -285,10 +295,12 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
   changed_.notify_all();
 }
 
-void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier) {
+void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier, PacedInbox* inbox) {
   Failpoint("before_apply");
   const auto begin = Clock::now();
   const std::vector<Disposition> dispositions = applier->Apply(batch, begin);
+  inbox->Leave();
+  WakeApplier();
   Failpoint("after_commit_before_ack");
 
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -327,8 +339,15 @@ void Runner::CountOutcomes(const std::vector<Delivery>& batch,
   if (settled) status_->Succeeded(numbers);
 }
 
+StatusNumbers Runner::TakeStatus() {
+  const auto now = Clock::now();
+  StatusNumbers numbers = status_->Take(now);
+  numbers.conflicts = gate_.conflicts(now);
+  return numbers;
+}
+
 void Runner::Report(DatabaseInboxClient* inbox) {
-  const StatusNumbers numbers = status_->Take(Clock::now());
+  const StatusNumbers numbers = TakeStatus();
   const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
   if (stored.ok) return;
   status_->NotStored();
@@ -342,7 +361,7 @@ void Runner::Report(DatabaseInboxClient* inbox) {
 
 void Runner::LastReport(Clock::duration time) {
   const bool keep = failed();
-  const StatusNumbers numbers = status_->Take(Clock::now());
+  const StatusNumbers numbers = TakeStatus();
   for (Applier& applier : appliers_) {
     if (!applier.inbox->connected()) continue;
     applier.inbox->SetDeadline(Clock::now() + time);
@@ -461,6 +480,7 @@ void Runner::StopPulling() {
 
 void Runner::StopAppliers(Clock::duration time) {
   cancelling_ = true;
+  gate_.Stop();
   const auto abort_at = Clock::now() + time;
   std::unique_lock<std::mutex> lock(mutex_);
   // A batch whose statement is cancelled is rolled back, and nacked with the rest. A statement may

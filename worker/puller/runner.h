@@ -3,7 +3,7 @@
 //     Subscriber (its I/O thread) -> KeyQueues -> appliers (a thread and a connection each) -> ack
 //
 //   - An applier takes a batch when the batch would be full, or when the key queue that has been
-//     ready longest has been ready for batch_delay.
+//     ready longest has been ready for batch_delay, and only while the gate (apply_gate.h) is open.
 //   - A message is acked only after the transaction that applied it is committed.
 //   - A failure suspends its key until its delay is over. Then the failed message and what follows
 //     of the key are given back, in order.
@@ -43,11 +43,13 @@
 
 #include "proto/rules/backoff.h"
 #include "worker/pubsub/subscriber.h"
+#include "worker/puller/apply_gate.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/config.h"
 #include "worker/puller/dead_letter_topic.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/paced_inbox.h"
 #include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
@@ -87,19 +89,22 @@ class Runner {
   void OnMessage(pubsub::ReceivedMessage message);
   void StreamIs(PullStatus::Stream stream, const std::string& error);
   void AckFailed(const std::string& error);
-  // The status has changed: an applier that waits sees when the next report is due.
-  void WakeReporter();
+  // The status or the gate has changed: an applier that waits looks again what is due.
+  void WakeApplier();
   // Lets the I/O thread give back the keys whose retry_at has come.
   void GiveBackSuspended(Clock::time_point now);
   ApplyPolicy Policy() const;
   void ApplierLoop(DatabaseInboxClient* inbox);
   // The time until which an applier has to wait. If it is not in the future, there is work.
   Clock::time_point NextWork(bool connected, Clock::time_point connect_at);
+  // The time since which, or from which on, there is a batch to be applied.
+  Clock::time_point NextBatch() const;
   // Null if there is none, or if too many appliers have one.
   std::optional<Clock::time_point> NextSuspect() const;
-  // Empty if another applier was faster.
-  std::vector<Delivery> TakeBatch(size_t limit);
-  void ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier);
+  // Empty if another applier was faster. Enters `inbox`.
+  std::vector<Delivery> TakeBatch(size_t limit, PacedInbox* inbox);
+  // Leaves `inbox`.
+  void ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier, PacedInbox* inbox);
   // Tells the queues of a batch what became of its messages. Moves the unsettled ones out of
   // `batch`.
   void ReturnToQueues(const std::vector<Disposition>& dispositions, std::vector<Delivery>* batch);
@@ -109,6 +114,7 @@ class Runner {
   void OnLetter(DeadLetterTopic::Letter letter);
   void CountOutcomes(const std::vector<Delivery>& batch,
                      const std::vector<Disposition>& dispositions);
+  StatusNumbers TakeStatus();
   void Report(DatabaseInboxClient* inbox);
   // Removes the report of this process. That of a subscription that was refused stays, since it
   // says why.
@@ -122,6 +128,7 @@ class Runner {
   const std::string dsn_;
   AttemptCounter attempts_;
   const std::shared_ptr<PullStatus> status_;
+  ApplyGate gate_;
   std::atomic<bool> ordered_ = false;  // as the service said last
   DeadLetterTopic dead_letter_topic_;
   std::unique_ptr<pubsub::Subscriber> subscriber_;
