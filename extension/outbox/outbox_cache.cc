@@ -383,14 +383,16 @@ Oid OnlyOutbox() {
   registry = PostboxRelation("outbox");
   const uint64 count = postbox::Run(
       "SELECT o.relation::oid, r.rank, count(*) OVER (PARTITION BY r.rank),"
-      " string_agg(o.relation::text, ', ') FILTER (WHERE r.rank > 0) OVER (),"
-      " string_agg(o.relation::text, ', ') OVER ()"
+      " string_agg(o.relation::text, ', ') FILTER (WHERE r.rank > 0) OVER by_name,"
+      " string_agg(o.relation::text, ', ') OVER by_name"
       " FROM postbox.outbox o LEFT JOIN pg_class c ON c.oid = o.relation"
       " CROSS JOIN LATERAL (SELECT CASE"
       " WHEN has_any_column_privilege(c.oid, 'INSERT') IS NOT TRUE THEN 0"
       " WHEN pg_get_userbyid(c.relowner) = current_user THEN 3"
       " WHEN EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation) THEN 2"
       " ELSE 1 END) AS r(rank)"
+      " WINDOW by_name AS (ORDER BY o.relation::text COLLATE \"C\""
+      " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
       " ORDER BY r.rank DESC");
   const bool none_permitted = count > 0 && Int32Column(0, 2) == 0;
   // A sole outbox without the right says itself what is missing.
