@@ -93,6 +93,7 @@ extern "C" {
 #include <utils/inval.h>
 #include <utils/json.h>
 #include <utils/jsonb.h>
+#include <utils/jsonfuncs.h>
 #include <utils/lsyscache.h>
 #include <utils/memutils.h>
 #include <utils/numeric.h>

@@ -252,6 +252,23 @@ class JsonbObject {
 #endif
 };
 
+// Raises an error unless the text is JSON, without looking at what its escapes stand for. 17 lets
+// the caller keep the state of the parser.
+inline void ParseJson(text* json) {
+#if PG_VERSION_NUM >= 170000
+  JsonLexContext state;
+  JsonLexContext* lexer = makeJsonLexContext(&state, json, false);
+#else
+  JsonLexContext* lexer = makeJsonLexContext(json, false);
+#endif
+  pg_parse_json_or_ereport(lexer, &nullSemAction);
+#if PG_VERSION_NUM >= 170000
+  freeJsonLexContext(lexer);
+#else
+  pfree(lexer);
+#endif
+}
+
 // Shared memory is requested in a hook of its own since 15, before in _PG_init itself.
 #if PG_VERSION_NUM >= 150000
 #define POSTBOX_SHMEM_REQUEST_HOOK 1

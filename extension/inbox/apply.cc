@@ -1,6 +1,7 @@
 #include "extension/inbox/apply.h"
 
 #include "extension/base/arguments.h"
+#include "extension/base/message_bytes.h"
 #include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
@@ -379,6 +380,36 @@ OnError OnErrorArgument(FunctionCallInfo fcinfo, int number) {
         "It is raise or reject.");
 }
 
+NullableDatum GivenPayload(FunctionCallInfo fcinfo) {
+  return fcinfo->args[1 + static_cast<size_t>(EventField::kPayload)];
+}
+
+// inbox_apply with an argument for each field. The payload is a bytea.
+Datum ApplyFields(FunctionCallInfo fcinfo, const NullableDatum& payload) {
+  const Oid relation = OidArgument(fcinfo, 0, "inbox");
+  const OnError on_error = OnErrorArgument(fcinfo, kEventFields + 1);
+  ApplySession session(relation);
+  InboxEvent event{};
+  for (size_t i = 0; i < kEventFields; ++i) {
+    const bool is_payload = i == static_cast<size_t>(EventField::kPayload);
+    const NullableDatum& field = is_payload ? payload : fcinfo->args[i + 1];
+    event.values[i] = field.value;
+    event.nulls[i] = field.isnull;
+  }
+  Pg([&] { FinishEvent(&event); });
+  return ResultOfOne(session, event, on_error);
+}
+
+// What a driver gives for bytes without their type would be applied as something else.
+Datum BytesOfPayloadText(Datum payload) {
+  const text* plain = Pg([&] { return DatumGetTextPP(payload); });
+  if (std::string_view(VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain)).starts_with("\\x")) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the payload is a bytea that is written as text",
+          "It begins with \"\\x\".", "Cast it: payload => (...)::bytea.");
+  }
+  return Pg([&] { return BytesOfText(PointerGetDatum(plain)); });
+}
+
 }  // namespace
 }  // namespace postbox
 
@@ -395,18 +426,25 @@ POSTBOX_FUNCTION(inbox_apply) {
 }
 
 POSTBOX_FUNCTION(inbox_apply_fields) {
+  return postbox::Guarded(
+      [&] { return postbox::ApplyFields(fcinfo, postbox::GivenPayload(fcinfo)); });
+}
+
+POSTBOX_FUNCTION(inbox_apply_text) {
   using namespace postbox;
   return Guarded([&] {
-    const Oid relation = OidArgument(fcinfo, 0, "inbox");
-    const OnError on_error = OnErrorArgument(fcinfo, kEventFields + 1);
-    ApplySession session(relation);
-    InboxEvent event{};
-    for (size_t i = 0; i < kEventFields; ++i) {
-      event.values[i] = fcinfo->args[i + 1].value;
-      event.nulls[i] = fcinfo->args[i + 1].isnull;
-    }
-    Pg([&] { FinishEvent(&event); });
-    return ResultOfOne(session, event, on_error);
+    NullableDatum payload = GivenPayload(fcinfo);
+    if (!payload.isnull) payload.value = BytesOfPayloadText(payload.value);
+    return ApplyFields(fcinfo, payload);
+  });
+}
+
+POSTBOX_FUNCTION(inbox_apply_jsonb) {
+  using namespace postbox;
+  return Guarded([&] {
+    NullableDatum payload = GivenPayload(fcinfo);
+    if (!payload.isnull) payload.value = Pg([&] { return BytesOfJsonb(payload.value); });
+    return ApplyFields(fcinfo, payload);
   });
 }
 

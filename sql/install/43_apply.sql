@@ -18,6 +18,26 @@ COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint
     'Applies an event in the current transaction. An event that was seen before has no effect. '
     'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
 
+-- The payload as text or JSON: its bytes in UTF-8. What has no type is text.
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
+        aggregate_id text, version bigint, payload text, attributes jsonb DEFAULT '{}',
+        occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'inbox_apply_text' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, text, jsonb, timestamptz, text) IS
+    'inbox_apply with a payload that is text, which is applied as its bytes in UTF-8. Bytes that are written as text, with \x, are refused (22023)';
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
+        aggregate_id text, version bigint, payload json, attributes jsonb DEFAULT '{}',
+        occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'inbox_apply_text' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, json, jsonb, timestamptz, text) IS
+    'inbox_apply with a payload that is json, which is applied as it was written, in UTF-8';
+CREATE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
+        aggregate_id text, version bigint, payload jsonb, attributes jsonb DEFAULT '{}',
+        occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
+    AS 'MODULE_PATHNAME', 'inbox_apply_jsonb' LANGUAGE C;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, jsonb, jsonb, timestamptz, text) IS
+    'inbox_apply with a payload that is jsonb, which is applied as its text in UTF-8';
+
 CREATE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise') RETURNS postbox.outcome[]
     AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
 COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
