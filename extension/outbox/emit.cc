@@ -1,7 +1,9 @@
 // postbox.outbox_emit: stores an event in the caller's transaction (store_event.h).
-#include "extension/outbox/store_event.h"
+#include "extension/outbox/emit.h"
 
+#include "extension/base/message_bytes.h"
 #include "extension/base/uuid.h"
+#include "extension/outbox/store_event.h"
 #include "extension/server/wakeup.h"
 
 extern "C" {
@@ -12,39 +14,23 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// The parameters of outbox_emit, in order.
-enum Argument {
-  kAggregateType,
-  kAggregateId,
-  kEventType,
-  kPayload,
-  kVersion,
-  kSchemaVersion,
-  kAttributes,
-  kEventId,
-  kOccurredAt,
-  kSourceEventId,
-  kOutbox,
-};
-
-Text RequiredText(FunctionCallInfo fcinfo, Argument argument, const char* name) {
-  if (fcinfo->args[argument].isnull) {
+Text RequiredText(const NullableDatum& argument, const char* name) {
+  if (argument.isnull) {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, std::string(name) + " may not be null");
   }
-  Text text = ToText(fcinfo->args[argument].value);
+  Text text = ToText(argument.value);
   if (text.view.empty())
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, std::string(name) + " may not be empty");
   return text;
 }
 
-EmittedEvent ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
+EmittedEvent ReadEvent(const NullableDatum* arguments, Datum payload) {
   EmittedEvent event{};
-  event.aggregate_type = RequiredText(fcinfo, kAggregateType, "aggregate_type");
-  event.aggregate_id = RequiredText(fcinfo, kAggregateId, "aggregate_id");
-  event.event_type = RequiredText(fcinfo, kEventType, "event_type");
+  event.aggregate_type = RequiredText(arguments[kAggregateType], "aggregate_type");
+  event.aggregate_id = RequiredText(arguments[kAggregateId], "aggregate_id");
+  event.event_type = RequiredText(arguments[kEventType], "event_type");
   event.payload = payload;
   event.data = View(payload);
-  const NullableDatum* arguments = fcinfo->args;
   if (!arguments[kVersion].isnull) {
     event.version = DatumGetInt64(arguments[kVersion].value);
     if (*event.version <= 0) {
@@ -59,7 +45,7 @@ EmittedEvent ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
   event.id_is_given = !arguments[kEventId].isnull;
   if (event.id_is_given) event.id = *DatumGetUUIDP(arguments[kEventId].value);
   if (!arguments[kSourceEventId].isnull) {
-    event.source_event_id = RequiredText(fcinfo, kSourceEventId, "source_event_id");
+    event.source_event_id = RequiredText(arguments[kSourceEventId], "source_event_id");
     if (event.id.has_value()) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_id and source_event_id exclude each other",
             "The id of an event that has a source is made from the source.",
@@ -81,10 +67,12 @@ EmittedEvent ReadEvent(FunctionCallInfo fcinfo, Datum payload) {
   return event;
 }
 
-Datum EmitAndReturn(FunctionCallInfo fcinfo, Datum payload) {
+}  // namespace
+
+Datum Emit(FunctionCallInfo fcinfo, const NullableDatum* arguments, Datum payload) {
   Pg([] { PreventCommandIfReadOnly("outbox_emit()"); });
-  const EmittedEvent event = ReadEvent(fcinfo, payload);
-  const NullableDatum& outbox = fcinfo->args[kOutbox];
+  const EmittedEvent event = ReadEvent(arguments, payload);
+  const NullableDatum& outbox = arguments[kOutbox];
   const std::shared_ptr<Outbox> opened =
       OpenOutbox(outbox.isnull ? InvalidOid : DatumGetObjectId(outbox.value));
   Receipt receipt = StoreEvent(opened.get(), event);
@@ -99,56 +87,50 @@ Datum EmitAndReturn(FunctionCallInfo fcinfo, Datum payload) {
   });
 }
 
-void RequirePayload(FunctionCallInfo fcinfo) {
-  if (!fcinfo->args[kPayload].isnull) return;
+void RequirePayload(const NullableDatum& payload) {
+  if (!payload.isnull) return;
   Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "payload may not be null", "",
         "An event without content has the payload '{}'.");
 }
 
-// JSON is sent as its text in UTF-8.
-Datum JsonbToBytes(Datum payload) {
-  return Pg([&] {
-    Jsonb* jsonb = DatumGetJsonbP(payload);
-    StringInfoData bytes;
-    initStringInfo(&bytes);
-    appendStringInfoSpaces(&bytes, VARHDRSZ);
-    JsonbToCString(&bytes, &jsonb->root, static_cast<int>(VARSIZE(jsonb)));
-    const char* text = bytes.data + VARHDRSZ;
-    const char* utf8 = pg_server_to_any(text, bytes.len - VARHDRSZ, PG_UTF8);
-    if (utf8 != text) return PointerGetDatum(cstring_to_text(utf8));
-    SET_VARSIZE(bytes.data, bytes.len);
-    return PointerGetDatum(bytes.data);
-  });
+Datum BytesOfJsonText(Datum text) {
+  const Text plain = ToText(text);
+  try {
+    Pg([&] { CheckJson(plain.datum); });
+  } catch (PostgresError& error) {
+    if (error.sqlstate == ERRCODE_INVALID_TEXT_REPRESENTATION && error.hint.empty()) {
+      error.hint = "Text has to be JSON. Cast bytes: payload => (...)::bytea.";
+    }
+    throw;
+  }
+  return Pg([&] { return BytesOfText(plain.datum); });
 }
 
-}  // namespace
 }  // namespace postbox
 
 POSTBOX_FUNCTION(outbox_emit_jsonb) {
   return postbox::Guarded([&] {
-    postbox::RequirePayload(fcinfo);
-    return postbox::EmitAndReturn(fcinfo,
-                                  postbox::JsonbToBytes(PG_GETARG_DATUM(postbox::kPayload)));
+    const NullableDatum& payload = fcinfo->args[postbox::kPayload];
+    postbox::RequirePayload(payload);
+    const Datum bytes = postbox::Pg([&] { return postbox::BytesOfJsonb(payload.value); });
+    return postbox::Emit(fcinfo, fcinfo->args, bytes);
   });
 }
 
 POSTBOX_FUNCTION(outbox_emit_bytea) {
   return postbox::Guarded([&] {
-    postbox::RequirePayload(fcinfo);
-    const Datum payload =
+    postbox::RequirePayload(fcinfo->args[postbox::kPayload]);
+    const Datum bytes =
         postbox::Pg([&] { return PointerGetDatum(PG_GETARG_BYTEA_PP(postbox::kPayload)); });
-    return postbox::EmitAndReturn(fcinfo, payload);
+    return postbox::Emit(fcinfo, fcinfo->args, bytes);
   });
 }
 
 POSTBOX_FUNCTION(outbox_emit_text) {
   return postbox::Guarded([&] {
-    postbox::RequirePayload(fcinfo);
-    const Datum jsonb = postbox::Pg([&] {
-      return DirectFunctionCall1(
-          jsonb_in, CStringGetDatum(TextDatumGetCString(PG_GETARG_DATUM(postbox::kPayload))));
-    });
-    return postbox::EmitAndReturn(fcinfo, postbox::JsonbToBytes(jsonb));
+    const NullableDatum& payload = fcinfo->args[postbox::kPayload];
+    postbox::RequirePayload(payload);
+    return postbox::Emit(fcinfo, fcinfo->args, postbox::BytesOfJsonText(payload.value));
   });
 }
 

@@ -1,6 +1,7 @@
 #include "extension/outbox/store_event.h"
 
 #include "extension/base/act_as.h"
+#include "extension/base/message_bytes.h"
 #include "extension/base/uuid.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/version_counter.h"
@@ -87,9 +88,37 @@ bool StoreRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 versio
   return outbox->Insert(values.data()) != 0;
 }
 
+// Throws if the payload's column is jsonb, which lacks what some escapes stand for: "\\u0000", half
+// of a surrogate pair, and what the encoding of the database has not. The INSERT would say so
+// without naming the column.
+void CheckFitsJsonb(const OutboxFacts& facts, const EmittedEvent& event) {
+  const OutboxColumn& column = facts.columns.payload;
+  if (column.type != "jsonb" || event.data.find("\\u") == std::string_view::npos) return;
+  const char* json = Pg([&]() -> const char* {
+    char* copy = pnstrdup(event.data.data(), event.data.size());
+    return pg_any_to_server(copy, static_cast<int>(event.data.size()), PG_UTF8);
+  });
+  Pg([&] { CheckJson(CStringGetTextDatum(json)); });
+  try {
+    Pg([&] { DirectFunctionCall1(jsonb_in, CStringGetDatum(json)); });
+  } catch (PostgresError& error) {
+    if (error.sqlstate == ERRCODE_UNTRANSLATABLE_CHARACTER ||
+        error.sqlstate == ERRCODE_INVALID_TEXT_REPRESENTATION) {
+      error.sqlstate = ERRCODE_UNTRANSLATABLE_CHARACTER;
+      error.message = "the payload has a character that jsonb cannot hold";
+      error.detail =
+          "Column " + column.name + " of outbox \"" + facts.name + "\" is jsonb. " + error.detail;
+      error.hint = "Leave it out, or give the column the type json: ALTER TABLE " + facts.name +
+                   " ALTER COLUMN " + column.name + " TYPE json.";
+    }
+    throw;
+  }
+}
+
 void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version,
             OpenTables* tables) {
   const OutboxFacts& facts = outbox->facts();
+  CheckFitsJsonb(facts, event);
   try {
     if (StoreRow(outbox, event, seq, version, tables)) return;
   } catch (PostgresError& error) {

@@ -47,6 +47,10 @@ my %values = (
 	'jsonb' => [ "NULL", "'null'", "'{}'", "'[]'", "'7'", q('"x"'), q('{"a": null}'), q('{"a": "b"}'), q('{"a": {"b": [1]}}'), q('{"version": "seq"}'),
 		q('{"id": "other", "aggregate_id": "k"}'), q('{"total": "$version"}'), q('{"total": {"path": ["a"]}}'), "jsonb_build_object(repeat('k', 300), 'v')",
 		"(SELECT jsonb_object_agg('k' || n, 'v') FROM generate_series(1, 200) n)", "repeat('[', 5000) || repeat(']', 5000)" ],
+	'json' => [ 'NULL', "'null'", "'{}'", "'[1, 2]'", q('{"a":1,  "a":"\\u0000"}'), q('{"outbox": 1}'), q('{"payload": {}, "payload": []}'),
+		q('{"aggregate_type": "order", "aggregate_id": "k1", "event_type": "order.created", "payload": {"total": 1}}'),
+		q('{"aggregate_type": "order", "aggregate_id": 7, "event_type": "order.created", "payload": "\\ud800", "version": 3, "attributes": {"n": 1}}'),
+		q('{"event_id": 1}'), "(repeat('[', 5000) || repeat(']', 5000))" ],
 	'oid' => [ 'NULL', '0', '1', '1259', '4294967295', "'fuzz.log'::regclass::oid", "'fuzz.inbox'::regclass::oid", "'fuzz.log_version'::regclass::oid" ],
 	'pg_snapshot' => [ 'NULL', "'3:3:'", "'1:9:3'", 'pg_current_snapshot()', "'3:9223372036854775807:'" ],
 	'numeric' => [ 'NULL', '0', '1', '-1', "'NaN'", '18446744073709551615', '1e1000', '0.5' ],
@@ -60,7 +64,12 @@ my %values = (
 		q{ROW(0, 'log', 0, 0, NULL, NULL, '[]', NULL, NULL, NULL)}, q{ROW(1259, 'table', 1259, NULL, '1 s', true, '{"id": "oid", "seq": null}', NULL, '1 s', 9223372036854775807)},
 		'ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)' ]);
 
+$values{$_} = \@texts for 'character varying', 'postbox.event_type';
+
 sub any { return $_[ int rand @_ ] }
+
+# A type for an argument: of "any" a random one.
+sub type_of { return $_[0] eq '"any"' ? any(sort keys %values) : $_[0] }
 
 sub array_of
 {
@@ -98,7 +107,7 @@ cmp_ok(scalar @functions, '>', 50, 'functions are found');
 sub call
 {
 	my ($name, $types) = @{ any(@functions) };
-	my @arguments = map { value_of($_) . "::$_" } split /;/, $types;
+	my @arguments = map { value_of($_) . "::$_" } map { type_of($_) } split /;/, $types;
 	# Nothing is waited for, and partitions are made for a few spans only.
 	$arguments[1] = any(-1, 0, 3) . '::integer' if $name =~ /_partitions$/ && $arguments[1] =~ /2147483647/;
 	$arguments[3] = any('NULL::interval', "'0'::interval", "'-1 s'::interval", "'10 ms'::interval") if $name eq 'wait_for_version';
