@@ -7,7 +7,7 @@ SELECT postbox.create_projection('reader.inbox', '{video}', 'reader.video');
 SET timezone = 'UTC';
 
 -- everything of the event is kept, byte for byte
-SELECT postbox.inbox_apply('reader.inbox', 'evt_1', 'video', 'movie', 'v1', 1, '\x7b0aff7d', '{"trace_id": "t"}', '2025-10-24 10:30:00+00', on_error => 'reject');
+SELECT postbox.inbox_apply('reader.inbox', 'evt_1', 'video', 'movie', 'v1', 1, '\x7b0aff7d'::bytea, '{"trace_id": "t"}', '2025-10-24 10:30:00+00', on_error => 'reject');
 \x
 SELECT id, inbox, event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, occurred_at, sqlstate, error,
        failed_at = (SELECT received_at FROM reader.inbox) AS at_once, attempts FROM postbox.dead_letter;

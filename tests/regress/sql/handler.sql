@@ -25,7 +25,7 @@ BEGIN
     INSERT INTO seen (event, path, who) VALUES (event, current_setting('search_path'), current_user);
 END $$;
 SELECT postbox.create_handler('reader.inbox', '{see}', 'reader.see(postbox.event)');
-SELECT postbox.inbox_apply('reader.inbox', 's1', 'see', 'video', 'v1', 3, '\x0001ff', '{"a": "b"}', '2025-10-24 10:30:00+02');
+SELECT postbox.inbox_apply('reader.inbox', 's1', 'see', 'video', 'v1', 3, '\x0001ff'::bytea, '{"a": "b"}', '2025-10-24 10:30:00+02');
 SELECT postbox.inbox_apply('reader.inbox', ROW('s2', 'see', 'video', 'v1', 3, '\x0001ff', '{"a": "b"}', '2025-10-24 10:30:00+02')::postbox.event);
 SELECT postbox.inbox_apply('reader.inbox', 's3', 'see', NULL, NULL, NULL, NULL, NULL);
 SET timezone = 'UTC';

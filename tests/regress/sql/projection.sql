@@ -61,8 +61,8 @@ SELECT pg_temp.apply('video.updated', 'v1', 9, '{"views": "many"}'), pg_temp.why
 SELECT pg_temp.apply('video.updated', 'v1', 9, '{"views": 3000000000}'), pg_temp.why();
 SELECT pg_temp.apply('video.updated', 'v1', 9, '{"tags": "a"}'), pg_temp.why();
 SELECT pg_temp.apply('video.updated', 'v1', 9, '{"title": "\u0000"}'), pg_temp.why();
-SELECT postbox.inbox_apply('reader.inbox', 'bytes 1', 'video.updated', 'video', 'v1', 9, '\x7b22616263223a22ff227d', on_error => 'reject'), pg_temp.why();
-SELECT postbox.inbox_apply('reader.inbox', 'bytes 2', 'video.updated', 'video', 'v1', 9, '\x7b7d00', on_error => 'reject'), pg_temp.why();
+SELECT postbox.inbox_apply('reader.inbox', 'bytes 1', 'video.updated', 'video', 'v1', 9, '\x7b22616263223a22ff227d'::bytea, on_error => 'reject'), pg_temp.why();
+SELECT postbox.inbox_apply('reader.inbox', 'bytes 2', 'video.updated', 'video', 'v1', 9, '\x7b7d00'::bytea, on_error => 'reject'), pg_temp.why();
 SELECT video_id, title, version FROM reader.video;
 
 -- a mapping: other fields, paths, fields of the event; only what it names is written
@@ -103,7 +103,7 @@ SELECT * FROM reader.stock;
 SELECT key, version FROM reader.inbox_tombstone WHERE target = 'reader.stock'::regclass;
 CREATE TABLE reader.log (id text PRIMARY KEY, aggregate text, at timestamptz, version bigint);
 SELECT postbox.create_projection('reader.inbox', '{logged}', 'reader.log', '{"id": "$event_id", "aggregate": "$aggregate_id", "at": "$occurred_at"}');
-SELECT postbox.inbox_apply('reader.inbox', 'binary', 'logged', 'x', 'a1', 5, '\x0801');
+SELECT postbox.inbox_apply('reader.inbox', 'binary', 'logged', 'x', 'a1', 5, '\x0801'::bytea);
 SELECT * FROM reader.log;
 
 -- several projections of one table write columns of their own
