@@ -5,6 +5,7 @@
 #include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
+#include "extension/inbox/event_version.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
 #include "proto/rules/sqlstate_class.h"
@@ -154,6 +155,7 @@ Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   route->RequireFit();
   if (inbox.runs_user_code()) PinSettings();  // the event before may have changed them
   bool applied = false;
+  const AppliedVersion version(*event);
   PayloadJson payload(*event);
   for (const Route::Step& step : route->projections) {
     const Outcome outcome = step.deletes ? step.projection->Delete(*event, &payload)

@@ -8,7 +8,7 @@
 // that the entry is right until the end of the transaction, or until this session itself changes
 // one of the relations, in a trigger or a handler. An ApplySession finds it again before each
 // event. Within an event nothing is taken for a type that it no longer has: SQL converts, and what
-// goes past SQL checks the types first (DirtyFind in projection.cc, RequireColumnType).
+// goes past SQL checks the types first (dirty_find.h, RequireColumnType).
 //
 // A trigger or a handler may apply an event to the same inbox, and so use the same Inbox while the
 // outer call uses it. So an Inbox holds nothing of a single event, and a shared_ptr keeps it for as

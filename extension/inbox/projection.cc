@@ -1,12 +1,13 @@
 #include "extension/inbox/projection.h"
+
 #include "extension/base/relation.h"
+#include "extension/inbox/dirty_find.h"
 
 extern "C" {
-#include <access/tableam.h>
 #include <access/xact.h>
-#include <executor/executor.h>
 #include <storage/lmgr.h>
 #include <utils/json.h>
+#include <utils/rls.h>
 #include <utils/snapmgr.h>
 }
 
@@ -15,65 +16,6 @@ namespace {
 
 // A payload may lack fields in any combination; the statements of this many combinations are kept.
 constexpr size_t kMostStatements = 64;
-
-struct SearchColumn {
-  AttrNumber number;
-  Oid type;
-  Datum value;
-};
-
-// Inside Pg().
-void RequireType(Relation relation, AttrNumber number, Oid type) {
-  TupleDesc descriptor = RelationGetDescr(relation);
-  if (number <= descriptor->natts) {
-    Form_pg_attribute attribute = TupleDescAttr(descriptor, number - 1);
-    if (!attribute->attisdropped && attribute->atttypid == type) return;
-  }
-  ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-                  errmsg("columns of table \"%s\" have changed while events were applied",
-                         RelationGetRelationName(relation)),
-                  errdetail("A trigger or a handler has altered the table.")));
-}
-
-// Inside Pg().
-Relation OpenSearched(Oid relation_oid, Oid index, std::span<const SearchColumn> columns) {
-  Relation relation = try_relation_open(relation_oid, RowExclusiveLock);
-  if (relation == nullptr || get_rel_relkind(index) == '\0') {
-    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-                    errmsg("a table or its primary key was dropped while events were applied"),
-                    errdetail("A trigger or a handler has done it.")));
-  }
-  for (const SearchColumn& column : columns) RequireType(relation, column.number, column.type);
-  return relation;
-}
-
-// Finds the row whose key columns hold the values of `columns`, by a unique index, with a dirty
-// read: waits until every transaction that is writing such a row has ended, and locks the row. If
-// it returns true, `read` has been called with the relation and the row.
-//
-// Nothing converts here. So the types are compared with those of the relation as it is now: code of
-// its owner may have run in this transaction since the columns were resolved.
-template <class Read>
-bool DirtyFind(Oid relation_oid, Oid index, std::span<const SearchColumn> columns, Read&& read) {
-  return Pg([&] {
-    Relation relation = OpenSearched(relation_oid, index, columns);
-    TupleTableSlot* search = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
-    TupleTableSlot* found = table_slot_create(relation, nullptr);
-    ExecClearTuple(search);
-    std::memset(search->tts_isnull, true, RelationGetDescr(relation)->natts * sizeof(bool));
-    for (const SearchColumn& column : columns) {
-      search->tts_values[column.number - 1] = column.value;
-      search->tts_isnull[column.number - 1] = false;
-    }
-    ExecStoreVirtualTuple(search);
-    const bool there = POSTBOX_FIND_BY_INDEX(relation, index, LockTupleExclusive, search, found);
-    if (there) read(relation, found);
-    ExecDropSingleTupleTableSlot(found);
-    ExecDropSingleTupleTableSlot(search);
-    table_close(relation, NoLock);
-    return there;
-  });
-}
 
 // Counts the calls that are reading values.
 class Nested {
@@ -94,6 +36,11 @@ ColumnInput WithoutState(const ColumnInput& input) {
   own.function.fn_extra = nullptr;
   own.function.fn_mcxt = CurrentMemoryContext;
   return own;
+}
+
+std::string KeptAt(int64 version) {
+  return "The row is still there, with version " + std::to_string(version) +
+         ". A trigger, a rule or a policy of the table keeps it.";
 }
 
 std::string TypeName(Oid type) {
@@ -117,7 +64,13 @@ Tombstones::Tombstones(TombstoneTable table)
 
 bool Tombstones::Raise(Oid target, Datum key, int64 version) {
   const Datum values[] = {ObjectIdGetDatum(target), key, Int64GetDatum(version)};
-  return raise_.Run(values) > 0;
+  if (raise_.Run(values) > 0) return true;
+  if (FindCommitted(target, key) >= version) return false;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "the version of a deleted key was not stored in " + table_.name,
+        "A trigger, a rule or a policy of the table suppresses it. Without it a late event would "
+        "bring the row back.",
+        "Drop the trigger, rule or policy.");
 }
 
 void Tombstones::Remove(Oid target, Datum key) {
@@ -129,12 +82,7 @@ int64 Tombstones::Find(Oid target, Datum key) {
   const SearchColumn columns[] = {{table_.target, REGCLASSOID, ObjectIdGetDatum(target)},
                                   {table_.key, TEXTOID, key}};
   int64 version = 0;
-  DirtyFind(table_.relation, table_.index, columns, [&](Relation relation, TupleTableSlot* row) {
-    RequireType(relation, table_.version, INT8OID);
-    bool null;
-    const Datum value = slot_getattr(row, table_.version, &null);
-    if (!null) version = DatumGetInt64(value);
-  });
+  DirtyFind(table_.relation, table_.index, columns, {table_.version, INT8OID}, &version);
   return version;
 }
 
@@ -158,6 +106,7 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
       key_size_(resolved.key_size),
       key_operators_(std::move(resolved.key_operators)),
       primary_key_(resolved.primary_key),
+      code_(RowCodeOf(config.target)),
       tombstones_(tombstones),
       all_present_(resolved.columns.size(), '1') {
   for (ProjectionColumn& column : resolved.columns) {
@@ -223,7 +172,8 @@ std::string Projection::UpsertSql(const std::string& present) const {
     }
   }
   return "INSERT INTO " + target_name_ + " AS stored (" + names + ") VALUES (" + values +
-         ") ON CONFLICT (" + key + ") DO UPDATE SET " + assignments + " WHERE " + Older();
+         ") ON CONFLICT (" + key + ") DO UPDATE SET " + assignments + " WHERE " + Older() +
+         ReturningVersion();
 }
 
 std::string Projection::UpdateSql(const std::string& present) const {
@@ -233,7 +183,12 @@ std::string Projection::UpdateSql(const std::string& present) const {
     assignments += (assignments.empty() ? "" : ", ") + Quoted(columns_[i].name) + " = " + Value(i);
   }
   return "UPDATE " + target_name_ + " AS stored SET " + assignments + " WHERE " + KeyCondition() +
-         " AND " + Older();
+         " AND " + Older() + ReturningVersion();
+}
+
+std::string Projection::ReturningVersion() const {
+  if (!code_.writes) return "";
+  return " RETURNING stored." + Quoted(columns_[key_size_].name) + "::pg_catalog.int8";
 }
 
 std::shared_ptr<Projection::Statements> Projection::StatementsFor(const std::string& present) {
@@ -379,84 +334,184 @@ bool Projection::IsStored(const BoundValues& key) {
   return FindStored(key, &version);
 }
 
+// Which code of users may suppress or change a row. The triggers of partitions and of tables that
+// inherit are not those of their parent.
+Projection::RowCode Projection::RowCodeOf(Oid target) {
+  Parameters key;
+  key.AddOid(OIDOID, target);
+  constexpr char kQuery[] =
+      "SELECT t.writes OR o.others, t.deletes OR o.others FROM pg_catalog.pg_class c, "
+      "LATERAL (SELECT coalesce(bool_or(g.tgtype & 20 <> 0), false), "
+      "coalesce(bool_or(g.tgtype & 8 <> 0), false) FROM pg_catalog.pg_trigger g "
+      "WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgtype & 3 = 3) t(writes, deletes), "
+      "LATERAL (SELECT c.relhasrules OR c.relhassubclass OR c.relkind <> 'r') o(others) "
+      "WHERE c.oid = $1";
+  RowCode code;
+  if (Run(kQuery, key) > 0) {
+    code.writes = BoolColumn(0, 1);
+    code.deletes = BoolColumn(0, 2);
+  }
+  return code;
+}
+
+void Projection::ThrowNotWritten(const BoundValues& bound, const InboxEvent& event) {
+  int64 stored = 0;
+  std::string row = "There is no row with its key";
+  if (FindStored(bound, &stored)) {
+    row = "The row with its key has version " + std::to_string(stored);
+  } else if (OidIsValid(primary_key_) && FindPrimaryKey(bound, &stored)) {
+    row = "The row with its key is hidden by a policy";
+  }
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "event was not written to " + target_name_,
+        row + ", and the event has version " + std::to_string(event.version()) +
+            ". A trigger or a policy of the table has suppressed it.",
+        "Change the trigger or the policy so that it lets the event through, or let the projection "
+        "not take its type.");
+}
+
+void Projection::ThrowNotDeleted(const std::string& why) const {
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "event did not delete its row from " + target_name_, why,
+        "Let the row be deleted. A trigger that keeps deleted rows has to set their version column "
+        "to postbox.event_version().");
+}
+
+// Runs one of the statements that write the row. Whether it did.
+bool Projection::RunWrite(Statement& statement, const InboxEvent& event, const BoundValues& bound) {
+  if (statement.Run(bound.values.data(), bound.nulls.data()) == 0) return false;
+  if (!code_.writes) return true;
+  RequireColumnType(1, INT8OID);
+  const int64 stored = Int64Column(0, 1);
+  FreeRows();
+  if (stored >= event.version()) return true;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "event was not written to " + target_name_,
+        "A trigger of the table has left the version column at " + std::to_string(stored) +
+            ", and the event has version " + std::to_string(event.version()) + ".",
+        "Change the trigger so that it keeps the version of the event.");
+}
+
+// Writes the row of the event. False if there is one that is as new. What one statement does not
+// see yet, the next one does, so the second UPDATE finds a row that came in between.
+bool Projection::Write(const InboxEvent& event, const BoundValues& bound) {
+  const bool all = bound.present == all_present_;
+  const std::shared_ptr<Statements> statements = all ? full_ : StatementsFor(bound.present);
+  int64 stored = 0;
+  for (int attempt = 0; !all && attempt < 2; ++attempt) {
+    if (RunWrite(statements->update, event, bound)) return true;
+    if (!FindStored(bound, &stored)) break;
+    if (stored >= event.version()) return false;
+    if (attempt == 1) ThrowNotWritten(bound, event);
+  }
+  if (RunWrite(statements->upsert, event, bound)) return true;
+  // ON CONFLICT has locked the row that it did not change.
+  const bool there =
+      FindStored(bound, &stored) || (OidIsValid(primary_key_) && FindPrimaryKey(bound, &stored));
+  if (there && stored >= event.version()) return false;
+  ThrowNotWritten(bound, event);
+}
+
 Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
   const BoundValues bound = Bind(event, payload, columns_.size());
-  const Datum* values = bound.values.data();
-  const char* nulls = bound.nulls.data();
   // Before anything else, so that an event that comes too late is not rejected for its content.
   if (keeps_tombstones_ && tombstones_->Find(target_, KeyText(bound)) >= event.version()) {
     return Outcome::kStale;
   }
-  const bool all = bound.present == all_present_;
-  const std::shared_ptr<Statements> statements = all ? full_ : StatementsFor(bound.present);
-  uint64 changed = 0;
-  if (!all) {
-    changed = statements->update.Run(values, nulls);
-    if (changed == 0 && IsStored(bound)) {
-      return Outcome::kStale;
-    }
-  }
-  if (changed == 0) changed = statements->upsert.Run(values, nulls);
-  if (changed == 0) return Outcome::kStale;
+  if (!Write(event, bound)) return Outcome::kStale;
   if (!keeps_tombstones_) return Outcome::kApplied;
 
   const Datum key = KeyText(bound);
   const int64 deleted_at = tombstones_->Find(target_, key);
   if (deleted_at >= event.version()) {
-    delete_any_.Run(values, nulls);
+    if (delete_any_.Run(bound.values.data(), bound.nulls.data()) == 0) {
+      // A trigger keeps it. The next attempt finds the tombstone first.
+      Throw(ERRCODE_T_R_SERIALIZATION_FAILURE,
+            "could not serialize access due to concurrent delete",
+            "The key of the row in " + target_name_ + " was deleted while it was written.",
+            "The transaction might succeed if retried.");
+    }
     return Outcome::kStale;
   }
   if (deleted_at > 0) tombstones_->Remove(target_, key);
   return Outcome::kApplied;
 }
 
-// Whether there is a committed row with the key, whatever the transaction's snapshot shows.
-bool Projection::IsStoredNow(const BoundValues& key) {
+// A committed row with the key, whatever the transaction's snapshot shows.
+bool Projection::FindStoredNow(const BoundValues& key, int64* version) {
   const SPIPlanPtr plan = stored_version_.Plan();
-  return Pg([&] {
+  const bool there = Pg([&] {
     const int result =
         SPI_execute_snapshot(plan, const_cast<Datum*>(key.values.data()), key.nulls.data(),
                              GetLatestSnapshot(), InvalidSnapshot, true, false, 1);
     if (result < 0) elog(ERROR, "could not execute: %s", SPI_result_code_string(result));
     return SPI_processed > 0;
   });
+  if (there) *version = Int64Column(0, 1);
+  FreeRows();
+  return there;
 }
 
-// D4 of projection.h: whether there is a row with the key, committed or not.
-bool Projection::FindRow(const BoundValues& key) {
-  if (!OidIsValid(primary_key_)) {
-    Pg([&] { LockRelationOid(target_, ShareRowExclusiveLock); });
-    return IsStoredNow(key);
-  }
+// A row with the key, committed or not and whatever policies hide. It is locked.
+bool Projection::FindPrimaryKey(const BoundValues& key, int64* version) {
   std::vector<SearchColumn> columns;
   for (size_t i = 0; i < key_size_; ++i) {
     columns.push_back({columns_[i].number, columns_[i].type, key.values[i]});
   }
-  return DirtyFind(target_, primary_key_, columns, [](Relation, TupleTableSlot*) {});
+  const Column& stored = columns_[key_size_];
+  return DirtyFind(target_, primary_key_, columns, {stored.number, stored.type}, version);
+}
+
+// D4 of projection.h: whether there is a row with the key, committed or not.
+bool Projection::FindRow(const BoundValues& key, int64* version) {
+  if (OidIsValid(primary_key_)) return FindPrimaryKey(key, version);
+  Pg([&] { LockRelationOid(target_, ShareRowExclusiveLock); });
+  if (FindStoredNow(key, version)) return true;
+  if (Pg([&] { return check_enable_rls(target_, InvalidOid, true) == RLS_ENABLED; })) {
+    ThrowNotDeleted(
+        "No row with its key is seen, but row-level security may hide one, and the key "
+        "of the projection is not the primary key of a plain table.");
+  }
+  return false;
+}
+
+// D3 and D4 of projection.h.
+Outcome Projection::DeleteUnseen(const InboxEvent& event, const BoundValues& bound, Datum key) {
+  if (!tombstones_->Raise(target_, key, event.version())) return Outcome::kStale;
+  int64 stored = 0;
+  if (!FindRow(bound, &stored)) return Outcome::kApplied;
+  const bool older = stored < event.version();
+  if (older && delete_older_.Run(bound.values.data(), bound.nulls.data()) > 0) {
+    return Outcome::kApplied;
+  }
+  if (IsolationUsesXactSnapshot() && !IsStored(bound) && FindStoredNow(bound, &stored)) {
+    Throw(ERRCODE_T_R_SERIALIZATION_FAILURE, "could not serialize access due to concurrent update",
+          "The row to delete from " + target_name_ + " was committed after the transaction began.",
+          "The transaction might succeed if retried.");
+  }
+  if (older) {
+    if (!FindStored(bound, &stored)) ThrowNotDeleted("A policy of the table hides the row.");
+    if (stored < event.version()) ThrowNotDeleted(KeptAt(stored));
+  }
+  tombstones_->Remove(target_, key);
+  return older ? Outcome::kApplied : Outcome::kStale;
 }
 
 Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
   const BoundValues bound = Bind(event, payload, key_size_ + 1);
-  const Datum* values = bound.values.data();
-  const char* nulls = bound.nulls.data();
   const Datum key = KeyText(bound);
-  if (delete_older_.Run(values, nulls) > 0) {
-    tombstones_->Raise(target_, key, event.version());
-    return Outcome::kApplied;
+  int64 stored = 0;
+  // A trigger that keeps the row moves its version on: then it was not as new before.
+  const bool older = code_.deletes && FindStored(bound, &stored) && stored < event.version();
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (delete_older_.Run(bound.values.data(), bound.nulls.data()) > 0) {
+      tombstones_->Raise(target_, key, event.version());
+      return Outcome::kApplied;
+    }
+    if (!FindStored(bound, &stored)) return DeleteUnseen(event, bound, key);
+    if (stored >= event.version()) return older ? Outcome::kApplied : Outcome::kStale;
   }
-  if (IsStored(bound)) return Outcome::kStale;
-  if (!tombstones_->Raise(target_, key, event.version())) return Outcome::kStale;
-  if (!FindRow(bound)) return Outcome::kApplied;
-  if (delete_older_.Run(values, nulls) > 0) return Outcome::kApplied;
-  if (IsolationUsesXactSnapshot() && !IsStored(bound)) {
-    Throw(ERRCODE_T_R_SERIALIZATION_FAILURE, "could not serialize access due to concurrent update",
-          "The row to delete from " + target_name_ + " was committed after the transaction began.",
-          "The transaction might succeed if retried.");
-  }
-  tombstones_->Remove(target_, key);
-  return Outcome::kStale;
+  ThrowNotDeleted(KeptAt(stored));
 }
 
 }  // namespace postbox

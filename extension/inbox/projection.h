@@ -44,6 +44,14 @@
 // In REPEATABLE READ and SERIALIZABLE a statement does not find a row that was committed after the
 // snapshot, but D4 does. Then the delete raises serialization_failure, as an upsert does.
 //
+// An effect that did not happen. A trigger or a rule may suppress a statement, and a policy may
+// hide the row from it. Then it changes no row, as it does if the row is as new as the event. So
+// whenever no row was changed, the version that is stored is looked at: only a row that is as new
+// makes the event stale, and all else is an error of the event. D4's dirty read sees what a policy
+// hides. Where a trigger can have changed what was written, the statement returns the version that
+// is stored now. A trigger may keep the row that is to be deleted (a soft delete) if it moves the
+// version on to postbox.event_version(): then the row itself keeps older events out.
+//
 // Tombstones are kept for targets with a projection that deletes. They are on disk, in the table
 // <inbox>_tombstone, and are purged after the retention of the inbox; an event older than that may
 // bring its row back. Nothing of the protocol is in memory.
@@ -133,19 +141,33 @@ class Projection {
     Statement update;  // only if fields are absent
   };
 
+  // Which statements on the target run code of users that may suppress or change a row.
+  struct RowCode {
+    bool writes = false;
+    bool deletes = false;
+  };
+  static RowCode RowCodeOf(Oid target);
+
   void CheckVersion(const InboxEvent& event) const;
   BoundValues Bind(const InboxEvent& event, PayloadJson* payload, size_t count);
   void BindColumn(size_t column, const InboxEvent& event, PayloadJson* payload, BoundValues* bound);
   std::shared_ptr<Statements> StatementsFor(const std::string& present);
   std::string UpsertSql(const std::string& present) const;
   std::string UpdateSql(const std::string& present) const;
+  std::string ReturningVersion() const;
   std::string Value(size_t column) const;
   std::string KeyCondition() const;
   std::string Older() const;
   std::vector<Oid> Types(size_t count) const;
+  bool Write(const InboxEvent& event, const BoundValues& bound);
+  bool RunWrite(Statement& statement, const InboxEvent& event, const BoundValues& bound);
+  Outcome DeleteUnseen(const InboxEvent& event, const BoundValues& bound, Datum key);
   bool IsStored(const BoundValues& key);
-  bool FindRow(const BoundValues& key);
-  bool IsStoredNow(const BoundValues& key);
+  bool FindRow(const BoundValues& key, int64* version);
+  bool FindPrimaryKey(const BoundValues& key, int64* version);
+  bool FindStoredNow(const BoundValues& key, int64* version);
+  [[noreturn]] void ThrowNotWritten(const BoundValues& bound, const InboxEvent& event);
+  [[noreturn]] void ThrowNotDeleted(const std::string& why) const;
 
   const int64 id_;
   const Oid target_;
@@ -154,6 +176,7 @@ class Projection {
   const size_t key_size_;
   const std::vector<std::string> key_operators_;
   const Oid primary_key_;
+  const RowCode code_;
   std::vector<Column> columns_;
   bool keeps_tombstones_ = false;
   Tombstones* const tombstones_;

@@ -1843,6 +1843,10 @@ CREATE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[]
 COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
     'Applies events in their order, in the current transaction. Each takes effect once. '
     'on_error => ''reject'' records those that fail as dead letters, and the others take effect';
+CREATE FUNCTION postbox.event_version() RETURNS bigint
+    AS 'MODULE_PATHNAME', 'event_version' LANGUAGE C STABLE;
+COMMENT ON FUNCTION postbox.event_version() IS
+    'The version of the event that is being applied, for triggers of targets and for handlers; NULL outside of them';
 
 -- Descriptions.
 COMMENT ON TYPE postbox.receipt IS 'The result of outbox_emit, and what wait_for_version needs to wait for this event';
