@@ -65,6 +65,10 @@ FixedSearchPath::FixedSearchPath(const char* path)
       set_config_option("quote_all_identifiers", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
                         true, 0, false);
     }
+    if (!row_security) {
+      set_config_option("row_security", "on", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+                        false);
+    }
   });
 }
 

@@ -31,7 +31,8 @@ class ActAs {
 };
 
 // Sets search_path to pg_catalog, pg_temp (or to `path`) for its lifetime, and
-// quote_all_identifiers to off: names and types are compared as text. Code that acts as
+// quote_all_identifiers to off: names and types are compared as text. And row_security to on: the
+// policies of Postbox's tables say what a role sees there, and are no error. Code that acts as
 // another role needs it too; otherwise functions of that role would look up names where the caller
 // wants.
 class FixedSearchPath {

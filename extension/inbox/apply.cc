@@ -2,9 +2,9 @@
 
 #include "extension/base/arguments.h"
 #include "extension/base/message_bytes.h"
-#include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
+#include "extension/inbox/effect_settings.h"
 #include "extension/inbox/event_version.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
@@ -145,7 +145,8 @@ void SetOutcome(Inbox& inbox, const std::vector<const InboxEvent*>& events, Outc
 }
 
 // Runs the projections that take the event, then the handlers.
-Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
+Outcome ApplyEffects(ApplySession& session, InboxEvent* event) {
+  Inbox& inbox = session.inbox();
   if (event->IsNull(EventField::kEventType)) {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_type",
           "The type says which projections and handlers take it.");
@@ -153,13 +154,12 @@ Outcome ApplyEffects(Inbox& inbox, InboxEvent* event) {
   const Route* route = inbox.RouteOf(event->event_type);
   if (route == nullptr) return Outcome::kIgnored;
   route->RequireFit();
-  if (inbox.runs_user_code()) PinSettings();  // the event before may have changed them
+  if (inbox.runs_user_code()) session.PinEffects();  // the event before may have changed them
   bool applied = false;
   const AppliedVersion version(*event);
   PayloadJson payload(*event);
   for (const Route::Step& step : route->projections) {
-    const Outcome outcome = step.deletes ? step.projection->Delete(*event, &payload)
-                                         : step.projection->Upsert(*event, &payload);
+    const Outcome outcome = step.projection->Apply(*event, &payload, step.deletes);
     applied = applied || outcome == Outcome::kApplied;
   }
   for (Handler* handler : route->handlers) {
@@ -183,7 +183,7 @@ void RequireStillFit(ApplySession& session, const InboxEvent& event) {
 Outcome ApplyEffectsOf(ApplySession& session, InboxEvent* event) {
   const std::shared_ptr<Inbox> inbox = session.shared_inbox();
   try {
-    const Outcome outcome = ApplyEffects(*inbox, event);
+    const Outcome outcome = ApplyEffects(session, event);
     if (!inbox->valid()) RequireStillFit(session, *event);
     return outcome;
   } catch (PostgresError& error) {
@@ -275,7 +275,8 @@ ApplySession::Depth::~Depth() { --depth; }
 bool ApplySession::Depth::nested() const { return depth > 1; }
 
 ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) {
-  PinSettings();
+  text_search_ = TextSearchConfig();
+  PinEffects();
   const Oid caller = GetUserId();
   if (RelationName(relation).empty()) ThrowNoInbox(relation);
   const Oid owner = RelationOwner(relation);

@@ -35,13 +35,14 @@
 // again, and where code of its owner can have run (Inbox::runs_user_code) its rows are counted.
 //
 // Rights: INSERT on the inbox is the permission to apply. Everything then runs as the inbox's
-// owner, under a fixed search_path and fixed settings (pinned_settings.h); in a security-restricted
+// owner, under a fixed search_path and fixed settings (effect_settings.h); in a security-restricted
 // operation (no temporary tables, no deferred constraints) unless the owner is a member of the
 // caller's role.
 #ifndef POSTBOX_EXTENSION_INBOX_APPLY_H_
 #define POSTBOX_EXTENSION_INBOX_APPLY_H_
 
 #include "extension/base/act_as.h"
+#include "extension/inbox/effect_settings.h"
 #include "extension/inbox/inbox_cache.h"
 
 namespace postbox {
@@ -62,6 +63,10 @@ class ApplySession {
   Datum outcome(Outcome outcome) const { return inbox_->outcome(outcome); }
   Oid outcome_type() const { return inbox_->outcome_type(); }
 
+  // Fixes the settings on which effects depend (effect_settings.h), for as long as it lives. Code
+  // of users that has run may have changed them.
+  void PinEffects() const { postbox::PinEffects(text_search_); }
+
   // Whether an event is being applied for which this call was made.
   bool nested() const { return depth_.nested(); }
 
@@ -80,6 +85,7 @@ class ApplySession {
   const Depth depth_;
   SpiConnection connection_;
   FixedSearchPath search_path_;
+  std::string text_search_;
   std::optional<ActAs> owner_;
   std::shared_ptr<Inbox> inbox_;
 };

@@ -367,6 +367,7 @@ COMMENT ON FUNCTION postbox.doctor_of_credentials() IS 'postbox.doctor() of cred
 CREATE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
+    SET row_security = on
     SET lock_timeout = '100ms'
 AS $$
 DECLARE

@@ -2935,6 +2935,7 @@ BEGIN
                              WHEN 'subscriptions' THEN '{inboxes,subscriptions,"dead letters"}' ELSE format('{%s}', part) END)::text[]) AS c(name));
         END;
     END LOOP;
+    SET row_security = on
     RETURN QUERY
         SELECT f.* FROM unnest(findings) f
         UNION ALL

@@ -79,6 +79,8 @@ std::vector<std::string> Prologue(const TransactionLimits& limits, int server_ve
   set("IntervalStyle", "'postgres'");
   set("extra_float_digits", "'1'");
   set("bytea_output", "'hex'");
+  // With off, reading a table of Postbox that has policies is an error.
+  set("row_security", "'on'");
   // To compile what is done to one event takes longer than to do it.
   set("jit", "'off'");
   // The server warns when it gives up the wait for a standby, and does not say it in another way.

@@ -26,7 +26,7 @@ SET extra_float_digits = -3;
 SELECT reader.apply('e1', 'value', '2024-02-01 10:00', 1, '{"day": "01/02/2024", "at": "2024-02-01 12:00", "length": "-1 2:03:04", "document": "a"}');
 -- the session has its own again
 SELECT current_setting('TimeZone'), current_setting('DateStyle'), current_setting('IntervalStyle'), current_setting('bytea_output'), current_setting('xmloption'), current_setting('extra_float_digits');
-SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[('e2', 'value', 'v', '2024-02-02 10:00', 1, '{"day": "02/03/2024"}', NULL, NULL), ('e3', 'value', 'v', '2024-02-03 10:00', 1, '{"day": "02/03/2024"}', NULL, NULL)]::postbox.event[]);
+SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[('e2', 'value', 'value', '2024-02-02 10:00', 1, '{"day": "02/03/2024"}', NULL, NULL), ('e3', 'value', 'value', '2024-02-03 10:00', 1, '{"day": "02/03/2024"}', NULL, NULL)]::postbox.event[]);
 RESET ALL;
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
@@ -70,5 +70,52 @@ SELECT reader.apply('p1', 'pair.deleted', 'x', 5, '{"price": 1.50, "name": "A"}'
 SELECT reader.apply('p2', 'pair', 'x', 4, '{"price": 1.5, "name": "a"}');
 SELECT reader.apply('p3', 'pair', 'x', 4, '{"price": 1.51, "name": "a"}');
 SELECT postbox.wait_for_version('reader.pair', '[1.500, "a"]', 5, '0');
+
+-- what changes the effect of SQL, also for a superuser
+CREATE TABLE reader.parent (id text PRIMARY KEY);
+CREATE TABLE reader.child (id text PRIMARY KEY, parent text REFERENCES reader.parent, words tsvector, same boolean, plain text, said text, version bigint);
+CREATE FUNCTION reader.fill() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    nothing text;
+BEGIN
+    NEW.words := to_tsvector('the cats');
+    EXECUTE 'SELECT ($1 = NULL) IS NULL' INTO NEW.same USING nothing;
+    EXECUTE $sql$ SELECT 'a\nb' $sql$ INTO NEW.plain;
+    NEW.said := concat_ws(' ', current_setting('session_replication_role'), current_setting('transform_null_equals'), current_setting('standard_conforming_strings'),
+        current_setting('backslash_quote'), current_setting('gin_fuzzy_search_limit'), current_setting('lc_numeric'), current_setting('lc_time'), current_setting('row_security'),
+        current_setting('plpgsql.variable_conflict'), current_setting('plpgsql.check_asserts'), current_setting('plpgsql.extra_errors'));
+    -- for the next event of the batch
+    SET LOCAL transform_null_equals = on;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER fill BEFORE INSERT ON reader.child FOR EACH ROW EXECUTE FUNCTION reader.fill();
+SELECT postbox.create_projection('reader.inbox', '{child}', 'reader.child', columns => '{"parent": "parent"}');
+INSERT INTO reader.parent VALUES ('p');
+SET session_replication_role = replica;
+SET transform_null_equals = on;
+SET standard_conforming_strings = off;
+SET escape_string_warning = off;
+SET backslash_quote = on;
+SET gin_fuzzy_search_limit = 1;
+SET lc_numeric = 'POSIX';
+SET lc_time = 'POSIX';
+SET row_security = off;
+SET plpgsql.variable_conflict = use_column;
+SET plpgsql.check_asserts = off;
+SET plpgsql.extra_errors = too_many_rows;
+SET default_text_search_config = 'pg_catalog.simple';
+SELECT postbox.inbox_apply('reader.inbox', 'c0', 'child', 'child', 'none', 1, '{"parent": "missing"}');
+SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[('c1', 'child', 'child', 'c1', 1, '{"parent": "p"}', NULL, NULL), ('c2', 'child', 'child', 'c2', 1, '{"parent": "p"}', NULL, NULL)]::postbox.event[]);
+SELECT current_setting('session_replication_role'), current_setting('transform_null_equals'), current_setting('standard_conforming_strings'),
+    current_setting('default_text_search_config'), current_setting('plpgsql.variable_conflict');
+RESET ALL;
+SELECT id, same, plain, said FROM reader.child ORDER BY id;
+SELECT DISTINCT words = to_tsvector('the cats') AS as_in_the_session FROM reader.child;
+-- the same for wait_for_version, and for redriving
+SELECT postbox.record_dead_letter('reader.inbox', ROW('c3', 'child', 'child', 'c3', 1, '{"parent": "missing"}', NULL, NULL)::postbox.event, '22023', 'given up');
+SET session_replication_role = replica;
+SELECT postbox.redrive_dead_letter(max(id)) FROM postbox.dead_letter;
+SELECT sqlstate FROM postbox.dead_letter ORDER BY id DESC LIMIT 1;
+RESET session_replication_role;
 
 DROP SCHEMA reader CASCADE;
