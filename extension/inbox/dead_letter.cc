@@ -3,7 +3,8 @@
 // postbox.dead_letter is written as its owner. The owner of an inbox, and operators, see and delete
 // the rows of that inbox through row level security, and changes none. The inbox keeps the event as
 // `rejected`, so a redelivery is a duplicate; redriving deletes that row and applies the event like
-// a new one.
+// a new one. If that has no effect, since the event is stale, ignored or a duplicate, all of it is
+// rolled back and the dead letter stays with that outcome: it may hold what no other event has.
 //
 // What cannot be stored as it is. The puller gives up messages, and a message is bytes: a text may
 // be no UTF-8, hold a character that the encoding of the database does not have, or a NUL. So
@@ -110,14 +111,31 @@ void RemoveDeadLetter(int64 id) {
   Run("DELETE FROM postbox.dead_letter WHERE id = $1", key);
 }
 
+// Before ALTER EXTENSION UPDATE there is no column outcome.
+bool KeepsOutcomes() {
+  const Oid table = PostboxRelation("dead_letter");
+  return Pg([&] { return get_attnum(table, "outcome") != InvalidAttrNumber; });
+}
+
 void NoteAttempt(int64 id, const PostgresError& error) {
   const ActAs registrar = Registrar();
   Parameters row = KeyOfRow(id);
   row.AddText(error.SqlState()).AddText(Shortened(ErrorText(error)));
-  Run("UPDATE postbox.dead_letter SET sqlstate = $2, error = $3, failed_at = now(), "
-      "attempts = attempts + 1 WHERE id = $1",
+  Run(std::string("UPDATE postbox.dead_letter SET sqlstate = $2, error = $3, failed_at = now(), "
+                  "attempts = attempts + 1") +
+          (KeepsOutcomes() ? ", outcome = NULL" : "") + " WHERE id = $1",
       row);
 }
+
+void NoteOutcome(const ApplySession& session, int64 id, Outcome outcome) {
+  const ActAs registrar = Registrar();
+  Parameters row = KeyOfRow(id);
+  row.Add(session.outcome_type(), session.outcome(outcome));
+  Run("UPDATE postbox.dead_letter SET outcome = $2 WHERE id = $1", row);
+}
+
+// Rolls an application back that had no effect.
+struct NoEffect {};
 
 void RequireStoredAsReceived(int64 id) {
   const ActAs registrar = Registrar();
@@ -146,8 +164,11 @@ Outcome Redrive(ApplySession& session, int64 id) {
       const Datum key = UUIDPGetDatum(&event.id);
       session.inbox().delete_rejected().Run(&key);
       outcome = ApplyOne(session, &event);
+      if (outcome != Outcome::kApplied && KeepsOutcomes()) throw NoEffect();
       RemoveDeadLetter(id);
     });
+  } catch (const NoEffect&) {
+    NoteOutcome(session, id, outcome);
   } catch (const PostgresError& error) {
     if (!IsOfTheEvent(session.inbox(), &event, error)) throw;
     NoteAttempt(id, error);
@@ -322,6 +343,45 @@ POSTBOX_FUNCTION(discard_dead_letter) {
     const bool there = Run("SELECT FROM postbox.dead_letter WHERE id = $1", key) > 0;
     if (there) RemoveDeadLetter(id);
     return BoolGetDatum(there);
+  });
+}
+
+POSTBOX_FUNCTION(discard_dead_letters) {
+  using namespace postbox;
+  return Guarded([&] {
+    struct Condition {
+      const char* sql;
+      Oid type;
+    };
+    const Oid outcome = Pg([] { return PostboxType("outcome"); });
+    const Condition conditions[] = {
+        {"inbox = $", REGCLASSOID},       {"aggregate_type = $", TEXTOID},
+        {"aggregate_id = $", TEXTOID},    {"event_type = $", TEXTOID},
+        {"sqlstate = $", TEXTOID},        {"outcome = $", outcome},
+        {"failed_at < $", TIMESTAMPTZOID}};
+    SpiConnection connection;
+    FixedSearchPath search_path;
+    Parameters filter;
+    std::string where;
+    for (size_t i = 0; i < std::size(conditions); ++i) {
+      if (!HasArgument(fcinfo, static_cast<int>(i))) continue;
+      filter.Add(conditions[i].type, fcinfo->args[i].value);
+      where += (where.empty() ? " WHERE d." : " AND d.") + std::string(conditions[i].sql) +
+               std::to_string(filter.size());
+    }
+    if (where.empty()) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "all arguments of discard_dead_letters are NULL", "",
+            "Say which dead letters: those of an inbox, of an aggregate, of an event type, ...");
+    }
+    // The policy of the table says who may see them, and so who may remove them.
+    const uint64 rows = Run("SELECT d.id FROM postbox.dead_letter d" + where, filter);
+    std::vector<int64> ids;
+    for (uint64 row = 0; row < rows; ++row) ids.push_back(Int64Column(row, 1));
+    const ActAs registrar = Registrar();
+    Parameters found;
+    found.Add(INT8ARRAYOID, Int64ArrayValue(ids));
+    return Int64GetDatum(
+        static_cast<int64>(Run("DELETE FROM postbox.dead_letter WHERE id = ANY ($1)", found)));
   });
 }
 

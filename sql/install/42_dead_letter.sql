@@ -18,7 +18,8 @@ CREATE TABLE postbox.dead_letter (
     error text,
     failed_at timestamptz NOT NULL DEFAULT now(),
     attempts int NOT NULL DEFAULT 1,
-    raw jsonb
+    raw jsonb,
+    outcome postbox.outcome
 );
 CREATE INDEX dead_letter_inbox ON postbox.dead_letter (inbox, id);
 COMMENT ON TABLE postbox.dead_letter IS 'Events that could not be applied. Apply one again with redrive_dead_letter(id), or remove it with discard_dead_letter(id)';
@@ -28,6 +29,9 @@ COMMENT ON COLUMN postbox.dead_letter.error IS 'Error message of the last attemp
 COMMENT ON COLUMN postbox.dead_letter.raw IS
     'Fields that the database cannot hold as text: name -> their bytes in hex. The columns have them escaped, attributes has NULL. '
     'NULL if there are none';
+COMMENT ON COLUMN postbox.dead_letter.outcome IS
+    'Outcome of the last redrive if it had no effect: stale, ignored or duplicate. Such a dead letter stays until it is discarded. NULL: it was not '
+    'redriven, or failed again';
 COMMENT ON COLUMN postbox.dead_letter.failed_at IS 'Time of the last attempt';
 
 CREATE FUNCTION postbox.owns_inbox(inbox regclass) RETURNS boolean
@@ -57,13 +61,21 @@ COMMENT ON FUNCTION postbox.record_dead_letter(regclass, bytea, bytea, bytea, by
 CREATE FUNCTION postbox.redrive_dead_letter(id bigint) RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'redrive_dead_letter' LANGUAGE C;
 COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
-    'Applies a dead letter again and deletes it. If it fails again, it stays with the new error. Needs INSERT on the inbox, '
-    'or postbox_operator';
+    'Applies a dead letter again, and deletes it if it is applied. If it fails again, it stays with the new error; if it is stale, ignored or a duplicate, '
+    'it stays with that outcome, until it is discarded. Needs INSERT on the inbox, or postbox_operator';
 
 CREATE FUNCTION postbox.discard_dead_letter(id bigint) RETURNS boolean
     AS 'MODULE_PATHNAME', 'discard_dead_letter' LANGUAGE C;
 COMMENT ON FUNCTION postbox.discard_dead_letter(bigint) IS
     'Deletes a dead letter that the caller may see; false if there is none';
+
+CREATE FUNCTION postbox.discard_dead_letters(inbox regclass DEFAULT NULL, aggregate_type text DEFAULT NULL, aggregate_id text DEFAULT NULL,
+        event_type text DEFAULT NULL, sqlstate text DEFAULT NULL, outcome postbox.outcome DEFAULT NULL, failed_before timestamptz DEFAULT NULL)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME', 'discard_dead_letters' LANGUAGE C;
+COMMENT ON FUNCTION postbox.discard_dead_letters(regclass, text, text, text, text, postbox.outcome, timestamptz) IS
+    'Deletes all dead letters that the caller may see and that match every argument that is not NULL; returns how many. `failed_before`: the last attempt '
+    'was before that time. Without any argument it is an error';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.dead_letter', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.dead_letter_id_seq', '');

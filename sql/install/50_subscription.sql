@@ -31,6 +31,9 @@ COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in o
 COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
 COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
+COMMENT ON COLUMN postbox.subscription.max_attempts IS
+    'After how many failed attempts an event is given up. With the defaults (5 attempts, min_backoff 1 s, doubling) that is after 15 s: too short for a human '
+    'to remove the cause. on_error => nack never gives up';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS
     'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
@@ -73,6 +76,7 @@ COMMENT ON COLUMN postbox.subscription_status.out_of_order IS
 COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up';
 COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches';
 COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success';
+COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, at most 500 bytes of it. It may quote values of an event';
 COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When what failed last is tried again';
 COMMENT ON COLUMN postbox.subscription_status.stream IS
     'connected to Pub/Sub; connecting for the first time; reconnecting after an error that may pass; failed: tried again every 10 s';

@@ -1772,8 +1772,18 @@ CREATE FUNCTION postbox.discard_dead_letter(id bigint) RETURNS boolean
     AS 'MODULE_PATHNAME', 'discard_dead_letter' LANGUAGE C;
 COMMENT ON FUNCTION postbox.discard_dead_letter(bigint) IS
     'Deletes a dead letter that the caller may see; false if there is none';
+CREATE FUNCTION postbox.discard_dead_letters(inbox regclass DEFAULT NULL, aggregate_type text DEFAULT NULL, aggregate_id text DEFAULT NULL,
+        event_type text DEFAULT NULL, sqlstate text DEFAULT NULL, outcome postbox.outcome DEFAULT NULL, failed_before timestamptz DEFAULT NULL)
+    RETURNS bigint
+    AS 'MODULE_PATHNAME', 'discard_dead_letters' LANGUAGE C;
+COMMENT ON FUNCTION postbox.discard_dead_letters(regclass, text, text, text, text, postbox.outcome, timestamptz) IS
+    'Deletes all dead letters that the caller may see and that match every argument that is not NULL; returns how many. `failed_before`: the last attempt '
+    'was before that time. Without any argument it is an error';
 
-ALTER TABLE postbox.dead_letter ADD COLUMN raw jsonb;
+ALTER TABLE postbox.dead_letter ADD COLUMN raw jsonb, ADD COLUMN outcome postbox.outcome;
+COMMENT ON COLUMN postbox.dead_letter.outcome IS
+    'Outcome of the last redrive if it had no effect: stale, ignored or duplicate. Such a dead letter stays until it is discarded. NULL: it was not '
+    'redriven, or failed again';
 COMMENT ON COLUMN postbox.dead_letter.raw IS
     'Fields that the database cannot hold as text: name -> their bytes in hex. The columns have them escaped, attributes has NULL. '
     'NULL if there are none';
@@ -2051,8 +2061,8 @@ COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters are
 COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, text, int) IS
     'Records an event as rejected, for a consumer that gives it up; duplicate if the inbox has seen it';
 COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
-    'Applies a dead letter again and deletes it. If it fails again, it stays with the new error. Needs INSERT on the inbox, '
-    'or postbox_operator';
+    'Applies a dead letter again, and deletes it if it is applied. If it fails again, it stays with the new error; if it is stale, ignored or a duplicate, '
+    'it stays with that outcome, until it is discarded. Needs INSERT on the inbox, or postbox_operator';
 COMMENT ON TABLE postbox.subscription IS
     'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
@@ -2070,6 +2080,9 @@ CREATE UNLOGGED TABLE postbox.subscription_status (
     puller text NOT NULL,
     started_at timestamptz NOT NULL,
     last_seen timestamptz NOT NULL DEFAULT now(),
+COMMENT ON COLUMN postbox.subscription.max_attempts IS
+    'After how many failed attempts an event is given up. With the defaults (5 attempts, min_backoff 1 s, doubling) that is after 15 s: too short for a human '
+    'to remove the cause. on_error => nack never gives up';
     appliers int NOT NULL,
     applied bigint NOT NULL,
     duplicates bigint NOT NULL,
@@ -2108,6 +2121,7 @@ COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
     'Transactions of the subscription that wanted the same locks, and were rolled back and applied alone, in the minute before last_seen. Fewer run at the same time then';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
+COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, at most 500 bytes of it. It may quote values of an event';
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
 COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Whoever may apply the events of a subscription reports on it';
 CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT postbox.is_operator())

@@ -176,6 +176,7 @@ my @calls = (
 	q{SELECT postbox.record_dead_letter('app.inbox', ROW('event-6', 'order.created', 'order', '1', 1, '{}', '{}', NULL)::postbox.event, '23502', 'no')},
 	q{SELECT postbox.redrive_dead_letter(id), postbox.owns_inbox(inbox) FROM postbox.dead_letter},
 	q{SELECT postbox.discard_dead_letter(id) FROM postbox.dead_letter},
+	q{SELECT postbox.discard_dead_letters('app.inbox', 'order', '1', 'order.created', '23502', 'stale', '2100-01-01'), postbox.event_version()},
 	q{SELECT postbox.projection_problem(id) FROM postbox.projection},
 	q{SELECT postbox.handler_problem(id) FROM postbox.handler},
 	q{SELECT postbox.handler_problem(1)},

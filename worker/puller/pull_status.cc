@@ -1,7 +1,11 @@
 #include "worker/puller/pull_status.h"
 
+#include "worker/puller/log.h"
+
 namespace postbox::puller {
 namespace {
+
+constexpr size_t kEllipsis = 3;  // Cut() adds it
 
 int64_t Milliseconds(PullStatus::TimePoint::duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
@@ -23,7 +27,7 @@ void PullStatus::Succeeded(const StatusNumbers& numbers) {
 void PullStatus::Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++numbers_.failures;
-  numbers_.last_error = error;
+  numbers_.last_error = Cut(error, kMaxErrorBytes - kEllipsis);
   last_error_at_ = now;
   next_try_ = now + delay;
   if (!retrying_since_) retrying_since_ = now;
@@ -38,7 +42,7 @@ void PullStatus::GaveUp() {
 
 void PullStatus::AckFailed(const std::string& error, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  numbers_.last_error = error;
+  numbers_.last_error = Cut(error, kMaxErrorBytes - kEllipsis);
   last_error_at_ = now;
   changed_ = true;
 }

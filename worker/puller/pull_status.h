@@ -39,6 +39,8 @@ class PullStatus {
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kInterval{1};
   static constexpr std::chrono::minutes kSignOfLife{5};
+  // Of last_error. It stays when the event is gone that it is about, and may quote its values.
+  static constexpr size_t kMaxErrorBytes = 500;
 
   // What became of a batch.
   void Succeeded(const StatusNumbers& numbers);

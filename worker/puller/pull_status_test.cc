@@ -37,6 +37,17 @@ TEST(PullStatusTest, AReportThatIsNotStoredIsDueAgainInASecond) {
   EXPECT_EQ(status.NextReport(), now + seconds(1) + PullStatus::kSignOfLife);
 }
 
+TEST(PullStatusTest, TheLastErrorQuotesNoMoreOfAnEventThanFiveHundredBytes) {
+  PullStatus status;
+  const PullStatus::TimePoint now{std::chrono::hours(1)};
+  status.Failed(std::string(5000, 'x'), milliseconds(10), now);
+  EXPECT_EQ(status.Take(now).last_error, std::string(497, 'x') + "...");
+  status.AckFailed(std::string(5000, 'y'), now);
+  EXPECT_EQ(status.Take(now).last_error, std::string(497, 'y') + "...");
+  status.Failed(std::string(497, 'z'), milliseconds(10), now);
+  EXPECT_EQ(status.Take(now).last_error, std::string(497, 'z'));
+}
+
 TEST(PullStatusTest, ItIsRetryingFromTheFirstFailureUntilASuccess) {
   PullStatus status;
   PullStatus::TimePoint now{std::chrono::hours(1)};
