@@ -110,6 +110,14 @@ Projection* Inbox::ProjectionOf(Oid target) const {
   return nullptr;
 }
 
+bool Inbox::HasSeveralVersions(Oid target) const {
+  std::set<std::string> columns;
+  for (const auto& projection : projections_) {
+    if (projection->target() == target) columns.insert(projection->version_column());
+  }
+  return columns.size() > 1;
+}
+
 void Inbox::CheckUsable() const {
   if (problems_.size() == 1) throw PostgresError(*problems_[0].error);
   if (!problems_.empty()) {
@@ -235,6 +243,30 @@ void Inbox::LoadProjections() {
   }
   for (const auto& projection : projections_) {
     if (deleting.contains(projection->target())) projection->KeepTombstones();
+  }
+  LoadAggregateTypes();
+}
+
+void Inbox::LoadAggregateTypes() {
+  std::map<std::pair<Oid, std::string>, std::shared_ptr<AggregateTypes>> all;
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation_);
+  // Before ALTER EXTENSION UPDATE there is no column aggregate_types.
+  const uint64 rows =
+      Run("SELECT p.target::oid, p.version_column::text, "
+          "ARRAY(SELECT jsonb_array_elements_text(to_jsonb(p) -> 'aggregate_types')) "
+          "FROM postbox.projection p WHERE p.inbox = $1",
+          key);
+  for (uint64 row = 0; row < rows; ++row) {
+    std::shared_ptr<AggregateTypes>& types = all[{OidColumn(row, 1), TextColumn(row, 2)}];
+    if (types == nullptr) types = std::make_shared<AggregateTypes>();
+    for (std::string& type : TextArrayColumn(row, 3)) types->Add(std::move(type));
+  }
+  for (const auto& projection : projections_) {
+    std::shared_ptr<AggregateTypes>& types =
+        all[{projection->target(), projection->version_column()}];
+    if (types == nullptr) types = std::make_shared<AggregateTypes>();
+    projection->ShareTypes(types);
   }
 }
 

@@ -79,6 +79,8 @@ class Inbox {
   const Route* RouteOf(std::string_view event_type) const;
   // Throws what is wrong with it if it is broken.
   Projection* ProjectionOf(Oid target) const;
+  // Whether projections of the target have version columns of their own.
+  bool HasSeveralVersions(Oid target) const;
   // Throws what is wrong with a projection or handler that is broken, or insufficient_privilege if
   // a right is missing (rights.h).
   void CheckUsable() const;
@@ -108,6 +110,7 @@ class Inbox {
   void LoadProjection(const ProjectionConfig& config);
   void NoteProblem(const std::vector<std::string>& event_types, Oid target,
                    const PostgresError& error);
+  void LoadAggregateTypes();
   void LoadHandlers();
   void LookForUserCode();
   void Lock(LOCKMODE mode) const;

@@ -334,6 +334,23 @@ bool Projection::IsStored(const BoundValues& key) {
   return FindStored(key, &version);
 }
 
+Outcome Projection::Apply(const InboxEvent& event, PayloadJson* payload, bool deletes) {
+  const Outcome outcome = deletes ? Delete(event, payload) : Upsert(event, payload);
+  const auto is_type = [](const Column& column) {
+    return column.source.event_field == EventField::kAggregateType;
+  };
+  if (std::any_of(columns_.begin(), columns_.begin() + static_cast<ptrdiff_t>(key_size_),
+                  is_type)) {
+    return outcome;
+  }
+  if (outcome == Outcome::kApplied) {
+    types_->NoteApplied(id_, event);
+  } else {
+    types_->RequireComparable(event, target_name_, version_column());
+  }
+  return outcome;
+}
+
 // Which code of users may suppress or change a row. The triggers of partitions and of tables that
 // inherit are not those of their parent.
 Projection::RowCode Projection::RowCodeOf(Oid target) {

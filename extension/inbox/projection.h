@@ -59,6 +59,7 @@
 #define POSTBOX_EXTENSION_INBOX_PROJECTION_H_
 
 #include "extension/base/statement.h"
+#include "extension/inbox/aggregate_types.h"
 #include "extension/inbox/column_value.h"
 #include "extension/inbox/inbox_tables.h"
 #include "extension/inbox/projection_columns.h"
@@ -102,10 +103,9 @@ class Projection {
   // `context` lives as long as the projection.
   Projection(const ProjectionConfig& config, MemoryContext context, Tombstones* tombstones);
 
-  // kApplied or kStale. Needs an open SPI connection; what is allocated is in the current memory
-  // context.
-  Outcome Upsert(const InboxEvent& event, PayloadJson* payload);
-  Outcome Delete(const InboxEvent& event, PayloadJson* payload);
+  // Writes or deletes the row of the event: kApplied or kStale. Needs an open SPI connection; what
+  // is allocated is in the current memory context.
+  Outcome Apply(const InboxEvent& event, PayloadJson* payload, bool deletes);
 
   // Reads a key from its text: that of the only key column, or a JSON array of several.
   BoundValues BindKeyText(std::string_view text);
@@ -119,6 +119,9 @@ class Projection {
   const std::string& target_name() const { return target_name_; }  // quoted, qualified
   // Whether some event type makes it delete.
   bool deletes() const { return deletes_; }
+  const std::string& version_column() const { return columns_[key_size_].name; }
+  // Shared by the projections of one target and version column.
+  void ShareTypes(std::shared_ptr<AggregateTypes> types) { types_ = std::move(types); }
   // Set when a projection of the same target deletes.
   void KeepTombstones() { keeps_tombstones_ = true; }
   bool keeps_tombstones() const { return keeps_tombstones_; }
@@ -148,6 +151,8 @@ class Projection {
   };
   static RowCode RowCodeOf(Oid target);
 
+  Outcome Upsert(const InboxEvent& event, PayloadJson* payload);
+  Outcome Delete(const InboxEvent& event, PayloadJson* payload);
   void CheckVersion(const InboxEvent& event) const;
   BoundValues Bind(const InboxEvent& event, PayloadJson* payload, size_t count);
   void BindColumn(size_t column, const InboxEvent& event, PayloadJson* payload, BoundValues* bound);
@@ -178,6 +183,7 @@ class Projection {
   const Oid primary_key_;
   const RowCode code_;
   std::vector<Column> columns_;
+  std::shared_ptr<AggregateTypes> types_;
   bool keeps_tombstones_ = false;
   Tombstones* const tombstones_;
 

@@ -19,14 +19,15 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// Two projections of one row must agree on what the row's key and version are.
+// Two projections of one row must agree on what the row's key is, and on its version, unless each
+// counts for itself. A key that is deleted has one version.
 void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
                         const ProjectionColumns& resolved) {
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, config.target);
   const uint64 rows =
-      Run("SELECT inbox::oid, id::text, event_types || delete_types, key, version_column::text "
-          "FROM postbox.projection WHERE target = $1 ORDER BY id",
+      Run("SELECT inbox::oid, id::text, event_types || delete_types, key, version_column::text, "
+          "delete_types <> '{}' FROM postbox.projection WHERE target = $1 ORDER BY id",
           parameters);
   std::vector<std::string> types = config.event_types;
   types.insert(types.end(), config.delete_types.begin(), config.delete_types.end());
@@ -42,10 +43,14 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
                 ". Deleted keys are remembered by the inbox.",
             "Feed both subscriptions into one inbox.");
     }
-    if (TextArrayColumn(row, 4) != key || TextColumn(row, 5) != config.version_column) {
+    const bool deletes = BoolColumn(row, 6) || !config.delete_types.empty();
+    if (TextArrayColumn(row, 4) != key ||
+        (deletes && TextColumn(row, 5) != config.version_column)) {
       Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "projections of table " + resolved.target_name + " have different keys or versions",
-            other + " has another key or version column.");
+            other + " has another key or version column.",
+            "The key is the same in all projections of a table. Version columns may differ where "
+            "none of them deletes.");
     }
     const std::string common = CommonTypes(types, TextArrayColumn(row, 3));
     if (!common.empty()) {
@@ -73,6 +78,11 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
     });
   }
   const ProjectionColumns resolved = ResolveColumns(config);
+  if (Pg([&] { return get_rel_persistence(config.target) == RELPERSISTENCE_TEMP; })) {
+    Throw(ERRCODE_INVALID_TABLE_DEFINITION,
+          "the target of a projection may not be a temporary table",
+          "It exists for one session only.", "Use a table that all sessions see.");
+  }
   RequireTargetRights(RelationOwner(inbox), config.target, resolved.target_name,
                       !config.delete_types.empty());
   CheckAgainstOthers(inbox, config, resolved);

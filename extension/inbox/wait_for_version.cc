@@ -101,6 +101,12 @@ bool Wait(const Wanted& wanted) {
   if (projection == nullptr) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the projection has just been dropped");
   }
+  if (inbox->HasSeveralVersions(wanted.target)) {
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+          "projections of table " + projection->target_name() + " have different version columns",
+          "A version of a key does not say which of them is meant.",
+          "Read the version column that you wait for.");
+  }
   const BoundValues key = projection->BindKeyText(wanted.key);
   if (IsThere(*inbox, *projection, key, owner, wanted.version)) return true;
 

@@ -9,7 +9,8 @@ CREATE TABLE postbox.projection (
     key text[] NOT NULL CHECK (cardinality(key) > 0),
     version_column name NOT NULL,
     delete_types text[] NOT NULL DEFAULT '{}',
-    dropped_target text
+    dropped_target text,
+    aggregate_types text[] NOT NULL DEFAULT '{}'
 );
 CREATE INDEX projection_inbox ON postbox.projection (inbox);
 CREATE INDEX projection_target ON postbox.projection (target);
@@ -19,6 +20,9 @@ COMMENT ON COLUMN postbox.projection.columns IS 'Target column -> source of its 
 COMMENT ON COLUMN postbox.projection.key IS 'The columns that identify a row; the target has a unique index on them';
 COMMENT ON COLUMN postbox.projection.version_column IS 'The column with the version of the last event; an older event changes nothing';
 COMMENT ON COLUMN postbox.projection.delete_types IS 'The event types that delete the row';
+COMMENT ON COLUMN postbox.projection.aggregate_types IS
+    'The first two aggregate types of which events were applied. In a target that has had several, an event that looks stale fails instead: versions of two '
+    'aggregates cannot be compared';
 COMMENT ON COLUMN postbox.projection.dropped_target IS 'The target''s name if its table has been dropped: the projection is broken, and its events are not applied';
 
 CREATE TABLE postbox.handler (
@@ -104,10 +108,14 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT i.relation, 'inbox', NULL, NULL, w.problem
     FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT p.inbox, 'projection', p.id, p.event_types || p.delete_types, w.problem
+    FROM postbox.projection p, LATERAL (SELECT postbox.unlogged_problem(p.target) AS problem) w
     WHERE w.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS
     'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
-    'applied; and inboxes whose tables a crash would empty, so that events take effect again';
+    'applied; inboxes whose tables a crash would empty, so that events take effect again; and projections whose targets a crash would empty';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection_id_seq', '');

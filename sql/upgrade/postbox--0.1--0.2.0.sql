@@ -1673,7 +1673,10 @@ BEGIN
 END $$;
 
 -- A projection whose target is dropped stays, as broken.
-ALTER TABLE postbox.projection ADD COLUMN dropped_target text;
+ALTER TABLE postbox.projection ADD COLUMN dropped_target text, ADD COLUMN aggregate_types text[] NOT NULL DEFAULT '{}';
+COMMENT ON COLUMN postbox.projection.aggregate_types IS
+    'The first two aggregate types of which events were applied. In a target that has had several, an event that looks stale fails instead: versions of two '
+    'aggregates cannot be compared';
 COMMENT ON COLUMN postbox.projection.dropped_target IS 'The target''s name if its table has been dropped: the projection is broken, and its events are not applied';
 
 CREATE FUNCTION postbox.projection_problem(id bigint) RETURNS text
@@ -1716,10 +1719,14 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT i.relation, 'inbox', NULL, NULL, w.problem
     FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT p.inbox, 'projection', p.id, p.event_types || p.delete_types, w.problem
+    FROM postbox.projection p, LATERAL (SELECT postbox.unlogged_problem(p.target) AS problem) w
     WHERE w.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS
     'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
-    'applied; and inboxes whose tables a crash would empty, so that events take effect again';
+    'applied; inboxes whose tables a crash would empty, so that events take effect again; and projections whose targets a crash would empty';
 
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 
@@ -2073,6 +2080,9 @@ COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in o
 COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
 COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
+COMMENT ON COLUMN postbox.subscription.max_attempts IS
+    'After how many failed attempts an event is given up. With the defaults (5 attempts, min_backoff 1 s, doubling) that is after 15 s: too short for a human '
+    'to remove the cause. on_error => nack never gives up';
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
 -- What a puller reports of itself. Not logged, because it is of no use after a crash, and is written at most once a second.
 CREATE UNLOGGED TABLE postbox.subscription_status (
@@ -2080,9 +2090,6 @@ CREATE UNLOGGED TABLE postbox.subscription_status (
     puller text NOT NULL,
     started_at timestamptz NOT NULL,
     last_seen timestamptz NOT NULL DEFAULT now(),
-COMMENT ON COLUMN postbox.subscription.max_attempts IS
-    'After how many failed attempts an event is given up. With the defaults (5 attempts, min_backoff 1 s, doubling) that is after 15 s: too short for a human '
-    'to remove the cause. on_error => nack never gives up';
     appliers int NOT NULL,
     applied bigint NOT NULL,
     duplicates bigint NOT NULL,
@@ -2112,6 +2119,7 @@ COMMENT ON COLUMN postbox.subscription_status.out_of_order IS
 COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up';
 COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches';
 COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success';
+COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, at most 500 bytes of it. It may quote values of an event';
 COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When what failed last is tried again';
 COMMENT ON COLUMN postbox.subscription_status.stream IS
     'connected to Pub/Sub; connecting for the first time; reconnecting after an error that may pass; failed: tried again every 10 s';
@@ -2121,7 +2129,6 @@ COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
     'Transactions of the subscription that wanted the same locks, and were rolled back and applied alone, in the minute before last_seen. Fewer run at the same time then';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
-COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, at most 500 bytes of it. It may quote values of an event';
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
 COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Whoever may apply the events of a subscription reports on it';
 CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT postbox.is_operator())
@@ -2928,6 +2935,7 @@ COMMENT ON FUNCTION postbox.doctor_of_credentials() IS 'postbox.doctor() of cred
 CREATE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
+    SET row_security = on
     SET lock_timeout = '100ms'
 AS $$
 DECLARE
@@ -2949,7 +2957,6 @@ BEGIN
                              WHEN 'subscriptions' THEN '{inboxes,subscriptions,"dead letters"}' ELSE format('{%s}', part) END)::text[]) AS c(name));
         END;
     END LOOP;
-    SET row_security = on
     RETURN QUERY
         SELECT f.* FROM unnest(findings) f
         UNION ALL

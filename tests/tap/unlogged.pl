@@ -46,6 +46,21 @@ for my $table ('app.inbox', 'app.inbox_tombstone')
 	is(problems(), '', "$table: the repair ends it");
 }
 
+# The target of a projection, and one of its partitions.
+$node->safe_psql('postgres', q{
+	CREATE TABLE app.video (id text PRIMARY KEY, version bigint);
+	CREATE TABLE app.parted (id int PRIMARY KEY, version bigint) PARTITION BY RANGE (id);
+	CREATE TABLE app.parted_1 PARTITION OF app.parted DEFAULT;
+	SELECT postbox.create_projection('app.inbox', '{video}', 'app.video'), postbox.create_projection('app.inbox', '{parted}', 'app.parted');
+});
+for my $table ('app.video', 'app.parted_1')
+{
+	$node->safe_psql('postgres', "ALTER TABLE $table SET UNLOGGED");
+	is(problems(), "projection app.inbox: $table is UNLOGGED: " . repair($table), "$table: its projection says so");
+	$node->safe_psql('postgres', "ALTER TABLE $table SET LOGGED");
+	is(problems(), '', "$table: the repair ends it");
+}
+
 $node->safe_psql('postgres', 'ALTER TABLE app.jobs SET UNLOGGED; ALTER TABLE app.jobs_version SET UNLOGGED');
 like(problems(), qr/app.jobs, app.jobs_version are UNLOGGED: .*run ALTER TABLE app.jobs SET LOGGED; ALTER TABLE app.jobs_version SET LOGGED/, 'several are named together');
 my $emit = q{SELECT postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb, outbox => 'app.jobs') FROM generate_series(1, 10)};
