@@ -27,6 +27,7 @@ endif()
 
 fuzz_target(attributes 200000)
 fuzz_target(log_position 200000 publisher_logic)
+fuzz_target(json_scan 100000)
 fuzz_target(names 100000 postbox_plain)
 fuzz_target(message_wire 100000 postbox_plain)
 fuzz_target(ack_results 100000 postbox_plain)
