@@ -1,71 +1,81 @@
 #include "extension/inbox/column_value.h"
 
+#include "proto/rules/json_number.h"
+
 extern "C" {
-#include <access/detoast.h>
+#include <utils/fmgroids.h>
 #include <utils/typcache.h>
 }
 
 namespace postbox {
 namespace {
 
-char* NumberText(Numeric number) {
-  return DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(number)));
-}
-
-// JSON as text, as `::text` shows it.
-char* JsonText(JsonbValue* value) {
-  if (value->type == jbvBinary) {
-    return JsonbToCString(nullptr, value->val.binary.data, value->val.binary.len);
+// A JSON number as text: with all its digits, as numeric shows it.
+char* NumberText(std::string_view number) {
+  char* text = pnstrdup(number.data(), static_cast<Size>(number.size()));
+  if (number.find_first_of("eE") == std::string_view::npos && !number.starts_with("-0")) {
+    return text;
   }
-  Jsonb* document = JsonbValueToJsonb(value);
-  return JsonbToCString(nullptr, &document->root, VARSIZE(document));
+  const Datum value = DirectFunctionCall3(numeric_in, CStringGetDatum(text),
+                                          ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+  return DatumGetCString(DirectFunctionCall1(numeric_out, value));
 }
 
-// A JSON scalar as the text that the type's input function reads.
-char* ScalarText(JsonbValue* value) {
-  switch (value->type) {
-    case jbvString:
-      return pnstrdup(value->val.string.val, value->val.string.len);
-    case jbvNumeric:
-      return NumberText(value->val.numeric);
-    case jbvBool:
-      return pstrdup(value->val.boolean ? "true" : "false");
-    default:
-      return JsonText(value);
-  }
+bool IsWholeType(Oid base_type) {
+  return base_type == INT2OID || base_type == INT4OID || base_type == INT8OID;
 }
 
-const char* JsonTypeName(const Jsonb* document) {
-  if (JB_ROOT_IS_SCALAR(document)) return "a scalar";
-  if (JB_ROOT_IS_ARRAY(document)) return "an array";
-  return "an object";
+// Null if the number is not whole: the type says what it has against it.
+char* WholeText(std::string_view number) {
+  char digits[json::kMostDigits + 1];
+  const size_t length = json::WriteWhole(number, digits);
+  return length == 0 ? nullptr : pnstrdup(digits, length);
 }
 
-// {"v": value}, what jsonb_to_record takes the value from.
-Datum Structured(JsonbValue* value) {
-  char name[] = "v";
-  JsonbObject object;
-  JsonbValue key;
-  key.type = jbvString;
-  key.val.string.val = name;
-  key.val.string.len = 1;
-  object.Push(WJB_KEY, &key);
-  object.Push(WJB_VALUE, value);
-  return JsonbPGetDatum(object.Finish());
+// A JSON value as the text that the type's input function reads.
+char* InputText(const ColumnInput& input, const json::Value& value) {
+  if (value.kind == json::Kind::kString) return ServerString(value.text);
+  if (value.kind != json::Kind::kNumber) return ServerText(value.text);
+  char* whole = IsWholeType(input.base_type) ? WholeText(value.text) : nullptr;
+  return whole != nullptr ? whole : NumberText(value.text);
 }
 
-// The payload in the encoding of the database, ended by a zero byte.
-char* PayloadText(const InboxEvent& event) {
-  if (event.IsNull(EventField::kPayload)) {
-    ereport(ERROR,
-            (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("event has no payload"),
-             errdetail("Columns of a projection are filled from JSON fields of the payload.")));
-  }
-  bytea* payload = DatumGetByteaPP(event.Value(EventField::kPayload));
-  const int length = static_cast<int>(VARSIZE_ANY_EXHDR(payload));
-  char* text = pnstrdup(VARDATA_ANY(payload), length);
-  // Also refuses zero bytes, so nothing is cut off.
-  return pg_any_to_server(text, length, PG_UTF8);
+Datum StructuredValue(const ColumnInput* input, const json::Value& value, PayloadJson* payload,
+                      bool* null) {
+  StringInfoData text;
+  initStringInfo(&text);
+  appendStringInfoString(&text, "{\"v\":");
+  appendStringInfoString(&text, ServerText(value.text));
+  appendStringInfoChar(&text, '}');
+  Jsonb* json = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data)));
+  payload->TakeAsText(&json->root);
+
+  ReturnSetInfo wanted{};
+  wanted.type = T_ReturnSetInfo;
+  wanted.expectedDesc = input->record;
+  // Its state would keep the attributes of composite types, to which ALTER TYPE may add some.
+  ColumnInput fresh = WithoutState(*input);
+  LOCAL_FCINFO(call, 1);
+  InitFunctionCallInfoData(*call, &fresh.function, 1, InvalidOid, nullptr,
+                           reinterpret_cast<fmNodePtr>(&wanted));
+  call->args[0].value = JsonbPGetDatum(json);
+  call->args[0].isnull = false;
+  const Datum record = FunctionCallInvoke(call);
+  HeapTupleHeader header = DatumGetHeapTupleHeader(record);
+  HeapTupleData tuple{};
+  tuple.t_len = HeapTupleHeaderGetDatumLength(header);
+  ItemPointerSetInvalid(&tuple.t_self);
+  tuple.t_tableOid = InvalidOid;
+  tuple.t_data = header;
+  return heap_getattr(&tuple, 1, input->record, null);
+}
+
+TupleDesc RecordOf(Oid type, int32 typmod, MemoryContext context) {
+  MemoryContext outer = MemoryContextSwitchTo(context);
+  TupleDesc record = CreateTemplateTupleDesc(1);
+  TupleDescInitEntry(record, 1, "v", type, typmod, 0);
+  MemoryContextSwitchTo(outer);
+  return record;
 }
 
 }  // namespace
@@ -76,15 +86,24 @@ bool IsStructured(Oid type) {
   return OidIsValid(get_element_type(base)) || type_is_rowtype(base) || (json && base != type);
 }
 
-ColumnInput MakeColumnInput(Oid type, MemoryContext context) {
+ColumnInput MakeColumnInput(Oid type, int32 typmod, ValueForm form, MemoryContext context) {
   ColumnInput input{};
   input.type = type;
-  const Oid base = getBaseType(type);
-  input.domain = base != type;
+  input.form = form;
+  input.typmod = typmod;
+  input.base_type = getBaseTypeAndTypmod(type, &input.typmod);
+  input.domain = input.base_type != type;
   input.structured = IsStructured(type);
   input.kind = ColumnInput::Kind::kOther;
+  if (input.structured) {
+    fmgr_info_cxt(F_JSONB_TO_RECORD, &input.function, context);
+    input.record = RecordOf(type, typmod, context);
+    return input;
+  }
   if (!input.domain) {
-    if (type == TEXTOID || type == VARCHAROID) input.kind = ColumnInput::Kind::kText;
+    if ((type == TEXTOID || type == VARCHAROID) && typmod < 0) {
+      input.kind = ColumnInput::Kind::kText;
+    }
     if (type == JSONBOID) input.kind = ColumnInput::Kind::kJsonb;
     if (type == JSONOID) input.kind = ColumnInput::Kind::kJson;
   }
@@ -92,6 +111,13 @@ ColumnInput MakeColumnInput(Oid type, MemoryContext context) {
   getTypeInputInfo(type, &function, &input.io_parameter);
   fmgr_info_cxt(function, &input.function, context);
   return input;
+}
+
+ColumnInput WithoutState(const ColumnInput& input) {
+  ColumnInput own = input;
+  own.function.fn_extra = nullptr;
+  own.function.fn_mcxt = CurrentMemoryContext;
+  return own;
 }
 
 namespace {
@@ -165,99 +191,58 @@ char* KeyText(KeyForm* form, Datum value) {
   return text;
 }
 
-Jsonb* PayloadJson::Document() {
-  if (document_ == nullptr) {
-    char* text = PayloadText(event_);
-    document_ = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(text)));
-  }
-  return document_;
-}
-
-void PayloadJson::Take(size_t bytes) {
-  projected_ += bytes;
-  if (projected_ <= kMostProjected) return;
-  ereport(ERROR,
-          (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-           errmsg("event becomes too large when it is projected"),
-           errdetail("The values of its columns have more than %zu MB. As text, a JSON number has "
-                     "all its digits: 1e100000 has a hundred thousand.",
-                     kMostProjected / (1024 * 1024))));
-}
-
-void PayloadJson::TakeAsText(JsonbContainer* container) {
-  JsonbIterator* iterator = JsonbIteratorInit(container);
-  JsonbValue value;
-  JsonbIteratorToken token;
-  while ((token = JsonbIteratorNext(&iterator, &value, false)) != WJB_DONE) {
-    if (token != WJB_KEY && token != WJB_VALUE && token != WJB_ELEM) continue;
-    if (value.type == jbvNumeric) {
-      char* text = NumberText(value.val.numeric);
-      Take(std::strlen(text));
-      pfree(text);
-    } else if (value.type == jbvString) {
-      Take(static_cast<size_t>(value.val.string.len) + 4);
-    }
-  }
-}
-
-bool PayloadJson::Find(const std::vector<std::string>& path, JsonbValue* value) {
-  Jsonb* document = Document();
-  if (!JB_ROOT_IS_OBJECT(document)) {
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("payload is not a JSON object"),
-             errdetail("It is %s. Columns of a projection are filled from the fields of an object.",
-                       JsonTypeName(document))));
-  }
-  JsonbContainer* container = &document->root;
-  for (size_t i = 0; i < path.size(); ++i) {
-    if (!JsonContainerIsObject(container)) return false;
-    if (getKeyJsonValueFromContainer(container, path[i].data(), static_cast<int>(path[i].size()),
-                                     value) == nullptr) {
-      return false;
-    }
-    if (i + 1 < path.size()) {
-      if (value->type != jbvBinary) return false;
-      container = value->val.binary.data;
-    }
-  }
-  return true;
-}
-
 Datum ColumnFromText(ColumnInput* input, char* text, bool* null) {
   *null = text == nullptr;
-  // The input function of a domain sees NULL too: the domain may refuse it.
-  if (text == nullptr && !input->domain) return Datum{0};
-  if (text != nullptr && input->kind == ColumnInput::Kind::kText) return CStringGetTextDatum(text);
-  return InputFunctionCall(&input->function, text, input->io_parameter, -1);
+  if (text == nullptr) {
+    // A domain may refuse NULL.
+    if (!input->domain) return Datum{0};
+    if (!input->structured) {
+      return InputFunctionCall(&input->function, nullptr, input->io_parameter, -1);
+    }
+    domain_check(Datum{0}, true, input->type, nullptr, CurrentMemoryContext);
+    return Datum{0};
+  }
+  if (input->kind == ColumnInput::Kind::kText) return CStringGetTextDatum(text);
+  // A domain applies the modifier of its base type by itself.
+  return InputFunctionCall(&input->function, text, input->io_parameter,
+                           input->domain ? -1 : input->typmod);
 }
 
-namespace {
-
-// Before a JSON value is made a text, or an array in SQL.
-void TakeJson(JsonbValue* value, PayloadJson* payload) {
-  if (value->type == jbvBinary) payload->TakeAsText(value->val.binary.data);
-  if (value->type == jbvString) payload->Take(static_cast<size_t>(value->val.string.len));
-}
-
-}  // namespace
-
-Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, PayloadJson* payload, bool* null) {
+Datum ColumnFromJson(ColumnInput* input, const json::Value& value, PayloadJson* payload,
+                     bool* null) {
+  if (value.kind == json::Kind::kNull) return ColumnFromText(input, nullptr, null);
   *null = false;
-  if (input->kind == ColumnInput::Kind::kJsonb && !input->structured && value->type != jbvNull) {
-    Jsonb* document = JsonbValueToJsonb(value);
-    payload->Take(VARSIZE(document));
-    return JsonbPGetDatum(document);
+  payload->Take(value.text.size());
+  if (input->structured) return StructuredValue(input, value, payload, null);
+  if (input->kind == ColumnInput::Kind::kJson) return CStringGetTextDatum(ServerText(value.text));
+  if (input->kind == ColumnInput::Kind::kJsonb) {
+    return DirectFunctionCall1(jsonb_in, CStringGetDatum(ServerText(value.text)));
   }
-  TakeJson(value, payload);
-  if (input->structured) return Structured(value);
-  if (value->type == jbvNull) return ColumnFromText(input, nullptr, null);
-  if (input->kind == ColumnInput::Kind::kJson) return CStringGetTextDatum(JsonText(value));
-  if (input->kind == ColumnInput::Kind::kText && value->type == jbvString) {
-    return PointerGetDatum(cstring_to_text_with_len(value->val.string.val, value->val.string.len));
+  if (input->form != ValueForm::kPlain) {
+    const bool string = value.kind == json::Kind::kString;
+    const Datum made = ValueInForm(input->form, input->base_type, input->typmod, value,
+                                   string ? ServerString(value.text) : nullptr);
+    if (input->domain) domain_check(made, false, input->type, nullptr, CurrentMemoryContext);
+    return made;
   }
-  char* text = ScalarText(value);
-  if (value->type == jbvNumeric) payload->Take(std::strlen(text));
+  char* text = InputText(*input, value);
+  if (value.kind == json::Kind::kNumber) payload->Take(std::strlen(text));
   return ColumnFromText(input, text, null);
+}
+
+Datum ColumnFromKeyPart(ColumnInput* input, JsonbValue* value, bool* null) {
+  if (value->type == jbvNull) return ColumnFromText(input, nullptr, null);
+  *null = false;
+  if (input->kind == ColumnInput::Kind::kJsonb) return JsonbPGetDatum(JsonbValueToJsonb(value));
+  if (value->type == jbvString) {
+    return ColumnFromText(input, pnstrdup(value->val.string.val, value->val.string.len), null);
+  }
+  if (value->type == jbvNumeric) {
+    const Datum number = NumericGetDatum(value->val.numeric);
+    return ColumnFromText(input, DatumGetCString(DirectFunctionCall1(numeric_out, number)), null);
+  }
+  Jsonb* json = JsonbValueToJsonb(value);
+  return ColumnFromText(input, JsonbToCString(nullptr, &json->root, VARSIZE(json)), null);
 }
 
 Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
@@ -270,9 +255,9 @@ Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& ev
     return value;
   }
   if (field == EventField::kPayload) {
-    payload->Take(toast_raw_datum_size(value));
-    if (input->kind == ColumnInput::Kind::kJsonb) return JsonbPGetDatum(payload->Document());
-    return ColumnFromText(input, PayloadText(event), null);
+    const std::string_view text = payload->Text();
+    payload->Take(text.size());
+    return ColumnFromText(input, ServerText(text), null);
   }
   if (field == EventField::kAttributes) payload->TakeAsText(&DatumGetJsonbP(value)->root);
   Oid output;

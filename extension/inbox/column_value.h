@@ -1,11 +1,13 @@
 // The values of table columns, taken from an event: from a JSON field of the payload, or from a
 // field of the event itself.
 //
-// A value is made as if its text were read by the column's type, so a projection takes what
-// INSERT ... VALUES ('text') would take, with the same errors. JSON null is NULL. A JSON object or
-// array fills json, jsonb, and, as its text, any type that can read it. Columns of array or
-// composite type (and domains over json) take JSON the way jsonb_to_record does; that happens in
-// SQL, so their value here is a jsonb object {"v": value} (ColumnInput::structured).
+// A value is made as if its text were read by the column's type, with the type's modifier, so a
+// projection takes what INSERT ... VALUES ('text') would take, with the same errors. Everything is
+// converted here, and nothing in the statement that writes the row, so that each error can name its
+// column. JSON null is NULL. A number that is whole is whole however it is written. A JSON object
+// or array fills json, jsonb, and, with its own bytes as text, any type that can read it. Columns
+// of array or composite type (and domains over json) take JSON the way jsonb_to_record does. bytea
+// takes the hex format with \x alone: base64 would pass for text of the other format.
 //
 // All functions may ereport: call them inside Pg().
 #ifndef POSTBOX_EXTENSION_INBOX_COLUMN_VALUE_H_
@@ -13,6 +15,8 @@
 
 #include "extension/base/postgres.h"
 #include "extension/inbox/inbox_event.h"
+#include "extension/inbox/payload_json.h"
+#include "extension/inbox/value_form.h"
 
 namespace postbox {
 
@@ -21,14 +25,15 @@ namespace postbox {
 struct ColumnInput {
   enum class Kind { kText, kJsonb, kJson, kOther };
   Oid type;
+  Oid base_type;
+  int32 typmod;  // of the base type
   Kind kind;
+  ValueForm form;
   bool structured;
   bool domain;
-  FmgrInfo function;
+  FmgrInfo function;  // the type's input function; jsonb_to_record if it is structured
   Oid io_parameter;
-
-  // The type of the statement's parameter.
-  Oid parameter_type() const { return structured ? JSONBOID : type; }
+  TupleDesc record;  // of a structured one: (v type)
 };
 
 // How the value of a key column becomes a text that is the same for values that are equal.
@@ -51,37 +56,17 @@ char* KeyText(KeyForm* form, Datum value);
 // Whether values of the type are made from JSON in SQL.
 bool IsStructured(Oid type);
 
-ColumnInput MakeColumnInput(Oid type, MemoryContext context);
+ColumnInput MakeColumnInput(Oid type, int32 typmod, ValueForm form, MemoryContext context);
+// The same input for a call within a call of its function, which keeps state between calls: for a
+// domain the one in which its constraints run. In the current memory context.
+ColumnInput WithoutState(const ColumnInput& input);
 
-// The payload of one event as JSON, parsed when first asked for.
-class PayloadJson {
- public:
-  explicit PayloadJson(const InboxEvent& event) : event_(event) {}
-
-  // The whole payload. An error if it is no JSON.
-  Jsonb* Document();
-
-  // Finds the value at `path`. False if there is none; an error if the payload is no JSON object.
-  bool Find(const std::vector<std::string>& path, JsonbValue* value);
-
-  // Counts the size of a value that a projection writes. An error, program_limit_exceeded, if all
-  // values of the event together are larger than kMostProjected.
-  void Take(size_t bytes);
-  // The same for a JSON value, as text. A number is short in JSON and in jsonb, and as text it may
-  // have a hundred thousand digits: this finds out before the text is made.
-  void TakeAsText(JsonbContainer* container);
-
- private:
-  const InboxEvent& event_;
-  Jsonb* document_ = nullptr;
-  size_t projected_ = 0;
-};
-
-// The most that the values of one event may become in all projections together. A message has 10 MB
-// at most, so several columns may take all of it.
-inline constexpr size_t kMostProjected = 64 * 1024 * 1024;
-
-Datum ColumnFromJson(ColumnInput* input, JsonbValue* value, PayloadJson* payload, bool* null);
+// `value` is there (not kAbsent), and part of a JSON text in UTF-8. A structured one may be given
+// in other bytes, see value_shape.h.
+Datum ColumnFromJson(ColumnInput* input, const json::Value& value, PayloadJson* payload,
+                     bool* null);
+// An element of a key, see Projection::BindKeyText.
+Datum ColumnFromKeyPart(ColumnInput* input, JsonbValue* value, bool* null);
 Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
                       PayloadJson* payload, bool* null);
 // `text` nullptr is NULL.

@@ -79,7 +79,7 @@ Inbox::~Inbox() { MemoryContextDelete(context_); }
 bool Inbox::Watches(Oid relation) const {
   if (loading_ || relation == relation_ || relation == tombstone_) return true;
   if (std::find(std::begin(config_), std::end(config_), relation) != std::end(config_)) return true;
-  const auto is_it = [&](const auto& projection) { return projection->target() == relation; };
+  const auto is_it = [&](const auto& projection) { return projection->DependsOn(relation); };
   return std::any_of(projections_.begin(), projections_.end(), is_it) ||
          std::any_of(problems_.begin(), problems_.end(),
                      [&](const Problem& problem) { return problem.target == relation; });

@@ -29,15 +29,6 @@ class Nested {
   int* const depth_;
 };
 
-// An input function keeps state between its calls, for a domain the one in which its constraints
-// run. A call within such a call gets its own, in the current memory context.
-ColumnInput WithoutState(const ColumnInput& input) {
-  ColumnInput own = input;
-  own.function.fn_extra = nullptr;
-  own.function.fn_mcxt = CurrentMemoryContext;
-  return own;
-}
-
 std::string KeptAt(int64 version) {
   return "The row is still there, with version " + std::to_string(version) +
          ". A trigger, a rule or a policy of the table keeps it.";
@@ -107,19 +98,10 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
       key_operators_(std::move(resolved.key_operators)),
       primary_key_(resolved.primary_key),
       code_(RowCodeOf(config.target)),
+      watch_(config.id),
       tombstones_(tombstones),
       all_present_(resolved.columns.size(), '1') {
-  for (ProjectionColumn& column : resolved.columns) {
-    Column made{
-        std::move(column.name), column.number, std::move(column.source), column.type, {}, {}};
-    Pg([&] {
-      made.input = MakeColumnInput(column.type, context);
-      if (columns_.size() < key_size_) {
-        made.key_form = MakeKeyForm(column.type, column.collation, context);
-      }
-    });
-    columns_.push_back(std::move(made));
-  }
+  for (ProjectionColumn& column : resolved.columns) AddColumn(std::move(column), context);
   full_ = StatementsFor(all_present_);
   const std::string from = target_name_ + " AS stored WHERE " + KeyCondition();
   delete_older_ = Statement("DELETE FROM " + from + " AND " + Older(), Types(key_size_ + 1));
@@ -129,19 +111,40 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
       Types(key_size_));
 }
 
+void Projection::AddColumn(ProjectionColumn resolved, MemoryContext context) {
+  Column column;
+  column.name = std::move(resolved.name);
+  column.number = resolved.number;
+  column.source = std::move(resolved.source);
+  column.type = resolved.type;
+  Pg([&] {
+    column.input = MakeColumnInput(column.type, resolved.typmod, column.source.form, context);
+    if (columns_.size() < key_size_) {
+      column.key_form = MakeKeyForm(column.type, resolved.collation, context);
+    }
+  });
+  if (!column.source.event_field) {
+    std::vector<std::string> path;
+    for (const std::string& name : column.source.path) path.push_back(Utf8Text(name));
+    column.place = paths_.Add(path);
+    if (column.source.form == ValueForm::kPlain) {
+      column.shape = ShapeOf(column.type, &relations_of_types_);
+    }
+    const bool is_key = columns_.size() < key_size_;
+    (is_key ? key_reads_payload_ : rest_reads_payload_) = true;
+    if (!is_key) watch_.Add(column.name, std::move(path), column.place, resolved.by_chance);
+  }
+  columns_.push_back(std::move(column));
+}
+
 std::vector<Oid> Projection::Types(size_t count) const {
   std::vector<Oid> types;
-  for (size_t i = 0; i < count; ++i) types.push_back(columns_[i].input.parameter_type());
+  for (size_t i = 0; i < count; ++i) types.push_back(columns_[i].type);
   return types;
 }
 
 // The parameters have the numbers of the columns in every statement.
-std::string Projection::Value(size_t column) const {
-  const std::string parameter = "$" + std::to_string(column + 1);
-  if (!columns_[column].input.structured) return parameter;
-  return "(SELECT r.v FROM pg_catalog.jsonb_to_record(" + parameter + ") AS r (v " +
-         TypeName(columns_[column].input.type) + "))";
-}
+std::string Projection::Value(size_t column) const { return "$" + std::to_string(column + 1); }
 
 std::string Projection::KeyCondition() const {
   std::string sql;
@@ -219,6 +222,23 @@ void Projection::CheckVersion(const InboxEvent& event) const {
   }
 }
 
+// The value of a JSON field, which is there.
+Datum Projection::FieldValue(const Column& column, ColumnInput* input, json::Value value,
+                             PayloadJson* payload, bool* null) {
+  const size_t names = column.source.path.size();
+  if (value.names < names) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "field \"" + PathText(column.source.path, value.names) +
+                                               "\" of the payload is " + JsonKindName(value.kind) +
+                                               ", not an object");
+  }
+  std::string shaped;
+  if (input->structured || column.shape.kind == ValueShape::Kind::kBytes) {
+    shaped = ShapedValue(column.shape, value.text);
+    value.text = shaped;
+  }
+  return Pg([&] { return ColumnFromJson(input, value, payload, null); });
+}
+
 void Projection::BindColumn(size_t i, const InboxEvent& event, PayloadJson* payload,
                             BoundValues* bound) {
   Column& column = columns_[i];
@@ -230,44 +250,51 @@ void Projection::BindColumn(size_t i, const InboxEvent& event, PayloadJson* payl
   }
   bool null = true;
   bool present = true;
-  Pg([&] {
-    if (column.source.event_field) {
+  if (column.source.event_field) {
+    Pg([&] {
       bound->values[i] = ColumnFromEvent(input, *column.source.event_field, event, payload, &null);
-      return;
-    }
-    JsonbValue value;
-    present = payload->Find(column.source.path, &value);
-    if (present) bound->values[i] = ColumnFromJson(input, &value, payload, &null);
-  });
+    });
+  } else {
+    const json::Value& value = bound->fields[column.place];
+    present = value.kind != json::Kind::kAbsent;
+    if (present) bound->values[i] = FieldValue(column, input, value, payload, &null);
+  }
   bound->nulls[i] = null ? 'n' : ' ';
   bound->present[i] = present ? '1' : '0';
 }
 
-// The values of the first `count` columns.
-BoundValues Projection::Bind(const InboxEvent& event, PayloadJson* payload, size_t count) {
+// The values of the columns from `first` to before `end`.
+void Projection::Bind(const InboxEvent& event, PayloadJson* payload, size_t first, size_t end,
+                      BoundValues* bound) {
   const Nested nested(&binding_);
-  BoundValues bound(columns_.size());
-  bound.present = all_present_;
-  for (size_t i = 0; i < count; ++i) {
+  const bool reads = end > key_size_ + 1 ? rest_reads_payload_ : key_reads_payload_;
+  if (reads && bound->fields.empty()) payload->Find(paths_, &bound->fields);
+  for (size_t i = first; i < end; ++i) {
+    const Column& column = columns_[i];
     try {
-      BindColumn(i, event, payload, &bound);
+      BindColumn(i, event, payload, bound);
     } catch (PostgresError& error) {
-      if (error.detail.empty()) {
-        error.detail =
-            "The value is for column \"" + columns_[i].name + "\" of " + target_name_ + ".";
-      }
+      error.detail += (error.detail.empty() ? "" : " ") +
+                      std::string("The value is for column \"") + column.name + "\" of " +
+                      target_name_ + ", from " + SourceText(column.source) + ".";
       throw;
     }
-    if (i < key_size_ && bound.nulls[i] == 'n') {
-      Throw(
-          ERRCODE_NOT_NULL_VIOLATION,
-          "event has no value for key column \"" + columns_[i].name + "\" of " + target_name_,
-          columns_[i].source.event_field
-              ? std::string("Its ") + EventFieldName(*columns_[i].source.event_field) + " is null."
-              : "Its payload has no field \"" + columns_[i].source.path.back() +
-                    "\", or null there.");
+    if (i < key_size_ && bound->nulls[i] == 'n') {
+      Throw(ERRCODE_NOT_NULL_VIOLATION,
+            "event has no value for key column \"" + column.name + "\" of " + target_name_,
+            column.source.event_field
+                ? std::string("Its ") + EventFieldName(*column.source.event_field) + " is null."
+                : "Its payload has no field \"" + PathText(column.source.path) +
+                      "\", or null there.");
     }
   }
+}
+
+// Those of the key and the version.
+BoundValues Projection::BindKey(const InboxEvent& event, PayloadJson* payload) {
+  BoundValues bound(columns_.size());
+  bound.present = all_present_;
+  Bind(event, payload, 0, key_size_ + 1, &bound);
   return bound;
 }
 
@@ -301,8 +328,6 @@ BoundValues Projection::BindKeyText(std::string_view text) {
       key.values[0] = ColumnFromText(&input, pstrdup(copy.c_str()), &null);
       return;
     }
-    InboxEvent no_event{};
-    PayloadJson payload(no_event);
     Jsonb* parts = nullptr;
     if (!copy.empty() && copy[0] == '[') {
       parts = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(copy.c_str())));
@@ -316,7 +341,7 @@ BoundValues Projection::BindKeyText(std::string_view text) {
     for (size_t i = 0; i < key_size_; ++i) {
       JsonbValue* value = getIthJsonbValueFromContainer(&parts->root, static_cast<uint32>(i));
       ColumnInput input = WithoutState(columns_[i].input);
-      key.values[i] = ColumnFromJson(&input, value, &payload, &null);
+      key.values[i] = ColumnFromKeyPart(&input, value, &null);
       if (null) {
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("key may not be null")));
       }
@@ -429,11 +454,13 @@ bool Projection::Write(const InboxEvent& event, const BoundValues& bound) {
 
 Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
-  const BoundValues bound = Bind(event, payload, columns_.size());
+  BoundValues bound = BindKey(event, payload);
   // Before anything else, so that an event that comes too late is not rejected for its content.
   if (keeps_tombstones_ && tombstones_->Find(target_, KeyText(bound)) >= event.version()) {
     return Outcome::kStale;
   }
+  Bind(event, payload, key_size_ + 1, columns_.size(), &bound);
+  watch_.Note(event.event_type, *payload, bound.fields);
   if (!Write(event, bound)) return Outcome::kStale;
   if (!keeps_tombstones_) return Outcome::kApplied;
 
@@ -515,7 +542,7 @@ Outcome Projection::DeleteUnseen(const InboxEvent& event, const BoundValues& bou
 
 Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
-  const BoundValues bound = Bind(event, payload, key_size_ + 1);
+  const BoundValues bound = BindKey(event, payload);
   const Datum key = KeyText(bound);
   int64 stored = 0;
   // A trigger that keeps the row moves its version on: then it was not as new before.

@@ -61,8 +61,10 @@
 #include "extension/base/statement.h"
 #include "extension/inbox/aggregate_types.h"
 #include "extension/inbox/column_value.h"
+#include "extension/inbox/field_watch.h"
 #include "extension/inbox/inbox_tables.h"
 #include "extension/inbox/projection_columns.h"
+#include "extension/inbox/value_shape.h"
 
 namespace postbox {
 
@@ -94,8 +96,9 @@ struct BoundValues {
   explicit BoundValues(size_t count) : values(count), nulls(count, ' ') {}
 
   std::vector<Datum> values;
-  std::vector<char> nulls;  // as SPI has it
-  std::string present;      // '1' or '0' for each column
+  std::vector<char> nulls;          // as SPI has it
+  std::string present;              // '1' or '0' for each column
+  std::vector<json::Value> fields;  // what was found in the payload
 };
 
 class Projection {
@@ -116,6 +119,11 @@ class Projection {
 
   int64 id() const { return id_; }
   Oid target() const { return target_; }
+  // Whether it must be made again when the relation changes.
+  bool DependsOn(Oid relation) const {
+    const auto& types = relations_of_types_;
+    return relation == target_ || std::find(types.begin(), types.end(), relation) != types.end();
+  }
   const std::string& target_name() const { return target_name_; }  // quoted, qualified
   // Whether some event type makes it delete.
   bool deletes() const { return deletes_; }
@@ -135,6 +143,8 @@ class Projection {
     AttrNumber number;
     ColumnSource source;
     Oid type;
+    size_t place;  // of a JSON field: that of its path
+    ValueShape shape;
     ColumnInput input;
     KeyForm key_form;  // of key columns
   };
@@ -154,8 +164,13 @@ class Projection {
   Outcome Upsert(const InboxEvent& event, PayloadJson* payload);
   Outcome Delete(const InboxEvent& event, PayloadJson* payload);
   void CheckVersion(const InboxEvent& event) const;
-  BoundValues Bind(const InboxEvent& event, PayloadJson* payload, size_t count);
+  void AddColumn(ProjectionColumn resolved, MemoryContext context);
+  BoundValues BindKey(const InboxEvent& event, PayloadJson* payload);
+  void Bind(const InboxEvent& event, PayloadJson* payload, size_t first, size_t end,
+            BoundValues* bound);
   void BindColumn(size_t column, const InboxEvent& event, PayloadJson* payload, BoundValues* bound);
+  Datum FieldValue(const Column& column, ColumnInput* input, json::Value value,
+                   PayloadJson* payload, bool* null);
   std::shared_ptr<Statements> StatementsFor(const std::string& present);
   std::string UpsertSql(const std::string& present) const;
   std::string UpdateSql(const std::string& present) const;
@@ -184,6 +199,12 @@ class Projection {
   const RowCode code_;
   std::vector<Column> columns_;
   std::shared_ptr<AggregateTypes> types_;
+  std::vector<Oid> relations_of_types_;  // of composite types
+  json::Paths paths_;                    // of all JSON fields
+  // Whether the key, or another column, takes a JSON field.
+  bool key_reads_payload_ = false;
+  bool rest_reads_payload_ = false;
+  FieldWatch watch_;
   bool keeps_tombstones_ = false;
   Tombstones* const tombstones_;
 

@@ -19,6 +19,7 @@ struct Attribute {
   std::string name;
   AttrNumber number;
   Oid type;
+  int32 typmod;
   Oid collation;
   bool not_null;
   bool has_default;
@@ -122,7 +123,7 @@ Target ReadTarget(const ProjectionConfig& config) {
       if (attribute->attisdropped) continue;
       target.attributes.push_back(
           {NameStr(attribute->attname), attribute->attnum, attribute->atttypid,
-           attribute->attcollation, attribute->attnotnull,
+           attribute->atttypmod, attribute->attcollation, attribute->attnotnull,
            attribute->atthasdef || attribute->attidentity != '\0',
            attribute->attgenerated != '\0' || attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS});
     }
@@ -136,73 +137,6 @@ Target ReadTarget(const ProjectionConfig& config) {
           "Only ordinary and partitioned tables can.");
   }
   return target;
-}
-
-std::string EventFieldNames() {
-  std::string names;
-  for (size_t i = 0; i < kEventFields; ++i) {
-    if (i > 0) names += ", ";
-    names += std::string("$") + EventFieldName(static_cast<EventField>(i));
-  }
-  return names;
-}
-
-ColumnSource EventSource(std::string_view name, const std::string& column) {
-  for (size_t i = 0; i < kEventFields; ++i) {
-    if (name == EventFieldName(static_cast<EventField>(i))) {
-      return {static_cast<EventField>(i), {}};
-    }
-  }
-  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-        "unknown source \"$" + std::string(name) + "\" for column \"" + column + "\"", "",
-        "Fields of the event are " + EventFieldNames() +
-            ". A JSON field whose name begins with $ is written {\"path\": [\"$name\"]}.");
-}
-
-[[noreturn]] void ThrowBadSource(const std::string& column) {
-  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "invalid source for column \"" + column + "\"", "",
-        "A source is the name of a JSON field, {\"path\": [\"outer\", \"inner\"]}, or a field of "
-        "the event: " +
-            EventFieldNames() + ".");
-}
-
-// The JSON object `columns`, parsed by the server.
-std::map<std::string, ColumnSource> ParseMapping(const std::string& columns) {
-  static constexpr char kSql[] =
-      "SELECT key, pg_catalog.jsonb_typeof(value), value OPERATOR(pg_catalog.#>>) '{}', "
-      "       CASE WHEN pg_catalog.jsonb_typeof(value) OPERATOR(pg_catalog.=) 'object' THEN "
-      "         CASE pg_catalog.jsonb_typeof(value OPERATOR(pg_catalog.->) 'path') "
-      "           WHEN 'string' THEN pg_catalog.string_to_array(value OPERATOR(pg_catalog.->>) "
-      "'path', '.') "
-      "           WHEN 'array' THEN ARRAY(SELECT CASE pg_catalog.jsonb_typeof(e) WHEN 'string' "
-      "THEN e OPERATOR(pg_catalog.#>>) '{}' END "
-      "                                   FROM pg_catalog.jsonb_array_elements(value "
-      "OPERATOR(pg_catalog.->) 'path') e) "
-      "         END END "
-      "FROM pg_catalog.jsonb_each($1::pg_catalog.jsonb)";
-  Parameters parameters;
-  parameters.AddText(columns);
-  const uint64 rows = Run(kSql, parameters);
-  std::map<std::string, ColumnSource> mapping;
-  for (uint64 row = 0; row < rows; ++row) {
-    const std::string column = TextColumn(row, 1);
-    const std::string type = TextColumn(row, 2);
-    if (type == "string") {
-      const std::string source = TextColumn(row, 3);
-      if (source.empty()) ThrowBadSource(column);
-      mapping[column] = source[0] == '$' ? EventSource(std::string_view(source).substr(1), column)
-                                         : ColumnSource{std::nullopt, {source}};
-      continue;
-    }
-    if (IsNull(row, 4)) ThrowBadSource(column);
-    ColumnSource source{std::nullopt, TextArrayArgument(DatumColumn(row, 4), "path")};
-    if (source.path.empty()) ThrowBadSource(column);
-    for (const std::string& part : source.path) {
-      if (part.empty()) ThrowBadSource(column);
-    }
-    mapping[column] = std::move(source);
-  }
-  return mapping;
 }
 
 // The key of a projection: its columns and the unique index on them.
@@ -282,6 +216,15 @@ void CheckColumn(const Target& target, const Attribute& attribute, const ColumnS
           "column \"" + attribute.name + "\" cannot take $" + EventFieldName(*source.event_field),
           "The column is of an array or composite type, or of a domain over json or jsonb.");
   }
+  if (!FormFits(source.form, Pg([&] { return getBaseType(attribute.type); }))) {
+    Throw(ERRCODE_DATATYPE_MISMATCH,
+          "column \"" + attribute.name + "\" of relation \"" + target.name +
+              "\" cannot be read as \"" + FormName(source.form) + "\"",
+          "It is of type " +
+              std::string(Pg([&]() -> const char* { return format_type_be(attribute.type); })) +
+              ".",
+          FormsAndTypes());
+  }
 }
 
 // Which column takes its value from where.
@@ -291,10 +234,11 @@ class SourceMap {
             const Attribute& version)
       : key_(key), version_(version), by_name_(!config.columns) {
     if (by_name_) return;
-    mapping_ = ParseMapping(*config.columns);
+    mapping_ = ParseMapping(*config.columns, config.id == 0);
     for (const auto& [column, source] : mapping_) target.Need(column, "a column");
   }
 
+  bool by_name() const { return by_name_; }
   // Nothing if the projection leaves the column alone.
   std::optional<ColumnSource> Find(const Attribute& attribute) const {
     const auto mapped = mapping_.find(attribute.name);
@@ -341,8 +285,9 @@ bool AddColumn(const Target& target, const SourceMap& sources, const Attribute& 
   std::optional<ColumnSource> source = sources.Find(attribute);
   if (!source) return false;
   CheckColumn(target, attribute, *source);
-  resolved->columns.push_back(
-      {attribute.name, attribute.number, attribute.type, attribute.collation, *std::move(source)});
+  resolved->columns.push_back({attribute.name, attribute.number, attribute.type, attribute.typmod,
+                               attribute.collation, *std::move(source),
+                               sources.by_name() && attribute.has_default});
   return true;
 }
 
@@ -364,6 +309,21 @@ void AddOtherColumns(const Target& target, const SourceMap& sources, const Key& 
         "Map them, or give them defaults.");
 }
 
+// What was written when the projection was made must be there still. Otherwise its values would be
+// lost, without a word where columns are found by name.
+void RequireWritten(const Target& target, const ProjectionConfig& config) {
+  for (const std::string& column : config.writes) {
+    if (target.Find(column) != nullptr) continue;
+    const std::string id = std::to_string(config.id);
+    Throw(ERRCODE_UNDEFINED_COLUMN,
+          "column \"" + column + "\" of relation \"" + target.name + "\" does not exist",
+          "Projection " + id + " wrote it when it was made.",
+          "Give the table the column back. If it has a new name, or is not wanted any more, remove "
+          "the projection with postbox.drop_projection(" +
+              id + ") and create it again.");
+  }
+}
+
 }  // namespace
 
 std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key) {
@@ -379,6 +339,7 @@ std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters
     config.version_column = TextColumn(row, 6);
     config.delete_types = TextArrayColumn(row, 7);
     config.dropped_target = TextColumn(row, 8);
+    if (!IsNull(row, 9)) config.writes = TextArrayColumn(row, 9);
   }
   return configs;
 }
@@ -413,6 +374,7 @@ ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
           "Leave it out of columns.");
   }
   AddOtherColumns(target, sources, key, version, &resolved);
+  RequireWritten(target, config);
   return resolved;
 }
 

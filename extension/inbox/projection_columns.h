@@ -5,17 +5,16 @@
 // what create_projection accepts works, and what a later ALTER TABLE broke is reported in the same
 // words.
 //
-// Where a column's value comes from (`columns`, a JSON object of target column -> source):
-//   "field"                     the JSON field of the payload
-//   {"path": ["a", "b"]}        the JSON field b in a; {"path": "a.b"} is the same
-//   "$aggregate_id", ...        a field of the event itself, by its name in postbox.event
-// Without `columns`, every column takes the JSON field of its own name. In both cases the version
-// column takes $version, and a single key column that is not mapped takes $aggregate_id.
+// `columns` says where the values come from (column_source.h). Without it, every column takes the
+// JSON field of its own name. In both cases the version column takes $version, and a single key
+// column that is not mapped takes $aggregate_id. What was written when the projection was made is
+// kept with it (`writes`): a target that lacks one of these columns is broken. Columns that the
+// target has got since are written as well, if values are found by name.
 #ifndef POSTBOX_EXTENSION_INBOX_PROJECTION_COLUMNS_H_
 #define POSTBOX_EXTENSION_INBOX_PROJECTION_COLUMNS_H_
 
 #include "extension/base/spi.h"
-#include "extension/inbox/inbox_event.h"
+#include "extension/inbox/column_source.h"
 
 namespace postbox {
 
@@ -29,20 +28,17 @@ struct ProjectionConfig {
   std::optional<std::string> columns;  // JSON; none: by name
   std::vector<std::string> key;        // empty: the primary key
   std::string version_column;
-};
-
-struct ColumnSource {
-  // A field of the event; otherwise `path` into the payload.
-  std::optional<EventField> event_field;
-  std::vector<std::string> path;
+  std::vector<std::string> writes;  // what it wrote when it was made; empty: not known
 };
 
 struct ProjectionColumn {
   std::string name;
   AttrNumber number;
   Oid type;
+  int32 typmod;
   Oid collation;
   ColumnSource source;
+  bool by_chance;  // found by its name, and it has a default: it need not be a field of the events
 };
 
 // The columns are in this order: the key, the version column, all others.
@@ -59,10 +55,11 @@ struct ProjectionColumns {
 };
 
 // The columns of a query of postbox.projection, called p, for ReadProjections. Before ALTER
-// EXTENSION UPDATE there is no column dropped_target.
+// EXTENSION UPDATE there are no columns dropped_target and writes.
 inline constexpr char kProjectionColumns[] =
     "id, event_types, target::oid, columns::text, key, version_column::text, delete_types, "
-    "to_jsonb(p) ->> 'dropped_target'";
+    "to_jsonb(p) ->> 'dropped_target', ARRAY(SELECT jsonb_array_elements_text(CASE WHEN "
+    "jsonb_typeof(to_jsonb(p) -> 'writes') = 'array' THEN to_jsonb(p) -> 'writes' ELSE '[]' END))";
 // Runs the query. Needs an open SPI connection and FixedSearchPath. Read to the end before the
 // first projection is made, which runs statements of its own.
 std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key);

@@ -62,6 +62,23 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
   }
 }
 
+// A time with an offset would lose it in a column that has no time zone.
+void WarnOfLostOffsets(const ProjectionColumns& resolved) {
+  for (const ProjectionColumn& column : resolved.columns) {
+    if (column.source.event_field || column.source.form != ValueForm::kPlain) continue;
+    Pg([&] {
+      const Oid base = getBaseType(column.type);
+      if (base != TIMESTAMPOID && base != DATEOID) return;
+      ereport(
+          WARNING,
+          (errmsg("column \"%s\" of %s is of type %s: the offset of a time is cut off",
+                  column.name.c_str(), resolved.target_name.c_str(), format_type_be(column.type)),
+           errhint("Make it timestamptz, or map it with {\"path\": ..., \"as\": \"utc\"}, "
+                   "which takes the time or the day in UTC.")));
+    });
+  }
+}
+
 void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& columns) {
   SpiConnection connection;
   FixedSearchPath search_path;
@@ -86,6 +103,7 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   RequireTargetRights(RelationOwner(inbox), config.target, resolved.target_name,
                       !config.delete_types.empty());
   CheckAgainstOthers(inbox, config, resolved);
+  WarnOfLostOffsets(resolved);
 
   std::vector<std::string> key;
   for (size_t i = 0; i < resolved.key_size; ++i) key.push_back(resolved.columns[i].name);
@@ -95,6 +113,7 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   columns.isnull ? row.AddNull(JSONBOID) : row.Add(JSONBOID, columns.value);
   row.Add(TEXTARRAYOID, TextArrayValue(key)).AddText(config.version_column);
   row.Add(TEXTARRAYOID, TextArrayValue(config.delete_types));
+  // What it writes is noted by a trigger, as for those that come from a dump.
   const ActAs registrar(RelationOwner(PostboxRelation("projection")));
   Run("INSERT INTO postbox.projection (inbox, event_types, target, columns, key, version_column, "
       "delete_types) VALUES ($1, $2, $3, $4, $5, $6::name, $7)",

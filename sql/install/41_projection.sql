@@ -10,7 +10,8 @@ CREATE TABLE postbox.projection (
     version_column name NOT NULL,
     delete_types text[] NOT NULL DEFAULT '{}',
     dropped_target text,
-    aggregate_types text[] NOT NULL DEFAULT '{}'
+    aggregate_types text[] NOT NULL DEFAULT '{}',
+    writes text[]
 );
 CREATE INDEX projection_inbox ON postbox.projection (inbox);
 CREATE INDEX projection_target ON postbox.projection (target);
@@ -24,6 +25,7 @@ COMMENT ON COLUMN postbox.projection.aggregate_types IS
     'The first two aggregate types of which events were applied. In a target that has had several, an event that looks stale fails instead: versions of two '
     'aggregates cannot be compared';
 COMMENT ON COLUMN postbox.projection.dropped_target IS 'The target''s name if its table has been dropped: the projection is broken, and its events are not applied';
+COMMENT ON COLUMN postbox.projection.writes IS 'The columns that it wrote when it was made: a target that lacks one of them is broken';
 
 CREATE TABLE postbox.handler (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -35,6 +37,35 @@ CREATE INDEX handler_inbox ON postbox.handler (inbox);
 COMMENT ON TABLE postbox.handler IS 'Functions called with events; only create_handler and drop_handler change it';
 COMMENT ON COLUMN postbox.handler.function IS 'Signature. It is text because pg_upgrade does not support regprocedure columns';
 
+CREATE FUNCTION postbox.projection_writes(target regclass, columns jsonb, key text[], version_column name) RETURNS text[]
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+    AS $$
+        SELECT array_agg(DISTINCT w.name ORDER BY w.name) FROM (
+            SELECT unnest(key || version_column::text)
+            UNION ALL
+            SELECT jsonb_object_keys(columns)
+            UNION ALL
+            SELECT a.attname::text FROM pg_attribute a
+            WHERE columns IS NULL AND a.attrelid = target AND a.attnum > 0 AND NOT a.attisdropped
+              AND a.attgenerated = '' AND a.attidentity <> 'a') w(name)
+        HAVING EXISTS (SELECT FROM pg_class c WHERE c.oid = target)
+    $$;
+COMMENT ON FUNCTION postbox.projection_writes(regclass, jsonb, text[], name) IS
+    'The columns that a projection with these arguments writes now; NULL if its target is gone';
+
+CREATE FUNCTION postbox.note_writes() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+    NEW.writes := postbox.projection_writes(NEW.target, NEW.columns, NEW.key, NEW.version_column);
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION postbox.note_writes() IS
+    'Trigger: notes what a projection writes that comes from a dump of 0.1';
+
+CREATE TRIGGER noted BEFORE INSERT ON postbox.projection
+    FOR EACH ROW WHEN (NEW.writes IS NULL) EXECUTE FUNCTION postbox.note_writes();
+ALTER TABLE postbox.projection ENABLE ALWAYS TRIGGER noted;
 CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.projection
     FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
 CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.projection
@@ -52,7 +83,8 @@ CREATE FUNCTION postbox.create_projection(inbox regclass, event_types text[], ta
     AS 'MODULE_PATHNAME', 'create_projection' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_projection(regclass, text[], regclass, jsonb, text[], name, text[]) IS
     'Keeps a table up to date from events of these types. Newer versions overwrite, older ones change nothing; events of '
-    'delete_types delete the row';
+    'delete_types delete the row. columns maps columns to JSON fields or fields of the event: {"title": "name", "image": {"path": "files.image", '
+    '"as": "base64"}, "changed": "$occurred_at"}; as is base64, hex, utc, epoch_seconds, epoch_milliseconds or epoch_microseconds';
 
 CREATE FUNCTION postbox.drop_projection(id bigint) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_projection' LANGUAGE C;
@@ -72,6 +104,35 @@ CREATE FUNCTION postbox.wait_for_version(target regclass, key text, version bigi
     AS 'MODULE_PATHNAME', 'wait_for_version' LANGUAGE C;
 COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS
     'Waits until a projection has this version of the key or a newer one, or has deleted the key; false after the timeout';
+
+CREATE TABLE postbox.missing_field (
+    projection bigint NOT NULL,
+    column_name text NOT NULL,
+    field text NOT NULL,
+    event_types text[] NOT NULL,
+    similar_field text,
+    noticed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (projection, column_name)
+);
+COMMENT ON TABLE postbox.missing_field IS
+    'Fields that a projection takes and that were in none of the last 100 events of these types; only the sessions that apply events change it';
+COMMENT ON COLUMN postbox.missing_field.field IS 'The path of the field in the payload';
+COMMENT ON COLUMN postbox.missing_field.similar_field IS 'A field of the events whose name differs in case, hyphens and underscores alone';
+REVOKE ALL ON postbox.missing_field FROM PUBLIC;
+GRANT SELECT ON postbox.missing_field TO PUBLIC;
+
+CREATE FUNCTION postbox.forget_missing_fields() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+    DELETE FROM postbox.missing_field m WHERE NOT EXISTS (SELECT FROM postbox.projection p WHERE p.id = m.projection);
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION postbox.forget_missing_fields() IS 'Trigger: removes what was noticed of projections that are dropped';
+CREATE TRIGGER forgotten AFTER DELETE ON postbox.projection
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.forget_missing_fields();
+CREATE TRIGGER forgotten_all AFTER TRUNCATE ON postbox.projection
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.forget_missing_fields();
 
 CREATE FUNCTION postbox.projection_problem(id bigint) RETURNS text
     AS 'MODULE_PATHNAME', 'projection_problem' LANGUAGE C STABLE STRICT;
@@ -112,10 +173,18 @@ CREATE VIEW postbox.inbox_problem AS
     UNION ALL
     SELECT p.inbox, 'projection', p.id, p.event_types || p.delete_types, w.problem
     FROM postbox.projection p, LATERAL (SELECT postbox.unlogged_problem(p.target) AS problem) w
-    WHERE w.problem IS NOT NULL;
+    WHERE w.problem IS NOT NULL
+    UNION ALL
+    SELECT p.inbox, 'field', p.id, m.event_types,
+        format('field "%s", which column %I of %s takes, was in none of the last 100 events of type %s.', m.field, m.column_name, p.target,
+               array_to_string(m.event_types, ', '))
+            || coalesce(' The events have a field "' || m.similar_field || '".', '')
+            || format(' If the name is wrong, remove the projection with postbox.drop_projection(%s) and create it again with the right one in columns.', p.id)
+    FROM postbox.missing_field m JOIN postbox.projection p ON p.id = m.projection;
 COMMENT ON VIEW postbox.inbox_problem IS
     'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
-    'applied; inboxes whose tables a crash would empty, so that events take effect again; and projections whose targets a crash would empty';
+    'applied; inboxes whose tables a crash would empty, so that events take effect again; projections whose targets a crash would empty; and, of kind '
+    'field, fields that no event has';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection', '');
 SELECT pg_catalog.pg_extension_config_dump('postbox.projection_id_seq', '');

@@ -318,7 +318,9 @@ AS $$
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, coalesce(p.id::text, p.inbox::text)), p.problem,
             'repair or drop what is named; see "Broken projections and handlers" in docs/inbox.md')).*
-        FROM postbox.inbox_problem p WHERE p.kind <> 'inbox';
+        FROM postbox.inbox_problem p WHERE p.kind IN ('projection', 'handler');
+    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.id), p.problem, 'see "Fields that no event has" in docs/inbox.md')).*
+        FROM postbox.inbox_problem p WHERE p.kind = 'field';
     -- A puller reports every 5 minutes at least. Who may not see its reports does not know; nor does a standby, which does not have them.
     IF NOT pg_is_in_recovery() THEN
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', 'error', s.name, CASE

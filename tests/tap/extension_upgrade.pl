@@ -156,6 +156,7 @@ sub delivers
 	# Of the 20 videos, the two of the session, the writer's, the parked one, and 6 jobs; one more was applied directly.
 	wait_until($node, $database, q{SELECT count(*) = 31 FROM app.seen}, 'all of them are applied');
 	is($node->safe_psql($database, q{SELECT string_agg(id || ' ' || version, ', ' ORDER BY id) FROM app.video WHERE id IN ('applied', 'session', 'video-0')}), 'applied 1, session 2, video-0 4', 'the projection has followed');
+	is($node->safe_psql($database, 'SELECT writes FROM postbox.projection'), '{id,title,version}', 'and what it writes is noted');
 	stop_puller($puller);
 	return;
 }

@@ -178,6 +178,7 @@ my @calls = (
 	q{SELECT postbox.discard_dead_letter(id) FROM postbox.dead_letter},
 	q{SELECT postbox.discard_dead_letters('app.inbox', 'order', '1', 'order.created', '23502', 'stale', '2100-01-01'), postbox.event_version()},
 	q{SELECT postbox.projection_problem(id) FROM postbox.projection},
+	q{SELECT postbox.projection_writes(target, columns, key, version_column) FROM postbox.projection},
 	q{SELECT postbox.handler_problem(id) FROM postbox.handler},
 	q{SELECT postbox.handler_problem(1)},
 	q{SELECT postbox.purge_inbox('app.inbox')},

@@ -22,11 +22,12 @@ SELECT reader.apply('numbers', format('{"numbers": %s}', list)) FROM bomb;
 SELECT reader.apply('deep', format('{"a": {"b": [[{"c": %s}]]}}', list)) FROM bomb;
 SELECT reader.apply('attributes', '{}', 'attributes', list::jsonb) FROM bomb;
 -- several columns, each of them within the limit
-SELECT reader.apply('sum', format('{"a": %1$s, "b": %1$s}', '[' || repeat('1e131071,', 299) || '1]'));
-SELECT reader.apply('half', format('{"a": %1$s}', '[' || repeat('1e131071,', 299) || '1]'));
--- jsonb keeps numbers short
+SELECT reader.apply('sum', format('{"list": %1$s, "numbers": %1$s}', '[' || repeat('1e131071,', 299) || '1]'));
+SELECT reader.apply('half', format('{"list": %1$s}', '[' || repeat('1e131071,', 299) || '1]'));
+-- jsonb keeps numbers short; json and text keep what is written
 SELECT reader.apply('jsonb', format('{"body": %s}', list)) FROM bomb;
 SELECT jsonb_array_length(body) FROM reader.value WHERE id = 'jsonb';
+SELECT id, length(a), length(document::text) FROM reader.value WHERE id IN ('text', 'json', 'deep') ORDER BY id;
 -- what is long in the message is long in the table
 SELECT reader.apply('long', format('{"a": "%s", "b": "%1$s", "document": {"x": "%1$s"}}', repeat('x', 3000000)));
 SELECT length(a), length(b) FROM reader.value WHERE id = 'long';

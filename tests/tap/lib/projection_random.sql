@@ -36,21 +36,38 @@ END $$;
 CREATE FUNCTION fuzz.failed(seed bigint, what text, detail text) RETURNS void LANGUAGE sql AS
     'INSERT INTO fuzz.failure VALUES (seed, what, detail)';
 
--- Every column that the payload names has the value that jsonb_populate_record makes of it. Returns how many were compared.
+-- Whether a payload is what jsonb takes: fields that are not projected may hold what it does not.
+CREATE FUNCTION fuzz.is_jsonb(payload bytea) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN convert_from(payload, 'UTF8')::jsonb IS NOT NULL;
+EXCEPTION WHEN untranslatable_character OR invalid_text_representation THEN
+    RETURN false;
+END $$;
+
+-- Every column that the payload names has the value that jsonb_populate_record makes of it; a text, of an object or an array,
+-- as it is written. Returns how many were compared.
 CREATE FUNCTION fuzz.compare(seed bigint, event postbox.event) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     stored jsonb;
     expected jsonb;
     names text[];
+    name text;
 BEGIN
+    IF NOT fuzz.is_jsonb(event.payload) THEN
+        RETURN 0;
+    END IF;
     EXECUTE 'SELECT to_jsonb(t) FROM fuzz.alone_target t WHERE version = $1' INTO stored USING event.version;
     EXECUTE 'SELECT to_jsonb(jsonb_populate_record(NULL::fuzz.alone_target, $1))' INTO expected
         USING convert_from(event.payload, 'UTF8')::jsonb;
     SELECT coalesce(array_agg(key), '{}') INTO names FROM jsonb_object_keys(convert_from(event.payload, 'UTF8')::jsonb) AS k(key)
         WHERE expected ? key AND key NOT IN ('id', 'version');
-    IF EXISTS (SELECT FROM unnest(names) AS n(name) WHERE stored->name IS DISTINCT FROM expected->name) THEN
-        PERFORM fuzz.failed(seed, 'a value differs from jsonb_populate_record', stored || E'\n' || expected);
-    END IF;
+    FOREACH name IN ARRAY names LOOP
+        CONTINUE WHEN stored->name IS NOT DISTINCT FROM expected->name;
+        IF expected->>name ~ '^[[{]' AND left(stored->>name, 1) = left(expected->>name, 1) THEN
+            CONTINUE WHEN (stored->>name)::jsonb::text = expected->>name;
+        END IF;
+        PERFORM fuzz.failed(seed, 'a value differs from jsonb_populate_record', name || E'\n' || stored || E'\n' || expected);
+    END LOOP;
     RETURN cardinality(names);
 END $$;
 

@@ -1,0 +1,81 @@
+# The whole way of values that a database cannot hold, that JSON says in its own way, and that a projection does not find: from a
+# table whose changes are emitted, through Pub/Sub and the puller, into the table of a projection.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use Postbox::Puller;
+use Postbox::Test;
+use Test::More;
+
+my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms' });
+$node->start;
+create_outbox($node, 'postgres', kind => 'log');
+# author is not what the events have: they say author_name.
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE app.video (id int PRIMARY KEY, title text, note json, image text, made double precision, author_name text);
+	SELECT postbox.create_change_triggers('app.video', outbox => 'app.outbox');
+	CREATE SCHEMA reading;
+	SELECT postbox.create_inbox('reading.inbox');
+	SELECT postbox.create_subscription('videos', 'reading.inbox', 'catalog.video.events.test-follower', max_attempts => 2);
+	CREATE TABLE reading.video (id int PRIMARY KEY, title varchar(10), image bytea, made timestamptz, pieces int, "authorName" text, version bigint NOT NULL);
+	SELECT postbox.create_projection('reading.inbox', '{video.created,video.updated}', 'reading.video', '{
+		"title": "title", "image": {"path": "image", "as": "base64"}, "made": {"path": "made", "as": "epoch_seconds"}, "authorName": "authorName"}');
+	CREATE TABLE reading.noted (id int PRIMARY KEY, text text, version bigint NOT NULL);
+	UPDATE postbox.subscription SET min_backoff = '10ms', max_backoff = '100ms';
+});
+my $puller = start_puller($node, 'postgres', $emulator);
+
+sub row { my ($id) = @_; return $node->safe_psql('postgres', "SELECT title, image, made AT TIME ZONE 'UTC' FROM reading.video WHERE id = $id") }
+
+subtest 'a field that no projection takes may hold \u0000 and half a surrogate' => sub {
+	$node->safe_psql('postgres', q{INSERT INTO app.video VALUES (1, 'Intro', '{"a": "\u0000", "b": "\ud800"}', 'AP9+/w==', 1714604399.5, 'Ada')});
+	wait_until($node, 'postgres', 'SELECT EXISTS (SELECT FROM reading.video WHERE id = 1)', 'its event is applied') or diag($puller->{output});
+	is(row(1), 'Intro|\x00ff7eff|2024-05-01 22:59:59.5', 'with bytes and time as they are meant');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.dead_letter'), '0', 'and there is no dead letter');
+};
+
+subtest 'a value that a column cannot hold names column, table and field, and the others go on' => sub {
+	$node->safe_psql('postgres', q{INSERT INTO app.video VALUES (2, 'much too long', NULL, NULL, NULL, NULL), (3, 'short', NULL, 'no base64!', 0, NULL), (4, 'last', NULL, NULL, 12.0, NULL)});
+	wait_until($node, 'postgres', 'SELECT count(*) = 2 FROM postbox.dead_letter', 'they are recorded') or diag($puller->{output});
+	wait_until($node, 'postgres', 'SELECT EXISTS (SELECT FROM reading.video WHERE id = 4)', 'the other one is applied');
+	my $errors = $node->safe_psql('postgres', 'SELECT error FROM postbox.dead_letter ORDER BY aggregate_id');
+	like($errors, qr/character varying\(10\).*column "title" of reading\.video, from field "title".*base64.*column "image" of reading\.video, from field "image"/s, 'with all of it');
+	is(row(4), 'last||1970-01-01 00:00:12', 'what is whole is whole');
+};
+
+subtest 'a column that is renamed stops the events until it is back' => sub {
+	$node->safe_psql('postgres', 'ALTER TABLE reading.video RENAME title TO name');
+	$node->safe_psql('postgres', q{INSERT INTO app.video VALUES (5, 'five', NULL, NULL, NULL, NULL)});
+	puller_says($puller, qr/column \\"title\\" of relation \\"video\\" does not exist/, 'the puller says why');
+	like($node->safe_psql('postgres', 'SELECT problem FROM postbox.inbox_problem'), qr/^column "title"/, 'so does inbox_problem');
+	$node->safe_psql('postgres', 'ALTER TABLE reading.video RENAME name TO title');
+	wait_until($node, 'postgres', 'SELECT EXISTS (SELECT FROM reading.video WHERE id = 5)', 'then the event is applied');
+	is(row(5), 'five||', 'with the column');
+};
+
+subtest 'a field that no event has is a warning' => sub {
+	$node->safe_psql('postgres', q{INSERT INTO app.video SELECT n, 'many' FROM generate_series(100, 250) n});
+	wait_until($node, 'postgres', 'SELECT count(*) = 154 FROM reading.video', 'all are applied');
+	my $times = 0;
+	# Each session of the puller counts the events that it applies.
+	wait_for(
+		sub {
+			++$times;
+			$node->safe_psql('postgres', "UPDATE app.video SET title = 'again $times' WHERE id >= 100");
+			return $node->safe_psql('postgres', q{SELECT EXISTS (SELECT FROM postbox.inbox_problem WHERE kind = 'field')}) eq 't';
+		},
+		'it is noticed');
+	like(
+		$node->safe_psql('postgres', 'SELECT problem FROM postbox.inbox_problem'),
+		qr/^field "authorName", which column "authorName" of reading\.video takes, was in none.*have a field "author_name"/,
+		'with the name that the events have');
+	like($node->safe_psql('postgres', q{SELECT status FROM postbox.doctor() WHERE detail LIKE 'field "authorName"%'}), qr/^warning$/, 'the doctor says so');
+};
+
+stop_puller($puller);
+$node->stop;
+done_testing();
