@@ -34,11 +34,6 @@ std::string KeptAt(int64 version) {
          ". A trigger, a rule or a policy of the table keeps it.";
 }
 
-std::string TypeName(Oid type) {
-  return Pg(
-      [&]() -> const char* { return format_type_extended(type, -1, FORMAT_TYPE_FORCE_QUALIFY); });
-}
-
 }  // namespace
 
 Tombstones::Tombstones(TombstoneTable table)

@@ -118,6 +118,8 @@ CREATE FUNCTION reader.apply_many(event_type text, payload text, count int) RETU
         SELECT array_agg((gen_random_uuid(), event_type, 'user', 'u' || g, nextval('reader.event_number'), convert_to(payload, 'UTF8'), NULL, NULL)::postbox.event)
         FROM generate_series(1, count) g))) o GROUP BY o
 $$;
+-- with the first event of a projection the inbox is read again, and nothing is counted yet
+SELECT reader.apply_many('user', '{}', 1), reader.apply_many('user too', '{}', 1);
 SELECT * FROM reader.apply_many('user', '{"displayName": "d", "city": "c", "zip": null, "user_name": "n"}', 99);
 SELECT count(*) FROM postbox.inbox_problem;
 SELECT * FROM reader.apply_many('user', '{"displayName": "d", "city": "c", "zip": null, "user_name": "n"}', 1);
