@@ -20,6 +20,16 @@ std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, const Crede
   return credentials;
 }
 
+std::optional<Credentials> MakeUncheckedCredentials(const Endpoint& endpoint,
+                                                    const CredentialSpec& spec,
+                                                    std::string* error) {
+  if (endpoint.plaintext) return Credentials{grpc::InsecureChannelCredentials(), nullptr, ""};
+  Credentials credentials{grpc::SslCredentials({}), nullptr, ""};
+  credentials.tokens = TokenSource::StartUnchecked(spec, AudienceOf(endpoint), error);
+  if (credentials.tokens == nullptr) return std::nullopt;
+  return credentials;
+}
+
 std::string AudienceOf(const Endpoint& endpoint) {
   const std::string host = endpoint.address.substr(0, endpoint.address.rfind(':'));
   const bool is_google = host.ends_with(kService);  // us-east1-pubsub.googleapis.com, too

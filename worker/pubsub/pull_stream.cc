@@ -48,16 +48,17 @@ void PullStream::Open() {
   options_.authorizer->WhenReady([this](const Authorization& answer) {
     if (closing_) return;
     if (answer.code != kOk) return Fail(answer.code, answer.error);
-    Begin(answer.header);
+    Begin(answer);
   });
 }
 
-void PullStream::Begin(const std::string& authorization) {
+void PullStream::Begin(const Authorization& authorization) {
   auto call = std::make_shared<Call>();
   call_ = call;
-  call->authorization = authorization;
+  call->authorization = authorization.header;
   AddHeaders(&call->context, RouteHeader("subscription", options_.first_request.subscription()),
-             options_.quota_project, authorization);
+             options_.quota_project.empty() ? authorization.quota_project : options_.quota_project,
+             authorization.header);
   call->stream = stub_->PrepareAsyncStreamingPull(&call->context, loop_->completion_queue());
   call->writing = true;  // no other operation may be started before StartCall is complete
   call->stream->StartCall(loop_->Tag([this, call](bool ok) {

@@ -39,8 +39,8 @@ class PullStream {
  public:
   struct Options {
     google::pubsub::v1::StreamingPullRequest first_request;
-    std::string quota_project;
-    Authorizer* authorizer;  // lives for longer than the stream
+    std::string quota_project;  // empty: that of the credentials
+    Authorizer* authorizer;     // lives for longer than the stream
     std::chrono::milliseconds ping_interval;
     std::chrono::milliseconds ping_timeout;
   };
@@ -70,7 +70,7 @@ class PullStream {
   struct Call;
 
   void Open();
-  void Begin(const std::string& authorization);
+  void Begin(const Authorization& authorization);
   // Opens the stream again later, or gives up.
   void Fail(int code, const std::string& message);
   void Read(const std::shared_ptr<Call>& call);

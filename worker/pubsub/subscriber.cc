@@ -134,7 +134,6 @@ class SubscriberCore {
   EventLoop* const loop_;
   const SubscriberOptions options_;
   const SubscriberCallbacks callbacks_;
-  std::string quota_project_;
   std::unique_ptr<Authorizer> authorizer_;
   std::unique_ptr<api::Subscriber::Stub> stream_stub_;
   std::unique_ptr<api::Subscriber::Stub> ack_stub_;
@@ -159,11 +158,9 @@ class SubscriberCore {
 };
 
 bool SubscriberCore::Start(std::string* error) {
-  auto credentials = MakeCredentials(options_.endpoint, options_.credential, error);
+  auto credentials = MakeUncheckedCredentials(options_.endpoint, options_.credential, error);
   if (!credentials) return false;
   authorizer_ = std::make_unique<Authorizer>(loop_, std::move(credentials->tokens));
-  quota_project_ =
-      options_.quota_project.empty() ? credentials->quota_project : options_.quota_project;
   // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
   stream_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, credentials->channel, 0));
   ack_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, credentials->channel, 1));
@@ -176,7 +173,7 @@ bool SubscriberCore::Start(std::string* error) {
   stream.first_request.set_max_outstanding_messages(options_.max_outstanding_messages);
   stream.first_request.set_max_outstanding_bytes(options_.max_outstanding_bytes);
   stream.first_request.set_protocol_version(1);
-  stream.quota_project = quota_project_;
+  stream.quota_project = options_.quota_project;
   stream.authorizer = authorizer_.get();
   stream.ping_interval = options_.ping_interval;
   stream.ping_timeout = options_.ping_timeout;
@@ -356,7 +353,8 @@ void SubscriberCore::Begin(const std::shared_ptr<AckCall>& call,
   call->authorization = authorization.header;
   call->context = std::make_unique<grpc::ClientContext>();
   AddHeaders(call->context.get(), RouteHeader("subscription", options_.subscription),
-             quota_project_, call->authorization);
+             options_.quota_project.empty() ? authorization.quota_project : options_.quota_project,
+             call->authorization);
   if (request.is_ack()) {
     call->context->set_deadline(std::chrono::system_clock::now() + kAckTimeout);
     api::AcknowledgeRequest message;

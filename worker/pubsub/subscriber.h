@@ -20,6 +20,8 @@
 //     stream is opened again with the same client_id after a delay of kReconnectBackoff. When it
 //     ends with another error, on_fatal is called once, and it is not opened again. Messages in
 //     hand can still be acked then.
+//   - Credentials that cannot be used (yet) are an error that passes: on_failure says why, and they
+//     are looked at again, for ever.
 //   - A stream that has answered pings and does not answer any more is opened again.
 #ifndef POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
 #define POSTBOX_WORKER_PUBSUB_SUBSCRIBER_H_
@@ -57,7 +59,7 @@ struct SubscriberOptions {
   Endpoint endpoint{};
   CredentialSpec credential{};  // not looked at if the endpoint is plain text
   std::string subscription{};   // full name
-  std::string quota_project{};  // empty: none
+  std::string quota_project{};  // empty: that of the credentials, if any
   int64_t max_outstanding_messages = 1000;
   int64_t max_outstanding_bytes = 100 * 1024 * 1024;
   // Changed only by tests. The values are those that the service asks for.
@@ -81,7 +83,7 @@ struct SubscriberCallbacks {
 
 class Subscriber {
  public:
-  // Starts to pull. If the channel cannot be created, returns null and puts one sentence into
+  // Starts to pull. If no thread can be started, returns null and puts one sentence into
   // `error`.
   static std::unique_ptr<Subscriber> Create(SubscriberOptions options,
                                             SubscriberCallbacks callbacks, std::string* error);

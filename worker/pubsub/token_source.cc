@@ -99,10 +99,13 @@ std::optional<CredentialsFile> ReadCredentials(const CredentialSpec& spec, HttpC
 
 }  // namespace
 
-TokenSource::TokenSource(CredentialSpec spec, std::string audience, const CredentialsFile& first)
-    : spec_(std::move(spec)), request_(&http_, std::move(audience)) {
-  state_.kind = first.type;
-  state_.identity = Shortened(IdentityOf(first));
+TokenSource::TokenSource(CredentialSpec spec, std::string audience)
+    : spec_(std::move(spec)), request_(&http_, std::move(audience)) {}
+
+void TokenSource::Note(const CredentialsFile& file) {
+  state_.kind = file.type;
+  state_.identity = Shortened(IdentityOf(file));
+  quota_project_ = file.quota_project;
 }
 
 std::unique_ptr<TokenSource> TokenSource::Start(const CredentialSpec& spec,
@@ -113,16 +116,28 @@ std::unique_ptr<TokenSource> TokenSource::Start(const CredentialSpec& spec,
       ReadCredentials(spec, &http, /*on_google_cloud=*/false, error);
   if (!file) return nullptr;
   *quota_project = file->quota_project;
-  std::unique_ptr<TokenSource> source(new TokenSource(spec, audience, *file));
+  std::unique_ptr<TokenSource> source(new TokenSource(spec, audience));
+  source->Note(*file);
+  return source->StartThread(error) ? std::move(source) : nullptr;
+}
+
+std::unique_ptr<TokenSource> TokenSource::StartUnchecked(const CredentialSpec& spec,
+                                                         const std::string& audience,
+                                                         std::string* error) {
+  std::unique_ptr<TokenSource> source(new TokenSource(spec, audience));
+  return source->StartThread(error) ? std::move(source) : nullptr;
+}
+
+bool TokenSource::StartThread(std::string* error) {
   const ScopedSignalBlock block;
   try {
-    source->thread_ = std::thread([self = source.get()] { self->ThreadMain(); });
+    thread_ = std::thread([this] { ThreadMain(); });
   } catch (const std::system_error&) {
     *error = "could not start a thread for access tokens";
-    return nullptr;
+    return false;
   }
-  pthread_setname_np(source->thread_.native_handle(), kThreadName);
-  return source;
+  pthread_setname_np(thread_.native_handle(), kThreadName);
+  return true;
 }
 
 TokenSource::~TokenSource() {
@@ -150,7 +165,7 @@ Authorization TokenSource::GetLocked(SteadyClock::time_point now) {
     wanted_ = true;
     changed_.notify_all();
   }
-  if (!header_.empty()) return {.header = header_};
+  if (!header_.empty()) return {.header = header_, .quota_project = quota_project_};
   if (!failure_ || now >= next_try_) return {};
   return {.code = failure_->passes ? kUnavailable : kUnauthenticated,
           .error = "no access token: " + failure_->text};
@@ -229,10 +244,7 @@ void TokenSource::FetchOne(std::unique_lock<std::mutex>* lock) {
       ReadCredentials(spec_, &http_, on_google_cloud, &error.text);
   if (file) token = request_.Fetch(*file, &error);
   lock->lock();
-  if (file) {
-    state_.kind = file->type;
-    state_.identity = Shortened(IdentityOf(*file));
-  }
+  if (file) Note(*file);
   if (token) {
     const auto now = SystemClock::now();
     header_ = "Bearer " + token->token;

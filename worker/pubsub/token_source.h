@@ -32,6 +32,7 @@ struct Authorization {
   std::string header{};  // the value of `authorization`
   int code = 0;          // of gRPC; not 0: there is no token
   std::string error{};
+  std::string quota_project{};  // what the credentials say of it, if there is a header
 };
 
 class TokenSource {
@@ -49,6 +50,12 @@ class TokenSource {
   // it. If they cannot be used, returns null and puts one sentence into `error`.
   static std::unique_ptr<TokenSource> Start(const CredentialSpec& spec, const std::string& audience,
                                             std::string* quota_project, std::string* error);
+  // Likewise, but does not look at the credentials here. As long as they cannot be used, Get() says
+  // why, and they are looked at again, with a backoff: a file may be mounted late, and a metadata
+  // server may answer late. Returns null only if there is no thread.
+  static std::unique_ptr<TokenSource> StartUnchecked(const CredentialSpec& spec,
+                                                     const std::string& audience,
+                                                     std::string* error);
   // Ends what is under way.
   ~TokenSource();
   TokenSource(const TokenSource&) = delete;
@@ -71,8 +78,10 @@ class TokenSource {
   void OnChange(std::function<void()> changed);
 
  private:
-  TokenSource(CredentialSpec spec, std::string audience, const CredentialsFile& first);
+  TokenSource(CredentialSpec spec, std::string audience);
+  bool StartThread(std::string* error);
   void ThreadMain();
+  void Note(const CredentialsFile& file);
   void FetchOne(std::unique_lock<std::mutex>* lock);
   bool WantsToken(SteadyClock::time_point now) const;
   Authorization GetLocked(SteadyClock::time_point now);
@@ -89,6 +98,7 @@ class TokenSource {
   bool wanted_ = true;  // somebody has asked since the last token
   CredentialState state_;
   std::string header_;  // empty: no token
+  std::string quota_project_;
   std::chrono::system_clock::time_point replace_at_;
   std::optional<TokenError> failure_;  // of the last request
   Backoff backoff_{kBackoff};

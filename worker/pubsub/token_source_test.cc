@@ -226,6 +226,27 @@ TEST_F(TokenSourceTest, AFileOfTheUserThatIsBeingWrittenIsNotReplacedByTheMachin
   setenv("HOME", before.c_str(), 1);
 }
 
+TEST_F(TokenSourceTest, UncheckedCredentialsAreLookedForAgainUntilTheyCanBeUsed) {
+  FakeTokenServer server([](const std::string&) { return Token("t6"); });
+  const std::string path = directory_ + "/late.json";
+  std::string error;
+  auto source = TokenSource::StartUnchecked(CredentialSpec{.file = path}, kAudience, &error);
+  ASSERT_NE(source, nullptr) << error;
+  Authorization answer = source->Wait(kLong);
+  EXPECT_EQ(answer.code, kUnauthenticated);
+  EXPECT_THAT(answer.error, HasSubstr(path));
+  json user = User(server);
+  user["quota_project_id"] = "charged-project";
+  std::ofstream(path) << user;
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  while (answer.header.empty() && std::chrono::steady_clock::now() < end) {
+    answer = source->Wait(kLong);
+  }
+  EXPECT_EQ(answer.header, "Bearer t6");
+  EXPECT_EQ(answer.quota_project, "charged-project");
+  EXPECT_EQ(source->State().identity, "ann@example.com");
+}
+
 TEST_F(TokenSourceTest, AMetadataServerIsKnownByItsHeader) {
   FakeTokenServer server([](const std::string&) -> Answer {
     return {"computeMetadata/\n", 200, "metadata-flavor: Google\r\n"};
