@@ -26,7 +26,7 @@ COMMENT ON TABLE postbox.subscription IS
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit of messages pulled and not yet acknowledged';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of bytes pulled and not yet acknowledged';
-COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time. A key is with one of them at a time';
+COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time, at most. A key is with one of them at a time';
 COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
 COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
 COMMENT ON COLUMN postbox.subscription.on_error IS
@@ -62,6 +62,8 @@ CREATE UNLOGGED TABLE postbox.subscription_status (
     stream_since timestamptz,
     stream_error text,
     conflicts_per_minute int NOT NULL DEFAULT 0,
+    unanswered_since timestamptz,
+    unanswered_pid int,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS
@@ -84,6 +86,10 @@ COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the st
 COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream has ended, until it is connected again';
 COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
     'Transactions of the subscription that wanted the same locks, and were rolled back and applied alone, in the minute before last_seen. Fewer run at the same time then';
+COMMENT ON COLUMN postbox.subscription_status.unanswered_since IS
+    'Since when the longest statement of its connections waits for its answer; NULL unless that is 20 s or more';
+COMMENT ON COLUMN postbox.subscription_status.unanswered_pid IS
+    'The process of the server that has not answered. Behind a pooler the number is of no use';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));

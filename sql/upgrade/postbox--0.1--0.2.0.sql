@@ -2148,7 +2148,7 @@ COMMENT ON TABLE postbox.subscription IS
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit of messages pulled and not yet acknowledged';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of bytes pulled and not yet acknowledged';
-COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time. A key is with one of them at a time';
+COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time, at most. A key is with one of them at a time';
 COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
 COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
 COMMENT ON COLUMN postbox.subscription.on_error IS
@@ -2178,6 +2178,8 @@ CREATE UNLOGGED TABLE postbox.subscription_status (
     stream_since timestamptz,
     stream_error text,
     conflicts_per_minute int NOT NULL DEFAULT 0,
+    unanswered_since timestamptz,
+    unanswered_pid int,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS
@@ -2200,6 +2202,10 @@ COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the st
 COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream has ended, until it is connected again';
 COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
     'Transactions of the subscription that wanted the same locks, and were rolled back and applied alone, in the minute before last_seen. Fewer run at the same time then';
+COMMENT ON COLUMN postbox.subscription_status.unanswered_since IS
+    'Since when the longest statement of its connections waits for its answer; NULL unless that is 20 s or more';
+COMMENT ON COLUMN postbox.subscription_status.unanswered_pid IS
+    'The process of the server that has not answered. Behind a pooler the number is of no use';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
@@ -2952,6 +2958,60 @@ END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_publications() IS 'postbox.doctor() of publications';
 
+-- A puller without rights on the inbox cannot report, so its session says that it is there.
+CREATE FUNCTION postbox.list_pullers(OUT subscription text, OUT pid int, OUT rolname name, OUT may_apply boolean) RETURNS SETOF record
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT DISTINCT ON (b.name) b.name, a.pid, r.rolname, coalesce(has_table_privilege(r.oid, b.inbox, 'INSERT'), false)
+    FROM postbox.subscription b CROSS JOIN pg_stat_activity a JOIN pg_roles r ON r.oid = a.usesysid
+    WHERE a.datname = current_database() AND (a.application_name = 'postbox pull' OR a.application_name LIKE 'postbox pull %')
+    ORDER BY b.name, a.application_name = left('postbox pull ' || b.name, 63) DESC, 4 DESC, a.pid
+$$;
+COMMENT ON FUNCTION postbox.list_pullers() IS
+    'For each subscription the session of a postbox pull in this database that takes it, or may, by its application_name; no row if there is none';
+
+-- postbox pull needs a connection for its configuration and one for each subscription; as long as there is work, one for each applier. Workers are
+-- background workers, which no limit of connections counts.
+CREATE FUNCTION postbox.doctor_of_connections() RETURNS SETOF postbox.finding
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    subscriptions int := (SELECT count(*) FROM postbox.subscription s WHERE s.enabled);
+    appliers int := (SELECT sum(s.appliers) FROM postbox.subscription s WHERE s.enabled);
+    room int := current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+        - coalesce(current_setting('reserved_connections', true)::int, 0);
+    most int := 1 + appliers;
+    bound int;
+BEGIN
+    IF subscriptions = 0 THEN
+        RETURN;
+    END IF;
+    -- The roles that pull, as far as their number of connections is limited.
+    RETURN QUERY SELECT (postbox.make_finding('connections', 'error', r.rolname, format('role %I may have %s connections, and its postbox pull needs %s: one for its configuration, and one '
+            'for each of %s subscriptions', r.rolname, r.rolconnlimit, 1 + n.subscriptions, n.subscriptions),
+            format('run ALTER ROLE %I CONNECTION LIMIT %s, so that each applier may have one', r.rolname, 1 + n.appliers))).*
+        FROM pg_roles r CROSS JOIN LATERAL (SELECT count(*) AS subscriptions, sum(s.appliers) AS appliers FROM postbox.subscription s
+                WHERE s.enabled AND has_table_privilege(r.oid, s.inbox, 'INSERT')) n
+        WHERE r.rolconnlimit BETWEEN 0 AND n.subscriptions AND NOT r.rolsuper AND r.rolname IN (SELECT p.rolname FROM postbox.list_pullers() p);
+    RETURN QUERY SELECT (postbox.make_finding('connections', 'error', d.datname, format('the database may have %s connections, and postbox pull needs %s: one for its configuration, and one for '
+            'each of %s subscriptions', d.datconnlimit, 1 + subscriptions, subscriptions), format('run ALTER DATABASE %I CONNECTION LIMIT %s, or more for other clients', d.datname, most))).*
+        FROM pg_database d WHERE d.datname = current_database() AND d.datconnlimit BETWEEN 0 AND subscriptions;
+    SELECT CASE WHEN bool_and(r.rolconnlimit >= 0) THEN sum(r.rolconnlimit) END INTO bound
+        FROM pg_roles r WHERE r.rolname IN (SELECT p.rolname FROM postbox.list_pullers() p);
+    IF room <= subscriptions THEN
+        RETURN NEXT postbox.make_finding('connections', 'error', 'max_connections', format('the server has %s connections for all clients, and postbox pull needs %s of them: one for its '
+            'configuration, and one for each of %s subscriptions', room, 1 + subscriptions, subscriptions), 'raise max_connections, and restart the server');
+    ELSIF room < least(most, bound) THEN
+        RETURN NEXT postbox.make_finding('connections', 'warning', 'max_connections', format('the server has %s connections for all clients, and postbox pull may take %s while there is work '
+            'for all appliers: one for its configuration, and one for each of %s appliers', room, most, appliers), 'raise max_connections and restart the server, create the '
+            'subscriptions with fewer appliers, or bound what postbox pull may take: ALTER ROLE ... CONNECTION LIMIT');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_connections() IS 'postbox.doctor() of what the subscriptions need, and what server, database and role allow';
+
 CREATE FUNCTION postbox.doctor_of_subscriptions() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -2965,17 +3025,29 @@ BEGIN
     -- A puller reports every 5 minutes at least. Who may not see its reports does not know; nor does a standby, which does not have them.
     IF NOT pg_is_in_recovery() THEN
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', 'error', s.name, CASE
-            WHEN s.stream IS NULL THEN 'nobody pulls it'
+            WHEN s.stream IS NULL AND s.pid IS NULL THEN 'nobody pulls it'
+            WHEN s.stream IS NULL AND NOT s.may_apply THEN format('a postbox pull of role %I (process %s) may not apply it, nor report on it: the role has no INSERT on %s',
+                s.rolname, s.pid, s.inbox)
+            WHEN s.stream IS NULL THEN format('no report comes, though a postbox pull of role %I is connected (process %s): it takes other subscriptions, has just started, or '
+                'gets no connection more', s.rolname, s.pid)
             WHEN s.stream <> 'connected' THEN format('its stream is %s: %s', s.stream, coalesce(s.stream_error, 'no error is known'))
             ELSE format('nothing can be applied since %s: %s', date_trunc('second', s.retrying_since), coalesce(s.last_error, 'no error is known')) END,
-            CASE WHEN s.stream IS NULL THEN format('start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
+            CASE WHEN s.stream IS NULL AND s.pid IS NULL THEN format('start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
+            WHEN s.stream IS NULL AND NOT s.may_apply THEN format('run GRANT INSERT ON %s TO %I', s.inbox, s.rolname)
             ELSE 'see the log of postbox pull, and run postbox doctor' END)).*
-        FROM (SELECT b.name, t.* FROM postbox.subscription b LEFT JOIN LATERAL (
+        FROM (SELECT b.name, b.inbox, t.*, p.* FROM postbox.subscription b LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name LEFT JOIN LATERAL (
                   SELECT t.stream, t.stream_error, t.retrying_since, t.last_error FROM postbox.subscription_status t
                   WHERE t.subscription = b.name AND t.last_seen > now() - interval '6 minutes'
                   ORDER BY t.stream = 'connected' DESC, t.retrying_since NULLS FIRST LIMIT 1) t ON true
               WHERE b.enabled AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
         WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < now() - interval '1 minute';
+    -- The server would have cancelled a statement that takes too long.
+    RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN t.unanswered_since < now() - b.statement_timeout - interval '10 s' AND b.statement_timeout > '0'
+                THEN 'error' ELSE 'warning' END, b.name, format('process %s of the server has not answered since %s', t.unanswered_pid, date_trunc('second', t.unanswered_since)),
+            format('see what it does in pg_stat_activity; if it does not go on, run SELECT pg_terminate_backend(%s), or kill -CONT if it is stopped', t.unanswered_pid))).*
+        FROM postbox.subscription_status t JOIN postbox.subscription b ON b.name = t.subscription
+        WHERE t.unanswered_since IS NOT NULL AND t.last_seen > now() - interval '6 minutes'
+          AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox));
     END IF;
     RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text, format('%s events could not be applied, the last at %s; ', count(*), date_trunc('second', max(d.failed_at)))
             || 'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*
@@ -3014,12 +3086,12 @@ CREATE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     SET lock_timeout = '100ms'
 AS $$
 DECLARE
-    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",inboxes,subscriptions,"dead letters",credentials,visibility}';
+    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",inboxes,connections,subscriptions,"dead letters",credentials,visibility}';
     part text;
     found postbox.finding;
     findings postbox.finding[] := '{}';
 BEGIN
-    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,subscriptions,credentials}'::text[] LOOP
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,credentials}'::text[] LOOP
         BEGIN
             FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
                 findings := findings || found;

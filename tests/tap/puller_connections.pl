@@ -58,7 +58,7 @@ sub sessions
 sub wait_connected
 {
 	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'its stream is connected');
-	wait_for(sub { sessions('postbox pull follower') == 2 }, 'and so are its appliers');
+	wait_for(sub { sessions('postbox pull follower') >= 1 }, 'and so is the first of its appliers');
 	return;
 }
 
@@ -90,12 +90,12 @@ subtest 'how many connections it needs is the first thing that it says' => sub {
 	puller_says($puller, qr/subscription started/, 'it starts');
 	my @lines = split /\n/, $puller->{output};
 	like($lines[0], qr/needs connections to the database.* one=?.*each applier/, 'in general in the first line');
-	like($puller->{output}, qr/connections=3 .*appliers=2/, 'and in numbers when it knows its subscriptions');
+	like($puller->{output}, qr/connections=2 at_most=3 .*appliers=2/, 'and in numbers when it knows its subscriptions');
 	wait_connected();
-	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}), '3', 'which are those that it has');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}), '2', 'it has what it needs');
 	$node->safe_psql('postgres', 'UPDATE postbox.subscription SET appliers = 5');
 	$puller->{run}->signal('HUP');
-	puller_says($puller, qr/connections=6 .*appliers=5/, 'and again when their number changes');
+	puller_says($puller, qr/connections=2 at_most=6 .*appliers=5/, 'and again when their number changes');
 	leaves($puller, 'with nothing to do');
 	$node->safe_psql('postgres', 'UPDATE postbox.subscription SET appliers = 2');
 	like(`$ENV{POSTBOX} pull --help`, qr/one connection.*each applier/s, 'so does --help');
@@ -124,7 +124,7 @@ subtest 'its appliers connect again, and each connection stops at a step' => sub
 		relay_mode($relay, $mode);
 		$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'postbox pull follower'});
 		work(3);
-		state_until(sub { $_[0]{accepted} >= $before + 2 }, 'they connect again');
+		state_until(sub { $_[0]{accepted} > $before }, 'they connect again');
 		leaves($puller, "after $mode");
 		relay_mode($relay, 'pass');
 	}
@@ -179,9 +179,9 @@ subtest 'attempts to connect that are given up end' => sub {
 	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'});
 	work(3);
 	my $most = 0;
-	state_until(sub { $most = $_[0]{open} if $_[0]{open} > $most; return $_[0]{accepted} >= $before + 10 }, 'it tries again and again');
-	# Two appliers and the configuration, each of which may be tried again before the attempt before has ended.
-	cmp_ok($most, '<=', 6, 'and has never more than a few open');
+	state_until(sub { $most = $_[0]{open} if $_[0]{open} > $most; return $_[0]{accepted} >= $before + 5 }, 'it tries again and again');
+	# One applier at a time and the configuration, each of which may be tried again before the attempt before has ended.
+	cmp_ok($most, '<=', 4, 'and has never more than a few open');
 	leaves($puller, 'while it tries');
 	relay_mode($relay, 'pass');
 	all_seen('after attempts that were given up');
@@ -226,7 +226,7 @@ SKIP:
 		my $puller = start_pull("$pooler->{dsn}postgres");
 		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'its stream is connected');
 		work(5);
-		wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'it applies through one connection, though it has three to the pooler');
+		wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'it applies through one connection, though it has several to the pooler');
 		my $session = take_pool($pooler);
 		work(50);
 		pool_waits($pooler, 2);
@@ -240,8 +240,8 @@ SKIP:
 		my $pooler = start_pooler($node, user => 'postgres', pool_mode => 'session', pool_size => 1);
 		my $puller = start_pull("$pooler->{dsn}postgres");
 		work(5);
-		pool_waits($pooler, 2);
-		puller_says($puller, qr/connections=3 /, 'it has said how many connections it needs');
+		pool_waits($pooler, 1);
+		puller_says($puller, qr/connections=2 at_most=3 /, 'it has said how many connections it needs');
 		leaves($puller, 'while its appliers wait for the session that it has itself');
 		all_seen('after a pool that was too small');
 		stop_pooler($pooler);

@@ -71,8 +71,9 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}));
   pull->footer(
-      "It needs one connection to the database for the configuration, and one for each applier of "
-      "each subscription (4 by default). A pooler must have room for them.\n\n"
+      "It needs one connection to the database for the configuration, one for each subscription, "
+      "and more, one for each applier at most (4 by default), while there is work for them. A "
+      "pooler must have room for them.\n\n"
       "Example:\n  postbox pull --dsn \"host=db dbname=reader user=reader\" --project my-project");
   return pull;
 }

@@ -33,6 +33,14 @@ bool ApplyGate::Open(TimePoint now) {
   return false;
 }
 
+bool ApplyGate::HasRoomBeside(int connected, TimePoint now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int about_to_enter = std::max(0, connected - static_cast<int>(inside_.size()));
+  if (turns_.empty() && Running(now) + about_to_enter < pace_.width()) return true;
+  pace_.Wanted();
+  return false;
+}
+
 ApplyGate::TimePoint ApplyGate::NextOpening(TimePoint now) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto next = now + kLongAfterConflict;

@@ -313,7 +313,7 @@ Connection::Connection(PGconn* connection, const TransactionLimits& limits, int 
     : connection_(connection),
       cancel_(std::make_shared<CancelRequest>(connection)),
       interrupt_(interrupt),
-      statement_timeout_(limits.statement_timeout),
+      limits_(limits),
       prologue_(Prologue(limits, PQserverVersion(connection))) {
   PQsetNoticeReceiver(connection_, OnNotice, this);
   // Sending must not block either: a server that is stopped does not read.
@@ -378,7 +378,7 @@ void Connection::OnNotice(void* connection, const PGresult* notice) {
                       {"text", OneLine(PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY))}});
 }
 
-bool Connection::Send(const std::string& setting, const char* sql,
+bool Connection::Send(const std::vector<std::string>& prologue, const char* sql,
                       const std::vector<Parameter>& parameters) {
   std::vector<const char*> values;
   std::vector<int> lengths;
@@ -391,10 +391,9 @@ bool Connection::Send(const std::string& setting, const char* sql,
   const auto plain = [this](const char* text) {
     return PQsendQueryParams(connection_, text, 0, nullptr, nullptr, nullptr, nullptr, 0) == 1;
   };
-  for (const std::string& statement : prologue_) {
+  for (const std::string& statement : prologue) {
     if (!plain(statement.c_str())) return false;
   }
-  if (!setting.empty() && !plain(setting.c_str())) return false;
   return PQsendQueryParams(connection_, sql, static_cast<int>(parameters.size()), nullptr,
                            values.data(), lengths.data(), formats.data(),
                            /*resultFormat=*/0) == 1 &&
@@ -461,28 +460,32 @@ QueryResult Connection::Receive(size_t before) {
 }
 
 QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters,
-                                std::optional<std::chrono::milliseconds> lock_timeout) {
+                                const TransactionLimits* limits) {
+  std::optional<std::vector<std::string>> prologue;
+  if (limits != nullptr) prologue = Prologue(*limits, PQserverVersion(connection_));
   // One that does not answer is not asked again and again.
   const auto give_up = Clock::now() + kAnswerTime;
   for (int attempt = 1;; ++attempt) {
-    QueryResult result = ExecuteOnce(sql, parameters, lock_timeout);
+    QueryResult result = ExecuteOnce(prologue ? *prologue : prologue_, sql, parameters,
+                                     limits != nullptr ? *limits : limits_);
     // Not one that is committed here, and of which the wait for a standby was cancelled.
     const bool too_short = result.not_begun() && result.sqlstate() == "57014" && !commit_warned_;
     if (!too_short || !usable_ || attempt == kMaxAttempts || Clock::now() >= give_up) return result;
   }
 }
 
-QueryResult Connection::ExecuteOnce(const char* sql, const std::vector<Parameter>& parameters,
-                                    std::optional<std::chrono::milliseconds> lock_timeout) {
+QueryResult Connection::ExecuteOnce(const std::vector<std::string>& prologue, const char* sql,
+                                    const std::vector<Parameter>& parameters,
+                                    const TransactionLimits& limits) {
   error_.clear();
-  deadline_ = statement_timeout_.count() == 0 ? Clock::time_point::max()
-                                              : Clock::now() + statement_timeout_ + kAnswerTime;
-  const std::string setting = lock_timeout ? SetLocal("lock_timeout", *lock_timeout) : "";
-  if (PQenterPipelineMode(connection_) != 1 || !Send(setting, sql, parameters)) {
+  deadline_ = limits.statement_timeout.count() == 0
+                  ? Clock::time_point::max()
+                  : Clock::now() + limits.statement_timeout + limits.answer_time;
+  if (PQenterPipelineMode(connection_) != 1 || !Send(prologue, sql, parameters)) {
     usable_ = false;
     return QueryResult(nullptr, OneLine(PQerrorMessage(connection_)));
   }
-  QueryResult result = Receive(prologue_.size() + (setting.empty() ? 0 : 1));
+  QueryResult result = Receive(prologue.size());
   if (!error_.empty()) {
     usable_ = false;
     return result.ok() ? std::move(result) : QueryResult(nullptr, error_);

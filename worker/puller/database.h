@@ -16,7 +16,7 @@
 //     standby that is cancelled ends with a warning, and the transaction is committed here only.
 //     The result is not ok then.
 //   - No wait is without an end. A server that does not answer is given statement_timeout and
-//     kAnswerTime more. Then the statement is cancelled, which also ends the wait for a standby,
+//     answer_time more. Then the statement is cancelled, which also ends the wait for a standby,
 //     and kCancelTime later the connection counts as broken. With statement_timeout = 0 nobody
 //     can tell a silent server from a long statement; then only the interrupt ends the wait.
 //   - The interrupt is a descriptor that becomes readable when somebody wants the thread to stop.
@@ -95,6 +95,8 @@ struct TransactionLimits {
   bool read_only = false;
   std::chrono::milliseconds statement_timeout = std::chrono::seconds(30);
   std::chrono::milliseconds lock_timeout = std::chrono::seconds(5);
+  // How much later than statement_timeout an answer may come. A COMMIT may wait for a standby.
+  std::chrono::milliseconds answer_time = std::chrono::seconds(30);
 };
 
 struct CancelRequest;  // what a thread that asks for a cancel needs
@@ -117,9 +119,10 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Runs the statement in a transaction of its own, with another lock_timeout if one is given.
+  // Runs the statement in a transaction of its own, with other limits than those of the connection
+  // if `limits` are given.
   QueryResult Execute(const char* sql, const std::vector<Parameter>& parameters = {},
-                      std::optional<std::chrono::milliseconds> lock_timeout = std::nullopt);
+                      const TransactionLimits* limits = nullptr);
 
   // False if the server has closed the connection. Does not wait.
   bool alive();
@@ -131,14 +134,20 @@ class Connection {
   static bool CallsLeft();
   // The time until which the next statements must be over, whatever their timeouts.
   void SetDeadline(Clock::time_point deadline) { last_deadline_ = deadline; }
+  // From now on it does not end the waits any more.
+  void IgnoreInterrupt() { interrupt_ = -1; }
+  // The process id of the session's backend, as the server, or a pooler, has said.
+  int backend_pid() const { return PQbackendPID(connection_); }
 
  private:
   Connection(PGconn* connection, const TransactionLimits& limits, int interrupt);
 
-  QueryResult ExecuteOnce(const char* sql, const std::vector<Parameter>& parameters,
-                          std::optional<std::chrono::milliseconds> lock_timeout);
-  // `setting`: one more statement before that, or empty.
-  bool Send(const std::string& setting, const char* sql, const std::vector<Parameter>& parameters);
+  // `prologue`: what comes before the statement, BEGIN first.
+  QueryResult ExecuteOnce(const std::vector<std::string>& prologue, const char* sql,
+                          const std::vector<Parameter>& parameters,
+                          const TransactionLimits& limits);
+  bool Send(const std::vector<std::string>& prologue, const char* sql,
+            const std::vector<Parameter>& parameters);
   // `before`: how many statements come before the one that counts.
   QueryResult Receive(size_t before);
   // The result of the next statement of the pipeline, or null if the connection broke.
@@ -155,15 +164,15 @@ class Connection {
 
   PGconn* const connection_;
   const std::shared_ptr<CancelRequest> cancel_;
-  const int interrupt_;
-  const std::chrono::milliseconds statement_timeout_;
+  int interrupt_;
+  const TransactionLimits limits_;
   Clock::time_point deadline_ = Clock::time_point::max();       // of the transaction that runs
   Clock::time_point last_deadline_ = Clock::time_point::max();  // SetDeadline()
-  std::string error_;                  // why the wait has ended; empty: see PQerrorMessage
-  std::vector<std::string> prologue_;  // what comes before the statement, BEGIN first
-  bool usable_ = true;                 // nothing is left to be read of an earlier transaction
-  bool committing_ = false;            // the answer to COMMIT is being read
-  bool commit_warned_ = false;         // and it came with a warning
+  std::string error_;                        // why the wait has ended; empty: see PQerrorMessage
+  const std::vector<std::string> prologue_;  // with limits_
+  bool usable_ = true;                       // nothing is left to be read of an earlier transaction
+  bool committing_ = false;                  // the answer to COMMIT is being read
+  bool commit_warned_ = false;               // and it came with a warning
 };
 
 }  // namespace postbox::puller

@@ -1,10 +1,10 @@
 #include "worker/puller/inbox_client.h"
 
-#include <unistd.h>
-
 #include <optional>
 #include <string_view>
 #include <utility>
+
+#include "worker/puller/status_report.h"
 
 namespace postbox::puller {
 namespace {
@@ -41,41 +41,6 @@ constexpr char kRecord[] =
     "FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bytea[], "
     "$8::bytea[], $9::text[]) AS e(event_id, event_type, aggregate_type, aggregate_id, version, "
     "payload, attributes, occurred_at) OFFSET 0) AS r";
-
-// The table of the reports can be locked by anybody, and events shall not wait for it.
-constexpr std::chrono::milliseconds kReportLockTimeout(50);
-
-constexpr char kReport[] =
-    "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
-    "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
-    "last_error, last_error_at, stream, stream_since, stream_error, conflicts_per_minute) "
-    "VALUES ($1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
-    "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
-    "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
-    "$15, now() - $16::float * interval '1 ms', $17, $18::int) "
-    "ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
-    "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
-    "stale = excluded.stale, out_of_order = excluded.out_of_order, "
-    "dead_letters = excluded.dead_letters, failures = excluded.failures, "
-    "retrying_since = excluded.retrying_since, next_try = excluded.next_try, "
-    "last_error = excluded.last_error, last_error_at = excluded.last_error_at, "
-    "stream = excluded.stream, stream_since = excluded.stream_since, "
-    "stream_error = excluded.stream_error, "
-    "conflicts_per_minute = excluded.conflicts_per_minute";
-// Also what pullers have left behind that were killed, or whose subscription was refused.
-constexpr char kRemoveReport[] =
-    "DELETE FROM postbox.subscription_status WHERE subscription = $1 "
-    "AND (puller = $2 OR last_seen < now() - interval '1 day' OR stream = 'failed')";
-
-// Host and process id.
-const std::string& ThisPuller() {
-  static const std::string puller = [] {
-    char host[256] = "";
-    if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-    return std::string(host) + ":" + std::to_string(getpid());
-  }();
-  return puller;
-}
 
 std::optional<std::string_view> View(const std::optional<std::string>& text) {
   if (!text) return std::nullopt;
@@ -158,6 +123,26 @@ bool DatabaseInboxClient::Connect(std::string* error) {
   return true;
 }
 
+void DatabaseInboxClient::Disconnect() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  connection_.reset();
+}
+
+std::optional<Unanswered> DatabaseInboxClient::asked() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return asked_;
+}
+
+DatabaseInboxClient::Asking::Asking(DatabaseInboxClient* client) : client_(client) {
+  const std::lock_guard<std::mutex> lock(client_->mutex_);
+  client_->asked_ = {std::chrono::steady_clock::now(), client_->connection_->backend_pid()};
+}
+
+DatabaseInboxClient::Asking::~Asking() {
+  const std::lock_guard<std::mutex> lock(client_->mutex_);
+  client_->asked_.reset();
+}
+
 void DatabaseInboxClient::Cancel() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (connection_) connection_->Cancel();
@@ -171,12 +156,20 @@ void DatabaseInboxClient::SetDeadline(std::chrono::steady_clock::time_point dead
   if (connection_) connection_->SetDeadline(deadline);
 }
 
+QueryResult DatabaseInboxClient::Ask(const char* sql, const std::vector<Parameter>& parameters,
+                                     std::optional<std::chrono::milliseconds> lock_timeout) {
+  const Asking asking(this);
+  TransactionLimits limits = limits_;
+  limits.lock_timeout = lock_timeout.value_or(limits_.lock_timeout);
+  QueryResult result = connection_->Execute(sql, parameters, lock_timeout ? &limits : nullptr);
+  Progressed();
+  return result;
+}
+
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events,
                                        std::optional<std::chrono::milliseconds> lock_timeout) {
   const auto begin = std::chrono::steady_clock::now();
-  QueryResult result =
-      connection_->Execute(kApply, EventParameters(inbox_, events, kTextOid), lock_timeout);
-  Progressed();
+  QueryResult result = Ask(kApply, EventParameters(inbox_, events, kTextOid), lock_timeout);
   InboxResult applied = Converted(result);
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);
@@ -199,40 +192,15 @@ InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
   parameters.push_back(Parameter::Text(failure.sqlstate));
   parameters.push_back(Parameter::Bytes(failure.error));
   parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));
-  InboxResult recorded = Converted(connection_->Execute(kRecord, parameters));
-  Progressed();
-  return recorded;
+  return Converted(Ask(kRecord, parameters));
 }
 
 InboxResult DatabaseInboxClient::Report(const std::string& subscription, int appliers,
                                         const StatusNumbers* numbers) {
-  std::vector<Parameter> parameters{Parameter::Text(subscription), Parameter::Text(ThisPuller())};
-  if (numbers == nullptr)
-    return Converted(connection_->Execute(kRemoveReport, parameters, kReportLockTimeout));
-  const auto number = [&parameters](std::optional<int64_t> value) {
-    std::optional<std::string> text;
-    if (value) text = std::to_string(*value);
-    parameters.push_back(Parameter::Text(std::move(text)));
-  };
-  number(std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
-                                                               started_)
-             .count());
-  number(appliers);
-  for (int64_t value : {numbers->applied, numbers->duplicates, numbers->stale,
-                        numbers->out_of_order, numbers->dead_letters, numbers->failures}) {
-    number(value);
-  }
-  number(numbers->retrying_for_ms);
-  number(numbers->next_try_in_ms);
-  parameters.push_back(numbers->last_error_before_ms ? Parameter::Text(numbers->last_error)
-                                                     : Parameter::Text(std::nullopt));
-  number(numbers->last_error_before_ms);
-  parameters.push_back(Parameter::Text(numbers->stream));
-  number(numbers->stream_for_ms);
-  parameters.push_back(numbers->stream_error.empty() ? Parameter::Text(std::nullopt)
-                                                     : Parameter::Text(numbers->stream_error));
-  number(numbers->conflicts);
-  return Converted(connection_->Execute(kReport, parameters, kReportLockTimeout));
+  const Asking asking(this);
+  return Converted(numbers == nullptr
+                       ? RemoveReport(connection_.get(), subscription)
+                       : StoreReport(connection_.get(), subscription, appliers, *numbers));
 }
 
 }  // namespace postbox::puller

@@ -70,6 +70,9 @@ class DatabaseInboxClient : public InboxClient {
   // On failure returns false and puts the reason into `error`.
   bool Connect(std::string* error);
   bool connected() { return connection_ != nullptr && connection_->alive(); }
+  void Disconnect();
+  // The statement that waits for its answer, if any does. May be called on any thread.
+  std::optional<Unanswered> asked();
   // Cancels the statement that runs, if any. May be called on any thread.
   void Cancel();
   // Ends whatever waits for the server: the connection is broken, and none is opened any more. May
@@ -92,14 +95,29 @@ class DatabaseInboxClient : public InboxClient {
   InboxResult Report(const std::string& subscription, int appliers, const StatusNumbers* numbers);
 
  private:
+  // A statement is with the server.
+  class Asking {
+   public:
+    explicit Asking(DatabaseInboxClient* client);
+    ~Asking();
+    Asking(const Asking&) = delete;
+    Asking& operator=(const Asking&) = delete;
+
+   private:
+    DatabaseInboxClient* const client_;
+  };
+
+  QueryResult Ask(const char* sql, const std::vector<Parameter>& parameters,
+                  std::optional<std::chrono::milliseconds> lock_timeout = std::nullopt);
+
   const std::string dsn_;
   const std::string application_name_;
   const Oid inbox_;
   const TransactionLimits limits_;
   const int interrupt_;  // readable after Abort()
-  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  std::mutex mutex_;  // held where connection_ is replaced, and by Cancel
+  std::mutex mutex_;     // held where connection_ is replaced, and by Cancel
   std::unique_ptr<Connection> connection_;
+  std::optional<Unanswered> asked_;  // guarded by mutex_
   std::atomic<std::chrono::steady_clock::time_point> progressed_at_ =
       std::chrono::steady_clock::now();
 };

@@ -12,11 +12,13 @@
 
 #include "proto/rules/backoff.h"
 #include "worker/puller/config.h"
+#include "worker/puller/connection_shares.h"
 #include "worker/puller/database.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
 #include "worker/puller/service_manager.h"
 #include "worker/puller/signals.h"
+#include "worker/puller/status_report.h"
 
 namespace postbox::puller {
 namespace {
@@ -29,6 +31,11 @@ constexpr std::chrono::milliseconds kLookInterval{500};
 constexpr std::chrono::seconds kFirstConnectLimit{30};
 // How long a process stays in which no subscription works: the status of each shall say why.
 constexpr std::chrono::seconds kFailedTime{2};
+// A server that has not answered by then is gone, or its process is stopped. The main thread waits
+// for no longer: to read the configuration, to store a report, and to remove reports at the end.
+constexpr std::chrono::seconds kReadTime{20};
+constexpr std::chrono::seconds kReportTime{3};
+constexpr std::chrono::seconds kLastReportTime{1};
 // For a subscription that is stopped because its configuration has changed. No signal is answered
 // meanwhile.
 constexpr std::chrono::seconds kReconfigureGrace{4};
@@ -44,8 +51,8 @@ class Puller {
   int Run() {
     // First of all: what is too small for it may keep it from saying anything else.
     LogInfo(
-        "needs connections to the database: one for the configuration, and one for each applier "
-        "of each subscription");
+        "needs connections to the database: one for the configuration, one for each subscription, "
+        "and more, one for each applier at most, while there is work for them");
     auto configs = LoadFirst();
     if (!configs) return exit_code_;
     if (configs->good.empty() && configs->wrong.empty())
@@ -95,7 +102,9 @@ class Puller {
     const auto until = Clock::now() + kReloadInterval;
     while (Clock::now() < until) {
       LogSums();
+      StoreLateReports();
       TellServiceManager();
+      LetGo();
       if (!AllFailed()) {
         failed_since_.reset();
       } else if (!failed_since_) {
@@ -124,11 +133,15 @@ class Puller {
     size_t open = 0;
     size_t opening = 0;
     bool stuck = false;
+    std::string unanswered;
     const bool alive_due = service_manager_.alive_due();
     for (const auto& [name, runner] : runners_) {
       const PullStatus::Stream stream = runner->status()->stream();
       open += stream == PullStatus::Stream::kConnected ? 1 : 0;
       opening += stream == PullStatus::Stream::kConnecting ? 1 : 0;
+      if (const auto oldest = runner->LookForAnswers()) {
+        unanswered += SayUnanswered(name, *oldest);
+      }
       if (!alive_due || !runner->Stuck()) continue;
       stuck = true;
       LogRepeated("no progress; the watchdog hears nothing more", {{"subscription", name}});
@@ -136,9 +149,55 @@ class Puller {
     const size_t all = runners_.size() + start_failures_.size();
     service_manager_.Status(all == 0 ? "no enabled subscription"
                                      : std::to_string(open) + " of " + std::to_string(all) +
-                                           " subscriptions streaming");
+                                           " subscriptions streaming" + unanswered);
     if (all == 0 || (open > 0 && opening == 0)) service_manager_.Ready();
     if (alive_due && !stuck) service_manager_.Alive();
+  }
+
+  // For the service manager: a session of the server does not answer a subscription. It may be a
+  // statement that takes long, so the watchdog goes on (Runner::Stuck).
+  static std::string SayUnanswered(const std::string& name, const Unanswered& unanswered) {
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - unanswered.since);
+    LogRepeated("a session of the server has not answered", {{"subscription", name},
+                                                             {"backend", unanswered.backend},
+                                                             {"waited_seconds", waited.count()}});
+    return "; " + name + ": no answer from process " + std::to_string(unanswered.backend) +
+           " of the server";
+  }
+
+  // Of subscriptions whose appliers cannot report, and of those that could not be started.
+  void StoreLateReports() {
+    for (const auto& [name, runner] : runners_) {
+      if (!CanReport()) return;
+      if (const auto numbers = runner->TakeLateReport()) {
+        runner->Stored(Store(name, runner->config().appliers, *numbers));
+      }
+    }
+    for (const auto& [name, status] : not_started_) {
+      if (!CanReport()) return;
+      if (status->NextReport() > Clock::now()) continue;
+      if (!Store(name, /*appliers=*/0, status->Take(Clock::now())).ok()) status->NotStored();
+    }
+  }
+
+  bool CanReport() { return connection_ && connection_->alive(); }
+
+  QueryResult Store(const std::string& name, int appliers, const StatusNumbers& numbers) {
+    connection_->SetDeadline(Clock::now() + kReportTime);
+    QueryResult result = StoreReport(connection_.get(), name, appliers, numbers);
+    connection_->SetDeadline(Clock::time_point::max());
+    // It is opened again to read the configuration.
+    if (!connection_->alive()) {
+      LogRepeated("the connection for the configuration is lost", {{"error", result.error()}});
+    }
+    return result;
+  }
+
+  // Those that have several connections hear of those that need one.
+  void LetGo() {
+    if (!shares_.OneEach(Clock::now())) return;
+    for (const auto& [name, runner] : runners_) runner->LookAtShares();
   }
 
   // Nothing if the configuration cannot be read; then the runners stay as they are.
@@ -150,7 +209,10 @@ class Puller {
           Connection::Open(options_.dsn, "postbox pull", kReading, signals_.end_fd(), &error);
     }
     if (connection_) {
-      if (auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/false, &error)) {
+      connection_->SetDeadline(Clock::now() + kReadTime);
+      auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/false, &error);
+      connection_->SetDeadline(Clock::time_point::max());
+      if (configs) {
         reload_error_.clear();
         return configs;
       }
@@ -180,13 +242,14 @@ class Puller {
     }
     FinishAll(ending, Clock::now() + kReconfigureGrace,
               [&](const Runner& runner) { return statuses.contains(runner.config().name); });
+    RemoveLeft(ending);
     ending.clear();
     std::map<std::string, std::string> failures = subscriptions.wrong;
     for (const auto& [name, config] : configs) {
       if (runners_.contains(name)) continue;
       std::shared_ptr<PullStatus>& status = statuses[name];
       if (!status) status = std::make_shared<PullStatus>();
-      auto runner = std::make_unique<Runner>(config, options_.dsn, status);
+      auto runner = std::make_unique<Runner>(config, options_.dsn, status, &shares_);
       std::string error;
       if (runner->Start(&error)) {
         runners_.emplace(name, std::move(runner));
@@ -194,26 +257,56 @@ class Puller {
         failures.emplace(name, error);
       }
     }
-    // Logged once for each change, not every 10 s.
+    NoteFailures(std::move(failures));
+    SayConnections();
+  }
+
+  void NoteFailures(std::map<std::string, std::string> failures) {
     for (const auto& [name, error] : failures) {
+      std::shared_ptr<PullStatus>& status = not_started_[name];
+      if (!status) status = std::make_shared<PullStatus>();
+      status->StreamIs(PullStatus::Stream::kFailed, Cut(error, QueryResult::kMaxErrorBytes),
+                       Clock::now());
+      // Logged once for each change, not every 10 s.
       const auto known = start_failures_.find(name);
       if (known != start_failures_.end() && known->second == error) continue;
       LogError("subscription could not be started", {{"subscription", name}, {"error", error}});
     }
+    for (auto it = not_started_.begin(); it != not_started_.end();) {
+      if (failures.contains(it->first)) {
+        ++it;
+        continue;
+      }
+      // What runs now has a report of its own.
+      if (!runners_.contains(it->first)) Remove(it->first);
+      it = not_started_.erase(it);
+    }
     start_failures_ = std::move(failures);
-    SayConnections();
   }
 
-  // How many connections the subscriptions that run need, if that has changed.
+  // The reports of those that had no connection of their own to remove them.
+  void RemoveLeft(const std::vector<std::unique_ptr<Runner>>& ended) {
+    for (const auto& runner : ended) {
+      if (runner->report_left()) Remove(runner->config().name);
+    }
+  }
+  void Remove(const std::string& name) {
+    if (!connection_ || !connection_->alive()) return;
+    connection_->SetDeadline(Clock::now() + kLastReportTime);
+    RemoveReport(connection_.get(), name);
+    connection_->SetDeadline(Clock::time_point::max());
+  }
+
+  // How many connections the subscriptions that run need, and may have, if that has changed.
   void SayConnections() {
-    int appliers = 0;
+    size_t appliers = 0;
     for (const auto& [name, runner] : runners_) appliers += runner->config().appliers;
-    if (std::exchange(appliers_, appliers) == appliers) return;
-    LogInfo("connections to the database that are needed now",
-            {{"connections", 1 + appliers},
-             {"configuration", 1},
-             {"appliers", appliers},
-             {"subscriptions", runners_.size()}});
+    const std::pair needed(1 + runners_.size(), 1 + appliers);
+    if (std::exchange(needed_, needed) == needed) return;
+    LogInfo("connections to the database that are needed now", {{"connections", needed.first},
+                                                                {"at_most", needed.second},
+                                                                {"subscriptions", runners_.size()},
+                                                                {"appliers", appliers}});
   }
 
   // A subscription that failed does not end the others. When all have failed, the process ends, so
@@ -247,6 +340,8 @@ class Puller {
     for (auto& [name, runner] : runners_) ending.push_back(std::move(runner));
     runners_.clear();
     FinishAll(ending, end, [](const Runner&) { return false; });
+    if (connection_) connection_->IgnoreInterrupt();
+    RemoveLeft(ending);
     LogSums(/*all=*/true);
   }
 
@@ -254,11 +349,13 @@ class Puller {
   Signals signals_;
   ServiceManager service_manager_;
   std::unique_ptr<Connection> connection_;
+  ConnectionShares shares_;
   std::map<std::string, std::unique_ptr<Runner>> runners_;
   std::string reload_error_;
-  std::optional<Clock::time_point> failed_since_;      // all subscriptions
-  std::map<std::string, std::string> start_failures_;  // name -> what is wrong
-  int appliers_ = -1;                                  // as SayConnections has said last
+  std::optional<Clock::time_point> failed_since_;                   // all subscriptions
+  std::map<std::string, std::string> start_failures_;               // name -> what is wrong
+  std::map<std::string, std::shared_ptr<PullStatus>> not_started_;  // theirs
+  std::pair<size_t, size_t> needed_;  // connections, as SayConnections has said last
   int exit_code_ = 0;
 };
 

@@ -21,7 +21,8 @@ struct PullOptions {
   std::string log_format = "text";  // or "json"
 };
 
-// Needs a connection to the database for the configuration and one for each applier.
+// Needs a connection to the database for the configuration, one for each subscription, and more as
+// their appliers need them (connection_shares.h).
 // Runs until SIGTERM or SIGINT. Returns the exit status: 0 after a clean shutdown, 1 after an
 // error, which was logged. The configuration is read again every 10 s, and at once after SIGHUP.
 int RunPull(const PullOptions& options);

@@ -1,5 +1,7 @@
 #include "worker/puller/pull_status.h"
 
+#include <utility>
+
 #include "worker/puller/log.h"
 
 namespace postbox::puller {
@@ -21,16 +23,45 @@ void PullStatus::Succeeded(const StatusNumbers& numbers) {
   numbers_.out_of_order += numbers.out_of_order;
   numbers_.dead_letters += numbers.dead_letters;
   retrying_since_.reset();
+  not_connected_ = false;
   changed_ = true;
 }
 
 void PullStatus::Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  not_connected_ = false;
+  CountFailure(error, delay, now);
+}
+
+void PullStatus::ConnectFailed(const std::string& error, std::chrono::milliseconds delay,
+                               TimePoint now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  not_connected_ = not_connected_ || !retrying_since_;
+  CountFailure("no connection to the database: " + error, delay, now);
+}
+
+void PullStatus::CountFailure(const std::string& error, std::chrono::milliseconds delay,
+                              TimePoint now) {
   ++numbers_.failures;
   numbers_.last_error = Cut(error, kMaxErrorBytes - kEllipsis);
   last_error_at_ = now;
   next_try_ = now + delay;
   if (!retrying_since_) retrying_since_ = now;
+  changed_ = true;
+}
+
+void PullStatus::Connected() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // What was being retried before it, such as events, is not known to succeed yet.
+  if (!std::exchange(not_connected_, false)) return;
+  retrying_since_.reset();
+  changed_ = true;
+}
+
+void PullStatus::NoAnswer(const std::optional<Unanswered>& unanswered) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (unanswered == unanswered_) return;
+  unanswered_ = unanswered;
   changed_ = true;
 }
 
@@ -82,6 +113,11 @@ StatusNumbers PullStatus::Take(TimePoint now) {
   static constexpr const char* kStreams[] = {"connecting", "connected", "reconnecting", "failed"};
   numbers.stream = kStreams[static_cast<int>(stream_)];
   numbers.stream_for_ms = Milliseconds(now - stream_since_);
+  numbers.running_for_ms = Milliseconds(now - started_);
+  if (unanswered_) {
+    numbers.unanswered_for_ms = Milliseconds(now - unanswered_->since);
+    numbers.unanswered_backend = unanswered_->backend;
+  }
   return numbers;
 }
 

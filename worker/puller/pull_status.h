@@ -2,7 +2,8 @@
 //
 // The appliers count here. One of them stores the numbers, over its own connection, at most once a
 // second, when something has changed or was not stored; and every 5 minutes, as a sign of life. So
-// a subscription without events costs the database next to nothing. Thread-safe.
+// a subscription without events costs the database next to nothing. If no applier is free for it,
+// or has a connection, the main thread does, over that of the configuration. Thread-safe.
 #ifndef POSTBOX_WORKER_PULLER_PULL_STATUS_H_
 #define POSTBOX_WORKER_PULLER_PULL_STATUS_H_
 
@@ -14,7 +15,15 @@
 
 namespace postbox::puller {
 
+// A statement without an answer: since when, and the process id of the server's backend.
+struct Unanswered {
+  std::chrono::steady_clock::time_point since;
+  int backend = 0;
+  bool operator==(const Unanswered&) const = default;
+};
+
 struct StatusNumbers {
+  int64_t running_for_ms = 0;
   int64_t applied = 0;
   int64_t duplicates = 0;
   int64_t stale = 0;
@@ -32,6 +41,8 @@ struct StatusNumbers {
   int64_t stream_for_ms = 0;
   std::string stream_error{};
   int64_t conflicts = 0;  // in the last minute (apply_gate.h)
+  std::optional<int64_t> unanswered_for_ms{};
+  int unanswered_backend = 0;
 };
 
 class PullStatus {
@@ -47,6 +58,12 @@ class PullStatus {
   // An attempt failed and is repeated after `delay`.
   void Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now);
   void GaveUp();
+  // No connection to the database could be opened, and it is tried again after `delay`.
+  void ConnectFailed(const std::string& error, std::chrono::milliseconds delay, TimePoint now);
+  // There is one again: what could not be connected is over.
+  void Connected();
+  // The statement that has waited for an answer for longest, if any has waited for too long.
+  void NoAnswer(const std::optional<Unanswered>& unanswered);
   // An ack or an extension of a lease was refused. Events go on being applied, and come again.
   void AckFailed(const std::string& error, TimePoint now);
   // The stream of messages: it is connected, or ended with `error` and is opened again, or not.
@@ -64,11 +81,17 @@ class PullStatus {
   void Disable();
 
  private:
+  // With mutex_ held.
+  void CountFailure(const std::string& error, std::chrono::milliseconds delay, TimePoint now);
+
   mutable std::mutex mutex_;
   StatusNumbers numbers_;
   std::optional<TimePoint> retrying_since_;
   TimePoint next_try_{};
   std::optional<TimePoint> last_error_at_;
+  bool not_connected_ = false;  // that is what is retried
+  std::optional<Unanswered> unanswered_;
+  const TimePoint started_ = std::chrono::steady_clock::now();
   Stream stream_ = Stream::kConnecting;
   TimePoint stream_since_ = std::chrono::steady_clock::now();
   bool changed_ = true;  // the first report says that the puller is there

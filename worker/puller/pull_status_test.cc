@@ -67,6 +67,39 @@ TEST(PullStatusTest, ItIsRetryingFromTheFirstFailureUntilASuccess) {
   EXPECT_EQ(numbers.last_error, "second");
 }
 
+TEST(PullStatusTest, WhatCouldNotBeConnectedIsOverWithTheConnectionAndWhatFailedBeforeIsNot) {
+  PullStatus status;
+  PullStatus::TimePoint now{std::chrono::hours(1)};
+  status.ConnectFailed("too many clients", milliseconds(100), now);
+  StatusNumbers numbers = status.Take(now);
+  EXPECT_EQ(numbers.last_error, "no connection to the database: too many clients");
+  EXPECT_EQ(numbers.retrying_for_ms, 0);
+  status.Connected();
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.Take(now).retrying_for_ms, std::nullopt);
+  status.Failed("locked", milliseconds(100), now);
+  status.ConnectFailed("gone", milliseconds(100), now);
+  status.Connected();
+  EXPECT_EQ(status.Take(now).retrying_for_ms, 0);
+}
+
+TEST(PullStatusTest, AnAnswerThatDoesNotComeIsReportedUntilItComes) {
+  PullStatus status;
+  const PullStatus::TimePoint now{std::chrono::hours(1)};
+  status.NoAnswer(std::nullopt);
+  status.Take(now);
+  const Unanswered unanswered{now - seconds(20), 17};
+  status.NoAnswer(unanswered);
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  const StatusNumbers numbers = status.Take(now);
+  EXPECT_EQ(numbers.unanswered_for_ms, 20000);
+  EXPECT_EQ(numbers.unanswered_backend, 17);
+  status.NoAnswer(unanswered);
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kSignOfLife) << "nothing has changed";
+  status.NoAnswer(std::nullopt);
+  EXPECT_EQ(status.Take(now).unanswered_for_ms, std::nullopt);
+}
+
 TEST(PullStatusTest, ARefusedAckIsTheLastErrorAndNoFailureOfEvents) {
   PullStatus status;
   const PullStatus::TimePoint now = std::chrono::steady_clock::now();

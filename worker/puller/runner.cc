@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "proto/rules/backoff.h"
-#include "proto/rules/sqlstate_class.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 
@@ -33,7 +32,8 @@ constexpr std::chrono::seconds kStuckTime{150};
 
 }  // namespace
 
-Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status)
+Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
+               ConnectionShares* shares)
     : config_(std::move(config)),
       dsn_(std::move(dsn)),
       status_(std::move(status)),
@@ -43,6 +43,7 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
                           .credential = config_.credential},
                          config_.dead_letter_topic, config_.subscription,
                          [this](DeadLetterTopic::Letter letter) { OnLetter(std::move(letter)); }),
+      connections_(shares),
       letter_backoff_({config_.min_backoff, 2.0, config_.max_backoff}) {}
 
 Runner::~Runner() { Finish(Clock::now()); }
@@ -122,7 +123,8 @@ void Runner::WakeApplier() {
     // So that an applier that is about to wait has seen the change, or hears of it.
     const std::lock_guard<std::mutex> lock(mutex_);
   }
-  changed_.notify_one();
+  // Not one of them: it may be one that has no connection to report over.
+  changed_.notify_all();
 }
 
 bool Runner::failed() {
@@ -167,32 +169,6 @@ void Runner::OnMessage(pubsub::ReceivedMessage message) {
   if (wake) changed_.notify_all();
 }
 
-Runner::Clock::time_point Runner::NextWork(bool connected, Clock::time_point connect_at) {
-  auto next = Clock::now() + std::chrono::minutes(1);
-  if (auto retry_at = queues_.NextRetry(); retry_at && !giving_back_) {
-    next = std::min(next, *retry_at);
-  }
-  if (!connected) {
-    next = std::min(next, connect_at);
-  } else {
-    const auto now = Clock::now();
-    auto work = NextBatch();
-    if (work <= now && !gate_.Open(now)) work = gate_.NextOpening(now);
-    next = std::min({next, work, status_->NextReport()});
-  }
-  return next;
-}
-
-Runner::Clock::time_point Runner::NextBatch() const {
-  auto next = Clock::time_point::max();
-  if (auto since = queues_.ready_since()) {
-    const bool full = queues_.ready() >= static_cast<size_t>(config_.batch_size);
-    next = full ? *since : *since + config_.batch_delay;
-  }
-  if (auto since = NextSuspect()) next = std::min(next, *since);
-  return next;
-}
-
 std::optional<Runner::Clock::time_point> Runner::NextSuspect() const {
   if (suspects_ >= std::max(1, config_.appliers - 1)) return std::nullopt;
   return queues_.suspect_since();
@@ -233,66 +209,6 @@ ApplyPolicy Runner::Policy() const {
   policy.stopping = &cancelling_;
   if (FailpointAction("patience") == "short") policy.patience = std::chrono::seconds(10);
   return policy;
-}
-
-void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
-  PacedInbox paced(config_.name, inbox, &gate_, config_.lock_timeout);
-  BatchApplier applier(Policy(), &paced, &attempts_, status_.get());
-  pubsub::Backoff reconnect(pubsub::kReconnectBackoff);
-  auto connect_at = Clock::now();
-  bool was_connected = false;
-
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!stopping_) {
-    inbox->Progressed();
-    const auto now = Clock::now();
-    GiveBackSuspended(now);
-    const bool connected = inbox->connected();
-    if (std::exchange(was_connected, connected) != connected) {
-      connected_ += connected ? 1 : -1;
-      changed_.notify_all();
-    }
-    const auto next = NextWork(connected, connect_at);
-    if (next > now) {
-      inbox->Waits();
-      changed_.wait_until(lock, next);
-      continue;
-    }
-    if (!connected) {
-      lock.unlock();
-      std::string error;
-      if (inbox->Connect(&error)) {
-        reconnect.Reset();
-      } else {
-        const auto delay = reconnect.Next();
-        connect_at = Clock::now() + delay;
-        status_->Failed(error, delay, Clock::now());
-        LogRepeated(
-            "no connection to the database",
-            {{"subscription", config_.name}, {"error", error}, {"retry_after_ms", delay.count()}});
-      }
-      lock.lock();
-      continue;
-    }
-    if (status_->NextReport() <= now) {
-      lock.unlock();
-      Report(inbox);
-      lock.lock();
-      continue;
-    }
-    std::vector<Delivery> batch = TakeBatch(applier.limit(), &paced);
-    const int suspects = !batch.empty() && batch.front().suspect ? 1 : 0;
-    ++busy_;
-    suspects_ += suspects;
-    lock.unlock();
-    ApplyBatch(std::move(batch), &applier, &paced);
-    lock.lock();
-    --busy_;
-    suspects_ -= suspects;
-    changed_.notify_all();
-  }
-  --running_;
-  changed_.notify_all();
 }
 
 void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier, PacedInbox* inbox) {
@@ -337,37 +253,6 @@ void Runner::CountOutcomes(const std::vector<Delivery>& batch,
     }
   }
   if (settled) status_->Succeeded(numbers);
-}
-
-StatusNumbers Runner::TakeStatus() {
-  const auto now = Clock::now();
-  StatusNumbers numbers = status_->Take(now);
-  numbers.conflicts = gate_.conflicts(now);
-  return numbers;
-}
-
-void Runner::Report(DatabaseInboxClient* inbox) {
-  const StatusNumbers numbers = TakeStatus();
-  const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
-  if (stored.ok) return;
-  status_->NotStored();
-  if (IsTransientSqlstate(stored.sqlstate)) return;
-  // Release 0.1 does not have the table or a column. Everything else may pass.
-  if (stored.sqlstate == "42P01" || stored.sqlstate == "42703") status_->Disable();
-  LogRepeated(
-      "the status of the subscription is not shown in postbox.subscription_status",
-      {{"subscription", config_.name}, {"sqlstate", stored.sqlstate}, {"error", stored.error}});
-}
-
-void Runner::LastReport(Clock::duration time) {
-  const bool keep = failed();
-  const StatusNumbers numbers = TakeStatus();
-  for (Applier& applier : appliers_) {
-    if (!applier.inbox->connected()) continue;
-    applier.inbox->SetDeadline(Clock::now() + time);
-    applier.inbox->Report(config_.name, config_.appliers, keep ? &numbers : nullptr);
-    return;
-  }
 }
 
 void Runner::LogApplied(const std::vector<Delivery>& batch,
@@ -478,6 +363,18 @@ void Runner::StopPulling() {
   if (subscriber_) subscriber_->StopPulling();
 }
 
+void Runner::AbortApplier(DatabaseInboxClient* inbox) const {
+  if (const auto asked = inbox->asked()) {
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - asked->since);
+    LogWarn("ended without the answer of a session of the server",
+            {{"subscription", config_.name},
+             {"backend", asked->backend},
+             {"waited_seconds", waited.count()}});
+  }
+  inbox->Abort();
+}
+
 void Runner::StopAppliers(Clock::duration time) {
   cancelling_ = true;
   gate_.Stop();
@@ -496,7 +393,7 @@ void Runner::StopAppliers(Clock::duration time) {
       busy_ > 0 || !changed_.wait_until(lock, abort_at, [this] { return running_ == 0; });
   lock.unlock();
   if (all) {
-    for (Applier& applier : appliers_) applier.inbox->Abort();
+    for (Applier& applier : appliers_) AbortApplier(applier.inbox.get());
   }
   for (Applier& applier : appliers_) applier.thread.join();
 }
@@ -513,7 +410,8 @@ void Runner::Finish(Clock::time_point end, bool again) {
     // Suspended messages are not waited for; they are to be nacked anyway.
     changed_.wait_until(lock, apply_until, [this] {
       // Without a connection nothing becomes less.
-      return busy_ == 0 && (connected_ == 0 || (queues_.ready() == 0 && !queues_.suspect_since()));
+      return busy_ == 0 &&
+             (connections_.open() == 0 || (queues_.ready() == 0 && !queues_.suspect_since()));
     });
     const auto letters_until = std::min(apply_until, Clock::now() + kLetterTimeout);
     changed_.wait_until(lock, letters_until, [this] { return letters_ == 0; });

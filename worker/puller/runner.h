@@ -22,7 +22,8 @@
 //   - An event that goes to the dead-letter topic keeps its key busy until the topic has taken it.
 //     One that the topic refuses for good, because of its size for example, is recorded in
 //     postbox.dead_letter.
-//   - An applier whose connection is gone takes no batch until it is connected again.
+//   - An applier takes no batch without a connection. Which of them have one follows from the work
+//     (connection_shares.h): those without one wait for their turn to connect, one at a time.
 //   - Shutdown: StopPulling, then Finish, which returns before the time that it is given, whatever
 //     does not answer: the database, a pooler before it, Pub/Sub, or the dead-letter topic. It lets
 //     the appliers apply what the puller holds, as long as any of them has a connection. It keeps
@@ -46,6 +47,7 @@
 #include "worker/puller/apply_gate.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/config.h"
+#include "worker/puller/connection_shares.h"
 #include "worker/puller/dead_letter_topic.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/key_queues.h"
@@ -58,14 +60,15 @@ class Runner {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `status`: that of an earlier runner of the subscription, or a new one.
-  Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status);
+  // `status`: that of an earlier runner of the subscription, or a new one. `shares`, of the
+  // process, outlives it.
+  Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
+         ConnectionShares* shares);
   ~Runner();  // Finish(now)
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Returns false and puts the reason into `error` if the credentials cannot be used or no thread
-  // can be started.
+  // Returns false and puts the reason into `error` if no thread can be started.
   bool Start(std::string* error);
   void StopPulling();
   // Returns before `end`, or 2 s from now if that is later. `again`: the subscription is started
@@ -76,6 +79,18 @@ class Runner {
   const SubscriptionConfig& config() const { return config_; }
   // True if the service refused the subscription with an error that does not pass. It was logged.
   bool failed();
+  // The statement that has had no answer for longest, if that is kUnansweredTime or more; the
+  // status shows it from then on. No more than that is said: a long statement may be in order.
+  std::optional<Unanswered> LookForAnswers();
+  static constexpr std::chrono::seconds kUnansweredTime{20};
+  // The numbers of a report that no applier has stored in time: all are busy, or have no
+  // connection. Then Stored() tells what became of it.
+  std::optional<StatusNumbers> TakeLateReport();
+  void Stored(const QueryResult& result);
+  // After Finish: its report is still there, since no applier had a connection to remove it.
+  bool report_left() const { return report_left_; }
+  // Lets appliers that wait look again at what other subscriptions need.
+  void LookAtShares() { changed_.notify_all(); }
   // Whether one of its threads has made no progress for longer than any wait of it may last. Asks
   // the I/O thread for a sign, which the next call sees.
   bool Stuck();
@@ -84,6 +99,11 @@ class Runner {
   struct Applier {
     std::unique_ptr<DatabaseInboxClient> inbox;
     std::thread thread;
+  };
+  // What the thread of an applier knows of its connection.
+  struct Session {
+    DatabaseInboxClient* inbox;
+    bool connected = false;  // counted in connections_
   };
 
   void OnMessage(pubsub::ReceivedMessage message);
@@ -95,10 +115,15 @@ class Runner {
   void GiveBackSuspended(Clock::time_point now);
   ApplyPolicy Policy() const;
   void ApplierLoop(DatabaseInboxClient* inbox);
-  // The time until which an applier has to wait. If it is not in the future, there is work.
-  Clock::time_point NextWork(bool connected, Clock::time_point connect_at);
+  // The time until which an applier has to wait. If it is not in the future, there is work, which
+  // may be to connect, or to close its connection.
+  Clock::time_point NextWork(const Session& session, Clock::time_point now);
   // The time since which, or from which on, there is a batch to be applied.
   Clock::time_point NextBatch() const;
+  // When an applier without a connection is to connect, whose turn it is.
+  Clock::time_point NextConnect(Clock::time_point now);
+  void Connect(Session* session, std::unique_lock<std::mutex>* lock);
+  void Disconnect(Session* session, std::unique_lock<std::mutex>* lock);
   // Null if there is none, or if too many appliers have one.
   std::optional<Clock::time_point> NextSuspect() const;
   // Empty if another applier was faster. Enters `inbox`.
@@ -116,11 +141,13 @@ class Runner {
                      const std::vector<Disposition>& dispositions);
   StatusNumbers TakeStatus();
   void Report(DatabaseInboxClient* inbox);
+  void NoteReport(bool stored, const std::string& sqlstate, const std::string& error);
   // Removes the report of this process. That of a subscription that was refused stays, since it
   // says why.
   void LastReport(Clock::duration time);
   // Ends the statements that run, and after `time` the connections that do not answer.
   void StopAppliers(Clock::duration time);
+  void AbortApplier(DatabaseInboxClient* inbox) const;
   void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                   Clock::duration took) const;
 
@@ -140,14 +167,18 @@ class Runner {
   KeyQueues queues_;
   int running_ = 0;           // appliers that have not left
   int busy_ = 0;              // appliers with a batch
+  int free_ = 0;              // appliers with a connection that wait for work
+  int reporting_ = 0;         // appliers that store a report
   int suspects_ = 0;          // appliers with a suspect
   int letters_ = 0;           // on their way to the dead-letter topic
   bool giving_back_ = false;  // the I/O thread has been told to give back suspended keys
   bool stopping_ = false;
-  int connected_ = 0;                     // appliers with a connection, as they knew last
-  std::atomic<bool> cancelling_ = false;  // no statement begins any more
+  SubscriptionConnections connections_;       // as the appliers knew last
+  const Session* next_to_connect_ = nullptr;  // whose turn it is
+  std::atomic<bool> cancelling_ = false;      // no statement begins any more
   bool failed_ = false;
   bool finished_ = false;
+  bool report_left_ = false;
   pubsub::Backoff letter_backoff_;
 };
 

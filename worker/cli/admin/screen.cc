@@ -40,12 +40,16 @@ constexpr char kQuery[] = R"(
       'subscriptions', (
         SELECT coalesce(json_agg(to_json(s) ORDER BY s.rank, s.subscription), '[]')
         FROM (SELECT CASE WHEN NOT b.enabled THEN 3 WHEN t.stream IS NULL THEN 0
-                          WHEN t.stream <> 'connected' OR t.retrying_since IS NOT NULL THEN 1
+                          WHEN t.stream <> 'connected' OR t.retrying_since IS NOT NULL
+                               OR t.unanswered_since IS NOT NULL THEN 1
                           ELSE 2 END AS rank,
                      b.name AS subscription, b.inbox::text, b.enabled, t.puller, t.last_seen,
                      t.stream, t.applied, t.duplicates, t.failures, t.dead_letters,
-                     t.retrying_since, coalesce(t.stream_error, t.last_error) AS last_error
+                     t.retrying_since, t.unanswered_since, p.pid AS session,
+                     coalesce(t.stream_error, 'no answer from process ' || t.unanswered_pid
+                              || ' of the server', t.last_error) AS last_error
               FROM postbox.subscription b
+              LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name
               LEFT JOIN postbox.subscription_status t ON t.subscription = b.name) s),
       'workers', CASE WHEN has_function_privilege('postbox.list_workers()', 'EXECUTE') THEN (
         SELECT coalesce(json_agg(to_json(w) ORDER BY w.state = 'running', w.database,
@@ -91,7 +95,8 @@ void AppendTable(const std::vector<Row>& rows, std::vector<std::string>* lines) 
 
 std::string SubscriptionState(const Json& row) {
   if (row["enabled"] == false) return "disabled";
-  if (row["stream"].is_null()) return "nobody pulls";
+  if (row["stream"].is_null()) return row["session"].is_null() ? "nobody pulls" : "no report";
+  if (!row["unanswered_since"].is_null()) return "no answer";
   return row["retrying_since"].is_null() ? Text(row, "stream") : "retrying";
 }
 
