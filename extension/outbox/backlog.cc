@@ -264,8 +264,10 @@ void Counter::PrepareTable(const CountedOutbox& target) {
                   " AND seq > $4 + w.n * $5 AND seq <= $4 + w.n * $5 + " + std::to_string(kWindow) +
                   mine + " ORDER BY seq" + Limit(kWindow) + ") AS e",
               range);
+  // The order lets nothing but the index of the leases serve, also in a table that was small when
+  // the plan was made.
   leased_ = Planned(kCount + ("(SELECT seq, " + occurred + open + " AND lock_token IS NOT NULL" +
-                              mine + Limit(kCountedParked) + ") AS e"),
+                              mine + " ORDER BY locked_at" + Limit(kCountedParked) + ") AS e"),
                     all);
   table_parked_ =
       Planned(kCount + ("(SELECT seq, " + occurred + open +

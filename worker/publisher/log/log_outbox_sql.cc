@@ -21,6 +21,12 @@ constexpr std::string_view kEventColumns =
 // A parked row that waits for an earlier one of its key.
 constexpr std::string_view kBehind = "p.publish_attempts = 0 AND p.next_retry_at = 'infinity'";
 
+// The rows with a seq. Said as a range of (origin, seq), since seq = X would fit (txid, seq), too:
+// for a partition that was small when the plan was made, that index would be read from end to end.
+constexpr std::string_view kAt =
+    "({of}origin, {of}seq) >= ({origin}, {seq}) AND ({of}origin, {of}seq) <= "
+    "({origin}, {seq})";
+
 // Why a row of a log cannot be an event, or NULL: its owner has taken a NOT NULL away, or somebody
 // has inserted more than a message may have. Reads no payload.
 constexpr std::string_view kProblem =
@@ -33,11 +39,12 @@ constexpr std::string_view kTooLarge = "octet_length(payload) > {most}";
 constexpr const char* kEvents = "SELECT {columns}";
 constexpr const char* kKeys = "SELECT seq, aggregate_id";
 
-// Behind the columns.
+// Behind the columns. That a row is of a transaction is said as a range of (txid, seq): after
+// txid = t.xid, seq alone would be an order, and its index could serve.
 constexpr const char* kLate =
     " FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
-    "(SELECT * FROM (SELECT * FROM {log} WHERE txid = t.xid AND seq > $2 AND seq <= $3 AND "
-    "{here}{mine} "
+    "(SELECT * FROM (SELECT * FROM {log} WHERE (txid, seq) > (t.xid, $2) AND (txid, seq) <= "
+    "(t.xid, $3) AND {here}{mine} "
     "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
     "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5";
 constexpr const char* kFresh =
@@ -59,21 +66,20 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "NULL END FROM (SELECT txid, seq FROM {log} WHERE {here} AND seq > 0 ORDER BY seq LIMIT 1) "
       "f");
   sql->late_txids = fill(
-      "SELECT txid, min(seq) FROM {log} WHERE txid >= $1 AND txid < $2 AND seq > $3 AND seq <= $4 "
-      "AND {here}{mine} GROUP BY txid ORDER BY min(seq) FETCH FIRST $5 ROWS WITH TIES");
+      "SELECT txid, min(seq) FROM (SELECT txid, seq FROM {log} WHERE txid >= $1 AND txid < $2 AND "
+      "seq > $3 AND seq <= $4 AND {here}{mine} ORDER BY txid, seq OFFSET 0) AS late GROUP BY txid "
+      "ORDER BY min(seq) FETCH FIRST $5 ROWS WITH TIES");
   sql->late = fill(std::string(kEvents) + kLate);
   sql->late_keys = fill(std::string(kKeys) + kLate);
   sql->fresh = fill(std::string(kEvents) + kFresh);
   sql->fresh_keys = fill(std::string(kKeys) + kFresh);
   sql->last_of_transaction = fill(
       "SELECT max(l.seq) FROM {log} e CROSS JOIN LATERAL (SELECT seq FROM {log} WHERE {here} AND "
-      "txid = e.txid AND seq <= $2 ORDER BY txid DESC, seq DESC LIMIT 1) AS l WHERE e.{here} AND "
-      "e.seq = $1");
-  // Not seq = ANY($1): where seq is not the first column of an index, that gives no order, and
-  // without sorting the index is read from end to end.
+      "(txid, seq) <= (e.txid, $2) AND txid >= e.txid ORDER BY txid DESC, seq DESC LIMIT 1) AS l "
+      "WHERE {at_1_of_e}");
   const std::string again =
       " FROM (SELECT DISTINCT failed FROM unnest($1) AS failed ORDER BY failed) AS w CROSS JOIN "
-      "LATERAL (SELECT {columns} FROM {log} WHERE {here} AND seq = w.failed{mine_again} OFFSET 0) "
+      "LATERAL (SELECT {columns} FROM {log} WHERE {at_failed}{mine_again} OFFSET 0) "
       "AS e "
       "ORDER BY w.failed";
   sql->again = fill(kEvents + again);
@@ -94,8 +100,8 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
   sql->park_behind = fill(
       std::string(kParkAsItIs) +
       "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM (SELECT DISTINCT * FROM unnest($2, $3) AS "
-      "u(behind_seq, key)) AS w JOIN {log} ON {here} AND seq = w.behind_seq AND "
-      "coalesce(aggregate_id, '') = w.key ON CONFLICT (publication, id) DO NOTHING");
+      "u(behind_seq, key)) AS w CROSS JOIN LATERAL (SELECT * FROM {log} WHERE {at_behind} AND "
+      "coalesce(aggregate_id, '') = w.key OFFSET 0) AS e ON CONFLICT (publication, id) DO NOTHING");
   sql->park_copies = fill(
       "WITH copy AS (SELECT * FROM {log} WHERE {here} AND seq = $2 AND ($4 OR txid = ANY($3)) AND "
       "CASE WHEN $5 = '' THEN true ELSE id > $5::uuid END{mine_copy} ORDER BY id LIMIT $6), parked "
@@ -106,7 +112,7 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 AND "
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {at_2} AND "
       "coalesce(aggregate_id, '') = $6 ON CONFLICT (publication, id) DO NOTHING RETURNING "
       "id::text");
   // The columns of the table of parked events are NOT NULL. Attributes that are no JSON object mark
@@ -117,7 +123,7 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "''), "
       "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
       "to_jsonb($4), now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {here} AND seq = $2 AND "
+      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {at_2} AND "
       "coalesce(aggregate_id, '') = $6 ON CONFLICT (publication, id) DO NOTHING RETURNING "
       "id::text");
   sql->repair = fill(
@@ -129,8 +135,13 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "NOT NULL AND e.event_type IS NOT NULL AND e.version > 0 AND e.schema_version IS NOT NULL "
       "AND octet_length(e.payload) <= {most} AND jsonb_typeof(e.attributes) = 'object' "
       "AND isfinite(e.occurred_at)");
-  sql->unpark = fill(
-      "DELETE FROM {parked} WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
+  // Sorted by id, since nothing but the primary key gives that order: with id = ANY($2), all rows
+  // of the publication are read if there were few when the plan was made.
+  sql->lock = fill(
+      "SELECT p.ctid FROM unnest($2) AS w(id) CROSS JOIN LATERAL (SELECT p.ctid FROM {parked} p "
+      "WHERE p.publication = $1 AND p.id >= w.id::uuid AND p.id <= w.id::uuid ORDER BY p.id "
+      "FOR UPDATE) AS p");
+  sql->unpark = fill("DELETE FROM {parked} WHERE ctid = ANY($1)");
   sql->park_again = fill(
       "UPDATE {parked} SET publish_attempts = publish_attempts + $5, last_error = CASE WHEN "
       "jsonb_typeof(attributes) = 'object' THEN $3 ELSE coalesce(last_error, $3) END, "
@@ -174,15 +185,15 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
       "now(){slice} AND aggregate_id NOT IN (SELECT unnest($3)) "
       "ORDER BY next_retry_at, publish_attempts, seq LIMIT $2");
   sql->park_due_behind = fill(
-      "UPDATE {parked} SET next_retry_at = 'infinity', publish_attempts = 0 "
-      "WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid))");
+      "UPDATE {parked} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
   sql->rows_of_keys = fill(
       "SELECT {columns}, publish_attempts FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
       "LATERAL (SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id = k.key "
       "AND p.seq > k.after ORDER BY p.publication, p.aggregate_id, p.seq LIMIT $4) AS p LIMIT $4");
   sql->rows_of_ids = fill(
-      "SELECT {columns}, publish_attempts FROM {parked} "
-      "WHERE publication = $1 AND id = ANY(ARRAY(SELECT unnest($2)::uuid)) ORDER BY seq");
+      "SELECT {columns}, publish_attempts FROM unnest($2) AS w(parked_id) CROSS JOIN LATERAL "
+      "(SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.id >= w.parked_id::uuid AND "
+      "p.id <= w.parked_id::uuid ORDER BY p.id LIMIT 1) AS p ORDER BY seq");
 }
 
 }  // namespace
@@ -201,8 +212,17 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   const std::string most = std::to_string(kMaxPayload);
   const std::string too_large = Fill(kTooLarge, {{"most", most}});
   const std::string problem = Fill(kProblem, {{"too_large", too_large}});
+  const auto at = [&](std::string_view seq, std::string_view of = "") {
+    return Fill(kAt, {{"origin", std::to_string(origin)}, {"seq", seq}, {"of", of}});
+  };
+  const std::string at_1_of_e = at("$1", "e."), at_2 = at("$2"), at_failed = at("w.failed"),
+                    at_behind = at("w.behind_seq");
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
+                       {"at_1_of_e", at_1_of_e},
+                       {"at_2", at_2},
+                       {"at_failed", at_failed},
+                       {"at_behind", at_behind},
                        {"here", here},
                        {"parked", parked},
                        {"columns", kColumns},

@@ -1,7 +1,8 @@
 // The SQL of the log outbox. Text only; log_outbox.cc runs it.
 //
-// The reads of the log run under one snapshot that log_outbox.cc has pushed, and each goes through
-// one index whatever the statistics say: (seq), or (txid, seq).
+// The reads of the log run under one snapshot that log_outbox.cc has pushed. Each statement goes
+// through one index whatever the statistics say, since its plan may be from when there was next to
+// nothing in the table: (origin, seq) or (txid, seq) of the log, one of the three of parked events.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_SQL_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_LOG_OUTBOX_SQL_H_
 
@@ -54,7 +55,9 @@ struct LogOutboxSql {
   std::string park_unreadable;
   // Copies rows from the log that can be events now. $1 text: publication; $2 text[]: ids.
   std::string repair;
-  // $1 text: publication; $2 text[]: ids.
+  // Locks rows. $1 text: publication; $2 text[]: ids. Returns ctid.
+  std::string lock;
+  // $1 tid[]: locked rows.
   std::string unpark;
   // A parked row failed again. $1 text: publication; $2 text: id; $3 text: error; $4 float8: as
   // above.
@@ -75,7 +78,7 @@ struct LogOutboxSql {
   // Rows whose time has come, the longest due first. Returns aggregate_id, seq, id. $1 text:
   // publication; $2 int: at most; $3 text[]: without these keys.
   std::string due;
-  // $1 text: publication; $2 text[]: ids.
+  // $1 tid[]: locked rows.
   std::string park_due_behind;
   // Parked rows: the columns of the log and publish_attempts. $1 text: publication. Key by key, in
   // the order of seq: $2 text[]: keys; $3 bigint[]: as above; $4 int: at most. Or $2 text[]: ids.

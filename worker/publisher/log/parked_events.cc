@@ -19,7 +19,8 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_
   park_unreadable_ =
       Statement(sql.park_unreadable, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID, TEXTOID});
   repair_ = Statement(sql.repair, {TEXTOID, TEXTARRAYOID});
-  unpark_ = Statement(sql.unpark, {TEXTOID, TEXTARRAYOID});
+  lock_ = Statement(sql.lock, {TEXTOID, TEXTARRAYOID});
+  unpark_ = Statement(sql.unpark, {TIDARRAYOID});
   park_again_ = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
   heads_ = Statement(sql.heads, {TEXTOID, TEXTOID, INT4OID});
   heads_of_ = Statement(sql.heads_of, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID});
@@ -27,7 +28,7 @@ void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_
   make_due_ = Statement(sql.make_due, {TIDARRAYOID});
   free_behind_ = Statement(sql.free_behind, {TEXTOID, INT4OID});
   due_ = Statement(sql.due, {TEXTOID, INT4OID, TEXTARRAYOID});
-  park_due_behind_ = Statement(sql.park_due_behind, {TEXTOID, TEXTARRAYOID});
+  park_due_behind_ = Statement(sql.park_due_behind, {TIDARRAYOID});
   rows_of_keys_ = Statement(sql.rows_of_keys, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID, INT4OID});
   rows_of_ids_ = Statement(sql.rows_of_ids, {TEXTOID, TEXTARRAYOID});
 }
@@ -136,6 +137,15 @@ std::unordered_set<std::string> ParkedEvents::Hold(const std::vector<Head>& head
   CheckColumns(relation_name_, {TEXTOID});
   const std::vector<std::string> keys = TextColumns(rows, 1);
   return {keys.begin(), keys.end()};
+}
+
+Datum ParkedEvents::Lock(const std::vector<std::string>& ids) {
+  const uint64 rows = lock_.Run({Name(), TextArrayValue(ids)});
+  CheckColumns(relation_name_, {TIDOID});
+  std::vector<ItemPointerData> tids;
+  tids.reserve(rows);
+  for (uint64 row = 0; row < rows; ++row) tids.push_back(TidColumn(row, 1));
+  return TidArrayValue(tids);
 }
 
 // Moving aside.
@@ -264,7 +274,7 @@ std::vector<std::string> ParkedEvents::DueKeys(const std::vector<Due>& due, bool
     if (held.contains(row->key)) ids.push_back(row->id);
   }
   if (!ids.empty()) {
-    park_due_behind_.Run({Name(), TextArrayValue(ids)});
+    park_due_behind_.Run({Lock(ids)});
     *more = true;
   }
   MakeDue(in_front);
@@ -351,7 +361,7 @@ void ParkedEvents::Settle(const ClaimedEvent& event) {
 }
 
 void ParkedEvents::DeletePublished() {
-  if (!published_.empty()) unpark_.Run({Name(), TextArrayValue(published_)});
+  if (!published_.empty()) unpark_.Run({Lock(published_)});
   published_.clear();
   if (settled_.empty()) return;
   std::vector<std::string> keys(settled_.begin(), settled_.end());

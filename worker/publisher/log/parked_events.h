@@ -114,6 +114,8 @@ class ParkedEvents {
   void MakeDue(const std::vector<Head>& heads);
   // The keys whose first row is locked against DELETE now.
   std::unordered_set<std::string> Hold(const std::vector<Head>& heads);
+  // Where these rows are, which are locked now.
+  Datum Lock(const std::vector<std::string>& ids);
 
   std::vector<Due> ReadDue(std::size_t limit);
   // The keys of which the first row is due; puts other rows that are due behind it.
@@ -132,7 +134,7 @@ class ParkedEvents {
   EventLog& log_;
 
   std::string relation_name_;  // of the table of parked events
-  Statement park_behind_, park_, park_unreadable_, repair_, unpark_, park_again_;
+  Statement park_behind_, park_, park_unreadable_, repair_, lock_, unpark_, park_again_;
   Statement heads_, heads_of_, hold_, make_due_, free_behind_;
   Statement due_, park_due_behind_, rows_of_keys_, rows_of_ids_;
 
