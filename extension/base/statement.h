@@ -19,6 +19,10 @@ class Statement {
   // `cursor_options`: CURSOR_OPT_GENERIC_PLAN for a plan that never depends on the values.
   Statement(std::string sql, std::vector<Oid> types, int cursor_options = 0)
       : sql_(std::move(sql)), types_(std::move(types)), cursor_options_(cursor_options) {}
+  // One that finds rows by a key, for which there is an index: no table is read from end to end,
+  // whatever the statistics say. The plan is made when there are few rows and kept when there are
+  // many, until autovacuum comes; by costs it would pass over all of them each time.
+  static Statement ByKey(std::string sql, std::vector<Oid> types);
   ~Statement();
   Statement(Statement&& other) noexcept;
   Statement& operator=(Statement&& other) noexcept;
@@ -49,12 +53,15 @@ class Statement {
 
  private:
   void Prepare();
+  void PlanByKey();
   uint64 Execute(const Datum* values, const char* nulls, bool read_only);
 
   std::string sql_;
   std::vector<Oid> types_;
   int cursor_options_ = 0;
   SPIPlanPtr plan_ = nullptr;
+  bool by_key_ = false;
+  bool planned_by_key_ = false;
 };
 
 }  // namespace postbox

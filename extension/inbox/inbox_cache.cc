@@ -172,11 +172,11 @@ void Inbox::Load() {
           "SELECT * FROM unnest($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING "
           "RETURNING event_id",
       {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, outcome_array});
-  set_outcome_ = Statement("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
-                           {UUIDARRAYOID, outcome_type_});
-  count_ =
-      Statement("SELECT count(*) FROM " + name_ + " WHERE event_id = ANY ($1)", {UUIDARRAYOID});
-  delete_rejected_ = Statement(
+  set_outcome_ = Statement::ByKey("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
+                                  {UUIDARRAYOID, outcome_type_});
+  count_ = Statement::ByKey("SELECT count(*) FROM " + name_ + " WHERE event_id = ANY ($1)",
+                            {UUIDARRAYOID});
+  delete_rejected_ = Statement::ByKey(
       "DELETE FROM " + name_ + " WHERE event_id = $1 AND outcome = 'rejected'", {UUIDOID});
 
   LoadProjections();

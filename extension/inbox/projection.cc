@@ -43,10 +43,11 @@ Tombstones::Tombstones(TombstoneTable table)
                  "ON CONFLICT (target, key) DO UPDATE SET version = EXCLUDED.version, deleted_at = "
                  "pg_catalog.now() WHERE stored.version OPERATOR(pg_catalog.<) EXCLUDED.version",
              {REGCLASSOID, TEXTOID, INT8OID}),
-      remove_("DELETE FROM " + table_.name + " WHERE target = $1 AND key = $2",
-              {REGCLASSOID, TEXTOID}),
-      find_("SELECT version FROM " + table_.name + " WHERE target = $1 AND key = $2",
-            {REGCLASSOID, TEXTOID}) {}
+      remove_(Statement::ByKey("DELETE FROM " + table_.name + " WHERE target = $1 AND key = $2",
+                               {REGCLASSOID, TEXTOID})),
+      find_(
+          Statement::ByKey("SELECT version FROM " + table_.name + " WHERE target = $1 AND key = $2",
+                           {REGCLASSOID, TEXTOID})) {}
 
 bool Tombstones::Raise(Oid target, Datum key, int64 version) {
   const Datum values[] = {ObjectIdGetDatum(target), key, Int64GetDatum(version)};
@@ -99,9 +100,9 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
   for (ProjectionColumn& column : resolved.columns) AddColumn(std::move(column), context);
   full_ = StatementsFor(all_present_);
   const std::string from = target_name_ + " AS stored WHERE " + KeyCondition();
-  delete_older_ = Statement("DELETE FROM " + from + " AND " + Older(), Types(key_size_ + 1));
-  delete_any_ = Statement("DELETE FROM " + from, Types(key_size_));
-  stored_version_ = Statement(
+  delete_older_ = Statement::ByKey("DELETE FROM " + from + " AND " + Older(), Types(key_size_ + 1));
+  delete_any_ = Statement::ByKey("DELETE FROM " + from, Types(key_size_));
+  stored_version_ = Statement::ByKey(
       "SELECT stored." + Quoted(columns_[key_size_].name) + "::pg_catalog.int8 FROM " + from,
       Types(key_size_));
 }
@@ -198,7 +199,7 @@ std::shared_ptr<Projection::Statements> Projection::StatementsFor(const std::str
   auto made = std::make_shared<Statements>();
   made->upsert = Statement(UpsertSql(present), Types(columns_.size()));
   if (present != all_present_) {
-    made->update = Statement(UpdateSql(present), Types(columns_.size()));
+    made->update = Statement::ByKey(UpdateSql(present), Types(columns_.size()));
   }
   // Only when it is complete: an empty statement writes nothing and raises no error.
   statements_.emplace(present, made);

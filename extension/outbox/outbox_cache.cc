@@ -218,7 +218,7 @@ Statement& Outbox::Planned(OutboxStatement which) {
   Statement& statement = statements_[static_cast<size_t>(which)];
   if (!statement.has_text()) {
     StatementText text = TextOf(which, facts_);
-    statement = Statement(std::move(text.sql), std::move(text.types), CURSOR_OPT_GENERIC_PLAN);
+    statement = Statement::ByKey(std::move(text.sql), std::move(text.types));
   }
   if (!statement.IsPlanned()) {
     const ActAs owner(facts_.owner);

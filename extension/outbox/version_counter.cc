@@ -193,10 +193,11 @@ bool SetRow(Oid counter, const std::string& name, const Aggregate& aggregate, in
   const SettingRow setting;
   Kept& set = kept[counter];
   if (set.name != name) {
-    set.statement = Statement("UPDATE ONLY " + name +
-                                  " SET version = $4 WHERE aggregate_type = $1 AND aggregate_id = "
-                                  "$2 AND version = $3 RETURNING ctid",
-                              {TEXTOID, TEXTOID, INT8OID, INT8OID}, CURSOR_OPT_GENERIC_PLAN);
+    set.statement =
+        Statement::ByKey("UPDATE ONLY " + name +
+                             " SET version = $4 WHERE aggregate_type = $1 AND aggregate_id = "
+                             "$2 AND version = $3 RETURNING ctid",
+                         {TEXTOID, TEXTOID, INT8OID, INT8OID});
     set.name = name;
   }
   if (set.statement.Run({aggregate.type, aggregate.id, Int64GetDatum(from), Int64GetDatum(to)}) ==
