@@ -41,8 +41,9 @@ COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction w
 COMMENT ON COLUMN postbox.subscription.credential IS
     'The credential with which `postbox pull` receives, see postbox.credential; NULL: that of its environment';
 
--- What a puller reports of itself. Not logged, because it is of no use after a crash, and is written at most once a second.
-CREATE UNLOGGED TABLE postbox.subscription_status (
+-- What a puller reports of itself, at most once a second. Logged, so that a standby can be asked, too; but no report waits for the disk or for
+-- a standby (worker/puller/status_report.cc).
+CREATE TABLE postbox.subscription_status (
     subscription text NOT NULL REFERENCES postbox.subscription (name) ON DELETE CASCADE ON UPDATE CASCADE,
     puller text NOT NULL,
     started_at timestamptz NOT NULL,

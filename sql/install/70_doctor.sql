@@ -24,6 +24,15 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.make_finding(text, text, text, text, text) IS 'A finding of a problem with its remedy, or of a text of ours: cause; remedy';
 
+-- What a standby shows of its primary, it shows of this moment. It has replayed nothing yet if it has just been copied.
+CREATE FUNCTION postbox.known_until() RETURNS timestamptz
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN pg_is_in_recovery() THEN least(now(), pg_last_xact_replay_timestamp()) ELSE now() END
+$$;
+COMMENT ON FUNCTION postbox.known_until() IS 'Until when this server knows what was committed: now, or on a standby the time of the last transaction that it has replayed';
+
 CREATE FUNCTION postbox.doctor_of_server() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -33,6 +42,10 @@ DECLARE
     installed text := (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'postbox');
     files text := (SELECT a.default_version FROM pg_available_extensions a WHERE a.name = 'postbox');
 BEGIN
+    IF pg_is_in_recovery() THEN
+        RETURN NEXT ROW('standby', 'ok', NULL, format('this server is a standby: what is said of tables, events and subscriptions is as its primary had it at %s, and what '
+            'only workers of the primary know is not said', date_trunc('second', postbox.known_until())), NULL)::postbox.finding;
+    END IF;
     SELECT * INTO library FROM postbox.library_state();
     IF NOT library.preloaded THEN
         RETURN NEXT postbox.make_finding('preloaded', CASE WHEN EXISTS (SELECT FROM postbox.publication) THEN 'error' ELSE 'warning' END, 'shared_preload_libraries',
@@ -375,8 +388,7 @@ BEGIN
         FROM postbox.inbox_problem p WHERE p.kind IN ('projection', 'handler');
     RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.id), p.problem, 'see "Fields that no event has" in docs/inbox.md')).*
         FROM postbox.inbox_problem p WHERE p.kind = 'field';
-    -- A puller reports every 5 minutes at least. Who may not see its reports does not know; nor does a standby, which does not have them.
-    IF NOT pg_is_in_recovery() THEN
+    -- A puller reports every 5 minutes at least. Who may not see its reports does not know. A standby has those that it has replayed.
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', 'error', s.name, CASE
             WHEN s.stream IS NULL AND s.pid IS NULL THEN 'nobody pulls it'
             WHEN s.stream IS NULL AND NOT s.may_apply THEN format('a postbox pull of role %I (process %s) may not apply it, nor report on it: the role has no INSERT on %s',
@@ -390,18 +402,17 @@ BEGIN
             ELSE 'see the log of postbox pull, and run postbox doctor' END)).*
         FROM (SELECT b.name, b.inbox, t.*, p.* FROM postbox.subscription b LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name LEFT JOIN LATERAL (
                   SELECT t.stream, t.stream_error, t.retrying_since, t.last_error FROM postbox.subscription_status t
-                  WHERE t.subscription = b.name AND t.last_seen > now() - interval '6 minutes'
+                  WHERE t.subscription = b.name AND t.last_seen > postbox.known_until() - interval '6 minutes'
                   ORDER BY t.stream = 'connected' DESC, t.retrying_since NULLS FIRST LIMIT 1) t ON true
               WHERE b.enabled AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
-        WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < now() - interval '1 minute';
+        WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < postbox.known_until() - interval '1 minute';
     -- The server would have cancelled a statement that takes too long.
-    RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN t.unanswered_since < now() - b.statement_timeout - interval '10 s' AND b.statement_timeout > '0'
+    RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN t.unanswered_since < postbox.known_until() - b.statement_timeout - interval '10 s' AND b.statement_timeout > '0'
                 THEN 'error' ELSE 'warning' END, b.name, format('process %s of the server has not answered since %s', t.unanswered_pid, date_trunc('second', t.unanswered_since)),
             format('see what it does in pg_stat_activity; if it does not go on, run SELECT pg_terminate_backend(%s), or kill -CONT if it is stopped', t.unanswered_pid))).*
         FROM postbox.subscription_status t JOIN postbox.subscription b ON b.name = t.subscription
-        WHERE t.unanswered_since IS NOT NULL AND t.last_seen > now() - interval '6 minutes'
+        WHERE t.unanswered_since IS NOT NULL AND t.last_seen > postbox.known_until() - interval '6 minutes'
           AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox));
-    END IF;
     RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text, format('%s events could not be applied, the last at %s; ', count(*), date_trunc('second', max(d.failed_at)))
             || 'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*
         FROM postbox.dead_letter d GROUP BY d.inbox;
@@ -466,4 +477,4 @@ END
 $$;
 COMMENT ON FUNCTION postbox.doctor() IS
     'Checks what the server can see of Postbox in this database: a row for each check that is ok, and one for each problem, with its cause and the remedy. For everybody; '
-    'members of pg_monitor and postbox_operator see the most';
+    'members of pg_monitor and postbox_operator see the most. On a standby a row says what it knows, and of when';

@@ -1,17 +1,22 @@
-# A standby does not publish, promotion does.
+# A standby does not publish, promotion does. It can be asked for the status, and says what it does not know.
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use IPC::Run ();
+use JSON::PP ();
+use Postbox::Delivery;
+use Postbox::Puller;
 use Postbox::Test;
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-my $emulator = start_emulator();
-my $primary = new_node('primary', emulator => $emulator, allows_streaming => 1);
+my $emulator = start_emulator('--subscription', 'catalog.video.events.follower=catalog.video.events,ordered');
+my $primary = new_node('primary', emulator => $emulator, allows_streaming => 1, settings => { 'log_statement' => 'all' });
 $primary->start;
 create_outbox($primary, 'postgres');
+follow($primary, 'postgres', 'catalog.video.events.follower', 'video.created');
 emit($primary, 'postgres', 5);
 wait_published($primary, 'postgres', 5);
 
@@ -27,6 +32,102 @@ subtest 'a standby has neither launcher nor workers, and follows what the primar
 	wait_published($standby, 'postgres', 10, 'the standby sees that the primary has published');
 	is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ 'postbox'"), '0', 'no process of Postbox');
 	is($standby->safe_psql('postgres', 'SELECT count(*) FROM postbox.workers'), '0', 'postbox.workers is empty');
+};
+
+sub postbox
+{
+	my ($node, @arguments) = @_;
+	# The name that it gives itself shows in the log.
+	delete local $ENV{PGAPPNAME};
+	IPC::Run::run([ $ENV{POSTBOX}, @arguments, '--dsn', $node->connstr('postgres') ], '<', \undef, '>', \my $out, '2>', \my $err);
+	return ($? >> 8, $out, $err);
+}
+
+sub status
+{
+	my ($node) = @_;
+	my ($code, $out, $err) = postbox($node, 'status', '--json');
+	is($code, 0, 'postbox status answers') or diag($err);
+	return $code == 0 ? JSON::PP::decode_json($out) : {};
+}
+
+sub finding
+{
+	my ($node, $check) = @_;
+	return $node->safe_psql('postgres', "SELECT status || ': ' || coalesce(detail, '') FROM postbox.doctor() f WHERE f.check = '$check'");
+}
+
+my $puller = start_puller($primary, 'postgres', $emulator);
+my $report = q{SELECT applied = 10 AND stream = 'connected' FROM postbox.subscription_status};
+
+subtest 'a standby shows the reports of pullers, and doctor() what they say' => sub {
+	wait_until($primary, 'postgres', $report, 'the puller has applied the events');
+	$primary->wait_for_catchup($standby);
+	wait_until($standby, 'postgres', $report, 'the standby knows it');
+	is(finding($standby, 'subscriptions'), 'ok: ', 'nothing is wrong with the subscription');
+	stop_puller($puller);
+	$primary->wait_for_catchup($standby);
+	wait_until($standby, 'postgres', 'SELECT count(*) = 0 FROM postbox.subscription_status', 'it knows that the puller has left');
+	like(finding($standby, 'subscriptions'), qr/^error: nobody pulls it/, 'and so does doctor()');
+};
+
+subtest 'a report waits for no standby' => sub {
+	$primary->append_conf('postgresql.conf', "synchronous_standby_names = 'none_there'");
+	$primary->reload;
+	$puller = start_puller($primary, 'postgres', $emulator);
+	wait_until($primary, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'the report is there');
+	stop_puller($puller);
+	is($primary->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'and is gone when the puller has left');
+	set_configuration($primary, 'synchronous_standby_names', undef);
+	$primary->reload;
+};
+
+subtest 'every view and doctor() answer on a standby' => sub {
+	for my $view (split /\n/, $standby->safe_psql('postgres', q{SELECT c.oid::regclass FROM pg_class c
+		WHERE c.relnamespace = 'postbox'::regnamespace AND c.relkind IN ('r', 'v') ORDER BY 1}))
+	{
+		my ($code, undef, $error) = $standby->psql('postgres', "SELECT count(*) FROM (SELECT * FROM $view) v");
+		is($code, 0, "$view can be read") or diag($error);
+	}
+	is($standby->safe_psql('postgres', q{SELECT string_agg(f.check || ': ' || f.detail, '; ') FROM postbox.doctor() f WHERE f.detail ~ '^not (checked|looked at)'}),
+		'', 'each check of doctor() has been made');
+	like(finding($standby, 'standby'), qr/^ok: this server is a standby: .* as its primary had it at 20.* is not said$/, 'it says what a standby does not know');
+	is(finding($primary, 'standby'), '', 'which is of no interest on a primary');
+	is($standby->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'unserved', 'the publication is unserved');
+	is($standby->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status'), 'nobody publishes it: this server is a standby, and its primary publishes', 'and why');
+};
+
+subtest 'status and doctor answer on a standby, and say that it is one' => sub {
+	my $json = status($standby);
+	ok($json->{standby}, 'the JSON says so');
+	like($json->{known_until}, qr/^20\d\d-/, 'and of when it is');
+	is($json->{publications}[0]{pending}, 0, 'and what the standby knows of publications');
+	is(scalar @{ $json->{subscriptions} }, 1, 'and of subscriptions');
+	my ($code, $out, $err) = postbox($standby, 'status');
+	is($code, 0, 'postbox status answers in text') or diag($err);
+	like($out, qr/^a standby: what its primary had committed at 20\S+; what only workers of the primary know is not known here$/m, 'and says so');
+	($code, $out, $err) = postbox($standby, 'doctor', '--offline');
+	like($out, qr/this server is a standby/, 'postbox doctor answers') or diag($err);
+	unlike($out, qr/has failed|not checked|recovery/, 'without an error of its own');
+	ok(!status($primary)->{standby}, 'the primary is none');
+};
+
+subtest 'commands that only read open transactions that only read' => sub {
+	my $position = log_position($primary);
+	postbox($primary, $_) for 'status', 'doctor';
+	my @begun = log_since($primary, $position) =~ /client backend postbox (?:status|doctor) LOG: .*: (BEGIN.*)/g;
+	cmp_ok(scalar @begun, '>', 2, 'they have opened transactions');
+	is(join('', grep { !/ READ ONLY/ } @begun), '', 'and all of them are read-only');
+};
+
+subtest 'what writes says on a standby what it cannot do' => sub {
+	for my $call (q{postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb)},
+		q{postbox.inbox_apply('app.inbox', 'e1', 'video.created', 'video', 'v', 1, '{}')},
+		q{postbox.redrive('app.outbox')}, q{postbox.create_outbox('app.more')})
+	{
+		my (undef, undef, $error) = $standby->psql('postgres', "SELECT $call");
+		like($error, qr/ERROR: +cannot execute [\w ()]+ in a read-only transaction/, $call);
+	}
 };
 
 subtest 'promotion publishes what the old primary has left behind' => sub {

@@ -16,17 +16,20 @@ constexpr TransactionLimits kReportLimits{.statement_timeout = std::chrono::seco
                                           .lock_timeout = std::chrono::milliseconds(50),
                                           .answer_time = std::chrono::seconds(5)};
 
+// Nor for a report to reach the disk or a standby: what is lost of it in a crash is of no use.
+#define POSTBOX_NOT_WAITING "pg_catalog.set_config('synchronous_commit', 'off', true)"
+
 constexpr char kReport[] =
     "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
     "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
     "last_error, last_error_at, stream, stream_since, stream_error, conflicts_per_minute, "
     "unanswered_since, unanswered_pid) "
-    "VALUES ($1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
+    "SELECT $1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
     "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
     "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
     "$15, now() - $16::float * interval '1 ms', $17, $18::int, now() - $19::float * interval "
-    "'1 ms', $20::int) "
-    "ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
+    "'1 ms', $20::int FROM " POSTBOX_NOT_WAITING
+    " ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
     "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
     "stale = excluded.stale, out_of_order = excluded.out_of_order, "
     "dead_letters = excluded.dead_letters, failures = excluded.failures, "
@@ -38,7 +41,8 @@ constexpr char kReport[] =
     "unanswered_pid = excluded.unanswered_pid";
 // Also what pullers have left behind that were killed, or whose subscription was refused.
 constexpr char kRemoveReport[] =
-    "DELETE FROM postbox.subscription_status WHERE subscription = $1 "
+    "DELETE FROM postbox.subscription_status USING " POSTBOX_NOT_WAITING
+    " WHERE subscription = $1 "
     "AND (puller = $2 OR last_seen < now() - interval '1 day' OR stream = 'failed')";
 
 // Host and process id.

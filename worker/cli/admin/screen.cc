@@ -30,6 +30,9 @@ constexpr char kQuery[] = R"(
     SELECT json_build_object(
       'database', current_database(),
       'at', to_char(clock_timestamp(), 'YYYY-MM-DD"T"HH24:MI:SSOF'),
+      'standby', pg_is_in_recovery(),
+      'known_until', CASE WHEN pg_is_in_recovery() THEN
+        to_char(postbox.known_until(), 'YYYY-MM-DD"T"HH24:MI:SSOF') END,
       'publications', (
         SELECT coalesce(json_agg(to_json(p) ORDER BY p.state = 'active',
                                  p.pending DESC NULLS LAST, p.publication), '[]')
@@ -104,6 +107,10 @@ std::vector<std::string> Lines(const Json& all) {
   std::vector<std::string> lines = {"postbox: database " + Text(all, "database") + " at " +
                                     Text(all, "at") +
                                     ", dead letters: " + Text(all, "dead_letters")};
+  if (all["standby"] == true) {
+    lines.push_back("a standby: what its primary had committed at " + Text(all, "known_until") +
+                    "; what only workers of the primary know is not known here");
+  }
   lines.emplace_back();
   std::vector<Row> table = {
       {"PUBLICATION", "STATE", "PENDING", "PARKED", "OLDEST", "TOPIC", "ERROR"}};

@@ -3,7 +3,9 @@
 namespace postbox::cli {
 namespace {
 
-constexpr puller::TransactionLimits kLimits{.statement_timeout = std::chrono::seconds(60)};
+// No subcommand writes into the database, so each can be asked of a standby, too.
+constexpr puller::TransactionLimits kLimits{.read_only = true,
+                                            .statement_timeout = std::chrono::seconds(60)};
 
 struct Remedy {
   const char* sign;  // a part of libpq's or the server's message

@@ -10,8 +10,8 @@
 
 namespace postbox::cli {
 
-// `name` is shown in pg_stat_activity. On failure returns null, and puts libpq's reason into
-// `error`.
+// Its transactions are read-only. `name` is shown in pg_stat_activity. On failure returns null, and
+// puts libpq's reason into `error`.
 std::unique_ptr<puller::Connection> OpenDatabase(const std::string& dsn, const std::string& name,
                                                  std::string* error);
 
