@@ -106,6 +106,8 @@ OutboxFacts ReadFacts(Oid relation) {
   if (facts.name.empty()) ThrowNoOutbox(relation, "");
   facts.owner = RelationOwner(relation);
   registry = PostboxRelation("outbox");
+  facts.given_versions =
+      Pg([] { return get_relname_relid("given_version", get_rel_namespace(registry)); });
   // By OID throughout: looking up names asks for USAGE on the schema.
   const std::string sql =
       "SELECT o.counter::oid, (SELECT d.objid FROM pg_depend d, pg_attribute a, pg_class s"

@@ -56,6 +56,7 @@ struct OutboxFacts {
   Oid owner;
   Oid counter;
   Oid sequence;
+  Oid given_versions;  // postbox.given_version; InvalidOid if the extension is still that of 0.1
   bool is_log;
   bool adopted;
   std::string name;          // quoted and qualified

@@ -205,7 +205,7 @@ bool UpdateVersion(PlainTable* counter, TupleTableSlot* stored, int64 version, S
   return true;
 }
 
-// Makes the row with version 1, unless somebody else makes one at the same time: as INSERT ... ON
+// Makes the row, unless somebody else makes one at the same time: as INSERT ... ON
 // CONFLICT does it, the row can be taken back until its key is in the index.
 bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version) {
   const Datum row[] = {aggregate_type, aggregate_id, Int64GetDatum(version)};
@@ -223,6 +223,58 @@ bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_i
   table_tuple_complete_speculative(counter->relation, counter->row, token, alone);
   SpeculativeInsertionLockRelease(transaction);
   return alone;
+}
+
+// What a scan of an index of the counter looks for in one of its columns, from 0.
+ScanKeyData ScanKeyOf(Relation index, int column, Datum wanted) {
+  ScanKeyData key;
+  ScanKeyEntryInitialize(&key, 0, static_cast<AttrNumber>(column + 1), BTEqualStrategyNumber,
+                         InvalidOid, index->rd_indcollation[column], F_TEXTEQ, wanted);
+  return key;
+}
+
+// The index by which the row of an aggregate is found; nullptr if the counter has none.
+Relation OpenCounterKey(Relation counter) {
+  List* indexes = RelationGetIndexList(counter);
+  Relation found = nullptr;
+  ListCell* cell;
+  foreach (cell, indexes) {
+    found = index_open(lfirst_oid(cell), AccessShareLock);
+    if (IsPlainIndex(found) && IsCounterKey(counter, found)) break;
+    index_close(found, AccessShareLock);
+    found = nullptr;
+  }
+  list_free(indexes);
+  return found;
+}
+
+// Sets the row of an aggregate to `next(its version)`, as a statement with a new snapshot would, or
+// makes it with the version `first`. Returns what it has then; 0 if the statement has to do it: if
+// `next` is 0, or somebody else has written the row since.
+template <class Next>
+int64 ChangeInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 first,
+                    Next&& next) {
+  Relation index = counter->index[0];
+  ScanKeyData keys[2] = {ScanKeyOf(index, 0, aggregate_type), ScanKeyOf(index, 1, aggregate_id)};
+  const Snapshot snapshot = RegisterSnapshot(GetTransactionSnapshot());
+  if (counter->stored == nullptr) counter->stored = table_slot_create(counter->relation, nullptr);
+  TupleTableSlot* stored = counter->stored;
+  IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(counter->relation, index, snapshot, 2);
+  index_rescan(scan, keys, 2, nullptr, 0);
+  int64 version = 0;
+  if (!index_getnext_slot(scan, ForwardScanDirection, stored)) {
+    if (MakeCounterRow(counter, aggregate_type, aggregate_id, first)) version = first;
+  } else {
+    bool null = true;
+    const int64 last = DatumGetInt64(slot_getattr(stored, 3, &null));
+    // What is out of range is the statement's to say.
+    const int64 wanted = null || last < 0 ? 0 : next(last);
+    if (wanted != 0 && UpdateVersion(counter, stored, wanted, snapshot)) version = wanted;
+  }
+  index_endscan(scan);
+  ExecClearTuple(stored);
+  UnregisterSnapshot(snapshot);
+  return version;
 }
 
 }  // namespace
@@ -288,34 +340,37 @@ bool OpenCounterTable(Oid counter, PlainTable* opened) {
 int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 first,
                      bool is_likely_new) {
   if (is_likely_new && MakeCounterRow(counter, aggregate_type, aggregate_id, first)) return first;
-  Relation index = counter->index[0];
-  ScanKeyData keys[2];
-  const Datum wanted[] = {aggregate_type, aggregate_id};
-  for (int i = 0; i < 2; ++i) {
-    ScanKeyEntryInitialize(&keys[i], 0, static_cast<AttrNumber>(i + 1), BTEqualStrategyNumber,
-                           InvalidOid, index->rd_indcollation[i], F_TEXTEQ, wanted[i]);
+  return ChangeInTable(counter, aggregate_type, aggregate_id, first,
+                       [](int64 last) { return last < PG_INT64_MAX ? last + 1 : 0; });
+}
+
+bool RaiseInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version) {
+  return ChangeInTable(counter, aggregate_type, aggregate_id, version,
+                       [version](int64 last) { return last < version ? version : 0; }) != 0;
+}
+
+bool MayHaveRowOfType(Oid counter, Datum aggregate_type) {
+  Relation relation = try_relation_open(counter, AccessShareLock);
+  if (relation == nullptr) return true;
+  bool found = true;
+  Relation index =
+      relation->rd_rel->relkind == RELKIND_RELATION && relation->rd_rel->relam == HEAP_TABLE_AM_OID
+          ? OpenCounterKey(relation)
+          : nullptr;
+  if (index != nullptr) {
+    SnapshotData dirty;
+    InitDirtySnapshot(dirty);
+    ScanKeyData key = ScanKeyOf(index, 0, aggregate_type);
+    IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(relation, index, &dirty, 1);
+    index_rescan(scan, &key, 1, nullptr, 0);
+    TupleTableSlot* row = table_slot_create(relation, nullptr);
+    found = index_getnext_slot(scan, ForwardScanDirection, row);
+    ExecDropSingleTupleTableSlot(row);
+    index_endscan(scan);
+    index_close(index, AccessShareLock);
   }
-  const Snapshot snapshot = RegisterSnapshot(GetTransactionSnapshot());
-  if (counter->stored == nullptr) counter->stored = table_slot_create(counter->relation, nullptr);
-  TupleTableSlot* stored = counter->stored;
-  IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(counter->relation, index, snapshot, 2);
-  index_rescan(scan, keys, 2, nullptr, 0);
-  int64 version = 0;
-  if (!index_getnext_slot(scan, ForwardScanDirection, stored)) {
-    if (MakeCounterRow(counter, aggregate_type, aggregate_id, first)) version = first;
-  } else {
-    bool null = true;
-    const int64 last = DatumGetInt64(slot_getattr(stored, 3, &null));
-    // What is out of range is the statement's to say.
-    if (!null && last < PG_INT64_MAX && last >= 0 &&
-        UpdateVersion(counter, stored, last + 1, snapshot)) {
-      version = last + 1;
-    }
-  }
-  index_endscan(scan);
-  ExecClearTuple(stored);
-  UnregisterSnapshot(snapshot);
-  return version;
+  relation_close(relation, AccessShareLock);
+  return found;
 }
 
 bool OpenLogPartition(Oid log, int16 generation, PlainTable* opened) {

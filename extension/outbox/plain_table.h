@@ -63,6 +63,14 @@ bool OpenCounterTable(Oid counter, PlainTable* opened);
 int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 first,
                      bool is_likely_new);
 
+// Sets the version of an aggregate to `version`, or makes its row, likewise. False if the statement
+// has to do it: somebody else has written the row since, or it has that version or a later one.
+bool RaiseInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version);
+
+// Whether a version counter has a row of this type, committed or not. True if that cannot be said
+// without a statement.
+bool MayHaveRowOfType(Oid counter, Datum aggregate_type);
+
 // A log with generations whose partition for this generation is plain. The caller has locked the
 // log. False if it is not so.
 bool OpenLogPartition(Oid log, int16 generation, PlainTable* opened);

@@ -47,6 +47,19 @@ OutboxParts ReadParts(Oid relation) {
   return parts;
 }
 
+// What no version of an aggregate is above that was given without being counted: an expression of
+// e.type, with a comma before it. Empty if nothing was (given_version.h).
+std::string GivenFloor(const OutboxParts& parts) {
+  if (!parts.is_log || !HasGenerations()) return "";  // the extension is not updated from 0.1
+  Parameters outbox;
+  outbox.AddOid(REGCLASSOID, parts.relation);
+  if (Run("SELECT FROM postbox.given_version WHERE outbox = $1 LIMIT 1", outbox) == 0) return "";
+  const std::string name = RelationName(parts.relation);
+  const std::string literal = Pg([&]() -> const char* { return quote_literal_cstr(name.c_str()); });
+  return ", (SELECT max(g.version) FROM postbox.given_version g WHERE g.outbox = " + literal +
+         "::regclass AND g.aggregate_type = e.type COLLATE \"C\")";
+}
+
 // The statement that raises the counter to the events that are there.
 std::string CountStatement(const OutboxParts& parts, const std::string& counter) {
   const OutboxColumns& columns = parts.columns;
@@ -56,9 +69,10 @@ std::string CountStatement(const OutboxParts& parts, const std::string& counter)
   };
   std::string events = versions(RelationName(parts.relation));
   if (OidIsValid(parts.parked)) events += " UNION ALL " + versions(RelationName(parts.parked));
+  const std::string floor = GivenFloor(parts);
   return "INSERT INTO " + counter +
-         " AS c (aggregate_type, aggregate_id, version) SELECT e.type, e.id, max(e.version) FROM "
-         "(" +
+         " AS c (aggregate_type, aggregate_id, version) SELECT e.type, e.id, " +
+         (floor.empty() ? "max(e.version)" : "greatest(max(e.version)" + floor + ")") + " FROM (" +
          events +
          ") AS e(type, id, version) WHERE e.type IS NOT NULL AND e.id IS NOT NULL AND e.version IS "
          "NOT NULL GROUP BY 1, 2 ON CONFLICT (aggregate_type, aggregate_id) DO UPDATE SET version "

@@ -3,6 +3,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/message_bytes.h"
 #include "extension/base/uuid.h"
+#include "extension/outbox/given_version.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/version_counter.h"
 #include "extension/server/shortage.h"
@@ -34,7 +35,6 @@ int64 VersionOf(Outbox* outbox, const EmittedEvent& event) {
     return 0;
   }
   if (!event.version.has_value()) return CountVersion(outbox, aggregate);
-  if (outbox->facts().is_log) return *event.version;
   TakeVersion(outbox, aggregate, *event.version);
   return *event.version;
 }
@@ -148,16 +148,29 @@ void CheckInsertPrivilege(const OutboxFacts& facts) {
   });
 }
 
+// Whether the version of the event has nothing to do with the version counter: it is given to an
+// event of a log, of a type that is not counted.
+bool IsFreeVersion(const Outbox& outbox, const EmittedEvent& event) {
+  return outbox.facts().is_log && event.version.has_value() && !event.source_event_id.has_value() &&
+         !MustRaiseCounter(outbox, event.aggregate_type.datum, *event.version);
+}
+
 // What has to be done as the owner of the outbox before the event is stored. Sets its version (see
-// VersionOf), or returns the event that is already stored.
-std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, OpenTables* tables,
-                               int64* version) {
-  if (!event.version.has_value() && !event.source_event_id.has_value() &&
-      !outbox->facts().columns.VersionIsSeq() && !MustLookUp(outbox->facts(), event)) {
-    *version = CountVersionWithoutSql(*outbox, AggregateOf(event),
-                                      tables == nullptr ? nullptr : tables->counter(),
-                                      event.is_likely_first);
-    if (*version != 0) return std::nullopt;
+// VersionOf) unless that is free, or returns the event that is already stored.
+std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, bool is_free,
+                               OpenTables* tables, int64* version) {
+  if (!event.source_event_id.has_value() && !outbox->facts().columns.VersionIsSeq() &&
+      !MustLookUp(outbox->facts(), event)) {
+    const Aggregate aggregate = AggregateOf(event);
+    if (!event.version.has_value()) {
+      *version = CountVersionWithoutSql(*outbox, aggregate,
+                                        tables == nullptr ? nullptr : tables->counter(),
+                                        event.is_likely_first);
+      if (*version != 0) return std::nullopt;
+    } else if (outbox->facts().is_log &&
+               TakeVersionWithoutSql(*outbox, aggregate, *event.version)) {
+      return std::nullopt;
+    }
   }
   SpiConnection connection;
   FixedSearchPath search_path;
@@ -170,6 +183,7 @@ std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, OpenTa
   if (MustLookUp(outbox->facts(), event) && FindEvent(outbox, event)) {
     Throw(ERRCODE_UNIQUE_VIOLATION, StoredMessage(outbox->facts(), event), "", kStoredHint);
   }
+  if (is_free) return std::nullopt;
   *version = VersionOf(outbox, event);
   return std::nullopt;
 }
@@ -193,10 +207,10 @@ Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event, OpenTables* tables
   const OutboxFacts& facts = outbox->facts();
 
   int64 version = event.version.value_or(0);
-  // A caller that counts versions for a log has locked its aggregate: one INSERT is all.
-  if (!facts.is_log || version == 0 || event.source_event_id.has_value() ||
-      MustLookUp(facts, event)) {
-    if (const auto stored = Prepare(outbox, event, tables, &version)) return *stored;
+  // A caller that gives versions to events of a log has locked its aggregate: one INSERT is all.
+  const bool is_free = IsFreeVersion(*outbox, event);
+  if (!is_free || MustLookUp(facts, event)) {
+    if (const auto stored = Prepare(outbox, event, is_free, tables, &version)) return *stored;
   }
   if (version != 0) CheckMessage(event, version);
   const int64 seq = Pg([&] {

@@ -2,6 +2,7 @@
 
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
+#include "extension/outbox/given_version.h"
 
 extern "C" {
 #include <access/tableam.h>
@@ -388,21 +389,48 @@ void CountedInRow(const Outbox& outbox, const Aggregate& aggregate, int64 versio
   count->events = std::max<int64>(count->events, kCountedInRow);
 }
 
+// Changes the row of an aggregate without a statement: calls `change(counter)`, in Pg(), which
+// returns the version of the row, or 0 if a statement has to do it. If the version is then `lowest`
+// or below, the row may be new; then it is raised above the floor of its type, which can be relied
+// on as soon as the row is there (given_version.h). Returns its version, or 0.
+template <class Change>
+int64 ChangeWithoutSql(const Outbox& outbox, const Aggregate& aggregate, PlainTable* open_counter,
+                       int64 lowest, int above_floor, Change&& change) {
+  PlainTable opened;
+  if (open_counter == nullptr && !outbox.OpenCounter(&opened)) return 0;
+  PlainTable* counter = open_counter == nullptr ? &opened : open_counter;
+  const auto step = [&](auto&& work) {
+    return Pg([&] {
+      // As between statements: what was done before is seen, and what is done here is seen after.
+      CommandCounterIncrement();
+      const int64 version = work(counter);
+      CommandCounterIncrement();
+      return version;
+    });
+  };
+  int64 version = step(change);
+  if (version != 0 && version <= lowest) {
+    const int64 floor = FloorOfType(outbox, aggregate.type) + above_floor;
+    if (version < floor) {
+      // The statement looks at the floor, too.
+      version = step([&](PlainTable* table) {
+        return RaiseInTable(table, aggregate.type, aggregate.id, floor) ? floor : 0;
+      });
+    }
+  }
+  if (open_counter == nullptr) Pg([&] { ClosePlainTable(&opened); });
+  return version;
+}
+
 // Counts the version up in the row without a statement; 0 if that cannot be done.
 int64 CountInTable(const Outbox& outbox, const Aggregate& aggregate, PlainTable* open_counter,
                    bool is_likely_new) {
-  PlainTable opened;
-  if (open_counter == nullptr && !outbox.OpenCounter(&opened)) return 0;
-  return Pg([&] {
-    // As between statements: what was done before is seen, and what is done here is seen after.
-    CommandCounterIncrement();
-    const int64 version =
-        CountUpInTable(open_counter == nullptr ? &opened : open_counter, aggregate.type,
-                       aggregate.id, outbox.facts().version_floor + 1, is_likely_new);
-    if (open_counter == nullptr) ClosePlainTable(&opened);
-    CommandCounterIncrement();
-    return version;
-  });
+  const int64 lowest = outbox.facts().version_floor + 1;
+  const int64 first = std::max(lowest, KnownFloorOfType(outbox, aggregate.type) + 1);
+  return ChangeWithoutSql(
+      outbox, aggregate, open_counter, lowest, 1, [&](PlainTable* counter) -> int64 {
+        return CountUpInTable(counter, aggregate.type, aggregate.id, first, is_likely_new);
+      });
 }
 
 [[noreturn]] void ThrowVersionTaken(const Outbox& outbox, const Aggregate& aggregate, int64 version,
@@ -414,6 +442,14 @@ int64 CountInTable(const Outbox& outbox, const Aggregate& aggregate, PlainTable*
           (last == version ? "is taken already" : "goes back"),
       "The last version in outbox \"" + outbox.facts().name + "\" is " + std::to_string(last) + ".",
       "Versions of an aggregate only grow. Leave version out to let the outbox count.");
+}
+
+// Makes the version in a row that this transaction has locked `lowest`, if it is below that: the
+// row may be new. Returns what the row has then.
+int64 RaiseAbove(Outbox* outbox, const Aggregate& aggregate, int64 version, int64 lowest) {
+  if (version >= lowest) return version;
+  std::array<Datum, 3> values = {aggregate.type, aggregate.id, Int64GetDatum(lowest)};
+  return outbox->Run(OutboxStatement::kTakeVersionOfRow, values.data()) > 0 ? lowest : version;
 }
 
 }  // namespace
@@ -430,6 +466,20 @@ int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate,
   return version;
 }
 
+bool TakeVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate, int64 version) {
+  if (Count* count = FindValidCount(outbox, aggregate); count != nullptr) {
+    if (count->last == count->stored || version > count->stored) return false;
+    if (version > count->last) GiveOut(version, count);
+    return true;
+  }
+  const int64 stored =
+      ChangeWithoutSql(outbox, aggregate, nullptr, version, 0, [&](PlainTable* counter) -> int64 {
+        return RaiseInTable(counter, aggregate.type, aggregate.id, version) ? version : 0;
+      });
+  if (stored != 0) CountedInRow(outbox, aggregate, stored);
+  return stored != 0;
+}
+
 int64 CountVersion(Outbox* outbox, const Aggregate& aggregate) {
   if (Count* count = FindValidCount(*outbox, aggregate); count != nullptr) {
     if (count->last < count->stored || Reserve(*outbox, aggregate, count->last, count)) {
@@ -441,14 +491,17 @@ int64 CountVersion(Outbox* outbox, const Aggregate& aggregate) {
   std::array<Datum, 2> values = {aggregate.type, aggregate.id};
   UpdateOrMake(outbox, OutboxStatement::kNextVersionOfRow, OutboxStatement::kNextVersion,
                values.data());
-  const int64 version = Int64Column(0, 1);
+  const int64 version =
+      RaiseAbove(outbox, aggregate, Int64Column(0, 1), FloorOfType(*outbox, aggregate.type) + 1);
   CountedInRow(*outbox, aggregate, version);
   return version;
 }
 
 void TakeVersion(Outbox* outbox, const Aggregate& aggregate, int64 version) {
+  const bool is_log = outbox->facts().is_log;
   if (Count* count = FindValidCount(*outbox, aggregate); count != nullptr) {
     if (version <= count->last && count->last < count->stored) {
+      if (is_log) return;
       ThrowVersionTaken(*outbox, aggregate, version, count->last);
     }
     if (version > count->last &&
@@ -461,10 +514,12 @@ void TakeVersion(Outbox* outbox, const Aggregate& aggregate, int64 version) {
   std::array<Datum, 3> values = {aggregate.type, aggregate.id, Int64GetDatum(version)};
   if (UpdateOrMake(outbox, OutboxStatement::kTakeVersionOfRow, OutboxStatement::kTakeVersion,
                    values.data()) == 0) {
+    if (is_log) return;
     outbox->Run(OutboxStatement::kLastVersion, values.data());
     ThrowVersionTaken(*outbox, aggregate, version, Int64Column(0, 1));
   }
-  CountedInRow(*outbox, aggregate, version);
+  CountedInRow(*outbox, aggregate,
+               RaiseAbove(outbox, aggregate, version, FloorOfType(*outbox, aggregate.type)));
 }
 
 void LockAggregate(Outbox* outbox, const Aggregate& aggregate) {
@@ -473,7 +528,9 @@ void LockAggregate(Outbox* outbox, const Aggregate& aggregate) {
   std::array<Datum, 2> values = {aggregate.type, aggregate.id};
   UpdateOrMake(outbox, OutboxStatement::kLockVersionOfRow, OutboxStatement::kLockVersion,
                values.data());
-  CountedInRow(*outbox, aggregate, Int64Column(0, 1));
+  CountedInRow(
+      *outbox, aggregate,
+      RaiseAbove(outbox, aggregate, Int64Column(0, 1), FloorOfType(*outbox, aggregate.type)));
 }
 
 }  // namespace postbox

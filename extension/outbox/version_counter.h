@@ -50,14 +50,18 @@ struct Aggregate {
 int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate,
                              PlainTable* open_counter, bool is_likely_new);
 
+// The same for a version that is given to an event of a log: makes it the last version if it is
+// greater than that. False if it cannot.
+bool TakeVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate, int64 version);
+
 // The functions below lock the aggregate. They want SPI connected, FixedSearchPath, and the owner
 // of the outbox as the current user.
 
 // Counts the version up and returns it.
 int64 CountVersion(Outbox* outbox, const Aggregate& aggregate);
 
-// Makes `version`, which is positive, the last version. Throws invalid_parameter_value if it is not
-// greater than the last one.
+// Makes `version`, which is positive, the last version. If it is not greater than the last one,
+// throws invalid_parameter_value; in a log, the last version stays.
 void TakeVersion(Outbox* outbox, const Aggregate& aggregate, int64 version);
 
 // Changes nothing.

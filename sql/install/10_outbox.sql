@@ -38,6 +38,20 @@ CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.outbox
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
 ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
+-- The version counter knows the versions that Postbox counts. Of those that emitters give to events of a log, this says of each
+-- aggregate type what none is above: extension/outbox/given_version.h. No row is ever changed.
+CREATE TABLE postbox.given_version (
+    outbox         regclass NOT NULL,
+    aggregate_type text     NOT NULL COLLATE "C",
+    version        bigint   NOT NULL
+);
+CREATE INDEX given_version_idx ON postbox.given_version (outbox, aggregate_type, version);
+COMMENT ON TABLE postbox.given_version IS
+    'Log outboxes: the version floor of each aggregate type, which no version is above that was given before versions of the type were counted; the greatest counts';
+SELECT pg_catalog.pg_extension_config_dump('postbox.given_version', '');
+REVOKE ALL ON postbox.given_version FROM PUBLIC;
+GRANT SELECT ON postbox.given_version TO PUBLIC;
+
 CREATE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'log', retention interval DEFAULT '7 days')
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';

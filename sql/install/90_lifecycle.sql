@@ -9,6 +9,7 @@ BEGIN
     CASE TG_TABLE_NAME
         WHEN 'outbox' THEN
             DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
+            DELETE FROM postbox.given_version g WHERE g.outbox = OLD.relation;
         WHEN 'publication' THEN
             DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
             DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;

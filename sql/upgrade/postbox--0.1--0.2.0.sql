@@ -255,6 +255,20 @@ $$;
 COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
 COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which it publishes, see postbox.credential; NULL: that of the server''s environment';
 
+-- The version counter knows the versions that Postbox counts. Of those that emitters give to events of a log, this says of each
+-- aggregate type what none is above: extension/outbox/given_version.h. No row is ever changed.
+CREATE TABLE postbox.given_version (
+    outbox         regclass NOT NULL,
+    aggregate_type text     NOT NULL COLLATE "C",
+    version        bigint   NOT NULL
+);
+CREATE INDEX given_version_idx ON postbox.given_version (outbox, aggregate_type, version);
+COMMENT ON TABLE postbox.given_version IS
+    'Log outboxes: the version floor of each aggregate type, which no version is above that was given before versions of the type were counted; the greatest counts';
+SELECT pg_catalog.pg_extension_config_dump('postbox.given_version', '');
+REVOKE ALL ON postbox.given_version FROM PUBLIC;
+GRANT SELECT ON postbox.given_version TO PUBLIC;
+
 UPDATE postbox.lane SET suspended_since = now() WHERE attempts > 0;
 COMMENT ON TABLE postbox.lane IS
     'A lane of a publication: a hash slice of its keys, its failed attempts and, in a log outbox, its worker and position';
@@ -2288,6 +2302,7 @@ BEGIN
     CASE TG_TABLE_NAME
         WHEN 'outbox' THEN
             DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
+            DELETE FROM postbox.given_version g WHERE g.outbox = OLD.relation;
         WHEN 'publication' THEN
             DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
             DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;

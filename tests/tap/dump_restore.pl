@@ -26,6 +26,7 @@ $node->safe_psql(
 	SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events', aggregate_types => '{video}', max_attempts => 7);
 	SELECT postbox.create_publication('odd', 'app."Odd name"', 'projects/other/topics/catalog.odd.events');
 	SELECT postbox.outbox_emit('video', 'v' || n % 3, 'video.changed', '{}'::jsonb, outbox => 'app.outbox') FROM generate_series(1, 9) n;
+	SELECT postbox.outbox_emit('video', 'v1', 'video.changed', '{}'::jsonb, version => 6, outbox => 'app."Odd name"');
 	UPDATE app.outbox SET published_at = now() WHERE seq <= 3;
 	INSERT INTO app.adopted VALUES ('00000000-0000-4000-8000-000000000001', 'video', 'v1', 'video.changed', '{}');
 });
@@ -48,6 +49,8 @@ sub check
 	is($node->safe_psql($database, $configuration), $before, 'everything is there');
 	is( $node->safe_psql($database, q{SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.changed', '{}', outbox => 'app.outbox')}),
 		'4', 'versions go on counting');
+	is($node->safe_psql($database, q{SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.changed', '{}', outbox => 'app."Odd name"')}),
+		'7', 'also above those that were given');
 	is($node->safe_psql($database, q{SELECT max(seq) FROM app.outbox}), '10', 'so does the order');
 	is($node->safe_psql($database, q{SELECT version FROM postbox.outbox_emit('video', 'v1', 'video.changed', '{}', outbox => 'app.adopted')}),
 		'2', 'an adopted table is still one');
