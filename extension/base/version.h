@@ -209,6 +209,16 @@ inline config_generic* FindSetting(const char* name) {
   RelationFindReplTupleByIndex(table, index, mode, search, found)
 #endif
 
+// The number of the transaction among those of this session; 0 outside of one. (17 moved it.)
+inline LocalTransactionId CurrentLocalTransaction() {
+  if (MyProc == nullptr) return InvalidLocalTransactionId;
+#if PG_VERSION_NUM >= 170000
+  return MyProc->vxid.lxid;
+#else
+  return MyProc->lxid;
+#endif
+}
+
 // Whether this session replays what another server did. (19 keeps that in one struct.)
 #if PG_VERSION_NUM >= 190000
 #define POSTBOX_REPLAYS_REPLICATION (replorigin_xact_state.origin != InvalidReplOriginId)

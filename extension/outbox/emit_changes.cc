@@ -18,6 +18,10 @@
 // know the keys, the transition tables are read again; in memory are the keys of rows that are not
 // paired, and nothing else.
 //
+// A transaction may mute the triggers of its own tables (mute_changes.h). What logical replication
+// brings fires no trigger for statements, so it emits nothing. Only its TRUNCATE fires one if that
+// is enabled for it. An error would end the apply worker again and again: that is a warning.
+//
 // Rows are taken in batches. A batch is formatted under pinned settings (row_format.h), where
 // functions of column types may run, and is then emitted under those of the session. All runs as
 // the current user.
@@ -26,6 +30,7 @@
 #include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/base/uuid.h"
+#include "extension/outbox/mute_changes.h"
 #include "extension/outbox/row_format.h"
 #include "extension/outbox/store_event.h"
 
@@ -33,6 +38,7 @@ extern "C" {
 #include <commands/trigger.h>
 #include <executor/executor.h>
 #include <executor/tuptable.h>
+#include <replication/origin.h>
 #include <tcop/utility.h>
 #include <utils/fmgroids.h>
 #include <utils/tuplestore.h>
@@ -104,13 +110,6 @@ TriggerArguments ReadArguments(const Trigger& trigger) {
 void CheckCall(const TriggerData& trigger) {
   const TriggerEvent event = trigger.tg_event;
   const std::string name = Quoted(trigger.tg_trigger->tgname);
-  if (TRIGGER_FIRED_BY_TRUNCATE(event)) {
-    Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
-          "TRUNCATE of " + Quoted(RelationGetRelationName(trigger.tg_relation)) +
-              " would emit no events",
-          "TRUNCATE does not look at the rows that it removes.",
-          "Use DELETE. To remove the rows without events, disable trigger " + name + " before.");
-  }
   if (!TRIGGER_FIRED_AFTER(event) || !TRIGGER_FIRED_FOR_STATEMENT(event)) {
     Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
           "emit_changes() must be called by an AFTER trigger for each statement",
@@ -125,6 +124,32 @@ void CheckCall(const TriggerData& trigger) {
           "Add REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows, or make the triggers with "
           "postbox.create_change_triggers.");
   }
+}
+
+// TRUNCATE does not look at the rows that it removes.
+void RefuseTruncate(Relation table) {
+  if (MuteTruncate(table)) return;
+  const std::string name = Quoted(RelationGetRelationName(table));
+  if (!POSTBOX_REPLAYS_REPLICATION) {
+    Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "TRUNCATE of " + name + " would emit no events",
+          "TRUNCATE does not look at the rows that it removes.",
+          "Use DELETE. To remove the rows without events, as the owner of the table, run SET LOCAL "
+          "postbox.mute_changes = on in the same transaction.");
+  }
+  Pg([&] {
+    ereport(WARNING,
+            (errmsg("a TRUNCATE of %s has come by logical replication, and emits no events",
+                    name.c_str()),
+             errhint("Consumers keep the rows. Emit events for the database in which the "
+                     "rows were changed.")));
+  });
+}
+
+// The number of rows that a statement has changed.
+int64 ChangedRows(const TriggerData& trigger) {
+  Tuplestorestate* rows =
+      TRIGGER_FIRED_BY_INSERT(trigger.tg_event) ? trigger.tg_newtable : trigger.tg_oldtable;
+  return tuplestore_tuple_count(rows);
 }
 
 // A reader of a transition table. Other triggers may read it, too.
@@ -397,7 +422,9 @@ void TakeBatch(Changes* changes, std::vector<Change>* batch) {
 }
 
 void EmitChanges(const TriggerData& trigger) {
+  if (TRIGGER_FIRED_BY_TRUNCATE(trigger.tg_event)) return RefuseTruncate(trigger.tg_relation);
   CheckCall(trigger);
+  if (MuteChanges(trigger.tg_relation, ChangedRows(trigger))) return;
   Pg([] { PreventCommandIfReadOnly("emit_changes()"); });
   const TriggerArguments arguments = ReadArguments(*trigger.tg_trigger);
   RowFormat format(trigger.tg_relation, arguments.key, arguments.columns);

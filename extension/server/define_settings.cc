@@ -96,6 +96,30 @@ void AssignDefaultOutbox(const char* /*new_value*/, void* extra) {
   if (extra != nullptr) default_outbox_origin = *static_cast<SettingOrigin*>(extra);
 }
 
+MuteOrigin mute_origin = {InvalidOid, false, InvalidLocalTransactionId};
+
+// A value of the configuration, a database, a role or a connection would hold for more than one
+// transaction. (Whether a value is tested for ALTER ROLE or for the SET clause of a function is not
+// said here. One of a role is refused when it connects.)
+bool CheckMuteChanges(bool* new_value, void** extra, GucSource source) {
+  if (*new_value && source < PGC_S_INTERACTIVE) {
+    GUC_check_errdetail("It is for one transaction: SET LOCAL postbox.mute_changes = on.");
+    return false;
+  }
+  auto* origin = static_cast<MuteOrigin*>(AllocateSettingExtra(sizeof(MuteOrigin)));
+  if (origin == nullptr) return false;
+  int context = 0;
+  GetUserIdAndSecContext(&origin->role, &context);
+  origin->by_function = InLocalUserIdChange();
+  origin->transaction = CurrentLocalTransaction();
+  *extra = origin;
+  return true;
+}
+
+void AssignMuteChanges(bool /*new_value*/, void* extra) {
+  if (extra != nullptr) mute_origin = *static_cast<MuteOrigin*>(extra);
+}
+
 std::string CheckAttributeValue(std::string_view value) {
   if (value.size() > pubsub::kMaxAttributeValueBytes) {
     return "It becomes an attribute of events, and Pub/Sub allows an attribute value of at most " +
@@ -236,12 +260,20 @@ void DefineSettings() {
                             setting.initial, setting.least, setting.greatest, setting.context,
                             setting.flags, nullptr, nullptr, nullptr);
   }
+  DefineCustomBoolVariable(
+      "postbox.mute_changes", "Keeps change triggers from emitting events in this transaction.",
+      "For the owner of the changed table. The server log says how many rows were changed without "
+      "events.",
+      &values.mute_changes, false, PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
+      CheckMuteChanges, AssignMuteChanges, nullptr);
   DefineCustomEnumVariable(
       "postbox.compression", "Sets what a publisher compresses its requests to Pub/Sub with.",
       "Small requests are never compressed.", &values.compression,
       static_cast<int>(Compression::kOff), kCompressions, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
   ReserveGucPrefix("postbox");
 }
+
+const MuteOrigin& OriginOfMute() { return mute_origin; }
 
 bool DefaultOutboxCounts() {
   // PGC_S_DATABASE and what is before it is set by the owner of the database or a superuser.

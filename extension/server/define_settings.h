@@ -4,8 +4,13 @@
 // postbox.default_outbox decides where an event goes, and whose triggers run as the role that
 // emits. So it remembers who has set it. A function that runs as another role than its caller, for
 // example a SECURITY DEFINER function, does not follow its caller here.
+//
+// postbox.mute_changes is for one transaction, so it remembers in which one it was set. It remembers
+// by whom, too: what a function sets does not mute the statements of its caller.
 #ifndef POSTBOX_EXTENSION_SERVER_DEFINE_SETTINGS_H_
 #define POSTBOX_EXTENSION_SERVER_DEFINE_SETTINGS_H_
+
+#include "extension/base/postgres.h"
 
 namespace postbox {
 
@@ -17,6 +22,14 @@ void DefineSettings();
 // connection, or with ALTER ROLE. It does if the function itself has set it (also by its SET
 // clause), and if it is that of the database, of all roles, or of the server.
 bool DefaultOutboxCounts();
+
+// How the present value of postbox.mute_changes was set.
+struct MuteOrigin {
+  Oid role;
+  bool by_function;  // that ran as another role than its caller
+  LocalTransactionId transaction;
+};
+const MuteOrigin& OriginOfMute();
 
 }  // namespace postbox
 

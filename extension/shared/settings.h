@@ -48,6 +48,9 @@ struct Settings {
   char* traceparent;
   char* source_service;
   char* source_version;
+
+  // Whether change triggers emit nothing in this transaction; see define_settings.h.
+  bool mute_changes;
 };
 
 // The values in this process. UseSettings() sets the address, once, before the first call of
