@@ -11,7 +11,11 @@
 //           has published it, the UPDATE that arrives says so, as any other does.
 //   parked  of a log: likewise. The row goes when the DELETE of the source arrives.
 //
+// What outbox_emit stores in that session is not marked (replicated.h).
+//
 // The mark is an UPDATE of the row, as the owner of the table, in the transaction that brings it.
+#include "extension/outbox/replicated.h"
+
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
@@ -24,6 +28,8 @@ extern "C" {
 
 namespace postbox {
 namespace {
+
+int emitting_here = 0;
 
 constexpr const char* kWait =
     "next_retry_at = 'infinity', publish_attempts = greatest(publish_attempts, 1), last_error = "
@@ -60,6 +66,10 @@ void MarkReplicated(const TriggerData& trigger) {
 }
 
 }  // namespace
+
+EmittedHere::EmittedHere() { ++emitting_here; }
+EmittedHere::~EmittedHere() { --emitting_here; }
+
 }  // namespace postbox
 
 POSTBOX_FUNCTION(event_replicated) {
@@ -70,7 +80,9 @@ POSTBOX_FUNCTION(event_replicated) {
       postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
                      "event_replicated() is the trigger function of outboxes");
     }
-    if (POSTBOX_REPLAYS_REPLICATION) postbox::MarkReplicated(*trigger);
+    if (POSTBOX_REPLAYS_REPLICATION && postbox::emitting_here == 0) {
+      postbox::MarkReplicated(*trigger);
+    }
     return Datum{0};
   });
 }

@@ -5,6 +5,7 @@
 #include "extension/base/uuid.h"
 #include "extension/outbox/given_version.h"
 #include "extension/outbox/log_relations.h"
+#include "extension/outbox/replicated.h"
 #include "extension/outbox/version_counter.h"
 #include "extension/server/shortage.h"
 #include "extension/server/wakeup.h"
@@ -119,6 +120,7 @@ void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version,
             OpenTables* tables) {
   const OutboxFacts& facts = outbox->facts();
   CheckFitsJsonb(facts, event);
+  const EmittedHere emitted_here;
   try {
     if (StoreRow(outbox, event, seq, version, tables)) return;
   } catch (PostgresError& error) {

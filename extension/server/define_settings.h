@@ -5,8 +5,8 @@
 // emits. So it remembers who has set it. A function that runs as another role than its caller, for
 // example a SECURITY DEFINER function, does not follow its caller here.
 //
-// postbox.mute_changes is for one transaction, so it remembers in which one it was set. It remembers
-// by whom, too: what a function sets does not mute the statements of its caller.
+// postbox.mute_changes is for one transaction, so it remembers in which one it was set. It also
+// remembers by whom: what a function sets does not mute the statements of its caller.
 #ifndef POSTBOX_EXTENSION_SERVER_DEFINE_SETTINGS_H_
 #define POSTBOX_EXTENSION_SERVER_DEFINE_SETTINGS_H_
 

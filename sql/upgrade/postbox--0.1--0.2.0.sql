@@ -2872,6 +2872,22 @@ CREATE FUNCTION postbox.show_findings(relation regclass) RETURNS SETOF postbox.f
 COMMENT ON FUNCTION postbox.show_findings(regclass) IS
     'postbox.findings_of, run as the owner of the outbox or inbox; no rows if the caller is neither that nor a member of pg_monitor or postbox_operator';
 
+-- Change triggers are for each statement. What logical replication changes fires only triggers for each row; one of the user may emit.
+CREATE FUNCTION postbox.doctor_of_changes() RETURNS SETOF postbox.finding
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (postbox.make_finding('tables', 'warning', c.relation::text, format('logical replication changes it (subscription %s), and its change triggers emit no events for that',
+        string_agg(DISTINCT quote_ident(s.subname), ', ')), 'emit the events in the database in which the rows are changed, or see "Tables that logical replication changes" in docs/operations.md')).*
+    FROM (SELECT DISTINCT t.tgrelid::regclass FROM pg_trigger t WHERE t.tgfoid = 'postbox.emit_changes()'::regprocedure) AS c(relation)
+    CROSS JOIN LATERAL (SELECT c.relation UNION SELECT a.relid FROM pg_partition_ancestors(c.relation) a UNION SELECT p.relid FROM pg_partition_tree(c.relation) p) AS k(kin)
+    JOIN pg_subscription_rel r ON r.srrelid = k.kin JOIN pg_subscription s ON s.oid = r.srsubid
+    WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE NOT t.tgisinternal AND t.tgenabled IN ('A', 'R') AND t.tgtype & 1 = 1
+                      AND (t.tgrelid = c.relation OR t.tgrelid IN (SELECT p.relid FROM pg_partition_tree(c.relation) p)))
+    GROUP BY c.relation
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_changes() IS 'postbox.doctor() of tables with change triggers that logical replication changes';
+
 CREATE FUNCTION postbox.doctor_of_tables() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -2926,6 +2942,7 @@ BEGIN
                 'create a publication, drop the outbox, or see postbox.publication_status, postbox.paused_keys and "Signs and remedies" in docs/operations.md');
         END IF;
     END LOOP;
+    RETURN QUERY SELECT * FROM postbox.doctor_of_changes();
 END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_tables() IS 'postbox.doctor() of the tables of outboxes and inboxes';
