@@ -65,7 +65,7 @@ class Room:
 RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE = 'worker/publisher', 'worker/publisher/base'
-PUBSUB, PULLER = 'worker/pubsub', 'worker/puller'
+WORKER_BASE, PUBSUB, PULLER = 'worker/base', 'worker/pubsub', 'worker/puller'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION, COMPLETION = 'worker/cli/provision', 'worker/cli/completion'
@@ -83,17 +83,18 @@ ROOMS = {
     f'{PUBLISHER}/table': Room((PUBLISHER_BASE, BASE, SHARED), ('server',)),
     PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
                     ('server', 'system'), (PUBSUB,)),
+    WORKER_BASE: Room((), ('system',)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'curl', 'system')),
-    PULLER: Room((PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
-    STORE: Room((), ('abseil', 'SQLite', 'system')),
+    PULLER: Room((WORKER_BASE, PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
+    STORE: Room((WORKER_BASE,), ('abseil', 'SQLite', 'system')),
     SCHEMA: Room((PROTO, RULES), ('gRPC', 'abseil', 'json')),
-    EMULATOR: Room((SCHEMA, STORE, PROTO), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
-    CLI_BASE: Room((PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
+    EMULATOR: Room((SCHEMA, STORE, WORKER_BASE, PROTO), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
+    CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
-    ADMIN: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
+    ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
     PROVISION: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'YAML', 'system')),
     COMPLETION: Room((), ('CLI11',)),
-    'worker/cli': Room((DOCTOR, ADMIN, PROVISION, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
+    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -104,7 +105,7 @@ MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
-    'postbox': (RULES, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
+    'postbox': (RULES, WORKER_BASE, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
                 COMPLETION, 'worker/cli'),
 }
 

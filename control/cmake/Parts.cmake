@@ -91,6 +91,12 @@ add_library(postbox_proto STATIC ${proto_services})
 target_link_libraries(postbox_proto PUBLIC postbox_messages)
 set_target_properties(postbox_messages postbox_proto PROPERTIES COMPILE_WARNING_AS_ERROR OFF)  # not ours
 
+# What the subcommands of the executable share, and no module of the server has.
+sources(files worker/base)
+united(files ${files})
+add_library(postbox_base STATIC ${files})
+target_link_libraries(postbox_base PUBLIC postbox_warnings Threads::Threads)
+
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
 set(plain pubsub/ack_results pubsub/credentials_file pubsub/http_client pubsub/message_wire pubsub/outgoing_message puller/received_event)
@@ -103,7 +109,7 @@ sources(parts worker/emulator/schema worker/emulator/store)
 list(APPEND plain ${parts})
 united(files ${plain})
 add_library(postbox_plain STATIC ${files})
-target_link_libraries(postbox_plain PUBLIC postbox_warnings postbox_messages nlohmann_json::nlohmann_json PkgConfig::CURL PkgConfig::SQLITE)
+target_link_libraries(postbox_plain PUBLIC postbox_warnings postbox_base postbox_messages nlohmann_json::nlohmann_json PkgConfig::CURL PkgConfig::SQLITE)
 
 # The executable. (proto/rules/ holds headers only: whoever includes them compiles them.)
 function(part name room)

@@ -16,7 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "worker/base/line_queue.h"
 #include "worker/cli/admin_commands.h"
+#include "worker/cli/base/grpc_log.h"
 #include "worker/cli/completion/scripts.h"
 #include "worker/emulator/fault_client.h"
 #include "worker/emulator/server.h"
@@ -286,8 +288,7 @@ int Run(int argc, char** argv) {
   }
 
   if (*completion) return PrintCompletion(app, shell);
-  // gRPC would write to standard error by itself, between the lines of the log, whatever fails.
-  setenv("GRPC_VERBOSITY", "NONE", 0);
+  cli::TakeGrpcLog();
   if (*pull) return puller::RunPull(pull_options);
   for (const cli::Command& command : commands) {
     if (*command.app) return command.run();
@@ -305,9 +306,10 @@ int main(int argc, char** argv) {
   try {
     return postbox::Run(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "postbox: internal error: %s\n", error.what());
+    postbox::StandardError().Push(std::string("postbox: internal error: ") + error.what() + "\n");
   } catch (...) {
-    std::fputs("postbox: internal error\n", stderr);
+    postbox::StandardError().Push("postbox: internal error\n");
   }
+  postbox::StandardError().Finish();
   return 1;
 }

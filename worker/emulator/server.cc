@@ -5,7 +5,7 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdio>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "worker/base/line_queue.h"
 #include "worker/emulator/answer_first.h"
 #include "worker/emulator/call_gate.h"
 #include "worker/emulator/faults_service.h"
@@ -143,7 +144,8 @@ absl::StatusOr<std::unique_ptr<AuthServer>> StartAuthentication(const EmulatorOp
 }
 
 int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "postbox emulator: %s\n", std::string(status.message()).c_str());
+  StandardError().Push(absl::StrCat("postbox emulator: ", status.message(), "\n"));
+  StandardError().Finish();
   return 1;
 }
 
@@ -188,22 +190,24 @@ int RunEmulator(const EmulatorOptions& options) {
     (*server)->faults()->Add(*fault);
   }
   const std::string address = absl::StrCat(options.host, ":", (*server)->port());
-  std::printf("postbox emulator listening on %s\n", address.c_str());
+  // As lines that nothing has to read: the signal to end is heard all the same.
+  std::string text = absl::StrCat("postbox emulator listening on ", address, "\n");
   if (usual_is_taken) {
-    std::printf("port %d is in use, so another one was taken\n", kUsualPort);
+    absl::StrAppend(&text, "port ", kUsualPort, " is in use, so another one was taken\n");
   }
   // Clients take PUBSUB_EMULATOR_HOST for plain text.
   const bool plain = tls.certificate_file.empty();
-  if (plain) std::printf("export PUBSUB_EMULATOR_HOST=%s\n", address.c_str());
-  std::printf("export PUBSUB_PROJECT_ID=%s\n", options.project.c_str());
+  if (plain) absl::StrAppend(&text, "export PUBSUB_EMULATOR_HOST=", address, "\n");
+  absl::StrAppend(&text, "export PUBSUB_PROJECT_ID=", options.project, "\n");
   if (*auth_server != nullptr) {
-    std::printf("tokens at http://%s:%d\n", options.host.c_str(), (*auth_server)->port());
+    absl::StrAppend(&text, "tokens at http://", options.host, ":", (*auth_server)->port(), "\n");
   }
-  std::printf("in postgresql.conf: postbox.endpoint = '%s://%s', postbox.project_id = '%s'\n",
-              plain ? "http" : "https", address.c_str(), options.project.c_str());
-  std::fflush(stdout);
+  absl::StrAppend(&text, "in postgresql.conf: postbox.endpoint = '", plain ? "http" : "https",
+                  "://", address, "', postbox.project_id = '", options.project, "'\n");
+  StandardOutput().Push(std::move(text));
   int signal = 0;
   sigwait(&signals, &signal);
+  StandardOutput().Finish();
   return 0;
 }
 

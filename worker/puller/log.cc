@@ -1,16 +1,18 @@
 #include "worker/puller/log.h"
 
 #include <spdlog/cfg/env.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "proto/rules/attributes.h"
 #include "proto/rules/repeat_limit.h"
+#include "worker/base/line_queue.h"
 #include "worker/puller/key_queues.h"
 #include "worker/puller/received_event.h"
 
@@ -63,16 +65,55 @@ std::string Plain(const Fields& value) {
   return bare ? text : Dump(value);
 }
 
+std::string LineOf(spdlog::level::level_enum level, std::string_view message,
+                   const Fields& fields) {
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  const auto level_name = spdlog::level::to_string_view(level);
+  const std::string_view name(level_name.data(), level_name.size());
+  if (json_lines) {
+    Fields object = {{"time", pubsub::FormatRfc3339(now)}, {"level", name}, {"message", message}};
+    object.update(CutFields(fields));
+    return Dump(object);
+  }
+  std::string line = pubsub::FormatRfc3339(now);
+  line.append(" ").append(name).append(" ").append(message);
+  const Fields cut = CutFields(fields);
+  for (const auto& [key, value] : cut.items()) {
+    line.append(" ").append(key).append("=").append(Plain(value));
+  }
+  return line;
+}
+
+// Standard error through the queue of the process. Lines come with all that they are to have.
+class QueueSink final : public spdlog::sinks::sink {
+ public:
+  void log(const spdlog::details::log_msg& message) override {
+    std::string line(message.payload.data(), message.payload.size());
+    line += '\n';
+    StandardError().Push(std::move(line));
+  }
+  void flush() override {}
+  void set_pattern(const std::string& /*pattern*/) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
+};
+
 }  // namespace
 
 void InitLog(bool json) {
   json_lines = json;
-  auto logger = std::make_shared<spdlog::logger>("postbox",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("%v");
-  spdlog::set_default_logger(std::move(logger));
+  StandardError().SayDropped([](uint64_t count) {
+    return LineOf(spdlog::level::warn, "log lines were dropped, since nothing read them",
+                  {{"lines", count}}) +
+           "\n";
+  });
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("postbox", std::make_shared<QueueSink>()));
   spdlog::cfg::load_env_levels();
 }
+
+void FinishLog() { StandardError().Finish(); }
 
 std::string Cut(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return std::string(text);
@@ -104,25 +145,7 @@ void LogSums(bool all) {
 
 void LogLine(spdlog::level::level_enum level, std::string_view message, const Fields& fields) {
   if (!spdlog::should_log(level)) return;
-  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
-  const auto level_name = spdlog::level::to_string_view(level);
-  const std::string_view name(level_name.data(), level_name.size());
-  std::string line;
-  if (json_lines) {
-    Fields object = {{"time", pubsub::FormatRfc3339(now)}, {"level", name}, {"message", message}};
-    object.update(CutFields(fields));
-    line = Dump(object);
-  } else {
-    line = pubsub::FormatRfc3339(now);
-    line.append(" ").append(name).append(" ").append(message);
-    const Fields cut = CutFields(fields);
-    for (const auto& [key, value] : cut.items()) {
-      line.append(" ").append(key).append("=").append(Plain(value));
-    }
-  }
-  spdlog::log(level, "{}", line);
+  spdlog::log(level, "{}", LineOf(level, message, fields));
 }
 
 Fields EventFields(std::string_view subscription, const Delivery& delivery) {

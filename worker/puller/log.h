@@ -11,6 +11,9 @@
 // A failure that goes on is summed, not repeated: of the lines that LogRepeated is given for one
 // message, subscription and SQLSTATE, kSameLines are written. The next ones are counted, and
 // written as one line with their number when a pause is over (proto/rules/repeat_limit.h).
+//
+// Standard error that nothing reads holds up no thread: lines wait in a queue, and are dropped and
+// counted when it is full (worker/base/line_queue.h).
 #ifndef POSTBOX_WORKER_PULLER_LOG_H_
 #define POSTBOX_WORKER_PULLER_LOG_H_
 
@@ -35,6 +38,8 @@ std::string Cut(std::string_view text, size_t max_bytes);
 
 // Called once, before the first line. Lines are JSON objects if `json` is true, else text.
 void InitLog(bool json);
+// Called last of all. Waits a second for a reader of what is not written yet.
+void FinishLog();
 
 void LogLine(spdlog::level::level_enum level, std::string_view message, const Fields& fields);
 inline void LogDebug(std::string_view message, const Fields& fields = Fields::object()) {

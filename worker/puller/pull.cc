@@ -365,6 +365,7 @@ int RunPull(const PullOptions& options) {
   TakeCredentials();
   InitLog(options.log_format == "json");
   const int code = Puller(options).Run();
+  FinishLog();
   if (Connection::CallsLeft()) {
     std::fflush(nullptr);
     std::_Exit(code);

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/time_util.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "worker/base/write_while.h"
 #include "worker/cli/base/open_place.h"
 #include "worker/cli/base/pubsub_admin.h"
 
@@ -127,19 +129,24 @@ class Tail {
     if (!status.ok()) return status;
     pb::AcknowledgeRequest acks;
     for (const pb::ReceivedMessage& received : response.received_messages()) {
-      if (ack_) acks.add_ack_ids(received.ack_id());
-      if (!ack_) held_.push_back(received.ack_id());
-      if (!seen_.insert(received.message().message_id()).second) continue;
-      std::printf("%s\n", Dump(MessageJson(received)).c_str());
-      ++shown_;
+      const bool is_new = seen_.insert(received.message().message_id()).second;
+      // What is not shown, since nothing reads it when the end comes, is given back.
+      const bool shown = !is_new || Show(received);
+      if (is_new && shown) ++shown_;
+      if (ack_ && shown) acks.add_ack_ids(received.ack_id());
+      if (!ack_ || !shown) held_.push_back(received.ack_id());
     }
-    std::fflush(stdout);
     if (acks.ack_ids().empty()) return grpc::Status::OK;
     acks.set_subscription(subscription_);
     grpc::ClientContext ack_context;
     admin_->Prepare(&ack_context, "subscription", subscription_);
     google::protobuf::Empty none;
     return admin_->subscriber()->Acknowledge(&ack_context, acks, &none);
+  }
+
+  static bool Show(const pb::ReceivedMessage& received) {
+    return !stop && WriteWhile(STDOUT_FILENO, Dump(MessageJson(received)) + "\n",
+                               [] { return !stop.load(); });
   }
 
   grpc::Status GiveBack() {

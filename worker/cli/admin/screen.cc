@@ -14,8 +14,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "worker/base/line_queue.h"
 #include "worker/cli/base/open_place.h"
 #include "worker/cli/base/operator_session.h"
 
@@ -178,6 +180,8 @@ class Look {
 };
 
 std::atomic<bool> interrupted = false;
+// How long a terminal may take for a screen, and the next one is left out.
+constexpr std::chrono::milliseconds kTerminalWait{200};
 
 // The terminal without echo and without waiting for the end of a line, on its second screen; as it
 // was when the object is gone.
@@ -188,17 +192,19 @@ class Terminal {
     termios raw = saved_;
     raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    std::printf("\033[?1049h\033[?25l");
+    StandardOutput().Push("\033[?1049h\033[?25l");
   }
   ~Terminal() {
-    std::printf("\033[?25h\033[?1049l");
-    std::fflush(stdout);
+    StandardOutput().Push("\033[?25h\033[?1049l");
+    StandardOutput().Finish();
     tcsetattr(STDIN_FILENO, TCSANOW, &saved_);
   }
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
+  // Left out while the terminal has not taken the screen before: it may be stopped (Ctrl-S).
   static void Show(const std::vector<std::string>& lines) {
+    if (!StandardOutput().Finish(kTerminalWait)) return;
     winsize size{};
     const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
     const size_t most = known ? size.ws_row : 24;
@@ -214,8 +220,7 @@ class Terminal {
       screen += line + "\033[K\r\n";
     }
     screen += "q ends\033[J";
-    std::fwrite(screen.data(), 1, screen.size(), stdout);
-    std::fflush(stdout);
+    StandardOutput().Push(std::move(screen));
   }
 
   // Waits for a key. False if q was pressed or the terminal is gone.

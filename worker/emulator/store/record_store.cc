@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/base/line_queue.h"
 
 namespace postbox::emulator {
 namespace {
@@ -186,8 +186,9 @@ void RecordStore::Apply(const Changes& changes) {
   for (auto at = changes.begin(); status.ok() && at != changes.end(); ++at) status = ApplyOne(*at);
   if (status.ok()) status = Run("COMMIT");
   if (status.ok()) return;
-  std::fprintf(stderr, "postbox emulator: %s; it stops, and nothing that was answered is lost\n",
-               std::string(status.message()).c_str());
+  StandardError().Push(absl::StrCat("postbox emulator: ", status.message(),
+                                    "; it stops, and nothing that was answered is lost\n"));
+  StandardError().Finish();
   std::_Exit(1);
 }
 
