@@ -18,6 +18,11 @@ set_target_properties(postbox_test PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY
 target_link_libraries(postbox_test PRIVATE publisher_core extension_base extension_shared)
 target_link_options(postbox_test PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
+# What gives the programs of a test host names of its own.
+add_library(own_hosts MODULE ${CMAKE_SOURCE_DIR}/tests/support/own_hosts.cc)
+set_target_properties(own_hosts PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(own_hosts PRIVATE postbox_warnings)
+
 # The same worker of a release with another shared memory, for the test of an upgrade while running.
 sources(files extension/shared)
 add_library(other_release_worker MODULE ${files} ${worker_entry} ${registration}
@@ -63,7 +68,7 @@ set_tests_properties(unit.pubsub_test PROPERTIES ENVIRONMENT GTEST_FILTER=-${clo
 include(Fuzz)          # tests/fuzz
 
 set(POSTBOX_TEST_TIMEOUT 600 CACHE STRING "Seconds that a test of the server may take")
-set(system_test_needs stage other_release_worker postbox_test)
+set(system_test_needs stage other_release_worker postbox_test own_hosts)
 function(system_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES

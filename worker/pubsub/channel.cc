@@ -38,6 +38,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint,
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'500);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                    5'000);  // also the time that one attempt to connect may take
+  // When connecting fails, the name is looked up again: the broker may have another address. By
+  // default not within 30 s of the last time, which may be that of the end of the connection.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
   // A plain-text endpoint is an emulator in the local network. The proxy of the environment
   // (http_proxy) does not lead there.
   if (endpoint.plaintext) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -91,6 +91,8 @@ void SetOptions(CURL* easy, const HttpRequest& request, const HeaderList& header
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
+  // Tokens are asked for once an hour. The server may have another address since the last time.
+  curl_easy_setopt(easy, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "postbox/" POSTBOX_VERSION);
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &TakeBody);

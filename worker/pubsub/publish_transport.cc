@@ -62,9 +62,9 @@ grpc::GenericStub* PublishTransport::Stub(int channel) {
   if (at >= stubs_.size()) stubs_.resize(at + 1);
   if (stubs_[at] == nullptr) {
     stubs_[at] =
-        std::make_unique<grpc::GenericStub>(MakeChannel(endpoint_, channel_credentials_, channel));
+        std::make_unique<RenewedStub<grpc::GenericStub>>(endpoint_, channel_credentials_, channel);
   }
-  return stubs_[at].get();
+  return stubs_[at]->Get();
 }
 
 void PublishTransport::CloseChannel(int channel) {

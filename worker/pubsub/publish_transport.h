@@ -69,7 +69,7 @@ class PublishTransport {
   const std::string quota_project_;
   const bool compression_;
   const OnResponse on_response_;
-  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;  // by channel; null: closed
+  std::vector<std::unique_ptr<RenewedStub<grpc::GenericStub>>> stubs_;  // by channel; null: closed
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;
   bool watching_ = false;   // a timer is set
   std::string last_topic_;  // of the last request, and its header

@@ -38,8 +38,7 @@ struct PullStream::Call {
   EventLoop::TimerId drain_timer;
 };
 
-PullStream::PullStream(EventLoop* loop, google::pubsub::v1::Subscriber::StubInterface* stub,
-                       Options options, Callbacks callbacks)
+PullStream::PullStream(EventLoop* loop, Stub* stub, Options options, Callbacks callbacks)
     : loop_(loop), stub_(stub), options_(std::move(options)), callbacks_(std::move(callbacks)) {}
 
 void PullStream::Start() { Open(); }
@@ -59,7 +58,7 @@ void PullStream::Begin(const Authorization& authorization) {
   AddHeaders(&call->context, RouteHeader("subscription", options_.first_request.subscription()),
              options_.quota_project.empty() ? authorization.quota_project : options_.quota_project,
              authorization.header);
-  call->stream = stub_->PrepareAsyncStreamingPull(&call->context, loop_->completion_queue());
+  call->stream = stub_->Get()->PrepareAsyncStreamingPull(&call->context, loop_->completion_queue());
   call->writing = true;  // no other operation may be started before StartCall is complete
   call->stream->StartCall(loop_->Tag([this, call](bool ok) {
     call->writing = false;

@@ -31,12 +31,14 @@
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "proto/rules/backoff.h"
 #include "worker/pubsub/authorizer.h"
+#include "worker/pubsub/channel.h"
 #include "worker/pubsub/event_loop.h"
 
 namespace postbox::pubsub {
 
 class PullStream {
  public:
+  using Stub = RenewedStub<google::pubsub::v1::Subscriber::Stub>;
   struct Options {
     google::pubsub::v1::StreamingPullRequest first_request;
     std::string quota_project;  // empty: that of the credentials
@@ -51,8 +53,7 @@ class PullStream {
     std::function<void(const std::string& error)> on_fatal;
   };
 
-  PullStream(EventLoop* loop, google::pubsub::v1::Subscriber::StubInterface* stub, Options options,
-             Callbacks callbacks);
+  PullStream(EventLoop* loop, Stub* stub, Options options, Callbacks callbacks);
 
   void Start();
   // While reading is paused, at most the response that is being read already arrives.
@@ -86,7 +87,7 @@ class PullStream {
   void CheckPing(const std::shared_ptr<Call>& call, EventLoop::Clock::duration delay);
 
   EventLoop* const loop_;
-  google::pubsub::v1::Subscriber::StubInterface* const stub_;
+  Stub* const stub_;
   const Options options_;
   const Callbacks callbacks_;
   Backoff backoff_{kReconnectBackoff};

@@ -135,8 +135,8 @@ class SubscriberCore {
   const SubscriberOptions options_;
   const SubscriberCallbacks callbacks_;
   std::unique_ptr<Authorizer> authorizer_;
-  std::unique_ptr<api::Subscriber::Stub> stream_stub_;
-  std::unique_ptr<api::Subscriber::Stub> ack_stub_;
+  std::unique_ptr<PullStream::Stub> stream_stub_;
+  std::unique_ptr<PullStream::Stub> ack_stub_;
   std::unique_ptr<PullStream> stream_;
 
   bool pulling_ = true;
@@ -162,8 +162,8 @@ bool SubscriberCore::Start(std::string* error) {
   if (!credentials) return false;
   authorizer_ = std::make_unique<Authorizer>(loop_, std::move(credentials->tokens));
   // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
-  stream_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, credentials->channel, 0));
-  ack_stub_ = api::Subscriber::NewStub(MakeChannel(options_.endpoint, credentials->channel, 1));
+  stream_stub_ = std::make_unique<PullStream::Stub>(options_.endpoint, credentials->channel, 0);
+  ack_stub_ = std::make_unique<PullStream::Stub>(options_.endpoint, credentials->channel, 1);
 
   PullStream::Options stream;
   stream.first_request.set_subscription(options_.subscription);
@@ -360,16 +360,16 @@ void SubscriberCore::Begin(const std::shared_ptr<AckCall>& call,
     api::AcknowledgeRequest message;
     message.set_subscription(options_.subscription);
     for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
-    call->reader =
-        ack_stub_->PrepareAsyncAcknowledge(call->context.get(), message, loop_->completion_queue());
+    call->reader = ack_stub_->Get()->PrepareAsyncAcknowledge(call->context.get(), message,
+                                                             loop_->completion_queue());
   } else {
     call->context->set_deadline(std::chrono::system_clock::now() + kModifyTimeout);
     api::ModifyAckDeadlineRequest message;
     message.set_subscription(options_.subscription);
     message.set_ack_deadline_seconds(request.deadline_seconds);
     for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
-    call->reader = ack_stub_->PrepareAsyncModifyAckDeadline(call->context.get(), message,
-                                                            loop_->completion_queue());
+    call->reader = ack_stub_->Get()->PrepareAsyncModifyAckDeadline(call->context.get(), message,
+                                                                   loop_->completion_queue());
   }
   call->reader->StartCall();
   call->reader->Finish(&call->response, &call->status,
