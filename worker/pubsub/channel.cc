@@ -2,8 +2,15 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/client_interceptor.h>
 
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
 #include "proto/rules/limits.h"
+#include "proto/rules/proxy.h"
 #include "proto/rules/url_encode.h"
 
 namespace postbox::pubsub {
@@ -11,6 +18,60 @@ namespace postbox::pubsub {
 namespace {
 
 constexpr char kUserAgent[] = "postbox/" POSTBOX_VERSION;
+// Arguments by which gRPC itself tells a connection that its peer is a proxy. Its own look at the
+// environment knows other variables than libcurl does, and goes past a proxy that it cannot parse.
+constexpr char kConnectServer[] = "grpc.http_connect_server";
+constexpr char kConnectHeaders[] = "grpc.http_connect_headers";
+
+namespace hooks = grpc::experimental;
+
+// Adds the proxy to the message when a connection fails.
+class NamesProxy final : public hooks::Interceptor {
+ public:
+  explicit NamesProxy(const std::string& name) : name_(name) {}
+  void Intercept(hooks::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(hooks::InterceptionHookPoints::POST_RECV_STATUS)) {
+      grpc::Status* const status = methods->GetRecvStatus();
+      if (status->error_code() == grpc::StatusCode::UNAVAILABLE) {
+        *status = grpc::Status(status->error_code(),
+                               status->error_message() + "; through the proxy " + name_,
+                               status->error_details());
+      }
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string& name_;
+};
+
+class NamesProxyFactory final : public hooks::ClientInterceptorFactoryInterface {
+ public:
+  explicit NamesProxyFactory(std::string name) : name_(std::move(name)) {}
+  hooks::Interceptor* CreateClientInterceptor(hooks::ClientRpcInfo* /*info*/) override {
+    return new NamesProxy(name_);
+  }
+
+ private:
+  const std::string name_;
+};
+
+// A tunnel through the proxy, as gRPC makes it for one that it finds by itself.
+std::shared_ptr<grpc::Channel> MakeTunnel(
+    const Proxy& proxy, const std::string& server,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    grpc::ChannelArguments* arguments) {
+  arguments->SetString(GRPC_ARG_DEFAULT_AUTHORITY, server);
+  arguments->SetString(kConnectServer, server);
+  if (!proxy.user_info.empty()) {
+    arguments->SetString(kConnectHeaders,
+                         "Proxy-Authorization:Basic " + absl::Base64Escape(proxy.user_info));
+  }
+  std::vector<std::unique_ptr<hooks::ClientInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::make_unique<NamesProxyFactory>(proxy.Name()));
+  return hooks::CreateCustomChannelWithInterceptors(proxy.address, credentials, *arguments,
+                                                    std::move(interceptors));
+}
 
 }  // namespace
 
@@ -41,9 +102,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint,
   // When connecting fails, the name is looked up again: the broker may have another address. By
   // default not within 30 s of the last time, which may be that of the end of the connection.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
-  // A plain-text endpoint is an emulator in the local network. The proxy of the environment
-  // (http_proxy) does not lead there.
-  if (endpoint.plaintext) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  Proxy proxy;
+  std::string unused;  // MakeCredentials() refuses a proxy that cannot be used
+  if (!endpoint.plaintext) FindProxy(std::getenv, endpoint.address, &proxy, &unused);
+  if (proxy.used()) return MakeTunnel(proxy, endpoint.address, credentials, &arguments);
   return grpc::CreateCustomChannel(endpoint.address, credentials, arguments);
 }
 

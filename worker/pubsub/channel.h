@@ -20,7 +20,8 @@
 namespace postbox::pubsub {
 
 // Channels with different indexes have separate connections; gRPC shares a connection between equal
-// channels. A channel connects when its first call starts.
+// channels. A channel connects when its first call starts. Over TLS it leads through the proxy that
+// the environment names (proto/rules/proxy.h).
 std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint,
                                            std::shared_ptr<grpc::ChannelCredentials> credentials,
                                            int index);

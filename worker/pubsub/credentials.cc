@@ -1,6 +1,9 @@
 #include "worker/pubsub/credentials.h"
 
+#include <cstdlib>
 #include <utility>
+
+#include "proto/rules/proxy.h"
 
 namespace postbox::pubsub {
 
@@ -13,6 +16,8 @@ constexpr char kService[] = "pubsub.googleapis.com";
 std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, const CredentialSpec& spec,
                                            std::string* error) {
   if (endpoint.plaintext) return Credentials{grpc::InsecureChannelCredentials(), nullptr, ""};
+  Proxy proxy;
+  if (!FindProxy(std::getenv, endpoint.address, &proxy, error)) return std::nullopt;
   Credentials credentials{grpc::SslCredentials({}), nullptr, ""};
   credentials.tokens =
       TokenSource::Start(spec, AudienceOf(endpoint), &credentials.quota_project, error);

@@ -25,8 +25,8 @@ struct Credentials {
 };
 
 // Call it on the event loop's thread, because it calls gRPC. It may take one or two seconds if it
-// has to look for the metadata server. If the credentials cannot be used, returns nothing, and puts
-// into `error` why.
+// has to look for the metadata server. If the credentials, or the proxy of the environment, cannot
+// be used, returns nothing, and puts into `error` why.
 std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, const CredentialSpec& spec,
                                            std::string* error);
 

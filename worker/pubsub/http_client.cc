@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "proto/rules/proxy.h"
 #include "worker/pubsub/release_with.h"
 
 namespace postbox::pubsub {
@@ -85,7 +86,26 @@ HeaderList MakeHeaders(const HttpRequest& request) {
   return HeaderList(list);
 }
 
-void SetOptions(CURL* easy, const HttpRequest& request, const HeaderList& headers, bool is_plain,
+// Of a URL of https://. False and the reason in `error` if it cannot be used.
+bool FindProxyOf(const Url& url, Proxy* proxy, std::string* error) {
+  if (Part(url, CURLUPART_SCHEME) != "https") return true;
+  const std::string port = Part(url, CURLUPART_PORT);
+  return FindProxy(std::getenv, Part(url, CURLUPART_HOST) + ":" + (port.empty() ? "443" : port),
+                   proxy, error);
+}
+
+void SetProxy(CURL* easy, const Proxy& proxy) {
+  // Set, even if to nothing, they keep libcurl from the environment.
+  curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
+  curl_easy_setopt(easy, CURLOPT_PROXY, proxy.used() ? ("http://" + proxy.address).c_str() : "");
+  if (proxy.user_info.empty()) return;
+  const size_t colon = proxy.user_info.find(':');
+  curl_easy_setopt(easy, CURLOPT_PROXYUSERNAME, proxy.user_info.substr(0, colon).c_str());
+  curl_easy_setopt(easy, CURLOPT_PROXYPASSWORD,
+                   colon == std::string::npos ? "" : proxy.user_info.substr(colon + 1).c_str());
+}
+
+void SetOptions(CURL* easy, const HttpRequest& request, const HeaderList& headers,
                 HttpResponse* response) {
   curl_easy_setopt(easy, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -108,7 +128,6 @@ void SetOptions(CURL* easy, const HttpRequest& request, const HeaderList& header
   // A resolver that does not answer would hold up the end of the process.
   curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
 #endif
-  if (is_plain) curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
   const char* roots = std::getenv(kRootsVariable);
   if (roots != nullptr && *roots != '\0') curl_easy_setopt(easy, CURLOPT_CAINFO, roots);
   if (!request.body) return;
@@ -171,14 +190,19 @@ std::optional<HttpResponse> HttpClient::Send(const HttpRequest& request,
     *error = url == nullptr ? "not a URL" : "out of memory";
     return std::nullopt;
   }
+  Proxy proxy;
+  if (!FindProxyOf(url, &proxy, error)) return std::nullopt;
   HttpResponse response;
   const HeaderList headers = MakeHeaders(request);
-  SetOptions(easy.get(), request, headers, Part(url, CURLUPART_SCHEME) != "https", &response);
+  SetOptions(easy.get(), request, headers, &response);
+  SetProxy(easy.get(), proxy);
   curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
   curl_multi_add_handle(impl_->multi, easy.get());
   const std::optional<CURLcode> result = impl_->Perform(easy.get());
   long status = 0;
+  long tunnel = 0;
   curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(easy.get(), CURLINFO_HTTP_CONNECTCODE, &tunnel);
   curl_multi_remove_handle(impl_->multi, easy.get());
   if (result == CURLE_OK) {
     response.status = static_cast<int>(status);
@@ -189,9 +213,12 @@ std::optional<HttpResponse> HttpClient::Send(const HttpRequest& request,
     *error += "interrupted";
   } else if (*result == CURLE_WRITE_ERROR) {
     *error += "the answer is longer than " + std::to_string(kMostBytes) + " bytes";
+  } else if (tunnel >= 300) {
+    *error += "HTTP proxy returned response code " + std::to_string(tunnel);
   } else {
     *error += curl_easy_strerror(*result);
   }
+  if (result && proxy.used()) *error += "; through the proxy " + proxy.Name();
   return std::nullopt;
 }
 

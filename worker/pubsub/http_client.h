@@ -2,8 +2,9 @@
 //
 // A request has a deadline, follows no redirect, and takes at most kMostBytes of an answer. TLS
 // trusts what gRPC trusts: the file that GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names, or else the
-// authorities of the system. What goes to http:// is for this machine or the link-local metadata
-// server (CheckTokenUrl), so a proxy of the environment never sees it.
+// authorities of the system. https:// goes through the proxy that the environment names
+// (proto/rules/proxy.h). What goes to http:// is for this machine or the link-local metadata server
+// (CheckTokenUrl), so a proxy never sees it.
 #ifndef POSTBOX_WORKER_PUBSUB_HTTP_CLIENT_H_
 #define POSTBOX_WORKER_PUBSUB_HTTP_CLIENT_H_
 
