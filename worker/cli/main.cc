@@ -19,6 +19,7 @@
 #include "worker/base/line_queue.h"
 #include "worker/cli/admin_commands.h"
 #include "worker/cli/base/grpc_log.h"
+#include "worker/cli/base/plain_address.h"
 #include "worker/cli/completion/scripts.h"
 #include "worker/emulator/fault_client.h"
 #include "worker/emulator/server.h"
@@ -173,7 +174,8 @@ void AddEmulatorAuth(CLI::App* emulator, postbox::emulator::EmulatorOptions* opt
 
 CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
   CLI::App* emulator = app->add_subcommand("emulator", "Serve Pub/Sub until SIGTERM or SIGINT");
-  emulator->add_option("--host", options->host, "Address to listen on")->capture_default_str();
+  emulator->add_option("--host", options->host, "Address to listen on, or a name of it")
+      ->capture_default_str();
   emulator
       ->add_option("--port", options->port,
                    "Port to listen on; 0 takes a free one (default: 8085, or a free one if that is "
@@ -223,7 +225,17 @@ CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
 CLI::App* AddEmulatorFault(CLI::App* app, emulator::FaultClientOptions* options) {
   CLI::App* fault =
       app->add_subcommand("emulator-fault", "Add faults to a running emulator, or clear them");
-  fault->add_option("--endpoint", options->endpoint, "HOST:PORT of the emulator")->required();
+  fault
+      ->add_option_function<std::string>(
+          "--endpoint",
+          [options](const std::string& text) {
+            std::string problem;
+            if (!cli::PlainAddress(text, &options->address, &problem)) {
+              throw CLI::ValidationError("--endpoint", problem);
+            }
+          },
+          "HOST:PORT of the emulator, or http://HOST:PORT")
+      ->required();
   fault->add_option("fault", options->specs, "Faults to add")->type_name(kFaultHelp);
   fault->add_flag("--clear", options->clear, "Clear all faults first");
   fault->add_flag("--stats", options->stats, "Print the emulator's counters as JSON");

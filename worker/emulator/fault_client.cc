@@ -31,8 +31,10 @@ int RunFaultClient(const FaultClientOptions& options) {
     if (!fault.ok()) return Fail(std::string(fault.status().message()));
     *request.add_faults() = *fault;
   }
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // plain text goes through no proxy
   const auto stub = v1::Faults::NewStub(
-      grpc::CreateChannel(options.endpoint, grpc::InsecureChannelCredentials()));
+      grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments));
   const auto call = [](auto rpc) {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kTimeout);

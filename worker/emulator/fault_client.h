@@ -8,7 +8,7 @@
 namespace postbox::emulator {
 
 struct FaultClientOptions {
-  std::string endpoint;            // host:port
+  std::string address;             // host:port
   std::vector<std::string> specs;  // see ParseFault
   bool clear = false;              // before the specs are added
   bool stats = false;              // printed as JSON after that

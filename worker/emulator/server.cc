@@ -17,6 +17,8 @@
 #include "worker/emulator/answer_first.h"
 #include "worker/emulator/call_gate.h"
 #include "worker/emulator/faults_service.h"
+#include "worker/emulator/front_door.h"
+#include "worker/emulator/host_port.h"
 #include "worker/emulator/iam_service.h"
 #include "worker/emulator/publisher_service.h"
 #include "worker/emulator/resource_spec.h"
@@ -47,6 +49,7 @@ class ServerImpl final : public Server {
         unknown_methods_(&gate_) {}
 
   ~ServerImpl() override {
+    front_door_.reset();
     gate_.Stop();
     broker_.WakeAll();
     if (server_ != nullptr) {
@@ -64,7 +67,6 @@ class ServerImpl final : public Server {
     if (tls.administrators) {
       gate_.Enforce(std::make_unique<AccessControl>(&broker_, tls.verifier, *tls.administrators));
     }
-    const std::string address = absl::StrCat(host, ":", port);
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
     builder.SetMaxSendMessageSize(-1);
@@ -74,7 +76,7 @@ class ServerImpl final : public Server {
     // Clients may send keepalive pings as often as they like.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddListeningPort(address, *credentials, &port_);
+    if (auto s = OpenPort(host, port, tls, *credentials, &builder); !s.ok()) return s;
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
         interceptors;
     interceptors.push_back(answer_first_.MakeInterceptors());
@@ -88,9 +90,10 @@ class ServerImpl final : public Server {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ == 0) {
       return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", address,
+          absl::StrCat("cannot listen on ", HostPort(host, port),
                        tls.certificate_file.empty() ? "" : ", or the certificate is not valid"));
     }
+    if (front_door_ != nullptr) front_door_->Start([this](int fd) { Take(fd); });
     ticker_ = std::thread([this] {
       while (!stop_ticking_.WaitForNotificationWithTimeout(kTick)) broker_.Tick();
     });
@@ -102,6 +105,29 @@ class ServerImpl final : public Server {
   Faults* faults() override { return &faults_; }
 
  private:
+  // Over TLS gRPC has its port to itself.
+  absl::Status OpenPort(const std::string& host, int port, const TlsOptions& tls,
+                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                        grpc::ServerBuilder* builder) {
+    if (!tls.certificate_file.empty()) {
+      builder->AddListeningPort(HostPort(host, port), credentials, &port_);
+      return absl::OkStatus();
+    }
+    auto front_door = FrontDoor::Listen(host, port);
+    if (!front_door.ok()) return front_door.status();
+    front_door_ = *std::move(front_door);
+    port_ = front_door_->port();
+    acceptor_ = builder->experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+    return absl::OkStatus();
+  }
+
+  void Take(int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    acceptor_->HandleNewConnection(&connection);
+  }
+
   Faults faults_;
   Broker broker_;
   CallGate gate_;
@@ -113,6 +139,8 @@ class ServerImpl final : public Server {
   SchemaService schema_service_;
   UnknownMethods unknown_methods_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<FrontDoor> front_door_;  // null: gRPC listens itself
   int port_ = 0;
   absl::Notification stop_ticking_;
   std::thread ticker_;
@@ -160,7 +188,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& host, i
   return server;
 }
 
-int RunEmulator(const EmulatorOptions& options) {
+int RunEmulator(EmulatorOptions options) {
+  options.host = WithoutBrackets(options.host);
   // Blocked before any thread is started, so that only the sigwait below receives the signals.
   sigset_t signals;
   sigemptyset(&signals);
@@ -189,7 +218,7 @@ int RunEmulator(const EmulatorOptions& options) {
     if (!fault.ok()) return Fail(fault.status());
     (*server)->faults()->Add(*fault);
   }
-  const std::string address = absl::StrCat(options.host, ":", (*server)->port());
+  const std::string address = HostPort(options.host, (*server)->port());
   // As lines that nothing has to read: the signal to end is heard all the same.
   std::string text = absl::StrCat("postbox emulator listening on ", address, "\n");
   if (usual_is_taken) {
@@ -200,7 +229,8 @@ int RunEmulator(const EmulatorOptions& options) {
   if (plain) absl::StrAppend(&text, "export PUBSUB_EMULATOR_HOST=", address, "\n");
   absl::StrAppend(&text, "export PUBSUB_PROJECT_ID=", options.project, "\n");
   if (*auth_server != nullptr) {
-    absl::StrAppend(&text, "tokens at http://", options.host, ":", (*auth_server)->port(), "\n");
+    absl::StrAppend(&text, "tokens at http://", HostPort(options.host, (*auth_server)->port()),
+                    "\n");
   }
   absl::StrAppend(&text, "in postgresql.conf: postbox.endpoint = '", plain ? "http" : "https",
                   "://", address, "', postbox.project_id = '", options.project, "'\n");

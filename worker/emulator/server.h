@@ -1,4 +1,5 @@
-// The emulator as a gRPC server: its services, the thread that calls Tick, and its shutdown.
+// The emulator as a gRPC server: its services, the thread that calls Tick, and its shutdown. Where
+// it serves plain text, its port answers HTTP/1.1, too (front_door.h).
 #ifndef POSTBOX_WORKER_EMULATOR_SERVER_H_
 #define POSTBOX_WORKER_EMULATOR_SERVER_H_
 
@@ -35,7 +36,7 @@ class Server {
 inline constexpr int kUsualPort = 8085;
 
 struct EmulatorOptions {
-  std::string host = "127.0.0.1";
+  std::string host = "127.0.0.1";  // a name or an address, IPv6 with or without brackets
   std::optional<int> port;  // 0: a free one; nothing: kUsualPort, or a free one if that is taken
   std::string project = "postbox-dev";
   std::vector<std::string> topics;         // NAME
@@ -54,7 +55,7 @@ struct EmulatorOptions {
 
 // `postbox emulator`: prints a line with its address, and what clients need to find it, and serves
 // until SIGTERM or SIGINT. Returns the exit status.
-int RunEmulator(const EmulatorOptions& options);
+int RunEmulator(EmulatorOptions options);
 
 }  // namespace postbox::emulator
 
