@@ -6,6 +6,7 @@ extern "C" {
 #include <catalog/index.h>
 #include <catalog/partition.h>
 #include <catalog/pg_am.h>
+#include <catalog/pg_collation.h>
 #include <catalog/pg_opfamily.h>
 #include <commands/trigger.h>
 #include <executor/executor.h>
@@ -248,6 +249,37 @@ Relation OpenCounterKey(Relation counter) {
   return found;
 }
 
+// Whether the counter has a row of a type, committed or not.
+bool IndexHasType(Relation counter, Relation index, Datum aggregate_type) {
+  SnapshotData dirty;
+  InitDirtySnapshot(dirty);
+  ScanKeyData key = ScanKeyOf(index, 0, aggregate_type);
+  IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(counter, index, &dirty, 1);
+  index_rescan(scan, &key, 1, nullptr, 0);
+  TupleTableSlot* row = table_slot_create(counter, nullptr);
+  const bool found = index_getnext_slot(scan, ForwardScanDirection, row);
+  ExecDropSingleTupleTableSlot(row);
+  index_endscan(scan);
+  return found;
+}
+
+// The same without an index: a dump that is being restored has the rows first.
+bool HeapHasType(Relation counter, Datum aggregate_type) {
+  const FormData_pg_attribute* column = TupleDescAttr(RelationGetDescr(counter), 0);
+  if (column->attisdropped || column->atttypid != TEXTOID) return true;
+  SnapshotData dirty;
+  InitDirtySnapshot(dirty);
+  ScanKeyData key;
+  ScanKeyEntryInitialize(&key, 0, 1, InvalidStrategy, InvalidOid, C_COLLATION_OID, F_TEXTEQ,
+                         aggregate_type);
+  TableScanDesc scan = table_beginscan(counter, &dirty, 1, &key);
+  TupleTableSlot* row = table_slot_create(counter, nullptr);
+  const bool found = table_scan_getnextslot(scan, ForwardScanDirection, row);
+  ExecDropSingleTupleTableSlot(row);
+  table_endscan(scan);
+  return found;
+}
+
 // Sets the row of an aggregate to `next(its version)`, as a statement with a new snapshot would, or
 // makes it with the version `first`. Returns what it has then; 0 if the statement has to do it: if
 // `next` is 0, or somebody else has written the row since.
@@ -353,21 +385,15 @@ bool MayHaveRowOfType(Oid counter, Datum aggregate_type) {
   Relation relation = try_relation_open(counter, AccessShareLock);
   if (relation == nullptr) return true;
   bool found = true;
-  Relation index =
-      relation->rd_rel->relkind == RELKIND_RELATION && relation->rd_rel->relam == HEAP_TABLE_AM_OID
-          ? OpenCounterKey(relation)
-          : nullptr;
-  if (index != nullptr) {
-    SnapshotData dirty;
-    InitDirtySnapshot(dirty);
-    ScanKeyData key = ScanKeyOf(index, 0, aggregate_type);
-    IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(relation, index, &dirty, 1);
-    index_rescan(scan, &key, 1, nullptr, 0);
-    TupleTableSlot* row = table_slot_create(relation, nullptr);
-    found = index_getnext_slot(scan, ForwardScanDirection, row);
-    ExecDropSingleTupleTableSlot(row);
-    index_endscan(scan);
-    index_close(index, AccessShareLock);
+  const FormData_pg_class& form = *relation->rd_rel;
+  if (form.relkind == RELKIND_RELATION && form.relam == HEAP_TABLE_AM_OID) {
+    Relation index = OpenCounterKey(relation);
+    if (index != nullptr) {
+      found = IndexHasType(relation, index, aggregate_type);
+      index_close(index, AccessShareLock);
+    } else if (!form.relhasindex) {
+      found = HeapHasType(relation, aggregate_type);
+    }
   }
   relation_close(relation, AccessShareLock);
   return found;

@@ -72,6 +72,10 @@ is($node->safe_psql('postgres', q{SELECT postbox.redrive_dead_letter(id) FROM po
 is($node->safe_psql('postgres', q{SELECT outcome, convert_from(payload, 'UTF8')::jsonb ->> 'note' FROM postbox.dead_letter WHERE aggregate_id = 'q'}), 'stale|only here',
 	'and it stays, with what no other event has');
 
+emit_event('video', 'g', 'created', 6, '{"title": "given"}');
+emit_event('video', 'g', 'created', 'NULL', '{"title": "counted"}');
+wait_until($node, 'postgres', q{SELECT title = 'counted' AND version = 7 FROM reading.marked WHERE id = 'g'}, 'a version that is counted after one that was given is newer');
+
 stop_puller($puller);
 $node->stop;
 done_testing();
