@@ -37,7 +37,8 @@ ValueShape CompositeShape(Oid type, std::vector<Oid>* relations) {
     ValueShape part = ShapeOf(attributes.types[i], relations);
     if (part.kind == ValueShape::Kind::kOther) continue;
     shape.kind = ValueShape::Kind::kComposite;
-    shape.parts.emplace_back(Utf8Text(attributes.names[i]), std::move(part));
+    part.name = Utf8Text(attributes.names[i]);
+    shape.parts.push_back(std::move(part));
   }
   return shape;
 }
@@ -61,14 +62,14 @@ std::string ShapedArray(const ValueShape& shape, std::string_view value, int dim
   while (json::NextElement(&scanner, &element)) {
     if (text.size() > 1) text += ',';
     const bool inner = element[0] == '[';
-    text += Shaped(inner ? shape : shape.parts[0].second, element, inner ? dimensions + 1 : 1);
+    text += Shaped(inner ? shape : shape.parts[0], element, inner ? dimensions + 1 : 1);
   }
   return text + "]";
 }
 
 std::string ShapedComposite(const ValueShape& shape, std::string_view value) {
   json::Paths paths;
-  for (const auto& [name, part] : shape.parts) paths.Add({name});
+  for (const ValueShape& part : shape.parts) paths.Add({part.name});
   std::vector<json::Value> values;
   json::MemberSearch(paths, value, &values).Run();
   // What is found lies in the value in any order.
@@ -76,7 +77,7 @@ std::string ShapedComposite(const ValueShape& shape, std::string_view value) {
   for (size_t i = 0; i < values.size(); ++i) {
     const std::string_view found = values[i].text;
     if (values[i].kind == json::Kind::kAbsent) continue;
-    replaced[found.data()] = {found, ShapedValue(shape.parts[i].second, found)};
+    replaced[found.data()] = {found, ShapedValue(shape.parts[i], found)};
   }
   std::string text;
   const char* at = value.data();
@@ -127,7 +128,7 @@ ValueShape ShapeOf(Oid type, std::vector<Oid>* relations) {
     ValueShape part = ShapeOf(element, relations);
     if (part.kind == ValueShape::Kind::kOther) return {};
     ValueShape shape{ValueShape::Kind::kArray, {}};
-    shape.parts.emplace_back("", std::move(part));
+    shape.parts.push_back(std::move(part));
     return shape;
   }
   if (!Pg([&] { return type_is_rowtype(base); })) return {};

@@ -12,9 +12,9 @@ namespace postbox {
 struct ValueShape {
   enum class Kind { kOther, kWhole, kBytes, kArray, kComposite };
   Kind kind = Kind::kOther;
-  // Of an array its elements; of a composite type the fields with something to do, by their names
-  // in UTF-8.
-  std::vector<std::pair<std::string, ValueShape>> parts;
+  std::string name{};  // of a field of a composite type, in UTF-8
+  // Of an array its elements; of a composite type the fields with something to do.
+  std::vector<ValueShape> parts{};
 };
 
 // kOther if there is nothing to do for values of the type. Adds the relations of composite types in
