@@ -14,7 +14,8 @@ constexpr size_t kMostConflicts = 10000;
 
 ApplyGate::TimePoint ApplyGate::CountsUntil(const Pass& pass) const {
   const bool lately = !conflicts_.empty() && pass.since - conflicts_.back() < kRemembered;
-  return pass.since + (lately ? kLongAfterConflict : kLong);
+  if (!lately) return pass.since + kLong;
+  return pass.since + std::max<TimePoint::duration>(kLongAfterConflict, 3 * typical_);
 }
 
 bool ApplyGate::Counts(const Pass& pass, TimePoint now) const {
@@ -64,17 +65,20 @@ void ApplyGate::Leave(Ticket ticket) {
   changed_.notify_all();
 }
 
-std::optional<std::chrono::milliseconds> ApplyGate::lock_timeout() const {
+std::optional<std::chrono::milliseconds> ApplyGate::time_limit() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!pace_.on_trial() || inside_.size() < 2) return std::nullopt;
-  return ApplyPace::kTrialLockTimeout;
+  return std::chrono::ceil<std::chrono::milliseconds>(kTrialTimes * typical_) + kTrialTime;
 }
 
 void ApplyGate::Committed(Ticket ticket, size_t events, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   int running = Running(now);
   if (!Counts(*ticket, now)) ++running;
-  pace_.Committed(events, running, now);
+  const auto took = now - ticket->since;
+  typical_ = typical_.count() == 0 ? took : (typical_ + took) / 2;
+  pace_.Committed(events, running, took, now);
+  ticket->since = now;
   // What a batch has to do yet is shared with those that are in now.
   ticket->shared = inside_.size() > 1;
 }
@@ -91,15 +95,22 @@ bool ApplyGate::Conflicted(Ticket ticket, TimePoint now) {
   return true;
 }
 
+bool ApplyGate::HasTurn(Ticket ticket, TimePoint waits_since) const {
+  const auto now = std::chrono::steady_clock::now();
+  if (turns_.front() != ticket || Running(now) > 0) return false;
+  const bool alone =
+      std::all_of(inside_.begin(), inside_.end(), [](const Pass& pass) { return pass.waits; });
+  return alone ||
+         now - waits_since >= std::clamp<TimePoint::duration>(3 * typical_, kLeastWait, kMostWait);
+}
+
 bool ApplyGate::AwaitTurn(Ticket ticket) {
   std::unique_lock<std::mutex> lock(mutex_);
   ticket->waits = true;
   turns_.push_back(ticket);
   changed_.notify_all();
-  const auto first_alone = [&] {
-    return turns_.front() == ticket && Running(std::chrono::steady_clock::now()) == 0;
-  };
-  while (!stopped_ && !first_alone()) changed_.wait_for(lock, kLong);
+  const auto since = std::chrono::steady_clock::now();
+  while (!stopped_ && !HasTurn(ticket, since)) changed_.wait_for(lock, kLong);
   turns_.erase(std::find(turns_.begin(), turns_.end(), ticket));
   ticket->waits = false;
   ticket->since = std::chrono::steady_clock::now();

@@ -1,10 +1,13 @@
 // Which appliers of a subscription may apply a batch now. ApplyPace says how many.
 //
-//   - An applier that has been at its batch for longer than kLong is not counted: one slow event
-//     must not hold up the other keys. After a conflict it is kLongAfterConflict.
+//   - An applier whose transaction takes longer than kLong is not counted: one slow event must not
+//     hold up the other keys. In the minute after a conflict it is kLongAfterConflict, or three
+//     times what a transaction takes, if that is more.
 //   - An applier whose transaction failed because of others' locks applies it once more while no
-//     other one runs. It keeps its batch, and waits for those that run, as long as they count.
-//     Until it has had its turn no other applier begins.
+//     other one runs. It keeps its batch, and waits for those that run, but not for ever for one
+//     that does not count. Until it has had its turn no other applier begins.
+//   - In a trial of the pace a deadlock would cost a second. So a transaction of a trial that takes
+//     kTrialTimes as long as others did, and kTrialTime more, is cancelled, and has a turn alone.
 //
 // Thread-safe. The time is passed in, except to AwaitTurn.
 #ifndef POSTBOX_WORKER_PULLER_APPLY_GATE_H_
@@ -27,10 +30,15 @@ class ApplyGate {
   using TimePoint = ApplyPace::TimePoint;
   static constexpr std::chrono::milliseconds kLong{250};
   static constexpr std::chrono::milliseconds kLongAfterConflict{1000};
+  static constexpr int kTrialTimes = 3;
+  static constexpr std::chrono::milliseconds kTrialTime{100};
+  // How long a turn waits for those that do not count, at least and at most.
+  static constexpr std::chrono::seconds kLeastWait{5};
+  static constexpr std::chrono::seconds kMostWait{30};
 
   // An applier that has a batch.
   struct Pass {
-    TimePoint since;      // it was let in, or had its turn
+    TimePoint since;      // it was let in, had its turn, or committed
     bool shared = false;  // another one was in at the same time
     bool waits = false;   // for its turn
   };
@@ -49,8 +57,8 @@ class ApplyGate {
   Ticket Enter(TimePoint now);
   void Leave(Ticket ticket);
 
-  // How long the next transaction may wait for a lock, if that is shorter than usual.
-  std::optional<std::chrono::milliseconds> lock_timeout() const;
+  // How long the next transaction may take, if it is one of a trial.
+  std::optional<std::chrono::milliseconds> time_limit() const;
   // A transaction of the applier was committed.
   void Committed(Ticket ticket, size_t events, TimePoint now);
   // A transaction of the applier failed because of locks. True if others ran at the same time: it
@@ -67,13 +75,15 @@ class ApplyGate {
   bool Counts(const Pass& pass, TimePoint now) const;
   TimePoint CountsUntil(const Pass& pass) const;
   int Running(TimePoint now) const;
+  bool HasTurn(Ticket ticket, TimePoint waits_since) const;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   ApplyPace pace_;
   std::list<Pass> inside_;
   std::deque<Ticket> turns_;  // those that wait for their turn
-  mutable std::deque<TimePoint> conflicts_;
+  std::deque<TimePoint> conflicts_;
+  TimePoint::duration typical_{0};  // what a transaction takes, of late; 0: not known
   bool stopped_ = false;
 };
 

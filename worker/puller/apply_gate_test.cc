@@ -71,17 +71,33 @@ TEST_F(ApplyGateTest, CountsLongerAfterAConflict) {
   EXPECT_TRUE(gate_.Open(now_ + ApplyGate::kLongAfterConflict));
 }
 
-TEST_F(ApplyGateTest, WaitsForLocksShortlyInATrialOnly) {
+TEST_F(ApplyGateTest, LimitsTheTimeOfATransactionInATrialOnly) {
   auto one = gate_.Enter(now_);
-  EXPECT_FALSE(gate_.lock_timeout());
+  EXPECT_FALSE(gate_.time_limit());
   gate_.Leave(one);
   UntilTrial();
   one = gate_.Enter(now_);
-  EXPECT_FALSE(gate_.lock_timeout()) << "it is alone";
+  EXPECT_FALSE(gate_.time_limit()) << "it is alone";
   auto two = gate_.Enter(now_);
-  EXPECT_EQ(gate_.lock_timeout(), ApplyPace::kTrialLockTimeout);
+  EXPECT_EQ(gate_.time_limit(), milliseconds(3) + ApplyGate::kTrialTime);  // they took 1 ms
   gate_.Conflicted(two, now_);
-  EXPECT_FALSE(gate_.lock_timeout());
+  EXPECT_FALSE(gate_.time_limit());
+}
+
+TEST_F(ApplyGateTest, ABatchOfShortTransactionsCounts) {
+  auto one = gate_.Enter(now_);
+  for (int i = 0; i < 10; ++i) gate_.Committed(one, 100, now_ += milliseconds(100));
+  EXPECT_FALSE(gate_.Open(now_));
+}
+
+TEST_F(ApplyGateTest, LongTransactionsCountAfterAConflict) {
+  auto one = gate_.Enter(now_);
+  gate_.Committed(one, 100, now_ += seconds(5));
+  auto two = gate_.Enter(now_);
+  ASSERT_TRUE(gate_.Conflicted(two, now_));
+  gate_.Leave(two);
+  EXPECT_FALSE(gate_.Open(now_ + seconds(14)));
+  EXPECT_TRUE(gate_.Open(now_ + seconds(15)));
 }
 
 TEST_F(ApplyGateTest, ATurnComesWhenTheOthersHaveLeft) {

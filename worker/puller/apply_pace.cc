@@ -4,7 +4,9 @@
 
 namespace postbox::puller {
 
-void ApplyPace::Committed(size_t events, int running, TimePoint now) {
+void ApplyPace::Committed(size_t events, int running, Duration took, TimePoint now) {
+  if (now - took - last_commit_ > kWindow) busy_since_ = now - took;
+  last_commit_ = now;
   if (running < width_) {
     measuring_ = false;
     // Trials that nothing is learned from do not make rests longer: a burst may follow.
@@ -24,10 +26,10 @@ void ApplyPace::Committed(size_t events, int running, TimePoint now) {
   }
   window_events_ += events;
   ++window_commits_;
-  const Duration took = now - window_begin_;
-  if (took < kWindow || window_commits_ < kCommits * width_) return;
+  const Duration window = now - window_begin_;
+  if (window < kWindow || window_commits_ < kCommits * width_) return;
   measuring_ = false;
-  Judge(static_cast<double>(window_events_) / std::chrono::duration<double>(took).count(), now);
+  Judge(static_cast<double>(window_events_) / std::chrono::duration<double>(window).count(), now);
 }
 
 void ApplyPace::Judge(double rate, TimePoint now) {
@@ -46,7 +48,7 @@ void ApplyPace::Judge(double rate, TimePoint now) {
 }
 
 void ApplyPace::MaybeTry(TimePoint now) {
-  if (now < rest_until_) return;
+  if (now < rest_until_ || now - busy_since_ < kSteady) return;
   const bool narrower = width_ > 1 && (width_ == most_ || trials_ % 4 == 3);
   if (!narrower && (width_ == most_ || !wanted_)) return;
   before_ = width_;

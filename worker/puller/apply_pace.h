@@ -6,9 +6,7 @@
 //   - The pace begins with one transaction. While more work waits, twice as many are tried, for a
 //     few commits of each. They stay if they apply kGain times as many events a second. If not, the
 //     pace goes back, and rests before the next trial. Rests double with each trial that failed.
-//   - A conflict ends a trial at once. One outside of a trial halves the pace. Transactions of a
-//     trial wait for locks no longer than kTrialLockTimeout, so a deadlock of theirs is over before
-//     the server looks for it.
+//   - A conflict ends a trial at once. One outside of a trial halves the pace.
 //   - What is wider than one is questioned, too: at the widest pace, and in every fourth trial,
 //     half as many are tried. They stay if they are about as fast.
 //   - Nothing is measured while fewer transactions run than may run: then the events are the limit,
@@ -27,13 +25,14 @@ class ApplyPace {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   using Duration = std::chrono::steady_clock::duration;
-  static constexpr std::chrono::milliseconds kTrialLockTimeout{100};
   // The least time and the least commits of each transaction that are measured.
   static constexpr std::chrono::milliseconds kWindow{250};
   static constexpr int kCommits = 4;
   static constexpr double kGain = 1.1;
   static constexpr double kAboutAsFast = 0.95;
   static constexpr std::chrono::milliseconds kFirstRest{250};
+  // How long there must have been work without a pause before a trial: a short burst has none.
+  static constexpr std::chrono::seconds kSteady{1};
   static constexpr std::chrono::seconds kRestAfterConflict{2};
   static constexpr std::chrono::seconds kLongestRest{30};
   // A trial that cannot be measured for so long is over.
@@ -47,9 +46,10 @@ class ApplyPace {
 
   // There is work for one more transaction than may run.
   void Wanted() { wanted_ = true; }
-  // A transaction of so many events is committed. `running`: how many ran until then, with it.
-  void Committed(size_t events, int running, TimePoint now);
-  // A transaction waited too long for a lock of another one, or was the victim of a deadlock.
+  // A transaction of so many events is committed, which took so long. `running`: how many ran until
+  // then, with it.
+  void Committed(size_t events, int running, Duration took, TimePoint now);
+  // A transaction was the victim of a deadlock, or waited for too long in a trial.
   void Conflicted(TimePoint now);
 
  private:
@@ -68,6 +68,8 @@ class ApplyPace {
   size_t window_events_ = 0;
   int window_commits_ = 0;
   TimePoint trial_begin_{};
+  TimePoint last_commit_{};
+  TimePoint busy_since_{};
   Duration rest_ = kFirstRest;
   TimePoint rest_until_{};
 };

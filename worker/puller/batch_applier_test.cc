@@ -40,7 +40,7 @@ class FakeInboxClient : public InboxClient {
   std::function<void(const std::vector<const Delivery*>&)> during;  // called in each transaction
 
   InboxResult Apply(const std::vector<const Delivery*>& events,
-                    std::optional<milliseconds> /*lock_timeout*/) override {
+                    std::optional<milliseconds> /*time*/) override {
     ++transactions;
     if (during) during(events);
     if (!unusable.empty()) return Failure(unusable);

@@ -349,6 +349,7 @@ bool Connection::Wait() {
       cancelled = true;
       Cancel();
       until = std::min(Clock::now() + kCancelTime, last_deadline_);
+      deadline_ = until;  // it is not cancelled again while its results are read
       continue;
     }
     if (PQconsumeInput(connection_) == 0) return false;

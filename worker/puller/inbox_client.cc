@@ -157,19 +157,21 @@ void DatabaseInboxClient::SetDeadline(std::chrono::steady_clock::time_point dead
 }
 
 QueryResult DatabaseInboxClient::Ask(const char* sql, const std::vector<Parameter>& parameters,
-                                     std::optional<std::chrono::milliseconds> lock_timeout) {
+                                     std::optional<std::chrono::milliseconds> time) {
   const Asking asking(this);
+  // What the statement can see of its limits stays as it is: only the wait for it is shorter.
   TransactionLimits limits = limits_;
-  limits.lock_timeout = lock_timeout.value_or(limits_.lock_timeout);
-  QueryResult result = connection_->Execute(sql, parameters, lock_timeout ? &limits : nullptr);
+  const bool shorter = time && *time < limits_.statement_timeout;
+  if (shorter) limits.answer_time = *time - limits_.statement_timeout;
+  QueryResult result = connection_->Execute(sql, parameters, shorter ? &limits : nullptr);
   Progressed();
   return result;
 }
 
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events,
-                                       std::optional<std::chrono::milliseconds> lock_timeout) {
+                                       std::optional<std::chrono::milliseconds> time) {
   const auto begin = std::chrono::steady_clock::now();
-  QueryResult result = Ask(kApply, EventParameters(inbox_, events, kTextOid), lock_timeout);
+  QueryResult result = Ask(kApply, EventParameters(inbox_, events, kTextOid), time);
   InboxResult applied = Converted(result);
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);

@@ -40,9 +40,9 @@ class InboxClient {
   InboxResult Apply(const std::vector<const Delivery*>& events) {
     return Apply(events, std::nullopt);
   }
-  // With another lock_timeout than the subscription's, if one is given.
+  // Cancels it after `time`, if that is given and shorter than statement_timeout.
   virtual InboxResult Apply(const std::vector<const Delivery*>& events,
-                            std::optional<std::chrono::milliseconds> lock_timeout) = 0;
+                            std::optional<std::chrono::milliseconds> time) = 0;
   // Records an event in postbox.dead_letter.
   virtual InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) = 0;
 };
@@ -82,7 +82,7 @@ class DatabaseInboxClient : public InboxClient {
   void SetDeadline(std::chrono::steady_clock::time_point deadline);
 
   InboxResult Apply(const std::vector<const Delivery*>& events,
-                    std::optional<std::chrono::milliseconds> lock_timeout) override;
+                    std::optional<std::chrono::milliseconds> time) override;
   InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override;
 
   // The thread that uses this has got a step further, or it has nothing to do and waits for work.
@@ -108,7 +108,7 @@ class DatabaseInboxClient : public InboxClient {
   };
 
   QueryResult Ask(const char* sql, const std::vector<Parameter>& parameters,
-                  std::optional<std::chrono::milliseconds> lock_timeout = std::nullopt);
+                  std::optional<std::chrono::milliseconds> time = std::nullopt);
 
   const std::string dsn_;
   const std::string application_name_;

@@ -19,33 +19,29 @@ class PacedInbox : public InboxClient {
  public:
   using InboxClient::Apply;
 
-  // `lock_timeout`: the usual one of `inbox`, 0 if there is none.
-  PacedInbox(std::string subscription, InboxClient* inbox, ApplyGate* gate,
-             std::chrono::milliseconds lock_timeout)
-      : subscription_(std::move(subscription)),
-        inbox_(inbox),
-        gate_(gate),
-        lock_timeout_(lock_timeout) {}
+  PacedInbox(std::string subscription, InboxClient* inbox, ApplyGate* gate)
+      : subscription_(std::move(subscription)), inbox_(inbox), gate_(gate) {}
 
   // Before and after a batch is applied.
   void Enter() { ticket_ = gate_->Enter(std::chrono::steady_clock::now()); }
   void Leave() { gate_->Leave(ticket_); }
 
   InboxResult Apply(const std::vector<const Delivery*>& events,
-                    std::optional<std::chrono::milliseconds> lock_timeout) override;
+                    std::optional<std::chrono::milliseconds> time) override;
   InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override {
     return inbox_->RecordDeadLetter(delivery, failure);
   }
 
  private:
   // Whether the transaction is to be tried alone.
-  bool Lost(const InboxResult& result, bool short_wait);
+  bool Lost(const InboxResult& result, std::optional<std::chrono::milliseconds> limit);
 
   const std::string subscription_;
   InboxClient* const inbox_;
   ApplyGate* const gate_;
-  const std::chrono::milliseconds lock_timeout_;
   ApplyGate::Ticket ticket_;
+  // The last transaction was late for its limit. The request to cancel it may come to the next one.
+  bool was_late_ = false;
 };
 
 }  // namespace postbox::puller

@@ -75,7 +75,7 @@ void Runner::Disconnect(Session* session, std::unique_lock<std::mutex>* lock) {
 }
 
 void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
-  PacedInbox paced(config_.name, inbox, &gate_, config_.lock_timeout);
+  PacedInbox paced(config_.name, inbox, &gate_);
   BatchApplier applier(Policy(), &paced, &attempts_, status_.get());
   Session session{inbox};
 
