@@ -3,6 +3,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/base/statement.h"
 
 namespace postbox {
 namespace {
@@ -17,6 +18,11 @@ std::string_view AggregateTypeOf(const InboxEvent& event) {
   return {VARDATA_ANY(type), static_cast<size_t>(VARSIZE_ANY_EXHDR(type))};
 }
 
+// Before ALTER EXTENSION UPDATE there is no such column.
+bool HasColumn(Oid projections) {
+  return Pg([&] { return get_attnum(projections, "aggregate_types") != InvalidAttrNumber; });
+}
+
 }  // namespace
 
 void AggregateTypes::NoteApplied(int64 projection, const InboxEvent& event) {
@@ -24,15 +30,14 @@ void AggregateTypes::NoteApplied(int64 projection, const InboxEvent& event) {
   const std::string_view type = AggregateTypeOf(event);
   if (type.empty() || types_.contains(type)) return;
   const Oid table = PostboxRelation("projection");
-  // Before ALTER EXTENSION UPDATE there is no such column.
-  if (Pg([&] { return get_attnum(table, "aggregate_types") == InvalidAttrNumber; })) return;
+  if (!HasColumn(table)) return;
   const ActAs registrar(RelationOwner(table));
   Parameters row;
   row.Add(INT8OID, Int64GetDatum(projection)).AddText(type);
   // Tells all sessions to read the inbox again.
   if (Run("UPDATE postbox.projection SET aggregate_types = aggregate_types || $2 WHERE id = "
           "(SELECT p.id FROM postbox.projection p WHERE p.id = $1 AND "
-          "NOT $2 = ANY (p.aggregate_types) FOR UPDATE SKIP LOCKED)",
+          "NOT $2 = ANY (p.aggregate_types) FOR UPDATE)",
           row) > 0) {
     return;
   }
@@ -42,19 +47,38 @@ void AggregateTypes::NoteApplied(int64 projection, const InboxEvent& event) {
   }
 }
 
-void AggregateTypes::RequireComparable(const InboxEvent& event, const std::string& target_name,
-                                       const std::string& version_column) const {
+// Another type than `type` that has written to the target; empty if there is none.
+std::string AggregateTypes::Other(int64 projection, std::string_view type) {
+  const auto is_other = [&](const std::string& one) { return one != type; };
+  auto other = std::find_if(types_.begin(), types_.end(), is_other);
+  if (other != types_.end()) return *other;
+  if (!HasColumn(PostboxRelation("projection"))) return "";
+  static Statement& look = *new Statement(
+      "SELECT t FROM postbox.projection p JOIN postbox.projection o USING (target, version_column),"
+      " unnest(o.aggregate_types) t WHERE p.id = $1 AND t <> $2",
+      {INT8OID, TEXTOID});
+  const text* own =
+      Pg([&] { return cstring_to_text_with_len(type.data(), static_cast<int>(type.size())); });
+  const uint64 rows = look.Run({Int64GetDatum(projection), PointerGetDatum(own)});
+  for (std::string& read : TextColumns(rows, 1)) types_.insert(std::move(read));
+  other = std::find_if(types_.begin(), types_.end(), is_other);
+  return other == types_.end() ? "" : *other;
+}
+
+void AggregateTypes::RequireComparable(int64 projection, const InboxEvent& event,
+                                       const std::string& target_name,
+                                       const std::string& version_column) {
   const std::string_view type = AggregateTypeOf(event);
-  const auto other = std::find_if(types_.begin(), types_.end(),
-                                  [&](const std::string& one) { return one != type; });
-  if (type.empty() || other == types_.end()) return;
+  const std::string other = type.empty() ? "" : Other(projection, type);
+  if (other.empty()) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot tell whether event of aggregate type \"" + std::string(type) +
             "\" is older than its row in " + target_name,
-        "Column \"" + version_column + "\" also has versions of aggregate type \"" + *other +
+        "Column \"" + version_column + "\" also has versions of aggregate type \"" + other +
             "\", and each aggregate counts its own.",
         "Give each aggregate type a version column of its own (version_column of "
-        "create_projection), or a table of its own, or let a key column take $aggregate_type.");
+        "create_projection), or a table of its own, or let a key column take $aggregate_type. If "
+        "no two types share a row, drop the projection and create it again for one of them.");
 }
 
 }  // namespace postbox

@@ -7,9 +7,13 @@
 // taken for old: it fails, and says what to do. A target whose rows have the type in their key
 // mixes none.
 //
+// Two first events, of two types for one row, in two sessions: the second waits for the row of the
+// first, and has read the types before that. So before an event is taken for old they are read
+// again.
+//
 // The first two types of each projection are stored, with the first event of a type that is
-// applied. That is two updates in the life of a projection. No session waits for another one that
-// is doing it: then the next event stores it.
+// applied. That is two updates in the life of a projection. A session waits for another one that
+// is doing it, which may be rolled back.
 #ifndef POSTBOX_EXTENSION_INBOX_AGGREGATE_TYPES_H_
 #define POSTBOX_EXTENSION_INBOX_AGGREGATE_TYPES_H_
 
@@ -25,11 +29,14 @@ class AggregateTypes {
 
   // An event of the projection was applied.
   void NoteApplied(int64 projection, const InboxEvent& event);
-  // An event is stale. Throws if another type than its own has written to the target.
-  void RequireComparable(const InboxEvent& event, const std::string& target_name,
-                         const std::string& version_column) const;
+  // An event of the projection is stale. Throws if another type than its own has written to the
+  // target.
+  void RequireComparable(int64 projection, const InboxEvent& event, const std::string& target_name,
+                         const std::string& version_column);
 
  private:
+  std::string Other(int64 projection, std::string_view type);
+
   std::set<std::string, std::less<>> types_;
 };
 

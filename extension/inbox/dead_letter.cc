@@ -155,7 +155,7 @@ Outcome Redrive(ApplySession& session, int64 id) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
           "dead letter " + std::to_string(id) + " has no event_id",
           "It was recorded from a message that is no event, and cannot be applied.",
-          "DELETE it from postbox.dead_letter when it is of no more use.");
+          "Run postbox.discard_dead_letter(" + std::to_string(id) + ") when it is of no more use.");
   }
   RequireStoredAsReceived(id);
   Outcome outcome = Outcome::kRejected;

@@ -88,7 +88,7 @@ std::string TextSearchConfig() {
       "(SELECT substr(c, strpos(c, '=') + 1) FROM pg_catalog.pg_db_role_setting s, "
       "unnest(s.setconfig) c WHERE s.setrole = 0 AND s.setdatabase IN (0, (SELECT d.oid FROM "
       "pg_catalog.pg_database d WHERE d.datname = current_database())) "
-      "AND c LIKE 'default\\_text\\_search\\_config=%' ORDER BY s.setdatabase DESC LIMIT 1), "
+      "AND starts_with(c, 'default_text_search_config=') ORDER BY s.setdatabase DESC LIMIT 1), "
       "(SELECT f.setting FROM pg_catalog.pg_file_settings f "
       "WHERE lower(f.name) = 'default_text_search_config' AND f.error IS NULL "
       "ORDER BY f.seqno DESC LIMIT 1), "

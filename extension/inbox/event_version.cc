@@ -1,5 +1,7 @@
 #include "extension/inbox/event_version.h"
 
+#include "extension/base/guard.h"
+
 namespace postbox {
 
 namespace {

@@ -367,7 +367,7 @@ Outcome Projection::Apply(const InboxEvent& event, PayloadJson* payload, bool de
   if (outcome == Outcome::kApplied) {
     types_->NoteApplied(id_, event);
   } else {
-    types_->RequireComparable(event, target_name_, version_column());
+    types_->RequireComparable(id_, event, target_name_, version_column());
   }
   return outcome;
 }

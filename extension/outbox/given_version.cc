@@ -14,7 +14,8 @@ namespace {
 constexpr int64 kExactFloor = 64;
 // A version above is in the counter, and not in the floor: one that leaves no room would keep all
 // other aggregates of the type from counting.
-constexpr int64 kGreatestFloor = int64{1} << 61;
+// Times in microseconds are below.
+constexpr int64 kGreatestFloor = int64{1} << 53;
 // Of types that a session remembers.
 constexpr size_t kMaxTypes = 10'000;
 

@@ -2882,7 +2882,7 @@ AS $$
     FROM (SELECT DISTINCT t.tgrelid::regclass FROM pg_trigger t WHERE t.tgfoid = 'postbox.emit_changes()'::regprocedure) AS c(relation)
     CROSS JOIN LATERAL (SELECT c.relation UNION SELECT a.relid FROM pg_partition_ancestors(c.relation) a UNION SELECT p.relid FROM pg_partition_tree(c.relation) p) AS k(kin)
     JOIN pg_subscription_rel r ON r.srrelid = k.kin JOIN pg_subscription s ON s.oid = r.srsubid
-    WHERE NOT EXISTS (SELECT FROM pg_trigger t WHERE NOT t.tgisinternal AND t.tgenabled IN ('A', 'R') AND t.tgtype & 1 = 1
+    WHERE NOT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc f ON f.oid = t.tgfoid WHERE t.tgenabled IN ('A', 'R') AND t.tgtype & 1 = 1 AND strpos(f.prosrc, 'outbox_emit') > 0
                       AND (t.tgrelid = c.relation OR t.tgrelid IN (SELECT p.relid FROM pg_partition_tree(c.relation) p)))
     GROUP BY c.relation
 $$;
