@@ -15,7 +15,12 @@ SELECT count(r.version) FROM unnest(ARRAY['{"b":  "é", "b":1}', '{"euro": "\u20
 SELECT count(r.version) FROM unnest(ARRAY['{"b":  "é", "b":1}', '{"euro": "\u20ac", "nul": "\u0000"}']::json[]) body, postbox.outbox_emit('video', 'json', 'video.written', body) AS r;
 SELECT version FROM postbox.outbox_emit_json('{"aggregate_type": "video", "aggregate_id": "\u00e9", "event_type": "video.written", "payload": {"b":  "é", "b":1, "euro": "\u20ac"}}');
 SELECT octet_length(aggregate_id), convert_from(payload, 'UTF8') FROM outbox WHERE event_type = 'video.written' ORDER BY seq;
-SELECT version FROM postbox.outbox_emit_json('{"aggregate_type": "video", "aggregate_id": "\u20ac", "event_type": "video.written", "payload": {}}');
+-- PostgreSQL's words for it depend on its version
+DO $$ BEGIN
+    PERFORM postbox.outbox_emit_json('{"aggregate_type": "video", "aggregate_id": "\u20ac", "event_type": "video.written", "payload": {}}');
+EXCEPTION WHEN untranslatable_character THEN
+    RAISE WARNING '%', substring(SQLERRM FROM 'key "aggregate_id" of the event: ');
+END $$;
 -- what is received
 SELECT postbox.create_inbox('public.inbox');
 SELECT postbox.record_dead_letter('public.inbox', decode('c3a9', 'hex'), decode('e282ac', 'hex'), 'video', decode('c3a9', 'hex'), 1, '{}', decode('7b226b223a22e282ac227d', 'hex'), NULL, '22P05', decode('e282ac', 'hex'));
