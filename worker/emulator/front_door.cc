@@ -26,7 +26,10 @@ using std::chrono::milliseconds;
 // As long as gRPC waits for the first bytes of a connection.
 constexpr std::chrono::seconds kSilence{120};
 constexpr std::chrono::seconds kRequestTime{10};
-constexpr std::size_t kMostRequestBytes = 8192;
+constexpr std::size_t kMostRequestBytes = 8192;  // before its body
+// For how long what follows an answered request is read, and how often in one go.
+constexpr std::chrono::seconds kDrainTime{2};
+constexpr int kDrainReads = 16;
 // How soon a connection that has sent one or two bytes is looked at again. They stay unread, so it
 // is ready all the time.
 constexpr milliseconds kPause{20};
@@ -97,6 +100,11 @@ std::vector<int> ListenAtAll(const addrinfo* first, int port, bool all_families)
   }
   errno = problem;
   return listeners;
+}
+
+// Whether more may come after recv() has returned this, which is not a number of bytes.
+bool MayCome(ssize_t got) {
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
 }
 
 // What a whole request is answered with.
@@ -238,8 +246,7 @@ FrontDoor::Next FrontDoor::Look(Visitor* visitor) {
   const ssize_t got = recv(visitor->fd, first, sizeof first, MSG_PEEK);
   if (got < 0) {
     visitor->pauses = false;
-    const bool nothing = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
-    return nothing ? Next::kWait : Next::kClose;
+    return MayCome(got) ? Next::kWait : Next::kClose;
   }
   if (got == 0) return Next::kClose;
   const std::string_view begin(first, static_cast<std::size_t>(got));
@@ -255,22 +262,32 @@ FrontDoor::Next FrontDoor::Look(Visitor* visitor) {
 }
 
 FrontDoor::Next FrontDoor::Read(Visitor* visitor) {
+  if (visitor->answered) return Drain(*visitor);
   char bytes[2048];
-  ssize_t got = 0;
-  while ((got = recv(visitor->fd, bytes, sizeof bytes, 0)) > 0) {
-    visitor->request.append(bytes, static_cast<std::size_t>(got));
-    if (visitor->request.size() > kMostRequestBytes) return Next::kClose;
+  std::string& request = visitor->request;
+  while (request.find("\r\n\r\n") == std::string::npos) {
+    if (request.size() > kMostRequestBytes) return Next::kClose;
+    const ssize_t got = recv(visitor->fd, bytes, sizeof bytes, 0);
+    if (got <= 0) return MayCome(got) ? Next::kWait : Next::kClose;
+    request.append(bytes, static_cast<std::size_t>(got));
   }
-  if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return Next::kClose;
-  const std::string& request = visitor->request;
-  const bool whole = request.find("\r\n\r\n") != std::string::npos;
-  if (!whole) return got == 0 ? Next::kClose : Next::kWait;
   if (request.find(" HTTP/1.") > request.find("\r\n")) return Next::kClose;
   // It fits into the buffer of a new connection.
   const std::string answer = AnswerTo(request);
   send(visitor->fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   shutdown(visitor->fd, SHUT_WR);
-  return Next::kClose;
+  visitor->answered = true;
+  visitor->until = Clock::now() + kDrainTime;
+  return Drain(*visitor);
+}
+
+// Until it closes. A connection that is closed while bytes of it are unread is reset, and then the
+// client may lose the answer.
+FrontDoor::Next FrontDoor::Drain(const Visitor& visitor) {
+  char bytes[16'384];
+  ssize_t got = 1;
+  for (int i = 0; i < kDrainReads && got > 0; ++i) got = recv(visitor.fd, bytes, sizeof bytes, 0);
+  return got > 0 || MayCome(got) ? Next::kWait : Next::kClose;
 }
 
 }  // namespace postbox::emulator

@@ -44,12 +44,13 @@ class FrontDoor {
   void Start(HandOver hand_over);
 
  private:
-  // One that has not said what it is, or not all of its request.
+  // One that has not said what it is, or not all of its request, or is still saying it.
   struct Visitor {
     int fd;
     Clock::time_point until;  // it is closed then
     std::string request;      // of HTTP/1.1
     bool is_http = false;
+    bool answered = false;
     bool pauses = false;  // its first bytes are too few; it is looked at again soon
   };
   enum class Next { kWait, kClose, kGone };
@@ -62,6 +63,7 @@ class FrontDoor {
   void Accept();
   Next Look(Visitor* visitor);
   static Next Read(Visitor* visitor);
+  static Next Drain(const Visitor& visitor);
 
   const std::vector<int> listeners_;
   const int port_;

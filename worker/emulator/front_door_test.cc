@@ -118,6 +118,16 @@ TEST_F(FrontDoorTest, OtherRequestsAreToldWhatThisIs) {
   EXPECT_EQ(Client(door_->port()).Say(std::string(100'000, 'x')).Answer(), "");
 }
 
+TEST_F(FrontDoorTest, ARequestWithALongBodyIsAnsweredAndNotReset) {
+  Open("127.0.0.1");
+  for (const size_t bytes : {9'000, 3'000'000}) {
+    Client client(door_->port());
+    client.Say("POST /v1/projects HTTP/1.1\r\nHost: x\r\n\r\n").Say(std::string(bytes, 'x'));
+    const std::string answer = client.Answer();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 Not Found\r\n")) << bytes << ": " << answer;
+  }
+}
+
 TEST_F(FrontDoorTest, HttpTwoIsHandedOverUnread) {
   Open("127.0.0.1");
   Client client(door_->port());
