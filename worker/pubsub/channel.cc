@@ -5,6 +5,7 @@
 #include <grpcpp/support/client_interceptor.h>
 
 #include <cstdlib>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -25,36 +26,43 @@ constexpr char kConnectHeaders[] = "grpc.http_connect_headers";
 
 namespace hooks = grpc::experimental;
 
-// Adds the proxy to the message when a connection fails.
-class NamesProxy final : public hooks::Interceptor {
+// What a call says that has ended with this status.
+using Says = std::function<grpc::Status(const grpc::Status&)>;
+
+class TellsOfProxy final : public hooks::Interceptor {
  public:
-  explicit NamesProxy(const std::string& name) : name_(name) {}
+  explicit TellsOfProxy(const Says& says) : says_(says) {}
   void Intercept(hooks::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(hooks::InterceptionHookPoints::POST_RECV_STATUS)) {
       grpc::Status* const status = methods->GetRecvStatus();
-      if (status->error_code() == grpc::StatusCode::UNAVAILABLE) {
-        *status = grpc::Status(status->error_code(),
-                               status->error_message() + "; through the proxy " + name_,
-                               status->error_details());
-      }
+      *status = says_(*status);
     }
     methods->Proceed();
   }
 
  private:
-  const std::string& name_;
+  const Says& says_;
 };
 
-class NamesProxyFactory final : public hooks::ClientInterceptorFactoryInterface {
+class TellsOfProxyFactory final : public hooks::ClientInterceptorFactoryInterface {
  public:
-  explicit NamesProxyFactory(std::string name) : name_(std::move(name)) {}
+  explicit TellsOfProxyFactory(Says says) : says_(std::move(says)) {}
   hooks::Interceptor* CreateClientInterceptor(hooks::ClientRpcInfo* /*info*/) override {
-    return new NamesProxy(name_);
+    return new TellsOfProxy(says_);
   }
 
  private:
-  const std::string name_;
+  const Says says_;
 };
+
+std::shared_ptr<grpc::Channel> MakeTelling(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    const grpc::ChannelArguments& arguments, Says says) {
+  std::vector<std::unique_ptr<hooks::ClientInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::make_unique<TellsOfProxyFactory>(std::move(says)));
+  return hooks::CreateCustomChannelWithInterceptors(address, credentials, arguments,
+                                                    std::move(interceptors));
+}
 
 // A tunnel through the proxy, as gRPC makes it for one that it finds by itself.
 std::shared_ptr<grpc::Channel> MakeTunnel(
@@ -67,10 +75,22 @@ std::shared_ptr<grpc::Channel> MakeTunnel(
     arguments->SetString(kConnectHeaders,
                          "Proxy-Authorization:Basic " + absl::Base64Escape(proxy.user_info));
   }
-  std::vector<std::unique_ptr<hooks::ClientInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(std::make_unique<NamesProxyFactory>(proxy.Name()));
-  return hooks::CreateCustomChannelWithInterceptors(proxy.address, credentials, *arguments,
-                                                    std::move(interceptors));
+  // When a connection fails, its user hears of the proxy.
+  return MakeTelling(proxy.address, credentials, *arguments,
+                     [name = proxy.Name()](const grpc::Status& status) {
+                       if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+                       return grpc::Status(status.error_code(),
+                                           status.error_message() + "; through the proxy " + name,
+                                           status.error_details());
+                     });
+}
+
+// Without credentials a channel connects to nothing: each of its calls fails.
+std::shared_ptr<grpc::Channel> MakeDeadEnd(const std::string& error) {
+  return MakeTelling("", nullptr, grpc::ChannelArguments(),
+                     [error](const grpc::Status& /*status*/) {
+                       return grpc::Status(grpc::StatusCode::UNAVAILABLE, error);
+                     });
 }
 
 }  // namespace
@@ -104,8 +124,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint,
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   Proxy proxy;
-  std::string unused;  // MakeCredentials() refuses a proxy that cannot be used
-  if (!endpoint.plaintext) FindProxy(std::getenv, endpoint.address, &proxy, &unused);
+  std::string error;
+  if (!endpoint.plaintext && !FindProxy(std::getenv, endpoint.address, &proxy, &error)) {
+    return MakeDeadEnd(error);
+  }
   if (proxy.used()) return MakeTunnel(proxy, endpoint.address, credentials, &arguments);
   return grpc::CreateCustomChannel(endpoint.address, credentials, arguments);
 }

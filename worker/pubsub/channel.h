@@ -21,7 +21,8 @@ namespace postbox::pubsub {
 
 // Channels with different indexes have separate connections; gRPC shares a connection between equal
 // channels. A channel connects when its first call starts. Over TLS it leads through the proxy that
-// the environment names (proto/rules/proxy.h).
+// the environment names (proto/rules/proxy.h). If that cannot be used, it leads nowhere, and calls
+// fail with UNAVAILABLE and the reason.
 std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint,
                                            std::shared_ptr<grpc::ChannelCredentials> credentials,
                                            int index);

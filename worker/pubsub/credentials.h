@@ -30,9 +30,10 @@ struct Credentials {
 std::optional<Credentials> MakeCredentials(const Endpoint& endpoint, const CredentialSpec& spec,
                                            std::string* error);
 
-// Likewise, but does not wait, nor fail because of the credentials: as long as they cannot be used,
-// calls are told why, and they are looked at again (TokenSource::StartUnchecked). Where their
-// quota project is asked for, it comes with each Authorization; quota_project is empty.
+// Likewise, but does not wait, nor fail because of the credentials or the proxy: as long as these
+// cannot be used, calls are told why (MakeChannel), and credentials are looked at again
+// (TokenSource::StartUnchecked). Where their quota project is asked for, it comes with each
+// Authorization; quota_project is empty.
 std::optional<Credentials> MakeUncheckedCredentials(const Endpoint& endpoint,
                                                     const CredentialSpec& spec, std::string* error);
 
