@@ -125,7 +125,12 @@ is($node->safe_psql('postgres', 'SELECT stream, stream_error FROM postbox.subscr
 emulator_fault($emulator, '--clear');
 $puller = start_puller($node, 'postgres', $emulator);
 wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'the next one is connected');
+# A puller lives that has reported within 5 minutes.
+$node->safe_psql('postgres', q{INSERT INTO postbox.subscription_status (subscription, puller, started_at, appliers, applied, duplicates, stale, out_of_order, dead_letters, failures, stream)
+	SELECT subscription, 'elsewhere:1', now(), 1, 0, 0, 0, 0, 0, 0, 'failed' FROM postbox.subscription_status WHERE stream = 'failed';
+	UPDATE postbox.subscription_status SET last_seen = now() - interval '7 minutes' WHERE stream = 'failed' AND puller <> 'elsewhere:1'});
 stop_puller($puller);
-is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'and takes both reports away when it leaves');
+is($node->safe_psql('postgres', 'SELECT puller FROM postbox.subscription_status'), 'elsewhere:1',
+	'and takes its report away when it leaves, and that of the one that is gone, but not that of one that lives');
 $node->stop;
 done_testing();

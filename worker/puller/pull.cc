@@ -177,7 +177,10 @@ class Puller {
     for (const auto& [name, status] : not_started_) {
       if (!CanReport()) return;
       if (status->NextReport() > Clock::now()) continue;
-      if (!Store(name, /*appliers=*/0, status->Take(Clock::now())).ok()) status->NotStored();
+      const QueryResult stored = Store(name, /*appliers=*/0, status->Take(Clock::now()));
+      if (stored.ok()) continue;
+      status->NotStored();
+      if (NoPlaceForReports(stored.sqlstate())) status->Disable();
     }
   }
 

@@ -1,5 +1,6 @@
 #include "worker/puller/pull_status.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/puller/log.h"
@@ -96,6 +97,7 @@ PullStatus::Stream PullStatus::stream() const {
 PullStatus::TimePoint PullStatus::NextReport() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (disabled_) return TimePoint::max();
+  if (not_stored_) return reported_ + pause_;
   if (changed_) return reported_ + kInterval;
   return reported_ + kSignOfLife;
 }
@@ -104,6 +106,9 @@ StatusNumbers PullStatus::Take(TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   changed_ = false;
   reported_ = now;
+  pause_ = std::exchange(not_stored_, false)
+               ? std::min<std::chrono::seconds>(2 * pause_, kLongestPause)
+               : kInterval;
   StatusNumbers numbers = numbers_;
   if (last_error_at_) numbers.last_error_before_ms = Milliseconds(now - *last_error_at_);
   if (retrying_since_) {
@@ -123,7 +128,7 @@ StatusNumbers PullStatus::Take(TimePoint now) {
 
 void PullStatus::NotStored() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  changed_ = true;
+  not_stored_ = true;
 }
 
 void PullStatus::Disable() {

@@ -50,6 +50,7 @@ class PullStatus {
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kInterval{1};
   static constexpr std::chrono::minutes kSignOfLife{5};
+  static constexpr std::chrono::minutes kLongestPause{1};
   // Of last_error. It stays when the event is gone that it is about, and may quote its values.
   static constexpr size_t kMaxErrorBytes = 500;
 
@@ -75,7 +76,8 @@ class PullStatus {
   TimePoint NextReport() const;
   // The numbers to report. The next report is due kInterval later at the earliest.
   StatusNumbers Take(TimePoint now);
-  // The last report did not get through: it is due again, kInterval after it.
+  // The last report did not get through: it is due again, kInterval after it, and then later each
+  // time, up to kLongestPause. Each attempt is an error in the log of the server.
   void NotStored();
   // There will be no more reports: the database has no place for them.
   void Disable();
@@ -94,9 +96,11 @@ class PullStatus {
   const TimePoint started_ = std::chrono::steady_clock::now();
   Stream stream_ = Stream::kConnecting;
   TimePoint stream_since_ = std::chrono::steady_clock::now();
-  bool changed_ = true;  // the first report says that the puller is there
+  bool changed_ = true;      // the first report says that the puller is there
+  bool not_stored_ = false;  // the last report
   bool disabled_ = false;
   TimePoint reported_{};
+  std::chrono::seconds pause_ = kInterval;  // after it, if it is not stored
 };
 
 }  // namespace postbox::puller

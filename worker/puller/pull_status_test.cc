@@ -37,6 +37,24 @@ TEST(PullStatusTest, AReportThatIsNotStoredIsDueAgainInASecond) {
   EXPECT_EQ(status.NextReport(), now + seconds(1) + PullStatus::kSignOfLife);
 }
 
+TEST(PullStatusTest, ReportsThatAreRefusedAreTriedMoreAndMoreSeldom) {
+  PullStatus status;
+  PullStatus::TimePoint now{std::chrono::hours(1)};
+  for (const int pause : {1, 2, 4, 8, 16, 32, 60, 60}) {
+    status.Take(now);
+    status.NotStored();
+    status.Succeeded({.applied = 1});
+    EXPECT_EQ(status.NextReport(), now + seconds(pause)) << "whatever happens meanwhile";
+    now = status.NextReport();
+  }
+  EXPECT_EQ(status.Take(now).applied, 8);
+  status.Succeeded({.applied = 1});
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval) << "one was stored";
+  status.Take(now);
+  status.NotStored();
+  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval) << "it begins anew";
+}
+
 TEST(PullStatusTest, TheLastErrorQuotesNoMoreOfAnEventThanFiveHundredBytes) {
   PullStatus status;
   const PullStatus::TimePoint now{std::chrono::hours(1)};

@@ -39,11 +39,13 @@ constexpr char kReport[] =
     "stream_error = excluded.stream_error, conflicts_per_minute = excluded.conflicts_per_minute, "
     "unanswered_since = excluded.unanswered_since, "
     "unanswered_pid = excluded.unanswered_pid";
-// Also what pullers have left behind that were killed, or whose subscription was refused.
+// Also what pullers have left behind that were killed, or whose subscription was refused. One that
+// lives reports every 5 minutes (PullStatus::kSignOfLife).
 constexpr char kRemoveReport[] =
     "DELETE FROM postbox.subscription_status USING " POSTBOX_NOT_WAITING
     " WHERE subscription = $1 "
-    "AND (puller = $2 OR last_seen < now() - interval '1 day' OR stream = 'failed')";
+    "AND (puller = $2 OR last_seen < now() - "
+    "CASE stream WHEN 'failed' THEN interval '6 minutes' ELSE interval '1 day' END)";
 
 // Host and process id.
 const std::string& ThisPuller() {
@@ -85,6 +87,10 @@ QueryResult StoreReport(Connection* connection, const std::string& subscription,
   number(numbers.unanswered_for_ms ? std::optional<int64_t>(numbers.unanswered_backend)
                                    : std::nullopt);
   return connection->Execute(kReport, parameters, &kReportLimits);
+}
+
+bool NoPlaceForReports(const std::string& sqlstate) {
+  return sqlstate == "42P01" || sqlstate == "42703";
 }
 
 QueryResult RemoveReport(Connection* connection, const std::string& subscription) {
