@@ -24,14 +24,15 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.make_finding(text, text, text, text, text) IS 'A finding of a problem with its remedy, or of a text of ours: cause; remedy';
 
--- What a standby shows of its primary, it shows of this moment. It has replayed nothing yet if it has just been copied.
+-- What a standby shows of its primary, it shows of this moment, by the clock of the primary. It has replayed no transaction if it has just been
+-- copied, or was started while its primary was stopped. Ages are compared with coalesce(known_until(), now()): they seem greater then, not smaller.
 CREATE FUNCTION postbox.known_until() RETURNS timestamptz
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN pg_is_in_recovery() THEN least(now(), pg_last_xact_replay_timestamp()) ELSE now() END
+    SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_xact_replay_timestamp() ELSE now() END
 $$;
-COMMENT ON FUNCTION postbox.known_until() IS 'Until when this server knows what was committed: now, or on a standby the time of the last transaction that it has replayed';
+COMMENT ON FUNCTION postbox.known_until() IS 'Until when this server knows what was committed: now, or on a standby the time of the last transaction that it has replayed; NULL: not known, it has replayed none since it started';
 
 CREATE FUNCTION postbox.doctor_of_server() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql STABLE
@@ -44,7 +45,8 @@ DECLARE
 BEGIN
     IF pg_is_in_recovery() THEN
         RETURN NEXT ROW('standby', 'ok', NULL, format('this server is a standby: what is said of tables, events and subscriptions is as its primary had it at %s, and what '
-            'only workers of the primary know is not said', date_trunc('second', postbox.known_until())), NULL)::postbox.finding;
+            'only workers of the primary know is not said', coalesce(date_trunc('second', postbox.known_until())::text,
+            'a time that is not known (nothing has been replayed since this server started)')), NULL)::postbox.finding;
     END IF;
     SELECT * INTO library FROM postbox.library_state();
     IF NOT library.preloaded THEN
@@ -341,18 +343,21 @@ END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_publications() IS 'postbox.doctor() of publications';
 
--- A puller without rights on the inbox cannot report, so its session says that it is there.
+-- A puller without rights on the inbox cannot report, so its session says that it is there. But any role can give its session that name. So only a
+-- session that may apply counts as a puller, and no remedy gives a right to the role of another one.
 CREATE FUNCTION postbox.list_pullers(OUT subscription text, OUT pid int, OUT rolname name, OUT may_apply boolean) RETURNS SETOF record
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT DISTINCT ON (b.name) b.name, a.pid, r.rolname, coalesce(has_table_privilege(r.oid, b.inbox, 'INSERT'), false)
+    SELECT DISTINCT ON (b.name, m.may_apply) b.name, a.pid, r.rolname, m.may_apply
     FROM postbox.subscription b CROSS JOIN pg_stat_activity a JOIN pg_roles r ON r.oid = a.usesysid
+    CROSS JOIN LATERAL (SELECT coalesce(has_table_privilege(r.oid, b.inbox, 'INSERT'), false) AS may_apply) m
     WHERE a.datname = current_database() AND (a.application_name = 'postbox pull' OR a.application_name LIKE 'postbox pull %')
-    ORDER BY b.name, a.application_name = left('postbox pull ' || b.name, 63) DESC, 4 DESC, a.pid
+    ORDER BY b.name, m.may_apply, a.application_name = left('postbox pull ' || b.name, 63) DESC, a.pid
 $$;
 COMMENT ON FUNCTION postbox.list_pullers() IS
-    'For each subscription the session of a postbox pull in this database that takes it, or may, by its application_name; no row if there is none';
+    'For each subscription a session of this database that calls itself postbox pull and may apply its events, and one that may not. Of several, one that also names the '
+    'subscription. No row if there is none. Any session can call itself so';
 
 -- postbox pull needs a connection for its configuration and one for each subscription; as long as there is work, one for each applier. Workers are
 -- background workers, which no limit of connections counts.
@@ -371,18 +376,18 @@ BEGIN
     IF subscriptions = 0 THEN
         RETURN;
     END IF;
-    -- The roles that pull, as far as their number of connections is limited.
-    RETURN QUERY SELECT (postbox.make_finding('connections', 'error', r.rolname, format('role %I may have %s connections, and its postbox pull needs %s: one for its configuration, and one '
+    -- The roles that may be those that pull, as far as their number of connections is limited.
+    RETURN QUERY SELECT (postbox.make_finding('connections', 'error', r.rolname, format('role %I may have %s connections, and a postbox pull of it needs %s: one for its configuration, and one '
             'for each of %s subscriptions', r.rolname, r.rolconnlimit, 1 + n.subscriptions, n.subscriptions),
-            format('run ALTER ROLE %I CONNECTION LIMIT %s, so that each applier may have one', r.rolname, 1 + n.appliers))).*
+            format('if it is the role that pulls, run ALTER ROLE %I CONNECTION LIMIT %s, so that each applier may have one', r.rolname, 1 + n.appliers))).*
         FROM pg_roles r CROSS JOIN LATERAL (SELECT count(*) AS subscriptions, sum(s.appliers) AS appliers FROM postbox.subscription s
                 WHERE s.enabled AND has_table_privilege(r.oid, s.inbox, 'INSERT')) n
-        WHERE r.rolconnlimit BETWEEN 0 AND n.subscriptions AND NOT r.rolsuper AND r.rolname IN (SELECT p.rolname FROM postbox.list_pullers() p);
+        WHERE r.rolconnlimit BETWEEN 0 AND n.subscriptions AND NOT r.rolsuper AND r.rolname IN (SELECT p.rolname FROM postbox.list_pullers() p WHERE p.may_apply);
     RETURN QUERY SELECT (postbox.make_finding('connections', 'error', d.datname, format('the database may have %s connections, and postbox pull needs %s: one for its configuration, and one for '
             'each of %s subscriptions', d.datconnlimit, 1 + subscriptions, subscriptions), format('run ALTER DATABASE %I CONNECTION LIMIT %s, or more for other clients', d.datname, most))).*
         FROM pg_database d WHERE d.datname = current_database() AND d.datconnlimit BETWEEN 0 AND subscriptions;
     SELECT CASE WHEN bool_and(r.rolconnlimit >= 0) THEN sum(r.rolconnlimit) END INTO bound
-        FROM pg_roles r WHERE r.rolname IN (SELECT p.rolname FROM postbox.list_pullers() p);
+        FROM pg_roles r WHERE r.rolname IN (SELECT p.rolname FROM postbox.list_pullers() p WHERE p.may_apply);
     IF room <= subscriptions THEN
         RETURN NEXT postbox.make_finding('connections', 'error', 'max_connections', format('the server has %s connections for all clients, and postbox pull needs %s of them: one for its '
             'configuration, and one for each of %s subscriptions', room, 1 + subscriptions, subscriptions), 'raise max_connections, and restart the server');
@@ -399,36 +404,45 @@ CREATE FUNCTION postbox.doctor_of_subscriptions() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    known timestamptz := coalesce(postbox.known_until(), now());
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, coalesce(p.id::text, p.inbox::text)), p.problem,
             'repair or drop what is named; see "Broken projections and handlers" in docs/inbox.md')).*
         FROM postbox.inbox_problem p WHERE p.kind IN ('projection', 'handler');
     RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.id), p.problem, 'see "Fields that no event has" in docs/inbox.md')).*
         FROM postbox.inbox_problem p WHERE p.kind = 'field';
-    -- A puller reports every 5 minutes at least. Who may not see its reports does not know. A standby has those that it has replayed.
-    RETURN QUERY SELECT (postbox.make_finding('subscriptions', 'error', s.name, CASE
-            WHEN s.stream IS NULL AND s.pid IS NULL THEN 'nobody pulls it'
-            WHEN s.stream IS NULL AND NOT s.may_apply THEN format('a postbox pull of role %I (process %s) may not apply it, nor report on it: the role has no INSERT on %s',
-                s.rolname, s.pid, s.inbox)
-            WHEN s.stream IS NULL THEN format('no report comes, though a postbox pull of role %I is connected (process %s): it takes other subscriptions, has just started, or '
-                'gets no connection more', s.rolname, s.pid)
+    -- A puller reports every 5 minutes at least. Who may not see its reports does not know. A standby has those that it has replayed. It does not
+    -- see the sessions of the primary.
+    RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'warning' ELSE 'error' END, s.name, CASE
+            WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'no report of a puller is known here, and this server is a standby'
+            WHEN s.stream IS NULL THEN CASE WHEN s.pid IS NULL THEN 'nobody pulls it' ELSE format('no report comes, though a session of role %I that calls itself postbox pull '
+                'is connected (process %s): it takes other subscriptions, has just started, or gets no connection more', s.rolname, s.pid) END
+                || CASE WHEN s.other_pid IS NULL THEN '' ELSE format('; a session of role %I that calls itself postbox pull (process %s) may not apply it, nor report on it: the role '
+                'has no INSERT on %s', s.other_role, s.other_pid, s.inbox) END
             WHEN s.stream <> 'connected' THEN format('its stream is %s: %s', s.stream, coalesce(s.stream_error, 'no error is known'))
             ELSE format('nothing can be applied since %s: %s', date_trunc('second', s.retrying_since), coalesce(s.last_error, 'no error is known')) END,
-            CASE WHEN s.stream IS NULL AND s.pid IS NULL THEN format('start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
-            WHEN s.stream IS NULL AND NOT s.may_apply THEN format('run GRANT INSERT ON %s TO %I', s.inbox, s.rolname)
+            CASE WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'run SELECT * FROM postbox.doctor() on the primary'
+            WHEN s.stream IS NULL THEN CASE WHEN s.other_pid IS NULL THEN '' ELSE format('grant INSERT on %s to the role that is to pull, if it is this one; otherwise ', s.inbox) END
+                || CASE WHEN s.pid IS NULL THEN format('start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
+                   ELSE 'see the log of postbox pull, and run postbox doctor; if that session is none, start postbox pull' END
             ELSE 'see the log of postbox pull, and run postbox doctor' END)).*
-        FROM (SELECT b.name, b.inbox, t.*, p.* FROM postbox.subscription b LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name LEFT JOIN LATERAL (
+        FROM (SELECT b.name, b.inbox, t.*, p.pid, p.rolname, o.pid AS other_pid, o.rolname AS other_role
+              FROM postbox.subscription b LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name AND p.may_apply
+              LEFT JOIN postbox.list_pullers() o ON o.subscription = b.name AND NOT o.may_apply LEFT JOIN LATERAL (
                   SELECT t.stream, t.stream_error, t.retrying_since, t.last_error FROM postbox.subscription_status t
-                  WHERE t.subscription = b.name AND t.last_seen > postbox.known_until() - interval '6 minutes'
+                  WHERE t.subscription = b.name AND t.last_seen > known - interval '6 minutes'
                   ORDER BY t.stream = 'connected' DESC, t.retrying_since NULLS FIRST LIMIT 1) t ON true
               WHERE b.enabled AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
-        WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < postbox.known_until() - interval '1 minute';
-    -- The server would have cancelled a statement that takes too long.
-    RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN t.unanswered_since < postbox.known_until() - b.statement_timeout - interval '10 s' AND b.statement_timeout > '0'
-                THEN 'error' ELSE 'warning' END, b.name, format('process %s of the server has not answered since %s', t.unanswered_pid, date_trunc('second', t.unanswered_since)),
-            format('see what it does in pg_stat_activity; if it does not go on, run SELECT pg_terminate_backend(%s), or kill -CONT if it is stopped', t.unanswered_pid))).*
+        WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < known - interval '1 minute';
+    -- The server would have cancelled a statement that takes too long. On a standby the number is that of another process.
+    RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN t.unanswered_since < known - b.statement_timeout - interval '10 s' AND b.statement_timeout > '0'
+                THEN 'error' ELSE 'warning' END, b.name, format('process %s of the %s has not answered since %s', t.unanswered_pid,
+                CASE WHEN pg_is_in_recovery() THEN 'primary' ELSE 'server' END, date_trunc('second', t.unanswered_since)),
+            CASE WHEN pg_is_in_recovery() THEN 'run SELECT * FROM postbox.doctor() on the primary' ELSE format('see what it does in pg_stat_activity; if it does not go on, '
+                'run SELECT pg_terminate_backend(%s), or kill -CONT if it is stopped', t.unanswered_pid) END)).*
         FROM postbox.subscription_status t JOIN postbox.subscription b ON b.name = t.subscription
-        WHERE t.unanswered_since IS NOT NULL AND t.last_seen > postbox.known_until() - interval '6 minutes'
+        WHERE t.unanswered_since IS NOT NULL AND t.last_seen > known - interval '6 minutes'
           AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox));
     RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text, format('%s events could not be applied, the last at %s; ', count(*), date_trunc('second', max(d.failed_at)))
             || 'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*

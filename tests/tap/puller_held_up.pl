@@ -27,6 +27,11 @@ sub doctor_says
 	return;
 }
 
+sub connections_said { return $node->safe_psql('postgres', q{SELECT detail, remedy FROM postbox.doctor() WHERE "check" = 'connections' AND status <> 'ok'}); }
+
+# The server may notice a little later than the process has ended.
+sub no_session { return wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND usename <> 'mallory'}, $_[0]); }
+
 # What `postbox status` shows as its state.
 sub state_shown
 {
@@ -62,15 +67,44 @@ subtest 'a file of credentials that comes later' => sub {
 	stop_puller_within($puller, 2 + 2, 'SIGTERM is answered at once');
 };
 
+# It names no role: any session may have the name of a puller.
+my $granting = qr/grant INSERT on app.inbox to the role that is to pull, if it is this one; otherwise start postbox pull, or run SELECT postbox.drop_subscription\('follower'\)/;
+
 subtest 'the role may not apply' => sub {
 	my $puller = start_puller($node, 'postgres', $emulator, @as_puller);
 	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'postbox pull follower'}, 'it is there');
-	doctor_says(qr/^error\|follower\|a postbox pull of role puller \(process \d+\) may not apply it, nor report on it: the role has no INSERT on app.inbox\|run GRANT INSERT ON app.inbox TO puller$/, 'postbox.doctor() says why');
-	is(state_shown(), 'no report', 'postbox status says what is known');
+	doctor_says(qr/^error\|follower\|nobody pulls it; a session of role puller that calls itself postbox pull \(process \d+\) may not apply it, nor report on it: the role has no INSERT on app.inbox\|$granting$/,
+		'postbox.doctor() says why, and that anybody may call a session so');
+	is(state_shown(), 'nobody pulls', 'so says postbox status');
 	$node->safe_psql('postgres', 'GRANT INSERT ON app.inbox TO puller');
 	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'it reports when it may');
 	is(state_shown(), 'connected', 'and is shown');
 	stop_puller($puller);
+};
+
+subtest 'a session that only has the name of a puller' => sub {
+	no_session('no puller is there');
+	$node->safe_psql('postgres', 'CREATE ROLE mallory LOGIN CONNECTION LIMIT 1; GRANT USAGE ON SCHEMA app TO mallory');
+	my $session = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);
+	$session->query_safe(q{SET application_name = 'postbox pull follower'});
+	doctor_says(qr/^error\|follower\|nobody pulls it; a session of role mallory that calls itself postbox pull .*\|$granting$/, 'does not hide that nobody pulls');
+	is(state_shown(), 'nobody pulls', 'nor does postbox status');
+	$node->safe_psql('postgres', 'ALTER ROLE mallory CONNECTION LIMIT 0');
+	is(connections_said(), '', 'and without INSERT its connections do not count');
+
+	my $applier = $node->background_psql('postgres', extra_params => [ '-U', 'puller' ]);
+	$applier->query_safe(q{SET application_name = 'postbox pull'});
+	doctor_says(qr/^error\|follower\|no report comes, though a session of role puller that calls itself postbox pull is connected .*; a session of role mallory .* has no INSERT on app.inbox\|/,
+		'it does not hide a session that may apply, either');
+	is(state_shown(), 'no report', 'nor does postbox status');
+	$applier->quit;
+	no_session('that is gone');
+
+	$node->safe_psql('postgres', 'GRANT INSERT ON app.inbox TO mallory; ALTER ROLE mallory CONNECTION LIMIT 1');
+	doctor_says(qr/^error\|follower\|no report comes, though a session of role mallory that calls itself postbox pull is connected .*\|.*if that session is none, start postbox pull$/, 'with INSERT it may be one');
+	is(connections_said(), 'role mallory may have 1 connections, and a postbox pull of it needs 2: one for its configuration, and one for each of 1 subscriptions|'
+		. 'if it is the role that pulls, run ALTER ROLE mallory CONNECTION LIMIT 5, so that each applier may have one', 'and its connections count, if it is');
+	$session->quit;
 };
 
 subtest 'the row of the subscription is wrong' => sub {

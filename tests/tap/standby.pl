@@ -54,9 +54,10 @@ sub status
 sub finding
 {
 	my ($node, $check) = @_;
-	return $node->safe_psql('postgres', "SELECT status || ': ' || coalesce(detail, '') FROM postbox.doctor() f WHERE f.check = '$check'");
+	return $node->safe_psql('postgres', "SELECT status || ': ' || concat_ws('; ', detail, remedy) FROM postbox.doctor() f WHERE f.check = '$check'");
 }
 
+my $no_report = 'no report of a puller is known here, and this server is a standby; run SELECT * FROM postbox.doctor() on the primary';
 my $puller = start_puller($primary, 'postgres', $emulator);
 my $report = q{SELECT applied = 10 AND stream = 'connected' FROM postbox.subscription_status};
 
@@ -68,7 +69,33 @@ subtest 'a standby shows the reports of pullers, and doctor() what they say' => 
 	stop_puller($puller);
 	$primary->wait_for_catchup($standby);
 	wait_until($standby, 'postgres', 'SELECT count(*) = 0 FROM postbox.subscription_status', 'it knows that the puller has left');
-	like(finding($standby, 'subscriptions'), qr/^error: nobody pulls it/, 'and so does doctor()');
+	wait_until($primary, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}, 'and its sessions have ended');
+	like(finding($primary, 'subscriptions'), qr/^error: nobody pulls it; start postbox pull/, 'and so does doctor() on the primary');
+	is(finding($standby, 'subscriptions'), "warning: $no_report", 'which knows of no report on the standby');
+};
+
+subtest 'a puller that cannot report is unknown to a standby, which says no more' => sub {
+	$primary->safe_psql('postgres', 'CREATE ROLE reader LOGIN');
+	$puller = start_puller($primary, 'postgres', $emulator, dsn => $primary->connstr('postgres') . ' user=reader');
+	wait_until($primary, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull %'}, 'the puller is there');
+	$primary->wait_for_catchup($standby);
+	like(finding($primary, 'subscriptions'), qr/^error: nobody pulls it; a session of role reader /, 'the primary knows its session');
+	is(finding($standby, 'subscriptions'), "warning: $no_report", 'the standby does not, and tells nobody to drop the subscription');
+	my (undef, $out) = postbox($standby, 'status');
+	like($out, qr/^follower +no report /m, 'nor does postbox status say that nobody pulls it');
+	stop_puller($puller);
+};
+
+subtest 'a process that does not answer is one of the primary' => sub {
+	$primary->safe_psql('postgres', q{INSERT INTO postbox.subscription_status
+			(subscription, puller, started_at, appliers, applied, duplicates, stale, out_of_order, dead_letters, failures, stream, unanswered_since, unanswered_pid)
+		SELECT name, 'test', now(), 1, 0, 0, 0, 0, 0, 0, 'connected', now() - interval '25 s', 4711 FROM postbox.subscription});
+	$primary->wait_for_catchup($standby);
+	like(finding($primary, 'subscriptions'), qr/pg_terminate_backend\(4711\)/, 'doctor() on the primary says how it is ended');
+	like(finding($standby, 'subscriptions'), qr/^warning: process 4711 of the primary has not answered since .*; run SELECT \* FROM postbox.doctor\(\) on the primary$/, 'on the standby it ends none of that number');
+	my (undef, $out) = postbox($standby, 'status');
+	like($out, qr/no answer from process 4711 of the primary/, 'postbox status says whose it is, too');
+	$primary->safe_psql('postgres', 'DELETE FROM postbox.subscription_status');
 };
 
 subtest 'a report waits for no standby' => sub {
@@ -138,6 +165,16 @@ subtest 'promotion publishes what the old primary has left behind' => sub {
 	$primary->wait_for_catchup($standby);
 	$primary->stop;
 	is($standby->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE published_at IS NULL'), '5', 'events wait in the standby');
+
+	# Nothing is left to replay then, the checkpoint of the shutdown apart.
+	wait_until($standby, 'postgres', 'SELECT pg_last_wal_replay_lsn() = pg_last_wal_receive_lsn()', 'it has replayed everything');
+	$standby->restart;
+	is($standby->safe_psql('postgres', 'SELECT postbox.known_until() IS NULL'), 't', 'until when a standby knows is not known when it has started without its primary');
+	like(finding($standby, 'standby'), qr/is as its primary had it at a time that is not known \(nothing has been replayed since this server started\), and/, 'so says doctor()');
+	is(finding($standby, 'subscriptions'), "warning: $no_report", 'and checks the rest');
+	my (undef, $out) = postbox($standby, 'status');
+	like($out, qr/^a standby: what its primary had committed at a time that is not known; /m, 'and so does postbox status');
+	is(status($standby)->{known_until}, undef, 'and the JSON');
 	$standby->promote;
 	wait_published($standby, 'postgres', 15);
 	emit($standby, 'postgres', 5);

@@ -52,9 +52,10 @@ constexpr char kQuery[] = R"(
                      t.stream, t.applied, t.duplicates, t.failures, t.dead_letters,
                      t.retrying_since, t.unanswered_since, p.pid AS session,
                      coalesce(t.stream_error, 'no answer from process ' || t.unanswered_pid
-                              || ' of the server', t.last_error) AS last_error
+                              || CASE WHEN pg_is_in_recovery() THEN ' of the primary'
+                                 ELSE ' of the server' END, t.last_error) AS last_error
               FROM postbox.subscription b
-              LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name
+              LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name AND p.may_apply
               LEFT JOIN postbox.subscription_status t ON t.subscription = b.name) s),
       'workers', CASE WHEN has_function_privilege('postbox.list_workers()', 'EXECUTE') THEN (
         SELECT coalesce(json_agg(to_json(w) ORDER BY w.state = 'running', w.database,
@@ -98,9 +99,12 @@ void AppendTable(const std::vector<Row>& rows, std::vector<std::string>* lines) 
   }
 }
 
-std::string SubscriptionState(const Json& row) {
+// A standby does not see the sessions of its primary.
+std::string SubscriptionState(const Json& row, bool standby) {
   if (row["enabled"] == false) return "disabled";
-  if (row["stream"].is_null()) return row["session"].is_null() ? "nobody pulls" : "no report";
+  if (row["stream"].is_null()) {
+    return row["session"].is_null() && !standby ? "nobody pulls" : "no report";
+  }
   if (!row["unanswered_since"].is_null()) return "no answer";
   return row["retrying_since"].is_null() ? Text(row, "stream") : "retrying";
 }
@@ -109,8 +113,11 @@ std::vector<std::string> Lines(const Json& all) {
   std::vector<std::string> lines = {"postbox: database " + Text(all, "database") + " at " +
                                     Text(all, "at") +
                                     ", dead letters: " + Text(all, "dead_letters")};
-  if (all["standby"] == true) {
-    lines.push_back("a standby: what its primary had committed at " + Text(all, "known_until") +
+  const bool standby = all["standby"] == true;
+  if (standby) {
+    const std::string time =
+        all["known_until"].is_null() ? "a time that is not known" : Text(all, "known_until");
+    lines.push_back("a standby: what its primary had committed at " + time +
                     "; what only workers of the primary know is not known here");
   }
   lines.emplace_back();
@@ -125,9 +132,9 @@ std::vector<std::string> Lines(const Json& all) {
   lines.emplace_back();
   table = {{"SUBSCRIPTION", "STATE", "APPLIED", "DUPLICATES", "FAILURES", "PULLER", "ERROR"}};
   for (const Json& row : all["subscriptions"]) {
-    table.push_back({Text(row, "subscription"), SubscriptionState(row), Text(row, "applied"),
-                     Text(row, "duplicates"), Text(row, "failures"), Text(row, "puller"),
-                     Text(row, "last_error")});
+    table.push_back({Text(row, "subscription"), SubscriptionState(row, standby),
+                     Text(row, "applied"), Text(row, "duplicates"), Text(row, "failures"),
+                     Text(row, "puller"), Text(row, "last_error")});
   }
   AppendTable(table, &lines);
   lines.emplace_back();
