@@ -140,7 +140,7 @@ class Runner {
   void CountOutcomes(const std::vector<Delivery>& batch,
                      const std::vector<Disposition>& dispositions);
   StatusNumbers TakeStatus();
-  void Report(DatabaseInboxClient* inbox);
+  void Report(DatabaseInboxClient* inbox, std::unique_lock<std::mutex>* lock);
   void NoteReport(bool stored, const std::string& sqlstate, const std::string& error);
   // Removes the report of this process. That of a subscription that was refused stays, since it
   // says why.

@@ -4,6 +4,7 @@
 #include "proto/rules/sqlstate_class.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
+#include "worker/puller/status_report.h"
 
 namespace postbox::puller {
 namespace {
@@ -107,17 +108,15 @@ void Runner::ApplierLoop(DatabaseInboxClient* inbox) {
       continue;
     }
     if (status_->NextReport() <= now) {
-      ++reporting_;
-      lock.unlock();
-      Report(inbox);
-      lock.lock();
-      --reporting_;
+      Report(inbox, &lock);
       continue;
     }
     if (connections_.NextLook() <= now) {
       if (connections_.TooMany(busy_, now)) Disconnect(&session, &lock);
       continue;
     }
+    // What was due may have been a report, which the main thread has taken over since.
+    if (NextBatch() > now || !gate_.Open(now)) continue;
     std::vector<Delivery> batch = TakeBatch(applier.limit(), &paced);
     const int suspects = !batch.empty() && batch.front().suspect ? 1 : 0;
     connections_.InUse(++busy_, now);
@@ -141,10 +140,14 @@ StatusNumbers Runner::TakeStatus() {
   return numbers;
 }
 
-void Runner::Report(DatabaseInboxClient* inbox) {
+void Runner::Report(DatabaseInboxClient* inbox, std::unique_lock<std::mutex>* lock) {
+  ++reporting_;
+  lock->unlock();
   const StatusNumbers numbers = TakeStatus();
   const InboxResult stored = inbox->Report(config_.name, config_.appliers, &numbers);
   NoteReport(stored.ok, stored.sqlstate, stored.error);
+  lock->lock();
+  --reporting_;
 }
 
 std::optional<StatusNumbers> Runner::TakeLateReport() {
@@ -163,7 +166,7 @@ void Runner::NoteReport(bool stored, const std::string& sqlstate, const std::str
   status_->NotStored();
   if (IsTransientSqlstate(sqlstate)) return;
   // Release 0.1 does not have the table or a column. Everything else may pass.
-  if (sqlstate == "42P01" || sqlstate == "42703") status_->Disable();
+  if (NoPlaceForReports(sqlstate)) status_->Disable();
   LogRepeated("the status of the subscription is not shown in postbox.subscription_status",
               {{"subscription", config_.name}, {"sqlstate", sqlstate}, {"error", error}});
 }
