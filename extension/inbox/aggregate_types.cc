@@ -8,7 +8,7 @@
 namespace postbox {
 namespace {
 
-// What is two is mixed, and a third type changes nothing.
+// Two types make a target mixed; a third one changes nothing.
 constexpr size_t kMostTypes = 2;
 
 // Empty if it is null: then nothing is known of the event's versions.

@@ -26,13 +26,8 @@ std::string Simplified(std::string_view name) {
 std::string SimilarMember(std::string_view object, std::string_view name) {
   const std::string wanted = Simplified(name);
   json::Scanner scanner(object.substr(1));
-  std::string_view member;
-  bool escaped = false;
-  while (scanner.SkipName(&member, &escaped)) {
-    if (!escaped && Simplified(member) == wanted) return std::string(member);
-    if (!scanner.SkipValue()) break;
-    scanner.SkipSpace();
-    if (!scanner.Take(',')) break;
+  for (json::ObjectMember member; json::NextMember(&scanner, &member);) {
+    if (!member.escaped && Simplified(member.name) == wanted) return std::string(member.name);
   }
   return "";
 }

@@ -4,7 +4,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/message_bytes.h"
 #include "extension/outbox/emit.h"
-#include "extension/outbox/json_members.h"
+#include "proto/rules/json_scan.h"
 
 extern "C" {
 #include <utils/fmgrprotos.h>
@@ -81,15 +81,17 @@ size_t NumberOfKey(std::string_view key) {
 Datum EmitJson(FunctionCallInfo fcinfo) {
   const Datum event = Argument(fcinfo, 0, "event");
   const text* plain = Pg([&] { return DatumGetTextPP(event); });
-  const JsonMembers read = ReadJsonMembers({VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain)});
-  if (!read.is_object) {
+  json::Scanner scanner({VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain)});
+  scanner.SkipSpace();
+  if (!scanner.Take('{')) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the event must be a JSON object", "", kKeysHint);
   }
   std::array<NullableDatum, kEmitArguments> arguments;
   arguments.fill({Datum{0}, true});
   arguments[kOutbox] = fcinfo->args[1];
   std::array<bool, kOutbox> given{};
-  for (const auto& [key, json] : read.members) {
+  for (json::ObjectMember member; json::NextMember(&scanner, &member);) {
+    const auto& [key, escaped, json] = member;
     const size_t number = NumberOfKey(key);
     if (std::exchange(given[number], true)) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE,

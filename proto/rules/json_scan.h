@@ -281,6 +281,25 @@ inline bool NextElement(Scanner* scanner, std::string_view* text) {
   return true;
 }
 
+struct ObjectMember {
+  std::string_view name;  // without its quotes, escapes as they are
+  bool escaped = false;   // it has some
+  std::string_view value;
+};
+
+// The next member of an object, which is known to be JSON. The scanner stands behind `{` or the
+// last member; false at the end.
+inline bool NextMember(Scanner* scanner, ObjectMember* member) {
+  scanner->SkipSpace();
+  scanner->Take(',');
+  scanner->SkipSpace();
+  if (scanner->Take('}') || !scanner->SkipName(&member->name, &member->escaped)) return false;
+  const char* begin = scanner->at();
+  if (!scanner->SkipValue()) return false;
+  member->value = {begin, static_cast<std::size_t>(scanner->at() - begin)};
+  return true;
+}
+
 // The paths that are looked for: names in UTF-8.
 class Paths {
  public:

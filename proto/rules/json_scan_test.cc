@@ -180,5 +180,18 @@ TEST(JsonScanTest, ElementsOfAnArrayAreTakenOneByOne) {
   EXPECT_EQ(elements, (Texts{"1", "[2, 3]", "\"x\""}));
 }
 
+TEST(JsonScanTest, MembersOfAnObjectAreTakenOneByOne) {
+  Scanner scanner(R"( "a" : 1 , "a":{"b": [2]},"\u0063":"}" } )");
+  Texts members;
+  for (ObjectMember member; NextMember(&scanner, &member);) {
+    members.push_back(std::string(member.name) + (member.escaped ? " escaped " : " ") +
+                      std::string(member.value));
+  }
+  EXPECT_EQ(members, (Texts{"a 1", R"(a {"b": [2]})", R"(\u0063 escaped "}")"}));
+  Scanner empty(" }");
+  ObjectMember member;
+  EXPECT_FALSE(NextMember(&empty, &member));
+}
+
 }  // namespace
 }  // namespace postbox::json
