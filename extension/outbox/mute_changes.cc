@@ -11,14 +11,18 @@ namespace {
 struct Muted {
   Oid table;
   std::string name;
+  Oid role;  // that has set postbox.mute_changes
   int64 rows;
   bool truncated;
   SubTransactionId in;
 };
 std::vector<Muted>& muted = *new std::vector<Muted>;
-// What is to be logged if the transaction commits, and by whom.
-std::vector<std::string>& messages = *new std::vector<std::string>;
-std::string& muting_role = *new std::string;
+// What is to be logged if the transaction commits.
+struct Message {
+  std::string text;
+  std::string role;  // its name
+};
+std::vector<Message>& messages = *new std::vector<Message>;
 
 std::string MessageOf(const Muted& change) {
   if (change.truncated) return "table " + change.name + " was truncated without events";
@@ -27,18 +31,20 @@ std::string MessageOf(const Muted& change) {
 }
 
 // Before the end of the transaction: what needs memory, or may fail.
-void TellClient() {
-  std::map<std::pair<Oid, bool>, Muted> sums;
+void MakeMessages() {
+  std::map<std::tuple<Oid, bool, Oid>, Muted> sums;
   for (const Muted& change : muted) {
-    const auto [sum, is_new] = sums.try_emplace({change.table, change.truncated}, change);
+    const auto [sum, is_new] =
+        sums.try_emplace({change.table, change.truncated, change.role}, change);
     if (!is_new) sum->second.rows += change.rows;
   }
   messages.clear();
-  for (const auto& [key, sum] : sums) messages.push_back(MessageOf(sum));
+  for (const auto& [key, sum] : sums) messages.push_back({MessageOf(sum), RoleName(sum.role)});
   muted.clear();
-  for (const std::string& message : messages) {
+  for (const Message& message : messages) {
     Pg([&] {
-      ereport(NOTICE, (errmsg("%s", message.c_str()), errdetail("postbox.mute_changes is on.")));
+      ereport(NOTICE,
+              (errmsg("%s", message.text.c_str()), errdetail("postbox.mute_changes is on.")));
     });
   }
 }
@@ -47,13 +53,14 @@ void MutingTransactionEvent(XactEvent event, void* /*argument*/) {
   switch (event) {
     case XACT_EVENT_PRE_COMMIT:
     case XACT_EVENT_PRE_PREPARE:
-      if (!muted.empty()) Guarded([] { TellClient(); });
+      if (!muted.empty()) Guarded([] { MakeMessages(); });
       break;
     case XACT_EVENT_COMMIT:
     case XACT_EVENT_PREPARE:
-      for (const std::string& message : messages) {
-        ereport(LOG, (errmsg("%s", message.c_str()),
-                      errdetail("Role \"%s\" has set postbox.mute_changes.", muting_role.c_str())));
+      for (const Message& message : messages) {
+        ereport(LOG,
+                (errmsg("%s", message.text.c_str()),
+                 errdetail("Role \"%s\" has set postbox.mute_changes.", message.role.c_str())));
       }
       messages.clear();
       break;
@@ -86,14 +93,15 @@ void Note(Relation table, int64 rows, bool truncated) {
   }
   const SubTransactionId in = GetCurrentSubTransactionId();
   const Oid oid = RelationGetRelid(table);
-  muting_role = RoleName(OriginOfMute().role);
+  const Oid role = OriginOfMute().role;
   for (Muted& change : muted) {
-    if (change.table == oid && change.truncated == truncated && change.in == in) {
+    if (change.table == oid && change.role == role && change.truncated == truncated &&
+        change.in == in) {
       change.rows += rows;
       return;
     }
   }
-  muted.push_back({oid, RelationName(oid), rows, truncated, in});
+  muted.push_back({oid, RelationName(oid), role, rows, truncated, in});
 }
 
 [[noreturn]] void RefuseToMute(Relation table, int sqlstate, const std::string& detail,

@@ -43,6 +43,39 @@ subtest 'a dump has the triggers, and its restore emits nothing' => sub {
 	$node->safe_psql('postgres', "DROP DATABASE $_ WITH (FORCE)") for qw(dumped restored);
 };
 
+subtest 'the log says who has changed which rows without events' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE muting');
+	$node->safe_psql(
+		'muting', q{
+		CREATE EXTENSION postbox;
+		CREATE SCHEMA app;
+		SELECT postbox.create_outbox('app.outbox');
+		CREATE ROLE one;
+		CREATE ROLE two;
+		GRANT USAGE ON SCHEMA app TO one, two;
+		CREATE TABLE app.of_one (id int PRIMARY KEY);
+		CREATE TABLE app.of_two (id int PRIMARY KEY);
+		SELECT postbox.create_change_triggers(t, outbox => 'app.outbox') FROM unnest('{app.of_one,app.of_two}'::regclass[]) t;
+		ALTER TABLE app.of_one OWNER TO one;
+		ALTER TABLE app.of_two OWNER TO two});
+	my $position = log_position($node);
+	$node->safe_psql(
+		'muting', q{
+		BEGIN;
+		SET LOCAL ROLE one;
+		SET LOCAL postbox.mute_changes = on;
+		INSERT INTO app.of_one SELECT generate_series(1, 3);
+		SET LOCAL ROLE two;
+		SET LOCAL postbox.mute_changes = off;
+		SET LOCAL postbox.mute_changes = on;
+		INSERT INTO app.of_two VALUES (1);
+		COMMIT});
+	my $log = log_since($node, $position);
+	like($log, qr/3 rows of app\.of_one were changed without events\n[^\n]*Role "one" has set/, 'those of the one');
+	like($log, qr/1 row of app\.of_two was changed without events\n[^\n]*Role "two" has set/, 'and of the other');
+	$node->safe_psql('postgres', 'DROP DATABASE muting');
+};
+
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql(
 	'postgres', q{
