@@ -26,40 +26,40 @@ constexpr char kConnectHeaders[] = "grpc.http_connect_headers";
 
 namespace hooks = grpc::experimental;
 
-// What a call says that has ended with this status.
-using Says = std::function<grpc::Status(const grpc::Status&)>;
+// What the caller gets instead of the status with which a call has ended.
+using RewriteStatus = std::function<grpc::Status(const grpc::Status&)>;
 
-class TellsOfProxy final : public hooks::Interceptor {
+class StatusRewriter final : public hooks::Interceptor {
  public:
-  explicit TellsOfProxy(const Says& says) : says_(says) {}
+  explicit StatusRewriter(const RewriteStatus& rewrite) : rewrite_(rewrite) {}
   void Intercept(hooks::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(hooks::InterceptionHookPoints::POST_RECV_STATUS)) {
       grpc::Status* const status = methods->GetRecvStatus();
-      *status = says_(*status);
+      *status = rewrite_(*status);
     }
     methods->Proceed();
   }
 
  private:
-  const Says& says_;
+  const RewriteStatus& rewrite_;
 };
 
-class TellsOfProxyFactory final : public hooks::ClientInterceptorFactoryInterface {
+class StatusRewriterFactory final : public hooks::ClientInterceptorFactoryInterface {
  public:
-  explicit TellsOfProxyFactory(Says says) : says_(std::move(says)) {}
+  explicit StatusRewriterFactory(RewriteStatus rewrite) : rewrite_(std::move(rewrite)) {}
   hooks::Interceptor* CreateClientInterceptor(hooks::ClientRpcInfo* /*info*/) override {
-    return new TellsOfProxy(says_);
+    return new StatusRewriter(rewrite_);
   }
 
  private:
-  const Says says_;
+  const RewriteStatus rewrite_;
 };
 
-std::shared_ptr<grpc::Channel> MakeTelling(
+std::shared_ptr<grpc::Channel> MakeRewriting(
     const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-    const grpc::ChannelArguments& arguments, Says says) {
+    const grpc::ChannelArguments& arguments, RewriteStatus rewrite) {
   std::vector<std::unique_ptr<hooks::ClientInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(std::make_unique<TellsOfProxyFactory>(std::move(says)));
+  interceptors.push_back(std::make_unique<StatusRewriterFactory>(std::move(rewrite)));
   return hooks::CreateCustomChannelWithInterceptors(address, credentials, arguments,
                                                     std::move(interceptors));
 }
@@ -75,22 +75,22 @@ std::shared_ptr<grpc::Channel> MakeTunnel(
     arguments->SetString(kConnectHeaders,
                          "Proxy-Authorization:Basic " + absl::Base64Escape(proxy.user_info));
   }
-  // When a connection fails, its user hears of the proxy.
-  return MakeTelling(proxy.address, credentials, *arguments,
-                     [name = proxy.Name()](const grpc::Status& status) {
-                       if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
-                       return grpc::Status(status.error_code(),
-                                           status.error_message() + "; through the proxy " + name,
-                                           status.error_details());
-                     });
+  // The error of a connection that fails names the proxy.
+  return MakeRewriting(proxy.address, credentials, *arguments,
+                       [name = proxy.Name()](const grpc::Status& status) {
+                         if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+                         return grpc::Status(status.error_code(),
+                                             status.error_message() + "; through the proxy " + name,
+                                             status.error_details());
+                       });
 }
 
 // Without credentials a channel connects to nothing: each of its calls fails.
 std::shared_ptr<grpc::Channel> MakeDeadEnd(const std::string& error) {
-  return MakeTelling("", nullptr, grpc::ChannelArguments(),
-                     [error](const grpc::Status& /*status*/) {
-                       return grpc::Status(grpc::StatusCode::UNAVAILABLE, error);
-                     });
+  return MakeRewriting("", nullptr, grpc::ChannelArguments(),
+                       [error](const grpc::Status& /*status*/) {
+                         return grpc::Status(grpc::StatusCode::UNAVAILABLE, error);
+                       });
 }
 
 }  // namespace
