@@ -1,6 +1,7 @@
 #include "extension/base/statement.h"
 
 extern "C" {
+#include <nodes/params.h>
 #include <utils/guc.h>
 #include <utils/plancache.h>
 #include <utils/resowner.h>
@@ -78,6 +79,24 @@ SPIPlanPtr Statement::Plan() {
     }
   });
   return plan_;
+}
+
+void Statement::RunReadOnly(const Datum* values, DestReceiver* receiver) {
+  Pg([&] {
+    if (plan_ == nullptr) Prepare();
+    if (by_key_) PlanByKey();
+    const int count = static_cast<int>(types_.size());
+    ParamListInfo parameters = makeParamList(count);
+    for (int i = 0; i < count; ++i) {
+      parameters->params[i] = {values[i], false, PARAM_FLAG_CONST, types_[i]};
+    }
+    SPIExecuteOptions options{};
+    options.params = parameters;
+    options.read_only = true;
+    options.dest = receiver;
+    const int result = SPI_execute_plan_extended(plan_, &options);
+    if (result < 0) elog(ERROR, "could not execute: %s", SPI_result_code_string(result));
+  });
 }
 
 uint64 Statement::Execute(const Datum* values, const char* nulls, bool read_only) {

@@ -11,6 +11,10 @@
 
 #include "extension/base/spi.h"
 
+extern "C" {
+#include <tcop/dest.h>
+}
+
 namespace postbox {
 
 class Statement {
@@ -38,6 +42,9 @@ class Statement {
   // The same for a query, which sees what the active snapshot sees.
   uint64 RunReadOnly(const Datum* values) { return Execute(values, nullptr, true); }
   uint64 RunReadOnly(std::initializer_list<Datum> values) { return RunReadOnly(values.begin()); }
+
+  // The same, with each row given to `receiver` while the query runs; SPI_tuptable has none.
+  void RunReadOnly(const Datum* values, DestReceiver* receiver);
 
   // Runs it, and sets `value` to the bigint in the first column of the first row, 0 if that is
   // NULL. False if there is no row. Throws datatype_mismatch if the column is no bigint.

@@ -176,39 +176,53 @@ inline constexpr std::int64_t kMaxRfc3339Micros =
     internal::DaysFromDate(10'000, 1, 1) * internal::kSecondsPerDay * internal::kMicrosPerSecond -
     1;
 
-// The form is "2025-10-24T10:30:00Z", with 3 or 6 digits of a fraction of a second if they are
-// needed. A time outside of kMinRfc3339Micros..kMaxRfc3339Micros becomes the nearest time inside.
-// (outbox_emit refuses such times.)
+// A time as text. The form is "2025-10-24T10:30:00Z", with 3 or 6 digits of a fraction of a second
+// if they are needed. A time outside of kMinRfc3339Micros..kMaxRfc3339Micros becomes the nearest
+// time inside. (outbox_emit refuses such times.)
+class Rfc3339Text {
+ public:
+  explicit Rfc3339Text(std::int64_t micros) {
+    if (micros < kMinRfc3339Micros) micros = kMinRfc3339Micros;
+    if (micros > kMaxRfc3339Micros) micros = kMaxRfc3339Micros;
+    std::int64_t seconds = micros / internal::kMicrosPerSecond;
+    auto fraction = static_cast<int>(micros % internal::kMicrosPerSecond);
+    if (fraction < 0) {
+      fraction += static_cast<int>(internal::kMicrosPerSecond);
+      --seconds;
+    }
+    std::int64_t days = seconds / internal::kSecondsPerDay;
+    auto second_of_day = static_cast<int>(seconds % internal::kSecondsPerDay);
+    if (second_of_day < 0) {
+      second_of_day += static_cast<int>(internal::kSecondsPerDay);
+      --days;
+    }
+    const internal::Date date = internal::DateFromDays(days);
+    internal::PutDigits(static_cast<int>(date.year), 4, &text_[0]);
+    internal::PutDigits(date.month, 2, &text_[5]);
+    internal::PutDigits(date.day, 2, &text_[8]);
+    internal::PutDigits(second_of_day / 3600, 2, &text_[11]);
+    internal::PutDigits(second_of_day / 60 % 60, 2, &text_[14]);
+    internal::PutDigits(second_of_day % 60, 2, &text_[17]);
+    if (fraction != 0) {
+      const bool micro = fraction % 1000 != 0;
+      const int digits = micro ? 6 : 3;
+      text_[kSeconds] = '.';
+      internal::PutDigits(micro ? fraction : fraction / 1000, digits, &text_[kSeconds + 1]);
+      size_ += 1 + static_cast<std::size_t>(digits);
+    }
+    text_[size_++] = 'Z';
+  }
+
+  std::string_view view() const { return {text_.data(), size_}; }
+
+ private:
+  static constexpr std::size_t kSeconds = 19;  // the length up to the seconds
+  std::array<char, 28> text_{"0000-00-00T00:00:00"};
+  std::size_t size_ = kSeconds;
+};
+
 inline std::string FormatRfc3339(std::int64_t micros) {
-  if (micros < kMinRfc3339Micros) micros = kMinRfc3339Micros;
-  if (micros > kMaxRfc3339Micros) micros = kMaxRfc3339Micros;
-  std::int64_t seconds = micros / internal::kMicrosPerSecond;
-  auto fraction = static_cast<int>(micros % internal::kMicrosPerSecond);
-  if (fraction < 0) {
-    fraction += static_cast<int>(internal::kMicrosPerSecond);
-    --seconds;
-  }
-  std::int64_t days = seconds / internal::kSecondsPerDay;
-  auto second_of_day = static_cast<int>(seconds % internal::kSecondsPerDay);
-  if (second_of_day < 0) {
-    second_of_day += static_cast<int>(internal::kSecondsPerDay);
-    --days;
-  }
-  const internal::Date date = internal::DateFromDays(days);
-  std::string text = "0000-00-00T00:00:00";
-  internal::PutDigits(static_cast<int>(date.year), 4, &text[0]);
-  internal::PutDigits(date.month, 2, &text[5]);
-  internal::PutDigits(date.day, 2, &text[8]);
-  internal::PutDigits(second_of_day / 3600, 2, &text[11]);
-  internal::PutDigits(second_of_day / 60 % 60, 2, &text[14]);
-  internal::PutDigits(second_of_day % 60, 2, &text[17]);
-  if (fraction != 0) {
-    const bool micro = fraction % 1000 != 0;
-    text.append(micro ? ".000000" : ".000");
-    internal::PutDigits(micro ? fraction : fraction / 1000, micro ? 6 : 3, &text[20]);
-  }
-  text.push_back('Z');
-  return text;
+  return std::string(Rfc3339Text(micros).view());
 }
 
 // Reads an RFC 3339 time with any offset and any number of digits of a fraction of a second. Digits
@@ -294,13 +308,13 @@ class StandardAttributes {
  public:
   explicit StandardAttributes(const StandardFields& fields)
       : version_(std::to_string(fields.version)),
-        occurred_at_(FormatRfc3339(fields.occurred_at_micros)),
+        occurred_at_(fields.occurred_at_micros),
         views_{{{kEventId, fields.event_id},
                 {kEventType, fields.event_type},
                 {kAggregateId, fields.aggregate_id},
                 {kAggregateType, fields.aggregate_type},
                 {kVersion, version_},
-                {kOccurredAt, occurred_at_},
+                {kOccurredAt, occurred_at_.view()},
                 {kSchemaVersion, fields.schema_version}}} {}
   StandardAttributes(const StandardAttributes&) = delete;
   StandardAttributes& operator=(const StandardAttributes&) = delete;
@@ -323,7 +337,7 @@ class StandardAttributes {
 
  private:
   const std::string version_;
-  const std::string occurred_at_;
+  const Rfc3339Text occurred_at_;
   const std::array<AttributeView, kStandardAttributes.size()> views_;
 };
 

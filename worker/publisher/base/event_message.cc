@@ -32,10 +32,20 @@ std::string_view UuidText(const pg_uuid_t* id) {
   return {text, kLength};
 }
 
+// Whether it is the empty object, without a copy of it.
+bool IsEmptyObject(Datum value) {
+  const auto* packed = reinterpret_cast<const varlena*>(DatumGetPointer(value));
+  if (VARATT_IS_EXTERNAL(packed) || VARATT_IS_COMPRESSED(packed)) return false;
+  const uint32 empty = JB_FOBJECT;
+  return VARSIZE_ANY_EXHDR(packed) == sizeof empty &&
+         std::memcmp(VARDATA_ANY(packed), &empty, sizeof empty) == 0;
+}
+
 // The top level of a JSON object. A container inside is written as JSON.
 void ReadAttributes(Datum value, EventView* event) {
   event->attributes = nullptr;
   event->attribute_count = 0;
+  if (IsEmptyObject(value)) return;
   Jsonb* object = DatumGetJsonbP(value);
   if (!JB_ROOT_IS_OBJECT(object)) event->attribute_count = -1;
   if (!JB_ROOT_IS_OBJECT(object) || JB_ROOT_COUNT(object) == 0) return;

@@ -42,10 +42,19 @@ Oid TypeOf(TupleDesc descriptor, int column) { return TupleDescAttr(descriptor, 
         "Change the type of the column back.");
 }
 
+bool HasType(TupleDesc descriptor, int column, Oid expected) {
+  const Oid type = TypeOf(descriptor, column);
+  return type == expected || (type == VARCHAROID && expected == TEXTOID);
+}
+
+// The type that a column of an event must have; an id may be a text.
+Oid EventType(TupleDesc descriptor, int column) {
+  const bool id_text = column == kId && TypeOf(descriptor, column) == TEXTOID;
+  return id_text ? TEXTOID : kTypes[column];
+}
+
 void CheckType(const std::string& relation, int column, Oid expected) {
-  const Oid type = TypeOf(SPI_tuptable->tupdesc, column);
-  if (type == expected || (type == VARCHAROID && expected == TEXTOID)) return;
-  ThrowWrongType(relation, column, expected);
+  if (!HasType(SPI_tuptable->tupdesc, column, expected)) ThrowWrongType(relation, column, expected);
 }
 
 // The following run inside Pg(): plain data in palloc's memory only.
@@ -101,28 +110,33 @@ const char* TooLarge(const RowSize& size) {
                   payload ? size.payload - VARHDRSZ : size.rest, kMaxPayload);
 }
 
+EventRow RowOf(TupleDesc descriptor, const Datum* values) {
+  return {.id = values[kId],
+          .id_is_uuid = TypeOf(descriptor, kId) == UUIDOID,
+          .aggregate_type = values[kAggregateType],
+          .aggregate_id = values[kAggregateId],
+          .event_type = values[kEventType],
+          .version = DatumGetInt64(values[kVersion]),
+          .schema_version = values[kSchemaVersion],
+          .payload = values[kPayload],
+          .attributes = values[kAttributes],
+          .occurred_at = DatumGetTimestampTz(values[kOccurredAt])};
+}
+
 // Whose values are in `values` and `nulls`.
 void TakeRow(TupleDesc descriptor, const RowSize& size, Datum* values, bool* nulls,
              StoredRow* row) {
-  const bool id_is_uuid = TypeOf(descriptor, kId) == UUIDOID;
   new (row) StoredRow{nulls[kSeq] ? 0 : DatumGetInt64(values[kSeq]), FindNull(descriptor, nulls),
                       nulls[kAggregateId] ? "" : ViewBytes(values[kAggregateId]), NoEvent()};
   if (row->problem == nullptr && size.too_large()) row->problem = TooLarge(size);
   if (row->problem != nullptr) {
-    if (!nulls[kId]) row->event.id = ViewId(values[kId], id_is_uuid);
+    if (!nulls[kId]) {
+      row->event.id = ViewId(values[kId], TypeOf(descriptor, kId) == UUIDOID);
+    }
     if (!nulls[kAggregateId]) row->event.aggregate_id = ViewText(values[kAggregateId]);
     return;
   }
-  row->event = ViewEvent({.id = values[kId],
-                          .id_is_uuid = id_is_uuid,
-                          .aggregate_type = values[kAggregateType],
-                          .aggregate_id = values[kAggregateId],
-                          .event_type = values[kEventType],
-                          .version = DatumGetInt64(values[kVersion]),
-                          .schema_version = values[kSchemaVersion],
-                          .payload = values[kPayload],
-                          .attributes = values[kAttributes],
-                          .occurred_at = DatumGetTimestampTz(values[kOccurredAt])});
+  row->event = ViewEvent(RowOf(descriptor, values));
   if (TIMESTAMP_NOT_FINITE(row->event.occurred_at_micros)) row->problem = "occurred_at is infinite";
   if (row->event.attribute_count < 0) row->problem = "attributes are not a JSON object";
 }
@@ -176,11 +190,31 @@ void CheckColumn(const std::string& relation, int column, Oid type) {
 
 void CheckEventColumns(const std::string& relation, std::initializer_list<Oid> more) {
   for (int column = 0; column < kColumns; ++column) {
-    const bool id_text = column == kId && TypeOf(SPI_tuptable->tupdesc, column) == TEXTOID;
-    if (!id_text) CheckType(relation, column, kTypes[column]);
+    CheckType(relation, column, EventType(SPI_tuptable->tupdesc, column));
   }
   int column = kColumns;
   for (const Oid type : more) CheckType(relation, column++, type);
+}
+
+bool HasEventColumns(TupleDesc descriptor) {
+  for (int column = 0; column < kColumns; ++column) {
+    if (!HasType(descriptor, column, EventType(descriptor, column))) return false;
+  }
+  return descriptor->natts == kColumns;
+}
+
+bool ReadPlainRow(const TupleTableSlot* slot, StoredRow* row) {
+  const TupleDesc descriptor = slot->tts_tupleDescriptor;
+  for (int column = 0; column < kColumns; ++column) {
+    if (slot->tts_isnull[column]) return false;
+    if (TupleDescAttr(descriptor, column)->attlen != -1) continue;
+    const auto* value = reinterpret_cast<const varlena*>(DatumGetPointer(slot->tts_values[column]));
+    if (VARATT_IS_EXTERNAL(value) || VARATT_IS_COMPRESSED(value)) return false;
+  }
+  const EventView event = ViewEvent(RowOf(descriptor, slot->tts_values));
+  new (row) StoredRow{DatumGetInt64(slot->tts_values[kSeq]), nullptr,
+                      ViewBytes(slot->tts_values[kAggregateId]), event};
+  return event.attribute_count >= 0 && !TIMESTAMP_NOT_FINITE(event.occurred_at_micros);
 }
 
 std::size_t RawSizeColumn(uint64 row, int column) {

@@ -48,6 +48,14 @@ void CheckColumn(const std::string& relation, int column, Oid type);
 // aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, then `more`.
 void CheckEventColumns(const std::string& relation, std::initializer_list<Oid> more = {});
 
+// Whether these are the columns of an event, and no more. Raises nothing.
+bool HasEventColumns(TupleDesc descriptor);
+
+// Reads a row with the columns of an event, all of which the slot has taken out of it. False: a
+// value is NULL, compressed or stored elsewhere, or the row cannot be an event. Inside Pg(); where
+// the database's encoding is UTF-8 it raises nothing but a lack of memory.
+bool ReadPlainRow(const TupleTableSlot* slot, StoredRow* row);
+
 // How many bytes a value of SPI_tuptable has when it is not compressed. Reads nothing of it. 0 if
 // it is NULL or of a type of fixed length.
 std::size_t RawSizeColumn(uint64 row, int column);

@@ -110,7 +110,7 @@ FilteredStatement::FilteredStatement(const Publication& publication, std::string
                                      std::vector<Oid> types)
     : publication_(&publication) {
   if (publication.filtered) types.push_back(TEXTARRAYOID);
-  statement_ = Statement(std::move(sql), std::move(types));
+  statement_ = Statement::ByKey(std::move(sql), std::move(types));
 }
 
 uint64 FilteredStatement::Run(std::initializer_list<Datum> values) {
@@ -119,6 +119,10 @@ uint64 FilteredStatement::Run(std::initializer_list<Datum> values) {
 
 uint64 FilteredStatement::RunReadOnly(std::initializer_list<Datum> values) {
   return statement_.RunReadOnly(WithTypes(values).data());
+}
+
+void FilteredStatement::RunReadOnly(std::initializer_list<Datum> values, DestReceiver* receiver) {
+  statement_.RunReadOnly(WithTypes(values).data(), receiver);
 }
 
 std::vector<Datum> FilteredStatement::WithTypes(std::initializer_list<Datum> values) const {

@@ -51,6 +51,7 @@ class FilteredStatement {
   // As Statement has them.
   uint64 Run(std::initializer_list<Datum> values);
   uint64 RunReadOnly(std::initializer_list<Datum> values);
+  void RunReadOnly(std::initializer_list<Datum> values, DestReceiver* receiver);
 
  private:
   std::vector<Datum> WithTypes(std::initializer_list<Datum> values) const;

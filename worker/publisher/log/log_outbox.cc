@@ -89,9 +89,9 @@ void LogOutbox::Prepare(const std::string& parked) {
   Run("SELECT postbox.cluster_origin()");
   const LogOutboxSql sql = MakeLogOutboxSql(relation_name_, parked, Int32Column(0, 1), slice_,
                                             publication_.lanes, publication_.filtered);
-  foreign_ = Statement(sql.foreign, {TEXTOID});
+  foreign_ = Statement::ByKey(sql.foreign, {TEXTOID});
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
-  any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
+  any_read_ = Statement::ByKey(sql.any_read, {INT8OID, TEXTOID, XID8OID});
   park_copies_ = FilteredStatement(publication_, sql.park_copies,
                                    {TEXTOID, INT8OID, XID8ARRAYOID, BOOLOID, TEXTOID, INT4OID});
   again_ = FilteredStatement(publication_, sql.again, {INT8ARRAYOID});
@@ -196,7 +196,7 @@ void LogOutbox::RollBack() {
   next_handle_ = progress_->next();
   progress_.reset();
   backlog_keys_.reset();
-  backlog_unstored_ = false;
+  backlog_unstored_ = store_backlog_ = false;
   marker_.reset();
   --share_->held;
   parked_.Reset();
@@ -210,7 +210,7 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   ClaimResult result;
   const Oid owner_role = Open();
   if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
-  if (progress_->is_split() && backlog_unstored_ && BacklogIsSettled()) {
+  if (std::exchange(store_backlog_, false)) {
     Checkpoint();
     if (!progress_) return result;
   }

@@ -115,6 +115,7 @@ class LogOutbox : public OutboxSource {
   void ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read);
   void ReadAhead(std::size_t limit, ByteBudget* budget, Read* read);
   bool ReadsAhead() const;
+  static bool BacklogIsRead(const Read& read);
   bool BacklogIsOver(const Read& read) const;
   // Whether the keys of the backlog are all known; reads some of them.
   bool KnowKeys(Read* read);
@@ -184,6 +185,8 @@ class LogOutbox : public OutboxSource {
   Clock::time_point no_keys_until_;
   // The stored position is before events of the first part that have been handed out.
   bool backlog_unstored_ = false;
+  // The next claim stores it, for only that keeps the parts from being joined.
+  bool store_backlog_ = false;
   // While one full chunk follows another: where the lane is split if that lasts.
   struct Marker {
     std::int64_t seq;

@@ -1,9 +1,9 @@
 // The reading of LogOutbox: chunks of what is unread, and whether its position fits the log.
 //
 // A backlog that takes more than a moment is split off. It ends with the transaction that it is of,
-// or else where the log ended when the lane fell behind, or if it is of late rows, below what is
-// new or where the transaction of the first of them ends. What is above is read ahead of it, with a
-// position of its own.
+// if that is a long one and no longer backlog follows it; or else where the log ended when the lane
+// fell behind, or if it is of late rows, below what is new or where the transaction of the first of
+// them ends. What is above is read ahead of it, with a position of its own.
 //
 // An event that was read ahead is published if its key is none of the backlog's. These keys are
 // read first, and under each snapshot with which events are read ahead those of rows that have
@@ -108,7 +108,11 @@ void LogOutbox::ReadAhead(std::size_t limit, ByteBudget* budget, Read* read) {
 // While the stored position is before events of the backlog, these may be sent again. So nothing of
 // their keys may be stored as read ahead.
 bool LogOutbox::BacklogIsOver(const Read& read) const {
-  return read.main && read.main->events.empty() && !read.main->full && !backlog_unstored_;
+  return BacklogIsRead(read) && !backlog_unstored_;
+}
+
+bool LogOutbox::BacklogIsRead(const Read& read) {
+  return read.main && read.main->events.empty() && !read.main->full;
 }
 
 bool LogOutbox::KnowKeys(Read* read) {
@@ -155,6 +159,10 @@ void LogOutbox::SplitOrJoin(const Read& read, ClaimResult* result) {
     MarkBacklog(read);
     return;
   }
+  if (BacklogIsRead(read) && backlog_unstored_ && BacklogIsSettled()) {
+    store_backlog_ = true;
+    result->more = true;
+  }
   if (!BacklogIsOver(read)) return;
   if (!progress_->withheld().empty()) {
     const auto released = progress_->Release([](std::int64_t) { return true; });
@@ -185,7 +193,10 @@ void LogOutbox::MarkBacklog(const Read& read) {
 std::int64_t LogOutbox::EndOfBacklog(const LogMoment& moment) {
   const LogPosition& position = progress_->read().main;
   const std::int64_t last = reader_.LastOfTransaction(moment, position.lowest());
-  if (last - position.lowest() > kManySeqs) return std::max(last, position.from());
+  const std::int64_t long_by = last - position.lowest();
+  // What comes after a long transaction goes ahead of it, unless that is a longer backlog itself:
+  // then to know the keys of the first would cost more than the others gain.
+  if (long_by > kManySeqs && moment.hwm - last <= long_by) return std::max(last, position.from());
   // More than one zone: it has yet to read late rows, and has looked at none above them. The
   // transaction of those may have more there, if somebody looked while it was running.
   const bool is_late = position.zones().size() > 1 && moment.hwm - position.from() < kManySeqs;
@@ -220,7 +231,7 @@ void LogOutbox::BeginAgain() {
   // What is stored says of no key of the new log that its events are published.
   stored_ = LanePosition();
   backlog_keys_.reset();
-  backlog_unstored_ = false;
+  backlog_unstored_ = store_backlog_ = false;
   marker_.reset();
   dirty_ = true;
   read_below_ = 0;

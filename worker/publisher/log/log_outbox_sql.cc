@@ -47,6 +47,8 @@ constexpr const char* kLate =
     "(t.xid, $3) AND {here}{mine} "
     "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
     "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5";
+constexpr const char* kPlain =
+    " FROM {log} WHERE {here} AND seq > $1 AND seq <= $2{mine_plain} ORDER BY seq LIMIT $3";
 constexpr const char* kFresh =
     " FROM (SELECT * FROM {log} WHERE {here} AND seq > $1 AND seq <= "
     "$2{mine_new} "
@@ -71,6 +73,7 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "ORDER BY min(seq) FETCH FIRST $5 ROWS WITH TIES");
   sql->late = fill(std::string(kEvents) + kLate);
   sql->late_keys = fill(std::string(kKeys) + kLate);
+  sql->plain = fill(std::string(kEvents) + kPlain);
   sql->fresh = fill(std::string(kEvents) + kFresh);
   sql->fresh_keys = fill(std::string(kKeys) + kFresh);
   sql->last_of_transaction = fill(
@@ -230,6 +233,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"slice", in_slice},
                        {"mine", typed_by("$6")},
                        {"mine_new", typed_by("$5")},
+                       {"mine_plain", typed_by("$4")},
                        {"mine_copy", typed_by("$7")},
                        {"mine_again", typed_by("$2")},
                        {"behind", kBehind},

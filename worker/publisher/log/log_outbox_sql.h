@@ -27,7 +27,10 @@ struct LogOutboxSql {
   // after, up to; $4 int: at most, and all rows with the last seq; $5 int: all the same at most; $6
   // text[]: aggregate types, if filtered.
   std::string late;
-  // New rows, in the order of seq. $1, $2 bigint: after, up to; $3, $4 int: at most, as above; $5
+  // New rows, in the order of seq. $1, $2 bigint: after, up to; $3 int: at most; $4 text[]:
+  // aggregate types, if filtered.
+  std::string plain;
+  // The same. $1, $2 bigint: after, up to; $3, $4 int: at most, as in `late`; $5
   // text[]: aggregate types, if filtered.
   std::string fresh;
   // The same rows with the columns seq and aggregate_id only. Parameters as above.

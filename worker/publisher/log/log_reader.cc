@@ -2,6 +2,7 @@
 #include "worker/publisher/log/log_reader.h"
 
 #include "worker/publisher/log/log_moment.h"
+#include "worker/publisher/log/plain_rows.h"
 
 namespace postbox::publisher {
 namespace {
@@ -52,9 +53,10 @@ void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_nam
   late_txids_ = FilteredStatement(publication_, sql.late_txids,
                                   {XID8OID, XID8OID, INT8OID, INT8OID, INT4OID});
   late_ = FilteredStatement(publication_, sql.late, late);
+  plain_ = FilteredStatement(publication_, sql.plain, {INT8OID, INT8OID, INT4OID});
   fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
   late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
-  last_of_transaction_ = Statement(sql.last_of_transaction, {INT8OID, INT8OID});
+  last_of_transaction_ = Statement::ByKey(sql.last_of_transaction, {INT8OID, INT8OID});
   again_keys_ = FilteredStatement(publication_, sql.again_keys, {INT8ARRAYOID});
   fresh_keys_ = FilteredStatement(publication_, sql.fresh_keys, fresh);
 }
@@ -103,12 +105,26 @@ LogChunk LogReader::Read(const LogPosition& position, const LogMoment& moment, s
     return chunk;
   }
   const std::size_t count = limit - chunk.events.size();
+  if (ReadPlain(position, moment, count, budget, &chunk)) return chunk;
   const uint64 rows = fresh_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
                                           Int32GetDatum(static_cast<int32>(count)),
                                           Int32GetDatum(static_cast<int32>(count) + kMaxCopies)});
   TakeChunkRows(rows, count, budget, &chunk);
   chunk.full = is_full();
   return chunk;
+}
+
+bool LogReader::ReadPlain(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                          ByteBudget* budget, LogChunk* chunk) {
+  if (!PlainRows::Possible()) return false;
+  const std::size_t before = chunk->events.size();
+  PlainRows rows(topic_, ordering_, limit, budget, &chunk->events);
+  // One more than is taken: whether that has the seq of the last one.
+  plain_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
+                      Int32GetDatum(static_cast<int32>(limit) + 1)},
+                     rows.receiver());
+  chunk->full = rows.Ended();
+  return !chunk->full || chunk->events.size() > before;
 }
 
 void LogReader::TakeChunkRows(uint64 rows, std::size_t limit, ByteBudget* budget,

@@ -76,6 +76,9 @@ class LogReader {
     std::vector<FullXid> txids;
     std::int64_t upto;
   };
+  // What is new, as far as rows are plain. False: it begins with one that is not.
+  bool ReadPlain(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                 ByteBudget* budget, LogChunk* chunk);
   Late FindLate(const LateRead& read, std::size_t count);
   // Takes the rows of SPI_tuptable into the chunk. `limit`: how many were asked for. Sets
   // crowded_seq.
@@ -89,7 +92,7 @@ class LogReader {
   const Ordering& ordering_;
   std::string relation_name_;
   Statement last_of_transaction_;
-  FilteredStatement late_txids_, late_, fresh_, late_keys_, fresh_keys_, again_keys_;
+  FilteredStatement late_txids_, late_, plain_, fresh_, late_keys_, fresh_keys_, again_keys_;
 };
 
 }  // namespace postbox::publisher
