@@ -8,6 +8,9 @@
 //             a publisher that succeeds at once: claim, settle, checkpoint, until nothing is left
 //   'select'  the measure for it: the same columns of the same rows of a log outbox in chunks of
 //             the same size, each column looked at, and nothing done with them
+//   'loop'    the measure for a `table` outbox: what services write by hand, on bench.loop instead
+//             of the publication's outbox. A batch is locked with SKIP LOCKED, leased and committed;
+//             each column is looked at; the batch is marked as published and committed
 //
 // The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
 // else may claim meanwhile (postbox.publishers = 0).
@@ -145,6 +148,26 @@ void Drain(const Publication& publication, const std::string& lock_token, Measur
   }
 }
 
+// The bytes of the columns of SPI_tuptable. Each of them is looked at.
+std::size_t LookAt(uint64 rows) {
+  const TupleDesc description = SPI_tuptable->tupdesc;
+  std::size_t bytes = 0;
+  Pg([&] {
+    for (uint64 row = 0; row < rows; ++row) {
+      for (int column = 1; column <= description->natts; ++column) {
+        bool null = false;
+        const Datum value = SPI_getbinval(SPI_tuptable->vals[row], description, column, &null);
+        if (!null && TupleDescAttr(description, column - 1)->attlen == -1) {
+          bytes += VARSIZE_ANY_EXHDR(PG_DETOAST_DATUM_PACKED(value));
+        } else {
+          bytes += value != 0 ? 1 : 0;
+        }
+      }
+    }
+  });
+  return bytes;
+}
+
 void Select(const Publication& publication, Measure* measure) {
   const int chunk = settings().read_chunk_size;
   int64 after = 0;
@@ -162,23 +185,41 @@ void Select(const Publication& publication, Measure* measure) {
             std::vector<Oid>{INT8OID, INT4OID});
       }
       rows = select.RunReadOnly({Int64GetDatum(after), Int32GetDatum(chunk)});
-      const TupleDesc description = SPI_tuptable->tupdesc;
-      Pg([&] {
-        for (uint64 row = 0; row < rows; ++row) {
-          for (int column = 1; column <= description->natts; ++column) {
-            bool null = false;
-            const Datum value = SPI_getbinval(SPI_tuptable->vals[row], description, column, &null);
-            if (!null && TupleDescAttr(description, column - 1)->attlen == -1) {
-              bytes += VARSIZE_ANY_EXHDR(PG_DETOAST_DATUM_PACKED(value));
-            } else {
-              bytes += value != 0 ? 1 : 0;
-            }
-          }
-        }
-      });
+      bytes = LookAt(rows);
       if (rows > 0) after = Int64Column(rows - 1, 1);
     });
     if (rows > 0) measure->Add(rows, bytes);
+  }
+}
+
+void Loop(Measure* measure) {
+  Statement claim(
+      "WITH picked AS (SELECT id FROM bench.loop WHERE published_at IS NULL AND "
+      "(next_retry_at IS NULL OR next_retry_at <= now()) AND "
+      "(locked_at IS NULL OR locked_at < now() - interval '1 minute') "
+      "ORDER BY occurred_at LIMIT $1 FOR UPDATE SKIP LOCKED) "
+      "UPDATE bench.loop o SET lock_token = $2, locked_at = now() FROM picked "
+      "WHERE o.id = picked.id RETURNING o.id::text, o.*",
+      {INT4OID, TEXTOID});
+  Statement mark(
+      "UPDATE bench.loop SET published_at = now(), lock_token = NULL, locked_at = NULL "
+      "WHERE id = ANY ($1::uuid[]) AND lock_token = $2",
+      {TEXTARRAYOID, TEXTOID});
+  const std::string token = std::to_string(MyProcPid);
+  for (;;) {
+    Pg([] { CHECK_FOR_INTERRUPTS(); });
+    std::vector<std::string> ids;
+    std::size_t bytes = 0;
+    InTransaction("postbox bench: claiming", [&] {
+      const uint64 rows = claim.Run({Int32GetDatum(settings().claim_batch_size), TextValue(token)});
+      bytes = LookAt(rows);
+      for (uint64 row = 0; row < rows; ++row) ids.push_back(TextColumn(row, 1));
+    });
+    if (ids.empty()) return;
+    InTransaction("postbox bench: marking", [&] {
+      mark.Run({TextArrayValue(ids), TextValue(token)});
+    });
+    measure->Add(ids.size(), bytes);
   }
 }
 
@@ -194,6 +235,8 @@ void Run(const Order& order) {
   Measure measure;
   if (std::string_view(order.mode) == "select") {
     Select(*publication, &measure);
+  } else if (std::string_view(order.mode) == "loop") {
+    Loop(&measure);
   } else {
     Drain(*publication, "bench-" + std::to_string(MyProcPid), &measure);
   }
