@@ -9,8 +9,8 @@
 //   'select'  the measure for it: the same columns of the same rows of a log outbox in chunks of
 //             the same size, each column looked at, and nothing done with them
 //   'loop'    the measure for a `table` outbox: what services write by hand, on bench.loop instead
-//             of the publication's outbox. A batch is locked with SKIP LOCKED, leased and committed;
-//             each column is looked at; the batch is marked as published and committed
+//             of the publication's outbox. A batch is locked with SKIP LOCKED, leased and
+//             committed; each column is looked at; the batch is marked as published and committed
 //
 // The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
 // else may claim meanwhile (postbox.publishers = 0).

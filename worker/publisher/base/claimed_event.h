@@ -28,6 +28,9 @@ struct ClaimedEvent : pubsub::OutgoingMessage {
 
   std::string key;  // the aggregate id in the encoding of the database
   std::string id;   // of a table outbox, or of a parked event
+  // Of a table outbox: the block and the offset of the leased row.
+  std::uint32_t block = 0;
+  std::uint16_t offset = 0;
 
   std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
 };

@@ -369,9 +369,10 @@ std::vector<TableOutbox::Chosen> TableOutbox::NextPortion(const std::vector<Chos
 
 std::size_t TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Events* events) {
   const uint64 rows = statements_->lease.Run({TidArrayValue(tids), TextValue(lock_token_)});
-  CheckEventColumns(relation_, {INT4OID, BOOLOID});
+  CheckEventColumns(relation_, {INT4OID, BOOLOID, TIDOID});
   constexpr int kAttempts = 11;
   constexpr int kParked = 12;
+  constexpr int kTid = 13;
   events->reserve(events->size() + rows);
   // Their results must be there before the lease ends (publish_timeout.h).
   const auto send_by = std::chrono::steady_clock::now() + SendTimeout();
@@ -386,6 +387,9 @@ std::size_t TableOutbox::TakeLeased(const std::vector<ItemPointerData>& tids, Ev
       event->id = portion[i].event.id;
       event->attempts = Int32Column(reader.portion() + i, kAttempts);
       event->parked = BoolColumn(reader.portion() + i, kParked);
+      const ItemPointerData tid = TidColumn(reader.portion() + i, kTid);
+      event->block = ItemPointerGetBlockNumberNoCheck(&tid);
+      event->offset = ItemPointerGetOffsetNumberNoCheck(&tid);
       bytes += event->bytes();
       events->push_back(std::move(event));
     }
@@ -450,12 +454,19 @@ bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* tran
 
 void TableOutbox::Confirm(const std::vector<const ClaimedEvent*>& published) {
   std::vector<std::string> ids;
+  std::vector<ItemPointerData> tids;
   std::set<std::string> was_parked;
   for (const ClaimedEvent* event : published) {
     ids.push_back(event->id);
+    ItemPointerSet(&tids.emplace_back(), event->block, event->offset);
     if (event->parked || event->attempts > 0) was_parked.insert(event->key);
   }
-  Update(&statements_->confirm, ids);
+  // Where a row was leased, it is most often still: to find it there takes no index.
+  const uint64 found =
+      ids.empty() ? 0
+                  : statements_->confirm_at.Run(
+                        {TextArrayValue(ids), TextValue(lock_token_), TidArrayValue(tids)});
+  Update(&statements_->confirm, ids, found);
   if (!blocks_ || was_parked.empty()) return;
   statements_->make_due.Run({TidArrayValue(Heads(was_parked))});
 }
@@ -482,14 +493,14 @@ bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
   return statements_->park.Run({TextValue(event.id), token, error, seconds, counted}) > 0;
 }
 
-void TableOutbox::Update(Statement* statement, const std::vector<std::string>& ids) {
-  if (ids.empty()) return;
-  const uint64 rows = statement->Run({TextArrayValue(ids), TextValue(lock_token_)});
+void TableOutbox::Update(Statement* statement, const std::vector<std::string>& ids, uint64 done) {
+  if (ids.size() <= done) return;
+  const uint64 rows = done + statement->Run({TextArrayValue(ids), TextValue(lock_token_)});
   if (rows == ids.size()) return;
   // Published twice at worst: the worker that has taken them over sends them again.
   LogLimited("lease lost " + publication_.name,
              {.message = "publication \"" + publication_.name + "\": the lease of " +
-                         std::to_string(ids.size() - static_cast<size_t>(rows)) +
+                         std::to_string(ids.size() - rows) +
                          " events was lost before their result could be stored",
               .hint = "postbox.lease_timeout may be too short."});
 }
@@ -564,6 +575,8 @@ void TableOutbox::TakeOverLeases() {
 void TableOutbox::Repair() {
   free_behind_ = !blocks_;
   if (!blocks_) return;
+  // Where nothing is behind, the keys are not read, of which there may be many.
+  if (!in_repair_round_ && statements_->any_behind.Run({}) == 0) return;
   if (!in_repair_round_) repaired_upto_.clear();
   in_repair_round_ = false;  // should it fail, it begins at the start next time
   const uint64 rows =

@@ -125,7 +125,8 @@ class TableOutbox : public OutboxSource {
   void Confirm(const std::vector<const ClaimedEvent*>& published);
   // Returns whether the row was still ours; `failed`: its attempts are used up.
   bool ParkFailed(const ClaimedEvent& event, bool* failed);
-  void Update(Statement* statement, const std::vector<std::string>& ids);
+  // Of these, `done` have been changed already.
+  void Update(Statement* statement, const std::vector<std::string>& ids, uint64 done = 0);
 
   // Gives back what workers have leased that are gone, or that took too long.
   void TakeOverLeases();

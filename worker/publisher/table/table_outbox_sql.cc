@@ -147,31 +147,35 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "UPDATE {table} SET lock_token = $2, locked_at = now() "
       "WHERE ctid = ANY($1) RETURNING seq, {id}::text, {aggregate_type}, {key}, {event_type}, "
       "{version}, {schema_version}, {payload}, {attributes}, {occurred_at}, publish_attempts, "
-      "next_retry_at IS NOT NULL");
+      "next_retry_at IS NOT NULL, ctid");
 }
 
 void FillSettle(const Templates& templates, TableOutboxSql* sql) {
-  sql->confirm = templates.Fill(
+  const std::string confirm =
       "UPDATE {table} SET published_at = now(), lock_token = NULL, locked_at = NULL, "
-      "next_retry_at = NULL, last_error = NULL WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) "
-      "AND {ours} RETURNING {id}::text");
+      "next_retry_at = NULL, last_error = NULL WHERE ";
+  sql->confirm = templates.Fill(confirm + "{id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
+  // Each row is looked at where it was. (Of a join the planner makes a scan of a whole index, if
+  // the table was small when the plan was made.)
+  sql->confirm_at = templates.Fill(
+      confirm +
+      "ctid = ANY(ARRAY(SELECT c.tid FROM unnest($1, $3) AS w(event, place) CROSS JOIN LATERAL "
+      "(SELECT ctid AS tid FROM {table} WHERE ctid = w.place AND CASE WHEN {id} = w.event::uuid "
+      "THEN {ours} ELSE false END OFFSET 0) AS c))");
   sql->release = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL "
-      "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours} RETURNING {id}::text");
+      "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
   sql->release_behind = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, next_retry_at = 'infinity', "
-      "publish_attempts = 0 WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours} "
-      "RETURNING {id}::text");
+      "publish_attempts = 0 WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
   sql->park = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
       "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $4) END WHERE {id} = $1::uuid AND {ours} "
-      "RETURNING {id}::text");
+      "ELSE now() + make_interval(secs => $4) END WHERE {id} = $1::uuid AND {ours}");
   sql->park_seq = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
       "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $4) END WHERE seq = $1 AND lock_token = $2 "
-      "RETURNING seq");
+      "ELSE now() + make_interval(secs => $4) END WHERE seq = $1 AND lock_token = $2");
   sql->park_unreadable = templates.Fill(
       "UPDATE {table} SET publish_attempts = publish_attempts + 1, last_error = $2, "
       "next_retry_at = CASE WHEN publish_attempts + 1 >= $3 THEN 'infinity' ELSE now() + "
@@ -194,6 +198,9 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
       "FROM {table} WHERE lock_token IS NOT NULL AND locked_at < now() - make_interval(secs => $1) "
       "AND lock_token <> $2 LIMIT $3 FOR UPDATE SKIP LOCKED))");
+  sql->any_behind = templates.Fill(
+      "SELECT FROM {table} WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at >= "
+      "'infinity' AND publish_attempts = 0 LIMIT 1");
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->keys = templates.Fill(
       "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, b.lock_token IS NULL AND "

@@ -50,8 +50,10 @@ struct TableOutboxSql {
   // was parked or behind. It remains so until it is published. $1 tid[], $2 text: lock token.
   std::string lease;
 
-  // $1 text[]: ids, $2 text: lock token. Each returns the ids that were still under our lease.
+  // $1 text[]: ids, $2 text: lock token. Each changes the rows that are still under our lease.
   std::string confirm;
+  // The same for rows that are still where they were leased. $3 tid[]: where each is.
+  std::string confirm_at;
   std::string release;         // as it was before
   std::string release_behind;  // parked behind its predecessor
   // $1 text: id, $2 text: lock token, $3 text: error, $4 float8: seconds until the next try, or
@@ -72,6 +74,8 @@ struct TableOutboxSql {
   // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out; $3
   // int: how many rows at most.
   std::string take_over_old;
+  // Whether any row is behind another one.
+  std::string any_behind;
   // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3
   // text[]: aggregate types. Returns aggregate_id, ctid, and whether the row is behind.
   std::string keys;
