@@ -110,7 +110,7 @@ FilteredStatement::FilteredStatement(const Publication& publication, std::string
                                      std::vector<Oid> types)
     : publication_(&publication) {
   if (publication.filtered) types.push_back(TEXTARRAYOID);
-  statement_ = Statement::ByKey(std::move(sql), std::move(types));
+  statement_ = Statement(std::move(sql), std::move(types));
 }
 
 uint64 FilteredStatement::Run(std::initializer_list<Datum> values) {

@@ -89,9 +89,9 @@ void LogOutbox::Prepare(const std::string& parked) {
   Run("SELECT postbox.cluster_origin()");
   const LogOutboxSql sql = MakeLogOutboxSql(relation_name_, parked, Int32Column(0, 1), slice_,
                                             publication_.lanes, publication_.filtered);
-  foreign_ = Statement::ByKey(sql.foreign, {TEXTOID});
+  foreign_ = Statement(sql.foreign, {TEXTOID});
   last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
-  any_read_ = Statement::ByKey(sql.any_read, {INT8OID, TEXTOID, XID8OID});
+  any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
   park_copies_ = FilteredStatement(publication_, sql.park_copies,
                                    {TEXTOID, INT8OID, XID8ARRAYOID, BOOLOID, TEXTOID, INT4OID});
   again_ = FilteredStatement(publication_, sql.again, {INT8ARRAYOID});

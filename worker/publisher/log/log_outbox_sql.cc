@@ -21,11 +21,11 @@ constexpr std::string_view kEventColumns =
 // A parked row that waits for an earlier one of its key.
 constexpr std::string_view kBehind = "p.publish_attempts = 0 AND p.next_retry_at = 'infinity'";
 
-// The rows with a seq. Said as a range of (origin, seq), since seq = X would fit (txid, seq), too:
-// for a partition that was small when the plan was made, that index would be read from end to end.
-constexpr std::string_view kAt =
-    "({of}origin, {of}seq) >= ({origin}, {seq}) AND ({of}origin, {of}seq) <= "
-    "({origin}, {seq})";
+// The rows with a seq, to be followed by ORDER BY seq. Only the index on (origin, seq) gives that
+// order (enable_sort is off), and as a range it is no order that is there anyway. A plan that was
+// made for a small partition would read all of the index on (txid, seq) otherwise; and a comparison
+// of the rows (origin, seq) does not end a scan, since origin is the same everywhere.
+constexpr std::string_view kAt = "origin = {origin} AND seq >= {seq} AND seq <= {seq}";
 
 // Why a row of a log cannot be an event, or NULL: its owner has taken a NOT NULL away, or somebody
 // has inserted more than a message may have. Reads no payload.
@@ -67,24 +67,27 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "pg_visible_in_snapshot(txid, $2::pg_snapshot) AND {here} ORDER BY txid, seq LIMIT 1) IS NOT "
       "NULL END FROM (SELECT txid, seq FROM {log} WHERE {here} AND seq > 0 ORDER BY seq LIMIT 1) "
       "f");
+  // From one transaction to the next, however many rows each has.
   sql->late_txids = fill(
-      "SELECT txid, min(seq) FROM (SELECT txid, seq FROM {log} WHERE txid >= $1 AND txid < $2 AND "
-      "seq > $3 AND seq <= $4 AND {here}{mine} ORDER BY txid, seq OFFSET 0) AS late GROUP BY txid "
-      "ORDER BY min(seq) FETCH FIRST $5 ROWS WITH TIES");
+      "WITH RECURSIVE t AS ((SELECT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND {here} "
+      "ORDER BY txid LIMIT 1) UNION ALL SELECT (SELECT txid FROM {log} WHERE txid > t.txid AND "
+      "txid < $2 AND {here} ORDER BY txid LIMIT 1) FROM t WHERE t.txid IS NOT NULL) "
+      "SELECT t.txid, f.seq FROM t CROSS JOIN LATERAL (SELECT seq FROM {log} WHERE (txid, seq) > "
+      "(t.txid, $3) AND (txid, seq) <= (t.txid, $4) AND {here}{mine} ORDER BY txid, seq LIMIT 1) "
+      "AS f ORDER BY f.seq FETCH FIRST $5 ROWS WITH TIES");
   sql->late = fill(std::string(kEvents) + kLate);
   sql->late_keys = fill(std::string(kKeys) + kLate);
   sql->plain = fill(std::string(kEvents) + kPlain);
   sql->fresh = fill(std::string(kEvents) + kFresh);
   sql->fresh_keys = fill(std::string(kKeys) + kFresh);
   sql->last_of_transaction = fill(
-      "SELECT max(l.seq) FROM {log} e CROSS JOIN LATERAL (SELECT seq FROM {log} WHERE {here} AND "
-      "(txid, seq) <= (e.txid, $2) AND txid >= e.txid ORDER BY txid DESC, seq DESC LIMIT 1) AS l "
-      "WHERE {at_1_of_e}");
+      "SELECT max(l.seq) FROM (SELECT txid FROM {log} WHERE {at_1} ORDER BY seq) AS e CROSS JOIN "
+      "LATERAL (SELECT seq FROM {log} WHERE {here} AND "
+      "(txid, seq) <= (e.txid, $2) AND txid >= e.txid ORDER BY txid DESC, seq DESC LIMIT 1) AS l");
   const std::string again =
       " FROM (SELECT DISTINCT failed FROM unnest($1) AS failed ORDER BY failed) AS w CROSS JOIN "
-      "LATERAL (SELECT {columns} FROM {log} WHERE {at_failed}{mine_again} OFFSET 0) "
-      "AS e "
-      "ORDER BY w.failed";
+      "LATERAL (SELECT {columns} FROM {log} WHERE {at_failed}{mine_again} ORDER BY seq OFFSET 0) "
+      "AS e ORDER BY w.failed";
   sql->again = fill(kEvents + again);
   sql->again_keys = fill(kKeys + again);
 }
@@ -104,7 +107,8 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       std::string(kParkAsItIs) +
       "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM (SELECT DISTINCT * FROM unnest($2, $3) AS "
       "u(behind_seq, key)) AS w CROSS JOIN LATERAL (SELECT * FROM {log} WHERE {at_behind} AND "
-      "coalesce(aggregate_id, '') = w.key OFFSET 0) AS e ON CONFLICT (publication, id) DO NOTHING");
+      "coalesce(aggregate_id, '') = w.key ORDER BY seq OFFSET 0) AS e ON CONFLICT (publication, "
+      "id) DO NOTHING");
   sql->park_copies = fill(
       "WITH copy AS (SELECT * FROM {log} WHERE {here} AND seq = $2 AND ($4 OR txid = ANY($3)) AND "
       "CASE WHEN $5 = '' THEN true ELSE id > $5::uuid END{mine_copy} ORDER BY id LIMIT $6), parked "
@@ -115,9 +119,9 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {at_2} AND "
-      "coalesce(aggregate_id, '') = $6 ON CONFLICT (publication, id) DO NOTHING RETURNING "
-      "id::text");
+      "ELSE now() + make_interval(secs => $5) END FROM (SELECT * FROM {log} WHERE {at_2} "
+      "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
+      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   // The columns of the table of parked events are NOT NULL. Attributes that are no JSON object mark
   // the row as one that cannot be an event; they say why.
   sql->park_unreadable = fill(
@@ -126,9 +130,9 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "''), "
       "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
       "to_jsonb($4), now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM {log} WHERE {at_2} AND "
-      "coalesce(aggregate_id, '') = $6 ON CONFLICT (publication, id) DO NOTHING RETURNING "
-      "id::text");
+      "ELSE now() + make_interval(secs => $5) END FROM (SELECT * FROM {log} WHERE {at_2} "
+      "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
+      "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   sql->repair = fill(
       "UPDATE {parked} p SET aggregate_type = e.aggregate_type, aggregate_id = e.aggregate_id, "
       "event_type = e.event_type, version = e.version, schema_version = e.schema_version, "
@@ -215,14 +219,14 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   const std::string most = std::to_string(kMaxPayload);
   const std::string too_large = Fill(kTooLarge, {{"most", most}});
   const std::string problem = Fill(kProblem, {{"too_large", too_large}});
-  const auto at = [&](std::string_view seq, std::string_view of = "") {
-    return Fill(kAt, {{"origin", std::to_string(origin)}, {"seq", seq}, {"of", of}});
+  const auto at = [&](std::string_view seq) {
+    return Fill(kAt, {{"origin", std::to_string(origin)}, {"seq", seq}});
   };
-  const std::string at_1_of_e = at("$1", "e."), at_2 = at("$2"), at_failed = at("w.failed"),
+  const std::string at_1 = at("$1"), at_2 = at("$2"), at_failed = at("w.failed"),
                     at_behind = at("w.behind_seq");
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
-                       {"at_1_of_e", at_1_of_e},
+                       {"at_1", at_1},
                        {"at_2", at_2},
                        {"at_failed", at_failed},
                        {"at_behind", at_behind},

@@ -56,7 +56,7 @@ void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_nam
   plain_ = FilteredStatement(publication_, sql.plain, {INT8OID, INT8OID, INT4OID});
   fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
   late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
-  last_of_transaction_ = Statement::ByKey(sql.last_of_transaction, {INT8OID, INT8OID});
+  last_of_transaction_ = Statement(sql.last_of_transaction, {INT8OID, INT8OID});
   again_keys_ = FilteredStatement(publication_, sql.again_keys, {INT8ARRAYOID});
   fresh_keys_ = FilteredStatement(publication_, sql.fresh_keys, fresh);
 }

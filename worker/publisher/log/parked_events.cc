@@ -14,24 +14,23 @@ constexpr int kFewestLoadKeys = 100;
 
 void ParkedEvents::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
   relation_name_ = relation_name;
-  park_behind_ = Statement::ByKey(sql.park_behind, {TEXTOID, INT8ARRAYOID, TEXTARRAYOID, BOOLOID});
-  park_ = Statement::ByKey(sql.park, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID, TEXTOID});
-  park_unreadable_ = Statement::ByKey(sql.park_unreadable,
-                                      {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID, TEXTOID});
-  repair_ = Statement::ByKey(sql.repair, {TEXTOID, TEXTARRAYOID});
-  lock_ = Statement::ByKey(sql.lock, {TEXTOID, TEXTARRAYOID});
-  unpark_ = Statement::ByKey(sql.unpark, {TIDARRAYOID});
-  park_again_ = Statement::ByKey(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
-  heads_ = Statement::ByKey(sql.heads, {TEXTOID, TEXTOID, INT4OID});
-  heads_of_ = Statement::ByKey(sql.heads_of, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID});
-  hold_ = Statement::ByKey(sql.hold, {TIDARRAYOID});
-  make_due_ = Statement::ByKey(sql.make_due, {TIDARRAYOID});
-  free_behind_ = Statement::ByKey(sql.free_behind, {TEXTOID, INT4OID});
-  due_ = Statement::ByKey(sql.due, {TEXTOID, INT4OID, TEXTARRAYOID});
-  park_due_behind_ = Statement::ByKey(sql.park_due_behind, {TIDARRAYOID});
-  rows_of_keys_ =
-      Statement::ByKey(sql.rows_of_keys, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID, INT4OID});
-  rows_of_ids_ = Statement::ByKey(sql.rows_of_ids, {TEXTOID, TEXTARRAYOID});
+  park_behind_ = Statement(sql.park_behind, {TEXTOID, INT8ARRAYOID, TEXTARRAYOID, BOOLOID});
+  park_ = Statement(sql.park, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID, TEXTOID});
+  park_unreadable_ =
+      Statement(sql.park_unreadable, {TEXTOID, INT8OID, INT4OID, TEXTOID, FLOAT8OID, TEXTOID});
+  repair_ = Statement(sql.repair, {TEXTOID, TEXTARRAYOID});
+  lock_ = Statement(sql.lock, {TEXTOID, TEXTARRAYOID});
+  unpark_ = Statement(sql.unpark, {TIDARRAYOID});
+  park_again_ = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
+  heads_ = Statement(sql.heads, {TEXTOID, TEXTOID, INT4OID});
+  heads_of_ = Statement(sql.heads_of, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID});
+  hold_ = Statement(sql.hold, {TIDARRAYOID});
+  make_due_ = Statement(sql.make_due, {TIDARRAYOID});
+  free_behind_ = Statement(sql.free_behind, {TEXTOID, INT4OID});
+  due_ = Statement(sql.due, {TEXTOID, INT4OID, TEXTARRAYOID});
+  park_due_behind_ = Statement(sql.park_due_behind, {TIDARRAYOID});
+  rows_of_keys_ = Statement(sql.rows_of_keys, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID, INT4OID});
+  rows_of_ids_ = Statement(sql.rows_of_ids, {TEXTOID, TEXTARRAYOID});
 }
 
 bool ParkedEvents::Load() {

@@ -6,29 +6,28 @@ namespace postbox::publisher {
 TableOutbox::Statements::Statements(const Publication& publication, const TableOutboxSql& sql) {
   constexpr Oid kTids = TIDARRAYOID;
   waiting = FilteredStatement(publication, sql.waiting, {INT8OID, INT4OID, TEXTARRAYOID, INT8OID});
-  next_waiting = Statement::ByKey(sql.next_waiting, {INT8OID});
+  next_waiting = Statement(sql.next_waiting, {INT8OID});
   due = FilteredStatement(publication, sql.due, {INT4OID});
   followers = FilteredStatement(publication, sql.followers, {TEXTARRAYOID, INT8ARRAYOID, INT4OID});
   free_behind = FilteredStatement(publication, sql.free_behind, {INT4OID});
-  lock = Statement::ByKey(sql.lock, {kTids});
-  lock_behind = Statement::ByKey(sql.lock_behind, {kTids});
+  lock = Statement(sql.lock, {kTids});
+  lock_behind = Statement(sql.lock_behind, {kTids});
   heads = FilteredStatement(publication, sql.heads, {TEXTARRAYOID});
-  hold_parked = Statement::ByKey(sql.hold_parked, {kTids});
-  park_behind = Statement::ByKey(sql.park_behind, {kTids});
-  lease = Statement::ByKey(sql.lease, {kTids, TEXTOID});
-  confirm_at = Statement::ByKey(sql.confirm_at, {TEXTARRAYOID, TEXTOID, kTids});
-  confirm = Statement::ByKey(sql.confirm, {TEXTARRAYOID, TEXTOID});
-  release = Statement::ByKey(sql.release, {TEXTARRAYOID, TEXTOID});
-  release_behind = Statement::ByKey(sql.release_behind, {TEXTARRAYOID, TEXTOID});
-  park = Statement::ByKey(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
-  park_seq = Statement::ByKey(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
-  park_unreadable =
-      Statement::ByKey(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
-  make_due = Statement::ByKey(sql.make_due, {kTids});
-  lease_owners = Statement::ByKey(sql.lease_owners, {});
-  take_over_dead = Statement::ByKey(sql.take_over_dead, {TEXTARRAYOID, INT4OID});
-  take_over_old = Statement::ByKey(sql.take_over_old, {FLOAT8OID, TEXTOID, INT4OID});
-  any_behind = Statement::ByKey(sql.any_behind, {});
+  hold_parked = Statement(sql.hold_parked, {kTids});
+  park_behind = Statement(sql.park_behind, {kTids});
+  lease = Statement(sql.lease, {kTids, TEXTOID});
+  confirm_at = Statement(sql.confirm_at, {TEXTARRAYOID, TEXTOID, kTids});
+  confirm = Statement(sql.confirm, {TEXTARRAYOID, TEXTOID});
+  release = Statement(sql.release, {TEXTARRAYOID, TEXTOID});
+  release_behind = Statement(sql.release_behind, {TEXTARRAYOID, TEXTOID});
+  park = Statement(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
+  park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
+  park_unreadable = Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
+  make_due = Statement(sql.make_due, {kTids});
+  lease_owners = Statement(sql.lease_owners, {});
+  take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID, INT4OID});
+  take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID, INT4OID});
+  any_behind = Statement(sql.any_behind, {});
   keys = FilteredStatement(publication, sql.keys, {TEXTOID, INT4OID});
 }
 
