@@ -22,25 +22,22 @@
 // brings fires no trigger for statements, so it emits nothing. Only its TRUNCATE fires one if that
 // is enabled for it. An error would end the apply worker again and again: that is a warning.
 //
-// Rows are taken in batches. A batch is formatted under pinned settings (row_format.h), where
-// functions of column types may run, and is then emitted under those of the session. All runs as
-// the current user.
+// Rows are taken in batches. A batch is formatted (row_format.h), if need be under pinned settings,
+// where functions of column types may run, and is then emitted under those of the session. All runs
+// as the current user.
 #include "extension/base/act_as.h"
-#include "extension/base/arguments.h"
 #include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/base/uuid.h"
+#include "extension/outbox/change_trigger.h"
 #include "extension/outbox/mute_changes.h"
-#include "extension/outbox/row_format.h"
 #include "extension/outbox/store_event.h"
 
 extern "C" {
-#include <commands/trigger.h>
 #include <executor/executor.h>
 #include <executor/tuptable.h>
 #include <replication/origin.h>
 #include <tcop/utility.h>
-#include <utils/fmgroids.h>
 #include <utils/tuplestore.h>
 }
 
@@ -50,62 +47,11 @@ namespace {
 constexpr size_t kBatchRows = 1000;
 constexpr size_t kBatchBytes = 1024 * 1024;
 
-enum class ChangeKind { kCreated, kUpdated, kDeleted };
-
 struct Change {
   ChangeKind kind;
   Datum key;
   Datum payload;
 };
-
-// The arguments of the trigger.
-struct TriggerArguments {
-  std::string aggregate_type;
-  std::vector<std::string> key;
-  std::string outbox;
-  std::vector<std::string> columns;
-  std::string event_prefix;
-};
-
-constexpr char kArgumentsHint[] =
-    "EXECUTE FUNCTION postbox.emit_changes(aggregate_type, key [, outbox [, columns [, "
-    "event_prefix]]]); postbox.create_change_triggers makes such triggers.";
-
-// A name, or an array of names.
-std::vector<std::string> Names(const char* argument, const char* name) {
-  if (*argument != '{') {
-    if (*argument == '\0') return {};
-    return {argument};
-  }
-  const Datum array = Pg(
-      [&] { return OidInputFunctionCall(F_ARRAY_IN, const_cast<char*>(argument), TEXTOID, -1); });
-  return TextArrayArgument(array, name);
-}
-
-TriggerArguments ReadArguments(const Trigger& trigger) {
-  if (trigger.tgnargs < 2 || trigger.tgnargs > 5) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-          "emit_changes() has " + std::to_string(trigger.tgnargs) + " arguments in trigger " +
-              Quoted(trigger.tgname),
-          "It takes two to five.", kArgumentsHint);
-  }
-  const auto argument = [&](int number) {
-    return number < trigger.tgnargs ? trigger.tgargs[number] : "";
-  };
-  TriggerArguments read;
-  read.aggregate_type = argument(0);
-  read.key = Names(argument(1), "key");
-  if (read.aggregate_type.empty() || read.key.empty()) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-          std::string(read.aggregate_type.empty() ? "aggregate_type" : "key") +
-              " may not be empty in trigger " + Quoted(trigger.tgname),
-          "", kArgumentsHint);
-  }
-  read.outbox = argument(2);
-  read.columns = Names(argument(3), "columns");
-  read.event_prefix = *argument(4) == '\0' ? read.aggregate_type : argument(4);
-  return read;
-}
 
 void CheckCall(const TriggerData& trigger) {
   const TriggerEvent event = trigger.tg_event;
@@ -323,13 +269,7 @@ class Changes {
 // What all events of a statement have in common.
 class Emitter {
  public:
-  Emitter(const TriggerArguments& arguments, Oid outbox)
-      : outbox_(outbox),
-        aggregate_type_(MakeText(arguments.aggregate_type)),
-        schema_version_(MakeText("v1")),
-        created_(MakeText(arguments.event_prefix + ".created")),
-        updated_(MakeText(arguments.event_prefix + ".updated")),
-        deleted_(MakeText(arguments.event_prefix + ".deleted")) {
+  Emitter(const ChangeTrigger& trigger, Oid outbox) : trigger_(trigger), outbox_(outbox) {
     AddContextAttributes(&context_);
     // A trigger of the outbox may change the settings.
     for (auto& [name, value] : context_) value = View(TextValue(value));
@@ -348,16 +288,14 @@ class Emitter {
  private:
   void Emit(const Change& change) {
     EmittedEvent event{};
-    event.aggregate_type = aggregate_type_;
+    event.aggregate_type = trigger_.aggregate_type();
     event.aggregate_id = {change.key, View(change.key)};
-    event.event_type = change.kind == ChangeKind::kCreated   ? created_
-                       : change.kind == ChangeKind::kUpdated ? updated_
-                                                             : deleted_;
+    event.event_type = trigger_.event_type(change.kind);
     if (event.aggregate_id.view.empty()) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the key of a changed row is empty", "",
             "Choose other columns for the key, or refuse such rows with a CHECK.");
     }
-    event.schema_version = schema_version_;
+    event.schema_version = trigger_.schema_version();
     event.payload = change.payload;
     event.data = View(change.payload);
     event.id = UuidV7();
@@ -370,18 +308,12 @@ class Emitter {
     if (!tables_.AreOpen()) opened_ = OpenOutbox(outbox_);
   }
 
-  static Text MakeText(const std::string& text) { return ToText(TextValue(text)); }
-
+  const ChangeTrigger& trigger_;
   Oid outbox_;
   std::shared_ptr<Outbox> opened_;
   OpenTables tables_;
   // Until a key of the statement had a deleted row before.
   bool keys_are_new_ = true;
-  Text aggregate_type_;
-  Text schema_version_;
-  Text created_;
-  Text updated_;
-  Text deleted_;
   ExtraAttributes context_;
 };
 
@@ -408,39 +340,44 @@ Oid FindNamedOutbox(const std::string& name) {
         "postbox.create_change_triggers.");
 }
 
-// Fills the batch; it is empty behind the last change.
-void TakeBatch(Changes* changes, std::vector<Change>* batch) {
-  const FixedSearchPath search_path;
-  PinSettings();
+// Fills the batch. False if there is no further change.
+bool FillBatch(Changes* changes, std::vector<Change>* batch) {
   size_t bytes = 0;
   while (batch->size() < kBatchRows && bytes < kBatchBytes) {
     const auto change = changes->Next();
-    if (!change) return;
+    if (!change) return false;
     batch->push_back(*change);
     bytes += View(change->payload).size() + View(change->key).size();
   }
+  return true;
 }
 
-void EmitChanges(const TriggerData& trigger) {
-  if (TRIGGER_FIRED_BY_TRUNCATE(trigger.tg_event)) return RefuseTruncate(trigger.tg_relation);
-  CheckCall(trigger);
-  if (MuteChanges(trigger.tg_relation, ChangedRows(trigger))) return;
+bool TakeBatch(Changes* changes, const RowFormat& format, std::vector<Change>* batch) {
+  if (!format.NeedsPinnedSettings()) return FillBatch(changes, batch);
+  const FixedSearchPath search_path;
+  PinSettings();
+  return FillBatch(changes, batch);
+}
+
+void EmitChanges(const TriggerData& data) {
+  if (TRIGGER_FIRED_BY_TRUNCATE(data.tg_event)) return RefuseTruncate(data.tg_relation);
+  CheckCall(data);
+  if (MuteChanges(data.tg_relation, ChangedRows(data))) return;
   Pg([] { PreventCommandIfReadOnly("emit_changes()"); });
-  const TriggerArguments arguments = ReadArguments(*trigger.tg_trigger);
-  RowFormat format(trigger.tg_relation, arguments.key, arguments.columns);
-  Changes changes(trigger, &format);
+  const std::shared_ptr<ChangeTrigger> trigger = FindChangeTrigger(data);
+  Changes changes(data, &trigger->format());
   std::optional<Emitter> emitter;
   const MemoryContext memory = Pg([] {
     return AllocSetContextCreate(CurrentMemoryContext, "postbox changes", ALLOCSET_DEFAULT_SIZES);
   });
   std::vector<Change> batch;
-  while (true) {
+  for (bool are_more = true; are_more;) {
     const MemoryContext before = MemoryContextSwitchTo(memory);
-    TakeBatch(&changes, &batch);
+    are_more = TakeBatch(&changes, trigger->format(), &batch);
     MemoryContextSwitchTo(before);
     // A statement that has changed nothing needs no outbox.
     if (batch.empty()) break;
-    if (!emitter) emitter.emplace(arguments, FindNamedOutbox(arguments.outbox));
+    if (!emitter) emitter.emplace(*trigger, FindNamedOutbox(trigger->outbox()));
     MemoryContextSwitchTo(memory);
     emitter->Emit(batch);
     MemoryContextSwitchTo(before);

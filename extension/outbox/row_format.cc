@@ -46,49 +46,71 @@ void AppendEscaped(StringInfo to, const char* value) {
 
 RowFormat::RowFormat(Relation table, const std::vector<std::string>& key,
                      const std::vector<std::string>& payload) {
-  const TupleDesc columns = RelationGetDescr(table);
-  key_columns_ = static_cast<int>(key.size());
-  key_ = static_cast<Column*>(Pg([&] { return palloc0(sizeof(Column) * key_columns_); }));
-  for (int i = 0; i < key_columns_; ++i) {
-    Column& column = key_[i];
+  AddKey(table, key);
+  AddPayload(table, payload.empty() ? AllColumns(table) : payload);
+}
+
+void RowFormat::AddKey(Relation table, const std::vector<std::string>& key) {
+  key_ = {
+      static_cast<KeyColumn*>(memory_.Pg([&] { return palloc0(sizeof(KeyColumn) * key.size()); })),
+      key.size()};
+  for (size_t i = 0; i < key.size(); ++i) {
+    KeyColumn& column = key_[i];
     column.number = FindColumn(table, key[i]);
     key_names_ += (i == 0 ? "" : ", ") + Quoted(key[i]);
+    const Oid type = TupleDescAttr(RelationGetDescr(table), column.number - 1)->atttypid;
     Pg([&] {
       Oid output = InvalidOid;
       bool is_varlena = false;
-      getTypeOutputInfo(TupleDescAttr(columns, column.number - 1)->atttypid, &output, &is_varlena);
-      fmgr_info(output, &column.output);
+      getTypeOutputInfo(type, &output, &is_varlena);
+      fmgr_info_cxt(output, &column.output, memory_.context());
+      if (!HasFixedText(JsonKindOf(type))) needs_settings_ = true;
     });
   }
-  const std::vector<std::string> names = payload.empty() ? AllColumns(table) : payload;
-  const int count = static_cast<int>(names.size());
-  payload_ = static_cast<AttrNumber*>(Pg([&] { return palloc(sizeof(AttrNumber) * (count + 1)); }));
-  for (int i = 0; i < count; ++i) payload_[i] = FindColumn(table, names[i]);
-  payload_type_ = Pg([&] {
-    TupleDesc type = CreateTemplateTupleDesc(count);
-    for (int i = 0; i < count; ++i) {
-      TupleDescCopyEntry(type, static_cast<AttrNumber>(i + 1), columns, payload_[i]);
+}
+
+void RowFormat::AddPayload(Relation table, const std::vector<std::string>& names) {
+  const size_t count = names.size();
+  payload_ = {
+      static_cast<Member*>(memory_.Pg([&] { return palloc0(sizeof(Member) * (count + 1)); })),
+      count};
+  for (size_t i = 0; i < count; ++i) payload_[i].number = FindColumn(table, names[i]);
+  payload_type_ = memory_.Pg([&] {
+    const TupleDesc columns = RelationGetDescr(table);
+    TupleDesc type = CreateTemplateTupleDesc(static_cast<int>(count));
+    for (size_t i = 0; i < count; ++i) {
+      Member& member = payload_[i];
+      TupleDescCopyEntry(type, static_cast<AttrNumber>(i + 1), columns, member.number);
+      const FormData_pg_attribute* column = TupleDescAttr(columns, member.number - 1);
+      member.kind = JsonKindOf(column->atttypid);
+      if (member.kind == JsonKind::kOther) has_other_ = needs_settings_ = true;
+      StringInfoData name;
+      initStringInfo(&name);
+      AppendJsonString(&name, NameStr(column->attname));
+      appendStringInfoChar(&name, ':');
+      member.name = {name.data, static_cast<size_t>(name.len)};
     }
+    initStringInfo(&written_);
     return BlessTupleDesc(type);
   });
 }
 
 std::optional<Datum> RowFormat::Key(TupleTableSlot* row) {
   const Datum key = Pg([&]() -> Datum {
-    if (key_columns_ == 1) {
+    if (key_.size() == 1) {
       bool null = false;
-      const Datum value = slot_getattr(row, key_->number, &null);
+      const Datum value = slot_getattr(row, key_[0].number, &null);
       if (null) return 0;
-      return PointerGetDatum(cstring_to_text(OutputFunctionCall(&key_->output, value)));
+      return PointerGetDatum(cstring_to_text(OutputFunctionCall(&key_[0].output, value)));
     }
     StringInfoData text;
     initStringInfo(&text);
-    for (int i = 0; i < key_columns_; ++i) {
+    for (KeyColumn& column : key_) {
       bool null = false;
-      const Datum value = slot_getattr(row, key_[i].number, &null);
+      const Datum value = slot_getattr(row, column.number, &null);
       if (null) return 0;
-      if (i > 0) appendStringInfoChar(&text, ':');
-      AppendEscaped(&text, OutputFunctionCall(&key_[i].output, value));
+      if (&column != key_.data()) appendStringInfoChar(&text, ':');
+      AppendEscaped(&text, OutputFunctionCall(&column.output, value));
     }
     return PointerGetDatum(cstring_to_text_with_len(text.data, text.len));
   });
@@ -96,20 +118,51 @@ std::optional<Datum> RowFormat::Key(TupleTableSlot* row) {
   return key;
 }
 
+// As RowToJson() writes it, where no member is of kOther.
+text* RowFormat::WriteJson(TupleTableSlot* row) {
+  constexpr int kKeptBytes = 64 * 1024;
+  resetStringInfo(&written_);
+  char before = '{';
+  for (const Member& member : payload_) {
+    appendStringInfoChar(&written_, before);
+    before = ',';
+    appendBinaryStringInfo(&written_, member.name.data(), static_cast<int>(member.name.size()));
+    const int place = member.number - 1;
+    if (row->tts_isnull[place]) {
+      appendStringInfoString(&written_, "null");
+    } else {
+      AppendJson(&written_, member.kind, row->tts_values[place]);
+    }
+  }
+  appendStringInfoString(&written_, payload_.empty() ? "{}" : "}");
+  text* json = cstring_to_text_with_len(written_.data, written_.len);
+  if (written_.maxlen > kKeptBytes) {
+    pfree(written_.data);
+    const MemoryContext current = MemoryContextSwitchTo(memory_.context());
+    initStringInfo(&written_);
+    MemoryContextSwitchTo(current);
+  }
+  return json;
+}
+
+text* RowFormat::RowToJson(TupleTableSlot* row) const {
+  const size_t count = payload_.size();
+  auto* values = static_cast<Datum*>(palloc(sizeof(Datum) * (count + 1)));
+  auto* nulls = static_cast<bool*>(palloc(sizeof(bool) * (count + 1)));
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = row->tts_values[payload_[i].number - 1];
+    nulls[i] = row->tts_isnull[payload_[i].number - 1];
+  }
+  HeapTuple record = heap_form_tuple(payload_type_, values, nulls);
+  return DatumGetTextPP(DirectFunctionCall1(row_to_json, HeapTupleGetDatum(record)));
+}
+
 Datum RowFormat::Payload(TupleTableSlot* row) {
   return Pg([&] {
     slot_getallattrs(row);
-    const int count = payload_type_->natts;
-    auto* values = static_cast<Datum*>(palloc(sizeof(Datum) * (count + 1)));
-    auto* nulls = static_cast<bool*>(palloc(sizeof(bool) * (count + 1)));
-    for (int i = 0; i < count; ++i) {
-      values[i] = row->tts_values[payload_[i] - 1];
-      nulls[i] = row->tts_isnull[payload_[i] - 1];
-    }
-    HeapTuple record = heap_form_tuple(payload_type_, values, nulls);
-    const Datum json = DirectFunctionCall1(row_to_json, HeapTupleGetDatum(record));
-    if (GetDatabaseEncoding() == PG_UTF8) return json;
-    const char* server = TextDatumGetCString(json);
+    text* json = has_other_ ? RowToJson(row) : WriteJson(row);
+    if (GetDatabaseEncoding() == PG_UTF8) return PointerGetDatum(json);
+    const char* server = text_to_cstring(json);
     return PointerGetDatum(
         cstring_to_text(pg_server_to_any(server, static_cast<int>(std::strlen(server)), PG_UTF8)));
   });
@@ -119,9 +172,9 @@ bool RowFormat::HaveSamePayload(TupleTableSlot* one, TupleTableSlot* other) {
   return Pg([&] {
     slot_getallattrs(one);
     slot_getallattrs(other);
-    for (int i = 0; i < payload_type_->natts; ++i) {
-      const FormData_pg_attribute* column = TupleDescAttr(payload_type_, i);
-      const int place = payload_[i] - 1;
+    for (size_t i = 0; i < payload_.size(); ++i) {
+      const FormData_pg_attribute* column = TupleDescAttr(payload_type_, static_cast<int>(i));
+      const int place = payload_[i].number - 1;
       if (one->tts_isnull[place] != other->tts_isnull[place]) return false;
       if (!one->tts_isnull[place] &&
           !datum_image_eq(one->tts_values[place], other->tts_values[place], column->attbyval,
