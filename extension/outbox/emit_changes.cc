@@ -28,7 +28,6 @@
 #include "extension/base/act_as.h"
 #include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
-#include "extension/base/uuid.h"
 #include "extension/outbox/change_trigger.h"
 #include "extension/outbox/mute_changes.h"
 #include "extension/outbox/store_event.h"
@@ -47,7 +46,7 @@ namespace {
 constexpr size_t kBatchRows = 1000;
 constexpr size_t kBatchBytes = 1024 * 1024;
 
-struct Change {
+struct RowChange {
   ChangeKind kind;
   Datum key;
   Datum payload;
@@ -154,7 +153,7 @@ class Changes {
              RelationGetDescr(trigger.tg_relation)) {}
 
   // The next one, in the current memory context.
-  std::optional<Change> Next() {
+  std::optional<RowChange> Next() {
     switch (kind_) {
       case ChangeKind::kCreated:
         return NextCreated();
@@ -183,21 +182,21 @@ class Changes {
     bool same_key;
   };
 
-  std::optional<Change> NextCreated() {
+  std::optional<RowChange> NextCreated() {
     TupleTableSlot* row = new_.Next();
     if (row == nullptr) return std::nullopt;
-    return Change{kind_, NewKey(row), format_->Payload(row)};
+    return RowChange{kind_, NewKey(row), format_->Payload(row)};
   }
 
   // No event was ever emitted for a row without a key: it is older than the trigger.
-  std::optional<Change> NextDeleted() {
+  std::optional<RowChange> NextDeleted() {
     while (TupleTableSlot* row = old_.Next()) {
-      if (const auto key = format_->Key(row)) return Change{kind_, *key, format_->Payload(row)};
+      if (const auto key = format_->Key(row)) return RowChange{kind_, *key, format_->Payload(row)};
     }
     return std::nullopt;
   }
 
-  std::optional<Change> NextUpdated() {
+  std::optional<RowChange> NextUpdated() {
     while (pass_ != Pass::kDone) {
       if (const auto pair = NextPair()) {
         if (const auto change = ChangeOf(*pair)) return change;
@@ -222,12 +221,12 @@ class Changes {
     return pair;
   }
 
-  std::optional<Change> ChangeOf(const Pair& pair) {
+  std::optional<RowChange> ChangeOf(const Pair& pair) {
     switch (pass_) {
       case Pass::kPaired:
         if (pair.same_key) {
           if (format_->HaveSamePayload(pair.old_row, pair.new_row)) return std::nullopt;
-          return Change{ChangeKind::kUpdated, *pair.new_key, format_->Payload(pair.new_row)};
+          return RowChange{ChangeKind::kUpdated, *pair.new_key, format_->Payload(pair.new_row)};
         }
         if (pair.old_key) gone_.emplace(KeyView(*pair.old_key));
         if (pair.new_key) come_.emplace(KeyView(*pair.new_key));
@@ -236,12 +235,12 @@ class Changes {
         if (pair.same_key || !pair.old_key || come_.contains(std::string(KeyView(*pair.old_key)))) {
           return std::nullopt;
         }
-        return Change{ChangeKind::kDeleted, *pair.old_key, format_->Payload(pair.old_row)};
+        return RowChange{ChangeKind::kDeleted, *pair.old_key, format_->Payload(pair.old_row)};
       default:
         if (pair.same_key || !pair.new_key) return std::nullopt;
-        return Change{gone_.contains(std::string(KeyView(*pair.new_key))) ? ChangeKind::kUpdated
-                                                                          : ChangeKind::kCreated,
-                      *pair.new_key, format_->Payload(pair.new_row)};
+        return RowChange{gone_.contains(std::string(KeyView(*pair.new_key))) ? ChangeKind::kUpdated
+                                                                             : ChangeKind::kCreated,
+                         *pair.new_key, format_->Payload(pair.new_row)};
     }
   }
 
@@ -266,55 +265,53 @@ class Changes {
   std::unordered_set<std::string> come_;
 };
 
-// What all events of a statement have in common.
+// Stores the events of a statement.
 class Emitter {
  public:
   Emitter(const ChangeTrigger& trigger, Oid outbox) : trigger_(trigger), outbox_(outbox) {
-    AddContextAttributes(&context_);
+    event_.aggregate_type = trigger.aggregate_type();
+    event_.schema_version = trigger.schema_version();
+    event_.occurred_at = GetCurrentTransactionStartTimestamp();
+    AddContextAttributes(&event_.extra);
     // A trigger of the outbox may change the settings.
-    for (auto& [name, value] : context_) value = View(TextValue(value));
+    for (auto& [name, value] : event_.extra) value = View(TextValue(value));
   }
 
-  void Emit(const std::vector<Change>& batch) {
-    opened_ = OpenOutbox(outbox_);
-    OpenTablesOf(opened_.get(), &tables_);
-    for (const Change& change : batch) {
-      Pg([] { CHECK_FOR_INTERRUPTS(); });
-      Emit(change);
+  void Emit(const std::vector<RowChange>& batch) {
+    changes_.clear();
+    for (const RowChange& change : batch) changes_.push_back(ChangeOf(change));
+    bool all_first = true;
+    if (StoreEvents(OpenOutbox(outbox_).get(), event_, changes_, &all_first)) {
+      keys_are_new_ = keys_are_new_ && all_first;
+      return;
     }
-    tables_.Close();
+    for (const Change& change : changes_) {
+      Pg([] { CHECK_FOR_INTERRUPTS(); });
+      SetChange(&event_, change);
+      // A trigger of the outbox may have changed it.
+      StoreEvent(OpenOutbox(outbox_).get(), event_);
+    }
   }
 
  private:
-  void Emit(const Change& change) {
-    EmittedEvent event{};
-    event.aggregate_type = trigger_.aggregate_type();
-    event.aggregate_id = {change.key, View(change.key)};
-    event.event_type = trigger_.event_type(change.kind);
-    if (event.aggregate_id.view.empty()) {
+  Change ChangeOf(const RowChange& change) const {
+    const std::string_view key = View(change.key);
+    if (key.empty()) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the key of a changed row is empty", "",
             "Choose other columns for the key, or refuse such rows with a CHECK.");
     }
-    event.schema_version = trigger_.schema_version();
-    event.payload = change.payload;
-    event.data = View(change.payload);
-    event.id = UuidV7();
-    event.occurred_at = GetCurrentTransactionStartTimestamp();
-    event.extra = context_;
-    event.is_likely_first = change.kind == ChangeKind::kCreated && keys_are_new_;
-    const Receipt receipt = StoreEvent(opened_.get(), event, &tables_);
-    if (change.kind == ChangeKind::kCreated && receipt.version > 1) keys_are_new_ = false;
-    // A trigger of the outbox may have changed it.
-    if (!tables_.AreOpen()) opened_ = OpenOutbox(outbox_);
+    return {.aggregate_id = {change.key, key},
+            .event_type = trigger_.event_type(change.kind),
+            .payload = change.payload,
+            .is_likely_first = change.kind == ChangeKind::kCreated && keys_are_new_};
   }
 
   const ChangeTrigger& trigger_;
   Oid outbox_;
-  std::shared_ptr<Outbox> opened_;
-  OpenTables tables_;
+  EmittedEvent event_{};  // what all events of the statement have in common
+  std::vector<Change> changes_;
   // Until a key of the statement had a deleted row before.
   bool keys_are_new_ = true;
-  ExtraAttributes context_;
 };
 
 // The name has a schema: the search_path of whoever changes the table does not say where its
@@ -341,7 +338,7 @@ Oid FindNamedOutbox(const std::string& name) {
 }
 
 // Fills the batch. False if there is no further change.
-bool FillBatch(Changes* changes, std::vector<Change>* batch) {
+bool FillBatch(Changes* changes, std::vector<RowChange>* batch) {
   size_t bytes = 0;
   while (batch->size() < kBatchRows && bytes < kBatchBytes) {
     const auto change = changes->Next();
@@ -352,7 +349,7 @@ bool FillBatch(Changes* changes, std::vector<Change>* batch) {
   return true;
 }
 
-bool TakeBatch(Changes* changes, const RowFormat& format, std::vector<Change>* batch) {
+bool TakeBatch(Changes* changes, const RowFormat& format, std::vector<RowChange>* batch) {
   if (!format.NeedsPinnedSettings()) return FillBatch(changes, batch);
   const FixedSearchPath search_path;
   PinSettings();
@@ -370,7 +367,7 @@ void EmitChanges(const TriggerData& data) {
   const MemoryContext memory = Pg([] {
     return AllocSetContextCreate(CurrentMemoryContext, "postbox changes", ALLOCSET_DEFAULT_SIZES);
   });
-  std::vector<Change> batch;
+  std::vector<RowChange> batch;
   for (bool are_more = true; are_more;) {
     const MemoryContext before = MemoryContextSwitchTo(memory);
     are_more = TakeBatch(&changes, trigger->format(), &batch);

@@ -28,7 +28,6 @@ struct EmittedEvent {
   std::optional<int64> version;
   std::optional<pg_uuid_t> id;
   bool id_is_given;
-  bool is_likely_first;  // of its aggregate
   std::optional<Text> source_event_id;
   TimestampTz occurred_at;
   // The caller's attributes and those of the context.

@@ -280,14 +280,22 @@ void OpenTables::Close() {
   plan_ = nullptr;
 }
 
-bool Outbox::InsertIntoLog(const LogRow& row, OpenTables* tables) {
-  const bool are_open = tables != nullptr && tables->AreOpen();
+void OpenTables::InsertIntoLog(std::span<const LogRow> rows) {
+  plan_->As([&] {
+    InsertIntoLogPartition(&log_, rows);
+    // What comes after sees them.
+    CommandCounterIncrement();
+    return true;
+  });
+}
+
+bool Outbox::InsertIntoLog(const LogRow& row) {
   PlainTable opened;
-  const auto plan = are_open ? tables->plan_ : OpenLog(DatumGetInt16(row.generation), &opened);
+  const auto plan = OpenLog(DatumGetInt16(row.generation), &opened);
   if (plan == nullptr) return false;
   plan->As([&] {
-    InsertIntoLogPartition(are_open ? &tables->log_ : &opened, row);
-    if (!are_open) ClosePlainTable(&opened);
+    InsertIntoLogPartition(&opened, row);
+    ClosePlainTable(&opened);
     // What comes after sees it.
     CommandCounterIncrement();
     return true;

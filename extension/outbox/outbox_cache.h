@@ -81,7 +81,8 @@ class OpenTables {
   OpenTables& operator=(const OpenTables&) = delete;
 
   bool AreOpen() const { return plan_ != nullptr; }
-  PlainTable* counter() { return AreOpen() ? &counter_ : nullptr; }
+  PlainTable* counter() { return &counter_; }
+  void InsertIntoLog(std::span<const LogRow> rows);
   void Close();
 
  private:
@@ -108,8 +109,8 @@ class Outbox {
   void Open(int16 generation, OpenTables* tables);
 
   // The same as Insert() for an event of a log, by writing the row. False, and nothing is done, if
-  // the statement has to be run. `tables` may be open.
-  bool InsertIntoLog(const LogRow& row, OpenTables* tables);
+  // the statement has to be run.
+  bool InsertIntoLog(const LogRow& row);
 
   // Opens the version counter, if it is plain and may be written as the owner of the outbox.
   bool OpenCounter(PlainTable* counter) const;

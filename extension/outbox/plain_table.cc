@@ -207,12 +207,12 @@ bool UpdateVersion(PlainTable* counter, TupleTableSlot* stored, int64 version, S
 }
 
 // Makes the row, unless somebody else makes one at the same time: as INSERT ... ON
-// CONFLICT does it, the row can be taken back until its key is in the index.
-bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version) {
+// CONFLICT does it, the row can be taken back until its key is in the index. `token`: of the lock
+// of speculative insertions, which is held.
+bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version,
+                    uint32 token) {
   const Datum row[] = {aggregate_type, aggregate_id, Int64GetDatum(version)};
   SetRow(counter, row);
-  const TransactionId transaction = GetCurrentTransactionId();
-  const uint32 token = SpeculativeInsertionLockAcquire(transaction);
   table_tuple_insert_speculative(counter->relation, counter->row, GetCurrentCommandId(true), 0,
                                  nullptr, token);
   Datum values[INDEX_MAX_KEYS];
@@ -222,8 +222,30 @@ bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_i
       index_insert(counter->index[0], values, nulls, &counter->row->tts_tid, counter->relation,
                    UNIQUE_CHECK_PARTIAL, false, counter->index_info[0]);
   table_tuple_complete_speculative(counter->relation, counter->row, token, alone);
-  SpeculativeInsertionLockRelease(transaction);
   return alone;
+}
+
+// Makes the rows of aggregates that are likely to be new, until one of them has a row. All are made
+// under one lock, so a session that meets such a row waits until the last one is complete. Nothing
+// in here waits for another transaction.
+void MakeCounterRows(PlainTable* counter, Datum aggregate_type, int64 first,
+                     std::span<EventCount> counts) {
+  const TransactionId transaction = GetCurrentTransactionId();
+  const uint32 token = SpeculativeInsertionLockAcquire(transaction);
+  for (EventCount& count : counts) {
+    if (!count.is_likely_new) continue;
+    const int64 version = first + count.events - 1;
+    if (!MakeCounterRow(counter, aggregate_type, count.aggregate_id, version, token)) break;
+    count.version = version;
+  }
+  SpeculativeInsertionLockRelease(transaction);
+}
+
+int64 MakeOneCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_id,
+                        int64 version) {
+  EventCount count = {aggregate_id, 1, true, 0, 0};
+  MakeCounterRows(counter, aggregate_type, version, {&count, 1});
+  return count.version;
 }
 
 // What a scan of an index of the counter looks for in one of its columns, from 0.
@@ -280,33 +302,45 @@ bool HeapHasType(Relation counter, Datum aggregate_type) {
   return found;
 }
 
-// Sets the row of an aggregate to `next(its version)`, as a statement with a new snapshot would, or
-// makes it with the version `first`. Returns what it has then; 0 if the statement has to do it: if
-// `next` is 0, or somebody else has written the row since.
+// Looks for rows of the counter, as one statement with a new snapshot would.
+struct CounterScan {
+  PlainTable* counter;
+  Snapshot snapshot;
+  IndexScanDesc scan;
+};
+
+CounterScan BeginCounterScan(PlainTable* counter) {
+  if (counter->stored == nullptr) counter->stored = table_slot_create(counter->relation, nullptr);
+  const Snapshot snapshot = RegisterSnapshot(GetTransactionSnapshot());
+  return {counter, snapshot,
+          POSTBOX_BEGIN_INDEX_SCAN(counter->relation, counter->index[0], snapshot, 2)};
+}
+
+void EndCounterScan(const CounterScan& scan) {
+  index_endscan(scan.scan);
+  ExecClearTuple(scan.counter->stored);
+  UnregisterSnapshot(scan.snapshot);
+}
+
+// Sets the row of an aggregate to `next(its version)`, or makes it with the version `first`.
+// Returns what it has then; 0 if a statement has to do it: if `next` is 0, or somebody else has
+// written the row since. To be called once for an aggregate.
 template <class Next>
-int64 ChangeInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 first,
+int64 ChangeInTable(const CounterScan& scan, Datum aggregate_type, Datum aggregate_id, int64 first,
                     Next&& next) {
+  PlainTable* counter = scan.counter;
   Relation index = counter->index[0];
   ScanKeyData keys[2] = {ScanKeyOf(index, 0, aggregate_type), ScanKeyOf(index, 1, aggregate_id)};
-  const Snapshot snapshot = RegisterSnapshot(GetTransactionSnapshot());
-  if (counter->stored == nullptr) counter->stored = table_slot_create(counter->relation, nullptr);
-  TupleTableSlot* stored = counter->stored;
-  IndexScanDesc scan = POSTBOX_BEGIN_INDEX_SCAN(counter->relation, index, snapshot, 2);
-  index_rescan(scan, keys, 2, nullptr, 0);
-  int64 version = 0;
-  if (!index_getnext_slot(scan, ForwardScanDirection, stored)) {
-    if (MakeCounterRow(counter, aggregate_type, aggregate_id, first)) version = first;
-  } else {
-    bool null = true;
-    const int64 last = DatumGetInt64(slot_getattr(stored, 3, &null));
-    // What is out of range is the statement's to say.
-    const int64 wanted = null || last < 0 ? 0 : next(last);
-    if (wanted != 0 && UpdateVersion(counter, stored, wanted, snapshot)) version = wanted;
+  index_rescan(scan.scan, keys, 2, nullptr, 0);
+  if (!index_getnext_slot(scan.scan, ForwardScanDirection, counter->stored)) {
+    return MakeOneCounterRow(counter, aggregate_type, aggregate_id, first);
   }
-  index_endscan(scan);
-  ExecClearTuple(stored);
-  UnregisterSnapshot(snapshot);
-  return version;
+  bool null = true;
+  const int64 last = DatumGetInt64(slot_getattr(counter->stored, 3, &null));
+  // What is out of range is the statement's to say.
+  const int64 wanted = null || last < 0 ? 0 : next(last);
+  if (wanted == 0 || !UpdateVersion(counter, counter->stored, wanted, scan.snapshot)) return 0;
+  return wanted;
 }
 
 }  // namespace
@@ -358,6 +392,34 @@ void InsertRow(PlainTable* table, const Datum* values) {
   InsertIndexEntries(table, false);
 }
 
+void InsertIntoLogPartition(PlainTable* log, std::span<const LogRow> rows) {
+  // A copy is not counted by the resource owner, for each slot.
+  const TupleDesc columns = CreateTupleDescCopy(RelationGetDescr(log->relation));
+  auto** slots = static_cast<TupleTableSlot**>(palloc(sizeof(TupleTableSlot*) * rows.size()));
+  bool nulls[kLogColumns.size()] = {};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    slots[i] = MakeSingleTupleTableSlot(columns, &TTSOpsHeapTuple);
+    // The slot owns the tuple, so nothing copies it.
+    ExecStoreHeapTuple(heap_form_tuple(columns, const_cast<Datum*>(&rows[i].txid), nulls), slots[i],
+                       true);
+  }
+  table_multi_insert(log->relation, slots, static_cast<int>(rows.size()), GetCurrentCommandId(true),
+                     0, nullptr);
+  for (int i = 0; i < log->indexes; ++i) {
+    IndexInfo* info = log->index_info[i];
+    const int keys = info->ii_NumIndexAttrs;
+    Datum values[INDEX_MAX_KEYS];
+    for (size_t row = 0; row < rows.size(); ++row) {
+      for (int key = 0; key < keys; ++key) {
+        values[key] = (&rows[row].txid)[info->ii_IndexAttrNumbers[key] - 1];
+      }
+      bool no_nulls[INDEX_MAX_KEYS] = {};
+      index_insert(log->index[i], values, no_nulls, &slots[row]->tts_tid, log->relation,
+                   info->ii_Unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, false, info);
+    }
+  }
+}
+
 bool OpenCounterTable(Oid counter, PlainTable* opened) {
   if (!OpenPlainTable(counter, kCounterColumns, nullptr, opened)) return false;
   // As a partition it has the constraint of one.
@@ -369,16 +431,28 @@ bool OpenCounterTable(Oid counter, PlainTable* opened) {
   return false;
 }
 
-int64 CountUpInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 first,
-                     bool is_likely_new) {
-  if (is_likely_new && MakeCounterRow(counter, aggregate_type, aggregate_id, first)) return first;
-  return ChangeInTable(counter, aggregate_type, aggregate_id, first,
-                       [](int64 last) { return last < PG_INT64_MAX ? last + 1 : 0; });
+void CountUpInTable(PlainTable* counter, Datum aggregate_type, int64 first,
+                    std::span<EventCount> counts) {
+  if (counts.front().is_likely_new) MakeCounterRows(counter, aggregate_type, first, counts);
+  std::optional<CounterScan> scan;
+  for (EventCount& count : counts) {
+    if (count.version != 0) continue;
+    if (!scan) scan = BeginCounterScan(counter);
+    const int64 events = count.events;
+    count.version = ChangeInTable(
+        *scan, aggregate_type, count.aggregate_id, first + events - 1,
+        [events](int64 last) { return last <= PG_INT64_MAX - events ? last + events : 0; });
+  }
+  if (scan) EndCounterScan(*scan);
 }
 
 bool RaiseInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version) {
-  return ChangeInTable(counter, aggregate_type, aggregate_id, version,
-                       [version](int64 last) { return last < version ? version : 0; }) != 0;
+  const CounterScan scan = BeginCounterScan(counter);
+  const int64 raised =
+      ChangeInTable(scan, aggregate_type, aggregate_id, version,
+                    [version](int64 last) { return last < version ? version : 0; });
+  EndCounterScan(scan);
+  return raised != 0;
 }
 
 bool MayHaveRowOfType(Oid counter, Datum aggregate_type) {

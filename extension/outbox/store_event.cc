@@ -12,6 +12,7 @@
 
 extern "C" {
 #include <commands/sequence.h>
+#include <port/pg_bswap.h>
 #include <storage/lmgr.h>
 }
 
@@ -59,13 +60,14 @@ bool MustLookUp(const OutboxFacts& facts, const EmittedEvent& event) {
   return event.id_is_given && facts.is_log && facts.primary_key.empty();
 }
 
-// Whether the row is stored.
-bool StoreRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version,
-              OpenTables* tables) {
-  pg_uuid_t id = *event.id;
-  const int64 span = outbox->facts().generation_span;
+int16 GenerationOfNow(int64 span) {
+  return GenerationOf(GetCurrentTransactionStartTimestamp(), span);
+}
+
+LogRow RowOf(const OutboxFacts& facts, const EmittedEvent& event, const pg_uuid_t* id, int64 seq,
+             int64 version) {
   LogRow row{.seq = Int64GetDatum(seq),
-             .id = UUIDPGetDatum(&id),
+             .id = UUIDPGetDatum(id),
              .aggregate_type = event.aggregate_type.datum,
              .aggregate_id = event.aggregate_id.datum,
              .event_type = event.event_type.datum,
@@ -74,13 +76,20 @@ bool StoreRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 versio
              .payload = event.payload,
              .attributes = AttributesDatum(event.extra),
              .occurred_at = TimestampTzGetDatum(event.occurred_at)};
-  if (span > 0) {
+  if (facts.generation_span > 0) {
     row.txid =
         UInt64GetDatum(U64FromFullTransactionId(Pg([] { return GetTopFullTransactionId(); })));
-    row.generation = Int16GetDatum(GenerationOf(GetCurrentTransactionStartTimestamp(), span));
+    row.generation = Int16GetDatum(GenerationOfNow(facts.generation_span));
     row.origin = Int32GetDatum(ClusterOrigin());
-    if (outbox->InsertIntoLog(row, tables)) return true;
   }
+  return row;
+}
+
+// Whether the row is stored.
+bool StoreRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {
+  pg_uuid_t id = *event.id;
+  const LogRow row = RowOf(outbox->facts(), event, &id, seq, version);
+  if (outbox->facts().generation_span > 0 && outbox->InsertIntoLog(row)) return true;
   std::array<Datum, 13> values = {
       row.id,         row.seq,         row.aggregate_type, row.aggregate_id,
       row.event_type, row.version,     row.schema_version, row.payload,
@@ -116,13 +125,12 @@ void CheckFitsJsonb(const OutboxFacts& facts, const EmittedEvent& event) {
   }
 }
 
-void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version,
-            OpenTables* tables) {
+void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {
   const OutboxFacts& facts = outbox->facts();
   CheckFitsJsonb(facts, event);
   const EmittedHere emitted_here;
   try {
-    if (StoreRow(outbox, event, seq, version, tables)) return;
+    if (StoreRow(outbox, event, seq, version)) return;
   } catch (PostgresError& error) {
     // The partitions of a log have primary keys of their own names.
     if (error.sqlstate == ERRCODE_UNIQUE_VIOLATION &&
@@ -160,14 +168,12 @@ bool IsFreeVersion(const Outbox& outbox, const EmittedEvent& event) {
 // What has to be done as the owner of the outbox before the event is stored. Sets its version (see
 // VersionOf) unless that is free, or returns the event that is already stored.
 std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, bool is_free,
-                               OpenTables* tables, int64* version) {
+                               int64* version) {
   if (!event.source_event_id.has_value() && !outbox->facts().columns.VersionIsSeq() &&
       !MustLookUp(outbox->facts(), event)) {
     const Aggregate aggregate = AggregateOf(event);
     if (!event.version.has_value()) {
-      *version = CountVersionWithoutSql(*outbox, aggregate,
-                                        tables == nullptr ? nullptr : tables->counter(),
-                                        event.is_likely_first);
+      *version = CountVersionWithoutSql(*outbox, aggregate);
       if (*version != 0) return std::nullopt;
     } else if (outbox->facts().is_log &&
                TakeVersionWithoutSql(*outbox, aggregate, *event.version)) {
@@ -190,6 +196,73 @@ std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, bool i
   return std::nullopt;
 }
 
+int64 NextSeq(const OutboxFacts& facts) {
+  return Pg([&] {
+    CHECK_FOR_INTERRUPTS();
+    // Workers rely on it: the transaction has its id before it takes a sequence number of a log.
+    if (facts.is_log) GetTopTransactionId();
+    return nextval_internal(facts.sequence, false);
+  });
+}
+
+// The places of changes in the order of their keys, and where those are equal, in their own order.
+std::vector<uint32> SortedByKey(std::span<const Change> changes) {
+  struct Place {
+    uint64 begin;  // of the key
+    uint32 number;
+  };
+  std::vector<Place> places(changes.size());
+  for (uint32 i = 0; i < changes.size(); ++i) {
+    const std::string_view key = changes[i].aggregate_id.view;
+    uint64 begin = 0;
+    std::memcpy(&begin, key.data(), std::min(key.size(), sizeof begin));
+    places[i] = {pg_ntoh64(begin), i};
+  }
+  std::sort(places.begin(), places.end(), [&](const Place& one, const Place& other) {
+    if (one.begin != other.begin) return one.begin < other.begin;
+    const int order =
+        changes[one.number].aggregate_id.view.compare(changes[other.number].aggregate_id.view);
+    return order != 0 ? order < 0 : one.number < other.number;
+  });
+  std::vector<uint32> numbers(places.size());
+  std::transform(places.begin(), places.end(), numbers.begin(),
+                 [](const Place& place) { return place.number; });
+  return numbers;
+}
+
+// The versions of a batch. `event` has what the changes have in common.
+std::vector<int64> CountVersionsOf(Outbox* outbox, PlainTable* counter, EmittedEvent* event,
+                                   std::span<const Change> changes, bool* all_first) {
+  const std::vector<uint32> order = SortedByKey(changes);
+  std::vector<EventCount> counts;
+  for (uint32 place = 0; place < order.size(); ++place) {
+    const Change& change = changes[order[place]];
+    if (place > 0 && change.aggregate_id.view == changes[order[place - 1]].aggregate_id.view) {
+      ++counts.back().events;
+      continue;
+    }
+    counts.push_back({change.aggregate_id.datum, 1, change.is_likely_first, 0, place});
+  }
+  CountVersionsInTable(*outbox, counter, event->aggregate_type.datum, counts);
+  std::vector<int64> versions(changes.size());
+  *all_first = true;
+  for (const EventCount& count : counts) {
+    int64 version = count.version - count.events;
+    for (uint32 place = count.place; place < count.place + count.events; ++place) {
+      const uint32 number = order[place];
+      if (count.version == 0) {
+        SetChange(event, changes[number]);
+        Prepare(outbox, *event, false, &version);
+      } else {
+        ++version;
+      }
+      versions[number] = version;
+      if (changes[number].is_likely_first && version > 1) *all_first = false;
+    }
+  }
+  return versions;
+}
+
 }  // namespace
 
 std::shared_ptr<Outbox> OpenOutbox(Oid relation) {
@@ -200,34 +273,66 @@ std::shared_ptr<Outbox> OpenOutbox(Oid relation) {
   return FindOutbox(relation);
 }
 
-void OpenTablesOf(Outbox* outbox, OpenTables* tables) {
-  const int64 span = outbox->facts().generation_span;
-  if (span > 0) outbox->Open(GenerationOf(GetCurrentTransactionStartTimestamp(), span), tables);
-}
-
-Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event, OpenTables* tables) {
+Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
   const OutboxFacts& facts = outbox->facts();
 
   int64 version = event.version.value_or(0);
   // A caller that gives versions to events of a log has locked its aggregate: one INSERT is all.
   const bool is_free = IsFreeVersion(*outbox, event);
   if (!is_free || MustLookUp(facts, event)) {
-    if (const auto stored = Prepare(outbox, event, is_free, tables, &version)) return *stored;
+    if (const auto stored = Prepare(outbox, event, is_free, &version)) return *stored;
   }
   if (version != 0) CheckMessage(event, version);
-  const int64 seq = Pg([&] {
-    // Workers rely on it: the transaction has its id before it takes a sequence number of a log.
-    if (facts.is_log) GetTopTransactionId();
-    return nextval_internal(facts.sequence, false);
-  });
+  const int64 seq = NextSeq(facts);
   if (version == 0) {
     version = seq;
     CheckMessage(event, version);
   }
-  Insert(outbox, event, seq, version, tables);
+  Insert(outbox, event, seq, version);
   WarnIfUnserved(facts.relation);
   RequestPublishersAtCommit();
   return Receipt{*event.id, version};
+}
+
+bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
+                 bool* all_first) {
+  const OutboxFacts& facts = outbox->facts();
+  if (facts.generation_span == 0) return false;
+  OpenTables tables;
+  outbox->Open(GenerationOfNow(facts.generation_span), &tables);
+  if (!tables.AreOpen()) return false;
+  EmittedEvent event = common;
+  const std::vector<int64> versions =
+      CountVersionsOf(outbox, tables.counter(), &event, changes, all_first);
+  std::vector<pg_uuid_t> ids(changes.size());
+  std::vector<LogRow> rows;
+  rows.reserve(changes.size());
+  const LogRow pattern = RowOf(facts, common, ids.data(), 0, 0);
+  for (size_t i = 0; i < changes.size(); ++i) {
+    SetChange(&event, changes[i]);
+    CheckMessage(event, versions[i]);
+    ids[i] = *event.id;
+    LogRow& row = rows.emplace_back(pattern);
+    row.seq = Int64GetDatum(NextSeq(facts));
+    row.id = UUIDPGetDatum(&ids[i]);
+    row.aggregate_id = event.aggregate_id.datum;
+    row.event_type = event.event_type.datum;
+    row.version = Int64GetDatum(versions[i]);
+    row.payload = event.payload;
+  }
+  tables.InsertIntoLog(rows);
+  tables.Close();
+  WarnIfUnserved(facts.relation);
+  RequestPublishersAtCommit();
+  return true;
+}
+
+void SetChange(EmittedEvent* event, const Change& change) {
+  event->aggregate_id = change.aggregate_id;
+  event->event_type = change.event_type;
+  event->payload = change.payload;
+  event->data = View(change.payload);
+  event->id = UuidV7();
 }
 
 }  // namespace postbox

@@ -59,13 +59,30 @@ std::shared_ptr<Outbox> OpenOutbox(Oid relation);
 
 // Stores the event, gives it a version if it has none, and has the workers woken at COMMIT. Returns
 // the receipt of the event of the same source if that is stored already.
-//
-// `tables` are those of the outbox, or nullptr: opened for events that are stored one after the
-// other, with nothing between that could run code of a user. If one is not plain, none is open.
-Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event, OpenTables* tables = nullptr);
+Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event);
 
-// Opens the tables of the outbox for the current user, for a number of events.
-void OpenTablesOf(Outbox* outbox, OpenTables* tables);
+// What differs between the events of a statement.
+struct Change {
+  Text aggregate_id;
+  Text event_type;
+  Datum payload;
+  bool is_likely_first;  // of its aggregate
+};
+
+// Makes it the event of that change, with a new id.
+void SetChange(EmittedEvent* event, const Change& change);
+
+// Stores events of one aggregate type, in their order, with versions that Postbox counts, as
+// StoreEvent would one after the other. `common` has all else. False, and nothing is done, if they
+// have to be stored by that: a table of the outbox is not plain. Sets `all_first` to whether those
+// that were likely to be the first of their aggregates were. Allocates in the current memory
+// context.
+//
+// Order. All versions of the batch are counted before the first seq is taken, in the order of the
+// keys: two statements that change the same rows lock them in the same order within a batch, and
+// what is next to each other in the index of the counter is found there.
+bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
+                 bool* all_first);
 
 }  // namespace postbox
 

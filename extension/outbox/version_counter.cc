@@ -389,48 +389,50 @@ void CountedInRow(const Outbox& outbox, const Aggregate& aggregate, int64 versio
   count->events = std::max<int64>(count->events, kCountedInRow);
 }
 
+// Calls PostgreSQL as between statements: what was done before is seen, and what is done here is
+// seen after.
+template <class Work>
+int64 AsStatement(Work&& work) {
+  return Pg([&] {
+    CommandCounterIncrement();
+    const int64 version = work();
+    CommandCounterIncrement();
+    return version;
+  });
+}
+
+// Returns the version of the row then; 0 if a statement has to do it.
+int64 RaiseToFloor(PlainTable* counter, const Aggregate& aggregate, int64 version) {
+  return AsStatement([&]() -> int64 {
+    return RaiseInTable(counter, aggregate.type, aggregate.id, version) ? version : 0;
+  });
+}
+
 // Changes the row of an aggregate without a statement: calls `change(counter)`, in Pg(), which
 // returns the version of the row, or 0 if a statement has to do it. If the version is then `lowest`
 // or below, the row may be new; then it is raised above the floor of its type, which can be relied
 // on as soon as the row is there (given_version.h). Returns its version, or 0.
 template <class Change>
-int64 ChangeWithoutSql(const Outbox& outbox, const Aggregate& aggregate, PlainTable* open_counter,
-                       int64 lowest, int above_floor, Change&& change) {
-  PlainTable opened;
-  if (open_counter == nullptr && !outbox.OpenCounter(&opened)) return 0;
-  PlainTable* counter = open_counter == nullptr ? &opened : open_counter;
-  const auto step = [&](auto&& work) {
-    return Pg([&] {
-      // As between statements: what was done before is seen, and what is done here is seen after.
-      CommandCounterIncrement();
-      const int64 version = work(counter);
-      CommandCounterIncrement();
-      return version;
-    });
-  };
-  int64 version = step(change);
+int64 ChangeWithoutSql(const Outbox& outbox, const Aggregate& aggregate, int64 lowest,
+                       int above_floor, Change&& change) {
+  PlainTable counter;
+  if (!outbox.OpenCounter(&counter)) return 0;
+  int64 version = AsStatement([&] { return change(&counter); });
   if (version != 0 && version <= lowest) {
     const int64 floor = FloorOfType(outbox, aggregate.type) + above_floor;
-    if (version < floor) {
-      // The statement looks at the floor, too.
-      version = step([&](PlainTable* table) {
-        return RaiseInTable(table, aggregate.type, aggregate.id, floor) ? floor : 0;
-      });
-    }
+    // The statement looks at the floor, too.
+    if (version < floor) version = RaiseToFloor(&counter, aggregate, floor);
   }
-  if (open_counter == nullptr) Pg([&] { ClosePlainTable(&opened); });
+  Pg([&] { ClosePlainTable(&counter); });
   return version;
 }
 
-// Counts the version up in the row without a statement; 0 if that cannot be done.
-int64 CountInTable(const Outbox& outbox, const Aggregate& aggregate, PlainTable* open_counter,
-                   bool is_likely_new) {
-  const int64 lowest = outbox.facts().version_floor + 1;
-  const int64 first = std::max(lowest, KnownFloorOfType(outbox, aggregate.type) + 1);
-  return ChangeWithoutSql(
-      outbox, aggregate, open_counter, lowest, 1, [&](PlainTable* counter) -> int64 {
-        return CountUpInTable(counter, aggregate.type, aggregate.id, first, is_likely_new);
-      });
+// The lowest version that Postbox gives to an aggregate of this outbox.
+int64 LowestVersion(const Outbox& outbox) { return outbox.facts().version_floor + 1; }
+
+// That of an aggregate of this type, as far as this transaction knows.
+int64 FirstVersion(const Outbox& outbox, Datum type) {
+  return std::max(LowestVersion(outbox), KnownFloorOfType(outbox, type) + 1);
 }
 
 [[noreturn]] void ThrowVersionTaken(const Outbox& outbox, const Aggregate& aggregate, int64 version,
@@ -454,14 +456,45 @@ int64 RaiseAbove(Outbox* outbox, const Aggregate& aggregate, int64 version, int6
 
 }  // namespace
 
-int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate,
-                             PlainTable* open_counter, bool is_likely_new) {
+void CountVersionsInTable(const Outbox& outbox, PlainTable* counter, Datum type,
+                          std::span<EventCount> counts) {
+  const auto end = std::partition(counts.begin(), counts.end(), [&](const EventCount& count) {
+    return FindCount(outbox, {type, count.aggregate_id}) == nullptr;
+  });
+  counts = {counts.begin(), end};
+  if (counts.empty()) return;
+  AsStatement([&] {
+    CountUpInTable(counter, type, FirstVersion(outbox, type), counts);
+    return int64{0};
+  });
+  const int64 lowest = LowestVersion(outbox);
+  for (EventCount& count : counts) {
+    if (count.version == 0) continue;
+    const Aggregate aggregate{type, count.aggregate_id};
+    const int64 before = count.events - 1;
+    if (count.version - before <= lowest) {
+      const int64 floor = FloorOfType(outbox, type) + 1;
+      if (count.version - before < floor) {
+        count.version = RaiseToFloor(counter, aggregate, floor + before);
+      }
+    }
+    if (count.version != 0) CountedInRow(outbox, aggregate, count.version);
+  }
+}
+
+int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate) {
   if (Count* count = FindValidCount(outbox, aggregate); count != nullptr) {
     if (count->last == count->stored) return 0;
     GiveOut(count->last + 1, count);
     return count->last;
   }
-  const int64 version = CountInTable(outbox, aggregate, open_counter, is_likely_new);
+  const int64 first = FirstVersion(outbox, aggregate.type);
+  const int64 version =
+      ChangeWithoutSql(outbox, aggregate, LowestVersion(outbox), 1, [&](PlainTable* counter) {
+        EventCount count = {aggregate.id, 1, false, 0, 0};
+        CountUpInTable(counter, aggregate.type, first, {&count, 1});
+        return count.version;
+      });
   if (version != 0) CountedInRow(outbox, aggregate, version);
   return version;
 }
@@ -473,7 +506,7 @@ bool TakeVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate, int
     return true;
   }
   const int64 stored =
-      ChangeWithoutSql(outbox, aggregate, nullptr, version, 0, [&](PlainTable* counter) -> int64 {
+      ChangeWithoutSql(outbox, aggregate, version, 0, [&](PlainTable* counter) -> int64 {
         return RaiseInTable(counter, aggregate.type, aggregate.id, version) ? version : 0;
       });
   if (stored != 0) CountedInRow(outbox, aggregate, stored);

@@ -12,6 +12,8 @@
 // that was given out. So n events write the row log(n) times, and other transactions see what they
 // would have seen otherwise.
 //
+// emit_changes counts what a batch of changed rows emits for one aggregate as one event is counted.
+//
 //  1. The transaction has counted 32 events in the row; it holds 32. The next event sets it to 64
 //     and gets 33. 31 more come from memory.
 //  2. A subtransaction takes 34 to 40 and is rolled back. What was in memory before it began is
@@ -46,9 +48,14 @@ struct Aggregate {
 
 // Counts the version up, if that can be done in memory or where the counter is a plain table
 // (plain_table.h), and returns it; 0 if it cannot. Needs neither SPI nor rights. Locks the
-// aggregate. The counter may be open already; otherwise nullptr.
-int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate,
-                             PlainTable* open_counter, bool is_likely_new);
+// aggregate.
+int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate);
+
+// The same for several events of many aggregates, no two alike, in the rows of the open counter.
+// Puts the aggregates into another order. The version is 0 where it cannot, and where the aggregate
+// is counted in memory.
+void CountVersionsInTable(const Outbox& outbox, PlainTable* counter, Datum type,
+                          std::span<EventCount> counts);
 
 // The same for a version that is given to an event of a log: makes it the last version if it is
 // greater than that. False if it cannot.
