@@ -225,27 +225,27 @@ bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_i
   return alone;
 }
 
-// Makes the rows of aggregates that are likely to be new, until one of them has a row. All are made
-// under one lock, so a session that meets such a row waits until the last one is complete. Nothing
-// in here waits for another transaction.
-void MakeCounterRows(PlainTable* counter, Datum aggregate_type, int64 first,
-                     std::span<EventCount> counts) {
+// Makes the rows of aggregates that are likely to be new, up to one that is not or has a row, and
+// returns their number. All are made under one lock, so a session that meets such a row waits until
+// the last one is complete. Nothing in here waits for another transaction.
+size_t MakeCounterRows(PlainTable* counter, Datum aggregate_type, int64 first,
+                       std::span<EventCount> counts) {
   const TransactionId transaction = GetCurrentTransactionId();
   const uint32 token = SpeculativeInsertionLockAcquire(transaction);
-  for (EventCount& count : counts) {
-    if (!count.is_likely_new) continue;
-    const int64 version = first + count.events - 1;
-    if (!MakeCounterRow(counter, aggregate_type, count.aggregate_id, version, token)) break;
-    count.version = version;
+  size_t made = 0;
+  for (; made < counts.size() && counts[made].is_likely_new; ++made) {
+    EventCount& count = counts[made];
+    count.version = first + count.events - 1;
+    if (!MakeCounterRow(counter, aggregate_type, count.aggregate_id, count.version, token)) break;
   }
   SpeculativeInsertionLockRelease(transaction);
+  return made;
 }
 
 int64 MakeOneCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_id,
                         int64 version) {
   EventCount count = {aggregate_id, 1, true, 0, 0};
-  MakeCounterRows(counter, aggregate_type, version, {&count, 1});
-  return count.version;
+  return MakeCounterRows(counter, aggregate_type, version, {&count, 1}) == 1 ? version : 0;
 }
 
 // What a scan of an index of the counter looks for in one of its columns, from 0.
@@ -393,6 +393,8 @@ void InsertRow(PlainTable* table, const Datum* values) {
 }
 
 void InsertIntoLogPartition(PlainTable* log, std::span<const LogRow> rows) {
+  // To form a tuple and a page's WAL for one row takes longer.
+  if (rows.size() == 1) return InsertIntoLogPartition(log, rows.front());
   // A copy is not counted by the resource owner, for each slot.
   const TupleDesc columns = CreateTupleDescCopy(RelationGetDescr(log->relation));
   auto** slots = static_cast<TupleTableSlot**>(palloc(sizeof(TupleTableSlot*) * rows.size()));
@@ -431,19 +433,22 @@ bool OpenCounterTable(Oid counter, PlainTable* opened) {
   return false;
 }
 
-void CountUpInTable(PlainTable* counter, Datum aggregate_type, int64 first,
-                    std::span<EventCount> counts) {
-  if (counts.front().is_likely_new) MakeCounterRows(counter, aggregate_type, first, counts);
-  std::optional<CounterScan> scan;
-  for (EventCount& count : counts) {
-    if (count.version != 0) continue;
-    if (!scan) scan = BeginCounterScan(counter);
+size_t CountUpInTable(PlainTable* counter, Datum aggregate_type, int64 first,
+                      std::span<EventCount> counts) {
+  size_t counted = 0;
+  if (counts[0].is_likely_new) counted = MakeCounterRows(counter, aggregate_type, first, counts);
+  if (counted == counts.size()) return counted;
+  const CounterScan scan = BeginCounterScan(counter);
+  for (; counted < counts.size(); ++counted) {
+    EventCount& count = counts[counted];
     const int64 events = count.events;
     count.version = ChangeInTable(
-        *scan, aggregate_type, count.aggregate_id, first + events - 1,
+        scan, aggregate_type, count.aggregate_id, first + events - 1,
         [events](int64 last) { return last <= PG_INT64_MAX - events ? last + events : 0; });
+    if (count.version == 0) break;
   }
-  if (scan) EndCounterScan(*scan);
+  EndCounterScan(scan);
+  return counted;
 }
 
 bool RaiseInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version) {

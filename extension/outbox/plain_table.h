@@ -59,18 +59,18 @@ struct EventCount {
   Datum aggregate_id;
   int64 events;
   // The row of such an aggregate is made without a look whether there is one. If that fails, it
-  // leaves a dead row behind, and that is not tried for the others.
+  // leaves a dead row behind, and is not tried for the next ones.
   bool is_likely_new;
   int64 version;  // of the last event
   uint32 place;   // the caller's
 };
 
-// Counts the versions of aggregates of one type up, as one statement with a new snapshot would, and
-// locks their rows. No aggregate may be there twice. The first event of a new aggregate has version
-// `first`. The version of an aggregate is 0 if a statement has to count it: somebody else has
-// written the row since.
-void CountUpInTable(PlainTable* counter, Datum aggregate_type, int64 first,
-                    std::span<EventCount> counts);
+// Counts the versions of aggregates of one type up, in their order, as one statement with a new
+// snapshot would, and locks their rows. No aggregate may be there twice. The first event of a new
+// aggregate has version `first`. Returns how many it has counted: the next one has to be counted by
+// a statement, since somebody else has written its row. It waits for nothing.
+size_t CountUpInTable(PlainTable* counter, Datum aggregate_type, int64 first,
+                      std::span<EventCount> counts);
 
 // Sets the version of an aggregate to `version`, or makes its row, likewise. False if the statement
 // has to do it: somebody else has written the row since, or it has that version or a later one.

@@ -230,38 +230,70 @@ std::vector<uint32> SortedByKey(std::span<const Change> changes) {
   return numbers;
 }
 
-// The versions of a batch. `event` has what the changes have in common.
-std::vector<int64> CountVersionsOf(Outbox* outbox, PlainTable* counter, EmittedEvent* event,
-                                   std::span<const Change> changes, bool* all_first) {
-  const std::vector<uint32> order = SortedByKey(changes);
-  std::vector<EventCount> counts;
-  for (uint32 place = 0; place < order.size(); ++place) {
-    const Change& change = changes[order[place]];
-    if (place > 0 && change.aggregate_id.view == changes[order[place - 1]].aggregate_id.view) {
-      ++counts.back().events;
-      continue;
-    }
-    counts.push_back({change.aggregate_id.datum, 1, change.is_likely_first, 0, place});
-  }
-  CountVersionsInTable(*outbox, counter, event->aggregate_type.datum, counts);
-  std::vector<int64> versions(changes.size());
-  *all_first = true;
-  for (const EventCount& count : counts) {
-    int64 version = count.version - count.events;
-    for (uint32 place = count.place; place < count.place + count.events; ++place) {
-      const uint32 number = order[place];
-      if (count.version == 0) {
-        SetChange(event, changes[number]);
-        Prepare(outbox, *event, false, &version);
-      } else {
-        ++version;
+// Counts the versions of a batch.
+class VersionsOfBatch {
+ public:
+  // `event` has what the changes have in common.
+  VersionsOfBatch(Outbox* outbox, EmittedEvent* event, std::span<const Change> changes)
+      : outbox_(outbox),
+        event_(event),
+        changes_(changes),
+        order_(SortedByKey(changes)),
+        versions_(changes.size()) {}
+
+  std::vector<int64> Count(PlainTable* counter) {
+    const Datum type = event_->aggregate_type.datum;
+    std::vector<EventCount> counts = ByAggregate();
+    const auto in_memory =
+        std::stable_partition(counts.begin(), counts.end(), [&](const EventCount& count) {
+          return !IsCountedInMemory(*outbox_, {type, count.aggregate_id});
+        });
+    for (auto count = in_memory; count != counts.end(); ++count) CountOneByOne(*count);
+    for (std::span<EventCount> left{counts.begin(), in_memory}; !left.empty();) {
+      const size_t counted = CountVersionsInTable(*outbox_, counter, type, left);
+      for (const EventCount& count : left.first(counted)) {
+        for (int64 i = 0; i < count.events; ++i) {
+          versions_[order_[count.place + i]] = count.version - count.events + 1 + i;
+        }
       }
-      versions[number] = version;
-      if (changes[number].is_likely_first && version > 1) *all_first = false;
+      left = left.subspan(counted);
+      if (left.empty()) break;
+      CountOneByOne(left.front());
+      left = left.subspan(1);
+    }
+    return std::move(versions_);
+  }
+
+ private:
+  std::vector<EventCount> ByAggregate() const {
+    std::vector<EventCount> counts;
+    std::string_view last;
+    for (uint32 place = 0; place < order_.size(); ++place) {
+      const Change& change = changes_[order_[place]];
+      if (place > 0 && change.aggregate_id.view == last) {
+        ++counts.back().events;
+        continue;
+      }
+      last = change.aggregate_id.view;
+      counts.push_back({change.aggregate_id.datum, 1, change.is_likely_first, 0, place});
+    }
+    return counts;
+  }
+
+  void CountOneByOne(const EventCount& count) {
+    for (int64 i = 0; i < count.events; ++i) {
+      const uint32 number = order_[count.place + i];
+      SetChange(event_, changes_[number]);
+      Prepare(outbox_, *event_, false, &versions_[number]);
     }
   }
-  return versions;
-}
+
+  Outbox* outbox_;
+  EmittedEvent* event_;
+  std::span<const Change> changes_;
+  std::vector<uint32> order_;  // the places of the changes in the order of their keys
+  std::vector<int64> versions_;
+};
 
 }  // namespace
 
@@ -301,9 +333,10 @@ bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Cha
   OpenTables tables;
   outbox->Open(GenerationOfNow(facts.generation_span), &tables);
   if (!tables.AreOpen()) return false;
+  *all_first = true;
   EmittedEvent event = common;
   const std::vector<int64> versions =
-      CountVersionsOf(outbox, tables.counter(), &event, changes, all_first);
+      VersionsOfBatch(outbox, &event, changes).Count(tables.counter());
   std::vector<pg_uuid_t> ids(changes.size());
   std::vector<LogRow> rows;
   rows.reserve(changes.size());
@@ -311,6 +344,7 @@ bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Cha
   for (size_t i = 0; i < changes.size(); ++i) {
     SetChange(&event, changes[i]);
     CheckMessage(event, versions[i]);
+    if (changes[i].is_likely_first && versions[i] > 1) *all_first = false;
     ids[i] = *event.id;
     LogRow& row = rows.emplace_back(pattern);
     row.seq = Int64GetDatum(NextSeq(facts));

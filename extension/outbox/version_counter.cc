@@ -456,30 +456,30 @@ int64 RaiseAbove(Outbox* outbox, const Aggregate& aggregate, int64 version, int6
 
 }  // namespace
 
-void CountVersionsInTable(const Outbox& outbox, PlainTable* counter, Datum type,
-                          std::span<EventCount> counts) {
-  const auto end = std::partition(counts.begin(), counts.end(), [&](const EventCount& count) {
-    return FindCount(outbox, {type, count.aggregate_id}) == nullptr;
-  });
-  counts = {counts.begin(), end};
-  if (counts.empty()) return;
-  AsStatement([&] {
-    CountUpInTable(counter, type, FirstVersion(outbox, type), counts);
-    return int64{0};
-  });
+bool IsCountedInMemory(const Outbox& outbox, const Aggregate& aggregate) {
+  return FindCount(outbox, aggregate) != nullptr;
+}
+
+size_t CountVersionsInTable(const Outbox& outbox, PlainTable* counter, Datum type,
+                            std::span<EventCount> counts) {
+  const auto counted = static_cast<size_t>(AsStatement([&] {
+    return static_cast<int64>(CountUpInTable(counter, type, FirstVersion(outbox, type), counts));
+  }));
   const int64 lowest = LowestVersion(outbox);
-  for (EventCount& count : counts) {
-    if (count.version == 0) continue;
+  for (size_t i = 0; i < counted; ++i) {
+    EventCount& count = counts[i];
     const Aggregate aggregate{type, count.aggregate_id};
-    const int64 before = count.events - 1;
-    if (count.version - before <= lowest) {
+    const int64 others = count.events - 1;
+    if (count.version - others <= lowest) {
       const int64 floor = FloorOfType(outbox, type) + 1;
-      if (count.version - before < floor) {
-        count.version = RaiseToFloor(counter, aggregate, floor + before);
+      if (count.version - others < floor) {
+        count.version = RaiseToFloor(counter, aggregate, floor + others);
+        if (count.version == 0) return i;
       }
     }
-    if (count.version != 0) CountedInRow(outbox, aggregate, count.version);
+    CountedInRow(outbox, aggregate, count.version);
   }
+  return counted;
 }
 
 int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate) {
@@ -492,8 +492,7 @@ int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate) {
   const int64 version =
       ChangeWithoutSql(outbox, aggregate, LowestVersion(outbox), 1, [&](PlainTable* counter) {
         EventCount count = {aggregate.id, 1, false, 0, 0};
-        CountUpInTable(counter, aggregate.type, first, {&count, 1});
-        return count.version;
+        return CountUpInTable(counter, aggregate.type, first, {&count, 1}) == 1 ? count.version : 0;
       });
   if (version != 0) CountedInRow(outbox, aggregate, version);
   return version;

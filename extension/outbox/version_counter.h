@@ -51,11 +51,14 @@ struct Aggregate {
 // aggregate.
 int64 CountVersionWithoutSql(const Outbox& outbox, const Aggregate& aggregate);
 
-// The same for several events of many aggregates, no two alike, in the rows of the open counter.
-// Puts the aggregates into another order. The version is 0 where it cannot, and where the aggregate
-// is counted in memory.
-void CountVersionsInTable(const Outbox& outbox, PlainTable* counter, Datum type,
-                          std::span<EventCount> counts);
+// Whether this transaction counts it in memory. Then it has the lock.
+bool IsCountedInMemory(const Outbox& outbox, const Aggregate& aggregate);
+
+// The same for several events of many aggregates, no two alike, and none of them counted in memory,
+// in the rows of the open counter. Returns how many of them it has counted, in their order: the
+// next one it cannot. As it does not wait for that one, so it locks none behind it.
+size_t CountVersionsInTable(const Outbox& outbox, PlainTable* counter, Datum type,
+                            std::span<EventCount> counts);
 
 // The same for a version that is given to an event of a log: makes it the last version if it is
 // greater than that. False if it cannot.

@@ -138,6 +138,38 @@ SELECT event, version, count(*), min(id::int), max(id::int), bool_and(payload::j
 SELECT count(*), sum(version) FROM shop.outbox_version WHERE aggregate_type = 'many';
 DROP TABLE shop.many;
 
+-- many rows with one key in a statement: each has a version of its own, in the order of the rows, whatever else has counted the key
+CREATE TABLE shop.line (cart text, number int);
+SELECT postbox.create_change_triggers('shop.line', key => ARRAY['cart']);
+CREATE FUNCTION shop.look_at_lines(OUT cart text, OUT events bigint, OUT versions text, OUT in_order bool) RETURNS SETOF record LANGUAGE sql AS $$
+    SELECT id, count(*), min(version) || '-' || max(version), bool_and(place = version - first + 1 AND place = coalesce((payload::jsonb ->> 'number')::int, place))
+    FROM (SELECT *, row_number() OVER (PARTITION BY id) AS place, min(version) OVER (PARTITION BY id) AS first FROM shop.look()) e GROUP BY 1 ORDER BY 1 $$;
+INSERT INTO shop.line SELECT cart, n FROM generate_series(1, 700) n, unnest('{a, b, "c one", "c one with the same beginning"}'::text[]) cart;
+SELECT * FROM shop.look_at_lines();
+BEGIN;
+SELECT max((postbox.outbox_emit('line', 'b', 'line.counted', '{}')).version) FROM generate_series(1, 100);
+INSERT INTO shop.line SELECT cart, n FROM generate_series(101, 140) n, unnest('{d, b, a}'::text[]) cart;
+SAVEPOINT one;
+INSERT INTO shop.line SELECT cart, n FROM generate_series(141, 240) n, unnest('{d, b, a}'::text[]) cart;
+ROLLBACK TO one;
+INSERT INTO shop.line SELECT cart, n FROM generate_series(141, 150) n, unnest('{e, d, b, a}'::text[]) cart;
+SELECT version FROM postbox.outbox_emit('line', 'd', 'line.counted', '{}');
+COMMIT;
+SELECT cart, events, versions FROM shop.look_at_lines();
+SELECT aggregate_id, version FROM shop.outbox_version WHERE aggregate_type = 'line' ORDER BY aggregate_id COLLATE "C";
+-- versions that were given to the type before are below
+DO $$ BEGIN PERFORM postbox.outbox_emit('given', 'x', 'given', '{}', version => 1000); END $$;
+SELECT postbox.drop_change_triggers('shop.line');
+SELECT postbox.create_change_triggers('shop.line', 'given', key => ARRAY['cart']);
+INSERT INTO shop.line VALUES ('x', 1), ('y', 1), ('x', 2);
+SELECT id, bool_and(version > 1000), max(version) - min(version) AS apart FROM shop.look() WHERE event = 'given.created' GROUP BY 1 ORDER BY 1;
+-- a key whose versions have an end fails the statement
+UPDATE shop.outbox_version SET version = 9223372036854775806 WHERE aggregate_type = 'given' AND aggregate_id = 'x';
+INSERT INTO shop.line VALUES ('x', 3), ('z', 1), ('x', 4);
+INSERT INTO shop.line VALUES ('x', 3), ('z', 1);
+SELECT id, version FROM shop.look() WHERE id = 'x';
+DROP TABLE shop.line;
+
 -- partitions: rows in the shape of the table that was named, whatever that of the partition; moves between partitions
 CREATE TABLE shop.part (id int, area int, title text, PRIMARY KEY (id, area)) PARTITION BY LIST (area);
 CREATE TABLE shop.part_1 PARTITION OF shop.part FOR VALUES IN (1);
