@@ -27,14 +27,14 @@ std::vector<std::string> Names(const std::string& argument, const char* name) {
   return TextArrayArgument(array, name);
 }
 
-struct Entry {
+struct KnownTrigger {
   std::shared_ptr<ChangeTrigger> trigger;
   Oid table;
   bool stale;
 };
 
 // By the OIDs of the triggers. Never destroyed: invalidation callbacks come until the process ends.
-std::unordered_map<Oid, Entry>& entries = *new std::unordered_map<Oid, Entry>;
+std::unordered_map<Oid, KnownTrigger>& entries = *new std::unordered_map<Oid, KnownTrigger>;
 
 // Callbacks run wherever a lock is taken, so this only sets marks.
 void TableChanged(Datum /*argument*/, Oid table) {

@@ -1,5 +1,5 @@
-// What a trigger that calls emit_changes says, and what follows from it: read once in a session, and
-// again when its table or its arguments have changed. A statement that changes one row would
+// What a trigger that calls emit_changes says, and what follows from it: read once in a session,
+// and again when its table or its arguments have changed. A statement that changes one row would
 // otherwise spend more on it than on the event.
 #ifndef POSTBOX_EXTENSION_OUTBOX_CHANGE_TRIGGER_H_
 #define POSTBOX_EXTENSION_OUTBOX_CHANGE_TRIGGER_H_

@@ -23,8 +23,8 @@
 // is enabled for it. An error would end the apply worker again and again: that is a warning.
 //
 // Rows are taken in batches. A batch is formatted (row_format.h), if need be under pinned settings,
-// where functions of column types may run, and is then emitted under those of the session. All runs
-// as the current user.
+// where functions of column types may run, and is then stored (store_event.h) under those of the
+// session. All runs as the current user.
 #include "extension/base/act_as.h"
 #include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
