@@ -12,8 +12,11 @@
 //             of the publication's outbox. A batch is locked with SKIP LOCKED, leased and
 //             committed; each column is looked at; the batch is marked as published and committed
 //
+// The row also holds what was used, other than time (bench/usage.h).
+//
 // The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
 // else may claim meanwhile (postbox.publishers = 0).
+#include "bench/usage.h"
 #include "extension/base/guard.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
@@ -67,6 +70,7 @@ class Measure {
   void Add(std::size_t events, std::size_t bytes) {
     ++chunks_;
     if (chunks_ == 1) {
+      bench::BeginUsage();
       begin_ = Clock::now();
     } else {
       events_ += events;
@@ -80,16 +84,20 @@ class Measure {
   }
 
   void Store(const Order& order) {
+    const bench::Usage usage = bench::EndUsage();
     Look();
     const double seconds = std::chrono::duration<double>(end_ - begin_).count();
     InTransaction("postbox bench: storing the result", [&] {
       Statement insert(
           "INSERT INTO bench.result (publication, mode, events, measured_events, seconds, chunks, "
-          "bytes, private_kb, peak_kb) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-          {TEXTOID, TEXTOID, INT8OID, INT8OID, FLOAT8OID, INT8OID, INT8OID, INT8OID, INT8OID});
+          "bytes, private_kb, peak_kb, buffers, own_wal) "
+          "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+          {TEXTOID, TEXTOID, INT8OID, INT8OID, FLOAT8OID, INT8OID, INT8OID, INT8OID, INT8OID,
+           INT8OID, INT8OID});
       insert.Run({TextValue(order.publication), TextValue(order.mode), Value(all_events_),
                   Value(events_), Pg([&] { return Float8GetDatum(seconds); }), Value(chunks_),
-                  Value(bytes_), Value(private_kb_), Value(ProcessStatus("VmHWM:"))});
+                  Value(bytes_), Value(private_kb_), Value(ProcessStatus("VmHWM:")),
+                  Value(usage.buffers), Value(usage.wal)});
     });
   }
 

@@ -48,6 +48,7 @@ WORLDS = {
     'curl': ['curl/'],
     'httplib': ['httplib.h'],
     'GoogleTest': ['gtest/', 'gmock/'],
+    'valgrind': ['valgrind/'],
     'system': SYSTEM,
 }
 # Never in one file, however they get there: Postgres longjmps and redefines what the C++ libraries use.

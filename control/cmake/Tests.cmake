@@ -119,11 +119,12 @@ endforeach()
 system_test(bench.database ${CMAKE_SOURCE_DIR}/bench/smoke drain backlog status wal held-transaction emit changes)
 system_test(bench.publishing ${CMAKE_SOURCE_DIR}/bench/smoke publish parked latency fairness)
 system_test(bench.far ${CMAKE_SOURCE_DIR}/bench/smoke publish apply --round-trip 20)
+system_test(bench.counts ${CMAKE_SOURCE_DIR}/bench/run counts --compare)
 
 # What takes longest begins first, also where ctest has not run before.
 set_tests_properties(tap.dba_week e2e.fault_matrix tap.backlog_overtaken models.log_backlog tap.memory_of_worker tap.missing_workers
   e2e.provision_google tap.failover tap.parked_backlog tap.idle tap.publication_in_place regress tap.worker_slots tap.puller_connections
-  bench.neighbours tap.puller_stop tap.log_restore tap.hostile_block tap.copies unit.pubsub_test PROPERTIES COST 100)
+  bench.neighbours bench.counts tap.puller_stop tap.log_restore tap.hostile_block tap.copies unit.pubsub_test PROPERTIES COST 100)
 
 string(REPLACE ";" "\n" test_list "${test_list}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${test_list}\n" @ONLY)
