@@ -131,7 +131,7 @@ MASSES = {
     "INSERT, 1,000 keys": (inserted, None),
 }
 PHASES = (
-    ("during", "while it is written", "<= 100"),
-    ("after", "while it is published", "<= 100"),
+    ("during", "while it is written", "<= 100 ms"),
+    ("after", "while it is published", "<= 100 ms"),
     ("own", "of its keys, while it is published", None),
 )

@@ -1,0 +1,80 @@
+"""What docs/performance.md says in figures: its tables and plots, made from bench/ledger.jsonl. Between the two markers nothing is
+written by hand, and neither is anything in docs/figures."""
+
+import textwrap
+
+import ledger
+import plot
+from ledger import LEDGER, ROOT, is_measure, key, measures
+
+PAGE = "docs/performance.md"
+FOLDER = "docs/figures"
+BEGIN = "<!-- from here on by bench/report, from bench/ledger.jsonl -->"
+END = "<!-- up to here by bench/report -->"
+MANY = 5  # ratios in a group; more have a plot
+LONGEST = 190  # characters of a row
+HEADING = ("| case | value | ratio | best | target | of |", "|---|---|---|---|---|---|")
+
+
+def rendered(lines, page):
+    """The files that the ledger gives, by their names; `page` is docs/performance.md as it is."""
+    begin, end = page.find(BEGIN), page.find(END)
+    if begin < 0 or end < begin:
+        raise ValueError(f"{PAGE} lacks the line {BEGIN!r} or, after it, {END!r}")
+    files, parts = {}, [BEGIN, ""]
+    for bench, rows in groups(lines).items():
+        parts += [f"**{bench}**", "", *HEADING, *(row(line, lines) for line in rows), ""]
+        drawn = [(line, ledger.best(lines, line)) for line in rows if line["ratio"] is not None]
+        if len(drawn) > MANY:
+            parts += [picture(bench), ""]
+            files.update((f"{FOLDER}/{bench}-{theme}.svg", plot.bars(bench, drawn, theme)) for theme in plot.THEMES)
+    files[PAGE] = page[:begin] + "\n".join(parts) + page[end:]
+    return files
+
+
+def groups(lines):
+    """The newest line of each figure, by bench; without those that are there for others to be compared with."""
+    newest = {}
+    for line in lines:
+        newest.pop(key(line), None)  # so that the order is that of the newest run
+        newest[key(line)] = line
+    of_others = measures(newest.values())
+    found = {}
+    for line in sorted(newest.values(), key=lambda line: line["bench"]):
+        if not is_measure(line, of_others):
+            found.setdefault(line["bench"], []).append(line)
+    return found
+
+
+def row(line, lines):
+    cells = [line["case"], f"{number(line['value'])} {line['unit']}", "", "", line["target"] or "", f"{line['date']} {line['commit'][:7]}"]
+    of_best = ledger.best(lines, line)
+    if of_best is not None:
+        best, now = ledger.compared(of_best), ledger.compared(line)
+        cells[3] = "this" if best == now else f"{number(best)} ({of_best['commit'][:7]})"
+    if line["ratio"] is not None:
+        cells[2] = f"{number(line['ratio'])} of "
+        room = LONGEST - sum(map(len, cells)) - len("|  |" * len(cells))
+        cells[2] += textwrap.shorten(line["ratio_to"], max(room, 20), placeholder=" ...")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def number(value):
+    """Three digits, and all before the point."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def picture(bench):
+    return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="figures/{bench}-dark.svg">'
+            f'<img alt="The ratios of {bench}: the newest, the best and the target" src="figures/{bench}-light.svg"></picture>')
+
+
+def write(root=ROOT):
+    files = rendered(ledger.load(root), (root / PAGE).read_text(encoding="utf-8"))
+    for old in (root / FOLDER).glob("*.svg"):
+        old.unlink()
+    for name, text in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
