@@ -148,6 +148,7 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
   ClaimResult claim;
   Suspension suspension;
   bool locked = false;
+  bool claims = false;  // else what the source has handed out is on its way
   const TimestampTz begin = GetCurrentTimestamp();
   try {
     Transaction transaction("postbox: claiming events");
@@ -160,12 +161,14 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
       if (locked) return;
       suspended_since_ = suspension.since;
       if (suspension.attempts > 0) limits.events = std::min(limits.events, ProbeSize(now));
+      claims = true;
       claim = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
     ChargeFailure(begin);
     batch_size_ = std::max(kSmallBatch, BatchSize() / 2);
-    RollBack(now, error);
+    if (claims) source_->RollBack(Reason(error));
+    Fail(now, error);
     return false;
   }
   ChargeClaim(begin, claim.events.size());
@@ -409,7 +412,7 @@ bool Lane::Store(TimestampTz now, std::span<const EventPointer> part, bool leavi
     });
   } catch (const PostgresError& error) {
     ChargeFailure(begin);
-    source_->RollBack();
+    source_->RollBack(Reason(error));
     ++settle_failures_;
     const auto delay =
         pubsub::BackoffDelay(ScaledBackoff(IsPassing(error) ? kLockBackoff : kErrorBackoff),
@@ -458,7 +461,8 @@ void Lane::Maintain(TimestampTz now, bool leaving) {
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
   } catch (const PostgresError& error) {
     ChargeFailure(begin);
-    RollBack(now, error);
+    source_->RollBack(Reason(error));
+    Fail(now, error);
     return;
   }
   Charge(begin, 0, kShortStep);
@@ -480,7 +484,8 @@ void Lane::Conclude(TimestampTz now, bool give_up) {
     Transaction transaction("postbox: giving up a lane");
     transaction.Run([&] { source_->GiveUp(&transaction); });
   } catch (const PostgresError& error) {
-    RollBack(now, error);
+    source_->RollBack(Reason(error));
+    Fail(now, error);
   }
 }
 
@@ -494,8 +499,7 @@ TimestampTz Lane::NextWork(TimestampTz now) const {
 
 // Failures.
 
-void Lane::RollBack(TimestampTz now, const PostgresError& error) {
-  source_->RollBack();
+void Lane::Fail(TimestampTz now, const PostgresError& error) {
   failed_ = true;
   FailStatement(now, error, &too_long_);
 }

@@ -16,7 +16,7 @@
 //    own fault: a batch is tried at once, and tells.
 //  - A statement on the outbox failed: the table was altered, a trigger raised an error or took too
 //    long. The publication is suspended in the same way, with a backoff of the worker's own, and
-//    the source is rolled back to what the database knows.
+//    what the step did to the source is taken back.
 //  - The outbox is locked, or something else that passes (base/passing_error.h). The lane tries
 //    again soon, and if that lasts, the publication is suspended with the reason.
 //
@@ -111,7 +111,7 @@ class Lane {
   // The publication is gone, or its successor begins: what is still on its way gets its results.
   // The events of a log are claimed by the successor, too, from the stored position on: so what
   // becomes of them here is of no account.
-  void Retire() { source_->Retire(); }
+  void Retire(const std::string& why) { source_->Retire(why); }
   // The worker was away for so long that others may have its lanes.
   void Doubt() { source_->Doubt(); }
   // Does what is due by the clock; when leaving, also what would be due later.
@@ -183,7 +183,8 @@ class Lane {
   void Passing(TimestampTz now, const std::string& reason);
   // `too_long`: the counter of such steps.
   void FailStatement(TimestampTz now, const PostgresError& error, int* too_long);
-  void RollBack(TimestampTz now, const PostgresError& error);
+  // A statement of a step that stores no results.
+  void Fail(TimestampTz now, const PostgresError& error);
   void SuspendWith(TimestampTz now, const std::string& error, const pubsub::BackoffPolicy& backoff);
   // A step that began at `begin` is over. It claimed so many events or stored that they are
   // published. If it took more than `free` beyond what they need, a rest follows. Returns whether a

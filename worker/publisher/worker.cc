@@ -203,7 +203,7 @@ void Worker::FollowCredentials() {
 
 void Worker::RetireOutdated() {
   if (!LanesAreOutdated()) return;
-  for (const LanePointer& lane : lanes_) lane->Retire();
+  for (const LanePointer& lane : lanes_) lane->Retire("the publications cannot be read");
   lanes_.clear();
 }
 
@@ -272,7 +272,7 @@ void Worker::FinishLane(const LanePointer& lane, const std::vector<Publication>&
     return;
   }
   // Events that are still out hold their lane until they are settled.
-  lane->Retire();
+  lane->Retire("");
 }
 
 void Worker::HandOver() {
@@ -283,7 +283,7 @@ void Worker::HandOver() {
       return one.publication.wanted_lanes != 0 && one.publication.name == lane->publication_name();
     });
     lane->Conclude(now_, divide);
-    lane->Retire();
+    lane->Retire("the publication was altered");
     return true;
   });
   const auto made = std::erase_if(altered_, [&](Altered& one) {

@@ -70,15 +70,16 @@ class OutboxSource {
   // After Maintain(true): others may take the lane at once.
   virtual void GiveUp(Transaction* /*transaction*/) {}
   // Nothing is claimed any more; another source of the same outbox may go on with what is stored.
-  virtual void Retire() {}
+  // `why`: for the log; empty if none does.
+  virtual void Retire(const std::string& /*why*/) {}
   // Whether KeptPart() of the budget is kept free.
   virtual bool KeepsRoom() const { return false; }
   // How long until Maintain() has something to do.
   virtual std::chrono::milliseconds MaintainIn() const = 0;
 
-  // The transaction of one of the functions above has failed: what it did in memory is not in the
-  // database. Called in no transaction.
-  virtual void RollBack() = 0;
+  // The transaction in which one of the functions above was called last has failed: what it did in
+  // memory is not in the database. Called in no transaction, and for no other.
+  virtual void RollBack(const std::string& error) = 0;
 };
 
 }  // namespace postbox::publisher

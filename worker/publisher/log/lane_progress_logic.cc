@@ -15,6 +15,14 @@ LaneProgress::Handle LaneProgress::Add(const std::vector<std::int64_t>& seqs, Lo
   return first;
 }
 
+LaneProgress::Handle LaneProgress::first_unsettled() const {
+  Handle first = next_;
+  for (const std::deque<Chunk>& chunks : chunks_) {
+    if (!chunks.empty()) first = std::min(first, chunks.front().first);
+  }
+  return first;
+}
+
 void LaneProgress::AddChunk(const std::vector<std::int64_t>& seqs, State state, LogPosition after,
                             Part part) {
   chunks_[Index(part)].push_back(

@@ -55,6 +55,8 @@ class LaneProgress {
 
   // The handle that the next event will get.
   Handle next() const { return next_; }
+  // The handle of the first event that is not settled, or is behind one that is not.
+  Handle first_unsettled() const;
   // Where the next chunks begin. Its withheld events are of no account.
   const LanePosition& read() const { return read_; }
   // What may be checkpointed.

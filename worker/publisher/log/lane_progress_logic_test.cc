@@ -28,6 +28,22 @@ TEST(LaneProgress, MayBeCheckpointedBehindTheUnbrokenRowOfSettledChunks) {
   EXPECT_TRUE(progress.idle());
 }
 
+TEST(LaneProgress, SaysWhichEventsAreReadAgainFromItsSettledPosition) {
+  LaneProgress progress(Lane(10), 5);
+  EXPECT_EQ(progress.first_unsettled(), progress.next());
+  const auto first = progress.Add({11, 12}, At(12));
+  const auto second = progress.Add({13}, At(13));
+  EXPECT_TRUE(progress.Settle(second));
+  EXPECT_EQ(progress.first_unsettled(), first) << "what is behind it is read again with it";
+  EXPECT_TRUE(progress.Settle(first));
+  EXPECT_TRUE(progress.Settle(first + 1));
+  EXPECT_EQ(progress.first_unsettled(), progress.next());
+  progress.Split(20);
+  progress.Add({15}, At(15));
+  const auto ahead = progress.Add({21}, At(21), LaneProgress::Part::kAhead);
+  EXPECT_EQ(progress.first_unsettled(), ahead - 1) << "of both parts";
+}
+
 TEST(LaneProgress, HandsFailedEventsOutAgainInTheOrderOfReadingOnceNothingIsOutstanding) {
   LaneProgress progress(Lane(10));
   const auto first = progress.Add({15, 11}, At(12));

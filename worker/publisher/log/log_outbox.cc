@@ -112,7 +112,7 @@ bool LogOutbox::Acquire(ClaimResult* result) {
     }
     if (PositionMoved()) Checkpoint();
     row_.Release();
-    RollBack();
+    BeginAtStored("");
     maybe_left_ = false;
     return false;
   }
@@ -131,11 +131,13 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   std::optional<LanePosition> position = row_.TryAcquire();
   if (!position) return false;
   stored_ = *position;
+  stored_next_ = next_handle_;
   stored_at_ = Clock::now();
   dirty_ = false;
   read_below_ = 0;
   progress_.emplace(*std::move(position), next_handle_);
   ++share_->held;
+  depends_on_commit_ = true;
   return true;
 }
 
@@ -186,13 +188,45 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
   return true;
 }
 
-void LogOutbox::RollBack() {
+void LogOutbox::BeginStep() {
+  handed_out_.clear();
+  stored_before_.reset();
+  depends_on_commit_ = false;
+  parks_copies_ = false;
+}
+
+void LogOutbox::RollBack(const std::string& error) {
   // What comes after a backlog waits for it rather than that the backlog is held up.
-  if (std::exchange(reads_keys_, false)) no_keys_until_ = Clock::now() + Scaled(kPauseOfKeys);
-  maybe_left_ = true;
+  if (std::exchange(reads_keys_, false)) {
+    no_keys_until_ = Clock::now() + Scaled(kPauseOfKeys);
+    backlog_keys_.reset();
+  }
   copied_next_ = copied_upto_;
   if (std::exchange(parks_copies_, false)) copies_ = std::max(copies_ / 2, kFewestCopies);
+  if (!progress_ || depends_on_commit_) {
+    BeginAtStored(error, handed_out_.size());
+    return;
+  }
+  for (const LaneProgress::Handle handle : handed_out_) progress_->Fail(handle);
+  if (stored_before_) {
+    stored_ = *std::move(stored_before_);
+    dirty_ = true;
+    backlog_unstored_ = true;
+  }
+  parked_.Reset();
+}
+
+void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
+  maybe_left_ = true;
   if (!progress_) return;
+  const LaneProgress::Handle events = progress_->next() - stored_next_ - unsent;
+  if (events > 0 && !why.empty()) {
+    const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
+    LogLimited(
+        "begins again " + lane,
+        {.message = "publication \"" + lane + " begins at its stored position again, up to " +
+                    std::to_string(events) + " events are sent again: " + why});
+  }
   next_handle_ = progress_->next();
   progress_.reset();
   backlog_keys_.reset();
@@ -205,8 +239,8 @@ void LogOutbox::RollBack() {
 // Claim.
 
 ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction) {
+  BeginStep();
   transaction->Begin();
-  parks_copies_ = false;
   ClaimResult result;
   const Oid owner_role = Open();
   if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
@@ -266,6 +300,7 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
   for (const auto& event : wanted) {
     if (left && event.seq >= *left) continue;
     progress_->HandOut(event.handle);
+    handed_out_.push_back(event.handle);
     const auto found = event_of.find(event.seq);
     if (found == event_of.end()) {  // retention or another session has removed it
       progress_->Settle(event.handle);
@@ -282,7 +317,7 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
       result->events.push_back(std::move(claimed));
     }
   }
-  parked_.ParkBehind(behind);
+  ParkBehind(behind);
   const bool any_left =
       progress_->waiting() > 0 || (result->events.empty() && progress_->failed() > 0);
   result->more = any_left && budget->needed() == 0;
@@ -334,7 +369,7 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
       const ClaimedEvent& event = *chunk->events[i];
       if (!withheld[i] && parked_.Pauses(event.key)) behind.push_back({event.seq, event.key});
     }
-    parked_.ParkBehind(behind);
+    ParkBehind(behind);
   }
   if (!chunk->events.empty()) {
     dirty_ = true;
@@ -355,6 +390,7 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
     } else if (parked_.Pauses(event->key)) {
       progress_->Settle(event->handle);
     } else {
+      handed_out_.push_back(event->handle);
       result->events.push_back(std::move(event));
     }
   }
@@ -371,6 +407,7 @@ void LogOutbox::ParkCopies(const LogChunk& chunk, const LogMoment& moment, Claim
   // What the step before has parked is committed. If not, RollBack() has taken it back.
   copied_upto_ = copied_next_;
   parks_copies_ = true;
+  depends_on_commit_ = true;
   park_copies_.Run({TextValue(publication_.name), Int64GetDatum(chunk.crowded_seq),
                     XidArrayValue(chunk.crowded_txids), BoolGetDatum(chunk.crowded_txids.empty()),
                     TextValue(copied_upto_), Int32GetDatum(copies_)});
@@ -409,7 +446,8 @@ bool LogOutbox::WritesParked(std::span<const EventPointer> events) {
 
 bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
   if (!progress_) return false;  // the lane begins at its stored position again
-  parks_copies_ = false;
+  BeginStep();
+  depends_on_commit_ = true;
   const bool known = SettlePublished(events);
   if (AllPublished(events)) return known;
 
@@ -460,7 +498,12 @@ void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
       progress_->Fail(event->handle);
     }
   }
-  parked_.ParkBehind(park_behind);
+  ParkBehind(park_behind);
+}
+
+void LogOutbox::ParkBehind(const std::vector<ParkedEvents::Waiting>& events) {
+  depends_on_commit_ = depends_on_commit_ || !events.empty();
+  parked_.ParkBehind(events);
 }
 
 // Checkpoints and repairs.
@@ -505,7 +548,7 @@ milliseconds LogOutbox::MaintainIn() const {
 
 void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (!progress_) return;
-  parks_copies_ = false;
+  BeginStep();
   share_->log.Write();
   if ((leaving && PositionMoved()) || CheckpointIn().count() == 0) {
     transaction->Begin();
@@ -522,21 +565,22 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
 
 void LogOutbox::GiveUp(Transaction* transaction) {
   if (!progress_) return;
+  BeginStep();
   transaction->Begin();
   row_.Release();
-  RollBack();
+  BeginAtStored("the lane was given up while events were on their way");
   maybe_left_ = false;
 }
 
 void LogOutbox::Checkpoint() {
   if (!row_.Checkpoint(progress_->settled())) {
-    const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
-    LogLimited("taken over " + lane,
-               {.message = "publication \"" + lane + " was taken over, or takes other events now"});
-    RollBack();
+    BeginAtStored("it was taken over, or takes other events now");
     return;
   }
-  stored_ = progress_->settled();
+  // What comes after a backlog is read as the stored position says.
+  depends_on_commit_ = depends_on_commit_ || progress_->is_split();
+  stored_before_ = std::exchange(stored_, progress_->settled());
+  stored_next_ = progress_->first_unsettled();
   stored_at_ = Clock::now();
   dirty_ = !progress_->idle();
   doubt_ = false;

@@ -16,8 +16,10 @@
 //    same transaction or an earlier one. After a crash at most what was published since the last
 //    checkpoint is sent again, in order.
 //  - What is in memory is ahead of the database only by what the next checkpoint has yet to write.
-//    When a transaction fails, RollBack() drops all of it and the lane begins at its stored
-//    position again.
+//    When a transaction fails that has only read, or has only stored the position, RollBack() gives
+//    back the events that it has handed out, and no event is sent again. When it has parked events,
+//    or taken the lane, memory cannot tell what the database has: RollBack() drops all of it, and
+//    the lane begins at its stored position again. The server's log says how many events that are.
 //
 // What a crash at each step leaves:
 //
@@ -75,8 +77,8 @@ class LogOutbox : public OutboxSource {
   void Doubt() override { doubt_ = true; }
   // Its successor publishes from the stored position on, also what is outstanding here. Were this
   // one to park of that what the old topic refuses, it would stop keys that go on there.
-  void Retire() override { RollBack(); }
-  void RollBack() override;
+  void Retire(const std::string& why) override { BeginAtStored(why); }
+  void RollBack(const std::string& error) override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -85,6 +87,13 @@ class LogOutbox : public OutboxSource {
   // its owner.
   Oid Open();
   void Prepare(const std::string& parked);
+
+  // A call begins: nothing of it has to be taken back.
+  void BeginStep();
+  // Drops what is in memory: the lane is not ours until it is taken, and begins at its stored
+  // position. `why`: for the log, if events were handed out since. Empty: they are not sent again.
+  // `unsent`: so many of them were not.
+  void BeginAtStored(const std::string& why, std::size_t unsent = 0);
 
   // Takes the lane, or gives it up if the worker has more than its share. False: it is not ours.
   bool Acquire(ClaimResult* result);
@@ -153,6 +162,7 @@ class LogOutbox : public OutboxSource {
   // Whether all of them are known: they may be of what was rolled back.
   bool SettlePublished(std::span<const EventPointer> events);
   void SettleUnpublished(std::span<const EventPointer> events);
+  void ParkBehind(const std::vector<ParkedEvents::Waiting>& events);
 
   // Of the first part nothing is on its way.
   bool BacklogIsSettled() const;
@@ -177,6 +187,11 @@ class LogOutbox : public OutboxSource {
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
   LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again
+  // Of the last call: what it has handed out, the position that was stored before it, and whether
+  // memory depends on its commit in another way.
+  std::vector<LaneProgress::Handle> handed_out_;
+  std::optional<LanePosition> stored_before_;
+  bool depends_on_commit_ = false;
   // Of a split lane, since something came after the backlog.
   std::optional<KnownKeys> backlog_keys_;
   std::size_t backlog_bytes_ = 0;  // of an event of the backlog, on average
@@ -194,6 +209,7 @@ class LogOutbox : public OutboxSource {
   };
   std::optional<Marker> marker_;
   LanePosition stored_;
+  LaneProgress::Handle stored_next_ = 1;  // of the first event that is not behind it
   Clock::time_point stored_at_;
   Clock::time_point repaired_at_;
   std::int64_t settled_ = 0;    // share_->settled when this lane read the keys of its parked events

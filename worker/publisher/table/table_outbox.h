@@ -64,7 +64,7 @@ class TableOutbox : public OutboxSource {
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
   // What failed may be about an altered table: the statements are made again.
-  void RollBack() override {
+  void RollBack(const std::string& /*error*/) override {
     relation_.clear();
     floor_.Clear();
     cursor_ = 0;
