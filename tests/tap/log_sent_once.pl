@@ -11,7 +11,7 @@ use Test::More;
 
 my $emulator = start_emulator();
 # The stored position stays behind. A wait for a lock shows in the log before the worker gives it up.
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '60s',
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '60s', 'postbox.time_scale' => 10,
 	'deadlock_timeout' => '30ms', 'log_lock_waits' => 'on' });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
