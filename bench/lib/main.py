@@ -33,6 +33,7 @@ BENCHES = {  # and the module of each, of which one is loaded
     "torture": "torture",
     "soak": "soak",
     "counts": "counts",
+    "tenants": "tenants",
 }
 # What is not in `all`: soak has no ratios, counts has limits (bench/lib/limits.py), both have tests.
 APART = ("soak", "counts")
