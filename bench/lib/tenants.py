@@ -22,6 +22,7 @@ class Sizes:
         self.tenants = 6 if smoke else 300
         self.few = 2 if smoke else 10  # of which making is a figure
         self.still = 0.5 if smoke else 5  # s until nothing is left to be done
+        self.plans = 0.5 if smoke else 35  # s until a still lane has freed its plans (worker/publisher/lane.cc)
         self.idle = 1 if smoke else 20  # s
         self.rate, self.busy = (50, 1) if smoke else (200, 10)  # events/s of one tenant, and for so many seconds
         self.backlog = 500 if smoke else 100_000
@@ -42,7 +43,10 @@ def tenants(report, smoke):
         report_idle(report, server, sizes)
         report_busy(report, server, session, counting, sizes)
         report_waits(report, "first event", first_events(session, record, sizes), 100)
-        report.line("memory of the worker", processes.private_mebibytes(server.worker_pid()), "MiB", target="<= 150")
+        memory = processes.private_mebibytes(server.worker_pid())
+        time.sleep(sizes.plans)
+        report.line("memory of the worker, still again", processes.private_mebibytes(server.worker_pid()), "MiB", target="<= 150")
+        report.line("memory of the worker, after an event of each", memory, "MiB")
         report_waits(report, f"event beside a backlog of {sizes.backlog:,}", beside_backlog(server, session, record, counting, sizes), 500)
         session.close()
         counting.stop()

@@ -510,7 +510,12 @@ POSTBOX_FUNCTION(event_inserted) {
       postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
                      "event_inserted() is a trigger function");
     }
-    postbox::RequestPublishersAtCommit();
+    const Relation relation = reinterpret_cast<TriggerData*>(fcinfo->context)->tg_relation;
+    if (relation->rd_rel->relispartition) {
+      postbox::RequestPublishersAtCommit();
+    } else {
+      postbox::RequestPublishersAtCommit(RelationGetRelid(relation));
+    }
     return Datum{0};
   });
 }

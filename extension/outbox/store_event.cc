@@ -322,7 +322,7 @@ Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
   }
   Insert(outbox, event, seq, version);
   WarnIfUnserved(facts.relation);
-  RequestPublishersAtCommit();
+  RequestPublishersAtCommit(facts.relation);
   return Receipt{*event.id, version};
 }
 

@@ -3,9 +3,9 @@
 namespace postbox {
 namespace {
 
-// The flags of the current transaction: what to do at commit.
+// Of the current transaction: what to do at commit.
 struct Requests {
-  bool publishers = false;
+  WakeSet outboxes;
   bool config = false;
   bool extension = false;
   bool databases = false;
@@ -35,7 +35,11 @@ void Commit(const Requests& wanted) {
     LWLockRelease(SharedStateLock());
     WakeLauncher();
   }
-  if (wanted.publishers || wanted.config || wanted.extension) AnnounceWork(MyDatabaseId);
+  if (wanted.config || wanted.extension) {
+    AnnounceWork(MyDatabaseId, WakeSet::All());
+  } else if (!wanted.outboxes.empty()) {
+    AnnounceWork(MyDatabaseId, wanted.outboxes);
+  }
   if (wanted.applied) ConditionVariableBroadcast(&state->applied);
 }
 
@@ -56,13 +60,16 @@ void WakeAtTransactionEnd(XactEvent event, void* /*argument*/) {
   }
 }
 
+void Register() {
+  static bool registered = false;
+  if (registered) return;
+  RegisterXactCallback(WakeAtTransactionEnd, nullptr);
+  registered = true;
+}
+
 void Request(bool Requests::*what) {
   if (shared_state() == nullptr || requests.*what) return;
-  static bool registered = false;
-  if (!registered) {
-    RegisterXactCallback(WakeAtTransactionEnd, nullptr);
-    registered = true;
-  }
+  Register();
   requests.*what = true;
 }
 
@@ -84,7 +91,18 @@ void ChangeDatabase(Oid database) {
   WakeLauncher();
 }
 
-void RequestPublishersAtCommit() { Request(&Requests::publishers); }
+void RequestPublishersAtCommit(Oid outbox) {
+  if (shared_state() == nullptr) return;
+  Register();
+  requests.outboxes.Add(outbox);
+}
+
+void RequestPublishersAtCommit() {
+  if (shared_state() == nullptr) return;
+  Register();
+  requests.outboxes.AddAll();
+}
+
 void ConfigChangedAtCommit() { Request(&Requests::config); }
 void ExtensionChangedAtCommit() { Request(&Requests::extension); }
 void DatabasesChangedAtCommit() { Request(&Requests::databases); }

@@ -35,7 +35,9 @@
 
 namespace postbox {
 
-// An event was emitted or redriven: wake this database's workers.
+// An event was emitted: wake this database's workers to look at this outbox.
+void RequestPublishersAtCommit(Oid outbox);
+// Events were redriven, or may have been emitted anywhere: they look at all outboxes.
 void RequestPublishersAtCommit();
 
 // Publications or outboxes changed: raise the config generation of this database and wake its

@@ -56,6 +56,7 @@ Reservation ReserveSlot(Oid database, int ordinal) {
     slot.publishers = kAsServer;
     slot.work_left = true;
     pg_atomic_write_u32(&slot.wake_up, 0);
+    for (pg_atomic_uint32& word : slot.woken_for) pg_atomic_write_u32(&word, 0);
     pg_atomic_write_u32(&slot.yield, 0);
     pg_atomic_write_u32(&slot.proc_number, kNobody);
     pg_atomic_write_u32(&slot.database, database);

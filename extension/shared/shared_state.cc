@@ -83,6 +83,7 @@ void CreateOrFindSharedState() {
       pg_atomic_init_u32(&worker.proc_number, kNobody);
       pg_atomic_init_u64(&worker.seen_at, 0);
       pg_atomic_init_u32(&worker.wake_up, 0);
+      for (pg_atomic_uint32& word : worker.woken_for) pg_atomic_init_u32(&word, 0);
       pg_atomic_init_u64(&worker.worked_at, 0);
       pg_atomic_init_u32(&worker.yield, 0);
       worker.state = SlotState::kFree;
@@ -101,7 +102,19 @@ void AttachSharedState() {
   }
 }
 
-bool WakePublishers(Oid database) {
+namespace {
+
+// A word that has it all already is left alone: the worker has yet to take it.
+void AddTo(pg_atomic_uint32* words, const WakeSet& outboxes) {
+  for (std::size_t i = 0; i < WakeSet::kWords; ++i) {
+    const uint32 word = outboxes.words()[i];
+    if ((word & ~pg_atomic_read_u32(&words[i])) != 0) pg_atomic_fetch_or_u32(&words[i], word);
+  }
+}
+
+}  // namespace
+
+bool WakePublishers(Oid database, const WakeSet& outboxes) {
   if (state == nullptr) return false;
   // A worker that is woken must see what was committed: the slots are read after that.
   pg_memory_barrier();
@@ -110,6 +123,8 @@ bool WakePublishers(Oid database) {
   for (uint32 i = 0; i < end && i < kMaxWorkers; ++i) {
     WorkerSlot* worker = &state->workers[i];
     if (pg_atomic_read_u32(&worker->database) == database) {
+      AddTo(worker->woken_for, outboxes);
+      pg_memory_barrier();
       // Before the latch, whose setting is a memory barrier.
       pg_atomic_write_u32(&worker->wake_up, 1);
       // Either a worker that leaves is seen to have left, or whoever reads its slot then sees this.
@@ -122,8 +137,8 @@ bool WakePublishers(Oid database) {
   return attached;
 }
 
-void AnnounceWork(Oid database) {
-  if (state == nullptr || WakePublishers(database)) return;
+void AnnounceWork(Oid database, const WakeSet& outboxes) {
+  if (state == nullptr || WakePublishers(database, outboxes)) return;
   pg_atomic_uint32* mark = &state->work_marks[database % kWorkMarks];
   if (pg_atomic_read_u32(mark) != 0) return;
   pg_atomic_write_u32(mark, 1);

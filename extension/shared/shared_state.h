@@ -32,6 +32,7 @@
 #define POSTBOX_EXTENSION_SHARED_SHARED_STATE_H_
 
 #include "extension/base/postgres.h"
+#include "extension/shared/wake_set.h"
 
 extern "C" {
 #include <storage/condition_variable.h>
@@ -53,7 +54,7 @@ inline constexpr int kWorkMarks = 128;
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 6
+#define POSTBOX_SHARED_STATE_LAYOUT 7
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
@@ -88,6 +89,7 @@ struct WorkerSlot {
   pg_atomic_uint32 proc_number;  // of the attached worker; kNobody otherwise
   pg_atomic_uint64 seen_at;  // when the worker last came round its loop; MonotonicMilliseconds()
   pg_atomic_uint32 wake_up;  // 1: somebody has set the latch in WakePublishers()
+  pg_atomic_uint32 woken_for[WakeSet::kWords];  // the outboxes for which; written before wake_up
   // When it last had something to do; MonotonicMilliseconds(). PG_UINT64_MAX: it has.
   pg_atomic_uint64 worked_at;
   pg_atomic_uint32 yield;  // 1: the launcher wants the slot for another database
@@ -199,11 +201,12 @@ void AttachSharedState();
 // while waiting.
 LWLock* SharedStateLock();
 
-// Sets the latches of all attached workers of `database`; returns whether there is one. Takes no
-// lock, raises no error: safe in a commit callback. A no-op when not preloaded.
-bool WakePublishers(Oid database);
+// Sets the latches of all attached workers of `database`, so that they look at these outboxes;
+// returns whether there is one. Takes no lock, raises no error: safe in a commit callback. A no-op
+// when not preloaded.
+bool WakePublishers(Oid database, const WakeSet& outboxes = WakeSet::All());
 // The same when there may be something to publish: if no worker is attached, it is marked.
-void AnnounceWork(Oid database);
+void AnnounceWork(Oid database, const WakeSet& outboxes);
 void WakeLauncher();
 
 // See SharedState::config_generations; that of the database of this process. A worker keeps the

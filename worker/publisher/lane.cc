@@ -78,6 +78,9 @@ constexpr int kGraceOf = 20;
 // One that took longer than this, and kLongEvent for each event in it, is followed by a rest.
 constexpr milliseconds kShortStep(5);
 
+// The plans of an outbox take a third of a megabyte, and some milliseconds to make.
+constexpr milliseconds kPlansKept = seconds(30);
+
 pubsub::BackoffPolicy ScaledBackoff(const pubsub::BackoffPolicy& policy) {
   return {Scaled(policy.base), policy.factor, Scaled(policy.cap)};
 }
@@ -150,6 +153,7 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
   bool locked = false;
   bool claims = false;  // else what the source has handed out is on its way
   const TimestampTz begin = GetCurrentTimestamp();
+  has_plans_ = true;
   try {
     Transaction transaction("postbox: claiming events");
     transaction.Limit(publication_.outbox, StepTime(too_long_));
@@ -188,7 +192,10 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
   // next event waits until others are settled.
   needed_ = claim.needed;
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0 || needed_ > 0;
-  if (!claim.events.empty()) Failpoint("after_claim");
+  if (!claim.events.empty()) {
+    event_at_ = now;
+    Failpoint("after_claim");
+  }
   outstanding_ += claim.events.size();
   next_unproven_ = TimestampTzPlusMilliseconds(
       now, (attempts_ > 0 ? Scaled(kProbePatience) : kFirstPatience).count());
@@ -240,6 +247,12 @@ void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
   } else if (batch_size_ < kFirstEvents * 1000) {
     batch_size_ *= 2;
   }
+}
+
+void Lane::FreePlansIfStill(TimestampTz now) {
+  if (!has_plans_ || Between(event_at_, now) < Scaled(kPlansKept)) return;
+  source_->ForgetPlans();
+  has_plans_ = false;
 }
 
 // Results.

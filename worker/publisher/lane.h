@@ -72,6 +72,12 @@ class Lane {
 
   // There may be something to claim.
   void Want() { wanted_ = true; }
+  // As OutboxSource::ReadUpTo(). Nothing for a lane that waits for something else, too.
+  std::optional<ReadMark> ReadUpTo() const {
+    return attempts_ > 0 || retry_at_ != 0 || needed_ > 0 ? std::nullopt : source_->ReadUpTo();
+  }
+  // Frees the plans of a lane that is read to its end and has had no event for some time.
+  void FreePlansIfStill(TimestampTz now);
   // The same, and the suspension that this worker remembers is over: somebody may have ended it.
   void WantNow();
 
@@ -236,6 +242,9 @@ class Lane {
   TimestampTz grace_at_ = 0;
   std::size_t batch_size_ = std::numeric_limits<std::size_t>::max();  // less while claims are slow
   TimestampTz passing_since_ = 0;  // 0: the last step did not fail so
+
+  TimestampTz event_at_ = 0;  // of the last claim that found one
+  bool has_plans_ = true;
 
   TimestampTz finish_by_ = 0;  // of Finish(); 0: it claims
 

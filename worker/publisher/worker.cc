@@ -95,11 +95,8 @@ bool Worker::Step() {
   // A commit may have come while there was other work. If that waited for a lock, it has taken the
   // latch's state, and only the flag is left.
   if (MyLatch->is_set) ResetLatch(MyLatch);
-  if (TakeWakeUp()) WantAll();
-  if (now_ >= next_poll_) {
-    next_poll_ = After(now_, settings().poll_interval);
-    WantAll();
-  }
+  WantIn(TakeWakeUp());
+  poll_.Look(lanes_, now_);
   // The database that has the others may be dropped, which no message says.
   if (copies_ && now_ >= next_look_) reload_ = true;
   FollowCredentials();
@@ -129,7 +126,7 @@ void Worker::BeHeard() {
 
 void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
-  TimestampTz until = std::min(next_poll_, NextLine());
+  TimestampTz until = std::min(poll_.next(), NextLine());
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());
   for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
@@ -187,7 +184,7 @@ void Worker::FollowSettings() {
 void Worker::TryAllAgain() {
   reload_ = true;
   next_load_ = 0;
-  next_poll_ = 0;
+  poll_.Now();
   retry_all_ = true;
 }
 
@@ -507,7 +504,7 @@ void Worker::WatchStandbys() {
     postbox::publisher::ShowStandbyWaits({});
     LogLimited("standby answers",
                {.message = "events do not wait for a synchronous standby any more"});
-    WantAll();
+    WantIn(WakeSet::All());
   }
 }
 

@@ -33,6 +33,7 @@
 #include "worker/publisher/lane.h"
 #include "worker/publisher/outage.h"
 #include "worker/publisher/outlet.h"
+#include "worker/publisher/poll.h"
 #include "worker/publisher/retention.h"
 
 namespace postbox::publisher {
@@ -71,8 +72,10 @@ class Worker {
     for (const LanePointer& lane : finishing_) lane->Doubt();
     GiveBackUnsafe(0);
   }
-  void WantAll() {
-    for (const LanePointer& lane : lanes_) lane->Want();
+  void WantIn(const WakeSet& outboxes) {
+    for (const LanePointer& lane : lanes_) {
+      if (outboxes.Has(lane->outbox())) lane->Want();
+    }
   }
 
   void FollowSettings();
@@ -147,6 +150,7 @@ class Worker {
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
   Budget budget_;
   HeapTrimmer heap_;
+  Poll poll_;
   Retention retention_;
   std::size_t first_lane_ = 0;         // whose turn it is to claim first
   bool leaving_ = false;               // failures are not counted any more
@@ -159,7 +163,6 @@ class Worker {
   bool copies_ = false;                // some publications belong to another database
   TimestampTz next_look_ = 0;          // for that one
   TimestampTz now_ = 0;                // as of the current step
-  TimestampTz next_poll_ = 0;
   TimestampTz next_load_ = 0;
   TimestampTz next_credentials_look_ = 0;
   TimestampTz load_failed_since_ = 0;

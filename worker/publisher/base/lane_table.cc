@@ -190,76 +190,90 @@ std::string LockHolders(Oid relation) {
   return holders;
 }
 
+namespace {
+
+// What they say of a lane are values: one plan of each serves all lanes of the worker.
+struct RowStatements {
+  Statement look{
+      "SELECT lock_token FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
+      "AND slice OPERATOR(pg_catalog.=) $2 AND lock_token IS NOT NULL",
+      {TEXTOID, INT4OID}};
+  Statement foreign{
+      "SELECT 1 FROM postbox.lane l, postbox.publication p "
+      "WHERE p.name OPERATOR(pg_catalog.=) l.publication "
+      "AND p.outbox OPERATOR(pg_catalog.=) $1 "
+      "AND l.system_identifier OPERATOR(pg_catalog.<>) $2::numeric LIMIT 1",
+      {OIDOID, TEXTOID}};
+  Statement rebase{"SELECT postbox.rebase_outbox($1::pg_catalog.regclass)", {OIDOID}};
+  Statement read{
+      "SELECT coalesce(lock_token, ''), floor, snapshot::pg_catalog.text, "
+      "pg_catalog.array_to_string(zone_upto, ' '), "
+      "pg_catalog.array_to_string(zone_snapshot, ' '), "
+      "pg_catalog.array_to_string(zone_next_xid, ' '), (ahead).after, "
+      "pg_catalog.array_to_string((ahead).upto, ' '), "
+      "pg_catalog.array_to_string((ahead).snapshot, ' '), "
+      "pg_catalog.array_to_string((ahead).next_xid, ' '), "
+      "pg_catalog.array_to_string((ahead).withheld, ' ') FROM postbox.lane "
+      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
+      "FOR UPDATE SKIP LOCKED",
+      {TEXTOID, INT4OID}};
+  Statement take{
+      "UPDATE postbox.lane SET lock_token = $3, locked_at = pg_catalog.now() "
+      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2",
+      {TEXTOID, INT4OID, TEXTOID}};
+  Statement release{
+      "UPDATE postbox.lane SET lock_token = NULL "
+      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
+      "AND lock_token OPERATOR(pg_catalog.=) $3",
+      {TEXTOID, INT4OID, TEXTOID}};
+  Statement checkpoint{
+      "UPDATE postbox.lane SET locked_at = pg_catalog.now(), "
+      "system_identifier = $4::numeric, floor = $5, hwm = $6, "
+      "snapshot = $7::pg_catalog.pg_snapshot, next_xid = $8::pg_catalog.xid8, "
+      "zone_upto = $9::bigint[], zone_snapshot = $10::pg_catalog.pg_snapshot[], "
+      "zone_next_xid = $11::pg_catalog.xid8[], ahead = CASE WHEN $15 OPERATOR(pg_catalog.=) "
+      "'{}'::pg_catalog.text[] THEN NULL ELSE ROW($14, $15::bigint[], "
+      "$16::pg_catalog.pg_snapshot[], $17::pg_catalog.xid8[], "
+      "$18)::postbox.position_ahead END "
+      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
+      "AND lock_token OPERATOR(pg_catalog.=) $3 AND NOT EXISTS (SELECT FROM "
+      "postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
+      "AND p.filter_changes[pg_catalog.cardinality(p.filter_changes)] "
+      "OPERATOR(pg_catalog.<>) $12::pg_catalog.xid8 "
+      // The change after that which the worker knows. Unknown: there were very many since.
+      "AND coalesce(pg_catalog.pg_visible_in_snapshot(p.filter_changes["
+      "pg_catalog.array_position(p.filter_changes, $12::pg_catalog.xid8) "
+      "OPERATOR(pg_catalog.+) 1], $13::pg_catalog.pg_snapshot), true))",
+      {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
+       TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, INT8OID, TEXTARRAYOID, TEXTARRAYOID,
+       TEXTARRAYOID, INT8ARRAYOID}};
+
+  // They are never destroyed: at exit the server's memory goes without us.
+  static RowStatements& Of() {
+    static RowStatements& statements = *new RowStatements;
+    return statements;
+  }
+};
+
+}  // namespace
+
 LaneRow::LaneRow(const Publication& publication, int slice, std::string lock_token)
     : publication_(publication.name),
       filter_since_(publication.filter_since),
       slice_(slice),
-      lock_token_(std::move(lock_token)),
-      look_(
-          "SELECT lock_token FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
-          "AND slice OPERATOR(pg_catalog.=) $2 AND lock_token IS NOT NULL",
-          {TEXTOID, INT4OID}),
-      foreign_(
-          "SELECT 1 FROM postbox.lane l, postbox.publication p "
-          "WHERE p.name OPERATOR(pg_catalog.=) l.publication "
-          "AND p.outbox OPERATOR(pg_catalog.=) $1 "
-          "AND l.system_identifier OPERATOR(pg_catalog.<>) $2::numeric LIMIT 1",
-          {OIDOID, TEXTOID}),
-      rebase_("SELECT postbox.rebase_outbox($1::pg_catalog.regclass)", {OIDOID}),
-      read_(
-          "SELECT coalesce(lock_token, ''), floor, snapshot::pg_catalog.text, "
-          "pg_catalog.array_to_string(zone_upto, ' '), "
-          "pg_catalog.array_to_string(zone_snapshot, ' '), "
-          "pg_catalog.array_to_string(zone_next_xid, ' '), (ahead).after, "
-          "pg_catalog.array_to_string((ahead).upto, ' '), "
-          "pg_catalog.array_to_string((ahead).snapshot, ' '), "
-          "pg_catalog.array_to_string((ahead).next_xid, ' '), "
-          "pg_catalog.array_to_string((ahead).withheld, ' ') FROM postbox.lane "
-          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
-          "FOR UPDATE SKIP LOCKED",
-          {TEXTOID, INT4OID}),
-      take_(
-          "UPDATE postbox.lane SET lock_token = $3, locked_at = pg_catalog.now() "
-          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2",
-          {TEXTOID, INT4OID, TEXTOID}),
-      release_(
-          "UPDATE postbox.lane SET lock_token = NULL "
-          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
-          "AND lock_token OPERATOR(pg_catalog.=) $3",
-          {TEXTOID, INT4OID, TEXTOID}),
-      checkpoint_(
-          "UPDATE postbox.lane SET locked_at = pg_catalog.now(), "
-          "system_identifier = $4::numeric, floor = $5, hwm = $6, "
-          "snapshot = $7::pg_catalog.pg_snapshot, next_xid = $8::pg_catalog.xid8, "
-          "zone_upto = $9::bigint[], zone_snapshot = $10::pg_catalog.pg_snapshot[], "
-          "zone_next_xid = $11::pg_catalog.xid8[], ahead = CASE WHEN $15 OPERATOR(pg_catalog.=) "
-          "'{}'::pg_catalog.text[] THEN NULL ELSE ROW($14, $15::bigint[], "
-          "$16::pg_catalog.pg_snapshot[], $17::pg_catalog.xid8[], "
-          "$18)::postbox.position_ahead END "
-          "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
-          "AND lock_token OPERATOR(pg_catalog.=) $3 AND NOT EXISTS (SELECT FROM "
-          "postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
-          "AND p.filter_changes[pg_catalog.cardinality(p.filter_changes)] "
-          "OPERATOR(pg_catalog.<>) $12::pg_catalog.xid8 "
-          // The change after that which the worker knows. Unknown: there were very many since.
-          "AND coalesce(pg_catalog.pg_visible_in_snapshot(p.filter_changes["
-          "pg_catalog.array_position(p.filter_changes, $12::pg_catalog.xid8) "
-          "OPERATOR(pg_catalog.+) 1], $13::pg_catalog.pg_snapshot), true))",
-          {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
-           TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, INT8OID, TEXTARRAYOID, TEXTARRAYOID,
-           TEXTARRAYOID, INT8ARRAYOID}) {}
+      lock_token_(std::move(lock_token)) {}
 
 bool LaneRow::IsOurs() {
-  return look_.Run({TextValue(publication_), Int32GetDatum(slice_)}) > 0 &&
+  return RowStatements::Of().look.Run({TextValue(publication_), Int32GetDatum(slice_)}) > 0 &&
          TextColumn(0, 1) == lock_token_;
 }
 
 bool LaneRow::IsForeign(Oid outbox) {
-  return foreign_.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) > 0;
+  return RowStatements::Of().foreign.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) > 0;
 }
 
 int64 LaneRow::Rebase(Oid outbox) {
-  rebase_.Run({ObjectIdGetDatum(outbox)});
+  RowStatements::Of().rebase.Run({ObjectIdGetDatum(outbox)});
   const int64 settled = Int64Column(0, 1);
   Failpoint("during_rebase");
   if (settled == 0) return 0;
@@ -276,9 +290,10 @@ std::optional<LanePosition> LaneRow::TryAcquire() {
   const Datum publication = TextValue(publication_);
   const Datum slice = Int32GetDatum(slice_);
   // A row lock needs a transaction id, and is not asked for as long as it would be for nothing.
-  if (look_.Run({publication, slice}) > 0 && !MayTake(TextColumn(0, 1))) return std::nullopt;
+  if (RowStatements::Of().look.Run({publication, slice}) > 0 && !MayTake(TextColumn(0, 1)))
+    return std::nullopt;
   // It is locked, or a restore has yet to load it. A lane that was made here would be in its way.
-  if (read_.Run({publication, slice}) == 0) return std::nullopt;
+  if (RowStatements::Of().read.Run({publication, slice}) == 0) return std::nullopt;
   const std::string token = TextColumn(0, 1);
   LanePosition position;
   if (!IsNull(0, 3)) {
@@ -294,7 +309,7 @@ std::optional<LanePosition> LaneRow::TryAcquire() {
 
   // Under the row lock, and after the token was read.
   if (!MayTake(token)) return std::nullopt;
-  take_.Run({publication, slice, TextValue(lock_token_)});
+  RowStatements::Of().take.Run({publication, slice, TextValue(lock_token_)});
   return position;
 }
 
@@ -304,25 +319,26 @@ bool LaneRow::MayTake(const std::string& token) const {
 }
 
 void LaneRow::Release() {
-  release_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_)});
+  RowStatements::Of().release.Run(
+      {TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_)});
 }
 
 bool LaneRow::Checkpoint(const LanePosition& position) {
   const ZoneTexts zones(position.main);
   const ZoneTexts ahead = position.ahead ? ZoneTexts(position.ahead->position) : ZoneTexts();
   const std::string next_xid = zones.next_xids.empty() ? "3" : zones.next_xids.back();
-  return checkpoint_.Run({TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_),
-                          TextValue(Identifier()), Int64GetDatum(position.main.floor()),
-                          Int64GetDatum(position.main.from()),
-                          TextValue(position.main.top().ToText()), TextValue(next_xid),
-                          TextArrayValue(zones.uptos), TextArrayValue(zones.snapshots),
-                          TextArrayValue(zones.next_xids), TextValue(filter_since_),
-                          TextValue(position.newest().ToText()),
-                          Int64GetDatum(position.ahead ? position.ahead->position.floor() : 0),
-                          TextArrayValue(ahead.uptos), TextArrayValue(ahead.snapshots),
-                          TextArrayValue(ahead.next_xids),
-                          Int64ArrayValue(position.ahead ? position.ahead->withheld
-                                                         : std::vector<std::int64_t>())}) == 1;
+  return RowStatements::Of().checkpoint.Run(
+             {TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_),
+              TextValue(Identifier()), Int64GetDatum(position.main.floor()),
+              Int64GetDatum(position.main.from()), TextValue(position.main.top().ToText()),
+              TextValue(next_xid), TextArrayValue(zones.uptos), TextArrayValue(zones.snapshots),
+              TextArrayValue(zones.next_xids), TextValue(filter_since_),
+              TextValue(position.newest().ToText()),
+              Int64GetDatum(position.ahead ? position.ahead->position.floor() : 0),
+              TextArrayValue(ahead.uptos), TextArrayValue(ahead.snapshots),
+              TextArrayValue(ahead.next_xids),
+              Int64ArrayValue(position.ahead ? position.ahead->withheld
+                                             : std::vector<std::int64_t>())}) == 1;
 }
 
 }  // namespace postbox::publisher

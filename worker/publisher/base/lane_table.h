@@ -101,7 +101,6 @@ class LaneRow {
   const std::string filter_since_;
   const int slice_;
   const std::string lock_token_;
-  Statement look_, foreign_, rebase_, read_, take_, release_, checkpoint_;
 };
 
 }  // namespace postbox::publisher

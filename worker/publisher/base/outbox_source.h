@@ -54,11 +54,23 @@ struct ClaimResult {
 // fewer events wait in the client, the fewer of a key go into a request.
 constexpr std::size_t KeptPart(std::size_t all) { return std::max(all / 32, std::size_t{all > 1}); }
 
+// How far an outbox has been read: to this value of a sequence, which moves with every event.
+struct ReadMark {
+  Oid sequence;
+  int64 value;
+};
+
 class OutboxSource {
  public:
   virtual ~OutboxSource() = default;
 
   virtual ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) = 0;
+  // While its sequence stands there, Claim() would find nothing, unless rows were written past the
+  // sequence. Nothing: only a claim can tell.
+  virtual std::optional<ReadMark> ReadUpTo() const = 0;
+  // Frees the plans of its statements, which are made again when they are needed: of an outbox that
+  // is still they would take memory for nothing. Called in no transaction.
+  virtual void ForgetPlans() = 0;
   // Stores results. False: since it was rolled back, the outbox knows nothing of these events any
   // more, and sends them again.
   virtual bool Settle(std::span<const EventPointer> events, Transaction* transaction) = 0;

@@ -229,9 +229,14 @@ void Ready() {
 bool HasWakeUp() { return pg_atomic_read_u32(&Slot()->wake_up) != 0; }
 
 // Every step asks, and mostly there is nothing to take.
-bool TakeWakeUp() {
-  if (!HasWakeUp()) return false;
-  return pg_atomic_exchange_u32(&Slot()->wake_up, 0) != 0;
+WakeSet TakeWakeUp() {
+  if (!HasWakeUp()) return {};
+  pg_atomic_exchange_u32(&Slot()->wake_up, 0);
+  WakeSet::Words words;
+  for (std::size_t i = 0; i < WakeSet::kWords; ++i) {
+    words[i] = pg_atomic_exchange_u32(&Slot()->woken_for[i], 0);
+  }
+  return WakeSet(words);
 }
 
 void ConfigLoaded(uint64 generation) { loaded_generation = generation; }

@@ -93,10 +93,10 @@ std::chrono::milliseconds ComeRound();
 // For how long a worker that is not heard of counts as living, in milliseconds.
 uint64 LeaseMilliseconds();
 
-// Whether the latch was set because there may be something to publish. The server sets it for other
-// reasons, too.
-bool TakeWakeUp();
-// The same, and leaves it for TakeWakeUp().
+// The outboxes in which there may be something to publish, if that is why the latch was set. The
+// server sets it for other reasons, too.
+WakeSet TakeWakeUp();
+// Whether there is a wake-up to take.
 bool HasWakeUp();
 
 // The generation before the configuration that the worker has read, and whether that is still the

@@ -28,6 +28,25 @@ constexpr int64 kMostUnstored = 10'000;
 constexpr milliseconds kPauseOfKeys = std::chrono::minutes(5);
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
+// One plan of each serves all logs of the worker.
+struct CommonStatements {
+  // Whether the log has its index; nothing if it has no origin.
+  Statement ready{
+      "SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid "
+      "OPERATOR(pg_catalog.=) a.attrelid AND i.indisvalid AND i.indkey[0] "
+      "OPERATOR(pg_catalog.=) a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid "
+      "OPERATOR(pg_catalog.=) $1 AND a.attname OPERATOR(pg_catalog.=) 'origin' "
+      "AND NOT a.attisdropped",
+      {OIDOID}};
+  Statement unsettled{"SELECT postbox.has_unsettled($1, $1)", {REGCLASSOID}};
+
+  // They are never destroyed: at exit the server's memory goes without us.
+  static CommonStatements& Of() {
+    static CommonStatements& statements = *new CommonStatements;
+    return statements;
+  }
+};
+
 }  // namespace
 
 LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneShare> share,
@@ -39,15 +58,7 @@ LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneSha
       ordering_(publication_.ordering),
       row_(publication_, slice, std::move(lock_token)),
       parked_(publication_, topic_, ordering_, share_->log),
-      reader_(publication_, topic_, ordering_),
-      ready_(
-          "SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid "
-          "OPERATOR(pg_catalog.=) a.attrelid AND i.indisvalid AND i.indkey[0] "
-          "OPERATOR(pg_catalog.=) a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid "
-          "OPERATOR(pg_catalog.=) $1 AND a.attname OPERATOR(pg_catalog.=) 'origin' "
-          "AND NOT a.attisdropped",
-          {OIDOID}),
-      unsettled_("SELECT postbox.has_unsettled($1, $1)", {REGCLASSOID}) {}
+      reader_(publication_, topic_, ordering_) {}
 
 LogOutbox::~LogOutbox() {
   if (progress_) --share_->held;
@@ -87,10 +98,18 @@ Oid LogOutbox::Open() {
 
 void LogOutbox::Prepare(const std::string& parked) {
   Run("SELECT postbox.cluster_origin()");
-  const LogOutboxSql sql = MakeLogOutboxSql(relation_name_, parked, Int32Column(0, 1), slice_,
-                                            publication_.lanes, publication_.filtered);
+  Use(MakeLogOutboxSql(relation_name_, parked, Int32Column(0, 1), slice_, publication_.lanes,
+                       publication_.filtered),
+      parked);
+}
+
+void LogOutbox::ForgetPlans() {
+  prepared_for_.clear();
+  Use({}, "");
+}
+
+void LogOutbox::Use(const LogOutboxSql& sql, const std::string& parked) {
   foreign_ = Statement(sql.foreign, {TEXTOID});
-  last_seq_ = Statement(sql.last_seq, {REGCLASSOID});
   any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
   park_copies_ = FilteredStatement(publication_, sql.park_copies,
                                    {TEXTOID, INT8OID, XID8ARRAYOID, BOOLOID, TEXTOID, INT4OID});
@@ -120,7 +139,8 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   doubt_ = false;
   if (share_->held >= Share() && !IsLeftBehind()) return false;
   // A log of 0.1 that was restored has no origin yet. One without its index is being restored.
-  const bool has_origin = ready_.Run({ObjectIdGetDatum(publication_.outbox)}) > 0;
+  const bool has_origin =
+      CommonStatements::Of().ready.Run({ObjectIdGetDatum(publication_.outbox)}) > 0;
   const bool complete = has_origin && BoolColumn(0, 1);
   if (!has_origin || row_.IsForeign(publication_.outbox)) {
     Rebase();
@@ -167,7 +187,7 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
       unsettled = BoolColumn(0, 1);
       share_->settled = Int64Column(0, 2);
       if (unsettled) {
-        unsettled_.Run({ObjectIdGetDatum(publication_.outbox)});
+        CommonStatements::Of().unsettled.Run({ObjectIdGetDatum(publication_.outbox)});
         unsettled = BoolColumn(0, 1);
       }
     }

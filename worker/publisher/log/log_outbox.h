@@ -68,6 +68,8 @@ class LogOutbox : public OutboxSource {
   ~LogOutbox() override;
 
   ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) override;
+  std::optional<ReadMark> ReadUpTo() const override;
+  void ForgetPlans() override;
   // An event that was published needs no transaction.
   bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;
   void Maintain(bool leaving, Transaction* transaction) override;
@@ -87,6 +89,7 @@ class LogOutbox : public OutboxSource {
   // its owner.
   Oid Open();
   void Prepare(const std::string& parked);
+  void Use(const LogOutboxSql& sql, const std::string& parked);
 
   // A call begins: nothing of it has to be taken back.
   void BeginStep();
@@ -182,7 +185,7 @@ class LogOutbox : public OutboxSource {
   Oid sequence_ = InvalidOid;
   std::string relation_name_;
   std::string prepared_for_;  // the names that the statements were made with
-  Statement ready_, unsettled_, foreign_, last_seq_, any_read_;
+  Statement foreign_, any_read_;
   FilteredStatement again_, park_copies_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
@@ -222,6 +225,10 @@ class LogOutbox : public OutboxSource {
   FullXid read_below_ = 0;
   // Likewise those of other lanes' events that were passed since, without any of this lane.
   FullXid passed_below_ = 0;
+  // The last value of the sequence as it was read, and a transaction id that was above those of all
+  // rows up to it when it was read so for the first time.
+  std::int64_t hwm_ = 0;
+  FullXid drawn_below_ = 0;
   bool doubt_ = false;      // somebody may have taken the lane over
   bool maybe_left_ = true;  // see IsLeftBehind()
 

@@ -32,12 +32,21 @@ constexpr std::size_t BacklogPart(std::size_t all) { return all - KeptPart(all);
 }  // namespace
 
 LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
-  last_seq_.Run({ObjectIdGetDatum(sequence_)});
+  // Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
+  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events.
+  // The function reads under the lock.
+  static Statement& sequence =
+      *new Statement("SELECT coalesce(pg_sequence_last_value($1), 0)", {REGCLASSOID});
+  sequence.Run({ObjectIdGetDatum(sequence_)});
   const int64 last_seq = Int64Column(0, 1);
   const SnapshotGuard snapshot;
   Read read;
   read.moment = TakeMoment(last_seq);
   read.main_moment = read.moment;
+  if (hwm_ != read.moment.hwm) {
+    hwm_ = read.moment.hwm;
+    drawn_below_ = read.moment.next_xid;
+  }
   if (!CheckPosition(read.moment)) return read;
   if (progress_->is_split()) {
     ReadBacklog(limit, budget, &read);
@@ -45,6 +54,17 @@ LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
     read.main = reader_.Read(progress_->read().main, read.moment, limit, budget);
   }
   return read;
+}
+
+// All transactions that have a seq up to the mark had ended when it was read for the last time.
+std::optional<ReadMark> LogOutbox::ReadUpTo() const {
+  if (!progress_ || doubt_ || progress_->is_split() || !progress_->idle()) return std::nullopt;
+  if (!parked_.loaded() || parked_.HasKeys() || reload_parked_ || parked_first_) {
+    return std::nullopt;
+  }
+  const LogPosition& position = progress_->read().main;
+  if (position.zones().size() != 1 || position.top().xmin < drawn_below_) return std::nullopt;
+  return ReadMark{sequence_, position.from()};
 }
 
 void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {

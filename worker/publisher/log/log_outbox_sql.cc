@@ -57,10 +57,6 @@ constexpr const char* kFresh =
 using Filler = std::function<std::string(std::string_view)>;
 
 void FillReads(const Filler& fill, LogOutboxSql* sql) {
-  // Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
-  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events.
-  // The function reads under the lock.
-  sql->last_seq = fill("SELECT coalesce(pg_sequence_last_value($1), 0)");
   sql->any_read = fill(
       "SELECT CASE WHEN f.seq > $1 THEN false WHEN pg_visible_in_snapshot(f.txid, $2::pg_snapshot) "
       "THEN true ELSE (SELECT true FROM {log} WHERE txid < $3 AND seq <= $1 AND seq > 0 AND "

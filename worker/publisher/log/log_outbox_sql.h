@@ -14,8 +14,6 @@ struct LogOutboxSql {
   // Whether the log has rows of other clusters that may have to be settled, and how often such rows
   // have been. $1 text: publication.
   std::string foreign;
-  // The last value that the sequence gave out, 0 if none. $1 regclass: the sequence.
-  std::string last_seq;
   // Whether there is a row that was read: $1 bigint: up to this seq; $2 text: of a transaction that
   // this pg_snapshot sees; $3 xid8: its xmax. Most often the first row is one; if the first has a
   // greater seq, all have. No row if the log is empty.

@@ -3,6 +3,10 @@
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/log/log_moment.h"
 
+extern "C" {
+#include <storage/bufmgr.h>
+}
+
 namespace postbox::publisher {
 
 namespace {
@@ -40,6 +44,11 @@ bool ParkedEvents::Load() {
     loaded_upto_.clear();
     free_behind_rows_ = !blocks_;
   }
+  if (!loading_ && HasNoPage()) {
+    free_behind_rows_ = false;
+    Loaded();
+    return true;
+  }
   const uint64 rows = heads_.Run({Name(), TextValue(loaded_upto_), Int32GetDatum(load_keys_)});
   CheckColumns(relation_name_, {TEXTOID, INT8OID, TIDOID, BOOLOID, BOOLOID});
   std::vector<Head> heads;
@@ -54,16 +63,34 @@ bool ParkedEvents::Load() {
     found_.insert(head.key);
   }
   MakeDue(heads);
-  load_fails_ = false;
   loading_ = rows == static_cast<uint64>(load_keys_);
-  if (loading_) return false;
+  if (loading_) {
+    load_fails_ = false;
+    return false;
+  }
+  Loaded();
+  return true;
+}
+
+bool ParkedEvents::HasNoPage() const {
+  return Pg([&] {
+    const Relation relation = table_open(publication_.parked, AccessShareLock);
+    const bool no_page = relation->rd_rel->relkind == RELKIND_RELATION &&
+                         !relation->rd_rel->relhassubclass &&
+                         RelationGetNumberOfBlocks(relation) == 0;
+    table_close(relation, NoLock);
+    return no_page;
+  });
+}
+
+void ParkedEvents::Loaded() {
+  load_fails_ = false;
   // What another session has deleted pauses nothing.
   std::erase_if(keys_, [&](const auto& key) {
     return !found_.contains(key.first) && !outstanding_.contains(key.first);
   });
   found_.clear();
   loaded_ = true;
-  return true;
 }
 
 void ParkedEvents::Reset() {

@@ -100,6 +100,11 @@ class ParkedEvents {
     bool passed = false;               // a row has been added before that
   };
 
+  // Whether the table has not even a page, as that of an outbox of which nothing was ever parked.
+  // Then no statement is planned to read it, for one outbox of many.
+  bool HasNoPage() const;
+  // A round of Load() is over.
+  void Loaded();
   // A row of the key is in the table now.
   void Added(const std::string& key, std::int64_t seq);
 

@@ -59,6 +59,9 @@ class TableOutbox : public OutboxSource {
   TableOutbox(Publication publication, std::string topic, std::string lock_token);
 
   ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) override;
+  // Rows wait for the clock, and for whoever has locked them.
+  std::optional<ReadMark> ReadUpTo() const override { return std::nullopt; }
+  void ForgetPlans() override { statements_.reset(); }
   bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;
   // Takes over leases of workers that are gone; one worker of the database also repairs.
   void Maintain(bool leaving, Transaction* transaction) override;

@@ -1,0 +1,87 @@
+# Many outboxes of one worker: a commit in one of them makes it look at that one, and the poll at those whose sequence has moved.
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use PostgreSQL::Test::Utils;
+use Postbox::Delivery;
+use Postbox::Test;
+use Test::More;
+
+my $outboxes = 15;  # more than all of which claim at each poll
+
+my $emulator = start_emulator();
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'postbox.poll_interval' => '60s', 'autovacuum' => 'off' });
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
+for my $n (1 .. $outboxes)
+{
+	$node->safe_psql('postgres', "SELECT postbox.create_outbox('app.o$n'); SELECT postbox.create_publication('o$n', 'app.o$n', 'catalog.video.events')");
+}
+my $sent = 0;
+
+sub emit
+{
+	my ($n) = @_;
+	return "SELECT postbox.outbox_emit('video', 'one', 'video.changed', '{}'::jsonb, outbox => 'app.o$n')";
+}
+
+sub arrives
+{
+	my ($what, @statements) = @_;
+	$node->safe_psql('postgres', $_) for @statements;
+	$sent += @statements;
+	return wait_for(sub { messages_published($emulator) >= $sent }, $what);
+}
+
+# How often the worker has looked into each outbox, as the server counts. An idle worker reports within a second.
+sub looks
+{
+	my $read = '';
+	my $looks;
+	wait_for(
+		sub {
+			($read, $looks) = ($looks // '', $node->safe_psql('postgres', q{SELECT string_agg(scans::text, ' ' ORDER BY n) FROM (SELECT substring(relname, '^o(\d+)_g')::int AS n,
+				sum(idx_scan) AS scans FROM pg_stat_all_indexes WHERE schemaname = 'app' AND indexrelname LIKE '%\_seq_idx' GROUP BY 1) s}));
+			select(undef, undef, undef, 1.5);
+			return $read eq $looks;
+		},
+		'the worker is idle');
+	return split / /, $looks;
+}
+
+subtest 'a commit in an outbox makes the worker look at no other' => sub {
+	arrives("an event of outbox $_ is published", emit($_)) for 1 .. $outboxes;
+	my @before = looks();
+	is(scalar @before, $outboxes, 'all are counted');
+	arrives('events of one are published', map { emit(3) } 1 .. 5);
+	my @after = looks();
+	cmp_ok($after[2], '>', $before[2], 'it has looked at that one');
+	# Another one may share its mark in the set.
+	my @others = grep { $_ != 2 && $after[$_] != $before[$_] } 0 .. $outboxes - 1;
+	cmp_ok(scalar @others, '<=', 1, 'and not at the others');
+};
+
+$node->append_conf('postgresql.conf', "postbox.poll_interval = '1s'");
+$node->reload;
+
+subtest 'the poll finds plain INSERTs, of which no wake-up tells' => sub {
+	arrives('those of each outbox are published', map {
+		"INSERT INTO app.o$_ (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES (gen_random_uuid(), 'video', 'plain', 'video.changed', 1, '{}')"
+	} 1 .. $outboxes);
+};
+
+subtest 'a row whose seq was given by hand is found, too, by a claim in turn' => sub {
+	arrives('those of each outbox are published', map {
+		"INSERT INTO app.o$_ (seq, id, aggregate_type, aggregate_id, event_type, version, payload) VALUES (1, gen_random_uuid(), 'video', 'copied', 'video.changed', 1, '{}')"
+	} 1 .. $outboxes);
+};
+
+subtest 'an outbox that is created, dropped or truncated beside them holds up none' => sub {
+	$node->safe_psql('postgres', q{SELECT postbox.drop_outbox('app.o1'); TRUNCATE app.o2});
+	arrives('events are published', emit(2), emit($outboxes));
+};
+
+$node->stop;
+done_testing();
