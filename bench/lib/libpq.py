@@ -17,6 +17,7 @@ def _library():
             ("PQprepare", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p]),
             ("PQexecPrepared", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p),
                                                  ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]),
+            ("PQntuples", ctypes.c_int, [ctypes.c_void_p]),
             ("PQgetvalue", ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]),
             ("PQresultStatus", ctypes.c_int, [ctypes.c_void_p]), ("PQclear", None, [ctypes.c_void_p])):
         function = getattr(library, name)
@@ -44,6 +45,10 @@ class Connection:
     def value(self, sql):
         """Runs a query; gives the first column of its first row."""
         return self._finished(sql, self._pq.PQexec(self._connection, sql.encode()), lambda result: self._pq.PQgetvalue(result, 0, 0).decode())
+
+    def rows(self, sql):
+        """Runs a query; gives how many rows it returns."""
+        return self._finished(sql, self._pq.PQexec(self._connection, sql.encode()), self._pq.PQntuples)
 
     def run_prepared(self, sql, *values):
         """Runs one statement with parameters, prepared the first time; its rows are discarded."""

@@ -34,6 +34,8 @@ void SetUpHeap() {
   mallopt(M_TRIM_THRESHOLD, kKept);
 }
 
+void GiveBackFreedHeap() { malloc_trim(0); }
+
 void HeapTrimmer::Trim() {
   const std::size_t now = PrivateMemory();
   after_last_ = std::min(after_last_, now);
@@ -45,6 +47,7 @@ void HeapTrimmer::Trim() {
 #else
 
 void SetUpHeap() {}
+void GiveBackFreedHeap() {}
 void HeapTrimmer::Trim() {}
 
 #endif

@@ -9,6 +9,9 @@ namespace postbox::publisher {
 // Large pieces go back to the system when they are freed. Once, before any thread is started.
 void SetUpHeap();
 
+// Gives back what is free anywhere on the heap, which takes some milliseconds.
+void GiveBackFreedHeap();
+
 class HeapTrimmer {
  public:
   // Before memory is taken for more events. Small pieces that were freed lie between others that

@@ -192,10 +192,8 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
   // next event waits until others are settled.
   needed_ = claim.needed;
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0 || needed_ > 0;
-  if (!claim.events.empty()) {
-    event_at_ = now;
-    Failpoint("after_claim");
-  }
+  if (!claim.events.empty()) Failpoint("after_claim");
+  if (!claim.events.empty()) event_at_ = now;
   outstanding_ += claim.events.size();
   next_unproven_ = TimestampTzPlusMilliseconds(
       now, (attempts_ > 0 ? Scaled(kProbePatience) : kFirstPatience).count());
@@ -249,10 +247,11 @@ void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
   }
 }
 
-void Lane::FreePlansIfStill(TimestampTz now) {
-  if (!has_plans_ || Between(event_at_, now) < Scaled(kPlansKept)) return;
+bool Lane::FreePlansIfStill(TimestampTz now) {
+  if (!has_plans_ || Between(event_at_, now) < Scaled(kPlansKept)) return false;
   source_->ForgetPlans();
   has_plans_ = false;
+  return true;
 }
 
 // Results.

@@ -76,8 +76,9 @@ class Lane {
   std::optional<ReadMark> ReadUpTo() const {
     return attempts_ > 0 || retry_at_ != 0 || needed_ > 0 ? std::nullopt : source_->ReadUpTo();
   }
-  // Frees the plans of a lane that is read to its end and has had no event for some time.
-  void FreePlansIfStill(TimestampTz now);
+  // Frees the plans of a lane that is read to its end and has had no event for some time. Returns
+  // whether there were any.
+  bool FreePlansIfStill(TimestampTz now);
   // The same, and the suspension that this worker remembers is over: somebody may have ended it.
   void WantNow();
 

@@ -2,6 +2,7 @@
 
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/time_after.h"
+#include "worker/publisher/heap.h"
 
 namespace postbox::publisher {
 namespace {
@@ -12,6 +13,9 @@ constexpr std::size_t kFewLanes = 10;
 // Each sequence is locked until its transaction ends, and the server has room for so many locks of
 // each.
 constexpr std::size_t kSequencesOfTransaction = 50;
+
+// The heap is given back when so many lanes have freed their plans.
+constexpr std::size_t kWorthGivingBack = 20;
 
 struct Still {
   Lane* lane;
@@ -54,9 +58,13 @@ void Poll::Look(const std::vector<LanePointer>& lanes, TimestampTz now) {
     if (i < claims || !mark) {
       lane->Want();
     } else {
-      if (claims == 1) lane->FreePlansIfStill(now);
+      if (claims == 1 && lane->FreePlansIfStill(now)) ++freed_;
       still.push_back({lane, *mark});
     }
+  }
+  if (freed_ >= kWorthGivingBack) {
+    freed_ = 0;
+    GiveBackFreedHeap();
   }
   for (std::size_t i = 0; i < still.size(); i += kSequencesOfTransaction) {
     const std::span<const Still> part = std::span<const Still>(still).subspan(

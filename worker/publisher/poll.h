@@ -2,8 +2,8 @@
 //
 // A claim of each lane would cost as much as there are publications. Most of them are still, and
 // that their sequence has not moved tells so: those of many are read at once. A row that was
-// written past the sequence is found by a claim, which one lane in turn has at each poll. Where there
-// are few lanes, all claim at each poll.
+// written past the sequence is found by a claim, which one lane in turn has at each poll. Where
+// there are few lanes, all claim at each poll.
 #ifndef POSTBOX_WORKER_PUBLISHER_POLL_H_
 #define POSTBOX_WORKER_PUBLISHER_POLL_H_
 
@@ -21,6 +21,7 @@ class Poll {
  private:
   TimestampTz next_ = 0;
   std::size_t first_ = 0;  // claims in any case
+  std::size_t freed_ = 0;  // lanes whose plans were freed since the heap was given back
 };
 
 }  // namespace postbox::publisher
