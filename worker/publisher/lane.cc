@@ -150,8 +150,7 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
   }
   ClaimResult claim;
   Suspension suspension;
-  bool locked = false;
-  bool claims = false;  // else what the source has handed out is on its way
+  bool locked = false, claims = false;  // claims: what the source hands out is not on its way yet
   const TimestampTz begin = GetCurrentTimestamp();
   has_plans_ = true;
   try {
@@ -188,8 +187,7 @@ bool Lane::Claim(TimestampTz now, const Budget& budget, Events* events, XLogRecP
     too_long_ = std::max(too_long_ - 1, 0);
     passing_since_ = 0;
   }
-  // A suspended lane is still wanted, for the time when the suspension is over; so is one whose
-  // next event waits until others are settled.
+  // A suspended lane is wanted, too, and one whose next event waits until others are settled.
   needed_ = claim.needed;
   wanted_ = claim.more || !claim.events.empty() || retry_at_ != 0 || needed_ > 0;
   if (!claim.events.empty()) Failpoint("after_claim");

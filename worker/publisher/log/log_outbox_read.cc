@@ -173,6 +173,26 @@ bool LogOutbox::ReleaseSome(Read* read) {
   return true;
 }
 
+bool LogOutbox::MustWait(const ClaimedEvent& event) const {
+  return LogReader::IsTooLong(event.key) || backlog_keys_->keys.MustWait(event.key);
+}
+
+// Rows with a seq that somebody has copied are told apart by nothing when they are read again.
+std::vector<bool> LogOutbox::Withheld(const LogChunk& chunk, LaneProgress::Part part) const {
+  std::vector<bool> withheld(chunk.events.size());
+  if (part == LaneProgress::Part::kMain || !backlog_keys_ || !ordering_.ordered()) return withheld;
+  for (std::size_t i = 0; i < chunk.events.size(); ++i) {
+    if (!MustWait(*chunk.events[i])) continue;
+    const std::int64_t seq = chunk.events[i]->seq;
+    std::size_t first = i;
+    while (first > 0 && chunk.events[first - 1]->seq == seq) --first;
+    for (; first < chunk.events.size() && chunk.events[first]->seq == seq; ++first) {
+      withheld[first] = true;
+    }
+  }
+  return withheld;
+}
+
 void LogOutbox::SplitOrJoin(const Read& read, ClaimResult* result) {
   if (!read.main) return;
   if (!progress_->is_split()) {
