@@ -147,7 +147,8 @@ wait_until($node, 'postgres', 'SELECT count(*) = 6 + 1200 FROM app.log_parked', 
 wait_sent(40_000);
 my @parked = read_of(@log);
 $read = ($parked[0] - $published[0] - 40_000) / 1200;
-cmp_ok($read, '<', 20, sprintf('%.1f entries are read to park an event of a log', $read)) or explain(@log);
+# The keys of the backlog are read, too, once or with new ones: 34 for each of these events.
+cmp_ok($read, '<', 70, sprintf('%.1f entries are read to park an event of a log', $read)) or explain(@log);
 # To emit an event touches two pages of an index.
 my $pages = (pages_by_seq() - $before) / 41_200;
 cmp_ok($pages, '<', 3.5, sprintf('%.1f pages of the index by seq are touched to emit an event of a log, to publish and to park it', $pages)) or explain(@log);

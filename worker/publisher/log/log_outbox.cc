@@ -574,7 +574,10 @@ void LogOutbox::GiveUp(Transaction* transaction) {
 
 void LogOutbox::Checkpoint() {
   if (!row_.Checkpoint(progress_->settled())) {
-    BeginAtStored("it was taken over, or takes other events now");
+    const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
+    LogLimited("taken over " + lane,
+               {.message = "publication \"" + lane + " was taken over, or takes other events now"});
+    BeginAtStored("");
     return;
   }
   // What comes after a backlog is read as the stored position says.
