@@ -79,6 +79,17 @@ Datum Int64ArrayValue(const std::vector<int64>& numbers, Oid type) {
   });
 }
 
+Datum ArrayValue(Oid type, Datum* values, bool* nulls, size_t count) {
+  int16 length;
+  bool by_value;
+  char alignment;
+  get_typlenbyvalalign(type, &length, &by_value, &alignment);
+  int dimension = static_cast<int>(count);
+  int lower_bound = 1;
+  return PointerGetDatum(construct_md_array(values, nulls, 1, &dimension, &lower_bound, type,
+                                            length, by_value, alignment));
+}
+
 Datum TidArrayValue(const std::vector<ItemPointerData>& tids) {
   return Pg([&] {
     auto* elements = static_cast<Datum*>(palloc(sizeof(Datum) * (tids.size() + 1)));

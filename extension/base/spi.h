@@ -65,6 +65,8 @@ Datum TextValue(std::string_view text);
 Datum TextArrayValue(const std::vector<std::string>& texts);
 // Of a type of 64 bits: bigint, xid8.
 Datum Int64ArrayValue(const std::vector<int64>& numbers, Oid type = INT8OID);
+// Inside Pg(). `nulls` may be nullptr.
+Datum ArrayValue(Oid type, Datum* values, bool* nulls, size_t count);
 Datum TidArrayValue(const std::vector<ItemPointerData>& tids);
 
 // A column of a row of SPI_tuptable, rows from 0, columns from 1, valid until the next statement.

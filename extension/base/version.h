@@ -154,6 +154,15 @@ inline uint32 WaitEvent([[maybe_unused]] const char* name) {
 #define POSTBOX_CHECK_RIGHTS(plan) ExecCheckRTPerms((plan)->rtable, true)
 #endif
 
+// expression_tree_walker(). Before 16 its walker has no types of arguments, which is none of C++.
+#if PG_VERSION_NUM >= 160000
+#define POSTBOX_WALK_EXPRESSION(node, walker, context) expression_tree_walker(node, walker, context)
+#else
+#define POSTBOX_WALK_EXPRESSION(node, walker, context)                                             \
+  expression_tree_walker(node, reinterpret_cast<bool (*)()>(reinterpret_cast<void (*)()>(walker)), \
+                         context)
+#endif
+
 // What table_tuple_update() says of the indexes of the table, and whether those that are no
 // summaries need entries. 16 tells apart which do.
 #if PG_VERSION_NUM >= 160000

@@ -25,10 +25,15 @@ bool HasColumn(Oid projections) {
 
 }  // namespace
 
-void AggregateTypes::NoteApplied(int64 projection, const InboxEvent& event) {
-  if (types_.size() >= kMostTypes) return;
+bool AggregateTypes::Knows(const InboxEvent& event) const {
+  if (types_.size() >= kMostTypes) return true;
   const std::string_view type = AggregateTypeOf(event);
-  if (type.empty() || types_.contains(type)) return;
+  return type.empty() || types_.contains(type);
+}
+
+void AggregateTypes::NoteApplied(int64 projection, const InboxEvent& event) {
+  if (Knows(event)) return;
+  const std::string_view type = AggregateTypeOf(event);
   const Oid table = PostboxRelation("projection");
   if (!HasColumn(table)) return;
   const ActAs registrar(RelationOwner(table));

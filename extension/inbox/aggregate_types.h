@@ -27,6 +27,8 @@ class AggregateTypes {
  public:
   void Add(std::string type) { types_.insert(std::move(type)); }
 
+  // Whether there is nothing to store when the event is applied.
+  bool Knows(const InboxEvent& event) const;
   // An event of the projection was applied.
   void NoteApplied(int64 projection, const InboxEvent& event);
   // An event of the projection is stale. Throws if another type than its own has written to the

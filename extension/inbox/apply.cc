@@ -4,7 +4,7 @@
 #include "extension/base/message_bytes.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
-#include "extension/inbox/effect_settings.h"
+#include "extension/inbox/event_set.h"
 #include "extension/inbox/event_version.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
@@ -47,23 +47,11 @@ Outcome Expected(const Inbox& inbox, const InboxEvent& event) {
   return inbox.RouteOf(event.event_type) == nullptr ? Outcome::kIgnored : Outcome::kApplied;
 }
 
-// One array of a type for many rows.
-Datum ArrayOf(Oid type, Datum* values, bool* nulls, size_t count) {
-  int16 length;
-  bool by_value;
-  char alignment;
-  get_typlenbyvalalign(type, &length, &by_value, &alignment);
-  int dimension = static_cast<int>(count);
-  int lower_bound = 1;
-  return PointerGetDatum(construct_md_array(values, nulls, 1, &dimension, &lower_bound, type,
-                                            length, by_value, alignment));
-}
-
 Datum KeysOf(const std::vector<const InboxEvent*>& events) {
   return Pg([&] {
     auto* values = static_cast<Datum*>(palloc(events.size() * sizeof(Datum)));
     for (size_t i = 0; i < events.size(); ++i) values[i] = UUIDPGetDatum(&events[i]->id);
-    return ArrayOf(UUIDOID, values, nullptr, events.size());
+    return ArrayValue(UUIDOID, values, nullptr, events.size());
   });
 }
 
@@ -97,17 +85,17 @@ std::vector<bool> InsertMany(Inbox& inbox, const std::vector<InboxEvent>& events
     auto* values = static_cast<Datum*>(palloc(count * sizeof(Datum)));
     auto* nulls = static_cast<bool*>(palloc0(count * sizeof(bool)));
     for (size_t i = 0; i < count; ++i) values[i] = UUIDPGetDatum(&events[order[i]].id);
-    parameters[0] = ArrayOf(UUIDOID, values, nulls, count);
+    parameters[0] = ArrayValue(UUIDOID, values, nulls, count);
     for (size_t i = 0; i < count; ++i) {
       values[i] = inbox.outcome(Expected(inbox, events[order[i]]));
     }
-    parameters[5] = ArrayOf(inbox.outcome_type(), values, nulls, count);
+    parameters[5] = ArrayValue(inbox.outcome_type(), values, nulls, count);
     for (size_t field = 0; field < std::size(kInboxFields); ++field) {
       for (size_t i = 0; i < count; ++i) {
         values[i] = events[order[i]].Value(kInboxFields[field]);
         nulls[i] = events[order[i]].IsNull(kInboxFields[field]);
       }
-      parameters[field + 1] = ArrayOf(EventFieldType(kInboxFields[field]), values, nulls, count);
+      parameters[field + 1] = ArrayValue(EventFieldType(kInboxFields[field]), values, nulls, count);
     }
   });
   const uint64 rows = inbox.insert_many().Run(parameters);
@@ -179,19 +167,13 @@ void RequireStillFit(ApplySession& session, const InboxEvent& event) {
   if (route != nullptr) route->RequireFit();
 }
 
-// Adds the event to the context of an error.
 Outcome ApplyEffectsOf(ApplySession& session, InboxEvent* event) {
   const std::shared_ptr<Inbox> inbox = session.shared_inbox();
-  try {
+  return NamingEvent(*event, *inbox, [&] {
     const Outcome outcome = ApplyEffects(session, event);
     if (!inbox->valid()) RequireStillFit(session, *event);
     return outcome;
-  } catch (PostgresError& error) {
-    if (!error.context.empty()) error.context += '\n';
-    error.context +=
-        "applying event \"" + std::string(event->event_id) + "\" to inbox " + inbox->name();
-    throw;
-  }
+  });
 }
 
 std::vector<const InboxEvent*> WithDifferentKeys(const std::vector<InboxEvent>& events) {
@@ -212,15 +194,20 @@ std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEven
     if (session.inbox().has_triggers()) RequireRows(session.inbox(), WithDifferentKeys(events));
   }
   std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
-  std::vector<const InboxEvent*> fresh, stale;
+  EventSet set(&session);
   for (size_t i = 0; i < events.size(); ++i) {
     if (!inserted[i]) continue;
     ScratchMemory memory(scratch);
+    if (set.Take(&events[i], &outcomes[i])) continue;
     outcomes[i] = ApplyEffectsOf(session, &events[i]);
-    fresh.push_back(&events[i]);
-    if (outcomes[i] == Outcome::kStale) stale.push_back(&events[i]);
   }
   ScratchMemory memory(scratch);
+  set.Write();
+  std::vector<const InboxEvent*> fresh, stale;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (inserted[i]) fresh.push_back(&events[i]);
+    if (outcomes[i] == Outcome::kStale) stale.push_back(&events[i]);
+  }
   Inbox& inbox = session.inbox();
   SetOutcome(inbox, stale, Outcome::kStale);
   if (inbox.runs_user_code()) RequireRows(inbox, fresh);
@@ -296,6 +283,11 @@ ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) 
 const std::shared_ptr<Inbox>& ApplySession::shared_inbox() {
   if (!inbox_->valid()) inbox_ = Inbox::Find(relation_, RowExclusiveLock);
   return inbox_;
+}
+
+void AddContext(PostgresError* error, const std::string& line) {
+  if (!error->context.empty()) error->context += '\n';
+  error->context += line;
 }
 
 bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {

@@ -10,9 +10,10 @@
 //   rejected   an error of the event itself: its effects are rolled back, and it is recorded in
 //              postbox.dead_letter
 //
-// A batch is applied in one pass. If failed events are to be rejected, that is inside a
-// subtransaction. If an event fails, the subtransaction is rolled back and the batch is run again,
-// each event in its own: one bad event costs its batch once.
+// A batch is applied in one pass, in which consecutive events for one target may be written
+// together (event_set.h). If failed events are to be rejected, that is inside a subtransaction. If
+// an event fails, the subtransaction is rolled back and the batch is run again, each event in its
+// own: one bad event costs its batch once.
 //
 // Errors. Transient errors (proto/rules/sqlstate_class.h) are raised: the event is not the cause,
 // so the transaction rolls back and nothing is recorded. Errors in the configuration are raised
@@ -89,6 +90,21 @@ class ApplySession {
   std::optional<ActAs> owner_;
   std::shared_ptr<Inbox> inbox_;
 };
+
+// Adds a line to the context of an error.
+void AddContext(PostgresError* error, const std::string& line);
+
+// Calls `apply`, with the event in the context of its errors.
+template <class F>
+auto NamingEvent(const InboxEvent& event, const Inbox& inbox, F&& apply) -> decltype(apply()) {
+  try {
+    return apply();
+  } catch (PostgresError& error) {
+    AddContext(&error,
+               "applying event \"" + std::string(event.event_id) + "\" to inbox " + inbox.name());
+    throw;
+  }
+}
 
 // What an event's own error does.
 enum class OnError { kRaise, kReject };

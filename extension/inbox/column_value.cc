@@ -149,15 +149,22 @@ bool HasOneText(Oid type) {
 }
 
 KeyForm::Kind KeyFormOf(Oid type, Oid collation, const TypeCacheEntry* hash) {
-  const bool ordinary = !OidIsValid(collation) || get_collation_isdeterministic(collation);
+  const bool exact = HasExactText(type, collation);
   if (type == NUMERICOID) return KeyForm::Kind::kTrimScale;
-  if (ordinary && type == BPCHAROID) return KeyForm::Kind::kTrimPadding;
-  if (ordinary && (type == TEXTOID || type == VARCHAROID)) return KeyForm::Kind::kOutput;
-  if (HasOneText(type) || !OidIsValid(hash->hash_extended_proc)) return KeyForm::Kind::kOutput;
+  if (exact && type == BPCHAROID) return KeyForm::Kind::kTrimPadding;
+  if (exact || !OidIsValid(hash->hash_extended_proc)) return KeyForm::Kind::kOutput;
   return KeyForm::Kind::kHash;
 }
 
 }  // namespace
+
+bool HasExactText(Oid type, Oid collation) {
+  if (type == NUMERICOID) return true;
+  if (type == TEXTOID || type == VARCHAROID || type == BPCHAROID) {
+    return !OidIsValid(collation) || get_collation_isdeterministic(collation);
+  }
+  return HasOneText(type);
+}
 
 KeyForm MakeKeyForm(Oid type, Oid collation, MemoryContext context) {
   const Oid base = getBaseType(type);

@@ -49,6 +49,8 @@ struct KeyForm {
   FmgrInfo function;  // the output function, or the hash function
 };
 
+// Whether two values of a column of the type are equal if their texts are, and only then.
+bool HasExactText(Oid type, Oid collation);
 KeyForm MakeKeyForm(Oid type, Oid collation, MemoryContext context);
 // In the current memory context. Under the settings of pinned_settings.h.
 char* KeyText(KeyForm* form, Datum value);

@@ -2,10 +2,12 @@
 
 #include "extension/base/relation.h"
 #include "extension/inbox/dirty_find.h"
+#include "extension/inbox/set_target.h"
 
 extern "C" {
 #include <access/xact.h>
 #include <storage/lmgr.h>
+#include <utils/datum.h>
 #include <utils/json.h>
 #include <utils/rls.h>
 #include <utils/snapmgr.h>
@@ -88,7 +90,7 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
                        MemoryContext context, Tombstones* tombstones)
     : id_(config.id),
       target_(config.target),
-      target_name_(std::move(resolved.target_name)),
+      target_name_(resolved.target_name),
       deletes_(!config.delete_types.empty()),
       key_size_(resolved.key_size),
       key_operators_(std::move(resolved.key_operators)),
@@ -97,21 +99,25 @@ Projection::Projection(const ProjectionConfig& config, ProjectionColumns resolve
       watch_(config.id),
       tombstones_(tombstones),
       all_present_(resolved.columns.size(), '1') {
-  for (ProjectionColumn& column : resolved.columns) AddColumn(std::move(column), context);
+  for (const ProjectionColumn& column : resolved.columns) AddColumn(column, context);
+  if (TakesSets(target_, resolved)) {
+    set_ = std::make_unique<RowSet>(resolved, Older("EXCLUDED." + Quoted(version_column())));
+  }
   full_ = StatementsFor(all_present_);
   const std::string from = target_name_ + " AS stored WHERE " + KeyCondition();
-  delete_older_ = Statement::ByKey("DELETE FROM " + from + " AND " + Older(), Types(key_size_ + 1));
+  delete_older_ = Statement::ByKey("DELETE FROM " + from + " AND " + Older(Value(key_size_)),
+                                   Types(key_size_ + 1));
   delete_any_ = Statement::ByKey("DELETE FROM " + from, Types(key_size_));
   stored_version_ = Statement::ByKey(
       "SELECT stored." + Quoted(columns_[key_size_].name) + "::pg_catalog.int8 FROM " + from,
       Types(key_size_));
 }
 
-void Projection::AddColumn(ProjectionColumn resolved, MemoryContext context) {
+void Projection::AddColumn(const ProjectionColumn& resolved, MemoryContext context) {
   Column column;
-  column.name = std::move(resolved.name);
+  column.name = resolved.name;
   column.number = resolved.number;
-  column.source = std::move(resolved.source);
+  column.source = resolved.source;
   column.type = resolved.type;
   Pg([&] {
     column.input = MakeColumnInput(column.type, resolved.typmod, column.source.form, context);
@@ -130,6 +136,8 @@ void Projection::AddColumn(ProjectionColumn resolved, MemoryContext context) {
     (is_key ? key_reads_payload_ : rest_reads_payload_) = true;
     if (!is_key) watch_.Add(column.name, std::move(path), column.place, resolved.by_chance);
   }
+  const bool is_type = column.source.event_field == EventField::kAggregateType;
+  key_has_type_ = key_has_type_ || (is_type && columns_.size() < key_size_);
   columns_.push_back(std::move(column));
 }
 
@@ -151,9 +159,10 @@ std::string Projection::KeyCondition() const {
   return sql;
 }
 
-std::string Projection::Older() const {
-  const std::string version = "stored." + Quoted(columns_[key_size_].name);
-  return "(" + version + " < " + Value(key_size_) + " OR " + version + " IS NULL)";
+// That the stored row is older than `version`.
+std::string Projection::Older(const std::string& version) const {
+  const std::string stored = "stored." + Quoted(version_column());
+  return "(" + stored + " < " + version + " OR " + stored + " IS NULL)";
 }
 
 std::string Projection::UpsertSql(const std::string& present) const {
@@ -171,8 +180,8 @@ std::string Projection::UpsertSql(const std::string& present) const {
     }
   }
   return "INSERT INTO " + target_name_ + " AS stored (" + names + ") VALUES (" + values +
-         ") ON CONFLICT (" + key + ") DO UPDATE SET " + assignments + " WHERE " + Older() +
-         ReturningVersion();
+         ") ON CONFLICT (" + key + ") DO UPDATE SET " + assignments + " WHERE " +
+         Older(Value(key_size_)) + ReturningVersion();
 }
 
 std::string Projection::UpdateSql(const std::string& present) const {
@@ -182,7 +191,7 @@ std::string Projection::UpdateSql(const std::string& present) const {
     assignments += (assignments.empty() ? "" : ", ") + Quoted(columns_[i].name) + " = " + Value(i);
   }
   return "UPDATE " + target_name_ + " AS stored SET " + assignments + " WHERE " + KeyCondition() +
-         " AND " + Older() + ReturningVersion();
+         " AND " + Older(Value(key_size_)) + ReturningVersion();
 }
 
 std::string Projection::ReturningVersion() const {
@@ -356,14 +365,11 @@ bool Projection::IsStored(const BoundValues& key) {
 }
 
 Outcome Projection::Apply(const InboxEvent& event, PayloadJson* payload, bool deletes) {
-  const Outcome outcome = deletes ? Delete(event, payload) : Upsert(event, payload);
-  const auto is_type = [](const Column& column) {
-    return column.source.event_field == EventField::kAggregateType;
-  };
-  if (std::any_of(columns_.begin(), columns_.begin() + static_cast<ptrdiff_t>(key_size_),
-                  is_type)) {
-    return outcome;
-  }
+  return Noted(event, deletes ? Delete(event, payload) : Upsert(event, payload));
+}
+
+Outcome Projection::Noted(const InboxEvent& event, Outcome outcome) {
+  if (key_has_type_) return outcome;
   if (outcome == Outcome::kApplied) {
     types_->NoteApplied(id_, event);
   } else {
@@ -448,6 +454,42 @@ bool Projection::Write(const InboxEvent& event, const BoundValues& bound) {
   ThrowNotWritten(bound, event);
 }
 
+// The values of the columns behind the key and the version.
+void Projection::BindRest(const InboxEvent& event, PayloadJson* payload, BoundValues* bound) {
+  Bind(event, payload, key_size_ + 1, columns_.size(), bound);
+  watch_.Note(event.event_type, *payload, bound->fields);
+}
+
+bool Projection::TakesSetWith(const InboxEvent& event) const {
+  return set_ != nullptr && !keeps_tombstones_ && (key_has_type_ || types_->Knows(event));
+}
+
+BoundValues Projection::BindRow(const InboxEvent& event, PayloadJson* payload) {
+  CheckVersion(event);
+  BoundValues bound = BindKey(event, payload);
+  BindRest(event, payload, &bound);
+  return bound;
+}
+
+Outcome Projection::WriteRow(const InboxEvent& event, const BoundValues& bound) {
+  return Noted(event, Write(event, bound) ? Outcome::kApplied : Outcome::kStale);
+}
+
+std::vector<bool> Projection::WriteSet(std::span<const BoundValues* const> rows) {
+  const uint64 count = set_->Write(rows);
+  std::vector<bool> written(rows.size(), count == rows.size());
+  uint64 next = count == rows.size() ? count : 0;
+  for (size_t i = 0; i < rows.size() && next < count; ++i) {
+    const Datum stored = KeyText(set_->WrittenKey(next));
+    const Datum key = KeyText(*rows[i]);
+    written[i] = Pg([&] { return datum_image_eq(stored, key, false, -1); });
+    if (written[i]) ++next;
+  }
+  FreeRows();
+  if (next == count) return written;
+  Throw(ERRCODE_INTERNAL_ERROR, "rows of " + target_name_ + " have other keys than were written");
+}
+
 Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   CheckVersion(event);
   BoundValues bound = BindKey(event, payload);
@@ -455,8 +497,7 @@ Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   if (keeps_tombstones_ && tombstones_->Find(target_, KeyText(bound)) >= event.version()) {
     return Outcome::kStale;
   }
-  Bind(event, payload, key_size_ + 1, columns_.size(), &bound);
-  watch_.Note(event.event_type, *payload, bound.fields);
+  BindRest(event, payload, &bound);
   if (!Write(event, bound)) return Outcome::kStale;
   if (!keeps_tombstones_) return Outcome::kApplied;
 

@@ -64,6 +64,7 @@
 #include "extension/inbox/field_watch.h"
 #include "extension/inbox/inbox_tables.h"
 #include "extension/inbox/projection_columns.h"
+#include "extension/inbox/row_set.h"
 #include "extension/inbox/value_shape.h"
 
 namespace postbox {
@@ -89,18 +90,6 @@ class Tombstones {
   Statement find_;
 };
 
-// The values of one event, in the order of a projection's columns. They are palloc'd, in the
-// context that was current. Each call has its own: a trigger on the target may apply another event
-// to the same projection in between.
-struct BoundValues {
-  explicit BoundValues(size_t count) : values(count), nulls(count, ' ') {}
-
-  std::vector<Datum> values;
-  std::vector<char> nulls;          // as SPI has it
-  std::string present;              // '1' or '0' for each column
-  std::vector<json::Value> fields;  // what was found in the payload
-};
-
 class Projection {
  public:
   // `context` lives as long as the projection.
@@ -109,6 +98,20 @@ class Projection {
   // Writes or deletes the row of the event: kApplied or kStale. Needs an open SPI connection; what
   // is allocated is in the current memory context.
   Outcome Apply(const InboxEvent& event, PayloadJson* payload, bool deletes);
+
+  // The same in steps, for events that are written together (event_set.h). `set` is nullptr if the
+  // target does not take sets, see set_target.h.
+  RowSet* set() const { return set_.get(); }
+  // Whether the event may be one of a set, if its row may.
+  bool TakesSetWith(const InboxEvent& event) const;
+  // The values of the whole row.
+  BoundValues BindRow(const InboxEvent& event, PayloadJson* payload);
+  // Writes rows with different keys, and says which of them were newer than what was stored.
+  std::vector<bool> WriteSet(std::span<const BoundValues* const> rows);
+  // Writes one, which is newer than what is stored or stale.
+  Outcome WriteRow(const InboxEvent& event, const BoundValues& bound);
+  // To be called with the outcome of each event.
+  Outcome Noted(const InboxEvent& event, Outcome outcome);
 
   // Reads a key from its text: that of the only key column, or a JSON array of several.
   BoundValues BindKeyText(std::string_view text);
@@ -163,8 +166,9 @@ class Projection {
 
   Outcome Upsert(const InboxEvent& event, PayloadJson* payload);
   Outcome Delete(const InboxEvent& event, PayloadJson* payload);
+  void BindRest(const InboxEvent& event, PayloadJson* payload, BoundValues* bound);
   void CheckVersion(const InboxEvent& event) const;
-  void AddColumn(ProjectionColumn resolved, MemoryContext context);
+  void AddColumn(const ProjectionColumn& resolved, MemoryContext context);
   BoundValues BindKey(const InboxEvent& event, PayloadJson* payload);
   void Bind(const InboxEvent& event, PayloadJson* payload, size_t first, size_t end,
             BoundValues* bound);
@@ -177,7 +181,7 @@ class Projection {
   std::string ReturningVersion() const;
   std::string Value(size_t column) const;
   std::string KeyCondition() const;
-  std::string Older() const;
+  std::string Older(const std::string& version) const;
   std::vector<Oid> Types(size_t count) const;
   bool Write(const InboxEvent& event, const BoundValues& bound);
   bool RunWrite(Statement& statement, const InboxEvent& event, const BoundValues& bound);
@@ -198,6 +202,7 @@ class Projection {
   const Oid primary_key_;
   const RowCode code_;
   std::vector<Column> columns_;
+  bool key_has_type_ = false;  // the aggregate type is a part of the key
   std::shared_ptr<AggregateTypes> types_;
   std::vector<Oid> relations_of_types_;  // of composite types
   json::Paths paths_;                    // of all JSON fields
@@ -215,6 +220,7 @@ class Projection {
   // Whoever runs one of them keeps it: a call within it may remove it here.
   std::unordered_map<std::string, std::shared_ptr<Statements>> statements_;
   std::shared_ptr<Statements> full_;  // those for all_present_
+  std::unique_ptr<RowSet> set_;
   Statement delete_older_;
   Statement delete_any_;
   Statement stored_version_;

@@ -286,7 +286,7 @@ bool AddColumn(const Target& target, const SourceMap& sources, const Attribute& 
   if (!source) return false;
   CheckColumn(target, attribute, *source);
   resolved->columns.push_back({attribute.name, attribute.number, attribute.type, attribute.typmod,
-                               attribute.collation, *std::move(source),
+                               attribute.collation, attribute.not_null, *std::move(source),
                                sources.by_name() && attribute.has_default});
   return true;
 }

@@ -37,6 +37,7 @@ struct ProjectionColumn {
   Oid type;
   int32 typmod;
   Oid collation;
+  bool not_null;
   ColumnSource source;
   bool by_chance;  // found by its name, and it has a default: it need not be a field of the events
 };

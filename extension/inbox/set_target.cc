@@ -1,0 +1,116 @@
+#include "extension/inbox/set_target.h"
+
+extern "C" {
+#include <catalog/index.h>
+#include <catalog/pg_am.h>
+#include <nodes/nodeFuncs.h>
+#include <optimizer/optimizer.h>
+#include <rewrite/rewriteHandler.h>
+}
+
+#include "extension/inbox/column_value.h"
+
+namespace postbox {
+namespace {
+
+bool RunsNothing(Relation relation) {
+  const FormData_pg_class& form = *relation->rd_rel;
+  const TupleConstr* constraints = RelationGetDescr(relation)->constr;
+  return form.relkind == RELKIND_RELATION && !form.relispartition && !form.relhassubclass &&
+         !form.relrowsecurity && relation->trigdesc == nullptr && relation->rd_rules == nullptr &&
+         (constraints == nullptr || constraints->num_check == 0);
+}
+
+bool IsOfUser(Oid function, void* /*context*/) { return function >= FirstNormalObjectId; }
+
+bool CallsUser(Node* node, void* context) {
+  if (node == nullptr) return false;
+  if (check_functions_in_node(node, IsOfUser, context)) return true;
+  return POSTBOX_WALK_EXPRESSION(node, CallsUser, context);
+}
+
+// Whether a row gets the same value from it, however often it is written in the transaction.
+bool IsSteady(Node* value) {
+  return value == nullptr || (!contain_volatile_functions(value) && !CallsUser(value, nullptr));
+}
+
+bool TakesColumn(Relation relation, const FormData_pg_attribute& attribute, bool is_written) {
+  if (attribute.attisdropped) return true;
+  if (attribute.attgenerated != '\0' || getBaseType(attribute.atttypid) != attribute.atttypid) {
+    return false;
+  }
+  if (is_written) {
+    return attribute.attlen >= -1 && !IsStructured(attribute.atttypid) &&
+           OidIsValid(get_array_type(attribute.atttypid));
+  }
+  return attribute.attidentity == '\0' &&
+         (!attribute.atthasdef || IsSteady(build_column_default(relation, attribute.attnum)));
+}
+
+bool IsWritten(const ProjectionColumns& columns, AttrNumber number) {
+  return std::any_of(columns.columns.begin(), columns.columns.end(),
+                     [&](const ProjectionColumn& column) { return column.number == number; });
+}
+
+// Whether equal keys of the index are those whose texts are equal.
+bool IsOfExactKey(Relation index, const ProjectionColumns& columns) {
+  for (int i = 0; i < index->rd_index->indnkeyatts; ++i) {
+    const auto end = columns.columns.begin() + static_cast<ptrdiff_t>(columns.key_size);
+    const auto column =
+        std::find_if(columns.columns.begin(), end, [&](const ProjectionColumn& one) {
+          return one.number == index->rd_index->indkey.values[i];
+        });
+    if (column == end || column->collation != index->rd_indcollation[i] ||
+        !HasExactText(column->type, column->collation)) {
+      return false;
+    }
+  }
+  return index->rd_index->indnkeyatts == static_cast<int>(columns.key_size);
+}
+
+bool TakesIndex(Relation index, const ProjectionColumns& columns) {
+  const FormData_pg_index& form = *index->rd_index;
+  if (index->rd_rel->relam != BTREE_AM_OID || form.indisexclusion ||
+      !heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, nullptr) ||
+      !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr)) {
+    return false;
+  }
+  for (int i = 0; i < form.indnkeyatts; ++i) {
+    if (index->rd_opfamily[i] >= FirstNormalObjectId) return false;
+  }
+  return !form.indisunique || IsOfExactKey(index, columns);
+}
+
+bool TakesIndexes(Relation relation, const ProjectionColumns& columns) {
+  bool takes = true;
+  ListCell* cell;
+  foreach (cell, RelationGetIndexList(relation)) {
+    Relation index = index_open(lfirst_oid(cell), AccessShareLock);
+    takes = takes && TakesIndex(index, columns);
+    index_close(index, AccessShareLock);
+  }
+  return takes;
+}
+
+bool TakesColumns(Relation relation, const ProjectionColumns& columns) {
+  TupleDesc descriptor = RelationGetDescr(relation);
+  for (int i = 0; i < descriptor->natts; ++i) {
+    const FormData_pg_attribute& attribute = *TupleDescAttr(descriptor, i);
+    if (!TakesColumn(relation, attribute, IsWritten(columns, attribute.attnum))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool TakesSets(Oid target, const ProjectionColumns& columns) {
+  return Pg([&] {
+    Relation relation = relation_open(target, AccessShareLock);
+    const bool takes =
+        RunsNothing(relation) && TakesColumns(relation, columns) && TakesIndexes(relation, columns);
+    relation_close(relation, AccessShareLock);
+    return takes;
+  });
+}
+
+}  // namespace postbox
