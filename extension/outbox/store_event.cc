@@ -357,7 +357,7 @@ bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Cha
   tables.InsertIntoLog(rows);
   tables.Close();
   WarnIfUnserved(facts.relation);
-  RequestPublishersAtCommit();
+  RequestPublishersAtCommit(facts.relation);
   return true;
 }
 

@@ -63,6 +63,17 @@ subtest 'a commit in an outbox makes the worker look at no other' => sub {
 	cmp_ok(scalar @others, '<=', 1, 'and not at the others');
 };
 
+subtest 'nor does a statement whose changed rows are stored together' => sub {
+	$node->safe_psql('postgres', q{CREATE TABLE app.video (id int PRIMARY KEY); SELECT postbox.create_change_triggers('app.video', 'video', outbox => 'app.o5')});
+	my @before = looks();
+	$sent += 9;
+	arrives('its events are published', 'INSERT INTO app.video SELECT generate_series(1, 10)');
+	my @after = looks();
+	cmp_ok($after[4], '>', $before[4], 'the worker has looked at their outbox');
+	my @others = grep { $_ != 4 && $after[$_] != $before[$_] } 0 .. $outboxes - 1;
+	cmp_ok(scalar @others, '<=', 1, 'and not at the others');
+};
+
 $node->append_conf('postgresql.conf', "postbox.poll_interval = '1s'");
 $node->reload;
 
