@@ -45,6 +45,8 @@ namespace {
 
 constexpr size_t kBatchRows = 1000;
 constexpr size_t kBatchBytes = 1024 * 1024;
+// Rows that are as they were take memory until the end of their batch, too.
+constexpr size_t kReadRows = 8 * kBatchRows;
 
 struct RowChange {
   ChangeKind kind;
@@ -152,15 +154,16 @@ class Changes {
         new_(kind_ == ChangeKind::kDeleted ? nullptr : trigger.tg_newtable,
              RelationGetDescr(trigger.tg_relation)) {}
 
-  // The next one, in the current memory context.
-  std::optional<RowChange> Next() {
+  // What the next rows say, in the current memory context: rows that are as they were say nothing.
+  // False if there are no further rows.
+  bool Next(std::optional<RowChange>* change) {
     switch (kind_) {
       case ChangeKind::kCreated:
-        return NextCreated();
+        return NextCreated(change);
       case ChangeKind::kDeleted:
-        return NextDeleted();
+        return NextDeleted(change);
       default:
-        return NextUpdated();
+        return NextUpdated(change);
     }
   }
 
@@ -182,25 +185,26 @@ class Changes {
     bool same_key;
   };
 
-  std::optional<RowChange> NextCreated() {
+  bool NextCreated(std::optional<RowChange>* change) {
     TupleTableSlot* row = new_.Next();
-    if (row == nullptr) return std::nullopt;
-    return RowChange{kind_, NewKey(row), format_->Payload(row)};
+    if (row == nullptr) return false;
+    *change = RowChange{kind_, NewKey(row), format_->Payload(row)};
+    return true;
   }
 
   // No event was ever emitted for a row without a key: it is older than the trigger.
-  std::optional<RowChange> NextDeleted() {
-    while (TupleTableSlot* row = old_.Next()) {
-      if (const auto key = format_->Key(row)) return RowChange{kind_, *key, format_->Payload(row)};
-    }
-    return std::nullopt;
+  bool NextDeleted(std::optional<RowChange>* change) {
+    TupleTableSlot* row = old_.Next();
+    if (row == nullptr) return false;
+    if (const auto key = format_->Key(row)) *change = RowChange{kind_, *key, format_->Payload(row)};
+    return true;
   }
 
-  std::optional<RowChange> NextUpdated() {
+  bool NextUpdated(std::optional<RowChange>* change) {
     while (pass_ != Pass::kDone) {
       if (const auto pair = NextPair()) {
-        if (const auto change = ChangeOf(*pair)) return change;
-        continue;
+        *change = ChangeOf(*pair);
+        return true;
       }
       const bool all_paired = gone_.empty() && come_.empty();
       pass_ = all_paired ? Pass::kDone : static_cast<Pass>(static_cast<int>(pass_) + 1);
@@ -208,7 +212,7 @@ class Changes {
       old_.Rewind();
       new_.Rewind();
     }
-    return std::nullopt;
+    return false;
   }
 
   std::optional<Pair> NextPair() {
@@ -337,12 +341,15 @@ Oid FindNamedOutbox(const std::string& name) {
         "postbox.create_change_triggers.");
 }
 
-// Fills the batch. False if there is no further change.
+// Fills the batch, from at most kReadRows rows. False if there are no further rows.
 bool FillBatch(Changes* changes, std::vector<RowChange>* batch) {
+  Pg([] { CHECK_FOR_INTERRUPTS(); });
   size_t bytes = 0;
-  while (batch->size() < kBatchRows && bytes < kBatchBytes) {
-    const auto change = changes->Next();
-    if (!change) return false;
+  for (size_t rows = 0; rows < kReadRows && batch->size() < kBatchRows && bytes < kBatchBytes;
+       ++rows) {
+    std::optional<RowChange> change;
+    if (!changes->Next(&change)) return false;
+    if (!change) continue;
     batch->push_back(*change);
     bytes += View(change->payload).size() + View(change->key).size();
   }
@@ -373,11 +380,12 @@ void EmitChanges(const TriggerData& data) {
     are_more = TakeBatch(&changes, trigger->format(), &batch);
     MemoryContextSwitchTo(before);
     // A statement that has changed nothing needs no outbox.
-    if (batch.empty()) break;
-    if (!emitter) emitter.emplace(*trigger, FindNamedOutbox(trigger->outbox()));
-    MemoryContextSwitchTo(memory);
-    emitter->Emit(batch);
-    MemoryContextSwitchTo(before);
+    if (!batch.empty()) {
+      if (!emitter) emitter.emplace(*trigger, FindNamedOutbox(trigger->outbox()));
+      MemoryContextSwitchTo(memory);
+      emitter->Emit(batch);
+      MemoryContextSwitchTo(before);
+    }
     batch.clear();
     Pg([&] { MemoryContextReset(memory); });
   }

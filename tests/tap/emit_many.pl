@@ -70,5 +70,19 @@ subtest 'a transaction with very many aggregates needs bounded memory' => sub {
 		'400|40|40', 'each is counted');
 };
 
+subtest 'an UPDATE that emits nothing needs bounded memory' => sub {
+	my $peak = q{SELECT 'kB', split_part(line, ':', 2) FROM regexp_split_to_table(pg_read_file('/proc/' || pg_backend_pid() || '/status'), E'\\n') line WHERE line LIKE 'VmPeak:%';};
+	$node->safe_psql('postgres', q{
+		CREATE TABLE app.item (id int PRIMARY KEY, title text, stock int);
+		INSERT INTO app.item SELECT n, 'title', 0 FROM generate_series(1, 300000) n;
+		SELECT postbox.create_change_triggers('app.item', outbox => 'app.outbox', columns => ARRAY['id', 'title'])});
+	my $out = $node->safe_psql('postgres', "SET work_mem = '1MB'; UPDATE app.item SET stock = 1 WHERE id <= 20000; $peak UPDATE app.item SET stock = 2; $peak");
+	my ($before, $after) = $out =~ /kB\|\s*(\d+) kB/g;
+	cmp_ok($after - $before, '<', 8 * 1024, 'rows whose payload is as it was are forgotten');
+	$node->safe_psql('postgres', q{UPDATE app.item SET stock = 3, title = CASE WHEN id = 290000 THEN 'other' ELSE title END});
+	is($node->safe_psql('postgres', q{SELECT string_agg(aggregate_id || ':' || version, ' ') FROM app.outbox WHERE aggregate_type = 'item'}),
+		'290000:1', 'a row behind them that has changed is found');
+};
+
 $node->stop;
 done_testing();
