@@ -79,8 +79,10 @@ void SetChange(EmittedEvent* event, const Change& change);
 // context.
 //
 // Order. All versions of the batch are counted before the first seq is taken, in the order of the
-// keys: two batches lock what both count in the same order, and so cannot wait for each other. And
-// what is next to each other in the index of the counter is looked for one after the other.
+// keys: two batches lock what both count in the same order, and so cannot wait for each other. Two
+// transactions with several batches each can, whatever the order of their rows: a key of the first
+// batch of one may be in the second batch of the other. And what is next to each other in the index
+// of the counter is looked for one after the other.
 bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
                  bool* all_first);
 
