@@ -24,6 +24,7 @@ BENCHES = {  # and the module of each, of which one is loaded
     "held-transaction": "database",
     "publish": "publishing",
     "apply": "applying",
+    "pull": "pulling",
     "parked": "publishing",
     "latency": "publishing",
     "fairness": "fairness",

@@ -1,6 +1,8 @@
 #include "worker/pubsub/pull_stream.h"
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "proto/rules/error_class.h"
@@ -9,17 +11,27 @@
 namespace postbox::pubsub {
 
 using google::pubsub::v1::StreamingPullRequest;
-using google::pubsub::v1::StreamingPullResponse;
 using Clock = EventLoop::Clock;
+
+namespace {
+
+constexpr char kPullMethod[] = "/google.pubsub.v1.Subscriber/StreamingPull";
+
+std::optional<PullResponse> ParseResponse(const grpc::ByteBuffer& response) {
+  grpc::Slice bytes;
+  if (!response.DumpToSingleSlice(&bytes).ok()) return std::nullopt;
+  return ReadPullResponse(
+      std::string_view(reinterpret_cast<const char*>(bytes.begin()), bytes.size()));
+}
+
+}  // namespace
 
 // One call. Its tags keep it alive. The flags tell which operations are in progress.
 struct PullStream::Call {
   grpc::ClientContext context;
   std::string authorization;
-  std::unique_ptr<
-      grpc::ClientAsyncReaderWriterInterface<StreamingPullRequest, StreamingPullResponse>>
-      stream;
-  StreamingPullResponse response;
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<StreamingPullRequest, grpc::ByteBuffer>> stream;
+  grpc::ByteBuffer response;
   grpc::Status status;
   bool started = false;
   bool reading = false;
@@ -31,6 +43,7 @@ struct PullStream::Call {
   bool ping_open = false;  // no response since the last ping
   bool checking = false;   // check_timer is set
   bool timed_out = false;
+  bool unreadable = false;  // a response could not be parsed
   Clock::time_point read_started;
   Clock::time_point ping_sent;
   EventLoop::TimerId ping_timer;
@@ -58,7 +71,7 @@ void PullStream::Begin(const Authorization& authorization) {
   AddHeaders(&call->context, RouteHeader("subscription", options_.first_request.subscription()),
              options_.quota_project.empty() ? authorization.quota_project : options_.quota_project,
              authorization.header);
-  call->stream = stub_->Get()->PrepareAsyncStreamingPull(&call->context, loop_->completion_queue());
+  call->stream = stub_->Get()->PrepareCall(&call->context, kPullMethod, loop_->completion_queue());
   call->writing = true;  // no other operation may be started before StartCall is complete
   call->stream->StartCall(loop_->Tag([this, call](bool ok) {
     call->writing = false;
@@ -95,6 +108,12 @@ void PullStream::Write(const std::shared_ptr<Call>& call, const StreamingPullReq
 void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
   call->reading = false;
   if (!ok) return End(call);
+  std::optional<PullResponse> response = ParseResponse(call->response);
+  if (!response) {
+    call->unreadable = true;
+    call->context.TryCancel();
+    return End(call);
+  }
   const bool first = !call->answered;
   call->answered = true;
   if (first) {
@@ -102,12 +121,9 @@ void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
     repeated_ = false;
     options_.authorizer->Refused(call->authorization, kOk, "");
   }
-  if (call->ping_open && call->response.received_messages().empty()) {
-    pings_answered_ = true;
-  }
+  if (call->ping_open && response->messages.empty()) pings_answered_ = true;
   call->ping_open = false;
-  callbacks_.on_response(&call->response, first);
-  call->response.Clear();
+  callbacks_.on_response(*std::move(response), first);
   Read(call);
 }
 
@@ -131,6 +147,7 @@ void PullStream::OnFinished(const std::shared_ptr<Call>& call) {
   call_.reset();
   if (closing_) return;
   if (call->timed_out) return Fail(kUnavailable, "the stream did not answer a ping");
+  if (call->unreadable) return Fail(kInternal, "a response could not be parsed");
   const int code = call->status.error_code();
   const std::string message =
       code == kOk ? "the server ended the stream" : call->status.error_message();

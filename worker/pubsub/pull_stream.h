@@ -21,24 +21,29 @@
 #define POSTBOX_WORKER_PUBSUB_PULL_STREAM_H_
 
 #include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/async_stream.h>
+#include <grpcpp/support/byte_buffer.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "google/pubsub/v1/pubsub.pb.h"
 #include "proto/rules/backoff.h"
 #include "worker/pubsub/authorizer.h"
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/event_loop.h"
+#include "worker/pubsub/pull_wire.h"
 
 namespace postbox::pubsub {
 
 class PullStream {
  public:
-  using Stub = RenewedStub<google::pubsub::v1::Subscriber::Stub>;
+  // Responses come in wire format (pull_wire.h).
+  using Stub = RenewedStub<
+      grpc::TemplatedGenericStub<google::pubsub::v1::StreamingPullRequest, grpc::ByteBuffer>>;
   struct Options {
     google::pubsub::v1::StreamingPullRequest first_request;
     std::string quota_project;  // empty: that of the credentials
@@ -47,8 +52,8 @@ class PullStream {
     std::chrono::milliseconds ping_timeout;
   };
   struct Callbacks {
-    // May move parts of the response away. `first`: it is the first response of its call.
-    std::function<void(google::pubsub::v1::StreamingPullResponse*, bool first)> on_response;
+    // `first`: it is the first response of its call.
+    std::function<void(PullResponse, bool first)> on_response;
     std::function<void(const std::string& error)> on_failure;
     std::function<void(const std::string& error)> on_fatal;
   };

@@ -48,23 +48,6 @@ std::string NewClientId() {
   return id;
 }
 
-ReceivedMessage Convert(uint64_t handle, api::ReceivedMessage* received) {
-  api::PubsubMessage* message = received->mutable_message();
-  ReceivedMessage result;
-  result.handle = handle;
-  result.message_id = std::move(*message->mutable_message_id());
-  result.data = std::move(*message->mutable_data());
-  result.ordering_key = std::move(*message->mutable_ordering_key());
-  result.attributes.assign(message->attributes().begin(), message->attributes().end());
-  std::sort(result.attributes.begin(), result.attributes.end());
-  result.publish_time = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(
-          std::chrono::seconds(message->publish_time().seconds()) +
-          std::chrono::nanoseconds(message->publish_time().nanos())));
-  result.delivery_attempt = received->delivery_attempt();
-  return result;
-}
-
 // The part of the subscriber that lives on the loop's thread.
 class SubscriberCore {
  public:
@@ -76,7 +59,7 @@ class SubscriberCore {
                  static_cast<size_t>(std::max<int64_t>(options_.max_outstanding_messages, 1))) {}
 
   bool Start(std::string* error);
-  void Ack(uint64_t handle);
+  void Ack(const std::vector<uint64_t>& handles);
   void Nack(const std::vector<uint64_t>& handles);
   void StopPulling();
   // From now on `idle` is called whenever no message is unsettled.
@@ -113,7 +96,7 @@ class SubscriberCore {
     std::unique_ptr<grpc::ClientAsyncResponseReader<google::protobuf::Empty>> reader;
   };
 
-  void OnResponse(api::StreamingPullResponse* response, bool first);
+  void OnResponse(PullResponse response, bool first);
   void HandOn();
   bool FitsBudget(int64_t bytes) const;
   void NackHeld(uint64_t handle, Held& held);
@@ -136,7 +119,7 @@ class SubscriberCore {
   const SubscriberCallbacks callbacks_;
   std::unique_ptr<Authorizer> authorizer_;
   std::unique_ptr<PullStream::Stub> stream_stub_;
-  std::unique_ptr<PullStream::Stub> ack_stub_;
+  std::unique_ptr<RenewedStub<api::Subscriber::Stub>> ack_stub_;
   std::unique_ptr<PullStream> stream_;
 
   bool pulling_ = true;
@@ -163,7 +146,8 @@ bool SubscriberCore::Start(std::string* error) {
   authorizer_ = std::make_unique<Authorizer>(loop_, std::move(credentials->tokens));
   // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
   stream_stub_ = std::make_unique<PullStream::Stub>(options_.endpoint, credentials->channel, 0);
-  ack_stub_ = std::make_unique<PullStream::Stub>(options_.endpoint, credentials->channel, 1);
+  ack_stub_ = std::make_unique<RenewedStub<api::Subscriber::Stub>>(options_.endpoint,
+                                                                   credentials->channel, 1);
 
   PullStream::Options stream;
   stream.first_request.set_subscription(options_.subscription);
@@ -178,7 +162,9 @@ bool SubscriberCore::Start(std::string* error) {
   stream.ping_interval = options_.ping_interval;
   stream.ping_timeout = options_.ping_timeout;
   PullStream::Callbacks callbacks;
-  callbacks.on_response = [this](auto* response, bool first) { OnResponse(response, first); };
+  callbacks.on_response = [this](PullResponse response, bool first) {
+    OnResponse(std::move(response), first);
+  };
   callbacks.on_failure = [this](const std::string& text) {
     if (callbacks_.on_failure) callbacks_.on_failure(text);
   };
@@ -191,11 +177,11 @@ bool SubscriberCore::Start(std::string* error) {
   return true;
 }
 
-void SubscriberCore::OnResponse(api::StreamingPullResponse* response, bool first) {
+void SubscriberCore::OnResponse(PullResponse response, bool first) {
   const auto now = Clock::now();
-  if (response->has_subscription_properties()) {
-    exactly_once_ = response->subscription_properties().exactly_once_delivery_enabled();
-    ordered_ = response->subscription_properties().message_ordering_enabled();
+  if (response.properties) {
+    exactly_once_ = response.properties->exactly_once;
+    ordered_ = response.properties->ordered;
     leases_.set_exactly_once(exactly_once_);
     batcher_.set_serial_per_key(exactly_once_ || ordered_);
     if (!ordered_) gate_.Clear();
@@ -203,19 +189,20 @@ void SubscriberCore::OnResponse(api::StreamingPullResponse* response, bool first
   if (first && callbacks_.on_connected) callbacks_.on_connected(exactly_once_, ordered_);
 
   const int extension = static_cast<int>(leases_.Extension().count());
-  for (api::ReceivedMessage& received : *response->mutable_received_messages()) {
+  for (PulledMessage& pulled : response.messages) {
     const uint64_t handle = ++last_handle_;
     Held& held = messages_[handle];
-    held.ack_id = received.ack_id();
-    held.key = received.message().ordering_key();
-    held.message_id = received.message().message_id();
-    held.bytes = static_cast<int64_t>(received.message().ByteSizeLong());
+    held.ack_id = std::move(pulled.ack_id);
+    held.key = pulled.message.ordering_key;
+    held.message_id = pulled.message.message_id;
+    held.bytes = pulled.bytes;
     held.received = now;
     if (!pulling_) {
       NackHeld(handle, held);
       continue;
     }
-    held.message = Convert(handle, &received);
+    pulled.message.handle = handle;
+    held.message = std::move(pulled.message);
     held.state = exactly_once_ ? State::kReceipt : State::kWaiting;
     incoming_.push_back(handle);
     leases_.Add(handle, now);
@@ -238,6 +225,7 @@ void SubscriberCore::HandOn() {
   std::unordered_set<std::string>
       waits;  // keys with an earlier message that cannot be handed on yet
   std::deque<uint64_t> rest;
+  std::vector<ReceivedMessage> messages;
   while (!incoming_.empty()) {
     const uint64_t handle = incoming_.front();
     incoming_.pop_front();
@@ -256,12 +244,12 @@ void SubscriberCore::HandOn() {
       held.handed_on = true;
       ++in_hand_messages_;
       in_hand_bytes_ += held.bytes;
-      ReceivedMessage message = std::move(*held.message);
+      messages.push_back(*std::move(held.message));
       held.message.reset();
-      callbacks_.on_message(std::move(message));
     }
   }
   incoming_.insert(incoming_.begin(), rest.begin(), rest.end());
+  if (!messages.empty()) callbacks_.on_messages(std::move(messages));
   stream_->PauseReading(full || static_cast<int64_t>(incoming_.size()) >=
                                     std::max<int64_t>(options_.max_outstanding_messages, 1));
   Pump();
@@ -283,14 +271,16 @@ SubscriberCore::Held* SubscriberCore::TakeFromHand(uint64_t handle) {
   return &it->second;
 }
 
-void SubscriberCore::Ack(uint64_t handle) {
-  Held* held = TakeFromHand(handle);
-  if (held == nullptr) return;
+void SubscriberCore::Ack(const std::vector<uint64_t>& handles) {
   const auto now = Clock::now();
-  held->state = State::kAcked;
-  leases_.Record(held->received, now);
-  batcher_.Add(AckRequest::kAcknowledge,
-               AckEntry{.handle = handle, .ack_id = held->ack_id, .key = held->key}, now);
+  for (uint64_t handle : handles) {
+    Held* held = TakeFromHand(handle);
+    if (held == nullptr) continue;
+    held->state = State::kAcked;
+    leases_.Record(held->received, now);
+    batcher_.Add(AckRequest::kAcknowledge,
+                 AckEntry{.handle = handle, .ack_id = held->ack_id, .key = held->key}, now);
+  }
   HandOn();
 }
 
@@ -527,8 +517,8 @@ class SubscriberImpl final : public Subscriber {
     return started;
   }
 
-  void Ack(uint64_t handle) override {
-    loop_->Post([this, handle] { core_->Ack(handle); });
+  void Ack(std::vector<uint64_t> handles) override {
+    loop_->Post([this, handles = std::move(handles)] { core_->Ack(handles); });
   }
   void Nack(uint64_t handle) override {
     loop_->Post([this, handle] { core_->Nack({handle}); });

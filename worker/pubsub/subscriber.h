@@ -67,9 +67,10 @@ struct SubscriberOptions {
   std::chrono::milliseconds ping_timeout = std::chrono::seconds(15);
 };
 
-// Each of them except on_message may be empty.
+// Each of them except on_messages may be empty.
 struct SubscriberCallbacks {
-  std::function<void(ReceivedMessage)> on_message;
+  // The messages that can be handed on together, one at least: those of a response, for example.
+  std::function<void(std::vector<ReceivedMessage>)> on_messages;
   std::function<void(uint64_t handle, Settlement)> on_settled;
   // The first response of the stream has come. Called each time that the stream is opened.
   std::function<void(bool exactly_once, bool ordered)> on_connected;
@@ -90,10 +91,10 @@ class Subscriber {
   virtual ~Subscriber() = default;  // calls Stop(0) if Stop was not called
 
   // May be called on any thread until Stop. A handle that is settled or unknown is ignored.
-  virtual void Ack(uint64_t handle) = 0;
+  virtual void Ack(std::vector<uint64_t> handles) = 0;
   virtual void Nack(uint64_t handle) = 0;
 
-  // Returns at once. Calls `take` on the thread that calls on_message, and nacks the handles that
+  // Returns at once. Calls `take` on the thread that calls on_messages, and nacks the handles that
   // it returns, in their order, before anything else is handed on. So a consumer that forgets a key
   // in `take` is not called with a later message of the key before the key is closed. If it forgot
   // the key first and nacked afterwards, a message that was handed on in between would be applied
@@ -103,7 +104,7 @@ class Subscriber {
   // Whose identity the calls have. Any thread, until Stop.
   virtual CredentialState Credential() const = 0;
 
-  // Closes the stream. on_message is not called after it has returned. Messages that wait to be
+  // Closes the stream. on_messages is not called after it has returned. Messages that wait to be
   // handed on are nacked. Messages in hand stay in hand.
   virtual void StopPulling() = 0;
 

@@ -27,8 +27,9 @@ class SubscriberTest : public ::testing::Test {
     options.endpoint = Endpoint{service_.address(), true};
     options.subscription = kSubscription;
     SubscriberCallbacks callbacks;
-    callbacks.on_message = [this](ReceivedMessage message) {
-      service_.Locked([&] { received_.push_back(std::move(message)); });
+    callbacks.on_messages = [this](std::vector<ReceivedMessage> messages) {
+      service_.Locked(
+          [&] { std::move(messages.begin(), messages.end(), std::back_inserter(received_)); });
     };
     callbacks.on_settled = [this](uint64_t handle, Settlement settlement) {
       service_.Locked([&] { settled_.emplace_back(handle, settlement); });
@@ -132,11 +133,11 @@ TEST_F(SubscriberTest, AMessageIsHandedOnConfirmedAndAcked) {
     EXPECT_EQ(connected_, 1);
   });
   EXPECT_TRUE(WaitUntilAsked(kExtend, "ack-m1"));
-  subscriber_->Ack(Handle(0));
+  subscriber_->Ack({Handle(0)});
   EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
   EXPECT_TRUE(service_.WaitFor([&] { return settled_.size() == 1; }));
   EXPECT_EQ(settled_[0].second, Settlement::kDone);
-  subscriber_->Ack(Handle(0));  // once only
+  subscriber_->Ack({Handle(0)});  // once only
   subscriber_->Nack(Handle(0));
   subscriber_->Stop(std::chrono::seconds(60));
   EXPECT_FALSE(service_.Locked([&] { return service_.Asked(kNack, "ack-m1"); }));
@@ -159,7 +160,7 @@ TEST_F(SubscriberTest, AStreamThatEndsIsOpenedAgainWithTheSameClientId) {
                 ElementsAre("UNAVAILABLE: going away", "OK: the server ended the stream"));
     EXPECT_THAT(fatal_, IsEmpty());
   });
-  subscriber_->Ack(Handle(0));  // received on the first stream
+  subscriber_->Ack({Handle(0)});  // received on the first stream
   EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
 }
 
@@ -171,7 +172,7 @@ TEST_F(SubscriberTest, ACodeThatDoesNotPassEndsTheSubscriber) {
     service_.sessions[0]->End(grpc::Status(grpc::StatusCode::NOT_FOUND, "no such subscription"));
   });
   ASSERT_TRUE(service_.WaitFor([&] { return !fatal_.empty(); }));
-  subscriber_->Ack(Handle(0));
+  subscriber_->Ack({Handle(0)});
   EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
   subscriber_->Stop(std::chrono::seconds(60));
   EXPECT_THAT(fatal_, ElementsAre("NOT_FOUND: no such subscription"));
@@ -258,7 +259,7 @@ TEST_F(SubscriberTest, AnExactlyOnceAckIsTriedAgainWhileItsFailureIsTransient) {
   Start();
   Send(0, Response({"m1", "m2", "m3"}, /*exactly_once=*/true));
   ASSERT_TRUE(WaitForMessages(3));
-  for (size_t i = 0; i < 3; ++i) subscriber_->Ack(Handle(i));
+  for (size_t i = 0; i < 3; ++i) subscriber_->Ack({Handle(i)});
   ASSERT_TRUE(service_.WaitFor([&] { return settled_.size() == 3; }));
   EXPECT_THAT(settled_, UnorderedElementsAre(std::pair(Handle(0), Settlement::kDone),
                                              std::pair(Handle(1), Settlement::kFailed),
@@ -274,13 +275,13 @@ TEST_F(SubscriberTest, NoMoreThanTheBudgetIsInHand) {
   // The receipts of all four were sent, so the others have arrived and are held back.
   ASSERT_TRUE(WaitUntilAsked(kExtend, "ack-m4"));
   EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2"));
-  subscriber_->Ack(Handle(0));
+  subscriber_->Ack({Handle(0)});
   ASSERT_TRUE(WaitForMessages(3));
   EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2", "m3"));
   // The messages that were held back are not lost when the budget is free again.
   for (size_t i = 1; i < 5; ++i) {
     ASSERT_TRUE(WaitForMessages(i + 1));
-    subscriber_->Ack(Handle(i));
+    subscriber_->Ack({Handle(i)});
   }
 }
 
@@ -290,7 +291,7 @@ TEST_F(SubscriberTest, AMessageLargerThanTheBudgetGoesThroughAlone) {
   ASSERT_TRUE(WaitForMessages(1));
   ASSERT_TRUE(WaitUntilAsked(kExtend, "ack-m2"));
   EXPECT_THAT(ReceivedIds(), ElementsAre("m1"));
-  subscriber_->Ack(Handle(0));
+  subscriber_->Ack({Handle(0)});
   ASSERT_TRUE(WaitForMessages(2));
 }
 
@@ -345,7 +346,7 @@ TEST_F(SubscriberTest, StoppingNacksWhatIsNotAckedAndWaitsForTheAcks) {
   ASSERT_TRUE(WaitForMessages(2));
   subscriber_->StopPulling();
   EXPECT_TRUE(WaitUntilAsked(kNack, "ack-m3"));
-  subscriber_->Ack(Handle(0));
+  subscriber_->Ack({Handle(0)});
   subscriber_->Stop(std::chrono::seconds(60));
   EXPECT_THAT(ReceivedIds(), ElementsAre("m1", "m2"));
   EXPECT_TRUE(service_.Locked([&] { return service_.Asked(kAck, "ack-m1"); }));
@@ -357,7 +358,7 @@ TEST_F(SubscriberTest, AServerThatIsNotThereIsTriedAgain) {
   options.endpoint = Endpoint{"127.0.0.1:1", true};
   options.subscription = kSubscription;
   SubscriberCallbacks callbacks;
-  callbacks.on_message = [](const ReceivedMessage&) {};
+  callbacks.on_messages = [](const std::vector<ReceivedMessage>&) {};
   callbacks.on_failure = [this](const std::string& error) {
     service_.Locked([&] { failures_.push_back(error); });
   };

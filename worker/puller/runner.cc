@@ -57,7 +57,9 @@ bool Runner::Start(std::string* error) {
   options.max_outstanding_messages = config_.max_outstanding_messages;
   options.max_outstanding_bytes = config_.max_outstanding_bytes;
   pubsub::SubscriberCallbacks callbacks;
-  callbacks.on_message = [this](pubsub::ReceivedMessage message) { OnMessage(std::move(message)); };
+  callbacks.on_messages = [this](std::vector<pubsub::ReceivedMessage> messages) {
+    OnMessages(std::move(messages));
+  };
   callbacks.on_settled = [this](uint64_t handle, pubsub::Settlement settlement) {
     if (settlement == pubsub::Settlement::kDone) return Failpoint("after_ack");
     LogDebug("ack or nack not taken, the message may be delivered again",
@@ -150,17 +152,22 @@ bool Runner::Stuck() {
   });
 }
 
-void Runner::OnMessage(pubsub::ReceivedMessage message) {
-  Delivery delivery;
-  delivery.event = ParseEvent(&message);
-  delivery.message = std::move(message);
-  delivery.suspect = attempts_.Known(delivery.message.message_id);
+void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
+  std::vector<Delivery> deliveries;
+  deliveries.reserve(messages.size());
   bool wake = false;
+  for (pubsub::ReceivedMessage& message : messages) {
+    Delivery& delivery = deliveries.emplace_back();
+    delivery.event = ParseEvent(&message);
+    delivery.message = std::move(message);
+    delivery.suspect = attempts_.Known(delivery.message.message_id);
+    wake = wake || delivery.suspect;
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const size_t before = queues_.ready();
-    wake = delivery.suspect;
-    queues_.Push(std::move(delivery), Clock::now());
+    const auto now = Clock::now();
+    for (Delivery& delivery : deliveries) queues_.Push(std::move(delivery), now);
     const size_t after = queues_.ready();
     const auto full = static_cast<size_t>(config_.batch_size);
     // Between these two events an applier waits for a time that it knows.
@@ -219,9 +226,12 @@ void Runner::ApplyBatch(std::vector<Delivery> batch, BatchApplier* applier, Pace
   WakeApplier();
   Failpoint("after_commit_before_ack");
 
+  std::vector<uint64_t> settled;
+  settled.reserve(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
-    if (dispositions[i].kind == Disposition::kSettled) subscriber_->Ack(batch[i].message.handle);
+    if (dispositions[i].kind == Disposition::kSettled) settled.push_back(batch[i].message.handle);
   }
+  if (!settled.empty()) subscriber_->Ack(std::move(settled));
   CountOutcomes(batch, dispositions);
   if (spdlog::should_log(spdlog::level::debug)) {
     LogApplied(batch, dispositions, Clock::now() - begin);
@@ -328,7 +338,7 @@ void Runner::OnLetter(DeadLetterTopic::Letter letter) {
   if (letter.result == Letter::kPublished) {
     fields["outcome"] = "dead_letter_topic";
     LogRepeated("event published to the dead-letter topic", fields);
-    subscriber_->Ack(letter.delivery.message.handle);
+    subscriber_->Ack({letter.delivery.message.handle});
     attempts_.Forget(letter.delivery.message.message_id);
     status_->GaveUp();
   } else {

@@ -106,7 +106,7 @@ class Runner {
     bool connected = false;  // counted in connections_
   };
 
-  void OnMessage(pubsub::ReceivedMessage message);
+  void OnMessages(std::vector<pubsub::ReceivedMessage> messages);
   void StreamIs(PullStatus::Stream stream, const std::string& error);
   void AckFailed(const std::string& error);
   // The status or the gate has changed: an applier that waits looks again what is due.
