@@ -92,7 +92,7 @@ def pull_once(server, name, events):
         backends = f"SELECT pid FROM pg_stat_activity WHERE application_name = 'postbox pull {name}'"
         applied = f"SELECT coalesce(sum(applied), 0) FROM postbox.subscription_status WHERE subscription = '{name}'"
         wait_until("the puller applies", lambda: server.watch.sql(backends))
-        with bed.profile(server, puller.process.pid, f"puller-{name}"), bed.profile(server, pubsub.process.pid, f"emulator-{name}"):
+        with bed.profile(server, puller.process.pid, f"puller-{name}"), bed.profile(server, pubsub.process.pid, f"emulator-{name}"), bed.profile(server, server.watch.sql(backends)[0][0], f"backend-{name}"):
             wait_until("all is applied", lambda: int(server.watch.sql(applied)[0][0]) >= events, bed.PATIENCE, 0.2)
         seconds["puller"] = cpu(puller.process.pid)
         seconds["emulator"] = cpu(pubsub.process.pid) - before

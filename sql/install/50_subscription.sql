@@ -28,7 +28,7 @@ COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit 
 COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of bytes pulled and not yet acknowledged';
 COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time, at most. A key is with one of them at a time';
 COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
-COMMENT ON COLUMN postbox.subscription.batch_delay IS 'How long a batch waits until it is full';
+COMMENT ON COLUMN postbox.subscription.batch_delay IS 'Time between the beginnings of batches that are not full; after a pause a batch begins at once';
 COMMENT ON COLUMN postbox.subscription.on_error IS
     'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
 COMMENT ON COLUMN postbox.subscription.max_attempts IS

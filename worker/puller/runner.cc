@@ -43,6 +43,7 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
                           .credential = config_.credential},
                          config_.dead_letter_topic, config_.subscription,
                          [this](DeadLetterTopic::Letter letter) { OnLetter(std::move(letter)); }),
+      batch_timer_(config_.batch_delay),
       connections_(shares),
       letter_backoff_({config_.min_backoff, 2.0, config_.max_backoff}) {}
 
@@ -186,6 +187,7 @@ std::vector<Delivery> Runner::TakeBatch(size_t limit, PacedInbox* inbox) {
   const auto suspect = NextSuspect();
   const auto ready = queues_.ready_since();
   if (suspect && (!ready || *suspect < *ready)) return queues_.TakeSuspect();
+  batch_timer_.Begun(Clock::now());
   return queues_.Take(limit, kMaxBatchBytes);
 }
 

@@ -2,8 +2,8 @@
 //
 //     Subscriber (its I/O thread) -> KeyQueues -> appliers (a thread and a connection each) -> ack
 //
-//   - An applier takes a batch when the batch would be full, or when the key queue that has been
-//     ready longest has been ready for batch_delay, and only while the gate (apply_gate.h) is open.
+//   - An applier takes a batch when the batch would be full, or when it is due (batch_timer.h), and
+//     only while the gate (apply_gate.h) is open.
 //   - A message is acked only after the transaction that applied it is committed.
 //   - A failure suspends its key until its delay is over. Then the failed message and what follows
 //     of the key are given back, in order.
@@ -46,6 +46,7 @@
 #include "worker/pubsub/subscriber.h"
 #include "worker/puller/apply_gate.h"
 #include "worker/puller/batch_applier.h"
+#include "worker/puller/batch_timer.h"
 #include "worker/puller/config.h"
 #include "worker/puller/connection_shares.h"
 #include "worker/puller/dead_letter_topic.h"
@@ -165,6 +166,7 @@ class Runner {
   std::mutex mutex_;
   std::condition_variable changed_;
   KeyQueues queues_;
+  BatchTimer batch_timer_;
   int running_ = 0;           // appliers that have not left
   int busy_ = 0;              // appliers with a batch
   int free_ = 0;              // appliers with a connection that wait for work

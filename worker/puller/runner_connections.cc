@@ -18,7 +18,7 @@ Runner::Clock::time_point Runner::NextBatch() const {
   auto next = Clock::time_point::max();
   if (auto since = queues_.ready_since()) {
     const bool full = queues_.ready() >= static_cast<size_t>(config_.batch_size);
-    next = full ? *since : *since + config_.batch_delay;
+    next = batch_timer_.Due(*since, full);
   }
   if (auto since = NextSuspect()) next = std::min(next, *since);
   return next;
