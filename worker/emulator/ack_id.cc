@@ -1,5 +1,6 @@
 #include "worker/emulator/ack_id.h"
 
+#include <array>
 #include <cstddef>
 
 namespace postbox::emulator {
@@ -21,33 +22,40 @@ uint64_t Check(const AckId& id) {
   return hash;
 }
 
-void Append(uint64_t value, std::string* text) {
-  for (int shift = 60; shift >= 0; shift -= 4) text->push_back(kHex[(value >> shift) & 15]);
+char* Write(uint64_t value, char* out) {
+  for (int shift = 60; shift >= 0; shift -= 4) *out++ = kHex[(value >> shift) & 15];
+  return out;
 }
 
+// The value of each digit, and kNone. A look at a table is several times as fast as comparisons.
+constexpr uint8_t kNone = 0xFF;
+constexpr std::array<uint8_t, 256> kValues = [] {
+  std::array<uint8_t, 256> values{};
+  values.fill(kNone);
+  for (uint8_t value = 0; value < 16; ++value) values[static_cast<uint8_t>(kHex[value])] = value;
+  return values;
+}();
+
 bool Read(absl::string_view text, uint64_t* value) {
-  *value = 0;
+  uint64_t read = 0;
+  uint8_t all = 0;
   for (const char c : text) {
-    if (c >= '0' && c <= '9') {
-      *value = *value << 4 | static_cast<uint64_t>(c - '0');
-    } else if (c >= 'a' && c <= 'f') {
-      *value = *value << 4 | static_cast<uint64_t>(c - 'a' + 10);
-    } else {
-      return false;
-    }
+    const uint8_t digit = kValues[static_cast<uint8_t>(c)];
+    all |= digit;
+    read = read << 4 | (digit & 15);
   }
-  return true;
+  *value = read;
+  return all < 16;
 }
 
 }  // namespace
 
 std::string FormatAckId(const AckId& id) {
-  std::string text;
-  text.reserve(kLength);
-  Append(id.subscription, &text);
-  Append(id.sequence, &text);
-  Append(id.lease, &text);
-  Append(Check(id), &text);
+  std::string text(kLength, '\0');
+  char* out = text.data();
+  for (const uint64_t part : {id.subscription, id.sequence, id.lease, Check(id)}) {
+    out = Write(part, out);
+  }
   return text;
 }
 

@@ -18,6 +18,8 @@ struct AckId {
   uint64_t subscription = 0;  // differs from that of an earlier one of the same name
   uint64_t sequence = 0;      // the message
   uint64_t lease = 0;         // the delivery
+
+  friend bool operator==(const AckId&, const AckId&) = default;
 };
 
 std::string FormatAckId(const AckId& id);

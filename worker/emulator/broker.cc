@@ -40,7 +40,7 @@ std::vector<std::shared_ptr<StoredMessage>> MakeStoredMessages(
 template <class Ids>
 absl::Status CheckForm(const Ids& ids) {
   AckId parsed;
-  for (const std::string& id : ids) {
+  for (const absl::string_view id : ids) {
     if (!ParseAckId(id, &parsed)) {
       return absl::InvalidArgumentError(
           absl::StrCat("invalid ack id passed to the service (ack_id=", id, ")"));
@@ -276,7 +276,7 @@ absl::Status Broker::Acknowledge(const pb::AcknowledgeRequest& request) {
   if (auto s = CheckAcknowledge(request); !s.ok()) return s;
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
-  const std::vector<std::string> ids(request.ack_ids().begin(), request.ack_ids().end());
+  const std::vector<absl::string_view> ids(request.ack_ids().begin(), request.ack_ids().end());
   return With(*feed, [&](Subscription* state, absl::Time) -> absl::Status {
     if (!state->config().enable_exactly_once_delivery()) {
       if (auto s = CheckForm(ids); !s.ok()) return s;
@@ -289,7 +289,8 @@ absl::Status Broker::ModifyAckDeadline(const pb::ModifyAckDeadlineRequest& reque
   if (auto s = CheckModifyAckDeadline(request); !s.ok()) return s;
   const auto feed = LookUp(request.subscription());
   if (!feed.ok()) return feed.status();
-  std::vector<std::pair<std::string, int>> changes;
+  std::vector<std::pair<absl::string_view, int>> changes;
+  changes.reserve(static_cast<size_t>(request.ack_ids_size()));
   for (const std::string& id : request.ack_ids()) {
     changes.emplace_back(id, request.ack_deadline_seconds());
   }
@@ -347,13 +348,13 @@ void Broker::GiveBack(const StreamHandle& stream, const std::vector<LeasedMessag
 }
 
 AckOutcome Broker::AcknowledgeOnStream(const StreamHandle& stream,
-                                       const std::vector<std::string>& ids) {
+                                       const std::vector<absl::string_view>& ids) {
   return With(stream.feed,
               [&](Subscription* state, absl::Time) { return state->Acknowledge(ids); });
 }
 
 AckOutcome Broker::ModifyOnStream(const StreamHandle& stream,
-                                  const std::vector<std::pair<std::string, int>>& changes) {
+                                  const std::vector<std::pair<absl::string_view, int>>& changes) {
   return With(stream.feed, [&](Subscription* state, absl::Time now) {
     return state->ModifyAckDeadline(changes, now);
   });

@@ -146,9 +146,10 @@ class Broker {
   // NOT_FOUND if the subscription was deleted, FAILED_PRECONDITION if it was detached.
   absl::StatusOr<StreamBatch> TakeFromStream(const StreamHandle& stream);
   void GiveBack(const StreamHandle& stream, const std::vector<LeasedMessage>& deliveries);
-  AckOutcome AcknowledgeOnStream(const StreamHandle& stream, const std::vector<std::string>& ids);
+  AckOutcome AcknowledgeOnStream(const StreamHandle& stream,
+                                 const std::vector<absl::string_view>& ids);
   AckOutcome ModifyOnStream(const StreamHandle& stream,
-                            const std::vector<std::pair<std::string, int>>& changes);
+                            const std::vector<std::pair<absl::string_view, int>>& changes);
 
   // ---- seek and snapshots ----
   absl::Status Seek(const google::pubsub::v1::SeekRequest& request);

@@ -158,15 +158,16 @@ void StreamingPullReactor::Acknowledge() {
   }
   if (!request_.ack_ids().empty()) {
     const AckOutcome result = broker_->AcknowledgeOnStream(
-        *handle, std::vector<std::string>(request_.ack_ids().begin(), request_.ack_ids().end()));
+        *handle,
+        std::vector<absl::string_view>(request_.ack_ids().begin(), request_.ack_ids().end()));
     const std::lock_guard<std::mutex> lock(mu_);
     auto* confirmation = confirmations_.mutable_acknowledge_confirmation();
-    for (const auto& id : result.done) confirmation->add_ack_ids(id);
+    for (const AckId& id : result.done) confirmation->add_ack_ids(FormatAckId(id));
     for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
     for (const auto& id : result.unordered) confirmation->add_unordered_ack_ids(id);
   }
   if (!request_.modify_deadline_ack_ids().empty()) {
-    std::vector<std::pair<std::string, int>> changes;
+    std::vector<std::pair<absl::string_view, int>> changes;
     for (int i = 0; i < request_.modify_deadline_ack_ids_size(); ++i) {
       changes.emplace_back(request_.modify_deadline_ack_ids(i),
                            request_.modify_deadline_seconds(i));
@@ -174,7 +175,7 @@ void StreamingPullReactor::Acknowledge() {
     const AckOutcome result = broker_->ModifyOnStream(*handle, changes);
     const std::lock_guard<std::mutex> lock(mu_);
     auto* confirmation = confirmations_.mutable_modify_ack_deadline_confirmation();
-    for (const auto& id : result.done) confirmation->add_ack_ids(id);
+    for (const AckId& id : result.done) confirmation->add_ack_ids(FormatAckId(id));
     for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
   }
 }

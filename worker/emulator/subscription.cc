@@ -267,16 +267,16 @@ bool Subscription::EarlierUnacked(const Entry& entry) const {
   return false;
 }
 
-AckOutcome Subscription::Acknowledge(const std::vector<std::string>& ack_ids) {
+AckOutcome Subscription::Acknowledge(const std::vector<absl::string_view>& ack_ids) {
   AckOutcome result;
-  std::vector<std::pair<AckId, const std::string*>> parsed;
+  std::vector<std::pair<AckId, absl::string_view>> parsed;
   parsed.reserve(ack_ids.size());
-  for (const std::string& text : ack_ids) {
+  for (const absl::string_view text : ack_ids) {
     AckId id;
     if (ParseAckId(text, &id)) {
-      parsed.emplace_back(id, &text);
+      parsed.emplace_back(id, text);
     } else {
-      result.stale.push_back(text);
+      result.stale.emplace_back(text);
     }
   }
   // The order of the ids within a request does not matter.
@@ -285,13 +285,14 @@ AckOutcome Subscription::Acknowledge(const std::vector<std::string>& ack_ids) {
   });
   for (const auto& [id, text] : parsed) {
     Entry* entry = Current(id);
-    if (entry == nullptr) {
-      (exactly_once() ? result.stale : result.done).push_back(*text);
-    } else if (exactly_once() && entry->key != nullptr && EarlierUnacked(*entry)) {
-      result.unordered.push_back(*text);
+    if (entry == nullptr && exactly_once()) {
+      result.stale.emplace_back(text);
+    } else if (entry != nullptr && exactly_once() && entry->key != nullptr &&
+               EarlierUnacked(*entry)) {
+      result.unordered.emplace_back(text);
     } else {
-      Ack(entry);
-      result.done.push_back(*text);
+      if (entry != nullptr) Ack(entry);
+      result.done.push_back(id);
     }
   }
   return result;
@@ -324,12 +325,12 @@ void Subscription::Ack(Entry* entry) {
   }
 }
 
-AckOutcome Subscription::ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
-                                           absl::Time now) {
+AckOutcome Subscription::ModifyAckDeadline(
+    const std::vector<std::pair<absl::string_view, int>>& changes, absl::Time now) {
   AckOutcome result;
   struct Change {
     AckId id;
-    const std::pair<std::string, int>* change;
+    const std::pair<absl::string_view, int>* change;
   };
   std::vector<Change> parsed;
   parsed.reserve(changes.size());
@@ -338,7 +339,7 @@ AckOutcome Subscription::ModifyAckDeadline(const std::vector<std::pair<std::stri
     if (ParseAckId(change.first, &id)) {
       parsed.push_back({id, &change});
     } else {
-      result.stale.push_back(change.first);
+      result.stale.emplace_back(change.first);
     }
   }
   // The first nack of a key takes the later messages back. Then they are not nacked themselves.
@@ -347,10 +348,14 @@ AckOutcome Subscription::ModifyAckDeadline(const std::vector<std::pair<std::stri
   for (const auto& [id, change] : parsed) {
     Entry* entry = Current(id);
     if (entry == nullptr || entry->state != State::kLeased) {
-      (exactly_once() ? result.stale : result.done).push_back(change->first);
+      if (exactly_once()) {
+        result.stale.emplace_back(change->first);
+      } else {
+        result.done.push_back(id);
+      }
       continue;
     }
-    result.done.push_back(change->first);
+    result.done.push_back(id);
     if (change->second == 0) {
       ++counters_.nacked;
       Fail(entry, now);

@@ -45,6 +45,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/ack_id.h"
@@ -73,7 +74,7 @@ struct DeadLetter {
 
 // The results of the ack ids of one request.
 struct AckOutcome {
-  std::vector<std::string> done;
+  std::vector<AckId> done;
   std::vector<std::string> stale;      // exactly-once: not the current lease
   std::vector<std::string> unordered;  // exactly-once and ordered: an earlier message is not acked
 };
@@ -140,9 +141,9 @@ class Subscription {
   // Undoes deliveries that were not sent.
   void GiveBack(const std::vector<LeasedMessage>& deliveries);
 
-  AckOutcome Acknowledge(const std::vector<std::string>& ack_ids);
+  AckOutcome Acknowledge(const std::vector<absl::string_view>& ack_ids);
   // seconds == 0 is a nack.
-  AckOutcome ModifyAckDeadline(const std::vector<std::pair<std::string, int>>& changes,
+  AckOutcome ModifyAckDeadline(const std::vector<std::pair<absl::string_view, int>>& changes,
                                absl::Time now);
 
   // Ends the leases and suspensions that are over, and drops messages older than the retention.

@@ -154,22 +154,21 @@ class Simulation {
       Acknowledge(some);
       return;
     }
-    std::vector<std::pair<std::string, int>> changes;
+    std::vector<std::string> ids;
     for (const LeasedMessage& delivery : some) {
-      changes.emplace_back(FormatAckId(delivery.ack_id), what == 2 ? 0 : 10 + Roll(30));
+      ids.push_back(FormatAckId(delivery.ack_id));
       held_.push_back(delivery);
     }
+    std::vector<std::pair<absl::string_view, int>> changes;
+    for (const std::string& id : ids) changes.emplace_back(id, what == 2 ? 0 : 10 + Roll(30));
     sub_->ModifyAckDeadline(changes, now_);
   }
 
   void Acknowledge(const std::vector<LeasedMessage>& deliveries) {
     std::vector<std::string> ids;
-    std::map<std::string, uint64_t> sequences;
-    for (const LeasedMessage& delivery : deliveries) {
-      ids.push_back(FormatAckId(delivery.ack_id));
-      sequences[ids.back()] = delivery.message->sequence;
-    }
-    for (const std::string& id : sub_->Acknowledge(ids).done) acked_.insert(sequences[id]);
+    for (const LeasedMessage& delivery : deliveries) ids.push_back(FormatAckId(delivery.ack_id));
+    const std::vector<absl::string_view> views(ids.begin(), ids.end());
+    for (const AckId& id : sub_->Acknowledge(views).done) acked_.insert(id.sequence);
   }
 
   const Shape shape_;
