@@ -15,7 +15,7 @@ target_include_directories(postbox_bench SYSTEM PRIVATE ${VALGRIND_REQUESTS})
 target_link_libraries(postbox_bench PRIVATE publisher_core extension_base extension_shared)
 target_link_options(postbox_bench PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
-foreach(program counting_server bare_publish pull_server)
+foreach(program counting_server bare_publish bare_pull pull_server)
   add_executable(${program} ${CMAKE_SOURCE_DIR}/bench/${program}.cc)
   set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
   target_link_libraries(${program} PRIVATE postbox_warnings postbox_proto)
