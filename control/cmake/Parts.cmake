@@ -99,7 +99,7 @@ target_link_libraries(postbox_base PUBLIC postbox_warnings Threads::Threads)
 
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
-set(plain pubsub/ack_results pubsub/credentials_file pubsub/http_client pubsub/message_wire pubsub/outgoing_message pubsub/pull_wire puller/received_event)
+set(plain pubsub/ack_results pubsub/ack_wire pubsub/credentials_file pubsub/http_client pubsub/message_wire pubsub/outgoing_message pubsub/pull_wire puller/received_event)
 foreach(file access ack_id broker broker_policies broker_recovery broker_snapshots broker_subscriptions broker_topics faults filter journal labels publish_quotas resource_spec schemas status stored_message subscription subscription_queues unsupported validation)
   list(APPEND plain emulator/${file})
 endforeach()

@@ -1,6 +1,6 @@
 // Messages in wire format: what the publisher writes is what protobuf's own parser reads, of the
 // size that was reckoned; what passes the check passes the emulator's; and the ids of a response
-// are counted as protobuf counts them.
+// are counted as protobuf counts them; and what a stream brings is read as protobuf reads it.
 #include "worker/pubsub/message_wire.h"
 
 #include <vector>
@@ -12,6 +12,7 @@
 #include "tests/fuzz/quiet_protobuf.h"
 #include "worker/emulator/validation.h"
 #include "worker/pubsub/outgoing_message.h"
+#include "worker/pubsub/pull_wire.h"
 
 using postbox::fuzz::Input;
 namespace rules = postbox::pubsub;
@@ -33,6 +34,28 @@ void CheckResponse(std::string_view bytes) {
   pb::PublishResponse made;
   for (std::size_t i = 0; i < bytes.size() % 50; ++i) made.add_message_ids(std::to_string(i));
   FUZZ_CHECK(rules::CountMessageIds(made.SerializeAsString()) == bytes.size() % 50, bytes);
+}
+
+// What protobuf's parser reads of a stream's response, pull_wire reads.
+void CheckPulled(std::string_view bytes) {
+  const auto read = rules::ReadPullResponse(bytes);
+  pb::StreamingPullResponse parsed;
+  if (!parsed.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+  const auto& messages = parsed.received_messages();
+  FUZZ_CHECK(read && read->messages.size() == static_cast<std::size_t>(messages.size()), bytes);
+  for (int i = 0; i < messages.size(); ++i) {
+    const rules::PulledMessage& pulled = read->messages[static_cast<std::size_t>(i)];
+    const pb::PubsubMessage& message = messages[i].message();
+    FUZZ_CHECK(pulled.ack_id == messages[i].ack_id(), bytes);
+    FUZZ_CHECK(pulled.message.data == message.data(), bytes);
+    FUZZ_CHECK(pulled.message.message_id == message.message_id(), bytes);
+    FUZZ_CHECK(pulled.message.ordering_key == message.ordering_key(), bytes);
+    FUZZ_CHECK(pulled.message.attributes.size() == message.attributes().size(), bytes);
+    for (const auto& [name, value] : pulled.message.attributes) {
+      const auto found = message.attributes().find(name);
+      FUZZ_CHECK(found != message.attributes().end() && found->second == value, bytes);
+    }
+  }
 }
 
 // The request with this message as it goes out.
@@ -91,7 +114,9 @@ void CheckMessage(std::string_view data, const rules::Attributes& attributes,
 FUZZ(Input* input) {
   postbox::fuzz::QuietProtobuf();
   Input whole = *input;
-  CheckResponse(whole.Rest());
+  const std::string_view bytes = whole.Rest();
+  CheckResponse(bytes);
+  CheckPulled(bytes);
   const std::string_view key = input->Line();
   const int times = input->Byte() % 16 == 0 ? 300 : 1;
   rules::Attributes attributes;

@@ -40,8 +40,8 @@ ReceivedEvent Read(const std::string& data, const rules::Attributes& attributes)
   }
   if (event.occurred_at) {
     std::int64_t micros = 0;
-    FUZZ_CHECK(rules::ParseRfc3339(*event.occurred_at, &micros), *event.occurred_at);
-    FUZZ_CHECK(rules::FormatRfc3339(micros) == *event.occurred_at, *event.occurred_at);
+    const std::string text = rules::FormatRfc3339(*event.occurred_at);
+    FUZZ_CHECK(rules::ParseRfc3339(text, &micros) && micros == *event.occurred_at, text);
   }
   postbox::puller::TraceId(message);
   return event;
@@ -59,7 +59,9 @@ void CheckRoundTrip(const std::string& text, std::int64_t number, const std::str
   FUZZ_CHECK(event.event_id == text && event.event_type == text, text);
   FUZZ_CHECK(event.aggregate_type == text && event.aggregate_id == text, text);
   FUZZ_CHECK(event.version == number, text);
-  FUZZ_CHECK(event.occurred_at == rules::FormatRfc3339(number), *event.occurred_at);
+  FUZZ_CHECK(
+      event.occurred_at && rules::FormatRfc3339(*event.occurred_at) == rules::FormatRfc3339(number),
+      std::to_string(number));
   json expected = json::object();
   expected["schema_version"] = text;
   for (const auto& [name, value] : attributes) {

@@ -39,11 +39,20 @@ $node->safe_psql(
 
 my $session = $node->background_psql('postgres', on_error_stop => 1);
 
+my $openers = 0;
+
 # Emits events for the keys PREFIX-1, PREFIX-2, ... in one transaction, so that they come together.
 sub work
 {
 	my ($prefix, $count, $payload) = @_;
 	$session->query_safe("SELECT count(postbox.outbox_emit('work', '$prefix-' || n, 'work', '$payload'::jsonb, version => 1)) FROM generate_series(1, $count) n");
+	return;
+}
+
+# The next events come while a batch has just begun, and wait for each other.
+sub begin_batch
+{
+	work('opener' . ++$openers, 1, '{}');
 	return;
 }
 
@@ -98,6 +107,7 @@ is(dead_letters(), $slow, 'and none is given up');
 # A row that somebody else has locked.
 my $holder = $node->background_psql('postgres', on_error_stop => 1);
 $holder->query_safe('BEGIN; SELECT FROM app.locked FOR UPDATE');
+begin_batch();
 work('blocked', 1, '{"lock": true}');
 work('free', 200, '{}');
 seen('free', 200, 'what is in a batch with a blocked event is applied');
@@ -109,11 +119,13 @@ seen('blocked', 1, 'and is applied when the lock is gone');
 $holder->quit;
 
 # A lack of memory of one event.
+begin_batch();
 work('hungry', 1, '{"raise": "53200"}');
 work('modest', 200, '{}');
 seen('modest', 200, 'what is in a batch with an event that lacks memory is applied');
 
 # A permanent error.
+begin_batch();
 work('wrong', 1, '{"raise": "22000"}');
 work('right', 200, '{}');
 seen('right', 200, 'what is in a batch with a wrong event is applied');

@@ -30,7 +30,7 @@
 #include <memory>
 #include <string>
 
-#include "google/pubsub/v1/pubsub.pb.h"
+#include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "proto/rules/backoff.h"
 #include "worker/pubsub/authorizer.h"
 #include "worker/pubsub/channel.h"

@@ -156,10 +156,25 @@ bool ReadProperties(std::string_view wire, SubscriptionProperties* properties) {
   });
 }
 
+std::optional<std::size_t> CountMessages(std::string_view wire) {
+  std::size_t count = 0;
+  FieldReader fields(wire);
+  const bool read = fields.ForEach([&](std::uint32_t tag) {
+    if (tag == BytesField(1)) ++count;
+    return fields.Skip();
+  });
+  if (!read) return std::nullopt;
+  return count;
+}
+
 }  // namespace
 
 std::optional<PullResponse> ReadPullResponse(std::string_view wire) {
   PullResponse response;
+  // They are counted first, which reads their lengths only: to grow the vector moves each of them.
+  const std::optional<std::size_t> count = CountMessages(wire);
+  if (!count) return std::nullopt;
+  response.messages.reserve(*count);
   AttributeViews attributes;
   FieldReader fields(wire);
   const bool read = fields.ForEach([&](std::uint32_t tag) {

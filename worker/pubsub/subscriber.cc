@@ -1,5 +1,8 @@
 #include "worker/pubsub/subscriber.h"
 
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/support/byte_buffer.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -10,12 +13,13 @@
 #include <unordered_set>
 #include <utility>
 
-#include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "absl/container/flat_hash_map.h"
 #include "proto/rules/backoff.h"
 #include "proto/rules/error_class.h"
 #include "proto/rules/limits.h"
 #include "worker/pubsub/ack_batcher.h"
 #include "worker/pubsub/ack_results.h"
+#include "worker/pubsub/ack_wire.h"
 #include "worker/pubsub/authorizer.h"
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/credentials.h"
@@ -28,13 +32,14 @@ namespace postbox::pubsub {
 namespace {
 
 using Clock = EventLoop::Clock;
-namespace api = google::pubsub::v1;
 
 constexpr std::chrono::seconds kAckTimeout{60};
 // An answer after LeaseKeeper::kMargin comes too late for the lease.
 constexpr std::chrono::seconds kModifyTimeout{10};
 constexpr std::chrono::seconds kKeepTryingAcks{600};
 constexpr int kModifyAttempts = 3;
+constexpr char kAcknowledgeMethod[] = "/google.pubsub.v1.Subscriber/Acknowledge";
+constexpr char kModifyMethod[] = "/google.pubsub.v1.Subscriber/ModifyAckDeadline";
 
 // Each subscriber has one, which it keeps when the stream is opened again: the service sends the
 // messages of an ordering key to one client.
@@ -84,16 +89,21 @@ class SubscriberCore {
     uint64_t position = 0;  // in its key (key_gate.h), since it was handed on
     int64_t bytes = 0;
     Clock::time_point received;
-    std::optional<ReceivedMessage> message;  // until it is handed on
   };
   struct AckCall {
     std::unique_ptr<grpc::ClientContext> context;  // null: waits for a token
     std::string authorization;
     bool repeated = false;
     AckRequest request;
-    google::protobuf::Empty response;
+    grpc::ByteBuffer response;
     grpc::Status status;
-    std::unique_ptr<grpc::ClientAsyncResponseReader<google::protobuf::Empty>> reader;
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+  };
+
+  // One that arrived and was not handed on.
+  struct Incoming {
+    uint64_t handle = 0;
+    ReceivedMessage message;
   };
 
   void OnResponse(PullResponse response, bool first);
@@ -119,15 +129,15 @@ class SubscriberCore {
   const SubscriberCallbacks callbacks_;
   std::unique_ptr<Authorizer> authorizer_;
   std::unique_ptr<PullStream::Stub> stream_stub_;
-  std::unique_ptr<RenewedStub<api::Subscriber::Stub>> ack_stub_;
+  std::unique_ptr<RenewedStub<grpc::GenericStub>> ack_stub_;
   std::unique_ptr<PullStream> stream_;
 
   bool pulling_ = true;
   bool exactly_once_ = false;
   bool ordered_ = false;
   uint64_t last_handle_ = 0;
-  std::unordered_map<uint64_t, Held> messages_;
-  std::deque<uint64_t> incoming_;  // kReceipt and kWaiting, in order of arrival
+  absl::flat_hash_map<uint64_t, Held> messages_;
+  std::deque<Incoming> incoming_;  // kReceipt and kWaiting, in order of arrival
   int64_t in_hand_messages_ = 0;
   int64_t in_hand_bytes_ = 0;
   KeyGate gate_;
@@ -146,8 +156,8 @@ bool SubscriberCore::Start(std::string* error) {
   authorizer_ = std::make_unique<Authorizer>(loop_, std::move(credentials->tokens));
   // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
   stream_stub_ = std::make_unique<PullStream::Stub>(options_.endpoint, credentials->channel, 0);
-  ack_stub_ = std::make_unique<RenewedStub<api::Subscriber::Stub>>(options_.endpoint,
-                                                                   credentials->channel, 1);
+  ack_stub_ =
+      std::make_unique<RenewedStub<grpc::GenericStub>>(options_.endpoint, credentials->channel, 1);
 
   PullStream::Options stream;
   stream.first_request.set_subscription(options_.subscription);
@@ -201,10 +211,9 @@ void SubscriberCore::OnResponse(PullResponse response, bool first) {
       NackHeld(handle, held);
       continue;
     }
-    pulled.message.handle = handle;
-    held.message = std::move(pulled.message);
     held.state = exactly_once_ ? State::kReceipt : State::kWaiting;
-    incoming_.push_back(handle);
+    pulled.message.handle = handle;
+    incoming_.push_back({handle, std::move(pulled.message)});
     leases_.Add(handle, now);
     batcher_.Add(extension, AckEntry{.handle = handle, .ack_id = held.ack_id}, now);
   }
@@ -224,18 +233,19 @@ void SubscriberCore::HandOn() {
   bool full = false;
   std::unordered_set<std::string>
       waits;  // keys with an earlier message that cannot be handed on yet
-  std::deque<uint64_t> rest;
+  std::deque<Incoming> rest;
   std::vector<ReceivedMessage> messages;
   while (!incoming_.empty()) {
-    const uint64_t handle = incoming_.front();
+    Incoming next = std::move(incoming_.front());
     incoming_.pop_front();
+    const uint64_t handle = next.handle;
     Held& held = messages_.at(handle);
     if (held.state == State::kReceipt || (!held.key.empty() && waits.contains(held.key))) {
       waits.insert(held.key);
-      rest.push_back(handle);
+      rest.push_back(std::move(next));
     } else if (!FitsBudget(held.bytes)) {
       full = true;
-      rest.push_back(handle);
+      rest.push_back(std::move(next));
       break;
     } else if (ordered_ && (held.position = gate_.Admit(held.key, held.message_id, now)) == 0) {
       NackHeld(handle, held);
@@ -244,11 +254,11 @@ void SubscriberCore::HandOn() {
       held.handed_on = true;
       ++in_hand_messages_;
       in_hand_bytes_ += held.bytes;
-      messages.push_back(*std::move(held.message));
-      held.message.reset();
+      messages.push_back(std::move(next.message));
     }
   }
-  incoming_.insert(incoming_.begin(), rest.begin(), rest.end());
+  incoming_.insert(incoming_.begin(), std::make_move_iterator(rest.begin()),
+                   std::make_move_iterator(rest.end()));
   if (!messages.empty()) callbacks_.on_messages(std::move(messages));
   stream_->PauseReading(full || static_cast<int64_t>(incoming_.size()) >=
                                     std::max<int64_t>(options_.max_outstanding_messages, 1));
@@ -257,7 +267,6 @@ void SubscriberCore::HandOn() {
 
 void SubscriberCore::NackHeld(uint64_t handle, Held& held) {
   held.state = State::kNacked;
-  held.message.reset();
   leases_.Remove(handle);
   batcher_.Add(0, AckEntry{.handle = handle, .ack_id = held.ack_id, .key = held.key}, Clock::now());
 }
@@ -278,8 +287,14 @@ void SubscriberCore::Ack(const std::vector<uint64_t>& handles) {
     if (held == nullptr) continue;
     held->state = State::kAcked;
     leases_.Record(held->received, now);
-    batcher_.Add(AckRequest::kAcknowledge,
-                 AckEntry{.handle = handle, .ack_id = held->ack_id, .key = held->key}, now);
+    AckEntry entry{.handle = handle, .key = held->key};
+    if (exactly_once_) {
+      entry.ack_id = held->ack_id;
+    } else {  // its lease is not extended any more
+      leases_.Remove(handle);
+      entry.ack_id = std::move(held->ack_id);
+    }
+    batcher_.Add(AckRequest::kAcknowledge, std::move(entry), now);
   }
   HandOn();
 }
@@ -345,22 +360,12 @@ void SubscriberCore::Begin(const std::shared_ptr<AckCall>& call,
   AddHeaders(call->context.get(), RouteHeader("subscription", options_.subscription),
              options_.quota_project.empty() ? authorization.quota_project : options_.quota_project,
              call->authorization);
-  if (request.is_ack()) {
-    call->context->set_deadline(std::chrono::system_clock::now() + kAckTimeout);
-    api::AcknowledgeRequest message;
-    message.set_subscription(options_.subscription);
-    for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
-    call->reader = ack_stub_->Get()->PrepareAsyncAcknowledge(call->context.get(), message,
-                                                             loop_->completion_queue());
-  } else {
-    call->context->set_deadline(std::chrono::system_clock::now() + kModifyTimeout);
-    api::ModifyAckDeadlineRequest message;
-    message.set_subscription(options_.subscription);
-    message.set_ack_deadline_seconds(request.deadline_seconds);
-    for (const AckEntry& entry : request.entries) message.add_ack_ids(entry.ack_id);
-    call->reader = ack_stub_->Get()->PrepareAsyncModifyAckDeadline(call->context.get(), message,
-                                                                   loop_->completion_queue());
-  }
+  call->context->set_deadline(std::chrono::system_clock::now() +
+                              (request.is_ack() ? kAckTimeout : kModifyTimeout));
+  const grpc::Slice message(EncodeAckRequest(options_.subscription, request));
+  call->reader = ack_stub_->Get()->PrepareUnaryCall(
+      call->context.get(), request.is_ack() ? kAcknowledgeMethod : kModifyMethod,
+      grpc::ByteBuffer(&message, 1), loop_->completion_queue());
   call->reader->StartCall();
   call->reader->Finish(&call->response, &call->status,
                        loop_->Tag([this, call](bool) { OnAnswer(call); }));
@@ -429,7 +434,7 @@ bool SubscriberCore::Conclude(const AckRequest& request, AckEntry& entry, AckRes
 // The lease of a message that was not handed on yet is lost. The messages that follow it in its key
 // must not be handed on before it is delivered again.
 void SubscriberCore::LoseWaiting(uint64_t handle, Held& held) {
-  std::erase(incoming_, handle);
+  std::erase_if(incoming_, [handle](const Incoming& one) { return one.handle == handle; });
   if (ordered_) {
     gate_.GiveBack(held.key, held.message_id, held.position, Clock::now());
     gate_.Returned(held.key, held.message_id);
@@ -473,7 +478,7 @@ void SubscriberCore::StopPulling() {
   if (!pulling_) return;
   pulling_ = false;
   stream_->Close();
-  for (uint64_t handle : incoming_) NackHeld(handle, messages_.at(handle));
+  for (const Incoming& one : incoming_) NackHeld(one.handle, messages_.at(one.handle));
   incoming_.clear();
   batcher_.Flush(Clock::now());
   Pump();

@@ -86,6 +86,7 @@ std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch,
 }
 
 bool BatchApplier::Behind(size_t i) const {
+  if (first_failures_.empty()) return false;
   auto it = first_failures_.find((*batch_)[i].queue_key());
   return it != first_failures_.end() && it->second < i;
 }

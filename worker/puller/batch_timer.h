@@ -1,6 +1,6 @@
 // When a batch that is not full begins.
 //
-//   - After a pause at once: the first event of a burst, or one that comes alone, waits for nothing.
+//   - After a pause at once: the first event of a burst, or one that comes alone, does not wait.
 //   - Otherwise batch_delay after the batch before it began, so that a steady stream of few events
 //     makes few transactions. It waits for no longer than batch_delay in any case.
 //

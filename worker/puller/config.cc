@@ -37,7 +37,7 @@ constexpr char kQuery[] = R"(
                 THEN (extract(epoch FROM t.statement_timeout) * 1000)::bigint ELSE -1 END,
            CASE WHEN isfinite(t.lock_timeout)
                 THEN (extract(epoch FROM t.lock_timeout) * 1000)::bigint ELSE -1 END,
-           coalesce(to_jsonb(s) ->> 'credential', '')
+           coalesce(to_jsonb(s) ->> 'credential', ''), 'postbox.event'::regtype::oid
       FROM postbox.subscription s,
            LATERAL (SELECT coalesce((to_jsonb(s) ->> 'statement_timeout')::interval, '30s'),
                            coalesce((to_jsonb(s) ->> 'lock_timeout')::interval, '5s'))
@@ -108,6 +108,7 @@ std::string ReadSettings(const QueryResult& result, int row, SubscriptionConfig*
   }
   config->inbox = static_cast<Oid>(result.integer(row, 1));
   config->inbox_name = result.text(row, 2);
+  config->event_type = static_cast<Oid>(result.integer(row, 22));
   config->max_outstanding_messages = result.integer(row, 4);
   config->max_outstanding_bytes = result.integer(row, 5);
   config->appliers = static_cast<int>(result.integer(row, 6));

@@ -21,8 +21,9 @@ namespace postbox::puller {
 struct SubscriptionConfig {
   std::string name;
   Oid inbox = InvalidOid;
-  std::string inbox_name;    // for the log
-  std::string subscription;  // full name
+  Oid event_type = InvalidOid;  // postbox.event
+  std::string inbox_name;       // for the log
+  std::string subscription;     // full name
   int64_t max_outstanding_messages = 0;
   int64_t max_outstanding_bytes = 0;
   int appliers = 1;

@@ -1,6 +1,5 @@
 #include "worker/puller/database.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "proto/rules/utf8.h"
+#include "worker/puller/binary_format.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 
@@ -35,13 +35,6 @@ constexpr int64_t kLongestPollMs = 60'000;
 constexpr int kMaxAttempts = 20;
 constexpr char kStopped[] = "stopped before the server has answered";
 constexpr char kNoAnswer[] = "the server has not answered in time";
-
-void AppendInt32(std::string* out, int64_t value) {
-  const uint32_t network = htonl(static_cast<uint32_t>(value));
-  char bytes[sizeof(network)];
-  std::memcpy(bytes, &network, sizeof(network));
-  out->append(bytes, sizeof(bytes));
-}
 
 // The text as one line, because libpq breaks its messages into several. Its beginning, if it is
 // longer than kMaxErrorBytes.
@@ -106,15 +99,15 @@ Parameter Parameter::Array(Oid element_type,
   for (const auto& value : values) bytes += 4 + (value ? value->size() : 0);
   std::string out;
   out.reserve(bytes);
-  AppendInt32(&out, values.empty() ? 0 : 1);
-  AppendInt32(&out, 1);
-  AppendInt32(&out, element_type);
+  AppendInt32(values.empty() ? 0 : 1, &out);
+  AppendInt32(1, &out);
+  AppendInt32(element_type, &out);
   if (!values.empty()) {
-    AppendInt32(&out, static_cast<int64_t>(values.size()));
-    AppendInt32(&out, 1);
+    AppendInt32(static_cast<int64_t>(values.size()), &out);
+    AppendInt32(1, &out);
   }
   for (const auto& value : values) {
-    AppendInt32(&out, value ? static_cast<int64_t>(value->size()) : -1);
+    AppendInt32(value ? static_cast<int64_t>(value->size()) : -1, &out);
     if (value) out.append(*value);
   }
   return Bytes(std::move(out));

@@ -4,20 +4,12 @@
 #include <string_view>
 #include <utility>
 
+#include "proto/rules/attributes.h"
+#include "worker/puller/event_array.h"
 #include "worker/puller/status_report.h"
 
 namespace postbox::puller {
 namespace {
-
-// The fields of the events are sent as parallel arrays. The server builds postbox.event values of
-// them.
-#define POSTBOX_EVENT_FIELDS                                                            \
-  "ROW(e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.version::bigint, " \
-  "e.payload, e.attributes::jsonb, e.occurred_at::timestamptz)::postbox.event"
-#define POSTBOX_EVENT_ARRAYS                                                            \
-  "unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], "    \
-  "$8::text[], $9::text[]) WITH ORDINALITY AS e(event_id, event_type, aggregate_type, " \
-  "aggregate_id, version, payload, attributes, occurred_at, position)"
 
 // A duplicate is acked like an event that was applied, so its effect must be as durable. The
 // transaction of its effect may still wait for a standby, or have been released from that wait by a
@@ -26,9 +18,8 @@ namespace {
 // An event that fails is raised: BatchApplier decides what becomes of it.
 constexpr char kApply[] =
     "SELECT o.outcome, CASE WHEN o.outcome = 'duplicate' THEN pg_current_xact_id() END FROM "
-    "unnest(postbox.inbox_apply_batch($1::oid::regclass, "
-    "ARRAY(SELECT " POSTBOX_EVENT_FIELDS " FROM " POSTBOX_EVENT_ARRAYS
-    " ORDER BY e.position), on_error => 'raise')) WITH ORDINALITY AS o(outcome, position) "
+    "unnest(postbox.inbox_apply_batch($1::oid::regclass, $2::postbox.event[], "
+    "on_error => 'raise')) WITH ORDINALITY AS o(outcome, position) "
     "ORDER BY o.position";
 
 // The texts are sent as bytes: one that the database cannot hold must not keep its event from being
@@ -47,43 +38,24 @@ std::optional<std::string_view> View(const std::optional<std::string>& text) {
   return *text;
 }
 
-// `text_type`: as what the texts of the events are sent.
-std::vector<Parameter> EventParameters(Oid inbox, const std::vector<const Delivery*>& deliveries,
-                                       Oid text_type) {
-  std::vector<std::string> versions;
-  versions.reserve(deliveries.size());
-  for (const Delivery* delivery : deliveries) {
-    versions.push_back(delivery->event.version ? std::to_string(*delivery->event.version) : "");
-  }
-  std::vector<std::optional<std::string_view>> values(deliveries.size());
-  auto column = [&](Oid type, auto&& field) {
-    for (size_t i = 0; i < deliveries.size(); ++i) values[i] = field(deliveries[i]->event, i);
-    return Parameter::Array(type, values);
+// The event of a dead letter, as kRecord takes it.
+std::vector<Parameter> LetterParameters(Oid inbox, const ReceivedEvent& event) {
+  const auto array = [](Oid type, std::optional<std::string_view> value) {
+    return Parameter::Array(type, {value});
   };
-  std::vector<Parameter> parameters;
-  parameters.push_back(Parameter::Text(std::to_string(inbox)));
-  parameters.push_back(
-      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_id); }));
-  parameters.push_back(
-      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.event_type); }));
-  parameters.push_back(
-      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_type); }));
-  parameters.push_back(
-      column(text_type, [](const ReceivedEvent& e, size_t) { return View(e.aggregate_id); }));
-  parameters.push_back(
-      column(kTextOid, [&](const ReceivedEvent& e, size_t i) -> std::optional<std::string_view> {
-        if (!e.version) return std::nullopt;
-        return versions[i];
-      }));
-  parameters.push_back(column(kByteaOid, [](const ReceivedEvent& e, size_t) {
-    return std::optional<std::string_view>(e.payload);
-  }));
-  parameters.push_back(column(text_type, [](const ReceivedEvent& e, size_t) {
-    return std::optional<std::string_view>(e.attributes);
-  }));
-  parameters.push_back(
-      column(kTextOid, [](const ReceivedEvent& e, size_t) { return View(e.occurred_at); }));
-  return parameters;
+  std::optional<std::string> version;
+  if (event.version) version = std::to_string(*event.version);
+  std::optional<std::string> occurred_at;
+  if (event.occurred_at) occurred_at = pubsub::FormatRfc3339(*event.occurred_at);
+  return {Parameter::Text(std::to_string(inbox)),
+          array(kByteaOid, View(event.event_id)),
+          array(kByteaOid, View(event.event_type)),
+          array(kByteaOid, View(event.aggregate_type)),
+          array(kByteaOid, View(event.aggregate_id)),
+          array(kTextOid, View(version)),
+          array(kByteaOid, event.payload),
+          array(kByteaOid, event.attributes),
+          array(kTextOid, View(occurred_at))};
 }
 
 InboxResult Converted(const QueryResult& result) {
@@ -171,7 +143,9 @@ QueryResult DatabaseInboxClient::Ask(const char* sql, const std::vector<Paramete
 InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& events,
                                        std::optional<std::chrono::milliseconds> time) {
   const auto begin = std::chrono::steady_clock::now();
-  QueryResult result = Ask(kApply, EventParameters(inbox_, events, kTextOid), time);
+  const std::vector<Parameter> parameters = {Parameter::Text(std::to_string(inbox_)),
+                                             EventArray(event_type_, events)};
+  QueryResult result = Ask(kApply, parameters, time);
   InboxResult applied = Converted(result);
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);
@@ -190,7 +164,7 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
 
 InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
                                                   const EventFailure& failure) {
-  std::vector<Parameter> parameters = EventParameters(inbox_, {&delivery}, kByteaOid);
+  std::vector<Parameter> parameters = LetterParameters(inbox_, delivery.event);
   parameters.push_back(Parameter::Text(failure.sqlstate));
   parameters.push_back(Parameter::Bytes(failure.error));
   parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));

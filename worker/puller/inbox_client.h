@@ -55,11 +55,13 @@ std::optional<size_t> NamedEvent(std::string_view context,
 // Over a libpq connection. A connection that broke stays broken until Connect replaces it.
 class DatabaseInboxClient : public InboxClient {
  public:
-  DatabaseInboxClient(std::string dsn, std::string application_name, Oid inbox,
+  // `event_type`: the OID of postbox.event.
+  DatabaseInboxClient(std::string dsn, std::string application_name, Oid inbox, Oid event_type,
                       TransactionLimits limits)
       : dsn_(std::move(dsn)),
         application_name_(std::move(application_name)),
         inbox_(inbox),
+        event_type_(event_type),
         limits_(limits),
         interrupt_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~DatabaseInboxClient() override {
@@ -113,6 +115,7 @@ class DatabaseInboxClient : public InboxClient {
   const std::string dsn_;
   const std::string application_name_;
   const Oid inbox_;
+  const Oid event_type_;
   const TransactionLimits limits_;
   const int interrupt_;  // readable after Abort()
   std::mutex mutex_;     // held where connection_ is replaced, and by Cancel

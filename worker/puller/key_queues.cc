@@ -84,7 +84,7 @@ void KeyQueues::Done(const std::string& queue_key, TimePoint now) {
 void KeyQueues::PutBack(const std::string& queue_key, std::vector<Delivery> unsettled) {
   auto it = queues_.find(queue_key);
   if (it == queues_.end() || it->second.state != KeyQueue::kBusy) return;
-  std::deque<Delivery>& waiting = it->second.waiting;
+  std::list<Delivery>& waiting = it->second.waiting;
   waiting.insert(waiting.begin(), std::make_move_iterator(unsettled.begin()),
                  std::make_move_iterator(unsettled.end()));
 }

@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <optional>
 #include <set>
 #include <string>
@@ -94,7 +95,7 @@ class KeyQueues {
 
  private:
   struct KeyQueue {
-    std::deque<Delivery> waiting;
+    std::list<Delivery> waiting;  // a deque allocates twice for the one message of most
     enum { kReady, kReadySuspect, kBusy, kSuspended } state = kReady;
   };
 

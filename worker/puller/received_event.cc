@@ -1,11 +1,14 @@
 #include "worker/puller/received_event.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "proto/rules/attributes.h"
+#include "proto/rules/utf8.h"
 
 namespace postbox::puller {
 namespace {
@@ -15,27 +18,77 @@ using pubsub::FindAttribute;
 
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
-// The attributes that are not fields of the event, as a JSON object. The context of a trace that
-// one of Google's clients has written is there under its standard name, too. Bytes that are not
-// valid UTF-8 are replaced, so it does not throw.
-std::string ToJson(const pubsub::Attributes& attributes, bool replace_nul) {
-  json object = json::object();
-  for (auto [name, value] : attributes) {
+using AttributeViews = std::vector<pubsub::AttributeView>;
+
+// The attributes that are not fields of the event, by name. The context of a trace that one of
+// Google's clients has written is there under its standard name, too.
+AttributeViews OtherAttributes(const pubsub::Attributes& attributes) {
+  AttributeViews others;
+  for (const auto& [name, value] : attributes) {
     if (pubsub::IsStandardAttribute(name) && name != pubsub::kSchemaVersion) continue;
-    if (replace_nul) {
-      for (std::string* text : {&name, &value}) {
-        for (size_t at = 0; (at = text->find('\0', at)) != std::string::npos;) {
-          text->replace(at, 1, "\uFFFD");
-        }
+    others.emplace_back(name, value);
+  }
+  for (const pubsub::TraceName& name : pubsub::kTraceNames) {
+    const std::string* value = FindAttribute(attributes, name.of_clients);
+    if (value == nullptr || FindAttribute(attributes, name.standard) != nullptr) continue;
+    others.emplace_back(name.standard, *value);
+  }
+  std::sort(others.begin(), others.end());
+  return others;
+}
+
+void AppendJson(std::string_view text, std::string* out) {
+  out->push_back('"');
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) {
+      constexpr char kHex[] = "0123456789abcdef";
+      out->append("\\u00").append({kHex[c >> 4], kHex[c & 15]});
+      continue;
+    }
+    if (c == '"' || c == '\\') out->push_back('\\');
+    out->push_back(c);
+  }
+  out->push_back('"');
+}
+
+// For texts that are valid UTF-8, as those of the service are: a tree of JSON takes several
+// allocations for each of them.
+std::string PlainJson(const AttributeViews& attributes) {
+  size_t bytes = 2;
+  for (const auto& [name, value] : attributes) bytes += name.size() + value.size() + 6;
+  std::string text;
+  text.reserve(bytes);
+  text.push_back('{');
+  for (const auto& [name, value] : attributes) {
+    if (text.size() > 1) text.push_back(',');
+    AppendJson(name, &text);
+    text.push_back(':');
+    AppendJson(value, &text);
+  }
+  text.push_back('}');
+  return text;
+}
+
+// A JSON object. Bytes that are not valid UTF-8 and NUL characters are replaced, so it does not
+// throw.
+std::string ToJson(const AttributeViews& attributes) {
+  const auto plain = [](std::string_view text) {
+    return pubsub::IsValidUtf8(text) && !HasNul(text);
+  };
+  const bool all = std::all_of(attributes.begin(), attributes.end(), [&](const auto& each) {
+    return plain(each.first) && plain(each.second);
+  });
+  if (all) return PlainJson(attributes);
+  json object = json::object();
+  for (const auto& attribute : attributes) {
+    std::string name(attribute.first);
+    std::string value(attribute.second);
+    for (std::string* text : {&name, &value}) {
+      for (size_t at = 0; (at = text->find('\0', at)) != std::string::npos;) {
+        text->replace(at, 1, "\uFFFD");
       }
     }
     object[name] = std::move(value);
-  }
-  for (const pubsub::TraceName& name : pubsub::kTraceNames) {
-    const auto of_clients = object.find(name.of_clients);
-    if (of_clients != object.end() && !object.contains(name.standard)) {
-      object[name.standard] = json(*of_clients);
-    }
   }
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -47,10 +100,12 @@ std::optional<int64_t> ParseInteger(std::string_view text) {
   return value;
 }
 
-std::optional<std::string> NormalTime(std::string_view text) {
+// Microseconds since 1970.
+std::optional<int64_t> ParseTime(std::string_view text) {
   int64_t micros = 0;
   if (!pubsub::ParseRfc3339(text, &micros)) return std::nullopt;
-  return pubsub::FormatRfc3339(micros);
+  // An offset may lead out of the years that a time has.
+  return std::clamp(micros, pubsub::kMinRfc3339Micros, pubsub::kMaxRfc3339Micros);
 }
 
 // The first of these members that is a string that is not empty, or an integer.
@@ -85,7 +140,7 @@ void FillFromBody(ReceivedEvent* event) {
   }
   if (!event->occurred_at) {
     if (auto text = Member(body, {"occurred_at", "occurredAt", "timestamp"})) {
-      event->occurred_at = NormalTime(*text);
+      event->occurred_at = ParseTime(*text);
     }
   }
 }
@@ -101,14 +156,19 @@ ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message) {
     if (event.poison.empty()) event.poison = std::move(why);
   };
 
-  bool has_nul = false;
-  for (const auto& [name, value] : attributes) has_nul |= HasNul(name) || HasNul(value);
-  if (has_nul) poison("an attribute holds a NUL character");
-  event.attributes = ToJson(attributes, has_nul);
+  for (const auto& [name, value] : attributes) {
+    if (HasNul(name) || HasNul(value)) poison("an attribute holds a NUL character");
+    if (!pubsub::IsValidUtf8(name) || !pubsub::IsValidUtf8(value)) {
+      poison("an attribute is not valid UTF-8");
+    }
+  }
+  event.attributes = ToJson(OtherAttributes(attributes));
 
   auto take = [&](std::string_view name, std::optional<std::string>* field) {
     const std::string* value = FindAttribute(attributes, name);
-    if (value != nullptr && !value->empty() && !HasNul(*value)) *field = *value;
+    if (value != nullptr && !value->empty() && !HasNul(*value) && pubsub::IsValidUtf8(*value)) {
+      *field = *value;
+    }
   };
   take(pubsub::kEventId, &event.event_id);
   take(pubsub::kEventType, &event.event_type);
@@ -119,7 +179,7 @@ ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message) {
     if (!event.version) poison("attribute version is not an integer");
   }
   if (const std::string* text = FindAttribute(attributes, pubsub::kOccurredAt)) {
-    event.occurred_at = NormalTime(*text);
+    event.occurred_at = ParseTime(*text);
     if (!event.occurred_at) poison("attribute occurred_at is not an RFC 3339 time");
   }
 

@@ -7,7 +7,8 @@
 // other fields are not.
 //
 // A message is poisoned if it can never be applied as it is: it has no event id, a standard
-// attribute is malformed, or a text has a NUL character, which the server's type text cannot hold.
+// attribute is malformed, or a text is not UTF-8 or has a NUL character, which the server's type
+// text cannot hold.
 #ifndef POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 #define POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 
@@ -27,8 +28,8 @@ struct ReceivedEvent {
   std::optional<std::string> aggregate_id;
   std::optional<int64_t> version;
   std::string payload;
-  std::string attributes;                  // a JSON object of the attributes that are not fields
-  std::optional<std::string> occurred_at;  // RFC 3339, UTC
+  std::string attributes;              // a JSON object of the attributes that are not fields
+  std::optional<int64_t> occurred_at;  // microseconds since 1970
 
   std::string poison;  // why the message is poisoned; empty if it is not
 };

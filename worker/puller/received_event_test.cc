@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "proto/rules/attributes.h"
+
 namespace postbox::puller {
 namespace {
 
@@ -35,7 +37,7 @@ TEST(EventTest, TheStandardAttributesBecomeTheFieldsAndTheOthersStay) {
   EXPECT_EQ(event.aggregate_id, "v1");
   EXPECT_EQ(event.aggregate_type, "video");
   EXPECT_EQ(event.version, 7);
-  EXPECT_EQ(event.occurred_at, "2025-10-24T10:30:00.500Z");
+  EXPECT_EQ(pubsub::FormatRfc3339(event.occurred_at.value()), "2025-10-24T10:30:00.500Z");
   EXPECT_EQ(event.payload, "\x08\x01 not json");
   EXPECT_EQ(json::parse(event.attributes),
             (json{{"schema_version", "v1"}, {"correlation_id", "c"}}));
@@ -50,7 +52,7 @@ TEST(EventTest, AnOutsideClientsJsonBodyGivesWhatTheAttributesLack) {
   EXPECT_EQ(event.event_type, "USER_REGISTERED");
   EXPECT_EQ(event.aggregate_id, std::nullopt);
   EXPECT_EQ(event.version, std::nullopt);
-  EXPECT_EQ(event.occurred_at, "2023-10-27T10:00:00Z");
+  EXPECT_EQ(pubsub::FormatRfc3339(event.occurred_at.value()), "2023-10-27T10:00:00Z");
   EXPECT_EQ(event.payload, body);
   EXPECT_EQ(event.attributes, "{}");
 }
@@ -121,6 +123,25 @@ TEST(EventTest, TheTraceIdComesFromTraceIdOrTraceparent) {
                 "", {{"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}})),
             "0af7651916cd43dd8448eb211c80319c");
   EXPECT_EQ(TraceId(Message("", {})), "");
+}
+
+TEST(EventTest, AttributesOfAnyCharactersAreJson) {
+  const std::string odd = "a \"quoted\" \\ path\n\x01\x1F\x7F \xC3\xA9";
+  const ReceivedEvent event =
+      Parse(Message("", {{"event_id", "e1"}, {odd, odd}, {"googclient_tracestate", "s"}}));
+  EXPECT_EQ(event.poison, "");
+  const auto object = json::parse(event.attributes);
+  EXPECT_EQ(object.size(), 3u);
+  EXPECT_EQ(object[odd], odd);
+  EXPECT_EQ(object["tracestate"], "s");
+}
+
+TEST(EventTest, AnAttributeThatIsNotUtf8IsPoison) {
+  const ReceivedEvent event =
+      Parse(Message("", {{"event_id", "e1"}, {"event_type", "caf\xE9"}, {"note", "\xFF"}}));
+  EXPECT_EQ(event.poison, "an attribute is not valid UTF-8");
+  EXPECT_FALSE(event.event_type);
+  EXPECT_EQ(json::parse(event.attributes)["note"], "\xEF\xBF\xBD");
 }
 
 }  // namespace

@@ -88,12 +88,21 @@ bool Runner::Start(std::string* error) {
   };
   subscriber_ = pubsub::Subscriber::Create(std::move(options), std::move(callbacks), error);
   if (!subscriber_) return false;
-  // The appliers start last, because they ack through subscriber_. Messages that have arrived
-  // already wait in the queues.
+  StartAppliers();
+  LogInfo("subscription started", {{"subscription", config_.name},
+                                   {"pubsub_subscription", config_.subscription},
+                                   {"inbox", config_.inbox_name},
+                                   {"endpoint", config_.endpoint.address}});
+  return true;
+}
+
+// Last, because they ack through subscriber_. Messages that have arrived already wait in the
+// queues.
+void Runner::StartAppliers() {
   for (int i = 0; i < config_.appliers; ++i) {
     Applier applier;
     applier.inbox = std::make_unique<DatabaseInboxClient>(
-        dsn_, "postbox pull " + config_.name, config_.inbox,
+        dsn_, "postbox pull " + config_.name, config_.inbox, config_.event_type,
         TransactionLimits{.statement_timeout = config_.statement_timeout,
                           .lock_timeout = config_.lock_timeout});
     {
@@ -103,11 +112,6 @@ bool Runner::Start(std::string* error) {
     applier.thread = std::thread([this, inbox = applier.inbox.get()] { ApplierLoop(inbox); });
     appliers_.push_back(std::move(applier));
   }
-  LogInfo("subscription started", {{"subscription", config_.name},
-                                   {"pubsub_subscription", config_.subscription},
-                                   {"inbox", config_.inbox_name},
-                                   {"endpoint", config_.endpoint.address}});
-  return true;
 }
 
 void Runner::StreamIs(PullStatus::Stream stream, const std::string& error) {
@@ -288,6 +292,15 @@ void Runner::LogApplied(const std::vector<Delivery>& batch,
 
 void Runner::ReturnToQueues(const std::vector<Disposition>& dispositions,
                             std::vector<Delivery>* batch) {
+  const bool all_settled =
+      std::all_of(dispositions.begin(), dispositions.end(),
+                  [](const Disposition& each) { return each.kind == Disposition::kSettled; });
+  if (all_settled) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = Clock::now();
+    for (const Delivery& delivery : *batch) queues_.Done(delivery.queue_key(), now);
+    return;
+  }
   std::map<std::string, std::vector<size_t>> positions_of;  // by queue key
   for (size_t i = 0; i < batch->size(); ++i) positions_of[(*batch)[i].queue_key()].push_back(i);
 

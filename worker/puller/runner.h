@@ -107,6 +107,7 @@ class Runner {
     bool connected = false;  // counted in connections_
   };
 
+  void StartAppliers();
   void OnMessages(std::vector<pubsub::ReceivedMessage> messages);
   void StreamIs(PullStatus::Stream stream, const std::string& error);
   void AckFailed(const std::string& error);
