@@ -63,14 +63,19 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "pg_visible_in_snapshot(txid, $2::pg_snapshot) AND {here} ORDER BY txid, seq LIMIT 1) IS NOT "
       "NULL END FROM (SELECT txid, seq FROM {log} WHERE {here} AND seq > 0 ORDER BY seq LIMIT 1) "
       "f");
-  // From one transaction to the next, however many rows each has.
+  // From one transaction to the next, however many rows each has; and some rows at a time, since
+  // most transactions have one. The last one of such a step may have more, and is looked up.
   sql->late_txids = fill(
-      "WITH RECURSIVE t AS ((SELECT txid FROM {log} WHERE txid >= $1 AND txid < $2 AND {here} "
-      "ORDER BY txid LIMIT 1) UNION ALL SELECT (SELECT txid FROM {log} WHERE txid > t.txid AND "
-      "txid < $2 AND {here} ORDER BY txid LIMIT 1) FROM t WHERE t.txid IS NOT NULL) "
-      "SELECT t.txid, f.seq FROM t CROSS JOIN LATERAL (SELECT seq FROM {log} WHERE (txid, seq) > "
-      "(t.txid, $3) AND (txid, seq) <= (t.txid, $4) AND {here}{mine} ORDER BY txid, seq LIMIT 1) "
-      "AS f ORDER BY f.seq FETCH FIRST $5 ROWS WITH TIES");
+      "WITH RECURSIVE t AS (SELECT $1 AS txid, ARRAY[]::xid8[] AS txids, ARRAY[]::bigint[] AS seqs "
+      "UNION ALL SELECT s.* FROM t CROSS JOIN LATERAL (SELECT (array_agg(r.txid))[count(*)], "
+      "array_agg(r.txid) FILTER (WHERE r.late), array_agg(r.seq) FILTER (WHERE r.late) FROM "
+      "(SELECT txid, seq, seq > $3 AND seq <= $4{mine} AS late FROM {log} WHERE txid > t.txid AND "
+      "txid < $2 AND {here} ORDER BY txid, seq LIMIT 100) AS r) AS s WHERE t.txid IS NOT NULL) "
+      "SELECT l.txid, min(l.seq) FROM (SELECT u.* FROM t CROSS JOIN LATERAL unnest(t.txids, "
+      "t.seqs) AS u(txid, seq) UNION ALL SELECT t.txid, f.seq FROM t CROSS JOIN LATERAL (SELECT "
+      "seq FROM {log} WHERE (txid, seq) > (t.txid, $3) AND (txid, seq) <= (t.txid, $4) AND "
+      "{here}{mine} ORDER BY txid, seq LIMIT 1) AS f WHERE t.txid > $1) AS l GROUP BY l.txid "
+      "ORDER BY min(l.seq) FETCH FIRST $5 ROWS WITH TIES");
   sql->late = fill(std::string(kEvents) + kLate);
   sql->late_keys = fill(std::string(kKeys) + kLate);
   sql->plain = fill(std::string(kEvents) + kPlain);

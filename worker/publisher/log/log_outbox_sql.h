@@ -19,7 +19,7 @@ struct LogOutboxSql {
   // greater seq, all have. No row if the log is empty.
   std::string any_read;
   // Which transactions of a range have rows of the lane, and the first seq of each, in its order.
-  // $1, $2 xid8: from, before; $3, $4 bigint: after seq, up to seq; $5 int: how many; $6: types.
+  // $1, $2 xid8: above, before; $3, $4 bigint: after seq, up to seq; $5 int: how many; $6: types.
   std::string late_txids;
   // Rows that appeared late, in the order of seq. $1 xid8[]: their transactions; $2, $3 bigint:
   // after, up to; $4 int: at most, and all rows with the last seq; $5 int: all the same at most; $6

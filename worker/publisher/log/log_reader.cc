@@ -70,9 +70,9 @@ LogPosition LogReader::After(const LogPosition& position, const LogMoment& momen
 LogReader::Late LogReader::FindLate(const LateRead& read, std::size_t count) {
   Late late{read.txids, read.upto};
   if (read.range_end <= read.range_begin) return late;
-  const uint64 rows = late_txids_.RunReadOnly({XidValue(read.range_begin), XidValue(read.range_end),
-                                               Int64GetDatum(read.after), Int64GetDatum(read.upto),
-                                               Int32GetDatum(static_cast<int32>(count))});
+  const uint64 rows = late_txids_.RunReadOnly(
+      {XidValue(read.range_begin - 1), XidValue(read.range_end), Int64GetDatum(read.after),
+       Int64GetDatum(read.upto), Int32GetDatum(static_cast<int32>(count))});
   CheckColumns(relation_name_, {XID8OID, INT8OID});
   for (uint64 row = 0; row < rows; ++row) {
     late.txids.push_back(static_cast<FullXid>(Int64Column(row, 1)));
