@@ -70,7 +70,7 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "UNION ALL SELECT s.* FROM t CROSS JOIN LATERAL (SELECT (array_agg(r.txid))[count(*)], "
       "array_agg(r.txid) FILTER (WHERE r.late), array_agg(r.seq) FILTER (WHERE r.late) FROM "
       "(SELECT txid, seq, seq > $3 AND seq <= $4{mine} AS late FROM {log} WHERE txid > t.txid AND "
-      "txid < $2 AND {here} ORDER BY txid, seq LIMIT 100) AS r) AS s WHERE t.txid IS NOT NULL) "
+      "txid < $2 AND {here} ORDER BY txid, seq LIMIT 20) AS r) AS s WHERE t.txid IS NOT NULL) "
       "SELECT l.txid, min(l.seq) FROM (SELECT u.* FROM t CROSS JOIN LATERAL unnest(t.txids, "
       "t.seqs) AS u(txid, seq) UNION ALL SELECT t.txid, f.seq FROM t CROSS JOIN LATERAL (SELECT "
       "seq FROM {log} WHERE (txid, seq) > (t.txid, $3) AND (txid, seq) <= (t.txid, $4) AND "
