@@ -200,7 +200,7 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
       "AND lock_token <> $2 LIMIT $3 FOR UPDATE SKIP LOCKED))");
   sql->any_behind = templates.Fill(
       "SELECT FROM {table} WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at >= "
-      "'infinity' AND publish_attempts = 0 LIMIT 1");
+      "'infinity' AND publish_attempts = 0 ORDER BY next_retry_at LIMIT 1");
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->keys = templates.Fill(
       "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, b.lock_token IS NULL AND "
