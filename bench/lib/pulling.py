@@ -25,7 +25,7 @@ def pull(report, smoke):
         server.sql("CREATE TABLE app.video (video_id text PRIMARY KEY, title text NOT NULL, version bigint NOT NULL)")
         against_sql(report, server, *(1, 1_000) if smoke else (5, 200_000))
         try:
-            against_bare(report, server, *(1, 500) if smoke else (5, 50_000))
+            against_bare(report, server, *(1, 500) if smoke else (3, 20_000))
         except harness.Skip as why:
             say(f"    {why}")
 
