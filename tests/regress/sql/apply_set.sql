@@ -2,7 +2,7 @@
 -- one after the other.
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
-CREATE TABLE reader.video (id text PRIMARY KEY, title text NOT NULL, n int, made timestamptz DEFAULT now(), version bigint NOT NULL);
+CREATE TABLE reader.video (id text PRIMARY KEY, title text NOT NULL, n int, made timestamptz DEFAULT '2026-01-01 00:00:00+00', version bigint NOT NULL);
 SELECT postbox.create_projection('reader.inbox', '{video.set}', 'reader.video', columns => '{"title": "title", "n": "n"}');
 CREATE FUNCTION pg_temp.event(id text, key text, version bigint, title text DEFAULT 'a title', n text DEFAULT '1', type text DEFAULT 'video.set')
     RETURNS postbox.event LANGUAGE sql AS
