@@ -221,8 +221,10 @@ void LogOutbox::RollBack(const std::string& error) {
     no_keys_until_ = Clock::now() + Scaled(kPauseOfKeys);
     backlog_keys_.reset();
   }
-  copied_next_ = copied_upto_;
-  if (std::exchange(parks_copies_, false)) copies_ = std::max(copies_ / 2, kFewestCopies);
+  if (std::exchange(parks_copies_, false)) {
+    copied_next_ = copied_upto_;
+    copies_ = std::max(copies_ / 2, kFewestCopies);
+  }
   if (!progress_ || depends_on_commit_) {
     BeginAtStored(error, handed_out_.size());
     return;

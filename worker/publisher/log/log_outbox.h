@@ -17,9 +17,10 @@
 //    checkpoint is sent again, in order.
 //  - What is in memory is ahead of the database only by what the next checkpoint has yet to write.
 //    When a transaction fails that has only read, or has only stored the position, RollBack() gives
-//    back the events that it has handed out, and no event is sent again. When it has parked events,
-//    or taken the lane, memory cannot tell what the database has: RollBack() drops all of it, and
-//    the lane begins at its stored position again. The server's log says how many events that are.
+//    back the events that it has handed out, and no event is sent again but parked ones that are on
+//    their way. When it has parked events, or taken the lane, memory cannot tell what the database
+//    has: RollBack() drops all of it, and the lane begins at its stored position again. The
+//    server's log says how many events that are.
 //
 // What a crash at each step leaves:
 //
