@@ -2,7 +2,7 @@
 -- one after the other.
 CREATE SCHEMA reader;
 SELECT postbox.create_inbox('reader.inbox');
-CREATE TABLE reader.video (id text PRIMARY KEY, title text NOT NULL, n int, made timestamptz DEFAULT '2026-01-01 00:00:00+00', version bigint NOT NULL);
+CREATE TABLE reader.video (id text PRIMARY KEY, title text NOT NULL, n int, made date DEFAULT '2024-05-01', version bigint NOT NULL);
 SELECT postbox.create_projection('reader.inbox', '{video.set}', 'reader.video', columns => '{"title": "title", "n": "n"}');
 CREATE FUNCTION pg_temp.event(id text, key text, version bigint, title text DEFAULT 'a title', n text DEFAULT '1', type text DEFAULT 'video.set')
     RETURNS postbox.event LANGUAGE sql AS
@@ -64,10 +64,18 @@ SELECT pg_temp.apply(pg_temp.event('51', 'h', 1), pg_temp.event('52', 'h', 2, n 
 ALTER TABLE reader.video DROP CONSTRAINT video_n_check;
 SELECT pg_temp.apply(pg_temp.event('51', 'h', 1), pg_temp.event('52', 'h', 2, n => '10'), pg_temp.event('53', 'h', 3));
 -- rows of other keys are as the events before have left them
-CREATE UNIQUE INDEX video_n ON reader.video (n) WHERE n > 1000;
-SELECT pg_temp.apply(pg_temp.event('61', 'i', 1, n => '1001'), pg_temp.event('62', 'i', 2, n => '1002'), pg_temp.event('63', 'j', 1, n => '1001'));
-SELECT pg_temp.apply(pg_temp.event('64', 'j', 2, n => '1002'), pg_temp.event('65', 'i', 3, n => '1003'));
-DROP INDEX reader.video_n;
+CREATE TABLE reader.place (id text PRIMARY KEY, n int UNIQUE, version bigint NOT NULL);
+SELECT postbox.create_projection('reader.inbox', '{place.set}', 'reader.place');
+SELECT pg_temp.apply(pg_temp.event('60', 'i', 1, type => 'place.set'));
+SELECT pg_temp.apply(pg_temp.event('61', 'i', 2, n => '1', type => 'place.set'), pg_temp.event('62', 'i', 3, n => '2', type => 'place.set'),
+    pg_temp.event('63', 'j', 1, n => '1', type => 'place.set'));
+SELECT pg_temp.apply(pg_temp.event('64', 'j', 2, n => '2', type => 'place.set'), pg_temp.event('65', 'i', 4, n => '3', type => 'place.set'));
+-- keys are equal whose texts are not
+CREATE TABLE reader.span (id interval PRIMARY KEY, n int, version bigint NOT NULL);
+SELECT postbox.create_projection('reader.inbox', '{span.set}', 'reader.span');
+SELECT pg_temp.apply(pg_temp.event('66', '1 h', 1, type => 'span.set'));
+SELECT pg_temp.apply(pg_temp.event('67', '1 day', 1, type => 'span.set'), pg_temp.event('68', '24:00', 2, type => 'span.set'), pg_temp.event('69', '1 day', 2, type => 'span.set'));
+SELECT id, version FROM reader.span ORDER BY id;
 -- an index that holds no such value
 CREATE INDEX video_title ON reader.video (title);
 SELECT pg_temp.apply(pg_temp.event('71', 'k', 1), pg_temp.event('72', 'k', 2, (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 300) i)), pg_temp.event('73', 'k', 3));
@@ -76,10 +84,10 @@ DROP INDEX reader.video_title;
 -- a foreign key does not find what a later event writes
 CREATE TABLE reader.node (id text PRIMARY KEY, parent text REFERENCES reader.node, version bigint NOT NULL);
 SELECT postbox.create_projection('reader.inbox', '{node.set}', 'reader.node');
-SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
-    ROW('n1', 'node.set', 'node', 'root', 1, convert_to('{"parent": null}', 'UTF8'), NULL, NULL)::postbox.event,
-    ROW('n2', 'node.set', 'node', 'leaf', 1, convert_to('{"parent": "branch"}', 'UTF8'), NULL, NULL),
-    ROW('n3', 'node.set', 'node', 'branch', 1, convert_to('{"parent": "root"}', 'UTF8'), NULL, NULL)], on_error => 'reject');
+CREATE FUNCTION pg_temp.node(id text, parent text) RETURNS postbox.event LANGUAGE sql AS
+    $$ SELECT ROW(id, 'node.set', 'node', id, 1, convert_to(json_build_object('parent', parent)::text, 'UTF8'), NULL, NULL)::postbox.event $$;
+SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[pg_temp.node('root', NULL), pg_temp.node('leaf', 'branch'), pg_temp.node('branch', 'root')], on_error => 'reject');
+SELECT id FROM reader.node ORDER BY id;
 
 -- more events than are written together
 SELECT outcome, count(*) FROM unnest(postbox.inbox_apply_batch('reader.inbox',
