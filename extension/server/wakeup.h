@@ -23,7 +23,9 @@
 //    another session, which does not know what the transaction did: it wakes the workers of the
 //    database and the sessions that wait, and says that the configuration changed if the server
 //    says so (hooks.h).
-//  - A plain INSERT into an outbox sets no flag. The worker finds the row when it polls.
+//  - A plain INSERT into an outbox sets no flag. The worker finds the row when it polls. (A row of
+//    a log whose seq was written by hand moves no sequence. Where a worker has more than ten lanes,
+//    it waits for the poll at which its lane has its turn: worker/publisher/poll.h.)
 //
 // The flags are in the memory of the backend; the messages are in SharedState. Nothing is on disk:
 // after a crash every worker starts and reads everything.

@@ -1,4 +1,4 @@
-// Integers in the binary format of values of Postgres: in network byte order.
+// The binary format of values of Postgres: integers in network byte order, and how an array begins.
 #ifndef POSTBOX_WORKER_PULLER_BINARY_FORMAT_H_
 #define POSTBOX_WORKER_PULLER_BINARY_FORMAT_H_
 
@@ -23,6 +23,20 @@ inline void AppendInt32(int64_t value, std::string* out) {
 inline void AppendInt64(int64_t value, std::string* out) {
   AppendNetwork(static_cast<uint64_t>(value), out);
 }
+
+// Of array_recv: dimensions, "has nulls" flag, element type, then per dimension its length and
+// lower bound. Each element follows, with its length (-1: NULL) and bytes.
+inline void AppendArrayHeader(uint32_t element_type, std::size_t elements, bool has_nulls,
+                              std::string* out) {
+  AppendInt32(elements == 0 ? 0 : 1, out);
+  AppendInt32(has_nulls ? 1 : 0, out);
+  AppendInt32(element_type, out);
+  if (elements == 0) return;
+  AppendInt32(static_cast<int64_t>(elements), out);
+  AppendInt32(1, out);
+}
+// What it takes at most.
+inline constexpr std::size_t kArrayHeaderBytes = 20;
 
 }  // namespace postbox::puller
 

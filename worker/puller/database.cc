@@ -93,19 +93,11 @@ std::vector<std::string> Prologue(const TransactionLimits& limits, int server_ve
 
 Parameter Parameter::Array(Oid element_type,
                            const std::vector<std::optional<std::string_view>>& values) {
-  // The format of array_recv: dimensions, "has nulls" flag, element type, then per dimension its
-  // length and lower bound, then per element its length (-1: NULL) and bytes.
-  size_t bytes = 20;
+  size_t bytes = kArrayHeaderBytes;
   for (const auto& value : values) bytes += 4 + (value ? value->size() : 0);
   std::string out;
   out.reserve(bytes);
-  AppendInt32(values.empty() ? 0 : 1, &out);
-  AppendInt32(1, &out);
-  AppendInt32(element_type, &out);
-  if (!values.empty()) {
-    AppendInt32(static_cast<int64_t>(values.size()), &out);
-    AppendInt32(1, &out);
-  }
+  AppendArrayHeader(element_type, values.size(), true, &out);
   for (const auto& value : values) {
     AppendInt32(value ? static_cast<int64_t>(value->size()) : -1, &out);
     if (value) out.append(*value);

@@ -68,19 +68,11 @@ void AppendEvent(const ReceivedEvent& event, std::string* out) {
 }  // namespace
 
 Parameter EventArray(Oid event_type, const std::vector<const Delivery*>& deliveries) {
-  size_t bytes = 20;
+  size_t bytes = kArrayHeaderBytes;
   for (const Delivery* delivery : deliveries) bytes += MostBytes(delivery->event);
   std::string out;
   out.reserve(bytes);
-  // The format of array_recv: dimensions, "has nulls" flag, element type, then per dimension its
-  // length and lower bound, then per element its length and bytes.
-  AppendInt32(deliveries.empty() ? 0 : 1, &out);
-  AppendInt32(0, &out);
-  AppendInt32(event_type, &out);
-  if (!deliveries.empty()) {
-    AppendInt32(static_cast<int64_t>(deliveries.size()), &out);
-    AppendInt32(1, &out);
-  }
+  AppendArrayHeader(event_type, deliveries.size(), false, &out);
   std::string length;
   for (const Delivery* delivery : deliveries) {
     const size_t begin = out.size();
