@@ -53,7 +53,7 @@ def changes(report, smoke):
                 if case == "no trigger":
                     report.line(f"{kind}, {case}", median(values), "rows/s")
                     continue
-                target = ">= 0.1" if (kind, case) == ("COPY", "emit_changes") else None
+                target = ">= 0.25" if (kind, case) == ("COPY", "emit_changes") else None
                 report.against(f"{kind}, {case}", values, "rows/s", rates["no trigger"], f"{kind}, no trigger", target)
 
 
