@@ -3,6 +3,7 @@
 #include "extension/base/relation.h"
 #include "extension/inbox/inbox_tables.h"
 #include "extension/inbox/rights.h"
+#include "extension/inbox/unknown_code.h"
 
 extern "C" {
 #include <storage/lmgr.h>
@@ -185,18 +186,10 @@ void Inbox::Load() {
 }
 
 void Inbox::LookForUserCode() {
-  const auto has_code = [](Oid relation) {
-    Parameters key;
-    key.AddOid(OIDOID, relation);
-    // The triggers of a partition are not those of its table.
-    return Run("SELECT FROM pg_catalog.pg_class WHERE oid = $1 AND "
-               "(relhastriggers OR relhasrules OR relkind <> 'r')",
-               key) > 0;
-  };
-  has_triggers_ = has_code(relation_);
-  runs_user_code_ = has_triggers_ || !handlers_.empty() || has_code(tombstone_);
+  has_triggers_ = WritingRunsUnknownCode(relation_);
+  runs_user_code_ = has_triggers_ || !handlers_.empty() || WritingRunsUnknownCode(tombstone_);
   for (const auto& projection : projections_) {
-    runs_user_code_ = runs_user_code_ || has_code(projection->target());
+    runs_user_code_ = runs_user_code_ || WritingRunsUnknownCode(projection->target());
   }
 }
 

@@ -3,12 +3,12 @@
 extern "C" {
 #include <catalog/index.h>
 #include <catalog/pg_am.h>
-#include <nodes/nodeFuncs.h>
 #include <optimizer/optimizer.h>
 #include <rewrite/rewriteHandler.h>
 }
 
 #include "extension/inbox/column_value.h"
+#include "extension/inbox/unknown_code.h"
 
 namespace postbox {
 namespace {
@@ -21,17 +21,9 @@ bool RunsNothing(Relation relation) {
          (constraints == nullptr || constraints->num_check == 0);
 }
 
-bool IsOfUser(Oid function, void* /*context*/) { return function >= FirstNormalObjectId; }
-
-bool CallsUser(Node* node, void* context) {
-  if (node == nullptr) return false;
-  if (check_functions_in_node(node, IsOfUser, context)) return true;
-  return POSTBOX_WALK_EXPRESSION(node, CallsUser, context);
-}
-
 // Whether a row gets the same value from it, however often it is written in the transaction.
 bool IsSteady(Node* value) {
-  return value == nullptr || (!contain_volatile_functions(value) && !CallsUser(value, nullptr));
+  return value == nullptr || (!contain_volatile_functions(value) && !RunsUnknownCode(value));
 }
 
 bool TakesColumn(Relation relation, const FormData_pg_attribute& attribute, bool is_written) {
@@ -43,7 +35,9 @@ bool TakesColumn(Relation relation, const FormData_pg_attribute& attribute, bool
     return attribute.attlen >= -1 && !IsStructured(attribute.atttypid) &&
            OidIsValid(get_array_type(attribute.atttypid));
   }
-  return attribute.attidentity == '\0' &&
+  // A wide value that cannot be stored elsewhere leaves others no room in the row.
+  const bool stays = attribute.attlen == -1 && attribute.attstorage == TYPSTORAGE_PLAIN;
+  return attribute.attidentity == '\0' && !stays &&
          (!attribute.atthasdef || IsSteady(build_column_default(relation, attribute.attnum)));
 }
 
@@ -68,9 +62,19 @@ bool IsOfExactKey(Relation index, const ProjectionColumns& columns) {
   return index->rd_index->indnkeyatts == static_cast<int>(columns.key_size);
 }
 
+// Likewise in an entry of an index.
+bool HasWideColumn(Relation index, const ProjectionColumns& columns) {
+  for (int i = 0; i < index->rd_index->indnatts; ++i) {
+    const bool wide = TupleDescAttr(RelationGetDescr(index), i)->attlen == -1;
+    if (wide && !IsWritten(columns, index->rd_index->indkey.values[i])) return true;
+  }
+  return false;
+}
+
 bool TakesIndex(Relation index, const ProjectionColumns& columns) {
   const FormData_pg_index& form = *index->rd_index;
   if (index->rd_rel->relam != BTREE_AM_OID || form.indisexclusion ||
+      HasWideColumn(index, columns) ||
       !heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, nullptr) ||
       !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr)) {
     return false;

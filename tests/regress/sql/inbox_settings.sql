@@ -119,3 +119,49 @@ SELECT sqlstate FROM postbox.dead_letter ORDER BY id DESC LIMIT 1;
 RESET session_replication_role;
 
 DROP SCHEMA reader CASCADE;
+
+-- what stands in a DEFAULT, a CHECK, a domain or an index of one target changes nothing of what is written into another
+CREATE SCHEMA hostile;
+CREATE FUNCTION hostile.zone(text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('TimeZone', 'Asia/Kathmandu', false), set_config('DateStyle', 'German', false);
+    RETURN true;
+END $$;
+CREATE DOMAIN hostile.zoned AS text CHECK (hostile.zone(VALUE));
+CREATE FUNCTION hostile.after(made text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    written text;
+BEGIN
+    CREATE SCHEMA other;
+    PERFORM postbox.create_inbox('other.inbox');
+    CREATE TABLE other.value (id text PRIMARY KEY, at timestamptz, day date, version bigint);
+    CREATE TABLE other.hostile (id text PRIMARY KEY, version bigint, name text);
+    EXECUTE made;
+    PERFORM postbox.create_projection('other.inbox', '{value}', 'other.value', columns => '{"at": "at", "day": "day"}'),
+        postbox.create_projection('other.inbox', '{hostile}', 'other.hostile', columns => '{}');
+    PERFORM postbox.inbox_apply_batch('other.inbox', ARRAY[('h1', 'hostile', 'h', 'a', 1, '{}', NULL, NULL),
+        ('v1', 'value', 'v', 'a', 1, '{"at": "2024-01-01 00:00", "day": "01/02/2024"}', NULL, NULL)]::postbox.event[]);
+    SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || to_char(day, ', YYYY-MM-DD') INTO written FROM other.value;
+    PERFORM postbox.drop_projection(id) FROM postbox.projection WHERE inbox = 'other.inbox'::regclass;
+    PERFORM postbox.drop_inbox('other.inbox');
+    DROP SCHEMA other CASCADE;
+    RETURN written;
+END $$;
+SET client_min_messages = error;
+SELECT made, hostile.after(made) FROM (VALUES ('SELECT'),
+    ('ALTER TABLE other.hostile ADD wide boolean DEFAULT hostile.zone(NULL)'),
+    ($$ALTER TABLE other.hostile ADD wide text DEFAULT set_config('TimeZone', 'Asia/Kathmandu', false)$$),
+    ('ALTER TABLE other.hostile ADD CHECK (hostile.zone(id))'),
+    ($$ALTER TABLE other.hostile ADD wide hostile.zoned DEFAULT 'x'$$),
+    ($$ALTER TABLE other.hostile ADD wide text DEFAULT ('x'::hostile.zoned)::text$$),
+    ('ALTER TABLE other.hostile ADD wide boolean GENERATED ALWAYS AS (hostile.zone(id)) STORED'),
+    ('CREATE INDEX ON other.hostile (hostile.zone(id))'),
+    ('CREATE INDEX ON other.hostile (id) WHERE hostile.zone(id)')) AS v (made);
+RESET client_min_messages;
+-- nor does it take rows of the inbox away
+SELECT postbox.create_inbox('hostile.inbox');
+CREATE FUNCTION hostile.forget() RETURNS text LANGUAGE plpgsql AS $$ BEGIN DELETE FROM hostile.inbox; RETURN ''; END $$;
+CREATE TABLE hostile.target (id text PRIMARY KEY, version bigint, name text DEFAULT hostile.forget());
+SELECT postbox.create_projection('hostile.inbox', '{set}', 'hostile.target', columns => '{}');
+SELECT postbox.inbox_apply_batch('hostile.inbox', ARRAY[('f1', 'set', 'f', 'a', 1, '{}', NULL, NULL), ('f2', 'set', 'f', 'b', 1, '{}', NULL, NULL)]::postbox.event[]);
+DROP SCHEMA hostile CASCADE;
