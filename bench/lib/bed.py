@@ -197,8 +197,9 @@ class Bed(harness.Testbed):
         self.sql(text)
         return self.wal_position() - before
 
-    def pending(self, publication):
-        return int(self.watch.sql(f"SELECT pending FROM postbox.publication_status WHERE publication = '{publication}'")[0][0])
+    def pending(self, publication, which="pending"):
+        """How many events are not published. `which` is the column of postbox.publication_status: pending, ready, or parked."""
+        return int(self.watch.sql(f"SELECT {which} FROM postbox.publication_status WHERE publication = '{publication}'")[0][0])
 
     def pgbench(self, files, clients, *arguments, seconds=0, transactions=0, may_fail=False):
         """Runs scripts for so many seconds, or so many transactions of each client; returns transactions per second, or 0 if it failed
