@@ -27,6 +27,10 @@ DATABASE = "bench"
 TOPIC = "catalog.video.events"
 
 
+class Incomplete(Failure):
+    """Something could not be measured. The figures that there are count."""
+
+
 class Report:
     """Prints figures of one bench, and what they are compared with."""
 
@@ -34,14 +38,14 @@ class Report:
         self.bench = bench
         self.figures = []
 
-    def line(self, case, value, unit, ratio=None, ratio_to=None, target=None):
+    def line(self, case, value, unit, ratio=None, ratio_to=None, target=None, of_others=False):
         """`target` is of the ratio if there is one ('>= 0.9'), of the value if it has a unit ('<= 2 ms'). This is the one place that
-        has it: the ledger and docs/performance.md repeat it."""
+        has it: the ledger and docs/performance.md repeat it. A figure `of_others` is not compared with older ones."""
         digits = 0 if abs(value) >= 1000 else 4
         figure = {"bench": self.bench, "case": case, "value": round(value, digits) if digits else round(value), "unit": unit,
                   "ratio": None if ratio is None else round(ratio, 4), "ratio_to": ratio_to}
         FIGURES.write(json.dumps(figure) + "\n")
-        self.figures.append({**figure, "target": target})
+        self.figures.append({**figure, "target": target, "of_others": of_others})
         shown = "" if ratio is None else f", {ratio:.3g} of {ratio_to}"
         say(f"  {self.bench} {case}: {value:,.4g} {unit}{shown}{f'   (target {target})' if target else ''}")
 
@@ -146,12 +150,13 @@ class Bed(harness.Testbed):
     def drop_publication(self, name):
         self.sql(f"SELECT postbox.drop_publication('{name}')")
 
-    def load(self, outbox, count, key="'v_' || n", step=100_000):
+    def load(self, outbox, count, key="'v_' || n", step=100_000, run=None):
         """
         Appends events with ids that grow as UUIDv7 do, in transactions of `step` events. `key` is SQL for the aggregate id of event n.
+        `run`: what runs it, if not a session of its own.
         """
         moment = int(time.time() * 1000) - count // 4096 - 1
-        self.sql(f"""
+        (run or self.sql)(f"""
             DO $$
             BEGIN
                 FOR begin_at IN 1..{count} BY {step} LOOP

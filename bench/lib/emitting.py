@@ -27,7 +27,7 @@ PAYLOAD = """'{"text": "an amount has changed", "account_id": "a-1234567", "delt
 
 def emit(report, smoke):
     """pgbench: a change of a business row, and its event by outbox_emit or by a plain INSERT into the same table."""
-    accounts, rounds, length = (1_000, 1, {"transactions": 20}) if smoke else (100_000, 3, {"seconds": 10})
+    accounts, rounds, length = (1_000, 1, {"transactions": 20}) if smoke else (100_000, 5, {"seconds": 5})
     clients = SMOKE_CLIENTS if smoke else CLIENTS
     with bed.opened(smoke) as server:
         amount = " ".join(f"{count} {what}" for what, count in length.items())

@@ -18,7 +18,7 @@ WRITTEN = (LEDGER, "bench/limits.json", "docs/performance.md", "docs/figures/")
 LEAST = 0.85  # of the best; less is a failure
 SLACK = 0.02  # of the target of what should be small: so much more is none
 MORE_IS_BETTER = re.compile(r"(events|messages|rows)/s|tps")
-LESS_IS_BETTER = re.compile(r"ms|[KM]iB|bytes/event")
+LESS_IS_BETTER = re.compile(r"ms|[KM]iB|(bytes|us)/event")
 FIELDS = ("commit", "date", "machine", "bench", "case", "value", "unit", "ratio", "ratio_to", "better", "target")
 
 
@@ -59,7 +59,7 @@ def load(root=ROOT):
 
 def line_of(figure, of_commit, of_machine, date=None):
     """A line of the ledger for what a bench has reported."""
-    line = {**figure, "commit": of_commit, "machine": of_machine, "better": better(figure["unit"]),
+    line = {**figure, "commit": of_commit, "machine": of_machine, "better": None if figure.get("of_others") else better(figure["unit"]),
             "date": date or datetime.datetime.now(datetime.timezone.utc).date().isoformat()}
     return {field: line[field] for field in FIELDS}
 

@@ -6,6 +6,7 @@ import importlib
 import pathlib
 import signal
 import sys
+import time
 import traceback
 
 TESTS = pathlib.Path(__file__).parents[2] / "tests"
@@ -42,8 +43,8 @@ APART = ("soak", "counts")
 FAR = (5, 20, 100)  # ms, the round trips of `publish` in `all`
 
 
-class Interrupted(Failure):
-    """By a signal: nothing goes on."""
+class Interrupted(BaseException):
+    """By a signal: nothing goes on. No Exception, so that what waits, or expects a failure, does not take it for one."""
 
 
 def main():
@@ -60,7 +61,7 @@ def main():
         for name, options in arguments.runs:
             failure = run(name, arguments.smoke, options, recorder)
             failures += [failure] if failure else []
-    failures += recorder.end()
+    failures += recorder.failures
     if failures:
         sys.exit("".join(f"FAILED: {failure}\n" for failure in failures))
 
@@ -97,19 +98,20 @@ def all_runs():
 
 def run(name, smoke, options, recorder):
     """Runs one bench. Returns what it failed with, or None."""
-    report = bed.Report(name)
+    report, failure, begun = bed.Report(name), None, time.monotonic()
     bench = getattr(importlib.import_module(BENCHES[name]), name.replace("-", "_"))
     try:
         bench(report, smoke, **options)
-        recorder.take(name, report.figures)
-    except Interrupted:
-        raise
-    except Exception as failure:  # the other benches go on, unless they share the server
+    except Exception as failed:  # the other benches go on, unless they share the server
         if smoke:
             raise
         traceback.print_exc()
-        return f"{name}: {failure}"
-    return None
+        failure = f"{name}: {failed}"
+        if not isinstance(failed, bed.Incomplete):
+            return failure
+    say(f"{name} took {time.monotonic() - begun:.0f} s")
+    recorder.take(name, report.figures)
+    return failure
 
 
 class Recorder:
@@ -119,9 +121,8 @@ class Recorder:
     def __init__(self, arguments):
         self._record, self._compare = arguments.record, arguments.compare
         self._commit = None
-        self._failures = []
+        self.failures = []  # of the comparison
         self._before = ledger.load()
-        self._recorded = False
         if (self._record or self._compare) and "counts" in arguments.names:
             limits.expect(self._record)
         if self._record and set(arguments.names) != {"counts"}:
@@ -132,23 +133,17 @@ class Recorder:
 
     def take(self, name, figures):
         if name == "counts":
-            self._failures += limits.take(figures, self._record, self._compare)
+            self.failures += limits.take(figures, self._record, self._compare)
             return
         new = [ledger.line_of(figure, self._commit, ledger.machine()) for figure in figures]
         if self._record:
             ledger.append(new)
-            self._recorded = True
+            pages.write()
+            say("bench/ledger.jsonl and docs/performance.md have the figures")
         if self._compare:
             for text, failed in ledger.comparison(self._before, new):
                 say(f"  {text}")
-                self._failures += [text] if failed else []
-
-    def end(self):
-        """Returns the failures of the comparison."""
-        if self._recorded:
-            pages.write()
-            say("bench/ledger.jsonl and docs/performance.md have the figures")
-        return self._failures
+                self.failures += [text] if failed else []
 
 
 if __name__ == "__main__":
@@ -157,6 +152,6 @@ if __name__ == "__main__":
     except Skip as skip:
         say(f"skipped: {skip}")
         sys.exit(SKIPPED)
-    except Failure as failure_of_all:
+    except (Failure, Interrupted) as failure_of_all:
         traceback.print_exc()
         sys.exit(f"FAILED: {failure_of_all}")

@@ -36,15 +36,20 @@ def neighbours(report, smoke):
         server.sql("CREATE SCHEMA hostile")
         server.settle_down()
         first = measure(server, contextlib.nullcontext, sizes) if smoke else None  # one for all attacks
-        for name, attack in ATTACKS.items():
-            say(f"neighbours, {name}: {sizes.rounds} rounds")
-            plain, hostile = ([first] if smoke else []), []
+        names = list(ATTACKS)
+        for pair in zip(names[::2], names[1::2]):
+            say(f"neighbours, {' and '.join(pair)}: {sizes.rounds} rounds")
+            plain, hostile = [], {name: [] for name in pair}
             for number in range(sizes.rounds):
-                runs = [] if smoke else [(plain, contextlib.nullcontext)]
-                runs.append((hostile, lambda attack=attack: under_attack(server, attack, sizes)))
-                for results, condition in runs if number % 2 == 0 else reversed(runs):
-                    results.append(measure(server, condition, sizes))
-            tell(report, name, plain, hostile)
+                # Two attacks share the run between them.
+                for name in (pair[number % 2], None, pair[1 - number % 2]):
+                    if name is None:
+                        plain.append(first or measure(server, contextlib.nullcontext, sizes))
+                        continue
+                    attack = ATTACKS[name]
+                    hostile[name].append(measure(server, lambda attack=attack: under_attack(server, attack, sizes), sizes))
+            for name in pair:
+                tell(report, name, plain, hostile[name])
 
 
 def tell(report, name, plain, hostile):

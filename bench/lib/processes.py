@@ -8,9 +8,18 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 def cpu_seconds(pid):
     """Processor time of all threads, in user and kernel mode; of children that have ended and were waited for, too."""
+    return sum(_ticks(pid)) / TICK
+
+
+def cpu_seconds_of_ended_children(pid):
+    return sum(_ticks(pid)[2:]) / TICK
+
+
+def _ticks(pid):
+    """User and system time, and the same of children that have ended."""
     # The name of the program, in brackets, may have spaces.
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICK
+    return list(map(int, fields[11:15]))
 
 
 def sleeps(pid):

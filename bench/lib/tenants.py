@@ -161,4 +161,4 @@ def beside_backlog(server, session, record, counting, sizes):
 
 def report_waits(report, what, waits, target):
     for name, part in (("p50", 0.5), ("p99", 0.99), ("most", 1)):
-        report.line(f"{what}: {name}", percentile(waits, part), "ms", target=f"< {target}" if name == "p99" else None)
+        report.line(f"{what}: {name}", percentile(waits, part), "ms", target=f"<= {target}" if name == "p99" else None)

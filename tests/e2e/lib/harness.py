@@ -199,8 +199,12 @@ class Cluster:
     def set(self, **settings):
         """Appends settings and tells the server to read them again."""
         self.write(**settings)
-        postmaster = int((self.directory / "data/postmaster.pid").read_text().splitlines()[0])
-        os.kill(postmaster, signal.SIGHUP)
+        os.kill(self.postmaster, signal.SIGHUP)
+
+    @property
+    def postmaster(self):
+        """Its process."""
+        return int((self.directory / "data/postmaster.pid").read_text().splitlines()[0])
 
     def dsn(self, database):
         return f"host={self.directory} port={self.port} user=postgres dbname={database}"
