@@ -7,9 +7,9 @@
 //   pull_server MESSAGES KEYS [--round-trip MS]
 //
 // The messages are events of KEYS keys in turn. As many are sent as the first request of the stream
-// lets be outstanding. An ack makes room for others --round-trip after it has come, which is when
-// it is answered, without a thread or a timer for each call. What is nacked is sent again, at the
-// end.
+// lets be outstanding, 0 being no limit. An ack makes room for others --round-trip after it has
+// come, which is when it is answered, without a thread or a timer for each call. What is nacked is
+// sent again, at the end.
 // At SIGTERM it prints the last counts and ends.
 #include <grpcpp/grpcpp.h>
 
@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -115,7 +116,7 @@ class Stream
       return;
     }
     if (!std::exchange(begun_, true)) {
-      most_ = request_.max_outstanding_messages();
+      if (request_.max_outstanding_messages() > 0) most_ = request_.max_outstanding_messages();
       const std::lock_guard<std::mutex> lock(mutex);
       stream = this;
       Write();
@@ -156,7 +157,7 @@ class Stream
   bool begun_ = false;
   bool writing_ = false;
   bool ended_ = false;
-  int64_t most_ = 0;
+  int64_t most_ = std::numeric_limits<int64_t>::max();
   int64_t outstanding_ = 0;
 };
 

@@ -1,8 +1,10 @@
 """What docs/performance.md says in figures: its tables and plots, made from bench/ledger.jsonl. Between the two markers nothing is
 written by hand, and neither is anything in docs/figures."""
 
+import collections
 import textwrap
 
+import costs
 import ledger
 import plot
 from ledger import LEDGER, ROOT, is_measure, key, measures
@@ -11,7 +13,7 @@ PAGE = "docs/performance.md"
 FOLDER = "docs/figures"
 BEGIN = "<!-- from here on by bench/report, from bench/ledger.jsonl -->"
 END = "<!-- up to here by bench/report -->"
-MANY = 5  # ratios in a group; more have a plot
+MANY = 5  # figures in a group; more have a plot
 LONGEST = 190  # characters of a row
 HEADING = ("| case | value | ratio | best | target | of |", "|---|---|---|---|---|---|")
 
@@ -23,27 +25,48 @@ def rendered(lines, page):
         raise ValueError(f"{PAGE} lacks the line {BEGIN!r} or, after it, {END!r}")
     files, parts = {}, [BEGIN, ""]
     for bench, rows in groups(lines).items():
-        parts += [f"**{bench}**", "", *HEADING, *(row(line, lines) for line in rows), ""]
-        drawn = [(line, ledger.best(lines, line)) for line in rows if line["ratio"] is not None]
-        if len(drawn) > MANY:
-            parts += [picture(bench), ""]
-            files.update((f"{FOLDER}/{bench}-{theme}.svg", plot.bars(bench, drawn, theme)) for theme in plot.THEMES)
+        parts += [f"**{bench}**", ""]
+        if bench == costs.BENCH:
+            ways = costs.ways(newest(lines).values())
+            parts += [*costs.table(ways, lines), "", picture(bench, costs.ALT), ""]
+            files.update((f"{FOLDER}/{bench}-{theme}.svg", costs.plot(ways, theme)) for theme in plot.THEMES)
+            continue
+        parts += [*HEADING, *(row(line, lines) for line in rows), ""]
+        if shown := drawn(rows):
+            parts += [picture(bench, f"The ratios of {bench}: the newest, the best and the target"), ""]
+            with_best = [(line, ledger.best(lines, line)) for line in shown]
+            files.update((f"{FOLDER}/{bench}-{theme}.svg", plot.bars(bench, with_best, theme)) for theme in plot.THEMES)
     files[PAGE] = page[:begin] + "\n".join(parts) + page[end:]
     return files
 
 
 def groups(lines):
     """The newest line of each figure, by bench; without those that are there for others to be compared with."""
-    newest = {}
-    for line in lines:
-        newest.pop(key(line), None)  # so that the order is that of the newest run
-        newest[key(line)] = line
-    of_others = measures(newest.values())
+    shown = newest(lines).values()
+    of_others = measures(shown)
     found = {}
-    for line in sorted(newest.values(), key=lambda line: line["bench"]):
+    for line in sorted(shown, key=lambda line: line["bench"]):
         if not is_measure(line, of_others):
             found.setdefault(line["bench"], []).append(line)
     return found
+
+
+def newest(lines):
+    """The newest line of each figure, in the order of the newest run."""
+    found = {}
+    for line in lines:
+        found.pop(key(line), None)
+        found[key(line)] = line
+    return found
+
+
+def drawn(rows):
+    """The ratios, if there are many; or else the values of one unit, if there are many."""
+    ratios = [line for line in rows if line["ratio"] is not None]
+    if len(ratios) > MANY:
+        return ratios
+    units = collections.Counter(line["unit"] for line in rows if line["better"])
+    return [line for line in rows if line["better"] and units[line["unit"]] == max(units.values()) > MANY]
 
 
 def row(line, lines):
@@ -66,9 +89,9 @@ def number(value):
     return f"{value:.3g}"
 
 
-def picture(bench):
+def picture(bench, alt):
     return (f'<picture><source media="(prefers-color-scheme: dark)" srcset="figures/{bench}-dark.svg">'
-            f'<img alt="The ratios of {bench}: the newest, the best and the target" src="figures/{bench}-light.svg"></picture>')
+            f'<img alt="{alt}" src="figures/{bench}-light.svg"></picture>')
 
 
 def write(root=ROOT):
