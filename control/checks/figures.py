@@ -5,12 +5,14 @@ from pathlib import Path
 from .tree import Problem
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'bench/lib'))
+import claims  # pylint: disable=wrong-import-position
 import ledger  # pylint: disable=wrong-import-position
 import pages  # pylint: disable=wrong-import-position
 
 RULES = {
     'ledger': 'a line of the ledger cannot be read',
     'stale': 'a file is not what the ledger gives',
+    'claim': 'a sentence says of speed what the ledger does not bear out',
 }
 
 
@@ -24,6 +26,8 @@ def check(tree):
     for name, text in files.items():
         if name not in tree.known or tree.text(name) != text:
             yield Problem(name, 0, 'stale', f'it is not what {ledger.LEDGER} gives; run bench/report')
+    for name, problem in claims.problems(lines, tree.text):
+        yield Problem(name, 0, 'claim', problem)
     for name in tree.files:
         if name.startswith(pages.FOLDER + '/') and name not in files:
             yield Problem(name, 0, 'stale', f'{ledger.LEDGER} does not give it; run bench/report')

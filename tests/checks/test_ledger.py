@@ -4,11 +4,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / 'bench/lib'), str(ROOT / 'tests/e2e/lib')]
 import callgrind
+import claims
 import ledger
 import limits
 import pages
@@ -29,7 +31,7 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.failing(recorded, line(ratio=1.69, ratio_to='other')), [True])
 
     def test_a_figure_that_should_be_small_fails_when_it_has_grown(self):
-        for unit in ('ms', 'bytes/event', 'MiB', 'KiB'):
+        for unit in ('ms', 'bytes/event', 'us/event', 'MiB', 'KiB'):
             self.assertEqual(self.failing([line(100, unit)], line(110, unit)), [False], unit)
             self.assertEqual(self.failing([line(100, unit)], line(120, unit)), [True], unit)
             self.assertEqual(self.failing([line(100, unit)], line(50, unit)), [False], unit)
@@ -60,6 +62,9 @@ class Comparison(unittest.TestCase):
         of_others = line(20, 'ms', case='bare')
         recorded = [line(10, 'ms', case='bare'), line(10, 'ms', 1.0, 'bare')]
         self.assertEqual(self.failing(recorded, of_others), [])
+
+    def test_what_others_take_is_never_compared(self):
+        self.assertEqual(self.failing([line(10, 'us/event')], line(20, 'us/event', of_others=True)), [])
 
     def test_the_text_has_the_best_its_commit_and_the_target(self):
         (text, _), = ledger.comparison([line(ratio=2.0, ratio_to='other')], [line(ratio=1.0, ratio_to='other', target='>= 0.9')])
@@ -122,9 +127,46 @@ class Pages(unittest.TestCase):
         self.assertEqual(set(files), {pages.PAGE, f'{pages.FOLDER}/planted-light.svg', f'{pages.FOLDER}/planted-dark.svg'})
         self.assertIn('case &lt;0&gt;', files[f'{pages.FOLDER}/planted-dark.svg'])
 
+    def test_so_do_more_than_five_values_of_one_unit_that_are_compared(self):
+        def plots(unit):
+            lines = [line(unit=unit, case=f'case {number}', target='<= 2000') for number in range(6)]
+            return len(pages.rendered([*lines, line(1, 'KiB', case='another')], self.PAGE)) - 1
+        self.assertEqual(plots('ms'), 2)
+        self.assertEqual(plots('events'), 0)
+
+    def test_processor_time_has_a_row_and_a_bar_for_each_way_and_its_share_stands_beside_what_it_is_a_share_of(self):
+        def cost(case, value, **more):
+            return {**line(value, 'us/event', case=case, **more), 'bench': 'cost'}
+        lines = [cost('publish, Postbox: worker', 4), cost('publish, Postbox: all', 4, ratio=0.05, ratio_to='publish, Go, 200 a claim: all'),
+                 cost('publish, Go, 200 a claim: backend', 30, of_others=True), cost('publish, Go, 200 a claim: client', 50, of_others=True),
+                 cost('publish, Go, 200 a claim: all', 80, of_others=True), cost('emit, Postbox: backend', 9), cost('emit, Postbox: all', 9)]
+        files = pages.rendered(lines, self.PAGE)
+        for row in ('| publish | Postbox |  | 4 | 4 us/event |  |  | 2026-01-01 0123456 |',
+                    '| publish | Go, 200 a claim | 30 | 50 | 80 us/event | 0.05 of it | this | 2026-01-01 0123456 |',
+                    '| emit | Postbox | 9 |  | 9 us/event |  |  | 2026-01-01 0123456 |'):
+            self.assertIn(row, files[pages.PAGE])
+        for theme in ('light', 'dark'):
+            self.assertIn('>80</text>', files[f'{pages.FOLDER}/cost-{theme}.svg'])
+
     def test_a_page_without_the_markers_is_refused(self):
         with self.assertRaises(ValueError):
             pages.rendered([], 'nothing')
+
+
+class Claims(unittest.TestCase):
+    CLAIM = claims.Claim('page.md', 'one is faster', 'planted', 'one', '>', 'other')
+
+    def problems(self, text='Here one is faster.', one=2.0, other=1.0):
+        lines = [line(ratio=9.0, ratio_to='old', case='one'), line(ratio=one, ratio_to='it', case='one'), line(ratio=other, ratio_to='it', case='other')]
+        with unittest.mock.patch.object(claims, 'CLAIMS', [self.CLAIM]):
+            return [problem for _, problem in claims.problems(lines, lambda name: text)]
+
+    def test_a_claim_holds_while_the_newest_ratio_bears_it_out(self):
+        self.assertEqual(self.problems(), [])
+        self.assertIn('has the ratio 1 and not one > 1', self.problems(one=1.0)[0])
+
+    def test_a_claim_goes_with_its_sentence(self):
+        self.assertIn('it lacks the sentence', self.problems(text='Here one is slower.')[0])
 
 
 class Limits(unittest.TestCase):
