@@ -169,6 +169,45 @@ class Claims(unittest.TestCase):
         self.assertIn('it lacks the sentence', self.problems(text='Here one is slower.')[0])
 
 
+class Runs(unittest.TestCase):
+    # In a process of its own: to load the benches moves standard output.
+    SCRIPT = f"""
+import sys
+import types
+sys.path.insert(0, {str(ROOT / 'bench/lib')!r})
+import main
+
+class Recorder:
+    def take(self, name, figures):
+        taken.append(len(figures))
+
+def planted(report, smoke):
+    report.line('it', 1, 'us/event')
+    if failure:
+        raise failure
+
+module = types.ModuleType('planted')
+module.planted = planted
+sys.modules['planted'] = module
+main.BENCHES['planted'] = 'planted'
+for failure in (None, main.bed.Incomplete('no Go'), main.Failure('lost'), main.Interrupted('by a signal')):
+    taken = []
+    try:
+        print(repr(main.run('planted', False, {{}}, Recorder())), taken, file=main.bed.FIGURES)
+    except main.Interrupted:
+        print('ended', taken, file=main.bed.FIGURES)
+try:
+    main.bed.wait_until('it waits', lambda: (_ for _ in ()).throw(main.Interrupted('by a signal')), 1)
+except main.Interrupted:
+    print('nothing waits on', file=main.bed.FIGURES)
+"""
+
+    def test_a_failing_bench_records_nothing_one_that_lacks_others_does_and_a_signal_ends_all(self):
+        done = subprocess.run([sys.executable, '-B', '-c', self.SCRIPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=True)
+        told = [line for line in done.stdout.splitlines() if not line.startswith('{')]
+        self.assertEqual(told, ['None [1]', "'planted: no Go' [1]", "'planted: lost' []", 'ended []', 'nothing waits on'])
+
+
 class Limits(unittest.TestCase):
     def test_what_grows_by_a_fifth_is_above_its_limit_whatever_its_size(self):
         for count in (0.3, 1, 1000, 1e6):
