@@ -9,6 +9,7 @@ import measured
 from applying import KEYS
 from harness import ROOT, wait_until
 
+PROGRAMS = ("outbox", "inbox")
 BATCHES = (200, 2_000)  # rows of a claim: as many as such loops take, and ten times as many
 CONNECTIONS = 10  # of the pool of one that applies, as the pool of Node's client has them
 STEP = 1_000  # events of a transaction that writes a backlog
@@ -39,21 +40,22 @@ def attempt(command, environment=None):
         raise Missing(f"{' '.join(map(str, command))}: {done.stderr.strip()[-500:]}")
 
 
-def go(server):
-    """The commands, by the names of the programs, and their environment."""
+def go():
+    """The commands, by the names of the programs, and their environment. What is compiled stays in the build directory."""
     install(GO_PACKAGES)
-    environment = {**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": str(server.directory / "go"), "GOFLAGS": ""}
-    for name in ("outbox", "inbox"):
-        attempt(["go", "build", "-o", server.directory / name, ROOT / f"bench/others/{name}.go"], environment)
-    return {name: [server.directory / name] for name in ("outbox", "inbox")}, {"PUBSUB_PROJECT_ID": harness.PROJECT}
+    folder = harness.build_directory() / "go"
+    environment = {**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": str(folder / "cache"), "GOFLAGS": ""}
+    for name in PROGRAMS:
+        attempt(["go", "build", "-o", folder / name, ROOT / f"bench/others/{name}.go"], environment)
+    return {name: [folder / name] for name in PROGRAMS}, {"PUBSUB_PROJECT_ID": harness.PROJECT}
 
 
-def node(_server):
+def node():
     try:
         environment = harness.node_environment()
     except (harness.Failure, subprocess.CalledProcessError) as error:
         raise Missing(str(error)) from error
-    return {name: ["node", ROOT / f"bench/others/{name}.js"] for name in ("outbox", "inbox")}, environment
+    return {name: ["node", ROOT / f"bench/others/{name}.js"] for name in PROGRAMS}, environment
 
 
 LANGUAGES = {"Go": go, "Node": node}

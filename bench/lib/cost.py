@@ -55,7 +55,7 @@ def add_others(server, sizes, steps, failures):
     emit, publish, apply = steps
     for language, programs_of in by_hand.LANGUAGES.items():
         with noted(failures, language):
-            programs = programs_of(server)
+            programs = programs_of()
             for batch in by_hand.BATCHES:
                 publish[f"{language}, {batch:,} a claim"] = lambda programs=programs, batch=batch: by_hand.publish(server, programs, batch, sizes.by_hand)
             apply[language] = lambda programs=programs: by_hand.apply(server, programs, sizes.by_hand)
