@@ -52,5 +52,11 @@ is( $node->safe_psql('postgres', q{
 	WHERE version <> before + 1}), '0', 'each key came in the order of its versions, without a gap');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM app.outbox WHERE event_type = 'video.undone'}), '0', 'what was rolled back is not there');
 
+# A worker reports all its counts at once, those of the claims too.
+wait_until($node, 'postgres', q{
+	SELECT n_tup_upd >= 2 * (SELECT count(*) FROM app.outbox) FROM pg_stat_user_tables WHERE relid = 'app.outbox'::regclass}, 'the statistics have come');
+is($node->safe_psql('postgres', q{SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelid = 'app.outbox_pkey'::regclass}),
+	'0', 'results were stored where the rows were leased, without a look into the index of ids');
+
 $node->stop;
 done_testing();

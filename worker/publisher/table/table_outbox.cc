@@ -174,8 +174,7 @@ std::optional<int64> TableOutbox::NextWaiting(int64 seq) const {
 
 void TableOutbox::TakeRetries(std::size_t limit, ClaimSelection* selection,
                               std::vector<Chosen>* chosen, bool* progress) {
-  const Datum count = Int32GetDatum(static_cast<int32>(limit));
-  const uint64 rows = statements_->due.Run({count});
+  const uint64 rows = statements_->due.Run({Int32GetDatum(static_cast<int32>(limit))});
   if (rows == 0) return;
   TakeChunk(ReadChunk(rows), false, &statements_->lock, selection, chosen, progress);
   if (blocks_ && !selection->full()) TakeFollowers(limit, selection, chosen, progress);
@@ -444,7 +443,7 @@ bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* tran
     const bool park = blocks_ && parked_keys.contains(event->key);
     (park ? parked_behind : released).push_back(event->id);
   }
-  Confirm(published);
+  Confirm(std::move(published));
   if (!released.empty()) floor_.Clear();
   Update(&statements_->release, released);
   Update(&statements_->release_behind, parked_behind);
@@ -452,23 +451,25 @@ bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* tran
   return true;
 }
 
-void TableOutbox::Confirm(const std::vector<const ClaimedEvent*>& published) {
+void TableOutbox::Confirm(std::vector<const ClaimedEvent*> published) {
+  if (published.empty()) return;
+  // Neighbours in the table and in its index of ids, in whatever order they have gone through.
+  std::sort(published.begin(), published.end(), [](const auto* one, const auto* other) {
+    return std::pair(one->block, one->offset) < std::pair(other->block, other->offset);
+  });
   std::vector<std::string> ids;
-  std::vector<ItemPointerData> tids;
+  std::vector<ItemPointerData> tids(published.size());
   std::set<std::string> was_parked;
   for (const ClaimedEvent* event : published) {
+    ItemPointerSet(&tids[ids.size()], event->block, event->offset);
     ids.push_back(event->id);
-    ItemPointerSet(&tids.emplace_back(), event->block, event->offset);
     if (event->parked || event->attempts > 0) was_parked.insert(event->key);
   }
   // Where a row was leased, it is most often still: to find it there takes no index.
-  const uint64 found =
-      ids.empty() ? 0
-                  : statements_->confirm_at.Run(
-                        {TextArrayValue(ids), TextValue(lock_token_), TidArrayValue(tids)});
+  const uint64 found = statements_->confirm_at.Run(
+      {TextArrayValue(ids), TextValue(lock_token_), TidArrayValue(tids)});
   Update(&statements_->confirm, ids, found);
-  if (!blocks_ || was_parked.empty()) return;
-  statements_->make_due.Run({TidArrayValue(Heads(was_parked))});
+  if (blocks_ && !was_parked.empty()) statements_->make_due.Run({TidArrayValue(Heads(was_parked))});
 }
 
 bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {

@@ -125,7 +125,7 @@ class TableOutbox : public OutboxSource {
   std::size_t TakeLeased(const std::vector<ItemPointerData>& tids, Events* events);
   void ParkUnreadable(const Chosen& row, const std::string& reason);
 
-  void Confirm(const std::vector<const ClaimedEvent*>& published);
+  void Confirm(std::vector<const ClaimedEvent*> published);
   // Returns whether the row was still ours; `failed`: its attempts are used up.
   bool ParkFailed(const ClaimedEvent& event, bool* failed);
   // Of these, `done` have been changed already.

@@ -145,23 +145,23 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "UPDATE {table} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
   sql->lease = templates.Fill(
       "UPDATE {table} SET lock_token = $2, locked_at = now() "
-      "WHERE ctid = ANY($1) RETURNING seq, {id}::text, {aggregate_type}, {key}, {event_type}, "
+      "WHERE ctid = ANY($1) RETURNING seq, {id}, {aggregate_type}, {key}, {event_type}, "
       "{version}, {schema_version}, {payload}, {attributes}, {occurred_at}, publish_attempts, "
       "next_retry_at IS NOT NULL, ctid");
 }
 
 void FillSettle(const Templates& templates, TableOutboxSql* sql) {
-  const std::string confirm =
-      "UPDATE {table} SET published_at = now(), lock_token = NULL, locked_at = NULL, "
-      "next_retry_at = NULL, last_error = NULL WHERE ";
-  sql->confirm = templates.Fill(confirm + "{id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
-  // Each row is looked at where it was. (Of a join the planner makes a scan of a whole index, if
-  // the table was small when the plan was made.)
-  sql->confirm_at = templates.Fill(
-      confirm +
-      "ctid = ANY(ARRAY(SELECT c.tid FROM unnest($1, $3) AS w(event, place) CROSS JOIN LATERAL "
-      "(SELECT ctid AS tid FROM {table} WHERE ctid = w.place AND CASE WHEN {id} = w.event::uuid "
-      "THEN {ours} ELSE false END OFFSET 0) AS c))");
+  const std::string confirmed =
+      "SET published_at = now(), lock_token = NULL, locked_at = NULL, next_retry_at = NULL, "
+      "last_error = NULL";
+  sql->confirm = templates.Fill("UPDATE {table} " + confirmed +
+                                " WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
+  // Each row is read where it was. Nothing but its place joins it: what else it must be stands in a
+  // CASE, which no index fits.
+  sql->confirm_at =
+      templates.Fill("UPDATE {table} AS o " + confirmed +
+                     " FROM unnest($1, $3) AS w(event, place) WHERE o.ctid = w.place "
+                     "AND CASE WHEN o.{id} = w.event::uuid THEN {ours} ELSE false END");
   sql->release = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL "
       "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
