@@ -299,10 +299,11 @@ class PullServer(CountingServer):
 
 
 class PeakMemory:
-    """The most private memory (without shared_buffers) of a process, in MiB, sampled ten times a second."""
+    """The most memory (without shared_buffers) of a process, in MiB, sampled ten times a second; `own` is that part of it which
+    is not of files: the code of programs and libraries, which all processes share."""
 
     def __init__(self, pid):
-        self.mebibytes = 0.0
+        self.mebibytes = self.own = 0.0
         self._pid = pid
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -312,8 +313,8 @@ class PeakMemory:
         while True:
             with contextlib.suppress(OSError), open(f"/proc/{self._pid}/status", encoding="ascii", errors="replace") as status:
                 fields = dict(line.split(":", 1) for line in status if ":" in line)
-                kilobytes = sum(int(fields.get(name, "0").split()[0]) for name in ("RssAnon", "RssFile"))
-                self.mebibytes = max(self.mebibytes, kilobytes / 1024)
+                own, of_files = (int(fields.get(name, "0").split()[0]) / 1024 for name in ("RssAnon", "RssFile"))
+                self.mebibytes, self.own = max(self.mebibytes, own + of_files), max(self.own, own)
             if self._ended.wait(0.1):
                 return
 

@@ -98,6 +98,7 @@ def backlog(report, smoke):
                 counting.wait_for(events)
                 server.drop_publication(publication)
                 report.line(f"memory of the publisher worker, {case}", watched.stop(), "MiB", target="<= 64")
+                say(f"    of this without the code of programs and libraries: {watched.own:.1f} MiB")
                 say(f"    published at {events / max(counting.seconds, 1e-6):,.0f}/s")
 
 

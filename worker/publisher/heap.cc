@@ -16,12 +16,16 @@ namespace {
 // that is freed, and then keeps them.
 constexpr int kLarge = 4 << 20;
 // So much is kept at the end of a heap.
-constexpr int kKept = 8 << 20;
+constexpr int kKept = 2 << 20;
+
+// The worker's thread and the one that sends requests have a heap each. Threads of gRPC that come
+// and go share them: each heap more keeps free pieces of its own.
+constexpr int kHeaps = 2;
 
 // A look at all free pieces takes some milliseconds. It is not worth it below this in all, nor
-// below this more than after the last time.
-constexpr std::size_t kMuch = std::size_t{96} << 20;
-constexpr std::size_t kMore = std::size_t{16} << 20;
+// below an eighth more than after the last time.
+constexpr std::size_t kMuch = std::size_t{32} << 20;
+constexpr std::size_t kMorePart = 8;
 
 #endif
 
@@ -32,6 +36,7 @@ constexpr std::size_t kMore = std::size_t{16} << 20;
 void SetUpHeap() {
   mallopt(M_MMAP_THRESHOLD, kLarge);
   mallopt(M_TRIM_THRESHOLD, kKept);
+  mallopt(M_ARENA_MAX, kHeaps);
 }
 
 void GiveBackFreedHeap() { malloc_trim(0); }
@@ -39,7 +44,7 @@ void GiveBackFreedHeap() { malloc_trim(0); }
 void HeapTrimmer::Trim() {
   const std::size_t now = PrivateMemory();
   after_last_ = std::min(after_last_, now);
-  if (now < std::max(kMuch, after_last_ + kMore)) return;
+  if (now < std::max(kMuch, after_last_ + after_last_ / kMorePart)) return;
   malloc_trim(0);
   after_last_ = PrivateMemory();
 }
