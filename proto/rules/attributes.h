@@ -78,7 +78,10 @@ constexpr bool IsStandardAttribute(std::string_view name) {
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 // The value of an attribute, or null if there is none of this name.
-inline const std::string* FindAttribute(const Attributes& attributes, std::string_view name) {
+// `attributes`: a vector of pairs of strings or views.
+template <class AttributeVector>
+const typename AttributeVector::value_type::second_type* FindAttribute(
+    const AttributeVector& attributes, std::string_view name) {
   for (const auto& [key, value] : attributes) {
     if (key == name) return &value;
   }

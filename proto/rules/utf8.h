@@ -9,15 +9,30 @@
 #define POSTBOX_PROTO_RULES_UTF8_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace postbox::pubsub {
+
+// Where the ASCII characters end that begin at `begin`, or up to seven bytes before: most texts have
+// no others, and are read eight bytes at a time.
+constexpr std::size_t SkipAscii(std::string_view text, std::size_t begin) {
+  if (std::is_constant_evaluated()) return begin;
+  std::uint64_t bytes = 0;
+  for (; text.size() - begin >= sizeof(bytes); begin += sizeof(bytes)) {
+    std::memcpy(&bytes, text.data() + begin, sizeof(bytes));
+    if ((bytes & 0x8080'8080'8080'8080) != 0) break;
+  }
+  return begin;
+}
 
 // The position of the first byte that is not part of a valid sequence, or text.size() if all are.
 constexpr std::size_t FirstInvalidUtf8(std::string_view text) {
   const std::size_t size = text.size();
-  std::size_t i = 0;
+  std::size_t i = SkipAscii(text, 0);
   while (i < size) {
     const auto byte = [&](std::size_t offset) {
       return static_cast<unsigned char>(text[i + offset]);

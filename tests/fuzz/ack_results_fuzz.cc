@@ -34,11 +34,12 @@ AckResult Expected(const std::string& value, AckResult otherwise) {
 FUZZ(Input* input) {
   postbox::fuzz::QuietProtobuf();
   const int code = input->Byte() % 17;
+  std::list<std::string> ids;
   std::vector<AckEntry> entries;
   google::rpc::ErrorInfo info;
   info.set_reason("EXACTLY_ONCE_ACKID_FAILURE");
   while (!input->empty()) {
-    const std::string id(input->Line());
+    const std::string& id = ids.emplace_back(input->Line());
     if (id.empty()) break;
     entries.push_back({.handle = entries.size(), .ack_id = id});
     const std::string said(input->Line());
@@ -73,7 +74,7 @@ FUZZ(Input* input) {
   }
   if (other.Is<google::rpc::ErrorInfo>()) return;  // the first one counts
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto said = info.metadata().find(entries[i].ack_id);
+    const auto said = info.metadata().find(std::string(entries[i].ack_id));
     const std::string value = said == info.metadata().end() ? "" : said->second;
     FUZZ_CHECK(results[i] == (names_any ? Expected(value, AckResult::kSuccess) : of_code), bytes);
   }

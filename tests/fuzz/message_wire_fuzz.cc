@@ -46,7 +46,7 @@ void CheckPulled(std::string_view bytes) {
   for (int i = 0; i < messages.size(); ++i) {
     const rules::PulledMessage& pulled = read->messages[static_cast<std::size_t>(i)];
     const pb::PubsubMessage& message = messages[i].message();
-    FUZZ_CHECK(pulled.ack_id == messages[i].ack_id(), bytes);
+    FUZZ_CHECK(pulled.identity.ack_id == messages[i].ack_id(), bytes);
     FUZZ_CHECK(pulled.message.data == message.data(), bytes);
     FUZZ_CHECK(pulled.message.message_id == message.message_id(), bytes);
     FUZZ_CHECK(pulled.message.ordering_key == message.ordering_key(), bytes);

@@ -24,8 +24,8 @@ bool IsStorable(std::string_view text) {
 ReceivedEvent Read(const std::string& data, const rules::Attributes& attributes) {
   rules::ReceivedMessage message;
   message.data = data;
-  message.attributes = attributes;
-  ReceivedEvent event = postbox::puller::ParseEvent(&message);
+  message.attributes.assign(attributes.begin(), attributes.end());
+  ReceivedEvent event = postbox::puller::ParseEvent(message);
   FUZZ_CHECK(event.payload == data, data);
   for (const auto* field :
        {&event.event_id, &event.event_type, &event.aggregate_type, &event.aggregate_id}) {

@@ -7,7 +7,7 @@ namespace postbox::emulator {
 namespace {
 
 constexpr size_t kDigits = 16;
-constexpr size_t kLength = 4 * kDigits;
+static_assert(kAckIdLength == 4 * kDigits);
 constexpr char kHex[] = "0123456789abcdef";
 
 // Differs in half of its bits for ids that differ in one.
@@ -50,17 +50,21 @@ bool Read(absl::string_view text, uint64_t* value) {
 
 }  // namespace
 
-std::string FormatAckId(const AckId& id) {
-  std::string text(kLength, '\0');
-  char* out = text.data();
+char* WriteAckId(const AckId& id, char* out) {
   for (const uint64_t part : {id.subscription, id.sequence, id.lease, Check(id)}) {
     out = Write(part, out);
   }
+  return out;
+}
+
+std::string FormatAckId(const AckId& id) {
+  std::string text(kAckIdLength, '\0');
+  WriteAckId(id, text.data());
   return text;
 }
 
 bool ParseAckId(absl::string_view text, AckId* id) {
-  if (text.size() != kLength) return false;
+  if (text.size() != kAckIdLength) return false;
   uint64_t check = 0;
   return Read(text.substr(0, kDigits), &id->subscription) &&
          Read(text.substr(kDigits, kDigits), &id->sequence) &&

@@ -7,6 +7,7 @@
 #ifndef POSTBOX_WORKER_EMULATOR_ACK_ID_H_
 #define POSTBOX_WORKER_EMULATOR_ACK_ID_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -23,6 +24,9 @@ struct AckId {
 };
 
 std::string FormatAckId(const AckId& id);
+// The same, to memory that has room for it. Returns its end.
+inline constexpr std::size_t kAckIdLength = 64;
+char* WriteAckId(const AckId& id, char* out);
 // False if `text` was not made by FormatAckId.
 bool ParseAckId(absl::string_view text, AckId* id);
 

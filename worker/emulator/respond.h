@@ -20,8 +20,8 @@ absl::Status Respond(absl::StatusOr<Result> result, Result* response) {
   return absl::OkStatus();
 }
 
-template <class Response>
-void AddDeliveries(const std::vector<LeasedMessage>& deliveries, Response* response) {
+inline void AddDeliveries(const std::vector<LeasedMessage>& deliveries,
+                          google::pubsub::v1::PullResponse* response) {
   response->mutable_received_messages()->Reserve(static_cast<int>(deliveries.size()));
   for (const LeasedMessage& delivery : deliveries) {
     google::pubsub::v1::ReceivedMessage* received = response->add_received_messages();

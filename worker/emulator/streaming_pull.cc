@@ -1,6 +1,7 @@
 #include "worker/emulator/streaming_pull.h"
 
 #include <grpcpp/alarm.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 
-#include "worker/emulator/respond.h"
+#include "worker/emulator/delivery_wire.h"
 #include "worker/emulator/validation.h"
 
 namespace postbox::emulator {
@@ -24,7 +25,7 @@ namespace pb = google::pubsub::v1;
 constexpr char kRpc[] = "StreamingPull";
 
 class StreamingPullReactor final
-    : public grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>,
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
       public Listener,
       public std::enable_shared_from_this<StreamingPullReactor> {
  public:
@@ -34,7 +35,7 @@ class StreamingPullReactor final
   void Start() {
     self_ = shared_from_this();
     gate_->CountCall(kRpc);
-    StartRead(&request_);
+    StartRead(&request_bytes_);
   }
 
   void Wake() override { Pump(); }
@@ -57,8 +58,9 @@ class StreamingPullReactor final
   CallGate* const gate_;
   grpc::CallbackServerContext* const context_;
   std::shared_ptr<StreamingPullReactor> self_;  // until OnDone
-  pb::StreamingPullRequest request_;            // of the read in flight
-  pb::StreamingPullResponse response_;          // of the write in flight
+  grpc::ByteBuffer request_bytes_;              // of the read in flight
+  grpc::ByteBuffer response_bytes_;             // of the write in flight
+  pb::StreamingPullRequest request_;            // the last that was read
   bool first_ = true;                           // used only by reads
   bool answers_pings_ = false;                  // the same
   grpc::Alarm open_later_;
@@ -76,6 +78,11 @@ class StreamingPullReactor final
 void StreamingPullReactor::OnReadDone(bool ok) {
   if (!ok) {
     Conclude(absl::OkStatus());
+    return;
+  }
+  grpc::ProtoBufferReader reader(&request_bytes_);
+  if (!request_.ParseFromZeroCopyStream(&reader)) {
+    Conclude(absl::InternalError("the request cannot be parsed"));
     return;
   }
   if (first_) {
@@ -120,7 +127,7 @@ void StreamingPullReactor::Open() {
   Acknowledge();
   Pump();
   const std::lock_guard<std::mutex> lock(mu_);
-  if (!concluded_) StartRead(&request_);
+  if (!concluded_) StartRead(&request_bytes_);
 }
 
 void StreamingPullReactor::HandleNext() {
@@ -142,7 +149,7 @@ void StreamingPullReactor::HandleNext() {
     Pump();
   }
   const std::lock_guard<std::mutex> lock(mu_);
-  if (!concluded_) StartRead(&request_);
+  if (!concluded_) StartRead(&request_bytes_);
 }
 
 // Acks, nacks and deadlines that came on the stream.
@@ -235,18 +242,18 @@ void StreamingPullReactor::Pump() {
         end = FaultStatus(*fault, absl::StatusCode::kUnavailable);
         unsent = std::move(batch->deliveries);
       } else {
-        response_.Clear();
-        if (batch->exactly_once) response_.Swap(&confirmations_);
-        const bool confirms = response_.ByteSizeLong() > 0;
+        pb::StreamingPullResponse others;
+        if (batch->exactly_once) others.Swap(&confirmations_);
+        const bool confirms = others.ByteSizeLong() > 0;
         confirmations_.Clear();
         if (batch->deliveries.empty() && !answer_due_ && !confirms) return;
         answer_due_ = false;
-        auto* properties = response_.mutable_subscription_properties();
+        auto* properties = others.mutable_subscription_properties();
         properties->set_exactly_once_delivery_enabled(batch->exactly_once);
         properties->set_message_ordering_enabled(batch->ordered);
-        AddDeliveries(batch->deliveries, &response_);
+        response_bytes_ = EncodeDeliveries(batch->deliveries, others);
         writing_ = true;
-        StartWrite(&response_);
+        StartWrite(&response_bytes_);
         return;
       }
     }
@@ -276,7 +283,7 @@ void StreamingPullReactor::Conclude(const absl::Status& status,
 
 }  // namespace
 
-grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>* StartStreamingPull(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamingPull(
     Broker* broker, CallGate* gate, grpc::CallbackServerContext* context) {
   auto reactor = std::make_shared<StreamingPullReactor>(broker, gate, context);
   reactor->Start();

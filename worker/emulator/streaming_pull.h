@@ -16,16 +16,15 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/emulator/broker.h"
 #include "worker/emulator/call_gate.h"
 
 namespace postbox::emulator {
 
 // The reactor owns itself.
-grpc::ServerBidiReactor<google::pubsub::v1::StreamingPullRequest,
-                        google::pubsub::v1::StreamingPullResponse>*
-StartStreamingPull(Broker* broker, CallGate* gate, grpc::CallbackServerContext* context);
+// It reads and writes wire format: StreamingPullRequest, StreamingPullResponse.
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StartStreamingPull(
+    Broker* broker, CallGate* gate, grpc::CallbackServerContext* context);
 
 }  // namespace postbox::emulator
 

@@ -172,8 +172,8 @@ absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
   }
 }
 
-grpc::ServerBidiReactor<pb::StreamingPullRequest, pb::StreamingPullResponse>*
-SubscriberService::StreamingPull(grpc::CallbackServerContext* context) {
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* SubscriberService::StreamingPull(
+    grpc::CallbackServerContext* context) {
   return StartStreamingPull(broker_, gate_, context);
 }
 

@@ -11,7 +11,7 @@
 namespace postbox::emulator {
 
 class SubscriberService final
-    : public google::pubsub::v1::Subscriber::WithCallbackMethod_StreamingPull<
+    : public google::pubsub::v1::Subscriber::WithRawCallbackMethod_StreamingPull<
           google::pubsub::v1::Subscriber::Service> {
  public:
   SubscriberService(Broker* broker, CallGate* gate) : broker_(broker), gate_(gate) {}
@@ -39,9 +39,8 @@ class SubscriberService final
                            google::protobuf::Empty* response) override;
   grpc::Status Pull(grpc::ServerContext* context, const google::pubsub::v1::PullRequest* request,
                     google::pubsub::v1::PullResponse* response) override;
-  grpc::ServerBidiReactor<google::pubsub::v1::StreamingPullRequest,
-                          google::pubsub::v1::StreamingPullResponse>*
-  StreamingPull(grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* StreamingPull(
+      grpc::CallbackServerContext* context) override;
   grpc::Status ModifyPushConfig(grpc::ServerContext* context,
                                 const google::pubsub::v1::ModifyPushConfigRequest* request,
                                 google::protobuf::Empty* response) override;

@@ -48,7 +48,7 @@ AckRequest AckBatcher::Build(int deadline_seconds, Queue& queue, TimePoint now) 
   AckRequest request;
   request.deadline_seconds = deadline_seconds;
   const bool serial = serial_per_key_ && request.is_ack();
-  std::unordered_set<std::string> passed_over;
+  absl::flat_hash_set<std::string_view> passed_over;
   size_t bytes = fixed_bytes_;
   std::deque<AckEntry> rest;
   while (!queue.entries.empty() && request.entries.size() < kMaxIds) {
@@ -113,9 +113,11 @@ void AckBatcher::Finished(const AckRequest& request, TimePoint now) {
   acks_in_flight_ -= request.entries.size();
   for (const AckEntry& entry : request.entries) {
     if (keys_in_flight_.erase(entry.key) == 0) continue;
-    auto held = held_.extract(entry.key);
-    if (held.empty()) continue;
-    for (AckEntry& next : held.mapped()) Add(AckRequest::kAcknowledge, std::move(next), now);
+    const auto held = held_.find(entry.key);
+    if (held == held_.end()) continue;
+    std::vector<AckEntry> entries = std::move(held->second);
+    held_.erase(held);
+    for (AckEntry& next : entries) Add(AckRequest::kAcknowledge, std::move(next), now);
   }
 }
 

@@ -7,11 +7,13 @@
 //     the delay when they are half of what the acks on their way to the service leave of that. The
 //     farther away the service is, the more acks are on their way, and the sooner the next ones
 //     follow. Requests are not made smaller than a kSmallestPart of `outstanding` in this way.
-//   - On ordered and exactly-once subscriptions the acks of a key are serial: while a request with
-//     an ack of the key is in flight, and while an ack of the key waits for its retry, no later ack
-//     of the key leaves. The service refuses acks of a key that arrive out of order, and one
-//     request in flight may overtake another. Those that wait for a request in flight are held
-//     apart, and make no request full.
+//   - On exactly-once subscriptions the acks of a key are serial: while a request with an ack of the
+//     key is in flight, and while an ack of the key waits for its retry, no later ack of the key
+//     leaves. The service refuses acks of a key that arrive out of order there, and one request in
+//     flight may overtake another. Those that wait for a request in flight are held apart, and make
+//     no request full. On other subscriptions, ordered ones too, the order of acks means nothing.
+//     There, with a service 20 ms away, acks that waited for others of their key took up the
+//     messages that may be outstanding.
 //   - An entry that is tried again keeps its place before all entries that were added after it.
 //
 // Pure logic: the caller passes the time, sends the requests that Take returns, and reports each
@@ -25,21 +27,22 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "proto/rules/limits.h"
 
 namespace postbox::pubsub {
 
 struct AckEntry {
   uint64_t handle = 0;
-  std::string ack_id{};
-  std::string key{};  // ordering key; empty: no order to keep
+  std::string_view ack_id{};
+  std::string_view key{};                 // ordering key; empty: no order to keep
+  std::shared_ptr<const char[]> block{};  // in which both are
   int attempts = 0;
   std::chrono::steady_clock::time_point first_sent{};
   std::chrono::steady_clock::time_point not_before{};
@@ -77,7 +80,8 @@ class AckBatcher {
 
   // The next request that is to leave. Call it until there is none.
   std::optional<AckRequest> Take(TimePoint now);
-  // The request was answered. Must be called before Retry is called with its entries.
+  // The request was answered. Must be called before Retry is called with its entries. Until then its
+  // entries stay as they are: what is in flight refers to their keys.
   void Finished(const AckRequest& request, TimePoint now);
 
   // The time at which Take should be called again, if entries wait.
@@ -100,9 +104,9 @@ class AckBatcher {
   bool serial_per_key_ = false;
   // By deadline_seconds, so that acks (-1) come first and nacks next. No queue is empty.
   std::map<int, Queue> queues_;
-  std::unordered_set<std::string> keys_in_flight_;
-  // Acks of these keys, in order. None is empty.
-  std::unordered_map<std::string, std::vector<AckEntry>> held_;
+  absl::flat_hash_set<std::string_view> keys_in_flight_;
+  // Acks of these keys, in order. None is empty. A key is that of the first of its acks.
+  absl::flat_hash_map<std::string_view, std::vector<AckEntry>> held_;
   std::optional<TimePoint> flush_at_;
 };
 

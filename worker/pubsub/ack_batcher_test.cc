@@ -14,8 +14,8 @@ constexpr int kAck = AckRequest::kAcknowledge;
 
 class AckBatcherTest : public ::testing::Test {
  protected:
-  void Ack(uint64_t handle, std::string key = "") {
-    batcher_.Add(kAck, AckEntry{.handle = handle, .ack_id = "id", .key = std::move(key)}, now_);
+  void Ack(uint64_t handle, std::string_view key = "") {
+    batcher_.Add(kAck, AckEntry{.handle = handle, .ack_id = "id", .key = key}, now_);
   }
   std::vector<uint64_t> TakeHandles() {
     std::vector<uint64_t> handles;
@@ -83,8 +83,8 @@ TEST_F(AckBatcherTest, AcksThatAreOnTheirWayMakeSmallerRequestsFull) {
 TEST_F(AckBatcherTest, WhatWaitsForItsKeyMakesNoRequestFull) {
   AckBatcher batcher("s", 6);
   batcher.set_serial_per_key(true);
-  const auto add = [&](uint64_t handle, std::string key) {
-    batcher.Add(kAck, AckEntry{.handle = handle, .ack_id = "id", .key = std::move(key)}, now_);
+  const auto add = [&](uint64_t handle, std::string_view key) {
+    batcher.Add(kAck, AckEntry{.handle = handle, .ack_id = "id", .key = key}, now_);
   };
   add(1, "a");
   batcher.Flush(now_);
@@ -116,8 +116,9 @@ TEST_F(AckBatcherTest, AKeyStaysInOrderWhenARequestEndsInTheMiddleOfItsAcks) {
 }
 
 TEST_F(AckBatcherTest, ARequestStaysBelowTheByteLimit) {
+  const std::string id(4000, 'x');
   for (uint64_t i = 0; i < 300; ++i) {
-    batcher_.Add(kAck, AckEntry{.handle = i, .ack_id = std::string(4000, 'x')}, now_);
+    batcher_.Add(kAck, AckEntry{.handle = i, .ack_id = id}, now_);
   }
   size_t total = 0;
   batcher_.Flush(now_);

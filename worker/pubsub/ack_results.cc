@@ -26,7 +26,7 @@ std::vector<AckResult> AckResults(const grpc::Status& status,
   std::vector<AckResult> results(entries.size(), AckResult::kSuccess);
   bool names_any = false;
   for (size_t i = 0; i < entries.size(); ++i) {
-    auto it = info.metadata().find(entries[i].ack_id);
+    auto it = info.metadata().find(std::string(entries[i].ack_id));
     if (it == info.metadata().end()) continue;
     std::string_view value = it->second;
     if (value.starts_with("TRANSIENT_")) {

@@ -5,14 +5,16 @@
 
 namespace postbox::pubsub {
 
-std::uint64_t KeyGate::Admit(const std::string& key, const std::string& message_id, TimePoint now) {
-  const auto it = closed_.find(key);
+std::uint64_t KeyGate::Admit(std::string_view key, std::string_view message_id, TimePoint now) {
+  if (closed_.empty()) return ++last_position_;  // as nearly always
+  const auto it = closed_.find(std::string(key));
   if (it == closed_.end()) return ++last_position_;
   Closed& closed = it->second;
   closed.used = now;
-  const auto [known, is_new] = closed.positions.try_emplace(message_id, last_position_ + 1);
+  const auto [known, is_new] =
+      closed.positions.try_emplace(std::string(message_id), last_position_ + 1);
   if (is_new) {
-    closed.out[++last_position_] = Out{.message_id = message_id, .turned_away = true};
+    closed.out[++last_position_] = Out{.message_id = known->first, .turned_away = true};
     return 0;
   }
   const std::uint64_t position = known->second;
@@ -35,20 +37,20 @@ std::uint64_t KeyGate::Admit(const std::string& key, const std::string& message_
   return position;
 }
 
-void KeyGate::GiveBack(const std::string& key, const std::string& message_id,
-                       std::uint64_t position, TimePoint now) {
+void KeyGate::GiveBack(std::string_view key, std::string_view message_id, std::uint64_t position,
+                       TimePoint now) {
   if (key.empty()) return;
   Sweep(now);
-  Closed& closed = closed_[key];
+  Closed& closed = closed_[std::string(key)];
   closed.used = now;
   if (position == 0) position = ++last_position_;
-  const auto [known, is_new] = closed.positions.try_emplace(message_id, position);
+  const auto [known, is_new] = closed.positions.try_emplace(std::string(message_id), position);
   if (!is_new && known->second <= position) {
     closed.out[known->second].returned = false;
   } else {
     if (!is_new) closed.out.erase(known->second);
     known->second = position;
-    closed.out[position] = Out{.message_id = message_id};
+    closed.out[position] = Out{.message_id = known->first};
   }
   ForgetArrivalsBehind(&closed, known->second);
 }
@@ -59,11 +61,11 @@ void KeyGate::ForgetArrivalsBehind(Closed* closed, std::uint64_t position) {
   }
 }
 
-void KeyGate::Returned(const std::string& key, const std::string& message_id) {
-  const auto it = closed_.find(key);
+void KeyGate::Returned(std::string_view key, std::string_view message_id) {
+  const auto it = closed_.find(std::string(key));
   if (it == closed_.end()) return;
   Closed& closed = it->second;
-  const auto known = closed.positions.find(message_id);
+  const auto known = closed.positions.find(std::string(message_id));
   if (known == closed.positions.end()) return;
   Out& out = closed.out[known->second];
   if (!out.returned) ForgetArrivalsBehind(&closed, known->second);

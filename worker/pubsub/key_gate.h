@@ -40,6 +40,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 namespace postbox::pubsub {
@@ -50,13 +51,13 @@ class KeyGate {
   static constexpr std::chrono::hours kForgetAfter{24};
 
   // A message arrived. Returns its position if it may be handed on; else 0, and it must be nacked.
-  std::uint64_t Admit(const std::string& key, const std::string& message_id, TimePoint now);
+  std::uint64_t Admit(std::string_view key, std::string_view message_id, TimePoint now);
   // A message is given back. `position` is what Admit returned, or 0 if it was not admitted.
-  void GiveBack(const std::string& key, const std::string& message_id, std::uint64_t position,
+  void GiveBack(std::string_view key, std::string_view message_id, std::uint64_t position,
                 TimePoint now);
   // The service does not count this message as delivered any more: it took the nack, or the lease
   // is over.
-  void Returned(const std::string& key, const std::string& message_id);
+  void Returned(std::string_view key, std::string_view message_id);
   void Clear();
 
   bool closed(const std::string& key) const { return closed_.contains(key); }

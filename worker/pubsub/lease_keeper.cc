@@ -16,7 +16,9 @@ void LeaseKeeper::Schedule(uint64_t handle, Lease& lease, TimePoint now) {
   by_due_.emplace(lease.due, handle);
 }
 
-void LeaseKeeper::Add(uint64_t handle, TimePoint now) {
+void LeaseKeeper::Add(uint64_t handle, TimePoint now) { received_.emplace_back(now, handle); }
+
+void LeaseKeeper::AddConfirmed(uint64_t handle, TimePoint now) {
   auto [it, is_new] = leases_.try_emplace(handle);
   if (!is_new) return;
   it->second.received = now;
@@ -53,12 +55,28 @@ LeaseKeeper::Seconds LeaseKeeper::Extension() const {
 }
 
 std::optional<LeaseKeeper::TimePoint> LeaseKeeper::NextDue() const {
-  if (by_due_.empty()) return std::nullopt;
-  return by_due_.begin()->first;
+  std::optional<TimePoint> next;
+  if (!by_due_.empty()) next = by_due_.begin()->first;
+  if (received_.empty()) return next;
+  const TimePoint receipt = received_.front().first + kReceiptDelay;
+  return next ? std::min(*next, receipt) : receipt;
 }
 
-LeaseKeeper::Due LeaseKeeper::TakeDue(TimePoint now) {
+void LeaseKeeper::TakeReceipts(TimePoint now, absl::FunctionRef<bool(uint64_t)> is_held, Due* due) {
+  for (; !received_.empty() && received_.front().first + kReceiptDelay <= now;
+       received_.pop_front()) {
+    const auto [received, handle] = received_.front();
+    if (!is_held(handle)) continue;
+    Lease& lease = leases_[handle];
+    lease.received = received;
+    Schedule(handle, lease, now);
+    due->extend.push_back(handle);
+  }
+}
+
+LeaseKeeper::Due LeaseKeeper::TakeDue(TimePoint now, absl::FunctionRef<bool(uint64_t)> is_held) {
   Due due;
+  TakeReceipts(now, is_held, &due);
   if (by_due_.empty() || by_due_.begin()->first > now) return due;
   std::vector<uint64_t> handles;
   while (!by_due_.empty() && by_due_.begin()->first <= now + kTogether) {

@@ -4,7 +4,9 @@
 #include <google/protobuf/wire_format_lite.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <memory>
 #include <utility>
 
 namespace postbox::pubsub {
@@ -13,6 +15,9 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
+// The standard ones, with room for one of the caller's.
+constexpr std::size_t kUsualAttributes = kStandardAttributes.size() + 1;
+
 constexpr std::uint32_t BytesField(int field) { return static_cast<std::uint32_t>(field << 3 | 2); }
 constexpr std::uint32_t NumberField(int field) { return static_cast<std::uint32_t>(field << 3); }
 
@@ -20,49 +25,65 @@ constexpr std::uint32_t NumberField(int field) { return static_cast<std::uint32_
 // Skip.
 class FieldReader {
  public:
-  explicit FieldReader(std::string_view wire)
-      : input_(reinterpret_cast<const std::uint8_t*>(wire.data()), static_cast<int>(wire.size())) {}
+  explicit FieldReader(std::string_view wire) : at_(wire.data()), end_(at_ + wire.size()) {}
 
   template <class OnField>
   bool ForEach(OnField on_field) {
-    while ((tag_ = input_.ReadTag()) != 0) {
-      if (!on_field(tag_)) return false;
+    while (at_ != end_) {
+      // No field has the number 0.
+      if (!ReadNumber(&tag_) || tag_ >> 3 == 0 || !on_field(tag_)) return false;
     }
-    return input_.ConsumedEntireMessage();
+    return true;
   }
-  bool Skip() { return WireFormatLite::SkipField(&input_, tag_); }
-  bool Read(std::string_view* bytes) {
-    std::uint32_t length = 0;
-    if (!input_.ReadVarint32(&length)) return false;
-    *bytes = {};
-    if (length == 0) return true;
-    const void* data = nullptr;
-    int left = 0;
-    if (!input_.GetDirectBufferPointer(&data, &left)) return false;
-    if (static_cast<std::uint32_t>(left) < length) return false;
-    *bytes = std::string_view(static_cast<const char*>(data), length);
-    return input_.Skip(static_cast<int>(length));
-  }
-  bool Read(std::string* text) {
+  bool Skip() {
+    std::uint64_t number = 0;
     std::string_view bytes;
-    if (!Read(&bytes)) return false;
-    text->assign(bytes);
+    switch (tag_ & 7) {
+      case WireFormatLite::WIRETYPE_VARINT:
+        return ReadNumber(&number);
+      case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
+        return Read(&bytes);
+      default:
+        return SkipRare();
+    }
+  }
+  bool Read(std::string_view* bytes) {
+    std::uint64_t length = 0;
+    if (!ReadNumber(&length) || length > static_cast<std::uint64_t>(end_ - at_)) return false;
+    *bytes = {at_, static_cast<std::size_t>(length)};
+    at_ += length;
     return true;
   }
   template <class Number>
   bool ReadNumber(Number* number) {
     std::uint64_t value = 0;
-    if (!input_.ReadVarint64(&value)) return false;
-    *number = static_cast<Number>(value);
-    return true;
+    for (int shift = 0; shift < 70; shift += 7) {
+      if (at_ == end_) return false;
+      const auto byte = static_cast<unsigned char>(*at_++);
+      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
+      if (byte < 0x80) {
+        *number = static_cast<Number>(value);
+        return true;
+      }
+    }
+    return false;
   }
 
  private:
-  CodedInputStream input_;
+  bool SkipRare() {
+    CodedInputStream input(reinterpret_cast<const std::uint8_t*>(at_),
+                           static_cast<int>(end_ - at_));
+    if (!WireFormatLite::SkipField(&input, tag_)) return false;
+    at_ += input.CurrentPosition();
+    return true;
+  }
+
+  const char* at_;
+  const char* const end_;
   std::uint32_t tag_ = 0;
 };
 
-using AttributeViews = std::vector<std::pair<std::string_view, std::string_view>>;
+using AttributeViews = std::vector<AttributeView>;
 
 bool ReadAttribute(std::string_view wire, AttributeViews* attributes) {
   auto& [name, value] = attributes->emplace_back();
@@ -94,14 +115,19 @@ bool ReadTime(std::string_view wire, std::chrono::system_clock::time_point* time
 
 // Sorted by name. Of several with one name the last one counts.
 void SortByName(AttributeViews* attributes) {
-  std::stable_sort(attributes->begin(), attributes->end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
+  const auto not_before = [](const auto& a, const auto& b) { return a.first >= b.first; };
+  // As Postbox, and most servers, write them.
+  if (std::adjacent_find(attributes->begin(), attributes->end(), not_before) == attributes->end()) {
+    return;
+  }
+  std::stable_sort(attributes->begin(), attributes->end(), before);
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   const auto end = std::unique(attributes->rbegin(), attributes->rend(), same);
   attributes->erase(attributes->begin(), end.base());
 }
 
-bool ReadMessage(std::string_view wire, AttributeViews* attributes, ReceivedMessage* message) {
+bool ReadMessage(std::string_view wire, ReceivedMessage* message) {
   FieldReader fields(wire);
   return fields.ForEach([&](std::uint32_t tag) {
     std::string_view bytes;
@@ -109,7 +135,7 @@ bool ReadMessage(std::string_view wire, AttributeViews* attributes, ReceivedMess
       case BytesField(1):
         return fields.Read(&message->data);
       case BytesField(2):
-        return fields.Read(&bytes) && ReadAttribute(bytes, attributes);
+        return fields.Read(&bytes) && ReadAttribute(bytes, &message->attributes);
       case BytesField(3):
         return fields.Read(&message->message_id);
       case BytesField(4):
@@ -122,28 +148,46 @@ bool ReadMessage(std::string_view wire, AttributeViews* attributes, ReceivedMess
   });
 }
 
-// `attributes`: memory that is used for one message after the other.
-bool ReadReceived(std::string_view wire, AttributeViews* attributes, PulledMessage* pulled) {
-  attributes->clear();
+MessageIdentity MakeIdentity(std::string_view ack_id, const ReceivedMessage& message) {
+  const std::array texts{ack_id, message.ordering_key, message.message_id};
+  auto block =
+      std::make_shared_for_overwrite<char[]>(texts[0].size() + texts[1].size() + texts[2].size());
+  std::array<std::string_view, 3> copies;
+  char* at = block.get();
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    copies[i] = {at, texts[i].size()};
+    at = std::copy(texts[i].begin(), texts[i].end(), at);
+  }
+  return {copies[0], copies[1], copies[2], std::move(block)};
+}
+
+bool ReadReceived(std::string_view response, PulledMessage* pulled) {
+  auto block = std::make_shared_for_overwrite<char[]>(response.size());
+  std::copy(response.begin(), response.end(), block.get());
+  const std::string_view wire(block.get(), response.size());
+  ReceivedMessage& message = pulled->message;
+  message.block = std::move(block);
+  message.attributes.reserve(kUsualAttributes);
+  std::string_view ack_id;
   FieldReader fields(wire);
   const bool read = fields.ForEach([&](std::uint32_t tag) {
     std::string_view bytes;
     switch (tag) {
       case BytesField(1):
-        return fields.Read(&pulled->ack_id);
+        return fields.Read(&ack_id);
       case BytesField(2):
         if (!fields.Read(&bytes)) return false;
         pulled->bytes += static_cast<std::int64_t>(bytes.size());
-        return ReadMessage(bytes, attributes, &pulled->message);
+        return ReadMessage(bytes, &message);
       case NumberField(3):
-        return fields.ReadNumber(&pulled->message.delivery_attempt);
+        return fields.ReadNumber(&message.delivery_attempt);
       default:
         return fields.Skip();
     }
   });
   if (!read) return false;
-  SortByName(attributes);
-  pulled->message.attributes.assign(attributes->begin(), attributes->end());
+  SortByName(&message.attributes);
+  pulled->identity = MakeIdentity(ack_id, message);
   return true;
 }
 
@@ -175,13 +219,11 @@ std::optional<PullResponse> ReadPullResponse(std::string_view wire) {
   const std::optional<std::size_t> count = CountMessages(wire);
   if (!count) return std::nullopt;
   response.messages.reserve(*count);
-  AttributeViews attributes;
   FieldReader fields(wire);
   const bool read = fields.ForEach([&](std::uint32_t tag) {
     std::string_view bytes;
     if (tag == BytesField(1)) {
-      return fields.Read(&bytes) &&
-             ReadReceived(bytes, &attributes, &response.messages.emplace_back());
+      return fields.Read(&bytes) && ReadReceived(bytes, &response.messages.emplace_back());
     }
     if (tag == BytesField(4)) {
       if (!response.properties) response.properties.emplace();

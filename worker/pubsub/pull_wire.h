@@ -7,6 +7,9 @@
 // delivery_attempt = 3; PubsubMessage: data = 1, attributes = 2, message_id = 3, publish_time = 4,
 // ordering_key = 5). The test compares with the generated classes.
 //
+// Each message has a block of memory, which its texts refer to. A message that stays for long
+// keeps no other one of its response.
+//
 // A text that is not valid UTF-8 is read like any other one. The generated classes refuse the whole
 // response, which would come again and again.
 
@@ -14,6 +17,7 @@
 #define POSTBOX_WORKER_PUBSUB_PULL_WIRE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,8 +32,17 @@ struct SubscriptionProperties {
   bool ordered = false;
 };
 
+// What is needed of a message until it is settled, which may be long after its consumer has let go
+// of it. It has a block of its own, since the message may be large.
+struct MessageIdentity {
+  std::string_view ack_id;
+  std::string_view key;
+  std::string_view message_id;
+  std::shared_ptr<const char[]> block;
+};
+
 struct PulledMessage {
-  std::string ack_id;
+  MessageIdentity identity;
   std::int64_t bytes = 0;   // of the message, as it came
   ReceivedMessage message;  // without a handle
 };

@@ -43,7 +43,7 @@ TEST(PullWire, AResponseIsReadAsItWasWritten) {
   EXPECT_TRUE(read->properties->ordered);
   ASSERT_EQ(read->messages.size(), 2u);
   const PulledMessage& first = read->messages[0];
-  EXPECT_EQ(first.ack_id, "ack-1");
+  EXPECT_EQ(first.identity.ack_id, "ack-1");
   EXPECT_EQ(first.bytes,
             static_cast<int64_t>(written.received_messages(0).message().ByteSizeLong()));
   EXPECT_EQ(first.message.delivery_attempt, 3);
@@ -54,7 +54,7 @@ TEST(PullWire, AResponseIsReadAsItWasWritten) {
   EXPECT_EQ(first.message.publish_time.time_since_epoch(),
             std::chrono::seconds(1700000000) + std::chrono::microseconds(5));
   EXPECT_EQ(first.message.ordering_key, "key");
-  EXPECT_EQ(read->messages[1].ack_id, "");
+  EXPECT_EQ(read->messages[1].identity.ack_id, "");
   EXPECT_EQ(read->messages[1].message.data, "");
 }
 

@@ -9,11 +9,12 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <unordered_map>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "proto/rules/backoff.h"
 #include "proto/rules/error_class.h"
 #include "proto/rules/limits.h"
@@ -80,16 +81,14 @@ class SubscriberCore {
     kAcked,    // its ack is not settled yet
     kNacked,   // its nack is not settled yet
   };
-  struct Held {
+  struct Held : MessageIdentity {
     State state = State::kWaiting;
     bool handed_on = false;
-    std::string ack_id;
-    std::string key;
-    std::string message_id;
     uint64_t position = 0;  // in its key (key_gate.h), since it was handed on
     int64_t bytes = 0;
     Clock::time_point received;
   };
+  using Messages = absl::flat_hash_map<uint64_t, Held>;  // by handle
   struct AckCall {
     std::unique_ptr<grpc::ClientContext> context;  // null: waits for a token
     std::string authorization;
@@ -111,15 +110,20 @@ class SubscriberCore {
   bool FitsBudget(int64_t bytes) const;
   void NackHeld(uint64_t handle, Held& held);
   Held* TakeFromHand(uint64_t handle);
-  void Forget(uint64_t handle, Settlement settlement);
+  void Forget(Messages::iterator it, Settlement settlement);
 
+  static AckEntry Entry(uint64_t handle, const Held& held) {
+    return {.handle = handle, .ack_id = held.ack_id, .key = held.key, .block = held.block};
+  }
+  // Whether the lease of a message is to be extended.
+  bool NeedsLease(uint64_t handle) const;
   void Pump();
   void Send(AckRequest request);
   void Begin(const std::shared_ptr<AckCall>& call, const Authorization& authorization);
   void OnAnswer(const std::shared_ptr<AckCall>& call);
   // Handles the result of one entry. True if the entry must be tried again.
   bool Conclude(const AckRequest& request, AckEntry& entry, AckResult result);
-  void LoseWaiting(uint64_t handle, Held& held);
+  void LoseWaiting(Messages::iterator it);
   void NoteReturned(const Held& held, AckResult result);
   void ExtendLeases();
   void ArmLeaseTimer();
@@ -136,7 +140,7 @@ class SubscriberCore {
   bool exactly_once_ = false;
   bool ordered_ = false;
   uint64_t last_handle_ = 0;
-  absl::flat_hash_map<uint64_t, Held> messages_;
+  Messages messages_;
   std::deque<Incoming> incoming_;  // kReceipt and kWaiting, in order of arrival
   int64_t in_hand_messages_ = 0;
   int64_t in_hand_bytes_ = 0;
@@ -193,7 +197,7 @@ void SubscriberCore::OnResponse(PullResponse response, bool first) {
     exactly_once_ = response.properties->exactly_once;
     ordered_ = response.properties->ordered;
     leases_.set_exactly_once(exactly_once_);
-    batcher_.set_serial_per_key(exactly_once_ || ordered_);
+    batcher_.set_serial_per_key(exactly_once_);
     if (!ordered_) gate_.Clear();
   }
   if (first && callbacks_.on_connected) callbacks_.on_connected(exactly_once_, ordered_);
@@ -202,9 +206,7 @@ void SubscriberCore::OnResponse(PullResponse response, bool first) {
   for (PulledMessage& pulled : response.messages) {
     const uint64_t handle = ++last_handle_;
     Held& held = messages_[handle];
-    held.ack_id = std::move(pulled.ack_id);
-    held.key = pulled.message.ordering_key;
-    held.message_id = pulled.message.message_id;
+    static_cast<MessageIdentity&>(held) = std::move(pulled.identity);
     held.bytes = pulled.bytes;
     held.received = now;
     if (!pulling_) {
@@ -214,8 +216,12 @@ void SubscriberCore::OnResponse(PullResponse response, bool first) {
     held.state = exactly_once_ ? State::kReceipt : State::kWaiting;
     pulled.message.handle = handle;
     incoming_.push_back({handle, std::move(pulled.message)});
-    leases_.Add(handle, now);
-    batcher_.Add(extension, AckEntry{.handle = handle, .ack_id = held.ack_id}, now);
+    if (exactly_once_) {
+      leases_.AddConfirmed(handle, now);
+      batcher_.Add(extension, Entry(handle, held), now);
+    } else {
+      leases_.Add(handle, now);
+    }
   }
   // The messages cannot be handed on before their receipts are confirmed.
   if (exactly_once_ || !pulling_) batcher_.Flush(now);
@@ -231,10 +237,11 @@ bool SubscriberCore::FitsBudget(int64_t bytes) const {
 void SubscriberCore::HandOn() {
   const auto now = Clock::now();
   bool full = false;
-  std::unordered_set<std::string>
-      waits;  // keys with an earlier message that cannot be handed on yet
+  // Keys with an earlier message that cannot be handed on yet.
+  absl::flat_hash_set<std::string_view> waits;
   std::deque<Incoming> rest;
   std::vector<ReceivedMessage> messages;
+  messages.reserve(incoming_.size());
   while (!incoming_.empty()) {
     Incoming next = std::move(incoming_.front());
     incoming_.pop_front();
@@ -268,7 +275,7 @@ void SubscriberCore::HandOn() {
 void SubscriberCore::NackHeld(uint64_t handle, Held& held) {
   held.state = State::kNacked;
   leases_.Remove(handle);
-  batcher_.Add(0, AckEntry{.handle = handle, .ack_id = held.ack_id, .key = held.key}, Clock::now());
+  batcher_.Add(0, Entry(handle, held), Clock::now());
 }
 
 // Null if the message is not with the consumer.
@@ -287,14 +294,8 @@ void SubscriberCore::Ack(const std::vector<uint64_t>& handles) {
     if (held == nullptr) continue;
     held->state = State::kAcked;
     leases_.Record(held->received, now);
-    AckEntry entry{.handle = handle, .key = held->key};
-    if (exactly_once_) {
-      entry.ack_id = held->ack_id;
-    } else {  // its lease is not extended any more
-      leases_.Remove(handle);
-      entry.ack_id = std::move(held->ack_id);
-    }
-    batcher_.Add(AckRequest::kAcknowledge, std::move(entry), now);
+    if (!exactly_once_) leases_.Remove(handle);  // its lease is not extended any more
+    batcher_.Add(AckRequest::kAcknowledge, Entry(handle, *held), now);
   }
   HandOn();
 }
@@ -311,9 +312,8 @@ void SubscriberCore::Nack(const std::vector<uint64_t>& handles) {
   HandOn();
 }
 
-void SubscriberCore::Forget(uint64_t handle, Settlement settlement) {
-  auto it = messages_.find(handle);
-  if (it == messages_.end()) return;
+void SubscriberCore::Forget(Messages::iterator it, Settlement settlement) {
+  const uint64_t handle = it->first;
   const bool handed_on = it->second.handed_on;
   leases_.Remove(handle);
   messages_.erase(it);
@@ -331,14 +331,17 @@ void SubscriberCore::Pump() {
   if (idle_ && messages_.empty() && calls_.empty()) idle_();
 }
 
+bool SubscriberCore::NeedsLease(uint64_t handle) const {
+  const auto it = messages_.find(handle);
+  return it != messages_.end() && it->second.state != State::kNacked &&
+         (it->second.state != State::kAcked || exactly_once_);
+}
+
 void SubscriberCore::Send(AckRequest request) {
   if (request.deadline_seconds > 0) {
     // Drops the leases of messages that were settled while the request was gathered.
-    std::erase_if(request.entries, [this](const AckEntry& entry) {
-      auto it = messages_.find(entry.handle);
-      return it == messages_.end() || it->second.state == State::kNacked ||
-             (it->second.state == State::kAcked && !exactly_once_);
-    });
+    std::erase_if(request.entries,
+                  [this](const AckEntry& entry) { return !NeedsLease(entry.handle); });
     if (request.entries.empty()) return;
   }
   auto call = std::make_shared<AckCall>();
@@ -403,10 +406,10 @@ bool SubscriberCore::Conclude(const AckRequest& request, AckEntry& entry, AckRes
   auto it = messages_.find(entry.handle);
   if (it == messages_.end()) return false;
   Held& held = it->second;
-  const auto now = Clock::now();
   const bool settles = request.deadline_seconds <= 0;
 
   if (result == AckResult::kTransient) {
+    const auto now = Clock::now();
     const bool try_again = request.is_ack() ? now - entry.first_sent < kKeepTryingAcks
                                             : entry.attempts < kModifyAttempts;
     if (try_again) {
@@ -416,13 +419,13 @@ bool SubscriberCore::Conclude(const AckRequest& request, AckEntry& entry, AckRes
   }
   if (settles) {
     if (ordered_ && held.state == State::kNacked) NoteReturned(held, result);
-    Forget(entry.handle, result == AckResult::kSuccess ? Settlement::kDone : Settlement::kFailed);
+    Forget(it, result == AckResult::kSuccess ? Settlement::kDone : Settlement::kFailed);
   } else if (result == AckResult::kSuccess) {
     if (held.state == State::kReceipt) held.state = State::kWaiting;
   } else if (held.state == State::kReceipt) {
     // Another client may have the message by now. It is delivered again, and after it the messages
     // that follow it in its key.
-    LoseWaiting(entry.handle, held);
+    LoseWaiting(it);
   } else if (result == AckResult::kPermanent && exactly_once_) {
     leases_.Remove(
         entry
@@ -433,13 +436,14 @@ bool SubscriberCore::Conclude(const AckRequest& request, AckEntry& entry, AckRes
 
 // The lease of a message that was not handed on yet is lost. The messages that follow it in its key
 // must not be handed on before it is delivered again.
-void SubscriberCore::LoseWaiting(uint64_t handle, Held& held) {
-  std::erase_if(incoming_, [handle](const Incoming& one) { return one.handle == handle; });
+void SubscriberCore::LoseWaiting(Messages::iterator it) {
+  const Held& held = it->second;
+  std::erase_if(incoming_, [&](const Incoming& one) { return one.handle == it->first; });
   if (ordered_) {
     gate_.GiveBack(held.key, held.message_id, held.position, Clock::now());
     gate_.Returned(held.key, held.message_id);
   }
-  Forget(handle, Settlement::kFailed);
+  Forget(it, Settlement::kFailed);
 }
 
 // After an ack id that is no longer valid the service has the message back, too. If the nack did
@@ -447,7 +451,9 @@ void SubscriberCore::LoseWaiting(uint64_t handle, Held& held) {
 void SubscriberCore::NoteReturned(const Held& held, AckResult result) {
   if (result != AckResult::kTransient) return gate_.Returned(held.key, held.message_id);
   loop_->After(LeaseKeeper::kMaxExtension,
-               [this, key = held.key, id = held.message_id] { gate_.Returned(key, id); });
+               [this, key = std::string(held.key), id = std::string(held.message_id)] {
+                 gate_.Returned(key, id);
+               });
 }
 
 void SubscriberCore::ArmLeaseTimer() {
@@ -461,14 +467,15 @@ void SubscriberCore::ArmLeaseTimer() {
 void SubscriberCore::ExtendLeases() {
   const auto now = Clock::now();
   const int extension = static_cast<int>(leases_.Extension().count());
-  LeaseKeeper::Due due = leases_.TakeDue(now);
+  LeaseKeeper::Due due =
+      leases_.TakeDue(now, [this](uint64_t handle) { return NeedsLease(handle); });
   for (uint64_t handle : due.extend) {
-    batcher_.Add(extension, AckEntry{.handle = handle, .ack_id = messages_.at(handle).ack_id}, now);
+    batcher_.Add(extension, Entry(handle, messages_.at(handle)), now);
   }
   for (uint64_t handle : due.give_up) {
     // A message that the consumer has in hand stays there, without a lease.
-    Held& held = messages_.at(handle);
-    if (!held.handed_on) LoseWaiting(handle, held);
+    const auto it = messages_.find(handle);
+    if (!it->second.handed_on) LoseWaiting(it);
   }
   Pump();
   ArmLeaseTimer();

@@ -32,9 +32,10 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
+#include "proto/rules/attributes.h"
 #include "proto/rules/endpoint.h"
 #include "worker/pubsub/credential_spec.h"
 
@@ -42,10 +43,12 @@ namespace postbox::pubsub {
 
 struct ReceivedMessage {
   uint64_t handle = 0;
-  std::string message_id;
-  std::string data;
-  std::vector<std::pair<std::string, std::string>> attributes;  // by name, ascending
-  std::string ordering_key;
+  // In `block`, which copies of the message share.
+  std::string_view message_id;
+  std::string_view data;
+  std::vector<AttributeView> attributes;  // by name, ascending
+  std::string_view ordering_key;
+  std::shared_ptr<const char[]> block;
   std::chrono::system_clock::time_point publish_time;
   int delivery_attempt = 0;  // 0 if the subscription has no dead-letter policy
 };

@@ -77,7 +77,7 @@ class SubscriberTest : public ::testing::Test {
   std::vector<std::string> ReceivedIds() {
     return service_.Locked([&] {
       std::vector<std::string> ids;
-      for (const auto& message : received_) ids.push_back(message.message_id);
+      for (const auto& message : received_) ids.emplace_back(message.message_id);
       return ids;
     });
   }
@@ -265,6 +265,37 @@ TEST_F(SubscriberTest, AnExactlyOnceAckIsTriedAgainWhileItsFailureIsTransient) {
                                              std::pair(Handle(1), Settlement::kFailed),
                                              std::pair(Handle(2), Settlement::kDone)));
   EXPECT_TRUE(failed);
+}
+
+// With a service far away such acks took up what may be outstanding.
+TEST_F(SubscriberTest, AnAckDoesNotWaitForAnEarlierOneOfItsKey) {
+  service_.hold_answers = true;
+  Start({.max_outstanding_messages = 1});
+  for (const std::string id : {"m1", "m2"}) {
+    Send(0, Response({id + ":k"}, false, /*ordered=*/true));
+    ASSERT_TRUE(WaitForMessages(id == "m1" ? 1 : 2));
+    subscriber_->Ack({Handle(id == "m1" ? 0 : 1)});
+    EXPECT_TRUE(WaitUntilAsked(kAck, "ack-" + id));
+  }
+  EXPECT_TRUE(service_.Locked([&] { return settled_.empty(); }));
+}
+
+TEST_F(SubscriberTest, UnderExactlyOnceAnAckWaitsForTheEarlierOnesOfItsKey) {
+  Start();
+  Send(0, Response({"m1:k", "m2:k", "m3:l"}, /*exactly_once=*/true, /*ordered=*/true));
+  ASSERT_TRUE(WaitForMessages(3));
+  service_.Locked([&] { service_.hold_answers = true; });
+  subscriber_->Ack({Handle(0)});
+  ASSERT_TRUE(WaitUntilAsked(kAck, "ack-m1"));
+  subscriber_->Ack({Handle(1)});
+  subscriber_->Ack({Handle(2)});
+  ASSERT_TRUE(WaitUntilAsked(kAck, "ack-m3"));
+  service_.Locked([&] {
+    EXPECT_FALSE(service_.Asked(kAck, "ack-m2"));
+    service_.hold_answers = false;
+    service_.AnswerHeld();
+  });
+  EXPECT_TRUE(WaitUntilAsked(kAck, "ack-m2"));
 }
 
 TEST_F(SubscriberTest, NoMoreThanTheBudgetIsInHand) {

@@ -25,11 +25,11 @@ std::string ErrorText(const std::string& sqlstate, const std::string& error) {
 
 }  // namespace
 
-AttemptCounter::Attempts AttemptCounter::Increment(const std::string& message_id, bool own,
+AttemptCounter::Attempts AttemptCounter::Increment(std::string_view message_id, bool own,
                                                    TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto [it, is_new] = attempts_.try_emplace(message_id);
-  if (is_new) it->second.place = order_.insert(order_.end(), message_id);
+  auto [it, is_new] = attempts_.try_emplace(std::string(message_id));
+  if (is_new) it->second.place = order_.insert(order_.end(), it->first);
   Count& count = it->second.counts[own ? 0 : 1];
   if (++count.count == 1) {
     count.first = now;
@@ -44,20 +44,20 @@ AttemptCounter::Attempts AttemptCounter::Increment(const std::string& message_id
   return attempts;
 }
 
-void AttemptCounter::Forget(const std::string& message_id) {
+void AttemptCounter::Forget(std::string_view message_id) {
   if (known_ == 0) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = attempts_.find(message_id);
+  const auto it = attempts_.find(std::string(message_id));
   if (it == attempts_.end()) return;
   order_.erase(it->second.place);
   attempts_.erase(it);
   known_ = attempts_.size();
 }
 
-bool AttemptCounter::Known(const std::string& message_id) {
+bool AttemptCounter::Known(std::string_view message_id) {
   if (known_ == 0) return false;
   const std::lock_guard<std::mutex> lock(mutex_);
-  return attempts_.contains(message_id);
+  return attempts_.contains(std::string(message_id));
 }
 
 std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch, TimePoint now) {

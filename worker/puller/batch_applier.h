@@ -41,6 +41,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -81,9 +82,9 @@ class AttemptCounter {
 
   // Counts an attempt that failed through the message's `own` fault, or through one that may be
   // others', and returns the attempts of this kind.
-  Attempts Increment(const std::string& message_id, bool own, TimePoint now);
-  void Forget(const std::string& message_id);
-  bool Known(const std::string& message_id);
+  Attempts Increment(std::string_view message_id, bool own, TimePoint now);
+  void Forget(std::string_view message_id);
+  bool Known(std::string_view message_id);
   // Some events were applied.
   void NoteApplied() { ++applied_; }
 

@@ -11,6 +11,7 @@
 
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "worker/puller/dead_letter_topic.h"
+#include "worker/puller/kept_text.h"
 
 namespace postbox::puller {
 namespace {
@@ -49,7 +50,7 @@ class FakeInboxClient : public InboxClient {
     if (events.size() > conflict_above) return Failure("40P01");
     int took = 0;
     for (size_t i = 0; i < events.size(); ++i) {
-      const std::string& id = *events[i]->event.event_id;
+      const std::string id(*events[i]->event.event_id);
       InboxResult failure;
       auto time = takes.find(id);
       took += time == takes.end() ? 0 : time->second;
@@ -64,7 +65,7 @@ class FakeInboxClient : public InboxClient {
       if (names_event) failure.event_at = i;
       return failure;
     }
-    for (const Delivery* delivery : events) applied.push_back(*delivery->event.event_id);
+    for (const Delivery* delivery : events) applied.emplace_back(*delivery->event.event_id);
     if (!events.empty()) sizes.push_back(events.size());
     return {.ok = true,
             .outcomes = std::vector<std::string>(events.size(), "applied"),
@@ -72,7 +73,7 @@ class FakeInboxClient : public InboxClient {
   }
   InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override {
     if (!unusable.empty()) return Failure(unusable);
-    recorded.push_back(delivery.event.event_id.value_or("none"));
+    recorded.emplace_back(delivery.event.event_id.value_or("none"));
     attempts = failure.attempts;
     last_error = failure.error;
     return {.ok = true};
@@ -94,11 +95,11 @@ class BatchApplierTest : public ::testing::Test {
       Delivery delivery;
       const std::string id = text.substr(0, text.find(':'));
       delivery.message.handle = ++handle;
-      delivery.message.message_id = "message-" + id;
+      delivery.message.message_id = Kept("message-" + id);
       if (text.find(':') != std::string::npos) {
-        delivery.message.ordering_key = text.substr(text.find(':') + 1);
+        delivery.message.ordering_key = Kept(text.substr(text.find(':') + 1));
       }
-      delivery.event.event_id = id;
+      delivery.event.event_id = Kept(id);
       if (id.starts_with("poison")) delivery.event.poison = "cannot be parsed";
       batch.push_back(std::move(delivery));
     }
@@ -465,7 +466,8 @@ TEST(DeadLetterMessageTest, TheOriginalMessageCarriesTheError) {
 
 TEST(DeadLetterMessageTest, TheErrorFindsItsPlaceAmongAHundredAttributes) {
   Delivery delivery;
-  for (int i = 0; i < 100; ++i) delivery.message.attributes.emplace_back(std::to_string(i), "v");
+  for (int i = 0; i < 100; ++i)
+    delivery.message.attributes.emplace_back(Kept(std::to_string(i)), "v");
   auto message = DeadLetterMessage(delivery, "t", "s", {"22000", "e", 1});
   EXPECT_EQ(message.error, "");
   google::pubsub::v1::PubsubMessage read;
@@ -480,7 +482,7 @@ TEST(DeadLetterMessageTest, AMessageWithoutRoomForItsErrorIsSentWithWhatFits) {
   delivery.message.attributes = {{"event_id", "e"}};
   const EventFailure failure{"23505", std::string(1000, 'x'), 1};
   const auto attributes_of = [&](size_t payload) {
-    delivery.event.payload.assign(payload, 'p');
+    delivery.event.payload = Kept(std::string(payload, 'p'));
     const auto message = DeadLetterMessage(delivery, "projects/p/topics/dlq", "s", failure);
     EXPECT_EQ(message.error, "") << payload;
     google::pubsub::v1::PubsubMessage read;

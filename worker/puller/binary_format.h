@@ -8,20 +8,19 @@
 
 namespace postbox::puller {
 
+// Returns where it ends.
 template <class Unsigned>
-void AppendNetwork(Unsigned value, std::string* out) {
-  char bytes[sizeof(value)];
+char* WriteNetwork(Unsigned value, char* at) {
   for (std::size_t i = sizeof(value); i > 0; --i, value >>= 8) {
-    bytes[i - 1] = static_cast<char>(value & 0xFF);
+    at[i - 1] = static_cast<char>(value & 0xFF);
   }
-  out->append(bytes, sizeof(bytes));
+  return at + sizeof(value);
 }
 
 inline void AppendInt32(int64_t value, std::string* out) {
-  AppendNetwork(static_cast<uint32_t>(value), out);
-}
-inline void AppendInt64(int64_t value, std::string* out) {
-  AppendNetwork(static_cast<uint64_t>(value), out);
+  char bytes[4];
+  WriteNetwork(static_cast<uint32_t>(value), bytes);
+  out->append(bytes, sizeof(bytes));
 }
 
 // Of array_recv: dimensions, "has nulls" flag, element type, then per dimension its length and

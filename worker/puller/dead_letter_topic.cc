@@ -39,7 +39,7 @@ pubsub::Attributes LetterAttributes(const Delivery& delivery, const std::string&
       continue;  // left by an earlier pass through a dead-letter topic
     }
     if (attributes.size() + error_attributes >= pubsub::kMaxAttributes) break;
-    attributes.push_back(attribute);
+    attributes.emplace_back(attribute.first, attribute.second);
   }
   if (error_attributes >= 1) attributes.emplace_back("postbox_error_sqlstate", failure.sqlstate);
   if (error_attributes >= 2) {
@@ -58,7 +58,7 @@ pubsub::OutgoingMessage DeadLetterMessage(const Delivery& delivery, std::string_
                                           const EventFailure& failure) {
   for (size_t error_attributes : {3, 2, 0}) {
     pubsub::OutgoingMessage message = pubsub::MakeOutgoingMessage(
-        topic, delivery.message.ordering_key, delivery.event.payload,
+        topic, std::string(delivery.message.ordering_key), delivery.event.payload,
         LetterAttributes(delivery, subscription, failure, error_attributes));
     if (message.error.empty() || error_attributes == 0) return message;
   }

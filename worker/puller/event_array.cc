@@ -1,5 +1,6 @@
 #include "worker/puller/event_array.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,49 +21,65 @@ constexpr size_t kFixedBytes = 8 + kColumns * 8 + 24;
 // 2000-01-01 in microseconds since 1970, from where timestamptz counts.
 constexpr int64_t kPostgresEpoch = 946'684'800'000'000;
 
-void AppendBytes(Oid type, std::optional<std::string_view> value, std::string* out) {
-  AppendInt32(type, out);
-  AppendInt32(value ? static_cast<int64_t>(value->size()) : -1, out);
-  if (value) out->append(*value);
-}
-
-void AppendNumber(Oid type, std::optional<int64_t> value, std::string* out) {
-  AppendInt32(type, out);
-  AppendInt32(value ? 8 : -1, out);
-  if (value) AppendInt64(*value, out);
-}
-
-// A version of the format comes before the text.
-void AppendJsonb(std::string_view text, std::string* out) {
-  AppendInt32(kJsonbOid, out);
-  AppendInt32(static_cast<int64_t>(text.size()) + 1, out);
-  out->push_back('\1');
-  out->append(text);
-}
-
 std::optional<int64_t> PostgresTime(std::optional<int64_t> micros) {
   if (micros) *micros -= kPostgresEpoch;
   return micros;
 }
 
-size_t Size(const std::optional<std::string>& text) { return text ? text->size() : 0; }
+size_t Size(const std::optional<std::string_view>& text) { return text ? text->size() : 0; }
 
 size_t MostBytes(const ReceivedEvent& event) {
   return kFixedBytes + Size(event.event_id) + Size(event.event_type) + Size(event.aggregate_type) +
          Size(event.aggregate_id) + event.payload.size() + event.attributes.size();
 }
 
+// Writes values, with their types and lengths, to memory that has room for them.
+class ValueWriter {
+ public:
+  explicit ValueWriter(char* at) : at_(at) {}
+
+  char* at() const { return at_; }
+  void Int32(int64_t value) { at_ = WriteNetwork(static_cast<uint32_t>(value), at_); }
+  void Bytes(std::string_view bytes) { at_ = std::copy(bytes.begin(), bytes.end(), at_); }
+
+  void Text(const std::optional<std::string_view>& value) {
+    Int32(kTextOid);
+    Int32(value ? static_cast<int64_t>(value->size()) : -1);
+    if (value) Bytes(*value);
+  }
+  void Number(Oid type, std::optional<int64_t> value) {
+    Int32(type);
+    Int32(value ? 8 : -1);
+    if (value) at_ = WriteNetwork(static_cast<uint64_t>(*value), at_);
+  }
+  void Bytea(std::string_view value) {
+    Int32(kByteaOid);
+    Int32(static_cast<int64_t>(value.size()));
+    Bytes(value);
+  }
+  // A version of the format comes before the text.
+  void Jsonb(std::string_view text) {
+    Int32(kJsonbOid);
+    Int32(static_cast<int64_t>(text.size()) + 1);
+    *at_++ = '\1';
+    Bytes(text);
+  }
+
+ private:
+  char* at_;
+};
+
 // The format of record_recv: the number of columns, then for each its type, length and bytes.
-void AppendEvent(const ReceivedEvent& event, std::string* out) {
-  AppendInt32(kColumns, out);
-  AppendBytes(kTextOid, event.event_id, out);
-  AppendBytes(kTextOid, event.event_type, out);
-  AppendBytes(kTextOid, event.aggregate_type, out);
-  AppendBytes(kTextOid, event.aggregate_id, out);
-  AppendNumber(kInt8Oid, event.version, out);
-  AppendBytes(kByteaOid, event.payload, out);
-  AppendJsonb(event.attributes, out);
-  AppendNumber(kTimestamptzOid, PostgresTime(event.occurred_at), out);
+void Write(const ReceivedEvent& event, ValueWriter* out) {
+  out->Int32(kColumns);
+  out->Text(event.event_id);
+  out->Text(event.event_type);
+  out->Text(event.aggregate_type);
+  out->Text(event.aggregate_id);
+  out->Number(kInt8Oid, event.version);
+  out->Bytea(event.payload);
+  out->Jsonb(event.attributes);
+  out->Number(kTimestamptzOid, PostgresTime(event.occurred_at));
 }
 
 }  // namespace
@@ -70,19 +87,19 @@ void AppendEvent(const ReceivedEvent& event, std::string* out) {
 Parameter EventArray(Oid event_type, const std::vector<const Delivery*>& deliveries) {
   size_t bytes = kArrayHeaderBytes;
   for (const Delivery* delivery : deliveries) bytes += MostBytes(delivery->event);
-  std::string out;
-  out.reserve(bytes);
-  AppendArrayHeader(event_type, deliveries.size(), false, &out);
-  std::string length;
+  std::string array;
+  AppendArrayHeader(event_type, deliveries.size(), false, &array);
+  const size_t header = array.size();
+  array.resize(bytes);
+  ValueWriter out(array.data() + header);
   for (const Delivery* delivery : deliveries) {
-    const size_t begin = out.size();
-    AppendInt32(0, &out);
-    AppendEvent(delivery->event, &out);
-    length.clear();
-    AppendInt32(static_cast<int64_t>(out.size() - begin - 4), &length);
-    out.replace(begin, 4, length);
+    char* const length = out.at();
+    out.Int32(0);
+    Write(delivery->event, &out);
+    WriteNetwork(static_cast<uint32_t>(out.at() - length - 4), length);
   }
-  return Parameter::Bytes(std::move(out));
+  array.resize(static_cast<size_t>(out.at() - array.data()));
+  return Parameter::Bytes(std::move(array));
 }
 
 }  // namespace postbox::puller

@@ -1,27 +1,32 @@
 #include "worker/puller/key_queues.h"
 
+#include <algorithm>
 #include <iterator>
 
 namespace postbox::puller {
 
-void KeyQueues::MakeReady(const std::string& queue_key, KeyQueue& queue, TimePoint now) {
+void KeyQueues::MakeReady(KeyQueue& queue, TimePoint now) {
   if (queue.waiting.front().suspect) {
     queue.state = KeyQueue::kReadySuspect;
-    ready_suspects_.emplace_back(now, queue_key);
+    ready_suspects_.emplace_back(now, &queue);
     return;
   }
   queue.state = KeyQueue::kReady;
   ready_messages_ += queue.waiting.size();
-  ready_.emplace_back(now, queue_key);
+  ready_.emplace_back(now, &queue);
 }
 
 void KeyQueues::Push(Delivery delivery, TimePoint now) {
-  std::string queue_key = delivery.queue_key();
-  auto [it, is_new] = queues_.try_emplace(queue_key);
+  auto [it, is_new] = queues_.try_emplace(delivery.queue_key());
   KeyQueue& queue = it->second;
-  queue.waiting.push_back(std::move(delivery));
+  if (spare_.empty()) {
+    queue.waiting.push_back(std::move(delivery));
+  } else {
+    spare_.front() = std::move(delivery);
+    queue.waiting.splice(queue.waiting.end(), spare_, spare_.begin());
+  }
   if (is_new) {
-    MakeReady(queue_key, queue, now);
+    MakeReady(queue, now);
   } else if (queue.state == KeyQueue::kReady) {
     ++ready_messages_;
   }
@@ -37,11 +42,20 @@ std::optional<KeyQueues::TimePoint> KeyQueues::suspect_since() const {
   return ready_suspects_.front().first;
 }
 
+Delivery KeyQueues::TakeFirst(KeyQueue* queue) {
+  Delivery first = std::move(queue->waiting.front());
+  if (spare_.size() < kMostSpare) {
+    spare_.splice(spare_.begin(), queue->waiting, queue->waiting.begin());
+  } else {
+    queue->waiting.pop_front();
+  }
+  return first;
+}
+
 std::vector<Delivery> KeyQueues::TakeSuspect() {
   std::vector<Delivery> batch;
-  KeyQueue& queue = queues_.at(ready_suspects_.front().second);
-  batch.push_back(std::move(queue.waiting.front()));
-  queue.waiting.pop_front();
+  KeyQueue& queue = *ready_suspects_.front().second;
+  batch.push_back(TakeFirst(&queue));
   queue.state = KeyQueue::kBusy;
   ready_suspects_.pop_front();
   return batch;
@@ -49,18 +63,18 @@ std::vector<Delivery> KeyQueues::TakeSuspect() {
 
 std::vector<Delivery> KeyQueues::Take(size_t max_messages, size_t max_bytes) {
   std::vector<Delivery> batch;
+  batch.reserve(std::min(max_messages, ready_messages_));
   size_t bytes = 0;
   bool full = false;
   while (!full && !ready_.empty()) {
-    KeyQueue& queue = queues_.at(ready_.front().second);
+    KeyQueue& queue = *ready_.front().second;
     size_t taken = 0;
     while (!queue.waiting.empty() && !queue.waiting.front().suspect) {
       Delivery& next = queue.waiting.front();
       full = batch.size() >= max_messages || (!batch.empty() && bytes + next.bytes() > max_bytes);
       if (full) break;
       bytes += next.bytes();
-      batch.push_back(std::move(next));
-      queue.waiting.pop_front();
+      batch.push_back(TakeFirst(&queue));
       ++taken;
     }
     if (taken == 0) break;  // the queue stays the first of ready_
@@ -77,7 +91,7 @@ void KeyQueues::Done(const std::string& queue_key, TimePoint now) {
   if (it->second.waiting.empty()) {
     queues_.erase(it);
   } else {
-    MakeReady(queue_key, it->second, now);
+    MakeReady(it->second, now);
   }
 }
 

@@ -38,7 +38,7 @@ struct EventFailure {
 };
 
 struct Delivery {
-  pubsub::ReceivedMessage message;  // its data is moved to the event's payload
+  pubsub::ReceivedMessage message;
   ReceivedEvent event;
   bool suspect = false;
   // The event was given up, and is only to be recorded in postbox.dead_letter.
@@ -48,8 +48,9 @@ struct Delivery {
   // The name of its queue. Messages of one queue are applied one after the other. The first letter
   // keeps an ordering key from being taken for a handle.
   std::string queue_key() const {
-    return message.ordering_key.empty() ? "u" + std::to_string(message.handle)
-                                        : "k" + message.ordering_key;
+    if (message.ordering_key.empty()) return "u" + std::to_string(message.handle);
+    std::string key = "k";
+    return key += message.ordering_key;
   }
 };
 
@@ -99,14 +100,20 @@ class KeyQueues {
     enum { kReady, kReadySuspect, kBusy, kSuspended } state = kReady;
   };
 
-  void MakeReady(const std::string& queue_key, KeyQueue& queue, TimePoint now);
+  void MakeReady(KeyQueue& queue, TimePoint now);
+  // Moves the first message of the queue out of it.
+  Delivery TakeFirst(KeyQueue* queue);
 
   std::unordered_map<std::string, KeyQueue> queues_;
   // The queues in state kReady and since when; the one that has been ready longest comes first.
-  std::deque<std::pair<TimePoint, std::string>> ready_;
+  std::deque<std::pair<TimePoint, KeyQueue*>> ready_;
   size_t ready_messages_ = 0;
-  std::deque<std::pair<TimePoint, std::string>> ready_suspects_;  // likewise, kReadySuspect
-  std::set<std::pair<TimePoint, std::string>> suspended_;         // by retry_at
+  std::deque<std::pair<TimePoint, KeyQueue*>> ready_suspects_;  // likewise, kReadySuspect
+  std::set<std::pair<TimePoint, std::string>> suspended_;       // by retry_at
+  // Nodes of lists that are used again. An applier would free each of them, and the thread that
+  // reads the stream allocate it, which the heap makes costly. At most kMostSpare.
+  std::list<Delivery> spare_;
+  static constexpr size_t kMostSpare = 4000;
 };
 
 }  // namespace postbox::puller

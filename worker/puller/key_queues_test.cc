@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "worker/puller/kept_text.h"
+
 namespace postbox::puller {
 namespace {
 
@@ -18,9 +20,9 @@ class KeyQueuesTest : public ::testing::Test {
   void Push(uint64_t handle, const std::string& key, size_t bytes = 1, bool suspect = false) {
     Delivery delivery;
     delivery.message.handle = handle;
-    delivery.message.ordering_key = key;
+    delivery.message.ordering_key = Kept(key);
     delivery.suspect = suspect;
-    delivery.event.payload.assign(bytes, 'x');
+    delivery.event.payload = Kept(std::string(bytes, 'x'));
     queues_.Push(std::move(delivery), now_);
   }
   std::vector<uint64_t> Take(size_t messages = kNoLimit, size_t bytes = kNoLimit) {
@@ -157,6 +159,22 @@ TEST_F(KeyQueuesTest, DrainHandsOutAllButWhatIsBeingApplied) {
   EXPECT_FALSE(queues_.empty());
   queues_.Done("ka", now_);
   EXPECT_TRUE(queues_.empty());
+}
+
+TEST_F(KeyQueuesTest, AMessageHasNothingOfAnEarlierOne) {
+  Push(1, "a", 1, /*suspect=*/true);
+  batch_ = {};
+  std::vector<Delivery> failed;
+  failed.push_back(std::move(queues_.TakeSuspect()[0]));
+  failed[0].given_up = EventFailure{"22000", "error", 3};
+  queues_.PutBack("ka", std::move(failed));
+  queues_.Done("ka", now_);
+  queues_.TakeSuspect();
+  queues_.Done("ka", now_);
+  Push(2, "a");
+  EXPECT_THAT(Take(), ElementsAre(2));
+  EXPECT_FALSE(batch_[0].suspect);
+  EXPECT_FALSE(batch_[0].given_up);
 }
 
 }  // namespace

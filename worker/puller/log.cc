@@ -150,7 +150,7 @@ void LogLine(spdlog::level::level_enum level, std::string_view message, const Fi
 
 Fields EventFields(std::string_view subscription, const Delivery& delivery) {
   Fields fields = {{"subscription", subscription}};
-  auto add = [&fields](const char* name, const std::optional<std::string>& value) {
+  auto add = [&fields](const char* name, const std::optional<std::string_view>& value) {
     if (value) fields[name] = *value;
   };
   add("event_id", delivery.event.event_id);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <list>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -18,22 +20,26 @@ using pubsub::FindAttribute;
 
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
+// Whether the server can store the text, if its encoding has the characters.
+bool IsPlain(std::string_view text) { return pubsub::IsValidUtf8(text) && !HasNul(text); }
+
 using AttributeViews = std::vector<pubsub::AttributeView>;
 
 // The attributes that are not fields of the event, by name. The context of a trace that one of
 // Google's clients has written is there under its standard name, too.
-AttributeViews OtherAttributes(const pubsub::Attributes& attributes) {
+AttributeViews OtherAttributes(const AttributeViews& attributes) {
   AttributeViews others;
   for (const auto& [name, value] : attributes) {
     if (pubsub::IsStandardAttribute(name) && name != pubsub::kSchemaVersion) continue;
     others.emplace_back(name, value);
   }
+  const size_t sorted = others.size();
   for (const pubsub::TraceName& name : pubsub::kTraceNames) {
-    const std::string* value = FindAttribute(attributes, name.of_clients);
+    const std::string_view* value = FindAttribute(attributes, name.of_clients);
     if (value == nullptr || FindAttribute(attributes, name.standard) != nullptr) continue;
     others.emplace_back(name.standard, *value);
   }
-  std::sort(others.begin(), others.end());
+  if (others.size() > sorted) std::sort(others.begin(), others.end());
   return others;
 }
 
@@ -71,14 +77,7 @@ std::string PlainJson(const AttributeViews& attributes) {
 
 // A JSON object. Bytes that are not valid UTF-8 and NUL characters are replaced, so it does not
 // throw.
-std::string ToJson(const AttributeViews& attributes) {
-  const auto plain = [](std::string_view text) {
-    return pubsub::IsValidUtf8(text) && !HasNul(text);
-  };
-  const bool all = std::all_of(attributes.begin(), attributes.end(), [&](const auto& each) {
-    return plain(each.first) && plain(each.second);
-  });
-  if (all) return PlainJson(attributes);
+std::string CleanedJson(const AttributeViews& attributes) {
   json object = json::object();
   for (const auto& attribute : attributes) {
     std::string name(attribute.first);
@@ -124,17 +123,21 @@ std::optional<std::string> Member(const json& body, std::initializer_list<const 
 // Takes the fields that the attributes do not give from the body. A member of another type than
 // expected has another meaning and is left alone.
 void FillFromBody(ReceivedEvent* event) {
-  size_t begin = event->payload.find_first_not_of(" \t\r\n");
-  if (begin == std::string::npos || event->payload[begin] != '{') return;
+  const size_t begin = event->payload.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos || event->payload[begin] != '{') return;
   json body = json::parse(event->payload, nullptr, /*allow_exceptions=*/false);
   if (!body.is_object()) return;
-  auto fill = [&body](std::optional<std::string>* field, std::initializer_list<const char*> names) {
-    if (!field->has_value()) *field = Member(body, names);
+  const auto texts = std::make_shared<std::list<std::string>>();
+  const auto fill = [&](std::optional<std::string_view>* field,
+                        std::initializer_list<const char*> names) {
+    if (field->has_value()) return;
+    if (auto text = Member(body, names)) *field = texts->emplace_back(*std::move(text));
   };
   fill(&event->event_id, {"event_id", "eventId"});
   fill(&event->event_type, {"event_type", "eventType"});
   fill(&event->aggregate_type, {"aggregate_type", "aggregateType"});
   fill(&event->aggregate_id, {"aggregate_id", "aggregateId"});
+  event->of_body = texts;
   if (!event->version) {
     if (auto text = Member(body, {"version"})) event->version = ParseInteger(*text);
   }
@@ -147,38 +150,37 @@ void FillFromBody(ReceivedEvent* event) {
 
 }  // namespace
 
-ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message) {
+ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message) {
   ReceivedEvent event;
-  event.payload = std::move(message->data);
-  message->data.clear();
-  const pubsub::Attributes& attributes = message->attributes;
+  event.payload = message.data;
+  const AttributeViews& attributes = message.attributes;
   auto poison = [&event](std::string why) {
     if (event.poison.empty()) event.poison = std::move(why);
   };
 
+  bool all_plain = true;
   for (const auto& [name, value] : attributes) {
-    if (HasNul(name) || HasNul(value)) poison("an attribute holds a NUL character");
-    if (!pubsub::IsValidUtf8(name) || !pubsub::IsValidUtf8(value)) {
-      poison("an attribute is not valid UTF-8");
-    }
+    if (IsPlain(name) && IsPlain(value)) continue;
+    all_plain = false;
+    poison(HasNul(name) || HasNul(value) ? "an attribute holds a NUL character"
+                                         : "an attribute is not valid UTF-8");
   }
-  event.attributes = ToJson(OtherAttributes(attributes));
+  const AttributeViews others = OtherAttributes(attributes);
+  event.attributes = all_plain ? PlainJson(others) : CleanedJson(others);
 
-  auto take = [&](std::string_view name, std::optional<std::string>* field) {
-    const std::string* value = FindAttribute(attributes, name);
-    if (value != nullptr && !value->empty() && !HasNul(*value) && pubsub::IsValidUtf8(*value)) {
-      *field = *value;
-    }
+  auto take = [&](std::string_view name, std::optional<std::string_view>* field) {
+    const std::string_view* value = FindAttribute(attributes, name);
+    if (value != nullptr && !value->empty() && (all_plain || IsPlain(*value))) *field = *value;
   };
   take(pubsub::kEventId, &event.event_id);
   take(pubsub::kEventType, &event.event_type);
   take(pubsub::kAggregateType, &event.aggregate_type);
   take(pubsub::kAggregateId, &event.aggregate_id);
-  if (const std::string* text = FindAttribute(attributes, pubsub::kVersion)) {
+  if (const std::string_view* text = FindAttribute(attributes, pubsub::kVersion)) {
     event.version = ParseInteger(*text);
     if (!event.version) poison("attribute version is not an integer");
   }
-  if (const std::string* text = FindAttribute(attributes, pubsub::kOccurredAt)) {
+  if (const std::string_view* text = FindAttribute(attributes, pubsub::kOccurredAt)) {
     event.occurred_at = ParseTime(*text);
     if (!event.occurred_at) poison("attribute occurred_at is not an RFC 3339 time");
   }
@@ -201,7 +203,9 @@ ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message) {
 }
 
 std::string TraceId(const pubsub::ReceivedMessage& message) {
-  if (const auto* id = FindAttribute(message.attributes, pubsub::kTraceId)) return *id;
+  if (const auto* id = FindAttribute(message.attributes, pubsub::kTraceId)) {
+    return std::string(*id);
+  }
   constexpr pubsub::TraceName kName = pubsub::kTraceNames[0];
   for (const std::string_view name : {kName.standard, kName.of_clients}) {
     if (const auto* parent = FindAttribute(message.attributes, name)) {

@@ -13,30 +13,35 @@
 #define POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "worker/pubsub/subscriber.h"
 
 namespace postbox::puller {
 
-// The fields of postbox.event; those that are nullopt are NULL.
+// The fields of postbox.event; those that are nullopt are NULL. The views are of the block of the
+// message, or of texts of its body, which are in `of_body`.
 struct ReceivedEvent {
-  std::optional<std::string> event_id;
-  std::optional<std::string> event_type;
-  std::optional<std::string> aggregate_type;
-  std::optional<std::string> aggregate_id;
+  std::optional<std::string_view> event_id;
+  std::optional<std::string_view> event_type;
+  std::optional<std::string_view> aggregate_type;
+  std::optional<std::string_view> aggregate_id;
   std::optional<int64_t> version;
-  std::string payload;
+  std::string_view payload;
   std::string attributes;              // a JSON object of the attributes that are not fields
   std::optional<int64_t> occurred_at;  // microseconds since 1970
+  std::shared_ptr<const std::list<std::string>> of_body;
 
   std::string poison;  // why the message is poisoned; empty if it is not
 };
 
-// Moves the payload out of `message`. The event can be stored in postbox.dead_letter even if it is
-// poisoned.
-ReceivedEvent ParseEvent(pubsub::ReceivedMessage* message);
+// The event can be stored in postbox.dead_letter even if it is poisoned. It needs the block of the
+// message as long as it lives.
+ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message);
 
 // The trace id of a message, for the log: attribute trace_id, or the id in a traceparent. Empty if
 // the message has neither.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "proto/rules/attributes.h"
+#include "worker/puller/kept_text.h"
 
 namespace postbox::puller {
 namespace {
@@ -14,12 +15,14 @@ using nlohmann::json;
 pubsub::ReceivedMessage Message(std::string data,
                                 std::vector<std::pair<std::string, std::string>> attributes = {}) {
   pubsub::ReceivedMessage message;
-  message.data = std::move(data);
-  message.attributes = std::move(attributes);
+  message.data = Kept(std::move(data));
+  for (auto& [name, value] : attributes) {
+    message.attributes.emplace_back(Kept(std::move(name)), Kept(std::move(value)));
+  }
   return message;
 }
 
-ReceivedEvent Parse(pubsub::ReceivedMessage message) { return ParseEvent(&message); }
+ReceivedEvent Parse(const pubsub::ReceivedMessage& message) { return ParseEvent(message); }
 
 TEST(EventTest, TheStandardAttributesBecomeTheFieldsAndTheOthersStay) {
   ReceivedEvent event =

@@ -163,7 +163,7 @@ void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
   bool wake = false;
   for (pubsub::ReceivedMessage& message : messages) {
     Delivery& delivery = deliveries.emplace_back();
-    delivery.event = ParseEvent(&message);
+    delivery.event = ParseEvent(message);
     delivery.message = std::move(message);
     delivery.suspect = attempts_.Known(delivery.message.message_id);
     wake = wake || delivery.suspect;
@@ -298,7 +298,13 @@ void Runner::ReturnToQueues(const std::vector<Disposition>& dispositions,
   if (all_settled) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto now = Clock::now();
-    for (const Delivery& delivery : *batch) queues_.Done(delivery.queue_key(), now);
+    // Those of a key follow each other.
+    std::string_view last;
+    for (const Delivery& delivery : *batch) {
+      const std::string_view key = delivery.message.ordering_key;
+      if (key.empty() || key != last) queues_.Done(delivery.queue_key(), now);
+      last = key;
+    }
     return;
   }
   std::map<std::string, std::vector<size_t>> positions_of;  // by queue key
