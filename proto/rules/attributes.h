@@ -68,11 +68,15 @@ constexpr bool IsTraceNameOfClients(std::string_view name) {
 // The puller writes it into its log lines. Emitters may set it instead of traceparent.
 inline constexpr std::string_view kTraceId = "trace_id";
 
+// The place of a standard attribute, or the number of places.
+constexpr std::size_t StandardAttributeIndex(std::string_view name) {
+  std::size_t index = 0;
+  while (index < kStandardAttributes.size() && name != kStandardAttributes[index]) ++index;
+  return index;
+}
+
 constexpr bool IsStandardAttribute(std::string_view name) {
-  for (const std::string_view standard : kStandardAttributes) {
-    if (name == standard) return true;
-  }
-  return false;
+  return StandardAttributeIndex(name) < kStandardAttributes.size();
 }
 
 using Attributes = std::vector<std::pair<std::string, std::string>>;
@@ -233,58 +237,51 @@ inline std::string FormatRfc3339(std::int64_t micros) {
 // the text is not such a time, or one that its offset moves out of
 // kMinRfc3339Micros..kMaxRfc3339Micros.
 constexpr bool ParseRfc3339(std::string_view text, std::int64_t* micros) {
-  std::size_t at = 0;
-  const auto number = [&](std::size_t digits, int* value) {
-    if (text.size() - at < digits) return false;
-    *value = 0;
-    for (std::size_t i = 0; i < digits; ++i, ++at) {
-      if (text[at] < '0' || text[at] > '9') return false;
-      *value = *value * 10 + (text[at] - '0');
-    }
-    return true;
-  };
-  const auto one_of = [&](std::string_view choices) {
-    if (at >= text.size() || choices.find(text[at]) == std::string_view::npos) return false;
-    ++at;
-    return true;
-  };
-  int year = 0;
-  int month = 0;
-  int day = 0;
-  int hour = 0;
-  int minute = 0;
-  int second = 0;
-  if (!number(4, &year) || !one_of("-") || !number(2, &month) || !one_of("-") || !number(2, &day) ||
-      !one_of("Tt ") || !number(2, &hour) || !one_of(":") || !number(2, &minute) || !one_of(":") ||
-      !number(2, &second)) {
-    return false;
+  constexpr std::string_view kForm = "0000-00-00T00:00:00";
+  const auto digit = [&](std::size_t i) { return text[i] >= '0' && text[i] <= '9'; };
+  if (text.size() <= kForm.size()) return false;
+  for (std::size_t i = 0; i < kForm.size(); ++i) {
+    const char c = text[i];
+    const bool t = kForm[i] == 'T' && (c == 't' || c == ' ');
+    if (kForm[i] == '0' ? !digit(i) : (c != kForm[i] && !t)) return false;
   }
+  const auto pair = [&](std::size_t i) { return (text[i] - '0') * 10 + (text[i + 1] - '0'); };
+  const int year = pair(0) * 100 + pair(2);
+  const int month = pair(5);
+  const int day = pair(8);
+  const int hour = pair(11);
+  const int minute = pair(14);
+  const int second = pair(17);
   if (year < 1 || month < 1 || month > 12 || day < 1 || day > internal::DaysInMonth(year, month) ||
       hour > 23 || minute > 59 || second > 60) {
     return false;
   }
+  std::size_t at = kForm.size();
   std::int64_t fraction = 0;
-  if (at < text.size() && text[at] == '.') {
+  if (text[at] == '.') {
     ++at;
     std::int64_t unit = internal::kMicrosPerSecond;
     const std::size_t begin = at;
-    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
+    for (; at < text.size() && digit(at); ++at) {
       unit /= 10;
       fraction += unit * (text[at] - '0');
     }
     if (at == begin) return false;
   }
   std::int64_t offset_minutes = 0;
-  if (!one_of("Zz")) {
-    if (at >= text.size() || (text[at] != '+' && text[at] != '-')) return false;
-    const int sign = text[at++] == '-' ? -1 : 1;
-    int hours = 0;
-    int minutes = 0;
-    if (!number(2, &hours) || !one_of(":") || !number(2, &minutes) || hours > 23 || minutes > 59)
+  const std::size_t left = text.size() - at;
+  if (left == 6 && (text[at] == '+' || text[at] == '-')) {
+    if (!digit(at + 1) || !digit(at + 2) || text[at + 3] != ':' || !digit(at + 4) ||
+        !digit(at + 5)) {
       return false;
-    offset_minutes = sign * (hours * 60 + minutes);
+    }
+    const int hours = pair(at + 1);
+    const int minutes = pair(at + 4);
+    if (hours > 23 || minutes > 59) return false;
+    offset_minutes = (text[at] == '-' ? -1 : 1) * (hours * 60 + minutes);
+  } else if (left != 1 || (text[at] != 'Z' && text[at] != 'z')) {
+    return false;
   }
-  if (at != text.size()) return false;
   const std::int64_t seconds = internal::DaysFromDate(year, month, day) * internal::kSecondsPerDay +
                                hour * 3600 + (minute - offset_minutes) * 60 + second;
   *micros = seconds * internal::kMicrosPerSecond + fraction;

@@ -32,6 +32,21 @@ TEST(Utf8, OverlongFormsSurrogatesTruncationAndTooLargeCodesAreNotTaken) {
   EXPECT_EQ(FirstInvalidUtf8("ab\xFF"), 2u);
 }
 
+TEST(Utf8, ABadByteIsFoundAtEveryPlace) {
+  for (std::size_t size = 1; size < 40; ++size) {
+    EXPECT_EQ(FirstInvalidUtf8(std::string(size, 'a')), size);
+    for (std::size_t at = 0; at < size; ++at) {
+      std::string text(size, 'a');
+      text[at] = '\0';
+      EXPECT_LE(SkipAscii(text, 0), at);
+      EXPECT_TRUE(IsValidUtf8(text));
+      text[at] = '\x80';
+      EXPECT_LE(SkipAscii(text, 0), at);
+      EXPECT_EQ(FirstInvalidUtf8(text), at) << size;
+    }
+  }
+}
+
 TEST(MessageCheck, AnOrderingKeyMayBe1024BytesLong) {
   const Attributes none;
   EXPECT_FALSE(CheckMessage("x", none, std::string(1024, 'k')));

@@ -17,14 +17,16 @@
 
 namespace postbox::pubsub {
 
-// Where the ASCII characters end that begin at `begin`, or up to seven bytes before: most texts have
-// no others, and are read eight bytes at a time.
+// Where the ASCII characters but NUL end that begin at `begin`, or up to seven bytes before: most
+// texts have no others, and are read eight bytes at a time.
 constexpr std::size_t SkipAscii(std::string_view text, std::size_t begin) {
   if (std::is_constant_evaluated()) return begin;
   std::uint64_t bytes = 0;
   for (; text.size() - begin >= sizeof(bytes); begin += sizeof(bytes)) {
     std::memcpy(&bytes, text.data() + begin, sizeof(bytes));
-    if ((bytes & 0x8080'8080'8080'8080) != 0) break;
+    // A byte that is 0 borrows from its highest bit.
+    const std::uint64_t less_one = bytes - 0x0101'0101'0101'0101;
+    if (((bytes | less_one) & 0x8080'8080'8080'8080) != 0) break;
   }
   return begin;
 }

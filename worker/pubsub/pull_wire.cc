@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -56,6 +57,10 @@ class FieldReader {
   }
   template <class Number>
   bool ReadNumber(Number* number) {
+    if (at_ != end_ && static_cast<signed char>(*at_) >= 0) {
+      *number = static_cast<Number>(*at_++);
+      return true;
+    }
     std::uint64_t value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
       if (at_ == end_) return false;
@@ -117,11 +122,18 @@ bool ReadTime(std::string_view wire, std::chrono::system_clock::time_point* time
 void SortByName(AttributeViews* attributes) {
   const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
   const auto not_before = [](const auto& a, const auto& b) { return a.first >= b.first; };
-  // As Postbox, and most servers, write them.
   if (std::adjacent_find(attributes->begin(), attributes->end(), not_before) == attributes->end()) {
     return;
   }
-  std::stable_sort(attributes->begin(), attributes->end(), before);
+  // There are few, and std::stable_sort would allocate.
+  if (attributes->size() <= 2 * kUsualAttributes) {
+    for (auto next = attributes->begin(); next != attributes->end(); ++next) {
+      std::rotate(std::upper_bound(attributes->begin(), next, *next, before), next,
+                  std::next(next));
+    }
+  } else {
+    std::stable_sort(attributes->begin(), attributes->end(), before);
+  }
   const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
   const auto end = std::unique(attributes->rbegin(), attributes->rend(), same);
   attributes->erase(attributes->begin(), end.base());

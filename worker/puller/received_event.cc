@@ -1,6 +1,7 @@
 #include "worker/puller/received_event.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <list>
 #include <memory>
@@ -21,26 +22,22 @@ using pubsub::FindAttribute;
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
 // Whether the server can store the text, if its encoding has the characters.
-bool IsPlain(std::string_view text) { return pubsub::IsValidUtf8(text) && !HasNul(text); }
+bool IsPlain(std::string_view text) {
+  size_t ascii = pubsub::SkipAscii(text, 0);
+  while (ascii < text.size() && text[ascii] > 0) ++ascii;
+  text.remove_prefix(ascii);
+  return text.empty() || (pubsub::IsValidUtf8(text) && !HasNul(text));
+}
 
 using AttributeViews = std::vector<pubsub::AttributeView>;
 
-// The attributes that are not fields of the event, by name. The context of a trace that one of
-// Google's clients has written is there under its standard name, too.
-AttributeViews OtherAttributes(const AttributeViews& attributes) {
-  AttributeViews others;
-  for (const auto& [name, value] : attributes) {
-    if (pubsub::IsStandardAttribute(name) && name != pubsub::kSchemaVersion) continue;
-    others.emplace_back(name, value);
-  }
-  const size_t sorted = others.size();
+// The context of a trace that one of Google's clients has written gets its standard name, too.
+void AddTraceNames(const AttributeViews& attributes, AttributeViews* others) {
   for (const pubsub::TraceName& name : pubsub::kTraceNames) {
     const std::string_view* value = FindAttribute(attributes, name.of_clients);
     if (value == nullptr || FindAttribute(attributes, name.standard) != nullptr) continue;
-    others.emplace_back(name.standard, *value);
+    others->emplace_back(name.standard, *value);
   }
-  if (others.size() > sorted) std::sort(others.begin(), others.end());
-  return others;
 }
 
 void AppendJson(std::string_view text, std::string* out) {
@@ -153,34 +150,44 @@ void FillFromBody(ReceivedEvent* event) {
 ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message) {
   ReceivedEvent event;
   event.payload = message.data;
-  const AttributeViews& attributes = message.attributes;
   auto poison = [&event](std::string why) {
     if (event.poison.empty()) event.poison = std::move(why);
   };
 
   bool all_plain = true;
-  for (const auto& [name, value] : attributes) {
-    if (IsPlain(name) && IsPlain(value)) continue;
-    all_plain = false;
-    poison(HasNul(name) || HasNul(value) ? "an attribute holds a NUL character"
-                                         : "an attribute is not valid UTF-8");
+  std::array<const std::string_view*, pubsub::kStandardAttributes.size()> standard{};
+  AttributeViews others;  // that are not fields of the event
+  for (const auto& [name, value] : message.attributes) {
+    if (!IsPlain(name) || !IsPlain(value)) {
+      all_plain = false;
+      poison(HasNul(name) || HasNul(value) ? "an attribute holds a NUL character"
+                                           : "an attribute is not valid UTF-8");
+    }
+    const size_t index = pubsub::StandardAttributeIndex(name);
+    if (index < standard.size()) standard[index] = &value;
+    if (index == standard.size() || name == pubsub::kSchemaVersion) {
+      others.emplace_back(name, value);
+    }
   }
-  const AttributeViews others = OtherAttributes(attributes);
+  AddTraceNames(message.attributes, &others);
   event.attributes = all_plain ? PlainJson(others) : CleanedJson(others);
 
+  const auto find = [&](std::string_view name) {
+    return standard[pubsub::StandardAttributeIndex(name)];
+  };
   auto take = [&](std::string_view name, std::optional<std::string_view>* field) {
-    const std::string_view* value = FindAttribute(attributes, name);
+    const std::string_view* value = find(name);
     if (value != nullptr && !value->empty() && (all_plain || IsPlain(*value))) *field = *value;
   };
   take(pubsub::kEventId, &event.event_id);
   take(pubsub::kEventType, &event.event_type);
   take(pubsub::kAggregateType, &event.aggregate_type);
   take(pubsub::kAggregateId, &event.aggregate_id);
-  if (const std::string_view* text = FindAttribute(attributes, pubsub::kVersion)) {
+  if (const std::string_view* text = find(pubsub::kVersion)) {
     event.version = ParseInteger(*text);
     if (!event.version) poison("attribute version is not an integer");
   }
-  if (const std::string_view* text = FindAttribute(attributes, pubsub::kOccurredAt)) {
+  if (const std::string_view* text = find(pubsub::kOccurredAt)) {
     event.occurred_at = ParseTime(*text);
     if (!event.occurred_at) poison("attribute occurred_at is not an RFC 3339 time");
   }

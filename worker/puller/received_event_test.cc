@@ -109,6 +109,20 @@ TEST(EventTest, NulCharactersArePoisonAndDoNotReachTheServer) {
   EXPECT_EQ(event.event_type, std::nullopt);
 }
 
+TEST(EventTest, ANulOrABadByteIsFoundAtEveryPlace) {
+  for (size_t size = 1; size < 40; ++size) {
+    for (size_t at = 0; at < size; ++at) {
+      std::string text(size, 'a');
+      EXPECT_EQ(Parse(Message("", {{"event_id", text}})).poison, "");
+      text[at] = '\0';
+      EXPECT_EQ(Parse(Message("", {{"event_id", text}})).poison,
+                "an attribute holds a NUL character");
+      text[at] = '\xFF';
+      EXPECT_EQ(Parse(Message("", {{"event_id", text}})).poison, "an attribute is not valid UTF-8");
+    }
+  }
+}
+
 TEST(EventTest, ATraceOfGooglesClientsHasItsStandardNameToo) {
   json attributes = json::parse(
       Parse(Message("", {{"event_id", "e"}, {"googclient_traceparent", "p"}})).attributes);
