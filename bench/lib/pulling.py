@@ -13,7 +13,7 @@ from harness import say, wait_until
 KEYS = 1_000
 SUBSCRIPTION = f"{bed.TOPIC}.bench-reader"
 BARE_SUBSCRIPTION = f"{bed.TOPIC}.bench-bare"
-OUTSTANDING = 4_000  # max_outstanding_messages, as a subscription has it
+OUTSTANDING = 10_000  # max_outstanding_messages, as a subscription has it
 BATCH = 500  # batch_size, as a subscription has it
 PER = 100_000  # events, of the processor times
 

@@ -4,7 +4,7 @@ CREATE TABLE postbox.subscription (
     name text PRIMARY KEY,
     inbox regclass NOT NULL,
     subscription text NOT NULL,
-    max_outstanding_messages int NOT NULL DEFAULT 4000,
+    max_outstanding_messages int NOT NULL DEFAULT 10000,
     max_outstanding_bytes bigint NOT NULL DEFAULT 104857600,
     appliers int NOT NULL DEFAULT 4,
     batch_size int NOT NULL DEFAULT 500,
@@ -101,7 +101,7 @@ CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT p
 COMMENT ON POLICY readers ON postbox.subscription_status IS 'The status is for the owner of the inbox, for operators, and for pg_monitor';
 
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
-        max_outstanding_messages int DEFAULT 4000, max_outstanding_bytes bigint DEFAULT 104857600,
+        max_outstanding_messages int DEFAULT 10000, max_outstanding_bytes bigint DEFAULT 104857600,
         appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
         on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
         max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,

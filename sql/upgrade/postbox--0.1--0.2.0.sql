@@ -2236,14 +2236,14 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON postbox.subscription_status TO PUBLIC;
 -- The puller sets its own timeouts.
 ALTER TABLE postbox.subscription ADD COLUMN statement_timeout interval NOT NULL DEFAULT '30s',
     ADD COLUMN lock_timeout interval NOT NULL DEFAULT '5s', ADD COLUMN credential text,
-    ALTER COLUMN max_outstanding_messages SET DEFAULT 4000;
+    ALTER COLUMN max_outstanding_messages SET DEFAULT 10000;
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS
     'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
 COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
 COMMENT ON COLUMN postbox.subscription.credential IS
     'The credential with which `postbox pull` receives, see postbox.credential; NULL: that of its environment';
 CREATE FUNCTION postbox.create_subscription(name text, inbox regclass, subscription text,
-        max_outstanding_messages int DEFAULT 4000, max_outstanding_bytes bigint DEFAULT 104857600,
+        max_outstanding_messages int DEFAULT 10000, max_outstanding_bytes bigint DEFAULT 104857600,
         appliers int DEFAULT 4, batch_size int DEFAULT 500, batch_delay interval DEFAULT '5ms',
         on_error text DEFAULT 'reject', max_attempts int DEFAULT 5, min_backoff interval DEFAULT '1s',
         max_backoff interval DEFAULT '60s', dead_letter_topic text DEFAULT NULL,

@@ -1,5 +1,6 @@
 #include "worker/emulator/delivery_wire.h"
 
+#include <google/protobuf/io/coded_stream.h>
 #include <grpcpp/support/slice.h>
 
 #include <algorithm>
@@ -7,31 +8,31 @@
 #include <cstdint>
 #include <string>
 
-#include "proto/rules/wire_size.h"
 #include "worker/emulator/ack_id.h"
 
 namespace postbox::emulator {
 namespace {
 
-using pubsub::FieldSize;
-using pubsub::VarintSize;
+using google::protobuf::io::CodedOutputStream;
 
 constexpr char kReceived = 1 << 3 | 2;
 constexpr char kAckId = 1 << 3 | 2;
 constexpr char kMessage = 2 << 3 | 2;
 constexpr char kAttempt = 3 << 3;
 
+// Of a field with a length.
+size_t FieldSize(size_t length) { return 1 + CodedOutputStream::VarintSize64(length) + length; }
+
 size_t ReceivedSize(const LeasedMessage& delivery) {
   const auto attempt = static_cast<size_t>(delivery.delivery_attempt);
   return FieldSize(kAckIdLength) + FieldSize(delivery.message->wire.size()) +
-         (attempt == 0 ? 0 : 1 + VarintSize(attempt));
+         (attempt == 0 ? 0 : 1 + CodedOutputStream::VarintSize64(attempt));
 }
 
 char* WriteNumber(char tag, size_t value, char* out) {
   *out++ = tag;
-  for (; value >= 0x80; value >>= 7) *out++ = static_cast<char>(value | 0x80);
-  *out++ = static_cast<char>(value);
-  return out;
+  auto* const number = reinterpret_cast<uint8_t*>(out);
+  return out + (CodedOutputStream::WriteVarint64ToArray(value, number) - number);
 }
 
 char* Write(const LeasedMessage& delivery, char* out) {

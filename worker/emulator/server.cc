@@ -68,7 +68,8 @@ class ServerImpl final : public Server {
     if (tls.administrators) {
       gate_.Enforce(std::make_unique<AccessControl>(&broker_, tls.verifier, *tls.administrators));
     }
-    // Distributions build abseil with its detection of lock cycles, which gRPC pays for in each call.
+    // Distributions build abseil with its detection of lock cycles, which each call of gRPC pays
+    // for.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);

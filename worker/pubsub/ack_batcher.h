@@ -7,13 +7,13 @@
 //     the delay when they are half of what the acks on their way to the service leave of that. The
 //     farther away the service is, the more acks are on their way, and the sooner the next ones
 //     follow. Requests are not made smaller than a kSmallestPart of `outstanding` in this way.
-//   - On exactly-once subscriptions the acks of a key are serial: while a request with an ack of the
-//     key is in flight, and while an ack of the key waits for its retry, no later ack of the key
-//     leaves. The service refuses acks of a key that arrive out of order there, and one request in
-//     flight may overtake another. Those that wait for a request in flight are held apart, and make
-//     no request full. On other subscriptions, ordered ones too, the order of acks means nothing.
-//     There, with a service 20 ms away, acks that waited for others of their key took up the
-//     messages that may be outstanding.
+//   - On exactly-once subscriptions the acks of a key are serial: while a request with an ack of
+//     the key is in flight, and while an ack of the key waits for its retry, no later ack of the
+//     key leaves. The service refuses acks of a key that arrive out of order there, and one request
+//     in flight may overtake another. Those that wait for a request in flight are held apart, and
+//     make no request full. On other subscriptions, ordered ones too, the order of acks means
+//     nothing. There, with a service 20 ms away, acks that waited for others of their key took up
+//     the messages that may be outstanding.
 //   - An entry that is tried again keeps its place before all entries that were added after it.
 //
 // Pure logic: the caller passes the time, sends the requests that Take returns, and reports each
@@ -80,8 +80,8 @@ class AckBatcher {
 
   // The next request that is to leave. Call it until there is none.
   std::optional<AckRequest> Take(TimePoint now);
-  // The request was answered. Must be called before Retry is called with its entries. Until then its
-  // entries stay as they are: what is in flight refers to their keys.
+  // The request was answered. Must be called before Retry is called with its entries. Until then
+  // its entries stay as they are: what is in flight refers to their keys.
   void Finished(const AckRequest& request, TimePoint now);
 
   // The time at which Take should be called again, if entries wait.

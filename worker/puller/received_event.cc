@@ -145,17 +145,44 @@ void FillFromBody(ReceivedEvent* event) {
   }
 }
 
+using StandardValues = std::array<const std::string_view*, pubsub::kStandardAttributes.size()>;
+
+void Poison(std::string why, ReceivedEvent* event) {
+  if (event->poison.empty()) event->poison = std::move(why);
+}
+
+// `all_plain`: all of these are.
+void TakeFields(const StandardValues& standard, bool all_plain, ReceivedEvent* event) {
+  const auto find = [&](std::string_view name) {
+    return standard[pubsub::StandardAttributeIndex(name)];
+  };
+  const auto take = [&](std::string_view name, std::optional<std::string_view>* field) {
+    const std::string_view* value = find(name);
+    if (value != nullptr && !value->empty() && (all_plain || IsPlain(*value))) *field = *value;
+  };
+  take(pubsub::kEventId, &event->event_id);
+  take(pubsub::kEventType, &event->event_type);
+  take(pubsub::kAggregateType, &event->aggregate_type);
+  take(pubsub::kAggregateId, &event->aggregate_id);
+  if (const std::string_view* text = find(pubsub::kVersion)) {
+    event->version = ParseInteger(*text);
+    if (!event->version) Poison("attribute version is not an integer", event);
+  }
+  if (const std::string_view* text = find(pubsub::kOccurredAt)) {
+    event->occurred_at = ParseTime(*text);
+    if (!event->occurred_at) Poison("attribute occurred_at is not an RFC 3339 time", event);
+  }
+}
+
 }  // namespace
 
 ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message) {
   ReceivedEvent event;
   event.payload = message.data;
-  auto poison = [&event](std::string why) {
-    if (event.poison.empty()) event.poison = std::move(why);
-  };
+  const auto poison = [&event](std::string why) { Poison(std::move(why), &event); };
 
   bool all_plain = true;
-  std::array<const std::string_view*, pubsub::kStandardAttributes.size()> standard{};
+  StandardValues standard{};
   AttributeViews others;  // that are not fields of the event
   for (const auto& [name, value] : message.attributes) {
     if (!IsPlain(name) || !IsPlain(value)) {
@@ -172,25 +199,7 @@ ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message) {
   AddTraceNames(message.attributes, &others);
   event.attributes = all_plain ? PlainJson(others) : CleanedJson(others);
 
-  const auto find = [&](std::string_view name) {
-    return standard[pubsub::StandardAttributeIndex(name)];
-  };
-  auto take = [&](std::string_view name, std::optional<std::string_view>* field) {
-    const std::string_view* value = find(name);
-    if (value != nullptr && !value->empty() && (all_plain || IsPlain(*value))) *field = *value;
-  };
-  take(pubsub::kEventId, &event.event_id);
-  take(pubsub::kEventType, &event.event_type);
-  take(pubsub::kAggregateType, &event.aggregate_type);
-  take(pubsub::kAggregateId, &event.aggregate_id);
-  if (const std::string_view* text = find(pubsub::kVersion)) {
-    event.version = ParseInteger(*text);
-    if (!event.version) poison("attribute version is not an integer");
-  }
-  if (const std::string_view* text = find(pubsub::kOccurredAt)) {
-    event.occurred_at = ParseTime(*text);
-    if (!event.occurred_at) poison("attribute occurred_at is not an RFC 3339 time");
-  }
+  TakeFields(standard, all_plain, &event);
 
   if (!event.event_id || !event.event_type || !event.aggregate_type || !event.aggregate_id ||
       !event.version) {
