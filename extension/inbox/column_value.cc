@@ -4,6 +4,7 @@
 
 extern "C" {
 #include <utils/fmgroids.h>
+#include <utils/fmgrprotos.h>
 #include <utils/typcache.h>
 }
 
@@ -128,7 +129,6 @@ bool HasOneText(Oid type) {
   switch (type) {
     case BOOLOID:
     case CHAROID:
-    case NAMEOID:
     case INT2OID:
     case INT4OID:
     case INT8OID:
@@ -153,14 +153,17 @@ KeyForm::Kind KeyFormOf(Oid type, Oid collation, const TypeCacheEntry* hash) {
   if (type == NUMERICOID) return KeyForm::Kind::kTrimScale;
   if (exact && type == BPCHAROID) return KeyForm::Kind::kTrimPadding;
   if (exact || !OidIsValid(hash->hash_extended_proc)) return KeyForm::Kind::kOutput;
+  if (type == NAMEOID) return KeyForm::Kind::kTextHash;
   return KeyForm::Kind::kHash;
 }
+
+char* HashText(Datum hash) { return psprintf("#%016" PRIx64, DatumGetUInt64(hash)); }
 
 }  // namespace
 
 bool HasExactText(Oid type, Oid collation) {
   if (type == NUMERICOID) return true;
-  if (type == TEXTOID || type == VARCHAROID || type == BPCHAROID) {
+  if (type == TEXTOID || type == VARCHAROID || type == BPCHAROID || type == NAMEOID) {
     return !OidIsValid(collation) || get_collation_isdeterministic(collation);
   }
   return HasOneText(type);
@@ -182,14 +185,16 @@ KeyForm MakeKeyForm(Oid type, Oid collation, MemoryContext context) {
 
 char* KeyText(KeyForm* form, Datum value) {
   if (form->kind == KeyForm::Kind::kHash) {
-    const Datum hash =
-        FunctionCall2Coll(&form->function, form->collation, value, UInt64GetDatum(0));
-    return psprintf("#%016" PRIx64, DatumGetUInt64(hash));
+    return HashText(FunctionCall2Coll(&form->function, form->collation, value, UInt64GetDatum(0)));
   }
   if (form->kind == KeyForm::Kind::kTrimScale) {
     value = DirectFunctionCall1(numeric_trim_scale, value);
   }
   char* text = OutputFunctionCall(&form->function, value);
+  if (form->kind == KeyForm::Kind::kTextHash) {
+    return HashText(DirectFunctionCall2Coll(hashtextextended, form->collation,
+                                            CStringGetTextDatum(text), UInt64GetDatum(0)));
+  }
   if (form->kind == KeyForm::Kind::kTrimPadding) {
     size_t length = std::strlen(text);
     while (length > 0 && text[length - 1] == ' ') --length;

@@ -42,7 +42,8 @@ struct KeyForm {
     kOutput,       // the type's own text: equal values have one
     kTrimScale,    // numeric: without the zeros at the end, 1.0 is 1
     kTrimPadding,  // character(n): without the spaces at the end
-    kHash,  // # and a hash of 64 bits: citext, interval, collations that are nondeterministic
+    kHash,      // # and a hash of 64 bits: citext, interval, collations that are nondeterministic
+    kTextHash,  // the same of the text: the hash function of name knows no collation
   };
   Kind kind;
   Oid collation;

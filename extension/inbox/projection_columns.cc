@@ -7,6 +7,7 @@ extern "C" {
 #include <access/relation.h>
 #include <access/stratnum.h>
 #include <catalog/pg_attribute.h>
+#include <catalog/pg_collation.h>
 #include <catalog/pg_index.h>
 #include <catalog/pg_operator.h>
 }
@@ -191,6 +192,26 @@ Key NamedKey(const Target& target, const std::vector<std::string>& names) {
   return key;
 }
 
+// COLLATE "C" of a column whose type has another collation, which a parameter of the type has, too:
+// the server would not know which of them is meant. Empty if it does.
+std::string CollateClause(const Attribute& attribute) {
+  const Oid of_type = Pg([&] { return get_typcollation(attribute.type); });
+  if (!OidIsValid(attribute.collation) || of_type == attribute.collation ||
+      of_type == DEFAULT_COLLATION_OID) {
+    return "";
+  }
+  HeapTuple tuple =
+      Pg([&] { return SearchSysCache1(COLLOID, ObjectIdGetDatum(attribute.collation)); });
+  if (!HeapTupleIsValid(tuple))
+    Throw(ERRCODE_INTERNAL_ERROR, "collation of a column does not exist");
+  auto* form = reinterpret_cast<Form_pg_collation>(GETSTRUCT(tuple));
+  const std::string name = NameStr(form->collname);
+  const Oid schema = form->collnamespace;
+  ReleaseSysCache(tuple);
+  const char* schema_name = Pg([&]() -> const char* { return get_namespace_name(schema); });
+  return "COLLATE " + Quoted(schema_name) + "." + Quoted(name) + " ";
+}
+
 // The operator of the index that means equal for this column, e.g. OPERATOR(pg_catalog.=).
 std::string EqualOperator(const UniqueIndex& index, const Attribute& attribute) {
   const auto at = std::find(index.columns.begin(), index.columns.end(), attribute.number);
@@ -203,7 +224,7 @@ std::string EqualOperator(const UniqueIndex& index, const Attribute& attribute) 
   const Oid schema = form->oprnamespace;
   ReleaseSysCache(tuple);
   const char* schema_name = Pg([&]() -> const char* { return get_namespace_name(schema); });
-  return "OPERATOR(" + Quoted(schema_name) + "." + name + ")";
+  return CollateClause(attribute) + "OPERATOR(" + Quoted(schema_name) + "." + name + ")";
 }
 
 void CheckColumn(const Target& target, const Attribute& attribute, const ColumnSource& source) {

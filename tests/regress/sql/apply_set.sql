@@ -85,6 +85,41 @@ SELECT postbox.create_projection('reader.inbox', '{span.set}', 'reader.span');
 SELECT pg_temp.apply(pg_temp.event('66', '1 h', 1, type => 'span.set'));
 SELECT pg_temp.apply(pg_temp.event('67', '1 day', 1, type => 'span.set'), pg_temp.event('68', '24:00', 2, type => 'span.set'), pg_temp.event('69', '1 day', 2, type => 'span.set'));
 SELECT id, version FROM reader.span ORDER BY id;
+-- of type name, too, which has a collation; a key that was deleted stays deleted, however it is written
+CREATE COLLATION reader.any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE reader.kept (id name COLLATE reader.any_case PRIMARY KEY, n int, version bigint NOT NULL);
+SELECT postbox.create_projection('reader.inbox', '{kept.set}', 'reader.kept');
+SELECT pg_temp.apply(pg_temp.event('n0', 'other', 1, type => 'kept.set'));
+SELECT pg_temp.apply(pg_temp.event('n1', 'Abc', 1, type => 'kept.set'), pg_temp.event('n2', 'ABC', 2, type => 'kept.set'), pg_temp.event('n3', 'abc', 3, type => 'kept.set'));
+SELECT id, version FROM reader.kept;
+CREATE TABLE reader.named (id name COLLATE reader.any_case PRIMARY KEY, n int, version bigint NOT NULL);
+SELECT postbox.create_projection('reader.inbox', '{named.set,named.gone}', 'reader.named', delete_types => '{named.gone}');
+SELECT pg_temp.apply(pg_temp.event('n4', 'Abc', 1, type => 'named.set'));
+SELECT pg_temp.apply(pg_temp.event('n5', 'aBC', 6, type => 'named.gone'));
+SELECT pg_temp.apply(pg_temp.event('n6', 'abc', 5, type => 'named.set'));
+SELECT pg_temp.apply(pg_temp.event('n7', 'abc', 4, type => 'named.set'), pg_temp.event('n8', 'ABC', 5, type => 'named.set'));
+SELECT id, version FROM reader.named;
+-- the texts of equal keys of other types
+CREATE DOMAIN reader.loose AS text COLLATE reader.any_case;
+CREATE DOMAIN reader.loose_name AS name COLLATE reader.any_case;
+CREATE FUNCTION pg_temp.comes_back(type text, one text, other text) RETURNS SETOF postbox.outcome LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE reader.key (id %s PRIMARY KEY, n int, version bigint NOT NULL)', type);
+    PERFORM postbox.create_projection('reader.inbox', '{key.set,key.gone}', 'reader.key', delete_types => '{key.gone}');
+    RETURN NEXT postbox.inbox_apply('reader.inbox', pg_temp.event(type || '1', one, 1, type => 'key.set'));
+    RETURN NEXT postbox.inbox_apply('reader.inbox', pg_temp.event(type || '2', other, 3, type => 'key.gone'));
+    PERFORM set_config('TimeZone', 'Asia/Tokyo', true), set_config('DateStyle', 'SQL, DMY', true), set_config('lc_monetary', 'C', true);
+    RETURN QUERY SELECT unnest(postbox.inbox_apply_batch('reader.inbox', ARRAY[pg_temp.event(type || '3', one, 1, type => 'key.set'),
+        pg_temp.event(type || '4', other, 2, type => 'key.set'), pg_temp.event(type || '5', one, 2, type => 'key.set')]));
+    DROP TABLE reader.key;
+    PERFORM postbox.drop_projection(id) FROM postbox.projection WHERE 'key.set' = ANY (event_types);
+END $$;
+SELECT type, array(SELECT pg_temp.comes_back(type, one, other)) FROM (VALUES
+    ('varchar(9) COLLATE reader.any_case', 'a', 'A'), ('char(9) COLLATE reader.any_case', 'a', 'A '), ('reader.loose', 'a', 'A'), ('reader.loose_name', 'a', 'A'), ('reader.loose COLLATE "C"', 'a', 'a'), ('name', 'a', 'a'), ('name COLLATE "POSIX"', 'a', 'a'), ('text', 'a', 'a'),
+    ('char(9)', 'a', 'a  '), ('bpchar', 'a', 'a  '), ('numeric', '1.0', '1.00'), ('numeric(9, 2)', '1', '1.001'), ('float8', '0', '-0'), ('float4', '1', '1.0'),
+    ('timestamptz', '2024-05-01 02:00+02', '2024-05-01 00:00Z'), ('date', '2024-05-01', '20240501'), ('interval', '1 day', '24:00'),
+    ('money', '1', '1.00'), ('jsonb', '{"a": 1}', '{"a":1.0}'), ('numrange', '[1,2]', '[1.0,2.00]'), ('inet', '10.0.0.1', '10.0.0.1/32'), ('bit(3)', '101', '101'),
+    ('uuid', 'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11')) AS types (type, one, other);
 -- an index that holds no such value
 CREATE INDEX video_title ON reader.video (title);
 SELECT pg_temp.apply(pg_temp.event('71', 'k', 1), pg_temp.event('72', 'k', 2, (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 300) i)), pg_temp.event('73', 'k', 3));
