@@ -24,13 +24,15 @@
 //
 // Rows are taken in batches. A batch is formatted (row_format.h), if need be under pinned settings,
 // where functions of column types may run, and is then stored (store_event.h) under those of the
-// session. All runs as the current user.
+// session. All runs as the current user. If there are more rows than a batch has, they are read
+// twice: first the keys of all events, whose versions are counted in the order of the keys
+// (statement_versions.h).
 #include "extension/base/act_as.h"
 #include "extension/base/pinned_settings.h"
 #include "extension/base/relation.h"
 #include "extension/outbox/change_trigger.h"
 #include "extension/outbox/mute_changes.h"
-#include "extension/outbox/store_event.h"
+#include "extension/outbox/statement_versions.h"
 
 extern "C" {
 #include <executor/executor.h>
@@ -112,6 +114,7 @@ class TransitionTable {
   }
 
   void Rewind() {
+    if (rows_ == nullptr) return;
     Pg([&] {
       tuplestore_select_read_pointer(rows_, place_);
       tuplestore_rescan(rows_);
@@ -154,6 +157,16 @@ class Changes {
         new_(kind_ == ChangeKind::kDeleted ? nullptr : trigger.tg_newtable,
              RelationGetDescr(trigger.tg_relation)) {}
 
+  ChangeKind kind() const { return kind_; }
+
+  // Begins with the first row again. Without `payloads` the changes have none.
+  void Restart(bool payloads) {
+    has_payloads_ = payloads;
+    pass_ = Pass::kPaired;
+    old_.Rewind();
+    new_.Rewind();
+  }
+
   // What the next rows say, in the current memory context: rows that are as they were say nothing.
   // False if there are no further rows.
   bool Next(std::optional<RowChange>* change) {
@@ -188,7 +201,7 @@ class Changes {
   bool NextCreated(std::optional<RowChange>* change) {
     TupleTableSlot* row = new_.Next();
     if (row == nullptr) return false;
-    *change = RowChange{kind_, NewKey(row), format_->Payload(row)};
+    *change = RowChange{kind_, NewKey(row), Payload(row)};
     return true;
   }
 
@@ -196,7 +209,7 @@ class Changes {
   bool NextDeleted(std::optional<RowChange>* change) {
     TupleTableSlot* row = old_.Next();
     if (row == nullptr) return false;
-    if (const auto key = format_->Key(row)) *change = RowChange{kind_, *key, format_->Payload(row)};
+    if (const auto key = format_->Key(row)) *change = RowChange{kind_, *key, Payload(row)};
     return true;
   }
 
@@ -218,8 +231,14 @@ class Changes {
   std::optional<Pair> NextPair() {
     Pair pair{old_.Next(), new_.Next(), std::nullopt, std::nullopt, false};
     if (pair.old_row == nullptr && pair.new_row == nullptr) return std::nullopt;
-    if (pair.old_row != nullptr) pair.old_key = format_->Key(pair.old_row);
     if (pair.new_row != nullptr) pair.new_key = NewKey(pair.new_row);
+    if (pair.old_row != nullptr && pair.new_row != nullptr &&
+        format_->AreKeysAlike(pair.old_row, pair.new_row)) {
+      pair.old_key = pair.new_key;
+      pair.same_key = true;
+      return pair;
+    }
+    if (pair.old_row != nullptr) pair.old_key = format_->Key(pair.old_row);
     pair.same_key =
         pair.old_key && pair.new_key && KeyView(*pair.old_key) == KeyView(*pair.new_key);
     return pair;
@@ -230,7 +249,7 @@ class Changes {
       case Pass::kPaired:
         if (pair.same_key) {
           if (format_->HaveSamePayload(pair.old_row, pair.new_row)) return std::nullopt;
-          return RowChange{ChangeKind::kUpdated, *pair.new_key, format_->Payload(pair.new_row)};
+          return RowChange{ChangeKind::kUpdated, *pair.new_key, Payload(pair.new_row)};
         }
         if (pair.old_key) gone_.emplace(KeyView(*pair.old_key));
         if (pair.new_key) come_.emplace(KeyView(*pair.new_key));
@@ -239,14 +258,16 @@ class Changes {
         if (pair.same_key || !pair.old_key || come_.contains(std::string(KeyView(*pair.old_key)))) {
           return std::nullopt;
         }
-        return RowChange{ChangeKind::kDeleted, *pair.old_key, format_->Payload(pair.old_row)};
+        return RowChange{ChangeKind::kDeleted, *pair.old_key, Payload(pair.old_row)};
       default:
         if (pair.same_key || !pair.new_key) return std::nullopt;
         return RowChange{gone_.contains(std::string(KeyView(*pair.new_key))) ? ChangeKind::kUpdated
                                                                              : ChangeKind::kCreated,
-                         *pair.new_key, format_->Payload(pair.new_row)};
+                         *pair.new_key, Payload(pair.new_row)};
     }
   }
+
+  Datum Payload(TupleTableSlot* row) { return has_payloads_ ? format_->Payload(row) : Datum{0}; }
 
   Datum NewKey(TupleTableSlot* row) {
     if (const auto key = format_->Key(row)) return *key;
@@ -263,6 +284,7 @@ class Changes {
   ChangeKind kind_;
   TransitionTable old_;
   TransitionTable new_;
+  bool has_payloads_ = true;
   Pass pass_ = Pass::kPaired;
   // Keys of rows that are not paired.
   std::unordered_set<std::string> gone_;
@@ -281,9 +303,18 @@ class Emitter {
     for (auto& [name, value] : event_.extra) value = View(TextValue(value));
   }
 
+  // To be called before all events of the statement, with their keys.
+  void Count(StatementVersions* versions, bool are_new) {
+    outbox_of_versions_ = OpenOutbox(outbox_);
+    if (!TakesEventsTogether(outbox_of_versions_.get())) return;
+    versions->Count(outbox_of_versions_.get(), event_, &are_new);
+    versions_ = versions;
+  }
+
   void Emit(const std::vector<RowChange>& batch) {
     changes_.clear();
     for (const RowChange& change : batch) changes_.push_back(ChangeOf(change));
+    if (versions_ != nullptr) return EmitCounted();
     bool all_first = true;
     if (StoreEvents(OpenOutbox(outbox_).get(), event_, changes_, &all_first)) {
       keys_are_new_ = keys_are_new_ && all_first;
@@ -298,6 +329,19 @@ class Emitter {
   }
 
  private:
+  void EmitCounted() {
+    std::vector<int64> versions;
+    for (const Change& change : changes_) {
+      versions.push_back(versions_->Next(change.aggregate_id.view));
+    }
+    const std::shared_ptr<Outbox> outbox = OpenOutbox(outbox_);
+    if (outbox->facts() != outbox_of_versions_->facts()) {
+      Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "outbox \"" + outbox->facts().name + "\" was altered while events were emitted to it");
+    }
+    StoreCountedEvents(outbox.get(), event_, changes_, versions);
+  }
+
   Change ChangeOf(const RowChange& change) const {
     const std::string_view key = View(change.key);
     if (key.empty()) {
@@ -316,6 +360,9 @@ class Emitter {
   std::vector<Change> changes_;
   // Until a key of the statement had a deleted row before.
   bool keys_are_new_ = true;
+  // Those of all events, if they were counted before.
+  StatementVersions* versions_ = nullptr;
+  std::shared_ptr<Outbox> outbox_of_versions_;
 };
 
 // The name has a schema: the search_path of whoever changes the table does not say where its
@@ -351,7 +398,8 @@ bool FillBatch(Changes* changes, std::vector<RowChange>* batch) {
     if (!changes->Next(&change)) return false;
     if (!change) continue;
     batch->push_back(*change);
-    bytes += View(change->payload).size() + View(change->key).size();
+    bytes += View(change->key).size();
+    if (change->payload != 0) bytes += View(change->payload).size();
   }
   return true;
 }
@@ -363,34 +411,58 @@ bool TakeBatch(Changes* changes, const RowFormat& format, std::vector<RowChange>
   return FillBatch(changes, batch);
 }
 
-void EmitChanges(const TriggerData& data) {
-  if (TRIGGER_FIRED_BY_TRUNCATE(data.tg_event)) return RefuseTruncate(data.tg_relation);
-  CheckCall(data);
-  if (MuteChanges(data.tg_relation, ChangedRows(data))) return;
-  Pg([] { PreventCommandIfReadOnly("emit_changes()"); });
-  const std::shared_ptr<ChangeTrigger> trigger = FindChangeTrigger(data);
-  Changes changes(data, &trigger->format());
-  std::optional<Emitter> emitter;
+// Calls `take` with what the rows say, batch after batch.
+template <class Take>
+void ForEachBatch(Changes* changes, const RowFormat& format, Take&& take) {
   const MemoryContext memory = Pg([] {
     return AllocSetContextCreate(CurrentMemoryContext, "postbox changes", ALLOCSET_DEFAULT_SIZES);
   });
   std::vector<RowChange> batch;
   for (bool are_more = true; are_more;) {
     const MemoryContext before = MemoryContextSwitchTo(memory);
-    are_more = TakeBatch(&changes, trigger->format(), &batch);
+    are_more = TakeBatch(changes, format, &batch);
+    if (!batch.empty()) take(batch, before);
     MemoryContextSwitchTo(before);
-    // A statement that has changed nothing needs no outbox.
-    if (!batch.empty()) {
-      if (!emitter) emitter.emplace(*trigger, FindNamedOutbox(trigger->outbox()));
-      MemoryContextSwitchTo(memory);
-      emitter->Emit(batch);
-      MemoryContextSwitchTo(before);
-    }
     batch.clear();
     Pg([&] { MemoryContextReset(memory); });
   }
-  changes.Close();
   Pg([&] { MemoryContextDelete(memory); });
+}
+
+void EmitChanges(const TriggerData& data) {
+  if (TRIGGER_FIRED_BY_TRUNCATE(data.tg_event)) return RefuseTruncate(data.tg_relation);
+  CheckCall(data);
+  const int64 rows = ChangedRows(data);
+  if (MuteChanges(data.tg_relation, rows)) return;
+  Pg([] { PreventCommandIfReadOnly("emit_changes()"); });
+  const std::shared_ptr<ChangeTrigger> trigger = FindChangeTrigger(data);
+  Changes changes(data, &trigger->format());
+  std::optional<Emitter> emitter;
+  // A statement that has changed nothing needs no outbox.
+  const auto need_emitter = [&] {
+    if (!emitter) emitter.emplace(*trigger, FindNamedOutbox(trigger->outbox()));
+  };
+  StatementVersions versions;
+  if (rows > static_cast<int64>(kBatchRows)) {
+    changes.Restart(false);
+    ForEachBatch(&changes, trigger->format(), [&](const auto& batch, MemoryContext outer) {
+      MemoryContextSwitchTo(outer);
+      for (const RowChange& change : batch) versions.Add(change.key);
+    });
+    if (!versions.empty()) {
+      need_emitter();
+      emitter->Count(&versions, changes.kind() == ChangeKind::kCreated);
+    }
+    changes.Restart(true);
+  }
+  ForEachBatch(&changes, trigger->format(), [&](const auto& batch, MemoryContext outer) {
+    const MemoryContext inner = MemoryContextSwitchTo(outer);
+    need_emitter();
+    MemoryContextSwitchTo(inner);
+    emitter->Emit(batch);
+  });
+  versions.Close();
+  changes.Close();
 }
 
 }  // namespace

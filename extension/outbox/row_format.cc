@@ -42,6 +42,17 @@ void AppendEscaped(StringInfo to, const char* value) {
   }
 }
 
+// Whether a column of two rows, whose columns have been read, has the same bytes.
+bool IsSameColumn(TupleTableSlot* one, TupleTableSlot* other, AttrNumber number) {
+  const int place = number - 1;
+  if (one->tts_isnull[place] || other->tts_isnull[place]) {
+    return one->tts_isnull[place] && other->tts_isnull[place];
+  }
+  const FormData_pg_attribute* column = TupleDescAttr(one->tts_tupleDescriptor, place);
+  return datum_image_eq(one->tts_values[place], other->tts_values[place], column->attbyval,
+                        column->attlen);
+}
+
 }  // namespace
 
 RowFormat::RowFormat(Relation table, const std::vector<std::string>& key,
@@ -168,21 +179,23 @@ Datum RowFormat::Payload(TupleTableSlot* row) {
   });
 }
 
+bool RowFormat::AreKeysAlike(TupleTableSlot* one, TupleTableSlot* other) {
+  return Pg([&] {
+    slot_getallattrs(one);
+    slot_getallattrs(other);
+    return std::all_of(key_.begin(), key_.end(), [&](const KeyColumn& column) {
+      return IsSameColumn(one, other, column.number);
+    });
+  });
+}
+
 bool RowFormat::HaveSamePayload(TupleTableSlot* one, TupleTableSlot* other) {
   return Pg([&] {
     slot_getallattrs(one);
     slot_getallattrs(other);
-    for (size_t i = 0; i < payload_.size(); ++i) {
-      const FormData_pg_attribute* column = TupleDescAttr(payload_type_, static_cast<int>(i));
-      const int place = payload_[i].number - 1;
-      if (one->tts_isnull[place] != other->tts_isnull[place]) return false;
-      if (!one->tts_isnull[place] &&
-          !datum_image_eq(one->tts_values[place], other->tts_values[place], column->attbyval,
-                          column->attlen)) {
-        return false;
-      }
-    }
-    return true;
+    return std::all_of(payload_.begin(), payload_.end(), [&](const Member& member) {
+      return IsSameColumn(one, other, member.number);
+    });
   });
 }
 

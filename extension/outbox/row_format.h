@@ -30,6 +30,10 @@ class RowFormat {
   // The payload of a row, a text in UTF-8 as bytea, in the current memory context.
   Datum Payload(TupleTableSlot* row);
 
+  // Whether two rows surely have the same key, or both none: what it is made of is the same. Costs
+  // less than two keys.
+  bool AreKeysAlike(TupleTableSlot* one, TupleTableSlot* other);
+
   // Whether two rows with the same key have the same payload.
   bool HaveSamePayload(TupleTableSlot* one, TupleTableSlot* other);
 

@@ -241,12 +241,13 @@ class VersionsOfBatch {
         order_(SortedByKey(changes)),
         versions_(changes.size()) {}
 
+  // `counter` is open, or nullptr: then all are counted by statements.
   std::vector<int64> Count(PlainTable* counter) {
     const Datum type = event_->aggregate_type.datum;
     std::vector<EventCount> counts = ByAggregate();
     const auto in_memory =
         std::stable_partition(counts.begin(), counts.end(), [&](const EventCount& count) {
-          return !IsCountedInMemory(*outbox_, {type, count.aggregate_id});
+          return counter != nullptr && !IsCountedInMemory(*outbox_, {type, count.aggregate_id});
         });
     for (auto count = in_memory; count != counts.end(); ++count) CountOneByOne(*count);
     for (std::span<EventCount> left{counts.begin(), in_memory}; !left.empty();) {
@@ -283,7 +284,7 @@ class VersionsOfBatch {
   void CountOneByOne(const EventCount& count) {
     for (int64 i = 0; i < count.events; ++i) {
       const uint32 number = order_[count.place + i];
-      SetChange(event_, changes_[number]);
+      event_->aggregate_id = changes_[number].aggregate_id;
       Prepare(outbox_, *event_, false, &versions_[number]);
     }
   }
@@ -294,6 +295,30 @@ class VersionsOfBatch {
   std::vector<uint32> order_;  // the places of the changes in the order of their keys
   std::vector<int64> versions_;
 };
+
+// Stores events of a log whose tables are open.
+void StoreRows(const Outbox& outbox, const EmittedEvent& common, std::span<const Change> changes,
+               std::span<const int64> versions, OpenTables* tables) {
+  const OutboxFacts& facts = outbox.facts();
+  EmittedEvent event = common;
+  std::vector<pg_uuid_t> ids(changes.size());
+  std::vector<LogRow> rows;
+  rows.reserve(changes.size());
+  const LogRow pattern = RowOf(facts, common, ids.data(), 0, 0);
+  for (size_t i = 0; i < changes.size(); ++i) {
+    SetChange(&event, changes[i]);
+    CheckMessage(event, versions[i]);
+    ids[i] = *event.id;
+    LogRow& row = rows.emplace_back(pattern);
+    row.seq = Int64GetDatum(NextSeq(facts));
+    row.id = UUIDPGetDatum(&ids[i]);
+    row.aggregate_id = event.aggregate_id.datum;
+    row.event_type = event.event_type.datum;
+    row.version = Int64GetDatum(versions[i]);
+    row.payload = event.payload;
+  }
+  tables->InsertIntoLog(rows);
+}
 
 }  // namespace
 
@@ -326,6 +351,16 @@ Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
   return Receipt{*event.id, version};
 }
 
+bool TakesEventsTogether(Outbox* outbox) {
+  const OutboxFacts& facts = outbox->facts();
+  if (facts.generation_span == 0) return false;
+  OpenTables tables;
+  outbox->Open(GenerationOfNow(facts.generation_span), &tables);
+  const bool takes = tables.AreOpen();
+  tables.Close();
+  return takes;
+}
+
 bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
                  bool* all_first) {
   const OutboxFacts& facts = outbox->facts();
@@ -333,32 +368,49 @@ bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Cha
   OpenTables tables;
   outbox->Open(GenerationOfNow(facts.generation_span), &tables);
   if (!tables.AreOpen()) return false;
-  *all_first = true;
   EmittedEvent event = common;
   const std::vector<int64> versions =
       VersionsOfBatch(outbox, &event, changes).Count(tables.counter());
-  std::vector<pg_uuid_t> ids(changes.size());
-  std::vector<LogRow> rows;
-  rows.reserve(changes.size());
-  const LogRow pattern = RowOf(facts, common, ids.data(), 0, 0);
+  *all_first = true;
   for (size_t i = 0; i < changes.size(); ++i) {
-    SetChange(&event, changes[i]);
-    CheckMessage(event, versions[i]);
     if (changes[i].is_likely_first && versions[i] > 1) *all_first = false;
-    ids[i] = *event.id;
-    LogRow& row = rows.emplace_back(pattern);
-    row.seq = Int64GetDatum(NextSeq(facts));
-    row.id = UUIDPGetDatum(&ids[i]);
-    row.aggregate_id = event.aggregate_id.datum;
-    row.event_type = event.event_type.datum;
-    row.version = Int64GetDatum(versions[i]);
-    row.payload = event.payload;
   }
-  tables.InsertIntoLog(rows);
+  StoreRows(*outbox, common, changes, versions, &tables);
   tables.Close();
   WarnIfUnserved(facts.relation);
   RequestPublishersAtCommit(facts.relation);
   return true;
+}
+
+std::vector<int64> CountVersions(Outbox* outbox, const EmittedEvent& common,
+                                 std::span<const Change> changes) {
+  EmittedEvent event = common;
+  VersionsOfBatch versions(outbox, &event, changes);
+  PlainTable counter;
+  if (!outbox->OpenCounter(&counter)) return versions.Count(nullptr);
+  std::vector<int64> counted = versions.Count(&counter);
+  Pg([&] { ClosePlainTable(&counter); });
+  return counted;
+}
+
+void StoreCountedEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
+                        std::span<const int64> versions) {
+  const OutboxFacts& facts = outbox->facts();
+  OpenTables tables;
+  outbox->Open(GenerationOfNow(facts.generation_span), &tables);
+  if (tables.AreOpen()) {
+    StoreRows(*outbox, common, changes, versions, &tables);
+    tables.Close();
+  } else {
+    EmittedEvent event = common;
+    for (size_t i = 0; i < changes.size(); ++i) {
+      SetChange(&event, changes[i]);
+      CheckMessage(event, versions[i]);
+      Insert(outbox, event, NextSeq(facts), versions[i]);
+    }
+  }
+  WarnIfUnserved(facts.relation);
+  RequestPublishersAtCommit(facts.relation);
 }
 
 void SetChange(EmittedEvent* event, const Change& change) {

@@ -72,19 +72,30 @@ struct Change {
 // Makes it the event of that change, with a new id.
 void SetChange(EmittedEvent* event, const Change& change);
 
+// Whether the events of a statement can be stored by the functions below: the outbox is a log, and
+// its tables are plain. If not, StoreEvent has to store them.
+bool TakesEventsTogether(Outbox* outbox);
+
 // Stores events of one aggregate type, in their order, with versions that Postbox counts, as
 // StoreEvent would one after the other. `common` has all else. False, and nothing is done, if they
-// have to be stored by that: a table of the outbox is not plain. Sets `all_first` to whether those
-// that were likely to be the first of their aggregates were. Allocates in the current memory
-// context.
+// have to be stored by that. Sets `all_first` to whether those that were likely to be the first of
+// their aggregates were. Allocates in the current memory context.
 //
-// Order. All versions of the batch are counted before the first seq is taken, in the order of the
-// keys: two batches lock what both count in the same order, and so cannot wait for each other. Two
-// transactions with several batches each can, whatever the order of their rows: a key of the first
-// batch of one may be in the second batch of the other. And what is next to each other in the index
-// of the counter is looked for one after the other.
+// Order. All versions are counted before the first seq is taken, in the order of the keys: two
+// statements lock what both count in the same order, and so cannot wait for each other. One with
+// more events than are stored at a time counts all of them first (statement_versions.h), by the two
+// functions below. And what is next to each other in the index of the counter is looked for one
+// after the other.
 bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
                  bool* all_first);
+
+// Counts the versions of events of which only keys are given.
+std::vector<int64> CountVersions(Outbox* outbox, const EmittedEvent& common,
+                                 std::span<const Change> changes);
+
+// Stores events with versions that were counted.
+void StoreCountedEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
+                        std::span<const int64> versions);
 
 }  // namespace postbox
 
