@@ -32,11 +32,10 @@ struct PlainColumn {
 struct PlainTable {
   static constexpr int kMaxIndexes = 8;
   Relation relation;
-  TupleTableSlot* row;     // for what is written
-  TupleTableSlot* stored;  // for what is read; nullptr until then
+  TupleTableSlot* updated;  // for what is written over a row; nullptr until then
+  TupleTableSlot* stored;   // for what is read, likewise
   int indexes;
   Relation index[kMaxIndexes];
-  IndexInfo* index_info[kMaxIndexes];
 };
 
 // Opens a table that is plain and has exactly these columns. It may have one CHECK: that the column
