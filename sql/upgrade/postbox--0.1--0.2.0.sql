@@ -242,7 +242,8 @@ DO $$
 BEGIN
     ALTER TABLE postbox.outbox ADD COLUMN generation_span interval CHECK (generation_span >= interval '1 second'),
         ADD COLUMN version_floor bigint NOT NULL DEFAULT 0;
-    ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz, ADD COLUMN ahead postbox.position_ahead;
+    ALTER TABLE postbox.lane ADD COLUMN suspended_since timestamptz, ADD COLUMN ahead postbox.position_ahead,
+        ADD COLUMN sent_again bigint NOT NULL DEFAULT 0, ADD COLUMN sent_again_at timestamptz;
     ALTER TABLE postbox.publication ADD COLUMN wanted_lanes int CHECK (wanted_lanes > 0), ADD COLUMN filter_changes xid8[] NOT NULL DEFAULT '{0}',
         ADD COLUMN home text NOT NULL DEFAULT postbox.this_database(), ADD COLUMN credential text;
 EXCEPTION WHEN lock_not_available THEN
@@ -276,7 +277,7 @@ COMMENT ON COLUMN postbox.lane.slice IS 'The keys of the lane: those of which po
 COMMENT ON COLUMN postbox.lane.attempts IS 'How many attempts in a row have failed';
 COMMENT ON COLUMN postbox.lane.next_retry_at IS 'When the next attempt is due after a failed one; NULL: at once';
 COMMENT ON COLUMN postbox.lane.last_error IS 'Why the last attempt failed; NULL if it succeeded';
-COMMENT ON COLUMN postbox.lane.lock_token IS 'Log outbox: the worker that holds the lane, see postbox.workers';
+COMMENT ON COLUMN postbox.lane.lock_token IS 'Log outbox: the worker that holds the lane, see postbox.workers, or held it and is gone; NULL: it was given up in order';
 COMMENT ON COLUMN postbox.lane.floor IS 'Every row of the log up to this seq is read';
 COMMENT ON COLUMN postbox.lane.hwm IS 'Every row of the log above this seq is unread, except those that the snapshot sees';
 COMMENT ON COLUMN postbox.lane.snapshot IS 'The rows that were read when the lane last caught up';
@@ -286,10 +287,13 @@ COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.ahead IS 'What is read above hwm, ahead of a long backlog; NULL: nothing';
 COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
+COMMENT ON COLUMN postbox.lane.sent_again IS
+    'How many of its events were sent again, at most, see postbox.publication_status.sent_again_at_most; of a table outbox all are counted in the lane with slice 0';
+COMMENT ON COLUMN postbox.lane.sent_again_at IS 'When the last of them were counted; NULL: there were none';
 REVOKE SELECT ON postbox.lane FROM PUBLIC;
 -- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
 GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at, system_identifier, floor, hwm, snapshot, next_xid, zone_upto,
-    zone_snapshot, zone_next_xid, suspended_since, ahead) ON postbox.lane TO PUBLIC;
+    zone_snapshot, zone_next_xid, suspended_since, ahead, sent_again, sent_again_at) ON postbox.lane TO PUBLIC;
 GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
 
 CREATE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
@@ -475,7 +479,7 @@ COMMENT ON FUNCTION postbox.publishing_state(text) IS
 CREATE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
                    oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
-                   "position" bigint, leases text[])
+                   "position" bigint, leases text[], sent_again_at_most bigint, sent_again_at timestamptz)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
@@ -501,6 +505,7 @@ BEGIN
               INTO state, why, retry_at, suspended_since FROM postbox.publishing_state(publication) p;
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
+        SELECT sum(l.sent_again), max(l.sent_again_at) INTO sent_again_at_most, sent_again_at FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT CASE WHEN count(l.hwm) < (SELECT p.lanes FROM postbox.publication p WHERE p.name = list_publication_status.publication)
@@ -556,6 +561,11 @@ COMMENT ON COLUMN postbox.publication_status.last_error IS
     'what an active one does not publish, or which of its tables a crash would empty';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
+COMMENT ON COLUMN postbox.publication_status.sent_again_at_most IS
+    'How many messages were sent again, at most, since the publication was created: each that Pub/Sub got twice is counted, and also those of which that is not '
+    'known. These are the events of a request that had no answer and, where a worker was gone or had to begin again, those that it may have sent since it '
+    'stored how far it was: of a log beside a backlog all that waited. 0 without a fault. Stored with the results, so a moment later';
+COMMENT ON COLUMN postbox.publication_status.sent_again_at IS 'When the last of them were counted; NULL: there were none';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;
 
 -- The log outbox.

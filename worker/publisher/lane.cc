@@ -488,10 +488,14 @@ void Lane::Finish(TimestampTz now, const Publication& successor) {
 }
 
 void Lane::Conclude(TimestampTz now, bool give_up) {
-  Maintain(now, true);
-  if (!give_up) return;
+  if (!give_up) {
+    Maintain(now, true);
+    return;
+  }
   try {
-    Transaction transaction("postbox: giving up a lane");
+    // If a crash loses this commit, the lane is that of a worker that is gone.
+    Transaction transaction("postbox: giving up a lane", Durability::kSoon);
+    transaction.Limit(publication_.outbox, StepTime(too_long_));
     transaction.Run([&] { source_->GiveUp(&transaction); });
   } catch (const PostgresError& error) {
     source_->RollBack(Reason(error));

@@ -584,11 +584,10 @@ void Worker::Drain() {
       return TooLate() || lane->Settle(now_, leaving_, &budget_) != Lane::Settled::kPart;
     });
   }
-  for (const LanePointer& lane : finishing_) {
-    if (!TooLate()) lane->Maintain(now_, true);
-  }
-  for (const LanePointer& lane : lanes_) {
-    if (!TooLate()) lane->Maintain(now_, true);
+  for (const auto* lanes : {&finishing_, &lanes_}) {
+    for (const LanePointer& lane : *lanes) {
+      if (!TooLate()) lane->Conclude(now_, true);
+    }
   }
 }
 

@@ -46,6 +46,11 @@ struct alignas(kCacheLine) OutgoingMessage {
   // It goes out before the messages of other keys that wait. They have every other turn.
   bool urgent = false;
 
+  // A request with it had no answer that says whether the broker has taken it.
+  bool maybe_taken = false;
+  // So often it was sent again after that.
+  std::uint16_t sent_again = 0;
+
   // A message that is not sent by then is not sent any more. By default it waits for its turn as
   // long as it takes. publish_timeout counts from its first sending.
   std::chrono::steady_clock::time_point send_by = std::chrono::steady_clock::time_point::max();

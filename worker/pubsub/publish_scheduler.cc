@@ -174,6 +174,9 @@ void PublishScheduler::SendNext(Queue* queue) {
   Batch batch;
   const bool may_wait = !queue->IsUrgent() && MayWait(*queue->topic);
   if (!queue->CanSend() || !FillBatch(queue, now, &batch)) return;
+  if (batch.messages.front()->maybe_taken) {
+    for (OutgoingMessage* message : batch.messages) ++message->sent_again;
+  }
   const bool first = !batch.first_sent;
   if (first) batch.first_sent = now;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(Deadline(batch) - now);
@@ -211,7 +214,12 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   --queue->busy;
   --queue->topic->in_flight;
 
-  if (response.code == kOk && response.message_ids == batch.messages.size()) {
+  const bool published = response.code == kOk && response.message_ids == batch.messages.size();
+  if (!published && MaybeTaken(request, response)) {
+    for (OutgoingMessage* message : batch.messages) message->maybe_taken = true;
+  }
+
+  if (published) {
     Published(queue, batch);
   } else if (response.code == kOk) {
     const std::string error =

@@ -199,6 +199,8 @@ class PublishScheduler {
   void Begin(InFlight* request);
   // Whether it failed since, as far as is known, the broker has not seen it, or too late.
   static bool IsExcused(const InFlight& request, const Response& response);
+  // Whether the broker may have taken the messages of one that failed.
+  static bool MaybeTaken(const InFlight& request, const Response& response);
   // A request has ended: its channel is free, and the answer says how long the way is.
   void Leave(std::uint64_t request_id, const InFlight& request, bool answered);
   TimePoint Deadline(const Batch& batch) const;

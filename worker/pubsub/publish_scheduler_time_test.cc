@@ -374,6 +374,43 @@ TEST(PublishSchedulerTime, MessagesThatAreNotSentByTheirTimeAreGivenBackUnsent) 
   EXPECT_EQ(world.Next().tags, Tags({5}));
 }
 
+TEST(PublishSchedulerTime, AMessageIsSentAgainIfARequestWithItHadNoAnswerAndNotIfItWasRefused) {
+  World world;
+  world.Add(1, "a");
+  world.Add(2, "a");
+  world.scheduler.Pump();
+  world.Error(world.Next(), kUnavailable, "Socket closed");
+  world.Advance(seconds(1));
+  world.Error(world.Next(), kDeadlineExceeded);
+  world.Advance(seconds(1));
+  world.Ok(world.Next());
+  EXPECT_EQ(world.SentAgain(), "2+ 2+");
+  EXPECT_EQ(world.Take(), "1:published 2:published");
+
+  world.Add(3, "b");
+  world.scheduler.Pump();
+  world.Error(world.Next(), kUnavailable, "failed to connect to all addresses; last error: no");
+  world.Advance(seconds(1));
+  world.Error(world.Next(), kResourceExhausted);
+  world.Advance(seconds(1));
+  world.Ok(world.Next());
+  EXPECT_EQ(world.SentAgain(), "0");
+  EXPECT_EQ(world.Take(), "3:published");
+
+  world.Add(4, "c");
+  world.scheduler.Pump();
+  world.Error(world.Next(), kInvalidArgument);
+  EXPECT_EQ(world.SentAgain(), "0");
+  EXPECT_EQ(world.Take(), "4:rejected");
+
+  world.Add(5, "d");
+  world.scheduler.Pump();
+  const Sent request = world.Next();
+  world.scheduler.OnResponse(request.id, {kOk, "", 7});
+  EXPECT_EQ(world.SentAgain(), "0+");
+  EXPECT_EQ(world.Take(), "5:unknown");
+}
+
 TEST(PublishSchedulerTime, ATopicFailsFromTheFirstFailureToTheFirstAnswer) {
   World world({.publish_timeout = seconds(10)});
   const auto begin = world.now;

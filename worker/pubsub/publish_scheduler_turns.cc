@@ -17,6 +17,11 @@ bool WasNotSent(std::string_view error) {
   return error.starts_with("GOAWAY received") || error.starts_with("Transport closed");
 }
 
+// There was no connection.
+bool HadNoWay(std::string_view error) {
+  return error.starts_with("failed to connect") || error.starts_with("DNS resolution failed");
+}
+
 }  // namespace
 
 PublishScheduler::Topic* PublishScheduler::NextTopic() {
@@ -103,6 +108,14 @@ void PublishScheduler::Leave(std::uint64_t request_id, const InFlight& request, 
 bool PublishScheduler::IsExcused(const InFlight& request, const Response& response) {
   if (response.code == kDeadlineExceeded) return request.waited && !request.has_time;
   return response.code == kUnavailable && (!request.has_stream || WasNotSent(response.message));
+}
+
+bool PublishScheduler::MaybeTaken(const InFlight& request, const Response& response) {
+  if (response.code == kOk) return true;  // not a valid answer
+  if (!request.has_stream || response.code == kResourceExhausted) return false;
+  if (response.code == kUnavailable && (WasNotSent(response.message) || HadNoWay(response.message)))
+    return false;
+  return ClassifyPublishError(response.code, response.message) == PublishErrorClass::kRetry;
 }
 
 }  // namespace postbox::pubsub

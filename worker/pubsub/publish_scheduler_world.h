@@ -122,6 +122,16 @@ class World : public PublishScheduler::Host {
     }
     now = end;
   }
+  // How often the messages were sent again though they may have been taken, of each that is done,
+  // with a + if it may have been taken.
+  std::string SentAgain() const {
+    std::string text;
+    for (const Done& one : done) {
+      text += (text.empty() ? "" : " ") + std::to_string(one.result->sent_again) +
+              (one.result->maybe_taken ? "+" : "");
+    }
+    return text;
+  }
   // Takes the results so far and returns them as "tag:status".
   std::string Take() {
     static constexpr const char* kNames[] = {"published", "rejected", "behind",

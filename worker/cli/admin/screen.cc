@@ -40,7 +40,8 @@ constexpr char kQuery[] = R"(
                                  p.pending DESC NULLS LAST, p.publication), '[]')
         FROM (SELECT s.publication, s.outbox::text, s.topic, s.state, s.pending, s.parked,
                      extract(epoch FROM s.oldest_pending)::float8 AS oldest_pending_seconds,
-                     s.retry_at, s.suspended_since, s.last_error
+                     s.retry_at, s.suspended_since, s.last_error, s.sent_again_at_most,
+                     s.sent_again_at
               FROM postbox.publication_status s) p),
       'subscriptions', (
         SELECT coalesce(json_agg(to_json(s) ORDER BY s.rank, s.subscription), '[]')

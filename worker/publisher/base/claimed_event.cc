@@ -39,6 +39,8 @@ EventPointer NewEvent() {
   event->attempts = 0;
   event->parked = false;
   event->urgent = false;
+  event->maybe_taken = false;
+  event->sent_again = 0;
   event->seq = 0;
   event->handle = 0;
   event->leaving = false;

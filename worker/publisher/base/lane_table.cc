@@ -222,10 +222,12 @@ struct RowStatements {
       "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2",
       {TEXTOID, INT4OID, TEXTOID}};
   Statement release{
-      "UPDATE postbox.lane SET lock_token = NULL "
+      "UPDATE postbox.lane SET lock_token = $5, "
+      "sent_again = sent_again OPERATOR(pg_catalog.+) $4, sent_again_at = CASE "
+      "WHEN $4 OPERATOR(pg_catalog.>) 0 THEN pg_catalog.now() ELSE sent_again_at END "
       "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
       "AND lock_token OPERATOR(pg_catalog.=) $3",
-      {TEXTOID, INT4OID, TEXTOID}};
+      {TEXTOID, INT4OID, TEXTOID, INT8OID, TEXTOID}};
   Statement checkpoint{
       "UPDATE postbox.lane SET locked_at = pg_catalog.now(), "
       "system_identifier = $4::numeric, floor = $5, hwm = $6, "
@@ -234,7 +236,9 @@ struct RowStatements {
       "zone_next_xid = $11::pg_catalog.xid8[], ahead = CASE WHEN $15 OPERATOR(pg_catalog.=) "
       "'{}'::pg_catalog.text[] THEN NULL ELSE ROW($14, $15::bigint[], "
       "$16::pg_catalog.pg_snapshot[], $17::pg_catalog.xid8[], "
-      "$18)::postbox.position_ahead END "
+      "$18)::postbox.position_ahead END, "
+      "sent_again = sent_again OPERATOR(pg_catalog.+) $19, sent_again_at = CASE "
+      "WHEN $19 OPERATOR(pg_catalog.>) 0 THEN pg_catalog.now() ELSE sent_again_at END "
       "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) $2 "
       "AND lock_token OPERATOR(pg_catalog.=) $3 AND NOT EXISTS (SELECT FROM "
       "postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
@@ -246,7 +250,13 @@ struct RowStatements {
       "OPERATOR(pg_catalog.+) 1], $13::pg_catalog.pg_snapshot), true))",
       {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
        TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, INT8OID, TEXTARRAYOID, TEXTARRAYOID,
-       TEXTARRAYOID, INT8ARRAYOID}};
+       TEXTARRAYOID, INT8ARRAYOID, INT8OID}};
+  Statement add_sent_again{
+      "UPDATE postbox.lane SET sent_again = sent_again OPERATOR(pg_catalog.+) $2, "
+      "sent_again_at = pg_catalog.now() WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+      "SELECT ctid FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
+      "AND slice OPERATOR(pg_catalog.=) 0 FOR UPDATE SKIP LOCKED))",
+      {TEXTOID, INT8OID}};
 
   // They are never destroyed: at exit the server's memory goes without us.
   static RowStatements& Of() {
@@ -286,7 +296,7 @@ int64 LaneRow::Rebase(Oid outbox) {
   return settled;
 }
 
-std::optional<LanePosition> LaneRow::TryAcquire() {
+std::optional<LaneRow::Taken> LaneRow::TryAcquire() {
   const Datum publication = TextValue(publication_);
   const Datum slice = Int32GetDatum(slice_);
   // A row lock needs a transaction id, and is not asked for as long as it would be for nothing.
@@ -310,7 +320,7 @@ std::optional<LanePosition> LaneRow::TryAcquire() {
   // Under the row lock, and after the token was read.
   if (!MayTake(token)) return std::nullopt;
   RowStatements::Of().take.Run({publication, slice, TextValue(lock_token_)});
-  return position;
+  return Taken{std::move(position), token.empty() || token == lock_token_};
 }
 
 bool LaneRow::MayTake(const std::string& token) const {
@@ -318,12 +328,13 @@ bool LaneRow::MayTake(const std::string& token) const {
          !IsLiving(identity().database, token, LeaseMilliseconds());
 }
 
-void LaneRow::Release() {
-  RowStatements::Of().release.Run(
-      {TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_)});
+void LaneRow::Release(bool in_order, std::int64_t sent_again) {
+  const Datum values[] = {TextValue(publication_), Int32GetDatum(slice_), TextValue(lock_token_),
+                          Int64GetDatum(sent_again), TextValue(kGone)};
+  RowStatements::Of().release.Run(values, in_order ? "    n" : nullptr);
 }
 
-bool LaneRow::Checkpoint(const LanePosition& position) {
+bool LaneRow::Checkpoint(const LanePosition& position, std::int64_t sent_again) {
   const ZoneTexts zones(position.main);
   const ZoneTexts ahead = position.ahead ? ZoneTexts(position.ahead->position) : ZoneTexts();
   const std::string next_xid = zones.next_xids.empty() ? "3" : zones.next_xids.back();
@@ -338,7 +349,13 @@ bool LaneRow::Checkpoint(const LanePosition& position) {
               TextArrayValue(ahead.uptos), TextArrayValue(ahead.snapshots),
               TextArrayValue(ahead.next_xids),
               Int64ArrayValue(position.ahead ? position.ahead->withheld
-                                             : std::vector<std::int64_t>())}) == 1;
+                                             : std::vector<std::int64_t>()),
+              Int64GetDatum(sent_again)}) == 1;
+}
+
+bool StoreSentAgain(const std::string& publication, std::int64_t events) {
+  return RowStatements::Of().add_sent_again.Run({TextValue(publication), Int64GetDatum(events)}) >
+         0;
 }
 
 }  // namespace postbox::publisher

@@ -1,9 +1,11 @@
-// All SQL on postbox.lane. A row stands for one lane of a publication, and tells two things:
+// All SQL on postbox.lane. A row stands for one lane of a publication, and tells three things:
 //
 //  - In the row of slice 0: whether the publication is suspended, until when and why. The state is
 //    shared by all workers. A worker that finds that the publication cannot be published suspends
 //    it for all of them. A lane that is suspended already is not suspended a second time, so
 //    several workers that fail together count as one failure.
+//  - Of each lane: how many of its events were sent again (sent_again.h); of a table outbox in the
+//    row of slice 0.
 //  - Of a log outbox: which worker has the lane, and how far it is. A lane has one owner at a time:
 //    the worker whose lock_token stands in its row and that is alive. It keeps the lane until it
 //    ends or has more than its share. Another worker takes the lane over when the token's worker is
@@ -64,6 +66,9 @@ bool EndSuspension(const Publication& publication);
 void RetryNow(const std::set<std::string>& credentials);
 void RetryAllNow();
 
+// So many events more of a table outbox were sent again. False: somebody has locked the row.
+bool StoreSentAgain(const std::string& publication, std::int64_t events);
+
 // The processes that hold locks on a relation in modes that keep others from reading or writing it,
 // with commas between them; empty if there are none.
 std::string LockHolders(Oid relation);
@@ -71,11 +76,18 @@ std::string LockHolders(Oid relation);
 // The row of one lane of a log outbox.
 class LaneRow {
  public:
+  // In lock_token: it is free, and was not given up in order.
+  static constexpr char kGone[] = "gone";
+
   LaneRow(const Publication& publication, int slice, std::string lock_token);
 
-  // Takes the lane if it is free and returns its position. Nothing if another worker has it, or is
-  // just looking at it.
-  std::optional<LanePosition> TryAcquire();
+  struct Taken {
+    LanePosition position;
+    // In order. If not, another worker may have sent events that are not stored as read.
+    bool given_up;
+  };
+  // Takes the lane if it is free. Nothing if another worker has it, or is just looking at it.
+  std::optional<Taken> TryAcquire();
 
   // Whether it is this worker's, as the row says.
   bool IsOurs();
@@ -86,12 +98,13 @@ class LaneRow {
   // somebody else does it.
   int64 Rebase(Oid outbox);
 
-  // Gives the lane up for others to take.
-  void Release();
+  // Gives the lane up for others to take. `in_order`: no worker may have sent events that are still
+  // to be read. `sent_again`: so many events more were sent again.
+  void Release(bool in_order, std::int64_t sent_again);
 
-  // Stores the position. False: the lane is no longer ours, or the publication has another filter
-  // since and this position has passed what that takes.
-  bool Checkpoint(const LanePosition& position);
+  // Stores the position, and that so many events more were sent again. False: the lane is no longer
+  // ours, or the publication has another filter since and this position has passed what that takes.
+  bool Checkpoint(const LanePosition& position, std::int64_t sent_again);
 
  private:
   // Whether it is this worker's or nobody's, given the token in its row.

@@ -79,8 +79,8 @@ class OutboxSource {
   // The worker was not heard of for so long that others may have taken over what it has. Called
   // before Maintain(), which finds out; until then there is nothing to claim.
   virtual void Doubt() {}
-  // After Maintain(true): others may take the lane at once.
-  virtual void GiveUp(Transaction* /*transaction*/) {}
+  // Instead of Maintain(true): others may take the lane at once.
+  virtual void GiveUp(Transaction* transaction) = 0;
   // Nothing is claimed any more; another source of the same outbox may go on with what is stored.
   // `why`: for the log; empty if none does.
   virtual void Retire(const std::string& /*why*/) {}

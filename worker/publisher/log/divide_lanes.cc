@@ -3,6 +3,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
 #include "worker/publisher/log/log_moment.h"
@@ -50,24 +51,24 @@ void SetLanes(const Publication& publication) {
       parameters);
 }
 
-// The old lanes have fewer keys now. A worker that had one, and was not heard of for longer than
+// The old lanes have other keys now. A worker that had one, and was not heard of for longer than
 // its lease, finds that it does not have it any more.
 void ClearTokens(const Publication& publication) {
-  Parameters name;
-  name.AddText(publication.name);
-  Run("UPDATE postbox.lane SET lock_token = NULL WHERE publication OPERATOR(pg_catalog.=) $1 "
+  Parameters parameters;
+  parameters.AddText(publication.name).AddText(LaneRow::kGone);
+  Run("UPDATE postbox.lane SET lock_token = $2 WHERE publication OPERATOR(pg_catalog.=) $1 "
       "AND lock_token IS NOT NULL",
-      name);
+      parameters);
 }
 
 void Multiply(const Publication& publication) {
-  ClearTokens(publication);
   Parameters parameters;
   parameters.AddText(publication.name).AddInt(publication.lanes).AddInt(publication.wanted_lanes);
-  Run("INSERT INTO postbox.lane (publication, slice, system_identifier, floor, hwm, snapshot, "
-      "next_xid, zone_upto, zone_snapshot, zone_next_xid, ahead) SELECT l.publication, n.slice, "
-      "l.system_identifier, l.floor, l.hwm, l.snapshot, l.next_xid, l.zone_upto, l.zone_snapshot, "
-      "l.zone_next_xid, l.ahead FROM pg_catalog.generate_series($2, $3 OPERATOR(pg_catalog.-) 1) "
+  Run("INSERT INTO postbox.lane (publication, slice, lock_token, system_identifier, floor, hwm, "
+      "snapshot, next_xid, zone_upto, zone_snapshot, zone_next_xid, ahead) SELECT l.publication, "
+      "n.slice, l.lock_token, l.system_identifier, l.floor, l.hwm, l.snapshot, l.next_xid, "
+      "l.zone_upto, l.zone_snapshot, l.zone_next_xid, l.ahead FROM pg_catalog.generate_series($2, "
+      "$3 OPERATOR(pg_catalog.-) 1) "
       "AS "
       "n(slice) "
       "JOIN postbox.lane l ON l.publication OPERATOR(pg_catalog.=) $1 "
@@ -123,19 +124,26 @@ void BeginAll(const Publication& publication, const LogMoment& moment) {
   Run("DELETE FROM postbox.former_position WHERE publication OPERATOR(pg_catalog.=) $1 "
       "AND slice OPERATOR(pg_catalog.>=) $2",
       parameters);
-  Run("DELETE FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
-      "AND slice OPERATOR(pg_catalog.>=) $2",
+  // What the lanes that go have counted stays.
+  Run("WITH gone AS (DELETE FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
+      "AND slice OPERATOR(pg_catalog.>=) $2 RETURNING sent_again, sent_again_at) "
+      "UPDATE postbox.lane SET sent_again = sent_again OPERATOR(pg_catalog.+) "
+      "coalesce((SELECT pg_catalog.sum(g.sent_again)::bigint FROM gone g), 0), sent_again_at = "
+      "GREATEST(sent_again_at, (SELECT pg_catalog.max(g.sent_again_at) FROM gone g)) "
+      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) 0",
       parameters);
-  Run("INSERT INTO postbox.lane (publication, slice, system_identifier, floor, hwm, snapshot, "
-      "next_xid, zone_upto, zone_snapshot, zone_next_xid) SELECT $1, n.slice, c.system_identifier, "
-      "0, $3, $4::pg_catalog.pg_snapshot, $5::pg_catalog.xid8, ARRAY[$3], "
+  Run("INSERT INTO postbox.lane (publication, slice, lock_token, system_identifier, floor, hwm, "
+      "snapshot, next_xid, zone_upto, zone_snapshot, zone_next_xid) SELECT $1, n.slice, "
+      "(SELECT pg_catalog.max(l.lock_token) FROM postbox.lane l "
+      "WHERE l.publication OPERATOR(pg_catalog.=) $1), c.system_identifier, 0, $3, "
+      "$4::pg_catalog.pg_snapshot, $5::pg_catalog.xid8, ARRAY[$3], "
       "ARRAY[$4::pg_catalog.pg_snapshot], ARRAY[$5::pg_catalog.xid8] "
       "FROM pg_catalog.generate_series(0, $2 OPERATOR(pg_catalog.-) 1) AS n(slice), "
       "pg_catalog.pg_control_system() c ON CONFLICT (publication, slice) DO UPDATE SET "
       "floor = EXCLUDED.floor, hwm = EXCLUDED.hwm, snapshot = EXCLUDED.snapshot, "
       "next_xid = EXCLUDED.next_xid, zone_upto = EXCLUDED.zone_upto, "
       "zone_snapshot = EXCLUDED.zone_snapshot, zone_next_xid = EXCLUDED.zone_next_xid, "
-      "ahead = NULL, lock_token = NULL",
+      "ahead = NULL, lock_token = EXCLUDED.lock_token",
       parameters);
 }
 
@@ -158,6 +166,7 @@ bool Merge(const Publication& publication) {
 
 Division DivideLanes(const Publication& publication) {
   if (!LockAll(publication)) return Division::kWaits;
+  ClearTokens(publication);
   if (IsMultiple(publication)) {
     Multiply(publication);
   } else if (!Merge(publication)) {

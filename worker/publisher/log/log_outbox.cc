@@ -17,16 +17,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A step parks no fewer rows of a seq that has many, also if larger steps took too long.
-constexpr int kFewestCopies = 10;
 constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
 // How often a lane looks for rows of other clusters. They come with a restore.
 constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
-// How far a lane without events may be ahead of its position: who counts the backlog reads that.
-constexpr int64 kMostUnstored = 10'000;
-// After the keys of a backlog could not be read.
-constexpr milliseconds kPauseOfKeys = std::chrono::minutes(5);
-constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
 // One plan of each serves all logs of the worker.
 struct CommonStatements {
@@ -57,6 +50,7 @@ LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneSha
       topic_(std::move(topic)),
       ordering_(publication_.ordering),
       row_(publication_, slice, std::move(lock_token)),
+      sent_again_(publication_.name, slice),
       parked_(publication_, topic_, ordering_, share_->log),
       reader_(publication_, topic_, ordering_) {}
 
@@ -130,9 +124,7 @@ bool LogOutbox::Acquire(ClaimResult* result) {
       return false;
     }
     if (PositionMoved()) Checkpoint();
-    row_.Release();
-    BeginAtStored("");
-    maybe_left_ = false;
+    GiveUpRow("");
     return false;
   }
   if (progress_) return !doubt_;
@@ -148,14 +140,15 @@ bool LogOutbox::Acquire(ClaimResult* result) {
     return false;
   }
   if (!complete) return false;
-  std::optional<LanePosition> position = row_.TryAcquire();
-  if (!position) return false;
-  stored_ = *position;
+  std::optional<LaneRow::Taken> taken = row_.TryAcquire();
+  if (!taken) return false;
+  stored_ = taken->position;
   stored_next_ = next_handle_;
   stored_at_ = Clock::now();
   dirty_ = false;
   read_below_ = 0;
-  progress_.emplace(*std::move(position), next_handle_);
+  progress_.emplace(std::move(taken->position), next_handle_);
+  if (!taken->given_up) maybe_sent_upto_ = kUpToNow;
   ++share_->held;
   depends_on_commit_ = true;
   return true;
@@ -208,56 +201,6 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
   return true;
 }
 
-void LogOutbox::BeginStep() {
-  handed_out_.clear();
-  stored_before_.reset();
-  depends_on_commit_ = false;
-  parks_copies_ = false;
-}
-
-void LogOutbox::RollBack(const std::string& error) {
-  // What comes after a backlog waits for it rather than that the backlog is held up.
-  if (std::exchange(reads_keys_, false)) {
-    no_keys_until_ = Clock::now() + Scaled(kPauseOfKeys);
-    backlog_keys_.reset();
-  }
-  if (std::exchange(parks_copies_, false)) {
-    copied_next_ = copied_upto_;
-    copies_ = std::max(copies_ / 2, kFewestCopies);
-  }
-  if (!progress_ || depends_on_commit_) {
-    BeginAtStored(error, handed_out_.size());
-    return;
-  }
-  for (const LaneProgress::Handle handle : handed_out_) progress_->Fail(handle);
-  if (stored_before_) {
-    stored_ = *std::move(stored_before_);
-    dirty_ = true;
-    backlog_unstored_ = true;
-  }
-  parked_.Reset();
-}
-
-void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
-  maybe_left_ = true;
-  if (!progress_) return;
-  const LaneProgress::Handle events = progress_->next() - stored_next_ - unsent;
-  if (events > 0 && !why.empty()) {
-    const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
-    LogLimited(
-        "begins again " + lane,
-        {.message = "publication \"" + lane + " begins at its stored position again, up to " +
-                    std::to_string(events) + " events are sent again: " + why});
-  }
-  next_handle_ = progress_->next();
-  progress_.reset();
-  backlog_keys_.reset();
-  backlog_unstored_ = store_backlog_ = false;
-  marker_.reset();
-  --share_->held;
-  parked_.Reset();
-}
-
 // Claim.
 
 ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction) {
@@ -282,7 +225,8 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   }
 
   ByteBudget budget(limits.bytes, limits.first);
-  if (progress_->failed() > 0) {
+  const bool again = progress_->failed() > 0;
+  if (again) {
     // Nothing new may overtake what has to be sent again.
     if (progress_->outstanding() == 0) {
       ClaimAgain(progress_->FirstFailed(limits.events), &budget, &result);
@@ -299,6 +243,7 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
     }
     result.more = result.more || more;
   }
+  if (!again) CountSentAgain(result);
   // Failed ones, too: perhaps they were given back while they waited for a standby.
   if (!result.events.empty()) result.durable_at = FlushVisibleWal();
   result.needed = budget.needed();
@@ -425,6 +370,19 @@ void LogOutbox::ParkCopies(const LogChunk& chunk, const LogMoment& moment, Claim
   copied_seq_ = 0;
 }
 
+// Events of a claim that another worker may have sent. Those that are claimed again after a failure
+// were counted before.
+void LogOutbox::CountSentAgain(const ClaimResult& result) {
+  if (maybe_sent_upto_ == 0) return;
+  const Events& events = result.events;
+  sent_again_.Add(std::count_if(events.begin(), events.end(), [&](const EventPointer& event) {
+    return event->seq <= maybe_sent_upto_;
+  }));
+  const bool all = events.empty() && !result.more && result.needed == 0 && !progress_->is_split() &&
+                   progress_->waiting() == 0;
+  if (all && progress_->read().from() >= maybe_sent_upto_) maybe_sent_upto_ = 0;
+}
+
 // Settle.
 
 bool LogOutbox::AllPublished(std::span<const EventPointer> events) {
@@ -447,8 +405,9 @@ bool LogOutbox::WritesParked(std::span<const EventPointer> events) {
 }
 
 bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
-  if (!progress_) return false;  // the lane begins at its stored position again
   BeginStep();
+  sent_again_.AddResults(events);
+  if (!progress_) return false;  // the lane begins at its stored position again
   depends_on_commit_ = true;
   const bool known = SettlePublished(events);
   if (AllPublished(events)) return known;
@@ -506,90 +465,6 @@ void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
 void LogOutbox::ParkBehind(const std::vector<ParkedEvents::Waiting>& events) {
   depends_on_commit_ = depends_on_commit_ || !events.empty();
   parked_.ParkBehind(events);
-}
-
-// Checkpoints and repairs.
-
-// Others judge the age of events by the stored snapshot. If it was taken while transactions were
-// running that are older than the last event, it is stored once more when they have ended.
-bool LogOutbox::BacklogIsSettled() const {
-  return progress_->outstanding(LaneProgress::Part::kMain) == 0 && progress_->failed() == 0;
-}
-
-bool LogOutbox::PositionMoved() const {
-  const LanePosition& settled = progress_->settled();
-  if (dirty_ || settled.from() > stored_.from() + kMostUnstored) return settled != stored_;
-  return stored_.main.top().xmin < read_below_ && settled.main.top().xmin >= read_below_;
-}
-
-// The retention keeps what some lane has not passed. So one without events stores its position when
-// others had some: now and then, and once more when what ran meanwhile has ended.
-bool LogOutbox::HasPassedOthers() const {
-  const LanePosition& settled = progress_->settled();
-  return settled.from() > stored_.from() ||
-         (stored_.main.top().xmin < passed_below_ && settled.main.top().xmin >= passed_below_);
-}
-
-milliseconds LogOutbox::CheckpointIn() const {
-  if (doubt_) return milliseconds(0);
-  const bool moved = PositionMoved();
-  if (!moved && !HasPassedOthers()) return kNothingToDo;
-  const milliseconds interval(moved ? settings().checkpoint_interval
-                                    : settings().maintenance_interval * 1000);
-  const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - stored_at_);
-  return std::max(milliseconds(0), interval - age);
-}
-
-milliseconds LogOutbox::MaintainIn() const {
-  if (!progress_) return kNothingToDo;
-  const auto age = std::chrono::duration_cast<milliseconds>(Clock::now() - repaired_at_);
-  const milliseconds repair_in = std::chrono::seconds(settings().maintenance_interval) - age;
-  if (!share_->log.empty()) return milliseconds(0);
-  return std::max(milliseconds(0), std::min(CheckpointIn(), repair_in));
-}
-
-void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
-  if (!progress_) return;
-  BeginStep();
-  share_->log.Write();
-  if ((leaving && PositionMoved()) || CheckpointIn().count() == 0) {
-    transaction->Begin();
-    Checkpoint();
-    return;
-  }
-  if (leaving || MaintainIn().count() > 0) return;
-  // In a transaction of its own: a failure here does not take a checkpoint back. Another session's
-  // UPDATE or DELETE of parked rows may have ended a pause.
-  transaction->Begin();
-  const ActAs owner(Open());
-  if (parked_.Load()) repaired_at_ = Clock::now();
-}
-
-void LogOutbox::GiveUp(Transaction* transaction) {
-  if (!progress_) return;
-  BeginStep();
-  transaction->Begin();
-  row_.Release();
-  BeginAtStored("the lane was given up while events were on their way");
-  maybe_left_ = false;
-}
-
-void LogOutbox::Checkpoint() {
-  if (!row_.Checkpoint(progress_->settled())) {
-    const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
-    LogLimited("taken over " + lane,
-               {.message = "publication \"" + lane + " was taken over, or takes other events now"});
-    BeginAtStored("");
-    return;
-  }
-  // What comes after a backlog is read as the stored position says.
-  depends_on_commit_ = depends_on_commit_ || progress_->is_split();
-  stored_before_ = std::exchange(stored_, progress_->settled());
-  stored_next_ = progress_->first_unsettled();
-  stored_at_ = Clock::now();
-  dirty_ = !progress_->idle();
-  doubt_ = false;
-  if (BacklogIsSettled()) backlog_unstored_ = false;
 }
 
 }  // namespace postbox::publisher

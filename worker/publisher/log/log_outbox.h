@@ -17,10 +17,9 @@
 //    checkpoint is sent again, in order.
 //  - What is in memory is ahead of the database only by what the next checkpoint has yet to write.
 //    When a transaction fails that has only read, or has only stored the position, RollBack() gives
-//    back the events that it has handed out, and no event is sent again but parked ones that are on
-//    their way. When it has parked events, or taken the lane, memory cannot tell what the database
-//    has: RollBack() drops all of it, and the lane begins at its stored position again. The
-//    server's log says how many events that are.
+//    back the events that it has handed out, and no event is sent again. When it has parked events,
+//    or taken the lane, memory cannot tell what the database has: RollBack() drops all of it, and
+//    the lane begins at its stored position again. The server's log says how many events that are.
 //
 // What a crash at each step leaves:
 //
@@ -41,6 +40,7 @@
 
 #include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/base/sent_again.h"
 #include "worker/publisher/log/lane_progress_logic.h"
 #include "worker/publisher/log/log_reader.h"
 #include "worker/publisher/log/parked_events.h"
@@ -138,6 +138,7 @@ class LogOutbox : public OutboxSource {
   std::size_t BacklogRoom(std::size_t limit) const;
   // Makes a part of the progress of a chunk, and hands out what may be published.
   void Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment, ClaimResult* result);
+  void CountSentAgain(const ClaimResult& result);
   // Whether the backlog may have an earlier event of its key.
   bool MustWait(const ClaimedEvent& event) const;
   // Which events of a chunk are to be withheld.
@@ -172,6 +173,7 @@ class LogOutbox : public OutboxSource {
   bool BacklogIsSettled() const;
   bool PositionMoved() const;
   bool HasPassedOthers() const;
+  void GiveUpRow(const std::string& why);
   std::chrono::milliseconds CheckpointIn() const;
   void Checkpoint();
 
@@ -181,6 +183,7 @@ class LogOutbox : public OutboxSource {
   const std::string topic_;
   const Ordering ordering_;
   LaneRow row_;
+  SentAgain sent_again_;
   ParkedEvents parked_;
   LogReader reader_;
   Oid sequence_ = InvalidOid;
@@ -194,7 +197,11 @@ class LogOutbox : public OutboxSource {
   // Of the last call: what it has handed out, the position that was stored before it, and whether
   // memory depends on its commit in another way.
   std::vector<LaneProgress::Handle> handed_out_;
-  std::optional<LanePosition> stored_before_;
+  struct Stored {
+    LanePosition position;
+    LaneProgress::Handle next;
+  };
+  std::optional<Stored> stored_before_;
   bool depends_on_commit_ = false;
   // Of a split lane, since something came after the backlog.
   std::optional<KnownKeys> backlog_keys_;
@@ -230,6 +237,10 @@ class LogOutbox : public OutboxSource {
   // rows up to it when it was read so for the first time.
   std::int64_t hwm_ = 0;
   FullXid drawn_below_ = 0;
+  // Another worker had the lane, and may have sent events up to this seq that are not stored as
+  // read. 0: it has not. kUpToNow: up to those that are there when the lane is read first.
+  static constexpr std::int64_t kUpToNow = std::numeric_limits<std::int64_t>::max();
+  std::int64_t maybe_sent_upto_ = 0;
   bool doubt_ = false;      // somebody may have taken the lane over
   bool maybe_left_ = true;  // see IsLeftBehind()
 

@@ -43,6 +43,7 @@ LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
   Read read;
   read.moment = TakeMoment(last_seq);
   read.main_moment = read.moment;
+  if (maybe_sent_upto_ == kUpToNow) maybe_sent_upto_ = read.moment.hwm;
   if (hwm_ != read.moment.hwm) {
     hwm_ = read.moment.hwm;
     drawn_below_ = read.moment.next_xid;

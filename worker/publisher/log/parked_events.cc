@@ -93,9 +93,23 @@ void ParkedEvents::Loaded() {
   loaded_ = true;
 }
 
+std::size_t ParkedEvents::outstanding() const {
+  std::size_t rows = 0;
+  for (const auto& [key, of_key] : outstanding_) rows += static_cast<std::size_t>(of_key.rows);
+  return rows;
+}
+
+void ParkedEvents::RollBack() {
+  auto outstanding = std::move(outstanding_);
+  for (const std::string& key : claimed_) outstanding.erase(key);
+  Reset();
+  outstanding_ = std::move(outstanding);
+}
+
 void ParkedEvents::Reset() {
   keys_.clear();
   outstanding_.clear();
+  claimed_.clear();
   published_.clear();
   settled_.clear();
   to_make_due_.clear();
@@ -333,6 +347,7 @@ void ParkedEvents::TakeRows(Statement* statement, std::initializer_list<Datum> v
     Outstanding& out = outstanding_[event->key];
     ++out.rows;
     out.last = std::max(out.last, event->seq);
+    claimed_.insert(event->key);
     events->push_back(std::move(event));
   }
 }

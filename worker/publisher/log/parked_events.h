@@ -26,8 +26,9 @@
 // puts it behind if there is still an earlier one. Load() repairs what an UPDATE or DELETE of the
 // owner's own has left.
 //
-// All functions run in a transaction of the lane's, as the owner of the outbox. After a rollback,
-// Reset() and Load(). Keys are in the encoding of the server.
+// All functions run in a transaction of the lane's, as the owner of the outbox. BeginStep() comes
+// before those of a transaction; after its rollback, RollBack() or Reset(), and Load(). Keys are in
+// the encoding of the server.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 
@@ -57,12 +58,17 @@ class ParkedEvents {
   bool Load();
   // Whether all have been read since Reset(). Until then nothing may be claimed.
   bool loaded() const { return loaded_; }
+  void BeginStep() { claimed_.clear(); }
+  // A transaction that has parked nothing and settled nothing has failed. What the table has is not
+  // known any more, but what was claimed in an earlier one is still outstanding.
+  void RollBack();
   // Nothing is known any more, and nothing is outstanding.
   void Reset();
 
   bool Pauses(const std::string& key) const { return blocks_ && keys_.contains(key); }
   bool HasKeys() const { return !keys_.empty(); }
   bool HasOutstanding() const { return !outstanding_.empty(); }
+  std::size_t outstanding() const;
 
   void Park(const ClaimedEvent& event);
   // An event of a key that Pauses().
@@ -147,6 +153,8 @@ class ParkedEvents {
   // passed again to find the first row.
   std::unordered_map<std::string, std::int64_t> keys_;
   std::unordered_map<std::string, Outstanding> outstanding_;
+  // The keys of what this step has handed out. None of them had anything outstanding before.
+  std::unordered_set<std::string> claimed_;
   std::vector<std::string> published_;       // ids to be deleted
   std::unordered_set<std::string> settled_;  // keys of which a row may be gone
   bool loaded_ = false;

@@ -32,10 +32,6 @@ constexpr int kFirstChunks = 4;
 constexpr int64 kSeqsOfChunk = 10'000;
 // So many bytes are leased and read at a time, or one row.
 constexpr std::size_t kPortion = std::size_t{4} << 20;
-// How often leases are looked through, at most.
-constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
-// How many leases a step takes over, and how many keys one of a repair looks at, at least 2.
-constexpr int kTakeOver = 1000, kRepairKeys = 1000;
 
 }  // namespace
 
@@ -52,6 +48,7 @@ TableOutbox::TableOutbox(Publication publication, std::string topic, std::string
       ordering_(publication_.ordering),
       blocks_(publication_.parked_blocks && ordering_.ordered()),
       free_behind_(!blocks_),
+      sent_again_(publication_.name, 0),
       log_(publication_.name) {}
 
 Oid TableOutbox::Open() {
@@ -80,6 +77,7 @@ Oid TableOutbox::Open() {
 // Claim.
 
 ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transaction) {
+  sent_again_.BeginStep();
   transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return {};
@@ -412,9 +410,12 @@ void TableOutbox::ParkUnreadable(const Chosen& row, const std::string& reason) {
 bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
   using pubsub::PublishStatus;
   settled_ = true;
+  sent_again_.BeginStep();
+  sent_again_.AddResults(events);
   transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return false;
+  StoreSentAgain();
   const ActAs rights(owner);
 
   std::vector<const ClaimedEvent*> published;
@@ -504,96 +505,6 @@ void TableOutbox::Update(Statement* statement, const std::vector<std::string>& i
                          std::to_string(ids.size() - rows) +
                          " events was lost before their result could be stored",
               .hint = "postbox.lease_timeout may be too short."});
-}
-
-// Leases and repairs.
-
-milliseconds TableOutbox::MaintainIn() const {
-  if (!log_.empty()) return milliseconds(0);
-  const Clock::time_point now = Clock::now();
-  const Clock::time_point next = std::min(NextLookForLeases(), NextRepair());
-  if (next <= now) return milliseconds(0);
-  return std::chrono::duration_cast<milliseconds>(next - now) + milliseconds(1);
-}
-
-TableOutbox::Clock::time_point TableOutbox::NextLookForLeases() const {
-  return leases_seen_at_ + std::min(kLookForLeases, LeaseTime() / 4);
-}
-
-TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
-  // One worker is enough.
-  if (identity().ordinal != 0) return Clock::time_point::max();
-  if (in_repair_round_) return Clock::time_point::min();
-  return repaired_at_ + std::chrono::seconds(settings().maintenance_interval);
-}
-
-void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
-  if (leaving) return;
-  log_.Write();
-  const Clock::time_point now = Clock::now();
-  // One kind of work in a transaction: a failure of the one does not take the other back.
-  const bool leases = NextLookForLeases() <= now;
-  if (!leases && NextRepair() > now) return;
-  if (leases || !in_repair_round_) (leases ? leases_seen_at_ : repaired_at_) = now;
-
-  transaction->Begin();
-  const Oid owner = Open();
-  if (!OidIsValid(owner)) return;
-  const ActAs rights(owner);
-  leases ? TakeOverLeases() : Repair();
-}
-
-void TableOutbox::TakeOverLeases() {
-  // First the tokens in the table, then those of living workers (see LiveLockTokens).
-  const uint64 owners = statements_->lease_owners.Run({});
-  CheckColumns(relation_, {TEXTOID});
-  const std::vector<std::string> tokens = TextColumns(owners, 1);
-  uint64 rows = 0;
-  if (!tokens.empty()) {
-    const std::vector<std::string> live = LiveLockTokens(identity().database);
-    std::vector<std::string> dead;
-    for (const std::string& token : tokens) {
-      // A token of another form belongs to somebody else's publisher: only the time-out ends it.
-      if (token.starts_with("postbox-") && token.size() == kLockTokenSize - 1 &&
-          std::find(live.begin(), live.end(), token) == live.end()) {
-        dead.push_back(token);
-      }
-    }
-    const Datum most = Int32GetDatum(kTakeOver);
-    if (!dead.empty()) rows += statements_->take_over_dead.Run({TextArrayValue(dead), most});
-    const Datum timeout =
-        Pg([] { return Float8GetDatum(static_cast<double>(LeaseTime().count()) / 1000); });
-    rows += statements_->take_over_old.Run({timeout, TextValue(lock_token_), most});
-    if (rows >= kTakeOver) leases_seen_at_ = Clock::time_point::min();
-  }
-  if (rows == 0) return;
-  floor_.Clear();
-  LogLimited("took over " + publication_.name,
-             {.message = "publication \"" + publication_.name + "\": took over " +
-                         std::to_string(rows) + " events whose worker is gone"});
-}
-
-void TableOutbox::Repair() {
-  free_behind_ = !blocks_;
-  if (!blocks_) return;
-  // Where nothing is behind, the keys are not read, of which there may be many.
-  if (!in_repair_round_ && statements_->any_behind.Run({}) == 0) return;
-  if (!in_repair_round_) repaired_upto_.clear();
-  in_repair_round_ = false;  // should it fail, it begins at the start next time
-  const uint64 rows =
-      statements_->keys.Run({TextValue(repaired_upto_), Int32GetDatum(kRepairKeys)});
-  CheckColumns(relation_, {TEXTOID, TIDOID, BOOLOID});
-  std::vector<ItemPointerData> behind;
-  for (uint64 row = 0; row < rows; ++row) {
-    if (BoolColumn(row, 3)) behind.push_back(TidColumn(row, 2));
-  }
-  if (rows > 0) repaired_upto_ = TextColumn(rows - 1, 1);
-  in_repair_round_ = rows == kRepairKeys;
-  if (behind.empty()) return;
-  const uint64 repaired = statements_->make_due.Run({TidArrayValue(behind)});
-  LogLimited("waited " + publication_.name,
-             {.message = "publication \"" + publication_.name + "\": " + std::to_string(repaired) +
-                         " keys waited behind nothing"});
 }
 
 }  // namespace postbox::publisher

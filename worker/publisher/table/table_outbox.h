@@ -48,6 +48,7 @@
 #include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
+#include "worker/publisher/base/sent_again.h"
 #include "worker/publisher/table/claim_floor.h"
 #include "worker/publisher/table/claim_logic.h"
 
@@ -66,8 +67,10 @@ class TableOutbox : public OutboxSource {
   // Takes over leases of workers that are gone; one worker of the database also repairs.
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
+  void GiveUp(Transaction* transaction) override;
   // What failed may be about an altered table: the statements are made again.
   void RollBack(const std::string& /*error*/) override {
+    sent_again_.RollBack();
     relation_.clear();
     floor_.Clear();
     cursor_ = 0;
@@ -136,6 +139,7 @@ class TableOutbox : public OutboxSource {
   // Rows that are behind nothing are made due: an application's own UPDATE of the table may have
   // left them so. A round goes over all keys, some in a step.
   void Repair();
+  void StoreSentAgain();
   Clock::time_point NextLookForLeases() const;
   Clock::time_point NextRepair() const;
 
@@ -155,6 +159,7 @@ class TableOutbox : public OutboxSource {
   std::string repaired_upto_;     // the key at which the round goes on
   bool in_repair_round_ = false;  // it is not over
   bool free_behind_ = false;      // rows may be behind although nothing stops a key
+  SentAgain sent_again_;
   EventLog log_;
 };
 
