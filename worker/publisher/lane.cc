@@ -78,9 +78,6 @@ constexpr int kGraceOf = 20;
 // One that took longer than this, and kLongEvent for each event in it, is followed by a rest.
 constexpr milliseconds kShortStep(5);
 
-// The plans of an outbox take a third of a megabyte, and some milliseconds to make.
-constexpr milliseconds kPlansKept = seconds(30);
-
 pubsub::BackoffPolicy ScaledBackoff(const pubsub::BackoffPolicy& policy) {
   return {Scaled(policy.base), policy.factor, Scaled(policy.cap)};
 }
@@ -245,11 +242,9 @@ void Lane::ChargeClaim(TimestampTz begin, std::size_t events) {
   }
 }
 
-bool Lane::FreePlansIfStill(TimestampTz now) {
-  if (!has_plans_ || Between(event_at_, now) < Scaled(kPlansKept)) return false;
+void Lane::FreePlans() {
   source_->ForgetPlans();
   has_plans_ = false;
-  return true;
 }
 
 // Results.

@@ -76,9 +76,12 @@ class Lane {
   std::optional<ReadMark> ReadUpTo() const {
     return attempts_ > 0 || retry_at_ != 0 || needed_ > 0 ? std::nullopt : source_->ReadUpTo();
   }
-  // Frees the plans of a lane that is read to its end and has had no event for some time. Returns
-  // whether there were any.
-  bool FreePlansIfStill(TimestampTz now);
+  bool has_plans() const { return has_plans_; }
+  // Of a lane that has plans, and is read to its end: when it had its last event.
+  std::optional<TimestampTz> StillSince() const {
+    return has_plans_ && ReadUpTo() ? std::optional(event_at_) : std::nullopt;
+  }
+  void FreePlans();
   // The same, and the suspension that this worker remembers is over: somebody may have ended it.
   void WantNow();
 
@@ -245,7 +248,7 @@ class Lane {
   TimestampTz passing_since_ = 0;  // 0: the last step did not fail so
 
   TimestampTz event_at_ = 0;  // of the last claim that found one
-  bool has_plans_ = true;
+  bool has_plans_ = false;
 
   TimestampTz finish_by_ = 0;  // of Finish(); 0: it claims
 

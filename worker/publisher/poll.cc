@@ -3,6 +3,7 @@
 #include "extension/shared/settings.h"
 #include "worker/publisher/base/time_after.h"
 #include "worker/publisher/heap.h"
+#include "worker/publisher/kept_plans.h"
 
 namespace postbox::publisher {
 namespace {
@@ -58,10 +59,11 @@ void Poll::Look(const std::vector<LanePointer>& lanes, TimestampTz now) {
     if (i < claims || !mark) {
       lane->Want();
     } else {
-      if (claims == 1 && lane->FreePlansIfStill(now)) ++freed_;
+      if (claims == 1 && FreePlansIfStill(lane, now)) ++freed_;
       still.push_back({lane, *mark});
     }
   }
+  freed_ += LimitPlans(lanes, now);
   if (freed_ >= kWorthGivingBack) {
     freed_ = 0;
     GiveBackFreedHeap();

@@ -15,6 +15,7 @@
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/standby.h"
 #include "worker/publisher/base/time_after.h"
+#include "worker/publisher/kept_plans.h"
 #include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/terminate.h"
 
@@ -426,6 +427,7 @@ bool Worker::ClaimLanes() {
     heap_.Trim();
     Events events;
     XLogRecPtr durable_at = 0;
+    const bool had_plans = lane->has_plans();
     progress |= lane->Claim(now_, budget_, &events, &durable_at);
     std::size_t bytes = 0;
     for (const EventPointer& event : events) {
@@ -439,6 +441,7 @@ bool Worker::ClaimLanes() {
                              durable_at <= confirmed ? 0 : durable_at, now_);
     if (any_events) Failpoint("before_send");
     outlet->in_flight()->HandOver(outlet->client(), confirmed);
+    if (!had_plans) LimitPlans(lanes_, now_);
   }
   ShowTrouble();
   return progress;
