@@ -8,11 +8,12 @@
 //     while few were on their way (IsFew()), and were not followed by many before they were
 //     answered: to send those took time, too. It is an average, because round trips vary: the
 //     quickest one is no measure of the others.
-//   - After each round, a quarter of `limit` answers to requests that began in it, and kRound at
-//     least, the limit is set anew. If queues had to wait for a place (Limited()) and the answers
-//     take about as long as the base, it is doubled. Else it becomes what is on the way, the
-//     requests that had a stream * base / mean, a quarter more because both are averages. If that
-//     is more than `least`, it is a third of `least` more, so that no line runs empty.
+//   - After each round, a quarter of `limit` answers to requests that began in it (8 before there
+//     is a base), and kRound at least, the limit is set anew. If queues had to wait for a place
+//     (Limited()) and the answers take about as long as the base, it is doubled. Else it becomes
+//     what is on the way, the requests that had a stream * base / mean, a quarter more because both
+//     are averages. If that is more than `least`, it is a third of `least` more, so that no line
+//     runs empty.
 //   - If the answers to twice as many take more than half as long again, the line has only become
 //     longer, whatever the base says: the limit goes back, and is not doubled for kGrowAgain.
 //   - If nobody had to wait, it goes back by an eighth, down to `least`.
@@ -23,9 +24,10 @@
 //     may never be answered, those of a connection that is lost, say. So a probe that takes much
 //     longer than the round before is given up, and is repeated kProbeAgain later. Each one that is
 //     given up in a row doubles both.
-//   - The first probe sets the limit to what is on a way of that length at kFirstRate, but no more
-//     than kFirstMost times `least`. To double it until then would take many round trips.
-//     It is repeated kProbeAgain later, since what answers may have been cold.
+//   - The first probe sets the limit to what is on a way as long as its quickest answer took, at
+//     kFirstRate, but no more than kFirstMost times `least`. To double it until then would take
+//     many round trips; and what has other work at the moment must not look far away. It is
+//     repeated kProbeAgain later, since what answers may have been cold.
 //
 // On a way without delay the processors are the limit, the mean is many times the base, and the
 // limit stays `least`. Large requests take longer than the base, too: where bytes are what takes
@@ -122,7 +124,9 @@ class RequestWindow {
       if (answers_ < kProbeAnswers) return;
       EndProbe(now);
     } else {
-      if (answers_ < std::max<std::size_t>(limit_ / 4, 8) || now < round_began_ + kRound) return;
+      // What is sent until the first probe begins has to be answered before its own is sent.
+      const std::size_t least = base_ == Duration::zero() ? 0 : limit_ / 4;
+      if (answers_ < std::max<std::size_t>(least, 8) || now < round_began_ + kRound) return;
       EndRound(now);
     }
     NewRound(request.last);
@@ -156,7 +160,9 @@ class RequestWindow {
     base_at_ = measured_at_ = now;
     if (!std::exchange(probed_once_, true)) {
       const auto most = static_cast<double>(kFirstMost * least_);
-      SetLimit(std::max(std::min(kFirstRate * base_.count(), most), static_cast<double>(limit_)));
+      const Duration quickest = *std::min_element(probed_.begin(), probed_.end());
+      SetLimit(
+          std::max(std::min(kFirstRate * quickest.count(), most), static_cast<double>(limit_)));
       base_at_ = now - kBaseValid + kProbeAgain;
     }
   }

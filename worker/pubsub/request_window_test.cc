@@ -130,6 +130,23 @@ TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
   EXPECT_GT(window.limit(), 200u) << "more are on the long way";
 }
 
+// What is sent until the first probe begins has to be answered before its own requests are sent: of
+// a quarter of the limit that would take a round trip more.
+TEST(RequestWindow, TheFirstProbeOfALongWayBeginsWithItsFirstAnswers) {
+  Busy busy;
+  for (int i = 0; i < 8; ++i) busy.Answer(milliseconds(100));
+  EXPECT_TRUE(busy.window.NextTime());
+}
+
+TEST(RequestWindow, ANearBrokerThatHasOtherWorkForAMomentDoesNotLookFarAway) {
+  Busy busy;
+  while (!busy.window.NextTime()) busy.Answer(milliseconds(60));
+  busy.number += 200;
+  busy.Answer(milliseconds(2));
+  while (busy.window.NextTime()) busy.Answer(milliseconds(30));
+  EXPECT_EQ(busy.window.limit(), 200u);
+}
+
 TEST(RequestWindow, ABrokerThatWasColdAtFirstIsMeasuredAgain) {
   Busy busy;
   const auto end = busy.now + seconds(8);
