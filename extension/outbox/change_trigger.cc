@@ -27,6 +27,28 @@ std::vector<std::string> Names(const std::string& argument, const char* name) {
   return TextArrayArgument(array, name);
 }
 
+// The name has a schema: the search_path of whoever changes the table does not say where its
+// changes go.
+Oid FindNamedOutbox(const std::string& name) {
+  bool has_schema = false;
+  const Oid relation = Pg([&] {
+    List* names = textToQualifiedNameList(cstring_to_text(name.c_str()));
+    has_schema = list_length(names) > 1;
+    return has_schema ? RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true)
+                      : InvalidOid;
+  });
+  if (!has_schema) {
+    Throw(ERRCODE_INVALID_NAME, "outbox \"" + name + "\" is named without its schema",
+          "An argument of the trigger that calls emit_changes() names it.",
+          "Give schema and name, such as app.outbox.");
+  }
+  if (OidIsValid(relation)) return relation;
+  Throw(ERRCODE_UNDEFINED_TABLE, "outbox \"" + name + "\" does not exist",
+        "An argument of the trigger that calls emit_changes() names it.",
+        "If it was renamed, make the triggers again with postbox.drop_change_triggers and "
+        "postbox.create_change_triggers.");
+}
+
 struct KnownTrigger {
   std::shared_ptr<ChangeTrigger> trigger;
   Oid table;
@@ -36,17 +58,29 @@ struct KnownTrigger {
 // By the OIDs of the triggers. Never destroyed: invalidation callbacks come until the process ends.
 std::unordered_map<Oid, KnownTrigger>& entries = *new std::unordered_map<Oid, KnownTrigger>;
 
+uint64 messages = 0;
+
 // Callbacks run wherever a lock is taken, so this only sets marks.
 void TableChanged(Datum /*argument*/, Oid table) {
+  ++messages;
   for (auto& [trigger, entry] : entries) {
     if (table == InvalidOid || table == entry.table) entry.stale = true;
+    entry.trigger->ForgetOutbox(table);
   }
+}
+
+void SchemasChanged(Datum /*argument*/, int /*cache*/, uint32 /*hash*/) {
+  ++messages;
+  for (auto& [trigger, entry] : entries) entry.trigger->ForgetOutbox(InvalidOid);
 }
 
 void WatchTables() {
   static bool watching = false;
   if (watching) return;
-  Pg([] { CacheRegisterRelcacheCallback(TableChanged, Datum{0}); });
+  Pg([] {
+    CacheRegisterRelcacheCallback(TableChanged, Datum{0});
+    CacheRegisterSyscacheCallback(NAMESPACEOID, SchemasChanged, Datum{0});
+  });
   watching = true;
 }
 
@@ -79,6 +113,23 @@ ChangeTrigger::ChangeTrigger(const TriggerData& trigger) {
   schema_version_ = lasting("v1");
   event_types_ = {lasting(prefix + ".created"), lasting(prefix + ".updated"),
                   lasting(prefix + ".deleted")};
+}
+
+Oid ChangeTrigger::outbox() {
+  if (arguments_[2].empty()) return InvalidOid;
+  // To look the name up asks for this right, too.
+  if (OidIsValid(outbox_) && Pg([&] {
+        return SchemaAclCheck(schema_of_outbox_, GetUserId(), ACL_USAGE) == ACLCHECK_OK;
+      })) {
+    return outbox_;
+  }
+  const uint64 before = messages;
+  const Oid found = FindNamedOutbox(arguments_[2]);
+  const Oid schema = Pg([&] { return get_rel_namespace(found); });
+  // A message that arrived meanwhile may be about it.
+  outbox_ = messages == before ? found : InvalidOid;
+  schema_of_outbox_ = schema;
+  return found;
 }
 
 bool ChangeTrigger::HasArguments(const Trigger& trigger) const {

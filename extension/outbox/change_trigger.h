@@ -26,8 +26,13 @@ class ChangeTrigger {
   bool HasArguments(const Trigger& trigger) const;
 
   RowFormat& format() { return *format_; }
-  // As the argument names it; empty if it does not.
-  const std::string& outbox() const { return arguments_[2]; }
+  // The outbox that the argument names, found again when a relation of that name may be another
+  // one; InvalidOid if it names none. Throws if it is not there, or is named without its schema.
+  Oid outbox();
+  // Something has changed about a relation, or all of them if InvalidOid.
+  void ForgetOutbox(Oid changed) {
+    if (changed == InvalidOid || changed == outbox_) outbox_ = InvalidOid;
+  }
   const Text& aggregate_type() const { return aggregate_type_; }
   const Text& schema_version() const { return schema_version_; }
   const Text& event_type(ChangeKind kind) const { return event_types_[static_cast<size_t>(kind)]; }
@@ -36,6 +41,8 @@ class ChangeTrigger {
   static constexpr size_t kMaxArguments = 5;
 
   std::array<std::string, kMaxArguments> arguments_;
+  Oid outbox_ = InvalidOid;  // until it is found
+  Oid schema_of_outbox_ = InvalidOid;
   std::optional<RowFormat> format_;
   SessionMemory memory_;  // of the texts
   Text aggregate_type_;

@@ -58,17 +58,17 @@ struct RowChange {
 
 void CheckCall(const TriggerData& trigger) {
   const TriggerEvent event = trigger.tg_event;
-  const std::string name = Quoted(trigger.tg_trigger->tgname);
+  const auto name = [&] { return Quoted(trigger.tg_trigger->tgname); };
   if (!TRIGGER_FIRED_AFTER(event) || !TRIGGER_FIRED_FOR_STATEMENT(event)) {
     Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
           "emit_changes() must be called by an AFTER trigger for each statement",
-          "Trigger " + name + " is not one.",
+          "Trigger " + name() + " is not one.",
           "Make the triggers with postbox.create_change_triggers.");
   }
   if ((!TRIGGER_FIRED_BY_INSERT(event) && trigger.tg_oldtable == nullptr) ||
       (!TRIGGER_FIRED_BY_DELETE(event) && trigger.tg_newtable == nullptr)) {
     Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-          "emit_changes() needs transition tables, which trigger " + name + " does not have",
+          "emit_changes() needs transition tables, which trigger " + name() + " does not have",
           "INSERT has NEW TABLE, DELETE has OLD TABLE, UPDATE needs both.",
           "Add REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows, or make the triggers with "
           "postbox.create_change_triggers.");
@@ -365,29 +365,6 @@ class Emitter {
   std::shared_ptr<Outbox> outbox_of_versions_;
 };
 
-// The name has a schema: the search_path of whoever changes the table does not say where its
-// changes go.
-Oid FindNamedOutbox(const std::string& name) {
-  if (name.empty()) return InvalidOid;
-  bool has_schema = false;
-  const Oid relation = Pg([&] {
-    List* names = textToQualifiedNameList(cstring_to_text(name.c_str()));
-    has_schema = list_length(names) > 1;
-    return has_schema ? RangeVarGetRelid(makeRangeVarFromNameList(names), NoLock, true)
-                      : InvalidOid;
-  });
-  if (!has_schema) {
-    Throw(ERRCODE_INVALID_NAME, "outbox \"" + name + "\" is named without its schema",
-          "An argument of the trigger that calls emit_changes() names it.",
-          "Give schema and name, such as app.outbox.");
-  }
-  if (OidIsValid(relation)) return relation;
-  Throw(ERRCODE_UNDEFINED_TABLE, "outbox \"" + name + "\" does not exist",
-        "An argument of the trigger that calls emit_changes() names it.",
-        "If it was renamed, make the triggers again with postbox.drop_change_triggers and "
-        "postbox.create_change_triggers.");
-}
-
 // Fills the batch, from at most kReadRows rows. False if there are no further rows.
 bool FillBatch(Changes* changes, std::vector<RowChange>* batch) {
   Pg([] { CHECK_FOR_INTERRUPTS(); });
@@ -440,7 +417,7 @@ void EmitChanges(const TriggerData& data) {
   std::optional<Emitter> emitter;
   // A statement that has changed nothing needs no outbox.
   const auto need_emitter = [&] {
-    if (!emitter) emitter.emplace(*trigger, FindNamedOutbox(trigger->outbox()));
+    if (!emitter) emitter.emplace(*trigger, trigger->outbox());
   };
   StatementVersions versions;
   if (rows > static_cast<int64>(kBatchRows)) {

@@ -222,11 +222,33 @@ bool UpdateVersion(PlainTable* counter, TupleTableSlot* stored, int64 version, S
   return true;
 }
 
+// Puts rows into the heap, a page at a time, and says in them where they are. Allocates in the
+// current memory context.
+void InsertIntoHeap(const PlainTable* table, std::span<HeapTuple> rows) {
+  const CommandId command = GetCurrentCommandId(true);
+  // To form a page's WAL for one row takes longer.
+  if (rows.size() == 1) return heap_insert(table->relation, rows[0], command, 0, nullptr);
+  // A copy is not counted by the resource owner, for each slot.
+  const TupleDesc columns = CreateTupleDescCopy(RelationGetDescr(table->relation));
+  auto** slots = static_cast<TupleTableSlot**>(palloc(sizeof(TupleTableSlot*) * rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    slots[i] = MakeSingleTupleTableSlot(columns, &TTSOpsHeapTuple);
+    ExecStoreHeapTuple(rows[i], slots[i], false);
+  }
+  heap_multi_insert(table->relation, slots, static_cast<int>(rows.size()), command, 0, nullptr);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i]->t_self = slots[i]->tts_tid;
+    ExecDropSingleTupleTableSlot(slots[i]);
+  }
+  pfree(slots);
+}
+
 // Makes the row, unless somebody else makes one at the same time: as INSERT ... ON
 // CONFLICT does it, the row can be taken back until its key is in the index. `token`: of the lock
-// of speculative insertions, which is held.
-bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version,
-                    uint32 token) {
+// of speculative insertions, which is held. (A row that is deleted instead would be waited for: two
+// sessions that have both met a third one would wait for each other.)
+bool MakeCounterRow(const PlainTable* counter, Datum aggregate_type, Datum aggregate_id,
+                    int64 version, uint32 token) {
   const Datum values[] = {aggregate_type, aggregate_id, Int64GetDatum(version)};
   HeapTuple row = FormRow(counter, values);
   HeapTupleHeaderSetSpeculativeToken(row->t_data, token);
@@ -245,7 +267,7 @@ bool MakeCounterRow(PlainTable* counter, Datum aggregate_type, Datum aggregate_i
 // Makes the rows of aggregates that are likely to be new, up to one that is not or has a row, and
 // returns their number. All are made under one lock, so a session that meets such a row waits until
 // the last one is complete. Nothing in here waits for another transaction.
-size_t MakeCounterRows(PlainTable* counter, Datum aggregate_type, int64 first,
+size_t MakeCounterRows(const PlainTable* counter, Datum aggregate_type, int64 first,
                        std::span<EventCount> counts) {
   const TransactionId transaction = GetCurrentTransactionId();
   const uint32 token = SpeculativeInsertionLockAcquire(transaction);
@@ -392,7 +414,7 @@ void ClosePlainTable(PlainTable* table) {
     if (slot != nullptr) ExecDropSingleTupleTableSlot(slot);
   }
   for (int i = 0; i < table->indexes; ++i) {
-    index_close(table->index[i], RowExclusiveLock);
+    index_close(table->index[i], NoLock);
   }
   relation_close(table->relation, NoLock);
 }
@@ -405,24 +427,15 @@ void InsertRow(PlainTable* table, const Datum* values) {
 }
 
 void InsertIntoLogPartition(PlainTable* log, std::span<const LogRow> rows) {
-  // To form a tuple and a page's WAL for one row takes longer.
-  if (rows.size() == 1) return InsertIntoLogPartition(log, rows.front());
-  // A copy is not counted by the resource owner, for each slot.
-  const TupleDesc columns = CreateTupleDescCopy(RelationGetDescr(log->relation));
-  auto** slots = static_cast<TupleTableSlot**>(palloc(sizeof(TupleTableSlot*) * rows.size()));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    slots[i] = MakeSingleTupleTableSlot(columns, &TTSOpsHeapTuple);
-    // The slot owns the tuple, so nothing copies it.
-    ExecStoreHeapTuple(FormRow(log, &rows[i].txid), slots[i], true);
-  }
-  table_multi_insert(log->relation, slots, static_cast<int>(rows.size()), GetCurrentCommandId(true),
-                     0, nullptr);
+  auto* tuples = static_cast<HeapTuple*>(palloc(sizeof(HeapTuple) * rows.size()));
+  for (size_t i = 0; i < rows.size(); ++i) tuples[i] = FormRow(log, &rows[i].txid);
+  InsertIntoHeap(log, {tuples, rows.size()});
   for (int i = 0; i < log->indexes; ++i) {
     Relation index = log->index[i];
     const IndexUniqueCheck check =
         index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO;
     for (size_t row = 0; row < rows.size(); ++row) {
-      AddIndexEntry(log, index, &rows[row].txid, &slots[row]->tts_tid, check, false);
+      AddIndexEntry(log, index, &rows[row].txid, &tuples[row]->t_self, check, false);
     }
   }
 }

@@ -39,8 +39,9 @@ struct PlainTable {
 };
 
 // Opens a table that is plain and has exactly these columns. It may have one CHECK: that the column
-// `positive` (nullptr for none) is greater than 0, to which the caller holds. Takes the lock of a
-// writer, which lasts until the end of the transaction. False if the table is not as described.
+// `positive` (nullptr for none) is greater than 0, to which the caller holds. Takes the locks of a
+// writer on the table and its indexes, which last until the end of the transaction: the next event
+// of it would take them again. False if the table is not as described.
 bool OpenPlainTable(Oid table, std::span<const PlainColumn> columns, const char* positive,
                     PlainTable* opened);
 void ClosePlainTable(PlainTable* table);

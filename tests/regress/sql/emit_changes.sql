@@ -288,6 +288,37 @@ ALTER TABLE shop."Other one" RENAME TO other;
 INSERT INTO shop.customer VALUES (10);
 ALTER TABLE shop.other RENAME TO "Other one";
 RESET postbox.default_outbox;
+-- a name that was found is looked up again when it may mean another table, and asks for the right on its schema each time
+CREATE SCHEMA shelf;
+CREATE TABLE shelf.piece (id int PRIMARY KEY);
+SELECT postbox.create_change_triggers('shelf.piece', outbox => 'shop."Other one"');
+GRANT USAGE ON SCHEMA shelf TO regress_postbox_writer;
+GRANT INSERT ON shelf.piece, shop."Other one" TO regress_postbox_writer;
+INSERT INTO shelf.piece VALUES (1);
+SET ROLE regress_postbox_writer;
+INSERT INTO shelf.piece VALUES (2);
+RESET ROLE;
+REVOKE USAGE ON SCHEMA shop FROM regress_postbox_writer;
+SET ROLE regress_postbox_writer;
+INSERT INTO shelf.piece VALUES (3);
+RESET ROLE;
+INSERT INTO shelf.piece VALUES (4);
+SET ROLE regress_postbox_writer;
+INSERT INTO shelf.piece VALUES (5);
+RESET ROLE;
+GRANT USAGE ON SCHEMA shop TO regress_postbox_writer;
+ALTER SCHEMA shop RENAME TO store;
+INSERT INTO shelf.piece VALUES (6);
+ALTER SCHEMA store RENAME TO shop;
+INSERT INTO shelf.piece VALUES (7);
+ALTER TABLE shop."Other one" RENAME TO other;
+ALTER TABLE shop.outbox RENAME TO "Other one";
+INSERT INTO shelf.piece VALUES (8);
+ALTER TABLE shop."Other one" RENAME TO outbox;
+ALTER TABLE shop.other RENAME TO "Other one";
+SELECT 'Other one' AS outbox, aggregate_id FROM shop."Other one" WHERE aggregate_type = 'piece' UNION ALL
+SELECT 'outbox', aggregate_id FROM shop.outbox WHERE aggregate_type = 'piece' ORDER BY aggregate_id;
+DROP SCHEMA shelf CASCADE;
 
 -- wrong use
 SELECT postbox.emit_changes();
