@@ -82,9 +82,7 @@ work('before', 100, '{}');
 work('slow', 1, '{"sleep": 30}');
 work('after', 100, '{}');
 # Ten minutes are 10 s here.
-$ENV{POSTBOX_FAILPOINT} = 'patience=short';
-my $puller = start_puller($node, 'postgres', $emulator);
-delete $ENV{POSTBOX_FAILPOINT};
+my $puller = start_puller($node, 'postgres', $emulator, failpoints => ['patience=10000']);
 seen('before', 100, 'what was before the slow event in its batch is applied');
 seen('after', 100, 'and what was behind it');
 is(dead_letters(), '', 'the slow event is not given up while it may be the fault of others');

@@ -15,7 +15,8 @@ use Postbox::Relay;
 use Postbox::Test;
 use Test::More;
 
-my $grace = 3;
+# A puller needs half a second of it for its end; that of the product, which is 2 s, and a longer grace period are tested once.
+my $grace = 1;
 my $subscription = 'catalog.video.events.test-follower';
 my $emulator = start_emulator('--subscription', "$subscription=catalog.video.events,ordered");
 my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '1s' });
@@ -39,15 +40,16 @@ sub work
 
 sub start_pull
 {
-	my ($dsn, %environment) = @_;
+	my ($dsn, $period, @failpoints) = @_;
+	push @failpoints, 'closing_time=500' unless $period;
 	# One that could not reach the database at its end has left its report behind.
 	$node->safe_psql('postgres', 'DELETE FROM postbox.subscription_status');
-	return start_puller($node, 'postgres', $emulator, dsn => $dsn, grace_period => $grace, environment => \%environment);
+	return start_puller($node, 'postgres', $emulator, dsn => $dsn, grace_period => $period || $grace, failpoints => \@failpoints);
 }
 
-# Where libpq waits, the process ends a second before the end of its grace period, which a loaded machine may not manage. What would
+# Where libpq waits, the process ends a moment before the end of its grace period, which a loaded machine may not manage. What would
 # hold it up lasts for 10 s or more.
-sub leaves { my ($puller, $what) = @_; return stop_puller_within($puller, $grace + 4, $what); }
+sub leaves { my ($puller, $what, $period) = @_; return stop_puller_within($puller, ($period || $grace) + 4, $what); }
 
 sub sessions
 {
@@ -107,9 +109,10 @@ subtest 'its first connection stops at any step' => sub {
 	{
 		relay_mode($relay, $mode);
 		my $before = relay_state($relay)->{accepted};
-		my $puller = start_pull($through_relay);
+		my $period = $mode eq 'startup 0' ? 3 : 0;
+		my $puller = start_pull($through_relay, $period);
 		state_until(sub { $_[0]{accepted} > $before }, 'it connects');
-		leaves($puller, "after $mode");
+		leaves($puller, "after $mode", $period);
 		state_until(sub { $_[0]{open} == 0 }, 'and leaves no connection behind');
 	}
 	relay_mode($relay, 'pass');
@@ -172,7 +175,7 @@ subtest 'the grace period counts from the signal, also while a subscription is s
 };
 
 subtest 'attempts to connect that are given up end' => sub {
-	my $puller = start_pull("$through_relay connect_timeout=0", POSTBOX_FAILPOINT => 'connect_time=short');
+	my $puller = start_pull("$through_relay connect_timeout=0", 0, 'connect_time=2000');
 	wait_connected();
 	my $before = relay_state($relay)->{accepted};
 	relay_mode($relay, 'startup 0');
@@ -223,7 +226,7 @@ SKIP:
 
 	subtest 'the pool becomes full while it runs' => sub {
 		my $pooler = start_pooler($node, user => 'postgres', pool_mode => 'transaction', pool_size => 1);
-		my $puller = start_pull("$pooler->{dsn}postgres");
+		my $puller = start_pull("$pooler->{dsn}postgres", 0, 'reload_interval=1000');
 		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'its stream is connected');
 		work(5);
 		wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'it applies through one connection, though it has several to the pooler');

@@ -42,11 +42,12 @@ sub told { my ($pattern) = @_; take_messages(); return scalar(grep { /$pattern/ 
 
 sub start_service
 {
-	my ($watchdog_seconds, %environment) = @_;
+	my ($watchdog_seconds, @failpoints) = @_;
 	take_messages();
 	@told = ();
 	return start_puller($node, 'postgres', $emulator, grace_period => 3,
-		environment => { NOTIFY_SOCKET => $path, ($watchdog_seconds ? (WATCHDOG_USEC => $watchdog_seconds * 1_000_000) : ()), %environment });
+		failpoints => \@failpoints,
+		environment => { NOTIFY_SOCKET => $path, ($watchdog_seconds ? (WATCHDOG_USEC => $watchdog_seconds * 1_000_000) : ()) });
 }
 
 # Waits until `pattern` has come `count` times. What the puller logs meanwhile must not fill its pipe.
@@ -98,7 +99,7 @@ subtest 'a subscription that Pub/Sub does not know holds up no other' => sub {
 };
 
 subtest 'the watchdog hears of a puller that waits, for events or for Pub/Sub' => sub {
-	my $puller = start_service(2, POSTBOX_FAILPOINT => 'stuck_time=short');
+	my $puller = start_service(2, 'stuck_time=2000');
 	is_told($puller, qr/^WATCHDOG=1$/, 10, 'while there are no events');
 	emulator_fault($emulator, 'rpc=StreamingPull,action=abort-stream', 'rpc=StreamingPull,code=UNAVAILABLE');
 	is_told($puller, qr/^STATUS=0 of 1 subscriptions streaming$/, 1, 'the stream is gone') if told(qr/^READY=1$/) or is_told($puller, qr/^READY=1$/, 1, 'ready');
@@ -109,7 +110,7 @@ subtest 'the watchdog hears of a puller that waits, for events or for Pub/Sub' =
 };
 
 subtest 'the watchdog hears nothing of a puller of which a thread is stuck' => sub {
-	my $puller = start_service(2, POSTBOX_FAILPOINT => 'before_apply=hang,stuck_time=short');
+	my $puller = start_service(2, 'before_apply=hang', 'stuck_time=2000');
 	is_told($puller, qr/^READY=1$/, 1, 'ready');
 	emit($node, 'postgres', 5);
 	puller_says($puller, qr/no progress; the watchdog hears nothing more.*subscription=follower/, 'the log says which subscription it is');

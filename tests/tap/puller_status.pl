@@ -56,7 +56,7 @@ $locker->query_safe('BEGIN; SET LOCAL ROLE stranger; LOCK TABLE postbox.subscrip
 $node->safe_psql('postgres', qq{
 	DO \$\$
 	DECLARE
-		until timestamptz := clock_timestamp() + '7 s';
+		until timestamptz := clock_timestamp() + '2 s';
 	BEGIN
 		WHILE clock_timestamp() < until LOOP
 			PERFORM postbox.outbox_emit('video', 'video-' || n % 7, 'video.created', '{"title": "x"}'::jsonb) FROM generate_series(1, 10) n;

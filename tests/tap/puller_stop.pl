@@ -55,14 +55,15 @@ sub work
 	return;
 }
 
+# In general a puller of this test ends after half a second, with the first one after the product's 2 s.
 sub start_pull
 {
 	my (%options) = @_;
-	return start_puller($node, 'postgres', $emulator, grace_period => 0, %options);
+	return start_puller($node, 'postgres', $emulator, grace_period => 0, failpoints => ['closing_time=500'], %options);
 }
 
 # On a loaded machine a process that ends needs a moment. What would hold it up lasts for 10 s or more.
-sub ends_soon { my ($puller, $what) = @_; return stop_puller_within($puller, 2 + 4, $what); }
+sub ends_soon { my ($puller, $what, $closing) = @_; return stop_puller_within($puller, ($closing // 0.5) + 4, $what); }
 
 sub applier
 {
@@ -90,7 +91,7 @@ sub all_seen
 }
 
 # What becomes of this one is looked at later.
-my $held_up = start_puller($node, 'silent', $emulator, grace_period => 0);
+my $held_up = start_puller($node, 'silent', $emulator, grace_period => 0, failpoints => [ 'answer_time=5000', 'cancel_time=1000' ]);
 my $silent_sessions = q{FROM pg_stat_activity WHERE application_name = 'postbox pull silent'};
 wait_until($node, 'silent', "SELECT count(*) > 0 FROM postbox.subscription_status WHERE stream = 'connected' AND EXISTS (SELECT $silent_sessions)", 'a puller of another database is there');
 my $silent_pid = $node->safe_psql('postgres', "SELECT pid $silent_sessions LIMIT 1");
@@ -98,11 +99,11 @@ stop_between_transactions($node, $silent_pid);
 $node->safe_psql('silent', q{SELECT count(postbox.outbox_emit('work', 'k' || n, 'work', '{}'::jsonb)) FROM generate_series(1, 3) n});
 
 subtest 'an event that is being applied for long: its statement is cancelled, and the next event is not begun' => sub {
-	my $puller = start_pull();
+	my $puller = start_pull(failpoints => []);
 	wait_connected();
 	work(5, '{"sleep": 20}');
 	wait_working();
-	ends_soon($puller, 'during a long statement');
+	ends_soon($puller, 'during a long statement', 2);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.seen'), '0', 'nothing of it has taken effect');
 	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()}, 'the server has no session of it');
 	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
@@ -129,11 +130,11 @@ subtest 'a server that does not answer while it applies' => sub {
 };
 
 subtest 'a server that does not answer a new connection' => sub {
-	my $puller = start_pull();
+	my $puller = start_pull(dsn => $node->connstr('postgres') . ' connect_timeout=2');
 	my $pid = wait_connected();
 	my $postmaster = (split /\n/, slurp($node->data_dir . '/postmaster.pid'))[0];
 	# All of them lose their connection, and the postmaster does not make new ones.
-	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()});
+	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()});
 	kill('STOP', $postmaster);
 	# It reads its configuration at once.
 	$puller->{run}->signal('HUP');
@@ -186,11 +187,11 @@ subtest 'a dead-letter topic that does not answer' => sub {
 };
 
 subtest 'a server that is silent for too long counts as gone' => sub {
-	# The statement timeout, 30 s, and 10 s for a cancel, since long before.
+	# The statement timeout, 5 s, and 1 s for a cancel, since long before.
 	wait_until($node, 'silent', 'SELECT count(*) = 3 FROM app.seen', 'every event has taken effect once');
 	puller_says($held_up, qr/the server has not answered in time/, 'the log says why');
 	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postbox pull silent' AND pid <> $silent_pid"), '1', 'over another connection');
-	ends_soon($held_up, 'afterwards');
+	ends_soon($held_up, 'afterwards', 2);
 	kill('CONT', $silent_pid);
 };
 

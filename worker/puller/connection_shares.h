@@ -24,6 +24,7 @@
 #include <optional>
 
 #include "proto/rules/backoff.h"
+#include "worker/puller/failpoint.h"
 
 namespace postbox::puller {
 
@@ -56,7 +57,7 @@ class ConnectionShares {
   std::atomic<int> refused_ = 0;  // of them, those that have tried to get one
   std::atomic<TimePoint> pause_until_ = TimePoint();
   std::mutex mutex_;  // of Pause
-  pubsub::Backoff pauses_{kPause};
+  pubsub::Backoff pauses_{{TimeOf("connection_pause", kPause.base), kPause.factor, kPause.cap}};
 };
 
 // The connections of one subscription. Not thread-safe; the time is passed in.
@@ -125,9 +126,10 @@ class SubscriptionConnections {
   // So many are in use.
   void InUse(int count, TimePoint now) {
     if (now >= window_end_) {
-      before_ = now < window_end_ + kIdleTime ? peak_ : 0;
+      const auto idle = TimeOf("idle_time", kIdleTime);
+      before_ = now < window_end_ + idle ? peak_ : 0;
       peak_ = 0;
-      window_end_ = now + kIdleTime;
+      window_end_ = now + idle;
     }
     peak_ = std::max(peak_, count);
   }

@@ -197,8 +197,7 @@ bool OnOwnThread(Call call) {
 }
 
 std::chrono::seconds ConnectTime() {
-  return FailpointAction("connect_time") == "short" ? std::chrono::seconds(2)
-                                                    : Connection::kConnectTime;
+  return std::chrono::ceil<std::chrono::seconds>(TimeOf("connect_time", Connection::kConnectTime));
 }
 
 // The connect_timeout of the connection string, or else of PGCONNECT_TIMEOUT or the service in
@@ -333,7 +332,7 @@ bool Connection::Wait() {
       }
       cancelled = true;
       Cancel();
-      until = std::min(Clock::now() + kCancelTime, last_deadline_);
+      until = std::min(Clock::now() + TimeOf("cancel_time", kCancelTime), last_deadline_);
       deadline_ = until;  // it is not cancelled again while its results are read
       continue;
     }
@@ -464,9 +463,9 @@ QueryResult Connection::ExecuteOnce(const std::vector<std::string>& prologue, co
                                     const std::vector<Parameter>& parameters,
                                     const TransactionLimits& limits) {
   error_.clear();
-  deadline_ = limits.statement_timeout.count() == 0
-                  ? Clock::time_point::max()
-                  : Clock::now() + limits.statement_timeout + limits.answer_time;
+  deadline_ = limits.statement_timeout.count() == 0 ? Clock::time_point::max()
+                                                    : Clock::now() + limits.statement_timeout +
+                                                          TimeOf("answer_time", limits.answer_time);
   if (PQenterPipelineMode(connection_) != 1 || !Send(prologue, sql, parameters)) {
     usable_ = false;
     return QueryResult(nullptr, OneLine(PQerrorMessage(connection_)));

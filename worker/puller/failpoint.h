@@ -6,15 +6,15 @@
 //   pause  the process stops itself with SIGSTOP when it comes here first; SIGCONT lets it go on
 //   hang   the thread that comes here first stays for ever; the others go on
 //
-// The other actions are ignored. patience=short makes the time for which an event may wait for a
-// lock (batch_applier.h) 10 s, connect_time=short that to connect (database.h) 2 s, and
-// stuck_time=short that without progress (runner.h) 2 s.
+// The other actions are ignored. A time of the puller's own can be given another length, in
+// milliseconds: connect_time=2000. TimeOf() is where the names of these are.
 #ifndef POSTBOX_WORKER_PULLER_FAILPOINT_H_
 #define POSTBOX_WORKER_PULLER_FAILPOINT_H_
 
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -30,6 +30,12 @@ inline std::string FailpointAction(std::string_view name) {
     return std::string(value == nullptr ? "" : value);
   }();
   return std::string(pubsub::FindFailpoint(list, name));
+}
+
+// How long something lasts: `time`, unless the list says something else.
+inline std::chrono::milliseconds TimeOf(std::string_view name, std::chrono::milliseconds time) {
+  const std::string action = FailpointAction(name);
+  return action.empty() ? time : std::chrono::milliseconds(std::atoll(action.c_str()));
 }
 
 inline void Failpoint(std::string_view name) {

@@ -14,6 +14,7 @@
 #include "worker/puller/config.h"
 #include "worker/puller/connection_shares.h"
 #include "worker/puller/database.h"
+#include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
 #include "worker/puller/service_manager.h"
@@ -99,7 +100,7 @@ class Puller {
 
   // False if the process should end: after a signal, or when no subscription works any more.
   bool WaitForReload() {
-    const auto until = Clock::now() + kReloadInterval;
+    const auto until = Clock::now() + TimeOf("reload_interval", kReloadInterval);
     while (Clock::now() < until) {
       LogSums();
       StoreLateReports();
@@ -212,7 +213,7 @@ class Puller {
           Connection::Open(options_.dsn, "postbox pull", kReading, signals_.end_fd(), &error);
     }
     if (connection_) {
-      connection_->SetDeadline(Clock::now() + kReadTime);
+      connection_->SetDeadline(Clock::now() + TimeOf("read_time", kReadTime));
       auto configs = LoadConfig(connection_.get(), options_, /*must_exist=*/false, &error);
       connection_->SetDeadline(Clock::time_point::max());
       if (configs) {

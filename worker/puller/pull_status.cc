@@ -98,7 +98,7 @@ PullStatus::TimePoint PullStatus::NextReport() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (disabled_) return TimePoint::max();
   if (not_stored_) return reported_ + pause_;
-  if (changed_) return reported_ + kInterval;
+  if (changed_) return reported_ + interval_;
   return reported_ + kSignOfLife;
 }
 
@@ -107,8 +107,8 @@ StatusNumbers PullStatus::Take(TimePoint now) {
   changed_ = false;
   reported_ = now;
   pause_ = std::exchange(not_stored_, false)
-               ? std::min<std::chrono::seconds>(2 * pause_, kLongestPause)
-               : kInterval;
+               ? std::min<std::chrono::milliseconds>(2 * pause_, kLongestPause)
+               : interval_;
   StatusNumbers numbers = numbers_;
   if (last_error_at_) numbers.last_error_before_ms = Milliseconds(now - *last_error_at_);
   if (retrying_since_) {

@@ -13,6 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "worker/puller/failpoint.h"
+
 namespace postbox::puller {
 
 // A statement without an answer: since when, and the process id of the server's backend.
@@ -100,7 +102,8 @@ class PullStatus {
   bool not_stored_ = false;  // the last report
   bool disabled_ = false;
   TimePoint reported_{};
-  std::chrono::seconds pause_ = kInterval;  // after it, if it is not stored
+  const std::chrono::milliseconds interval_ = TimeOf("report_interval", kInterval);
+  std::chrono::milliseconds pause_ = interval_;  // after it, if it is not stored
 };
 
 }  // namespace postbox::puller

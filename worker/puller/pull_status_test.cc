@@ -2,11 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include "worker/puller/runner.h"
+
 namespace postbox::puller {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+// The test of the server gives these times other lengths.
+TEST(PullStatusTest, AProcessThatDoesNotAnswerIsShownWithinHalfAMinute) {
+  EXPECT_LT(Runner::kUnansweredTime + 2 * PullStatus::kInterval, seconds(30));
+}
 
 TEST(PullStatusTest, WhatChangesIsReportedOnceASecondAndLifeEveryFiveMinutes) {
   PullStatus status;

@@ -140,8 +140,7 @@ bool Runner::failed() {
 }
 
 bool Runner::Stuck() {
-  const Clock::duration limit =
-      FailpointAction("stuck_time") == "short" ? std::chrono::seconds(2) : kStuckTime;
+  const auto limit = TimeOf("stuck_time", kStuckTime);
   const auto now = Clock::now();
   const Clock::duration io_silent = now - io_progressed_at_.load();
   subscriber_->GiveBack([this] {
@@ -220,7 +219,7 @@ ApplyPolicy Runner::Policy() const {
   policy.statement_timeout = config_.statement_timeout;
   policy.backoff = {config_.min_backoff, 2.0, config_.max_backoff};
   policy.stopping = &cancelling_;
-  if (FailpointAction("patience") == "short") policy.patience = std::chrono::seconds(10);
+  policy.patience = TimeOf("patience", policy.patience);
   return policy;
 }
 
@@ -432,8 +431,8 @@ void Runner::StopAppliers(Clock::duration time) {
 void Runner::Finish(Clock::time_point end, bool again) {
   if (finished_) return;
   finished_ = true;
-  const auto closing =
-      std::clamp<Clock::duration>((end - Clock::now()) / 2, kLeastClosing, kMostClosing);
+  const auto closing = std::clamp<Clock::duration>(
+      (end - Clock::now()) / 2, TimeOf("closing_time", kLeastClosing), kMostClosing);
   const auto apply_until = end - closing;
   StopPulling();
   {

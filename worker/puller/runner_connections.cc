@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "proto/rules/sqlstate_class.h"
+#include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
 #include "worker/puller/status_report.h"
@@ -191,7 +192,8 @@ std::optional<Unanswered> Runner::LookForAnswers() {
     const std::optional<Unanswered> asked = applier.inbox->asked();
     if (asked && (!oldest || asked->since < oldest->since)) oldest = asked;
   }
-  if (oldest && Clock::now() - oldest->since < kUnansweredTime) oldest.reset();
+  if (oldest && Clock::now() - oldest->since < TimeOf("unanswered_time", kUnansweredTime))
+    oldest.reset();
   status_->NoAnswer(oldest);
   return oldest;
 }
