@@ -404,7 +404,7 @@ std::size_t Launcher::CountEntitled() {
   std::size_t entitled = 0;
   for (const Oid oid : waiting_) {
     const Database& database = databases_[oid];
-    Clock::time_point at = database.unserved_since + kSlotPatience;
+    Clock::time_point at = database.unserved_since + Scaled(kSlotPatience);
     if (!database.needs_turn()) at = std::max(at, database.look_at);
     if (at <= now) {
       ++entitled;
@@ -426,10 +426,11 @@ void Launcher::MakeRoom() {
     for (Task& task : database.tasks) {
       if (!task.runs()) continue;
       leaving += task.leaves() ? 1 : 0;
-      turns.push_back({.spare = spare,
-                       .leaving = task.leaves(),
-                       .held = std::chrono::duration_cast<milliseconds>(now - task.started),
-                       .idle = ReadSlot(task.slot).idle});
+      turns.push_back(
+          {.spare = spare,
+           .leaving = task.leaves(),
+           .held = Unscaled(std::chrono::duration_cast<milliseconds>(now - task.started)),
+           .idle = Unscaled(ReadSlot(task.slot).idle)});
       who.emplace_back(&database, &task);
       // The first one stays.
       spare = spare || !task.leaves();

@@ -15,6 +15,11 @@ inline std::chrono::milliseconds Scaled(std::chrono::milliseconds time) {
   return std::max(time * settings().time_scale / 100, std::chrono::milliseconds(1));
 }
 
+// What a time that was measured is for a rule whose limits are not scaled.
+inline std::chrono::milliseconds Unscaled(std::chrono::milliseconds time) {
+  return time * 100 / settings().time_scale;
+}
+
 // postbox.lease_timeout.
 inline std::chrono::milliseconds LeaseTime() {
   return Scaled(std::chrono::seconds(settings().lease_timeout));

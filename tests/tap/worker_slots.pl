@@ -9,8 +9,8 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-# Two of the four go to the launchers of Postbox and of logical replication.
-my $node = new_node('main', emulator => $emulator, settings => { 'max_worker_processes' => 4, 'postbox.poll_interval' => '1s', 'log_min_messages' => 'debug1', 'max_connections' => 100, 'postbox.max_workers' => 128 });
+# Two of the four go to the launchers of Postbox and of logical replication. A turn takes a fifth of its time.
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.time_scale' => 20, 'max_worker_processes' => 4, 'postbox.poll_interval' => '1s', 'log_min_messages' => 'debug1', 'max_connections' => 100, 'postbox.max_workers' => 128 });
 $node->start;
 my @databases = map { sprintf 'shop_%02d', $_ } 1 .. 5;
 my $all = @databases;
