@@ -11,12 +11,15 @@ use Postbox::Test;
 use Test::More;
 
 use constant TOPIC => 'catalog.video.events';
-use constant BURST => 20_000;
+use constant BURST => 10_000;
 # Entries of indexes and rows that publishing an event may read: it is looked at, locked, leased and confirmed, and its key is looked up.
 use constant MOST => 12;
 
 my $emulator = start_emulator('--subscription', TOPIC . '.follower=' . TOPIC . ',ordered,filter=attributes.aggregate_type = "item"');
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 1, 'autovacuum' => 'off' });
+my $node = new_node('main', emulator => $emulator, settings => {
+	'postbox.publishers' => 1, 'postbox.poll_interval' => '10s', 'autovacuum' => 'off',
+	# A burst is so many claims and chunks.
+	'postbox.claim_batch_size' => BURST / 40, 'postbox.read_chunk_size' => BURST / 10 });
 $node->start;
 
 sub sql { my ($text) = @_; return $node->safe_psql('postgres', $text); }
@@ -58,21 +61,14 @@ sub wait_sent
 	return;
 }
 
-# What was read of tables: entries of indexes and rows, and pages of indexes. A worker reports when it has nothing to do; so this waits until
-# the numbers do not grow.
+# What was read of tables: entries of indexes and rows, and pages of indexes.
 sub read_of
 {
 	my $tables = join ', ', map { "'app.$_'::regclass" } @_;
-	my ($last, @now) = ('');
-	wait_for(sub {
-		$last = "@now";
-		@now = split /\|/, sql(qq{SELECT (SELECT sum(idx_tup_read) FROM pg_stat_all_indexes WHERE relid IN ($tables)) +
-			(SELECT sum(seq_tup_read) FROM pg_stat_all_tables WHERE relid IN ($tables)),
-			(SELECT sum(idx_blks_hit + idx_blks_read) FROM pg_statio_all_indexes WHERE relid IN ($tables))});
-		select(undef, undef, undef, 1.2);
-		return $last =~ /^(\d+) / && $now[0] - $1 < 50;
-	}, "what was read of @_ is known");
-	return @now;
+	wait_reported($node);
+	return split /\|/, sql(qq{SELECT (SELECT sum(idx_tup_read) FROM pg_stat_all_indexes WHERE relid IN ($tables)) +
+		(SELECT sum(seq_tup_read) FROM pg_stat_all_tables WHERE relid IN ($tables)),
+		(SELECT sum(idx_blks_hit + idx_blks_read) FROM pg_statio_all_indexes WHERE relid IN ($tables))});
 }
 
 sub explain
@@ -131,33 +127,33 @@ my $writer = $node->background_psql('postgres');
 $writer->query_safe('BEGIN; ' . sprintf($other, 'other', 1));
 sql(sprintf($other, 'beside', 1));
 wait_sent(1);
-$writer->query_safe(sprintf($other, 'other', 19_998) . '; COMMIT');
+$writer->query_safe(sprintf($other, 'other', BURST - 2) . '; COMMIT');
 $writer->quit;
-wait_sent(19_999);
+wait_sent(BURST - 1);
 my @published = read_of(@log);
-my $read = ($published[0] - $refused[0]) / 20_000;
+my $read = ($published[0] - $refused[0]) / BURST;
 cmp_ok($read, '<', 4, sprintf('%.1f entries are read for an event of a burst into a log', $read)) or explain(@log);
 # They are found in front of a backlog without reading it.
 sub pages_by_seq { return sql(q{SELECT sum(idx_blks_hit + idx_blks_read) FROM pg_statio_all_indexes WHERE indexrelname ~ '^log_g._origin_seq_idx$'}); }
 my $before = pages_by_seq();
-sql(q{SELECT count(postbox.outbox_emit('video', 'key-' || k, CASE n WHEN 0 THEN 'video.poison' ELSE 'video.changed' END, '{}'::jsonb, outbox => 'app.log'))
-		FROM generate_series(1, 200) k, generate_series(0, 5) n;
-	SELECT count(postbox.outbox_emit('video', 'later-' || n, 'video.changed', '{}'::jsonb, outbox => 'app.log')) FROM generate_series(1, 40000) n});
-wait_until($node, 'postgres', 'SELECT count(*) = 6 + 1200 FROM app.log_parked', 'events are parked, and those behind them');
-wait_sent(40_000);
+sql(qq{SELECT count(postbox.outbox_emit('video', 'key-' || k, CASE n WHEN 0 THEN 'video.poison' ELSE 'video.changed' END, '{}'::jsonb, outbox => 'app.log'))
+		FROM generate_series(1, 100) k, generate_series(0, 5) n;
+	SELECT count(postbox.outbox_emit('video', 'later-' || n, 'video.changed', '{}'::jsonb, outbox => 'app.log')) FROM generate_series(1, @{[2 * BURST]}) n});
+wait_until($node, 'postgres', 'SELECT count(*) = 6 + 600 FROM app.log_parked', 'events are parked, and those behind them');
+wait_sent(2 * BURST);
 my @parked = read_of(@log);
-$read = ($parked[0] - $published[0] - 40_000) / 1200;
+$read = ($parked[0] - $published[0] - 2 * BURST) / 600;
 # The keys of the backlog are read, too, once or with new ones: 34 for each of these events.
 cmp_ok($read, '<', 70, sprintf('%.1f entries are read to park an event of a log', $read)) or explain(@log);
 # To emit an event touches two pages of an index.
-my $pages = (pages_by_seq() - $before) / 41_200;
+my $pages = (pages_by_seq() - $before) / (2 * BURST + 600);
 cmp_ok($pages, '<', 3.5, sprintf('%.1f pages of the index by seq are touched to emit an event of a log, to publish and to park it', $pages)) or explain(@log);
 emulator_fault($emulator, '--clear');
 sql(q{SELECT postbox.redrive('app.log')});
-wait_sent(6 + 1200);
+wait_sent(6 + 600);
 my @redriven = read_of(@log);
-$read = ($redriven[0] - $parked[0]) / 1200;
-$pages = ($redriven[1] - $parked[1]) / 1200;
+$read = ($redriven[0] - $parked[0]) / 600;
+$pages = ($redriven[1] - $parked[1]) / 600;
 cmp_ok($read, '<', 20, sprintf('%.1f entries are read to publish a parked event of a log', $read)) or explain(@log);
 cmp_ok($pages, '<', 100, sprintf('%.1f pages of indexes are read to publish a parked event of a log', $pages)) or explain(@log);
 
@@ -188,8 +184,13 @@ emit_items($session, 10);
 wait_applied(10);
 my @of_items = ('item', 'inbox', 'inbox_tombstone', 'log_version');
 sql("VACUUM (ANALYZE) app.$_") for @of_items;
-# More often than plans are tried out.
-for (1 .. 12) { emit_items($session, 50); wait_applied(50); }
+# More often than plans are tried out. (What is applied is acknowledged at once, and reported a second later.)
+for (1 .. 12)
+{
+	emit_items($session, 50);
+	$applied += 50;
+	wait_for(sub { counted($emulator, 'acked') >= $applied }, "$applied are acknowledged");
+}
 sql('SELECT pg_stat_reset()');
 emit_items($session, 5000) for 1 .. 2;
 wait_applied(10_000);

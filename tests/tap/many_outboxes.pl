@@ -35,20 +35,12 @@ sub arrives
 	return wait_for(sub { messages_published($emulator) >= $sent }, $what);
 }
 
-# How often the worker has looked into each outbox, as the server counts. An idle worker reports within a second.
+# How often the worker has looked into each outbox, as the server counts.
 sub looks
 {
-	my $read = '';
-	my $looks;
-	wait_for(
-		sub {
-			($read, $looks) = ($looks // '', $node->safe_psql('postgres', q{SELECT string_agg(scans::text, ' ' ORDER BY n) FROM (SELECT substring(relname, '^o(\d+)_g')::int AS n,
-				sum(idx_scan) AS scans FROM pg_stat_all_indexes WHERE schemaname = 'app' AND indexrelname LIKE '%\_seq_idx' GROUP BY 1) s}));
-			select(undef, undef, undef, 1.5);
-			return $read eq $looks;
-		},
-		'the worker is idle');
-	return split / /, $looks;
+	wait_reported($node);
+	return split / /, $node->safe_psql('postgres', q{SELECT string_agg(scans::text, ' ' ORDER BY n) FROM (SELECT substring(relname, '^o(\d+)_g')::int AS n,
+		sum(idx_scan) AS scans FROM pg_stat_all_indexes WHERE schemaname = 'app' AND indexrelname LIKE '%\_seq_idx' GROUP BY 1) s});
 }
 
 subtest 'a commit in an outbox makes the worker look at no other' => sub {
@@ -74,7 +66,7 @@ subtest 'nor does a statement whose changed rows are stored together' => sub {
 	cmp_ok(scalar @others, '<=', 1, 'and not at the others');
 };
 
-$node->append_conf('postgresql.conf', "postbox.poll_interval = '1s'");
+$node->append_conf('postgresql.conf', "postbox.poll_interval = '200ms'");
 $node->reload;
 
 subtest 'the poll finds plain INSERTs, of which no wake-up tells' => sub {

@@ -76,18 +76,12 @@ sub wait_sent
 	return;
 }
 
-# Rows of the table, and entries of its indexes, that were read since the server started. A worker reports when it is idle, so
-# this waits until the number hardly grows: each poll looks again.
+# Rows of the table, and entries of its indexes, that were read since the server started.
 sub entries_read
 {
 	my ($outbox) = @_;
-	my ($last, $now) = (-1, 0);
-	wait_for(sub {
-		($last, $now) = ($now, $node->safe_psql('postgres', "SELECT sum(idx_tup_read) + (SELECT seq_tup_read FROM pg_stat_all_tables WHERE relname = '$table{$outbox}') FROM pg_stat_all_indexes WHERE relname = '$table{$outbox}'"));
-		select(undef, undef, undef, 1.2);
-		return $last >= 0 && $now - $last < 200;
-	}, 'the worker has reported what it read');
-	return $now;
+	wait_reported($node);
+	return $node->safe_psql('postgres', "SELECT sum(idx_tup_read) + (SELECT seq_tup_read FROM pg_stat_all_tables WHERE relname = '$table{$outbox}') FROM pg_stat_all_indexes WHERE relname = '$table{$outbox}'");
 }
 
 my $poison = 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison';

@@ -25,8 +25,9 @@ def say(text):
 def wait_until(what, condition, timeout=None, interval=0.05):
     """Polls until condition() is true (and returns its value). A condition may raise Failure to say why
     it does not hold yet; the reason is part of the message when the time is over. A condition that takes
-    long, since it starts a process for example, is asked less often."""
-    deadline = time.monotonic() + (timeout or TIMEOUT)
+    long, since it starts a process for example, is asked less often; one that is new, more often."""
+    first = time.monotonic()
+    deadline = first + (timeout or TIMEOUT)
     seen = None
     while True:
         begun = time.monotonic()
@@ -40,7 +41,8 @@ def wait_until(what, condition, timeout=None, interval=0.05):
             seen = reason
         if time.monotonic() > deadline:
             raise Failure(f"waited {timeout or TIMEOUT:.0f} s without success for: {what}\n  last seen: {seen!r}")
-        time.sleep(max(interval, min(2 * (time.monotonic() - begun), 0.5)))
+        now = time.monotonic()
+        time.sleep(max(0.005, min(interval, (now - first) / 15), min(2 * (now - begun), 0.5)))
 
 
 def check(what, actual, expected=True):

@@ -11,7 +11,7 @@ use Postbox::Grpc;
 use Postbox::Test;
 use Test::More;
 
-our @EXPORT = qw(all_acknowledged calls_of counted messages_published sent_once follow states states_query);
+our @EXPORT = qw(all_acknowledged calls_of counted messages_published sent_once follow states states_query wait_reported);
 
 # StatsResponse of proto/postbox/emulator/v1/faults.proto: numbers of fields.
 my %of_all = (3 => 'messages_published', 4 => 'faults_fired', 5 => 'faults_waiting');
@@ -94,6 +94,15 @@ sub follow
 		SELECT postbox.create_handler('app.inbox', ARRAY[$types], 'app.note(postbox.event)');
 	});
 	return;
+}
+
+# Waits until the statistics have all that the workers have read. One reports it when it has done nothing for a second, so none may poll
+# more often than every two seconds.
+sub wait_reported
+{
+	my ($node) = @_;
+	return wait_until($node, 'postgres', q{SELECT bool_and(state = 'idle' AND state_change < clock_timestamp() - interval '1.5 s')
+		FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}, 'the workers have reported what they read');
 }
 
 # The states of a key's rows in the order of the key, for example 'published failed behind'.

@@ -207,8 +207,17 @@ sub emit
 	return;
 }
 
-# Whether `query` in `database` says t within `seconds`. One session asks again and again. What takes long to ask, or to come, is asked
-# less often: the processor is for what is waited for. A session that fails, since the server is restarted for example, is followed
+# Between two looks at what is waited for since `begin`, of which the last one began at `asked`. Most comes within milliseconds. What takes
+# long to ask, or to come, is asked less often: the processor is for what is waited for.
+sub pause
+{
+	my ($begin, $asked) = @_;
+	my $now = time;
+	select(undef, undef, undef, max(0.005, min(3 * ($now - $asked), 0.5), min(($now - $begin) / 15, 0.2)));
+	return;
+}
+
+# Whether `query` in `database` says t within `seconds`. One session asks again and again. A session that fails, since the server is restarted for example, is followed
 # by another one.
 sub becomes_true
 {
@@ -223,7 +232,7 @@ sub becomes_true
 		};
 		undef $session unless defined $answer;
 		$so = ($answer // '') eq "t\n";
-		select(undef, undef, undef, max(0.05, min(3 * (time - $asked), 0.5), min((time - $begin) / 10, 0.25))) unless $so;
+		pause($begin, $asked) unless $so;
 	}
 	$session->quit if $session;
 	return $so;
@@ -256,13 +265,13 @@ sub server_version { my ($node) = @_; return $node->safe_psql('postgres', q{SELE
 sub wait_for
 {
 	my ($condition, $what) = @_;
-	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $begin = time;
 	my $so;
 	while (1)
 	{
 		my $asked = time;
-		last if ($so = $condition->()) || time > $end;
-		select(undef, undef, undef, min(max(0.05, 3 * (time - $asked)), 0.5));
+		last if ($so = $condition->()) || time > $begin + $PostgreSQL::Test::Utils::timeout_default;
+		pause($begin, $asked);
 	}
 	return ok($so, $what);
 }
