@@ -122,9 +122,10 @@ system_test(bench.far ${CMAKE_SOURCE_DIR}/bench/smoke publish apply --round-trip
 system_test(bench.counts ${CMAKE_SOURCE_DIR}/bench/run counts --compare)
 
 # What takes longest begins first, also where ctest has not run before.
-set_tests_properties(tap.dba_week e2e.fault_matrix tap.backlog_overtaken models.log_backlog tap.memory_of_worker tap.missing_workers
-  e2e.provision_google tap.failover tap.parked_backlog tap.idle tap.publication_in_place regress tap.worker_slots tap.puller_connections
-  bench.neighbours bench.counts tap.puller_stop tap.log_restore tap.hostile_block tap.copies unit.pubsub_test PROPERTIES COST 100)
+set_tests_properties(bench.counts e2e.fault_matrix tap.dba_week tap.memory_of_worker e2e.provision_google regress tap.publish_retry
+  tap.burst tap.backlog_overtaken tap.log_restore tap.publication_resume tap.copies tap.hostile_block tap.publication_in_place tap.failover
+  tap.broker_moves tap.log_retention tap.puller_connections tap.idle tap.parked_backlog e2e.identities models.log_backlog
+  tap.missing_workers bench.neighbours unit.pubsub_test PROPERTIES COST 100)
 
 string(REPLACE ";" "\n" test_list "${test_list}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests.list CONTENT "${test_list}\n" @ONLY)
