@@ -38,7 +38,7 @@ sub let_go
 # In case the worker is in the code and nothing has ended that.
 sub end_all
 {
-	my ($unset, $place) = @_;
+	my ($unset, $new_worker) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 	while (time < $end)
 	{
@@ -47,8 +47,8 @@ sub end_all
 		last if $status == 0;
 	}
 	set_goal();
-	# A new worker does not leave out what the retention of this one avoids for ten minutes.
-	as_superuser(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}) if ($place // '') eq 'retention';
+	# A new one neither leaves out what the retention of this one avoids for ten minutes, nor lets the outbox rest nine times as long as it took.
+	as_superuser(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}) if $new_worker;
 	# What is suspended is tried at once.
 	as_superuser(q{
 		UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0;
@@ -87,7 +87,8 @@ for my $hook (@hooks)
 			},
 			after => sub {
 				wait_until($node, 'postgres', "SELECT last_error IS NOT NULL FROM postbox.lane WHERE publication = '$publication' AND slice = 0", 'the status says why hers do not') if $publication;
-				end_all($unset, $place);
+				# After a rest hers go on in the same worker, too: in the first place.
+				end_all($unset, $place ne $hooks[0][0]);
 			},
 			flows => [ 'tab', 'log' ]);
 	}
@@ -154,7 +155,7 @@ attempt('code that fills memory',
 	after => sub {
 		wait_until($node, 'postgres', q{SELECT last_error LIKE '%took more than % of memory%' FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the status says why')
 			or diag(column('tab', 'publication_status::text'));
-		end_all($hooks[0][2]);
+		end_all($hooks[0][2], 1);
 	},
 	flows => ['tab']);
 

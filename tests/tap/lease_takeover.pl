@@ -10,7 +10,7 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'postbox.lease_timeout' => '1h' });
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_interval' => '50ms', 'postbox.lease_timeout' => '1h', 'postbox.time_scale' => 20 });
 $node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");
 $node->start;
 create_outbox($node, 'postgres');

@@ -30,7 +30,7 @@ milliseconds TableOutbox::MaintainIn() const {
 }
 
 TableOutbox::Clock::time_point TableOutbox::NextLookForLeases() const {
-  return leases_seen_at_ + std::min(kLookForLeases, LeaseTime() / 4);
+  return leases_seen_at_ + std::min(Scaled(kLookForLeases), LeaseTime() / 4);
 }
 
 TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
