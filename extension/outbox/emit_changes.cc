@@ -424,7 +424,10 @@ void EmitChanges(const TriggerData& data) {
     changes.Restart(false);
     ForEachBatch(&changes, trigger->format(), [&](const auto& batch, MemoryContext outer) {
       MemoryContextSwitchTo(outer);
-      for (const RowChange& change : batch) versions.Add(change.key);
+      for (const RowChange& change : batch) {
+        CheckKey(View(change.key));
+        versions.Add(change.key);
+      }
     });
     if (!versions.empty()) {
       need_emitter();

@@ -199,6 +199,25 @@ void CheckOccurredAt(TimestampTz occurred_at) {
         "It is sent in the format of RFC 3339, which has the years 0001 to 9999.");
 }
 
+namespace {
+
+void Refuse(const pubsub::MessageProblem& problem) {
+  int sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
+  if (problem.kind == pubsub::MessageProblem::Kind::kInvalidUtf8)
+    sqlstate = ERRCODE_CHARACTER_NOT_IN_REPERTOIRE;
+  if (problem.kind == pubsub::MessageProblem::Kind::kLimitExceeded)
+    sqlstate = ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+  Throw(sqlstate, problem.what, problem.limit, problem.hint);
+}
+
+}  // namespace
+
+void CheckKey(std::string_view key) {
+  if (key.size() <= pubsub::kMaxOrderingKeyBytes) return;
+  const std::vector<pubsub::AttributeView> none;
+  if (const auto problem = pubsub::CheckMessage("data", none, ToUtf8(key))) Refuse(*problem);
+}
+
 void CheckMessage(const EmittedEvent& event, int64 version) {
   if (IsSurelyWithinLimits(event)) return;
   const std::string id = UuidText(*event.id);
@@ -212,14 +231,7 @@ void CheckMessage(const EmittedEvent& event, int64 version) {
        .occurred_at_micros = event.occurred_at + kMicrosFrom1970To2000,
        .schema_version = ToUtf8(event.schema_version.view)});
   const std::vector<pubsub::AttributeView> attributes = standard.With(event.extra);
-  const auto problem = pubsub::CheckMessage(event.data, attributes, key);
-  if (!problem.has_value()) return;
-  int sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
-  if (problem->kind == pubsub::MessageProblem::Kind::kInvalidUtf8)
-    sqlstate = ERRCODE_CHARACTER_NOT_IN_REPERTOIRE;
-  if (problem->kind == pubsub::MessageProblem::Kind::kLimitExceeded)
-    sqlstate = ERRCODE_PROGRAM_LIMIT_EXCEEDED;
-  Throw(sqlstate, problem->what, problem->limit, problem->hint);
+  if (const auto problem = pubsub::CheckMessage(event.data, attributes, key)) Refuse(*problem);
 }
 
 }  // namespace postbox

@@ -60,6 +60,9 @@ void CheckOccurredAt(TimestampTz occurred_at);
 // stop.
 void CheckMessage(const EmittedEvent& event, int64 version);
 
+// The same for a key alone that is too long, so that many of them are not gathered first.
+void CheckKey(std::string_view key);
+
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_OUTBOX_EMITTED_EVENT_H_

@@ -51,7 +51,7 @@ grpc::ByteBuffer EncodeDeliveries(const std::vector<LeasedMessage>& deliveries,
   const std::string rest = others.SerializeAsString();
   size_t bytes = rest.size();
   for (const LeasedMessage& delivery : deliveries) bytes += FieldSize(ReceivedSize(delivery));
-  const grpc::Slice slice(bytes);
+  grpc::Slice slice(bytes);
   // The slice is new, and nothing else refers to it.
   char* out = reinterpret_cast<char*>(const_cast<uint8_t*>(slice.begin()));
   for (const LeasedMessage& delivery : deliveries) out = Write(delivery, out);

@@ -26,6 +26,7 @@ bool FreePlansIfStill(Lane* lane, TimestampTz now) {
 }
 
 std::size_t LimitPlans(const std::vector<LanePointer>& lanes, TimestampTz now) {
+  if (lanes.size() <= kMostPlanned) return 0;
   std::size_t planned = 0;
   std::vector<Lane*> still;
   for (const LanePointer& lane : lanes) {

@@ -47,7 +47,7 @@ bool AckBatcher::IsFull(int deadline_seconds, const Queue& queue) const {
 AckRequest AckBatcher::Build(int deadline_seconds, Queue& queue, TimePoint now) {
   AckRequest request;
   request.deadline_seconds = deadline_seconds;
-  const bool serial = serial_per_key_ && request.is_ack();
+  const bool serial = request.serial = serial_per_key_ && request.is_ack();
   absl::flat_hash_set<std::string_view> passed_over;
   size_t bytes = fixed_bytes_;
   std::deque<AckEntry> rest;
@@ -111,6 +111,7 @@ std::optional<AckRequest> AckBatcher::Take(TimePoint now) {
 void AckBatcher::Finished(const AckRequest& request, TimePoint now) {
   if (!request.is_ack()) return;
   acks_in_flight_ -= request.entries.size();
+  if (!request.serial) return;
   for (const AckEntry& entry : request.entries) {
     if (keys_in_flight_.erase(entry.key) == 0) continue;
     const auto held = held_.find(entry.key);

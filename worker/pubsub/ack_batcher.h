@@ -53,6 +53,7 @@ struct AckRequest {
   // kAcknowledge, or the deadline that ModifyAckDeadline sets: 0 is a nack.
   int deadline_seconds = kAcknowledge;
   std::vector<AckEntry> entries;
+  bool serial = false;  // acks of their keys wait until it is finished
 
   bool is_ack() const { return deadline_seconds == kAcknowledge; }
 };

@@ -196,5 +196,24 @@ TEST_F(AckBatcherTest, WithoutOrderARetryDelaysNoOtherAck) {
   batcher_.Finished(request, now_);
 }
 
+TEST_F(AckBatcherTest, AnAckFromBeforeAcksWereSerialLetsNoLaterOneOvertake) {
+  Ack(1, "k");
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(1));
+  const AckRequest earlier = *last_;
+  batcher_.set_serial_per_key(true);
+  Ack(2, "k");
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(2));
+  const AckRequest serial = *last_;
+  Ack(3, "k");
+  batcher_.Finished(earlier, now_);
+  batcher_.Flush(now_);
+  EXPECT_FALSE(batcher_.Take(now_));
+  batcher_.Finished(serial, now_);
+  batcher_.Flush(now_);
+  EXPECT_THAT(TakeHandles(), ElementsAre(3));
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

@@ -237,6 +237,7 @@ bool SubscriberCore::FitsBudget(int64_t bytes) const {
 void SubscriberCore::HandOn() {
   const auto now = Clock::now();
   bool full = false;
+  int64_t unconfirmed_bytes = 0;
   // Keys with an earlier message that cannot be handed on yet.
   absl::flat_hash_set<std::string_view> waits;
   std::deque<Incoming> rest;
@@ -248,6 +249,7 @@ void SubscriberCore::HandOn() {
     const uint64_t handle = next.handle;
     Held& held = messages_.at(handle);
     if (held.state == State::kReceipt || (!held.key.empty() && waits.contains(held.key))) {
+      unconfirmed_bytes += held.bytes;
       waits.insert(held.key);
       rest.push_back(std::move(next));
     } else if (!FitsBudget(held.bytes)) {
@@ -267,8 +269,10 @@ void SubscriberCore::HandOn() {
   incoming_.insert(incoming_.begin(), std::make_move_iterator(rest.begin()),
                    std::make_move_iterator(rest.end()));
   if (!messages.empty()) callbacks_.on_messages(std::move(messages));
-  stream_->PauseReading(full || static_cast<int64_t>(incoming_.size()) >=
-                                    std::max<int64_t>(options_.max_outstanding_messages, 1));
+  full = full || unconfirmed_bytes >= std::max<int64_t>(options_.max_outstanding_bytes, 1) ||
+         static_cast<int64_t>(incoming_.size()) >=
+             std::max<int64_t>(options_.max_outstanding_messages, 1);
+  stream_->PauseReading(full);
   Pump();
 }
 

@@ -326,6 +326,25 @@ TEST_F(SubscriberTest, AMessageLargerThanTheBudgetGoesThroughAlone) {
   ASSERT_TRUE(WaitForMessages(2));
 }
 
+TEST_F(SubscriberTest, UnderExactlyOnceMessagesThatWaitForTheirReceiptsCountInBytes) {
+  service_.hold_answers = true;
+  Start({.max_outstanding_bytes = 10});
+  Send(0, Response({"m1", "m2"}, /*exactly_once=*/true));
+  ASSERT_TRUE(WaitUntilAsked(kExtend, "ack-m2"));
+  // One response may have been on its way when reading paused.
+  Send(0, Response({"m3"}, /*exactly_once=*/true));
+  Send(0, Response({"m4"}, /*exactly_once=*/true));
+  service_.Locked([&] {
+    service_.hold_answers = false;
+    EXPECT_FALSE(service_.Asked(kExtend, "ack-m4"));
+    service_.AnswerHeld();
+  });
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE(WaitForMessages(i + 1));
+    subscriber_->Ack({Handle(i)});
+  }
+}
+
 TEST_F(SubscriberTest, AfterANackOnAnOrderedSubscriptionTheKeyWaitsForTheRedelivery) {
   Start();
   Send(0, Response({"m1:k", "m2:k"}, false, /*ordered=*/true));

@@ -24,7 +24,7 @@ bool HasNul(std::string_view text) { return text.find('\0') != std::string_view:
 // Whether the server can store the text, if its encoding has the characters.
 bool IsPlain(std::string_view text) {
   size_t ascii = pubsub::SkipAscii(text, 0);
-  while (ascii < text.size() && text[ascii] > 0) ++ascii;
+  while (ascii < text.size() && static_cast<signed char>(text[ascii]) > 0) ++ascii;
   text.remove_prefix(ascii);
   return text.empty() || (pubsub::IsValidUtf8(text) && !HasNul(text));
 }

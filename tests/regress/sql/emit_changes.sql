@@ -369,6 +369,8 @@ INSERT INTO shop.wrong VALUES (1, 'a'), (2, 'b');
 SELECT type, id, event, version, payload FROM shop.look();
 -- what Pub/Sub would refuse fails the statement
 INSERT INTO shop.wrong VALUES (1, repeat('x', 2000));
+-- also where the keys of many rows are read first, before any is gathered
+INSERT INTO shop.wrong SELECT n, repeat('x', CASE n WHEN 500 THEN 2000 ELSE 10 END) FROM generate_series(1, 1500) n;
 
 -- DROP EXTENSION asks for CASCADE, and says what depends on it
 \set VERBOSITY terse
