@@ -54,4 +54,5 @@ def share(line, lines):
 
 
 def plot(rows, theme):
-    return svg.stacks(BENCH, UNIT, [(f"{step}: {way}", values(parts)) for (step, way), parts in rows.items()], ("backend", OWN), theme)
+    bars = [(f"{step}: {way}", values(parts), parts["all"]["value"]) for (step, way), parts in rows.items()]
+    return svg.stacks(BENCH, UNIT, bars, ("backend", OWN), theme)

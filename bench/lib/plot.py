@@ -25,10 +25,11 @@ def bars(title, rows, theme):
 
 
 def stacks(title, unit, rows, names, theme):
-    """`rows`: (label, values), `names`: of the values. A bar for each, with a part for each value."""
-    frame = Frame(title, unit, [label for label, _ in rows], max(sum(values) for _, values in rows), THEMES[theme])
+    """`rows`: (label, values, together), `names`: of the values. A bar for each, with a part for each value, and what they make together, which
+    is not their sum where each is a median."""
+    frame = Frame(title, unit, [label for label, *_ in rows], max(sum(values) for _, values, _ in rows), THEMES[theme])
     return frame.picture([(color, 12, name) for color, name in zip(PARTS, names)],
-                         (stack(frame, number, values) for number, (_, values) in enumerate(rows)))
+                         (stack(frame, number, values, together) for number, (_, values, together) in enumerate(rows)))
 
 
 def at(number):
@@ -108,10 +109,10 @@ def bar(frame, row, values):
     yield frame.number(frame.left + max(part for part in (length, best, wanted) if part is not None), row, values[0])
 
 
-def stack(frame, row, values):
+def stack(frame, row, values, together):
     x = frame.left
     for color, value in zip(PARTS, values):
         if value > 0:
             yield frame.box(x, TOP + row * ROW + 4, value * frame.scale, 14, color)
         x += value * frame.scale
-    yield frame.number(x, row, sum(values))
+    yield frame.number(x, row, together)

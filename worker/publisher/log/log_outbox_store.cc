@@ -59,10 +59,11 @@ void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
   maybe_left_ = true;
   if (!progress_) return;
   // What has failed was not sent, or is counted.
-  const std::size_t events = progress_->next() - stored_next_ - unsent - progress_->failed() -
-                             progress_->waiting() + parked_.outstanding();
+  const auto events =
+      static_cast<std::int64_t>(progress_->next() - stored_next_ - unsent - progress_->failed() -
+                                progress_->waiting() + parked_.outstanding());
   if (events > 0 && !why.empty()) {
-    sent_again_.Add(static_cast<std::int64_t>(events));
+    sent_again_.Add(events);
     const std::string lane = publication_.name + "\": lane " + std::to_string(slice_);
     LogLimited(
         "begins again " + lane,
