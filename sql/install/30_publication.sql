@@ -512,6 +512,7 @@ COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens 
 COMMENT ON COLUMN postbox.publication_status.sent_again_at_most IS
     'How many messages were sent again, at most, since the publication was created: each that Pub/Sub got twice is counted, and also those of which that is not '
     'known. These are the events of a request that had no answer and, where a worker was gone or had to begin again, those that it may have sent since it '
-    'stored how far it was: of a log beside a backlog all that waited. 0 without a fault. Stored with the results, so a moment later';
+    'stored how far it was: of a log beside a backlog all that waited. 0 without a fault. Stored with the results, so a moment later: what a worker counted and had not stored when '
+    'it was killed is missing';
 COMMENT ON COLUMN postbox.publication_status.sent_again_at IS 'When the last of them were counted; NULL: there were none';
 GRANT SELECT ON postbox.publication_status TO PUBLIC;

@@ -11,7 +11,8 @@
 //   leases of a table's rows are    the rows
 //   taken over
 //
-// So an event that was sent twice is always counted, and one that is counted was perhaps sent once.
+// So an event that was sent twice is counted, and one that is counted was perhaps sent once. What
+// is not stored yet is lost if the worker is killed: then the count is too low.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_SENT_AGAIN_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_SENT_AGAIN_H_
 
