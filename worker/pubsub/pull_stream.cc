@@ -121,7 +121,9 @@ void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
     repeated_ = false;
     options_.authorizer->Refused(call->authorization, kOk, "");
   }
-  if (call->ping_open && response->messages.empty()) pings_answered_ = true;
+  // Messages may have come between the ping and its answer.
+  const bool pinged = call->ping_sent != Clock::time_point();
+  if (pinged && response->messages.empty()) pings_answered_ = true;
   call->ping_open = false;
   callbacks_.on_response(*std::move(response), first);
   Read(call);

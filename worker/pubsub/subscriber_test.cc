@@ -208,6 +208,18 @@ TEST_F(SubscriberTest, AStreamThatIsOpenedAgainAndNeverAnswersIsOpenedOnceMore) 
   EXPECT_TRUE(WaitForSession(3));
 }
 
+TEST_F(SubscriberTest, AnAnswerToAPingCountsAlsoIfMessagesCameBeforeIt) {
+  Start({.ping_interval = std::chrono::milliseconds(300),
+         .ping_timeout = std::chrono::milliseconds(50)});
+  ASSERT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings >= 1; }));
+  service_.Locked([&] {
+    service_.sessions[0]->Send(Response({"m1"}));
+    service_.sessions[0]->Send(api::StreamingPullResponse());
+  });
+  // Which is why the stream is opened again when it falls silent.
+  EXPECT_TRUE(WaitForSession(2));
+}
+
 TEST_F(SubscriberTest, AServerThatNeverAnsweredAPingIsNotGivenUp) {
   Start({.ping_interval = std::chrono::milliseconds(5),
          .ping_timeout = std::chrono::milliseconds(10)});
