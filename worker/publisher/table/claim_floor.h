@@ -45,8 +45,9 @@ class ClaimFloor {
   void Clear() { floor_ = 0; }
 
   // A walk over all keys that began at seq() has found this row first, or none.
-  void Found(TimePoint now, std::optional<std::int64_t> first) {
-    if (!sampled_at_ || now >= *sampled_at_ + kRecent) {
+  void Found(TimePoint now, std::optional<std::int64_t> first,
+             std::chrono::milliseconds recent = kRecent) {
+    if (!sampled_at_ || now >= *sampled_at_ + recent) {
       not_recent_ = sample_;
       sample_ = highest_;
       sampled_at_ = now;

@@ -107,7 +107,7 @@ ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one)
   }
   TakeRetries(limits.events, &selection, &chosen, &result.more);
 
-  floor_.Look(Clock::now(), ClaimFloor::kLookInterval);
+  floor_.Look(Clock::now(), Scaled(ClaimFloor::kLookInterval));
   const bool goes_on = cursor_ != 0;
   if (!goes_on) settled_ = false;
   const bool walked_to_end = Walk(limits, &selection, &chosen, &result.more);
@@ -115,7 +115,7 @@ ClaimResult TableOutbox::ClaimAtOnce(const ClaimLimits& limits, bool one_by_one)
   if (walked_to_end && goes_on && settled_) result.more = true;
   // Only for what may be below the floor, so it does not go on if it does not come to the end.
   if (walked_to_end && chosen.empty() && floor_.seq() > 0 &&
-      floor_.Look(Clock::now(), ClaimFloor::kLookAgain)) {
+      floor_.Look(Clock::now(), Scaled(ClaimFloor::kLookAgain))) {
     Walk(limits, &selection, &chosen, &result.more);
     cursor_ = 0;
   }
@@ -147,7 +147,7 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
       at = chunk.candidates.back().seq;
       floor_.Seen(at);
     }
-    if (chunks == 0 && !bounded) floor_.Found(Clock::now(), first);
+    if (chunks == 0 && !bounded) floor_.Found(Clock::now(), first, Scaled(ClaimFloor::kRecent));
     TakeChunk(chunk, true, &statements_->lock, selection, chosen, progress);
     if (rows < static_cast<uint64>(chunk_size)) {
       const std::optional<int64> next = bounded ? NextWaiting(upto) : std::nullopt;
