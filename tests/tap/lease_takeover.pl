@@ -61,11 +61,37 @@ subtest 'the lease of a publisher that is not ours holds its key until it times 
 	wait_published($node, 'postgres', 16);
 };
 
+subtest 'a lease is found behind any number of rows that wait for their key' => sub {
+	$node->safe_psql(
+		'postgres', q{
+		BEGIN;
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload)
+		SELECT gen_random_uuid(), 'video', CASE n WHEN 12001 THEN 'far' ELSE 'many' END, 'video.changed', n, '{}' FROM generate_series(1, 12001) AS n;
+		UPDATE app.outbox SET lock_token = 'somebody', locked_at = now() + interval '1 day' WHERE aggregate_id = 'many' AND version = 1;
+		UPDATE app.outbox SET lock_token = 'postbox-00000000000000ac', locked_at = now() WHERE aggregate_id = 'far';
+		COMMIT;
+	});
+	wait_until($node, 'postgres', q{SELECT published_at IS NOT NULL FROM app.outbox WHERE aggregate_id = 'far'}, 'it is taken over');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM app.outbox WHERE aggregate_id = 'many' AND published_at IS NULL}), 12000, 'while the others wait');
+	$node->safe_psql('postgres', q{DELETE FROM app.outbox WHERE aggregate_id IN ('many', 'far')});
+};
+
+subtest 'a lease of a living worker that does not know of it ends, too' => sub {
+	$node->safe_psql(
+		'postgres', q{
+		BEGIN;
+		SELECT postbox.outbox_emit('video', 'forgotten', 'video.changed', '{}'::jsonb);
+		UPDATE app.outbox SET lock_token = w.lock_token, locked_at = now() - interval '1 day' FROM postbox.workers w WHERE aggregate_id = 'forgotten';
+		COMMIT;
+	});
+	wait_published($node, 'postgres', 17);
+};
+
 subtest 'a worker that is told to leave gives back what it has' => sub {
 	# New workers: one that took over events before may still have to say that it did so again.
 	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");
 	$node->restart;
-	my $count = 16;
+	my $count = 17;
 	my $position = log_position($node);
 	wait_for(sub {
 		emit($node, 'postgres', 1);

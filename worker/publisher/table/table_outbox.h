@@ -2,7 +2,8 @@
 // sql/install/30_publication.sql, seen from the worker.
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
-//      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before
+//      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before;
+//      |  |               |     what was BEHIND is due
 //      |  |               |---unknown--------> DUE (after the base backoff; not counted)
 //      |  |               |---rejected-------> RETRY (attempts + 1), after max_attempts FAILED
 //      |  +--due----------+   (a due RETRY is claimed like PENDING)
@@ -34,7 +35,8 @@
 //      back, its UPDATE has its own token in the condition, finds no row, and says so in the log.
 //      The event has been sent twice, under the same event id. What is not sent in a quarter of the
 //      lease is given back, and postbox.publish_timeout is at most half of the lease, so in this
-//      window A sends nothing any more.
+//      window A sends nothing any more. A itself takes it over after twice that time: its result
+//      may be on its way to the table until then.
 //   4. A's result is stored without waiting for the disk. If the server crashes before it is there,
 //      the row is still leased, its worker is gone, and the event is sent again.
 //
@@ -134,6 +136,16 @@ class TableOutbox : public OutboxSource {
   // Of these, `done` have been changed already.
   void Update(Statement* statement, const std::vector<std::string>& ids, uint64 done = 0);
 
+  // A lease of another worker, or one that is over.
+  struct LeasedRow {
+    ItemPointerData tid;
+    std::string token;
+    bool old;
+  };
+  // Of the first rows that are due, and the first that wait behind this seq. Returns how far it has
+  // come, if there may be more of the latter.
+  std::optional<int64> ReadLeases(int64 after, std::vector<LeasedRow>* leases);
+  std::vector<LeasedRow> NextLeases();
   // Gives back what workers have leased that are gone, or that took too long.
   void TakeOverLeases();
   // Rows that are behind nothing are made due: an application's own UPDATE of the table may have
@@ -155,6 +167,7 @@ class TableOutbox : public OutboxSource {
   bool settled_ = false;  // results were stored since it began there
   ClaimFloor floor_;
   Clock::time_point leases_seen_at_{};
+  int64 leases_seen_upto_ = 0;  // where the next look goes on behind the first rows
   Clock::time_point repaired_at_{};
   std::string repaired_upto_;     // the key at which the round goes on
   bool in_repair_round_ = false;  // it is not over
