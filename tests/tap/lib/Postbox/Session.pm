@@ -8,7 +8,6 @@ use warnings;
 use Errno ();
 use IO::Select;
 use IO::Socket::UNIX ();
-use Time::HiRes 'time';
 
 # The statements that psql would send one by one; none if some of it is for psql itself.
 sub statements
@@ -104,28 +103,13 @@ sub put
 	return;
 }
 
-# Dies if nothing has come by the time-out. What interrupts the waiting does not end it.
-sub await_bytes
-{
-	my ($self) = @_;
-	my $begin = time;
-	my $left = $self->{timeout};
-	until (IO::Select->new($self->{socket})->can_read($left))
-	{
-		my $error = $!;
-		$left = $begin + $self->{timeout} - time;
-		die "the server is silent for $self->{timeout} s ($error)" if $left <= 0 || !$self->{socket}->opened;
-	}
-	return;
-}
-
 # So many bytes that the server has sent; undef if it has closed the connection.
 sub get
 {
 	my ($self, $count) = @_;
 	while (length $self->{received} < $count)
 	{
-		$self->await_bytes if $self->{timeout};
+		die "the server is silent for $self->{timeout} s" if $self->{timeout} && !IO::Select->new($self->{socket})->can_read($self->{timeout});
 		my $read = sysread($self->{socket}, $self->{received}, 65536, length $self->{received});
 		return unless $read || !defined $read && $!{EINTR};
 	}

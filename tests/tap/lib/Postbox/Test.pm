@@ -26,6 +26,10 @@ our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_out
 my $topic = 'catalog.video.events';
 my %emulators;    # pid => object
 
+# PostgreSQL's module has a handler for the end of children since 17, which ends each waiting for a socket when any child ends. That looks
+# like a time-out then.
+INIT { delete $SIG{CHLD}; }
+
 # psql is started only for what a session of this process does not understand, or is not let in to say.
 {
 	no warnings 'redefine';
