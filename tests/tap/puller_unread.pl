@@ -126,8 +126,8 @@ subtest 'a puller with gRPC\'s own lines' => sub {
 subtest 'an emulator whose lines nothing reads' => sub {
 	my ($reader, $writer) = full_pipe();
 	my $port = PostgreSQL::Test::Cluster::get_free_port();
-	my $pid = start_with($writer, $ENV{POSTBOX}, 'emulator', '--port', $port);
-	wait_for(sub { return IO::Socket::INET->new("127.0.0.1:$port") }, 'the emulator serves');
+	my $pid = start_with($writer, $ENV{POSTBOX}, 'emulator', '--host', own_address(), '--port', $port);
+	wait_for(sub { return IO::Socket::INET->new(own_address() . ":$port") }, 'the emulator serves');
 	ends_soon($pid, 'the emulator');
 	close($reader);
 	my ($second, $to) = full_pipe();

@@ -23,7 +23,8 @@ sub start_pooler
 {
 	my ($node, %options) = @_;
 	my $port = PostgreSQL::Test::Cluster::get_free_port();
-	my $pooler = { output => '', dsn => "host=127.0.0.1 port=$port user=$options{user} dbname=" };
+	my $address = own_address();
+	my $pooler = { output => '', dsn => "host=$address port=$port user=$options{user} dbname=" };
 	my $folder = PostgreSQL::Test::Utils::tempdir();
 	append_to_file("$folder/users", qq{"$options{user}" ""\n});
 	append_to_file(
@@ -31,7 +32,7 @@ sub start_pooler
 [databases]
 postgres = host=@{[$node->host]} port=@{[$node->port]} dbname=postgres
 [pgbouncer]
-listen_addr = 127.0.0.1
+listen_addr = $address
 listen_port = $port
 unix_socket_dir =
 auth_type = trust

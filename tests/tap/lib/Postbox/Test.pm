@@ -19,7 +19,7 @@ use Postbox::Session;
 use Test::More;
 use Time::HiRes qw(time);
 
-our @EXPORT = qw(start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
+our @EXPORT = qw(own_address start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
 	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for server_version log_since log_position
 	disturbed undisturbed_log_since);
 
@@ -60,19 +60,22 @@ INIT { delete $SIG{CHLD}; }
 	};
 }
 
-# start_emulator(argument...): an emulator, on a free port unless --port is given, with the topic of these tests. Returns
-# { pid, address => 'host:port', endpoint => the value of postbox.endpoint }.
+# An address of the loopback interface that no other test has, so that a port of it is still free when it is used again.
+sub own_address { return join '.', 127, unpack('x C3', pack('N', $$)); }
+
+# start_emulator(argument...): an emulator, on a free port of this test's address unless --port or --host are given, with the topic of
+# these tests. Returns { pid, address => 'host:port', endpoint => the value of postbox.endpoint }.
 sub start_emulator
 {
 	my @arguments = @_;
-	my @port = (grep { $_ eq '--port' } @arguments) ? () : ('--port', '0');
+	my @place = map { my ($option, $value) = @$_; (grep { $_ eq $option } @arguments) ? () : ($option, $value) } [ '--host', own_address() ], [ '--port', '0' ];
 	my $log = "$PostgreSQL::Test::Utils::log_path/emulator_" . (1 + keys %emulators) . '.log';
 	pipe(my $reader, my $writer) or BAIL_OUT("pipe: $!");
 	my $pid = fork() // BAIL_OUT("fork: $!");
 	if ($pid == 0)
 	{
 		open(STDOUT, '>&', $writer) and open(STDERR, '>>', $log) and open(STDIN, '<', '/dev/null')
-		  and exec($ENV{POSTBOX}, 'emulator', @port, '--no-auto-create', '--project', 'postbox-dev', '--topic', $topic, @arguments);
+		  and exec($ENV{POSTBOX}, 'emulator', @place, '--no-auto-create', '--project', 'postbox-dev', '--topic', $topic, @arguments);
 		POSIX::_exit(127);
 	}
 	close($writer);
