@@ -147,10 +147,11 @@ def beside_backlog(server, session, record, counting, sizes):
     loading = threading.Thread(target=load, daemon=True)
     loading.start()
     wait_until("the backlog is being published", lambda: counting.messages > before, bed.PATIENCE, 0.001)
-    while order and not ended.is_set():
+    while order:  # one at least, also where a small backlog has been published before it is seen
         moment = time.time_ns() // 1000
         sent[emit(session, order.pop())] = moment
-        time.sleep(PAUSE)
+        if ended.wait(PAUSE):
+            break
     loading.join()
     counting.wait_for(before + sizes.backlog + len(sent))
     moments = (line.split("\t") for line in record.read_text(encoding="utf-8").splitlines())
