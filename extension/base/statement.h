@@ -40,7 +40,9 @@ class Statement {
   uint64 Run(std::initializer_list<Datum> values) { return Run(values.begin()); }
 
   // The same for a query, which sees what the active snapshot sees.
-  uint64 RunReadOnly(const Datum* values) { return Execute(values, nullptr, true); }
+  uint64 RunReadOnly(const Datum* values, const char* nulls = nullptr) {
+    return Execute(values, nulls, true);
+  }
   uint64 RunReadOnly(std::initializer_list<Datum> values) { return RunReadOnly(values.begin()); }
 
   // The same, with each row given to `receiver` while the query runs; SPI_tuptable has none.

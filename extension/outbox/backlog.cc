@@ -12,6 +12,9 @@
 // the transactions that were running when it was taken (log_position_logic.h): one look at the
 // index for each that has ended since.
 //
+// All statements see what one snapshot sees: an event that goes from one of their ranges to another
+// between two of them, as when a worker gives back what it has claimed, would not be counted.
+//
 // All of it runs as the current user, who is the owner of the outbox (as_owner.cc). The statements
 // are kept for the session: planning them would cost more than running them. What they return of a
 // user's table is checked for its type.
@@ -297,7 +300,7 @@ Counter::Values Counter::ValuesOf(const CountedOutbox& target, int slice,
 }
 
 Counted Counter::RunToCount(Statement& statement, const Values& values) {
-  statement.Run(values.values.data(), values.nulls.c_str());
+  statement.RunReadOnly(values.values.data(), values.nulls.c_str());
   RequireColumnType(2, TIMESTAMPTZOID);
   RequireColumnType(3, INT8OID);
   Counted counted{Int64Column(0, 1), DT_NOEND, Int64Column(0, 3)};
@@ -315,7 +318,7 @@ int64 Counter::Estimate(Statement& statement, const CountedOutbox& target, int s
     values.values.push_back(*transactions);
     values.nulls.push_back(' ');
   }
-  statement.Run(values.values.data(), values.nulls.c_str());
+  statement.RunReadOnly(values.values.data(), values.nulls.c_str());
   const auto found = static_cast<double>(Int64Column(0, 1));
   const int64 looked_at = std::min<int64>(width, int64{kWindows} * kWindow);
   return static_cast<int64>(found / static_cast<double>(looked_at) * static_cast<double>(width));
@@ -336,7 +339,7 @@ void Counter::CountLate(const CountedOutbox& target, int slice, int64 after, int
       ValuesOf(target, slice, {Int64GetDatum(after), Int64GetDatum(upto), transactions});
   Counted counted = RunToCount(late_, values);
   if (counted.events == kCounted) {
-    late_bounds_.Run(values.values.data(), values.nulls.c_str());
+    late_bounds_.RunReadOnly(values.values.data(), values.nulls.c_str());
     RequireColumnType(1, INT8OID);
     RequireColumnType(2, INT8OID);
     const int64 first = Int64Column(0, 1);
@@ -349,11 +352,11 @@ void Counter::CountLate(const CountedOutbox& target, int slice, int64 after, int
 
 // Most often there is neither, which takes a single look.
 void Counter::CountMisplaced(const CountedOutbox& target) {
-  in_place_.Run({ObjectIdGetDatum(target.sequence)});
+  in_place_.RunReadOnly({ObjectIdGetDatum(target.sequence)});
   if (BoolColumn(0, 1)) return;
-  misplaced_.Run({ObjectIdGetDatum(target.sequence)});
+  misplaced_.RunReadOnly({ObjectIdGetDatum(target.sequence)});
   backlog_.misplaced = Int64Column(0, 1);
-  foreign_.Run({});
+  foreign_.RunReadOnly({});
   backlog_.has_foreign = BoolColumn(0, 1);
 }
 
@@ -366,7 +369,7 @@ void Counter::CountLog(const std::string& publication, const CountedOutbox& targ
     std::optional<Datum> transactions;
   };
   std::vector<Position> positions;
-  const uint64 rows = positions_.Run({name});
+  const uint64 rows = positions_.RunReadOnly({name});
   for (uint64 row = 0; row < rows; ++row) {
     Position position{Int32Column(row, 1), Int64Column(row, 2), std::nullopt, std::nullopt};
     backlog_.ready += Int32Column(row, 5);
@@ -377,7 +380,7 @@ void Counter::CountLog(const std::string& publication, const CountedOutbox& targ
     }
     positions.push_back(position);
   }
-  last_seq_.Run({ObjectIdGetDatum(target.sequence)});
+  last_seq_.RunReadOnly({ObjectIdGetDatum(target.sequence)});
   const int64 last_seq = Int64Column(0, 1);
   // The sequence begins again, as after TRUNCATE ... RESTART IDENTITY: workers will read all of it.
   std::set<int> set_back;
@@ -396,20 +399,21 @@ void Counter::CountLog(const std::string& publication, const CountedOutbox& targ
     }
   }
   CountMisplaced(target);
-  parked_.Run({name});
+  parked_.RunReadOnly({name});
   backlog_.parked = Int64Column(0, 1);
   if (backlog_.parked == 0) return;
   if (backlog_.parked == kCountedParked) {
-    parked_rows_.Run({ObjectIdGetDatum(target.parked_oid), ObjectIdGetDatum(target.relation_oid)});
+    parked_rows_.RunReadOnly(
+        {ObjectIdGetDatum(target.parked_oid), ObjectIdGetDatum(target.relation_oid)});
     backlog_.parked = std::max(backlog_.parked, Int64Column(0, 1));
   }
-  oldest_parked_.Run({name});
+  oldest_parked_.RunReadOnly({name});
   RequireColumnType(1, TIMESTAMPTZOID);
   if (!IsNull(0, 1)) backlog_.oldest_parked = DatumGetTimestampTz(DatumColumn(0, 1));
 }
 
 void Counter::CountTable(const CountedOutbox& target) {
-  last_seq_.Run({});
+  last_seq_.RunReadOnly({});
   RequireColumnType(1, INT8OID);
   CountFresh(target, 0, 0, Int64Column(0, 1));
   Add(RunToCount(leased_, ValuesOf(target, 0, {})));
@@ -417,10 +421,10 @@ void Counter::CountTable(const CountedOutbox& target) {
   backlog_.parked = parked.events;
   backlog_.oldest_parked = parked.oldest;
   if (parked.events == kCountedParked) {
-    parked_rows_.Run({ObjectIdGetDatum(target.relation_oid)});
+    parked_rows_.RunReadOnly({ObjectIdGetDatum(target.relation_oid)});
     backlog_.parked = std::max(backlog_.parked, Int64Column(0, 1));
   }
-  misplaced_.Run({});
+  misplaced_.RunReadOnly({});
   backlog_.misplaced = Int64Column(0, 1);
 }
 

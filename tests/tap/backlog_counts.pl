@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
 use Postbox::Delivery;
+use Postbox::Load;
 use Postbox::Test;
 use Test::More;
 
@@ -153,6 +154,28 @@ subtest 'many events of a table outbox are estimated' => sub {
 	publishers(0);
 	sql(emit_sql(2500, outbox => 'app.jobs', key => "'k' || n / 20"));
 	is(backlog('jobs'), '2500|2500|0', 'without gaps exactly');
+	publishers(1);
+	drained();
+};
+
+subtest 'what is claimed and given back while it is counted is counted once' => sub {
+	publishers(0);
+	sql(emit_sql(1, outbox => 'app.jobs'));
+	my $load = start_load($node, 'postgres', { lease => q{
+		UPDATE app.jobs SET lock_token = 'test', locked_at = now() WHERE published_at IS NULL;
+		UPDATE app.jobs SET lock_token = NULL, locked_at = NULL WHERE published_at IS NULL;} }, clients => 1, rate => 1000);
+	sql(q{
+		CREATE TABLE app.pending (n bigint);
+		CREATE FUNCTION app.look() RETURNS void LANGUAGE plpgsql AS $$
+		BEGIN
+			FOR n IN 1 .. 1000 LOOP
+				INSERT INTO app.pending SELECT pending FROM postbox.publication_status WHERE publication = 'jobs';
+			END LOOP;
+		END $$});
+	wait_until($node, 'postgres', q{SELECT n_tup_upd > 100 FROM pg_stat_user_tables WHERE relid = 'app.jobs'::regclass}, 'leases come and go');
+	sql('SELECT app.look()');
+	stop_load($load);
+	is(sql('SELECT n, count(*) FROM app.pending GROUP BY n ORDER BY n'), '1|1000', 'it is pending at every look');
 	publishers(1);
 	drained();
 };
