@@ -244,7 +244,7 @@ class Puller {
       ending.push_back(std::move(it->second));
       it = runners_.erase(it);
     }
-    FinishAll(ending, Clock::now() + kReconfigureGrace,
+    FinishAll(ending, Clock::now() + TimeOf("reconfigure_time", kReconfigureGrace),
               [&](const Runner& runner) { return statuses.contains(runner.config().name); });
     RemoveLeft(ending);
     ending.clear();
