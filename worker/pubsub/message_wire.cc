@@ -34,6 +34,19 @@ std::uint8_t* WriteField(int field, std::string_view bytes, std::uint8_t* out) {
   return out + bytes.size();
 }
 
+// So that a text of which the next use is a few bytes longer has the room for it.
+constexpr std::size_t kRoomStep = 64;
+
+// A string that grows by a byte doubles its room, and copies what it had. Messages that are used
+// again are of about one length, so they would all have twice the room that they need.
+void SetSize(std::size_t size, std::string* text) {
+  if (size > text->capacity()) {
+    std::string().swap(*text);
+    text->reserve((size / kRoomStep + 1) * kRoomStep);
+  }
+  text->resize(size);
+}
+
 }  // namespace
 
 std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out) {
@@ -46,7 +59,7 @@ std::uint8_t* WriteMessage(std::string_view encoded, std::uint8_t* out) {
 
 void EncodeMessage(std::string_view data, std::span<const AttributeView> attributes,
                    std::string_view ordering_key, std::string* encoded) {
-  encoded->resize(MessageSize(data, attributes, ordering_key));
+  SetSize(MessageSize(data, attributes, ordering_key), encoded);
   auto* out = reinterpret_cast<std::uint8_t*>(encoded->data());
   if (!data.empty()) out = WriteField(1, data, out);
   for (const auto& [key, value] : attributes) {

@@ -110,6 +110,18 @@ TEST(MessageWire, ManyMessagesWithManyAttributesAndBinaryDataSurvive) {
   ExpectSame("projects/p/topics/t", messages);
 }
 
+TEST(MessageWire, MessagesThatGrowByteByByteNeverHaveMuchMoreRoomThanTheyNeed) {
+  std::string encoded;
+  int rooms = 0;
+  for (std::size_t bytes = 300; bytes < 900; ++bytes) {
+    const std::size_t before = encoded.capacity();
+    EncodeMessage(std::string(bytes, 'd'), {}, "key", &encoded);
+    ASSERT_LE(encoded.capacity(), encoded.size() + 64);
+    if (encoded.capacity() != before) ++rooms;
+  }
+  EXPECT_LE(rooms, 11) << "the room of the message before is used";
+}
+
 TEST(MessageWire, MessageIdsAreCountedAndAnAnswerThatCannotBeReadIsToldApart) {
   PublishResponse response;
   EXPECT_EQ(CountMessageIds(response.SerializeAsString()), 0u);
