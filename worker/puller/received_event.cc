@@ -1,6 +1,5 @@
 #include "worker/puller/received_event.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <list>
@@ -11,12 +10,13 @@
 #include <vector>
 
 #include "proto/rules/attributes.h"
+#include "proto/rules/json_number.h"
+#include "proto/rules/json_scan.h"
 #include "proto/rules/utf8.h"
 
 namespace postbox::puller {
 namespace {
 
-using nlohmann::json;
 using pubsub::FindAttribute;
 
 bool HasNul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
@@ -75,7 +75,7 @@ std::string PlainJson(const AttributeViews& attributes) {
 // A JSON object. Bytes that are not valid UTF-8 and NUL characters are replaced, so it does not
 // throw.
 std::string CleanedJson(const AttributeViews& attributes) {
-  json object = json::object();
+  nlohmann::json object = nlohmann::json::object();
   for (const auto& attribute : attributes) {
     std::string name(attribute.first);
     std::string value(attribute.second);
@@ -86,7 +86,7 @@ std::string CleanedJson(const AttributeViews& attributes) {
     }
     object[name] = std::move(value);
   }
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::optional<int64_t> ParseInteger(std::string_view text) {
@@ -100,56 +100,125 @@ std::optional<int64_t> ParseInteger(std::string_view text) {
 std::optional<int64_t> ParseTime(std::string_view text) {
   int64_t micros = 0;
   if (!pubsub::ParseRfc3339(text, &micros)) return std::nullopt;
-  // An offset may lead out of the years that a time has.
-  return std::clamp(micros, pubsub::kMinRfc3339Micros, pubsub::kMaxRfc3339Micros);
+  return micros;
 }
-
-// The first of these members that is a string that is not empty, or an integer.
-std::optional<std::string> Member(const json& body, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    auto it = body.find(name);
-    if (it == body.end()) continue;
-    if (it->is_string() && !it->get_ref<const std::string&>().empty()) {
-      return it->get<std::string>();
-    }
-    if (it->is_number_integer()) return it->dump();
-  }
-  return std::nullopt;
-}
-
-// Takes the fields that the attributes do not give from the body. A member of another type than
-// expected has another meaning and is left alone.
-void FillFromBody(ReceivedEvent* event) {
-  const size_t begin = event->payload.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos || event->payload[begin] != '{') return;
-  json body = json::parse(event->payload, nullptr, /*allow_exceptions=*/false);
-  if (!body.is_object()) return;
-  const auto texts = std::make_shared<std::list<std::string>>();
-  const auto fill = [&](std::optional<std::string_view>* field,
-                        std::initializer_list<const char*> names) {
-    if (field->has_value()) return;
-    if (auto text = Member(body, names)) *field = texts->emplace_back(*std::move(text));
-  };
-  fill(&event->event_id, {"event_id", "eventId"});
-  fill(&event->event_type, {"event_type", "eventType"});
-  fill(&event->aggregate_type, {"aggregate_type", "aggregateType"});
-  fill(&event->aggregate_id, {"aggregate_id", "aggregateId"});
-  event->of_body = texts;
-  if (!event->version) {
-    if (auto text = Member(body, {"version"})) event->version = ParseInteger(*text);
-  }
-  if (!event->occurred_at) {
-    if (auto text = Member(body, {"occurred_at", "occurredAt", "timestamp"})) {
-      event->occurred_at = ParseTime(*text);
-    }
-  }
-}
-
-using StandardValues = std::array<const std::string_view*, pubsub::kStandardAttributes.size()>;
+constexpr char kNoTime[] = " is not an RFC 3339 time in the years 0001 to 9999";
+constexpr char kNoBigint[] = " is not a bigint";
 
 void Poison(std::string why, ReceivedEvent* event) {
   if (event->poison.empty()) event->poison = std::move(why);
 }
+
+// Takes the fields that the attributes do not give from a body that is a JSON object.
+class EnvelopeReader {
+ public:
+  explicit EnvelopeReader(ReceivedEvent* event) : event_(event) {}
+
+  void Read() {
+    const size_t begin = event_->payload.find_first_not_of(" \t\r\n");
+    if (begin == std::string_view::npos || event_->payload[begin] != '{') return;
+    if (!json::MemberSearch(Names(), event_->payload, &values_).Run().valid) return;
+    if (!pubsub::IsValidUtf8(event_->payload)) return;
+    TakeText(kEventId, &event_->event_id);
+    TakeText(kEventType, &event_->event_type);
+    TakeText(kAggregateType, &event_->aggregate_type);
+    TakeText(kAggregateId, &event_->aggregate_id);
+    if (!event_->version) TakeVersion();
+    if (!event_->occurred_at) TakeTime();
+    event_->of_body = texts_;
+  }
+
+ private:
+  // Of two names for a field the first has an even place.
+  enum Place : uint8_t {
+    kEventId = 0,
+    kEventType = 2,
+    kAggregateType = 4,
+    kAggregateId = 6,
+    kOccurredAt = 8,
+    kVersion = 10,
+    kTimestamp = 11,
+  };
+  static constexpr std::array<const char*, 12> kNames = {
+      "event_id",     "eventId",     "event_type",  "eventType",  "aggregate_type", "aggregateType",
+      "aggregate_id", "aggregateId", "occurred_at", "occurredAt", "version",        "timestamp"};
+
+  static const json::Paths& Names() {
+    static const json::Paths& names = *[] {
+      auto* paths = new json::Paths;
+      for (const char* name : kNames) paths->Add({name});
+      return paths;
+    }();
+    return names;
+  }
+
+  bool IsThere(size_t place) const {
+    return values_[place].kind != json::Kind::kAbsent && values_[place].kind != json::Kind::kNull;
+  }
+  void PoisonMember(size_t place, const char* why) {
+    Poison(std::string("member ") + kNames[place] + " of the JSON body" + why, event_);
+  }
+
+  // A text, or a whole number with its digits alone; otherwise `why` says what it is.
+  std::optional<std::string_view> Text(size_t place, const char** why) {
+    const json::Value& value = values_[place];
+    *why = " is neither a text nor a whole number";
+    if (value.kind == json::Kind::kNumber) {
+      char digits[json::kMostDigits + 1];
+      const size_t length = json::WriteWhole(value.text, digits);
+      if (length == 0) return std::nullopt;
+      return texts_->emplace_back(digits, length);
+    }
+    if (value.kind != json::Kind::kString) return std::nullopt;
+    const std::string_view inside = value.text.substr(1, value.text.size() - 2);
+    if (inside.find('\\') == std::string_view::npos) return inside;
+    std::string decoded(inside.size(), '\0');
+    const json::Decoded result = json::Decode(inside, decoded.data());
+    if (result.flaw == json::TextFlaw::kNul) *why = " holds a NUL character";
+    if (result.flaw == json::TextFlaw::kSurrogate) *why = " holds half of a surrogate pair";
+    if (result.flaw != json::TextFlaw::kNone) return std::nullopt;
+    decoded.resize(result.length);
+    return texts_->emplace_back(std::move(decoded));
+  }
+
+  // The first of both members that is there counts. An empty text is none, as in an attribute.
+  void TakeText(size_t first, std::optional<std::string_view>* field) {
+    if (field->has_value()) return;
+    for (const size_t place : {first, first + 1}) {
+      if (!IsThere(place)) continue;
+      const char* why = nullptr;
+      const std::optional<std::string_view> text = Text(place, &why);
+      if (!text) return PoisonMember(place, why);
+      if (text->empty()) continue;
+      *field = text;
+      return;
+    }
+  }
+
+  void TakeVersion() {
+    if (!IsThere(kVersion)) return;
+    const char* why = nullptr;
+    if (const auto text = Text(kVersion, &why)) event_->version = ParseInteger(*text);
+    if (!event_->version) PoisonMember(kVersion, kNoBigint);
+  }
+
+  void TakeTime() {
+    for (const size_t place : {size_t{kOccurredAt}, size_t{kOccurredAt} + 1, size_t{kTimestamp}}) {
+      if (!IsThere(place)) continue;
+      const char* why = nullptr;
+      if (const auto text = Text(place, &why)) event_->occurred_at = ParseTime(*text);
+      // A timestamp may be something else than the time of the event.
+      if (!event_->occurred_at && place != kTimestamp) PoisonMember(place, kNoTime);
+      return;
+    }
+  }
+
+  ReceivedEvent* const event_;
+  std::vector<json::Value> values_;
+  const std::shared_ptr<std::list<std::string>> texts_ = std::make_shared<std::list<std::string>>();
+};
+
+using StandardValues = std::array<const std::string_view*, pubsub::kStandardAttributes.size()>;
 
 // `all_plain`: all of these are.
 void TakeFields(const StandardValues& standard, bool all_plain, ReceivedEvent* event) {
@@ -166,11 +235,11 @@ void TakeFields(const StandardValues& standard, bool all_plain, ReceivedEvent* e
   take(pubsub::kAggregateId, &event->aggregate_id);
   if (const std::string_view* text = find(pubsub::kVersion)) {
     event->version = ParseInteger(*text);
-    if (!event->version) Poison("attribute version is not an integer", event);
+    if (!event->version) Poison(std::string("attribute version") + kNoBigint, event);
   }
   if (const std::string_view* text = find(pubsub::kOccurredAt)) {
     event->occurred_at = ParseTime(*text);
-    if (!event->occurred_at) Poison("attribute occurred_at is not an RFC 3339 time", event);
+    if (!event->occurred_at) Poison(std::string("attribute occurred_at") + kNoTime, event);
   }
 }
 
@@ -203,14 +272,7 @@ ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message) {
 
   if (!event.event_id || !event.event_type || !event.aggregate_type || !event.aggregate_id ||
       !event.version) {
-    FillFromBody(&event);
-  }
-  for (auto* field :
-       {&event.event_id, &event.event_type, &event.aggregate_type, &event.aggregate_id}) {
-    if (*field && HasNul(**field)) {
-      poison("a field of the event holds a NUL character");
-      field->reset();
-    }
+    EnvelopeReader(&event).Read();
   }
   if (!event.event_id) {
     poison("neither an attribute event_id nor a JSON body with event_id or eventId");

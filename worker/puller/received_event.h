@@ -3,12 +3,19 @@
 // The fields come from the standard attributes (proto/rules/attributes.h). A field without an
 // attribute is taken from the top level of a JSON body, as clients other than Postbox write it:
 // event_id or eventId, event_type or eventType, aggregate_type or aggregateType, aggregate_id or
-// aggregateId, version, and occurred_at, occurredAt or timestamp. The event id is required; the
-// other fields are not.
+// aggregateId, version, and occurred_at, occurredAt or timestamp. Of two names for a field the first
+// counts, of several members with one name the last. The event id is required; the other fields are
+// not. A body is not read if it could only give occurred_at.
+//
+// A member that is there and is not null must be its field, as an attribute must, so that no field
+// is silently NULL: a text or a whole number, for version a bigint, for occurred_at an RFC 3339
+// time. 3.0 is the whole number 3, since JSON has one type of numbers, and some clients write them
+// all like that; the text "3.0" is none. A text that is empty counts as absent except for these
+// two. Only timestamp may be anything: other things have that name.
 //
 // A message is poisoned if it can never be applied as it is: it has no event id, a standard
-// attribute is malformed, or a text is not UTF-8 or has a NUL character, which the server's type
-// text cannot hold.
+// attribute or such a member is malformed, or a text is not UTF-8 or has a NUL character, which the
+// server's type text cannot hold.
 #ifndef POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 #define POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_
 
