@@ -3,9 +3,9 @@
 // The fields come from the standard attributes (proto/rules/attributes.h). A field without an
 // attribute is taken from the top level of a JSON body, as clients other than Postbox write it:
 // event_id or eventId, event_type or eventType, aggregate_type or aggregateType, aggregate_id or
-// aggregateId, version, and occurred_at, occurredAt or timestamp. Of two names for a field the first
-// counts, of several members with one name the last. The event id is required; the other fields are
-// not. A body is not read if it could only give occurred_at.
+// aggregateId, version, and occurred_at, occurredAt or timestamp. Of two names for a field the
+// first counts, of several members with one name the last. The event id is required; the other
+// fields are not. A body is not read if it could only give occurred_at.
 //
 // A member that is there and is not null must be its field, as an attribute must, so that no field
 // is silently NULL: a text or a whole number, for version a bigint, for occurred_at an RFC 3339

@@ -67,10 +67,11 @@ struct TableOutboxSql {
   // Rows that are behind, the first ones of their keys, are due, unless they are locked. $1 tid[].
   std::string make_due;
 
-  // Leases of other workers, and old ones, among the first rows that wait behind a seq and the first
-  // that are due: ctid, lock_token, whether the lease is old, and, in the last row of as many as were
-  // asked for that wait, its seq. $1 bigint: after this seq; $2 int: of so many rows; $3 float8:
-  // lease time-out in seconds; $4 text: our own token, whose leases are old after twice that time.
+  // Leases of other workers, and old ones, among the first rows that wait behind a seq, and the
+  // first that are due: ctid, lock_token, whether the lease is old, and, in the last row of as many
+  // as were asked for that wait, its seq. $1 bigint: after this seq; $2 int: of so many rows; $3
+  // float8: lease time-out in seconds; $4 text: our own token, whose leases are old after twice
+  // that time.
   std::string leases;
   // Gives leases back, unless they are other ones by now. $1 tid[]; $2 text[]: tokens of workers
   // that are gone; $3, $4 as above.
