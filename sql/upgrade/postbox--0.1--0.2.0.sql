@@ -1697,34 +1697,6 @@ BEGIN
     END LOOP;
 END $$;
 
--- A lease changes no index of a table outbox, and what it leases is due.
-DO $$
-DECLARE
-    jobs record;
-    old record;
-BEGIN
-    FOR jobs IN
-        SELECT o.relation, c.relname AS name FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation WHERE o.kind = 'table'
-    LOOP
-        BEGIN
-            FOR old IN
-                SELECT i.indexrelid::regclass AS index FROM pg_index i WHERE i.indrelid = jobs.relation AND pg_get_expr(i.indpred, i.indrelid) IN (
-                    '((published_at IS NULL) AND (lock_token IS NULL) AND (next_retry_at IS NULL))',
-                    '((published_at IS NULL) AND (lock_token IS NULL) AND (next_retry_at IS NOT NULL))', '(lock_token IS NOT NULL)')
-            LOOP
-                EXECUTE format('DROP INDEX %s', old.index);
-            END LOOP;
-            EXECUTE format('CREATE INDEX %I ON %s (seq) WHERE published_at IS NULL AND next_retry_at IS NULL', jobs.name || '_claim', jobs.relation);
-            EXECUTE format('CREATE INDEX %I ON %s (next_retry_at) WHERE published_at IS NULL AND next_retry_at IS NOT NULL', jobs.name || '_retry', jobs.relation);
-            EXECUTE format('UPDATE %s SET next_retry_at = now() WHERE lock_token IS NOT NULL AND published_at IS NULL AND next_retry_at = ''infinity''', jobs.relation);
-            EXECUTE format('ALTER TABLE %s SET (fillfactor = 50)', jobs.relation);
-        EXCEPTION WHEN OTHERS THEN
-            RAISE WARNING USING
-                MESSAGE = format('outbox %s is not complete', jobs.relation), DETAIL = SQLERRM, HINT = 'Repair it, see postbox.outbox_status.';
-        END;
-    END LOOP;
-END $$;
-
 -- A projection whose target is dropped stays, as broken.
 ALTER TABLE postbox.projection ADD COLUMN dropped_target text, ADD COLUMN aggregate_types text[] NOT NULL DEFAULT '{}';
 COMMENT ON COLUMN postbox.projection.aggregate_types IS

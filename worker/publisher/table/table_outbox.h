@@ -2,8 +2,7 @@
 // sql/install/30_publication.sql, seen from the worker.
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
-//      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before;
-//      |  |               |     what was BEHIND is due
+//      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before
 //      |  |               |---unknown--------> DUE (after the base backoff; not counted)
 //      |  |               |---rejected-------> RETRY (attempts + 1), after max_attempts FAILED
 //      |  +--due----------+   (a due RETRY is claimed like PENDING)
@@ -136,16 +135,6 @@ class TableOutbox : public OutboxSource {
   // Of these, `done` have been changed already.
   void Update(Statement* statement, const std::vector<std::string>& ids, uint64 done = 0);
 
-  // A lease of another worker, or one that is over.
-  struct LeasedRow {
-    ItemPointerData tid;
-    std::string token;
-    bool old;
-  };
-  // Of the first rows that are due, and the first that wait behind this seq. Returns how far it has
-  // come, if there may be more of the latter.
-  std::optional<int64> ReadLeases(int64 after, std::vector<LeasedRow>* leases);
-  std::vector<LeasedRow> NextLeases();
   // Gives back what workers have leased that are gone, or that took too long.
   void TakeOverLeases();
   // Rows that are behind nothing are made due: an application's own UPDATE of the table may have
@@ -167,7 +156,6 @@ class TableOutbox : public OutboxSource {
   bool settled_ = false;  // results were stored since it began there
   ClaimFloor floor_;
   Clock::time_point leases_seen_at_{};
-  int64 leases_seen_upto_ = 0;  // where the next look goes on behind the first rows
   Clock::time_point repaired_at_{};
   std::string repaired_upto_;     // the key at which the round goes on
   bool in_repair_round_ = false;  // it is not over

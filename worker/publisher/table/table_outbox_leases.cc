@@ -16,13 +16,8 @@ using std::chrono::milliseconds;
 
 // How often leases are looked through, at most.
 constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
-// How many rows are looked at there at a time, how many leases a step takes over, and how many keys
-// one of a repair looks at, at least 2.
-constexpr int kLookedAt = 5000, kTakeOver = 1000, kRepairKeys = 1000;
-
-Datum LeaseSeconds() {
-  return Pg([] { return Float8GetDatum(static_cast<double>(LeaseTime().count()) / 1000); });
-}
+// How many leases a step takes over, and how many keys one of a repair looks at, at least 2.
+constexpr int kTakeOver = 1000, kRepairKeys = 1000;
 
 }  // namespace
 
@@ -78,53 +73,29 @@ void TableOutbox::StoreSentAgain() {
   if (events > 0 && !publisher::StoreSentAgain(publication_.name, events)) sent_again_.Add(events);
 }
 
-std::optional<int64> TableOutbox::ReadLeases(int64 after, std::vector<LeasedRow>* leases) {
-  const uint64 rows = statements_->leases.Run(
-      {Int64GetDatum(after), Int32GetDatum(kLookedAt), LeaseSeconds(), TextValue(lock_token_)});
-  CheckColumns(relation_, {TIDOID, TEXTOID, BOOLOID, INT8OID});
-  std::optional<int64> last;
-  for (uint64 row = 0; row < rows; ++row) {
-    if (!IsNull(row, 4)) last = Int64Column(row, 4);
-    if (IsNull(row, 2)) continue;
-    leases->push_back({TidColumn(row, 1), TextColumn(row, 2), BoolColumn(row, 3)});
-  }
-  return last;
-}
-
-// Claims begin with the first rows, so leases stand among them. Behind many rows that wait for
-// leased ones of their keys there may be others: each look goes on there a bit.
-std::vector<TableOutbox::LeasedRow> TableOutbox::NextLeases() {
-  std::vector<LeasedRow> leases;
-  const std::optional<int64> first = ReadLeases(0, &leases);
-  std::optional<int64> further;
-  if (first) further = ReadLeases(std::max(*first, leases_seen_upto_), &leases);
-  leases_seen_upto_ = further.value_or(0);
-  return leases;
-}
-
 void TableOutbox::TakeOverLeases() {
   // First the tokens in the table, then those of living workers (see LiveLockTokens).
-  const std::vector<LeasedRow> leases = NextLeases();
-  if (leases.empty()) return;
-  const std::vector<std::string> live = LiveLockTokens(identity().database);
-  std::set<std::string> dead;
-  std::vector<ItemPointerData> ended;
-  for (const LeasedRow& lease : leases) {
-    // A token of another form belongs to somebody else's publisher: only the time-out ends it.
-    const bool gone = lease.token.starts_with("postbox-") &&
-                      lease.token.size() == kLockTokenSize - 1 &&
-                      std::find(live.begin(), live.end(), lease.token) == live.end();
-    if (gone) dead.insert(lease.token);
-    if (gone || lease.old) ended.push_back(lease.tid);
+  const uint64 owners = statements_->lease_owners.Run({});
+  CheckColumns(relation_, {TEXTOID});
+  const std::vector<std::string> tokens = TextColumns(owners, 1);
+  uint64 rows = 0;
+  if (!tokens.empty()) {
+    const std::vector<std::string> live = LiveLockTokens(identity().database);
+    std::vector<std::string> dead;
+    for (const std::string& token : tokens) {
+      // A token of another form belongs to somebody else's publisher: only the time-out ends it.
+      if (token.starts_with("postbox-") && token.size() == kLockTokenSize - 1 &&
+          std::find(live.begin(), live.end(), token) == live.end()) {
+        dead.push_back(token);
+      }
+    }
+    const Datum most = Int32GetDatum(kTakeOver);
+    if (!dead.empty()) rows += statements_->take_over_dead.Run({TextArrayValue(dead), most});
+    const Datum timeout =
+        Pg([] { return Float8GetDatum(static_cast<double>(LeaseTime().count()) / 1000); });
+    rows += statements_->take_over_old.Run({timeout, TextValue(lock_token_), most});
+    if (rows >= kTakeOver) leases_seen_at_ = Clock::time_point::min();
   }
-  if (ended.empty()) return;
-  if (ended.size() > kTakeOver) {
-    ended.resize(kTakeOver);
-    leases_seen_at_ = Clock::time_point::min();
-  }
-  const uint64 rows =
-      statements_->take_over.Run({TidArrayValue(ended), TextArrayValue({dead.begin(), dead.end()}),
-                                  LeaseSeconds(), TextValue(lock_token_)});
   if (rows == 0) return;
   sent_again_.Add(static_cast<std::int64_t>(rows));
   floor_.Clear();

@@ -20,11 +20,6 @@ constexpr std::string_view kOurs =
 // A row that waits behind a parked one of its key.
 constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publish_attempts = 0";
 
-// A lease that ends. One of our own may have a result that is not stored yet.
-constexpr std::string_view kOld =
-    "c.locked_at < now() - make_interval(secs => $3 * CASE WHEN c.lock_token = $4 THEN 2 ELSE 1 "
-    "END)";
-
 // ORDER BY names the key too, which is constant here: it lets nothing but the index on the key and
 // seq give the order.
 constexpr std::string_view kPredecessor =
@@ -53,7 +48,6 @@ class Templates {
                                   {"unleased", kUnleased},
                                   {"behind", kBehind},
                                   {"ours", kOurs},
-                                  {"old", kOld},
                                   {"id", columns_.id.name},
                                   {"key", columns_.AggregateId()},
                                   {"key_b", columns_.AggregateId("b.")},
@@ -150,8 +144,7 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
   sql->park_behind = templates.Fill(
       "UPDATE {table} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
   sql->lease = templates.Fill(
-      "UPDATE {table} SET lock_token = $2, locked_at = now(), next_retry_at = "
-      "CASE WHEN next_retry_at = 'infinity' THEN now() ELSE next_retry_at END "
+      "UPDATE {table} SET lock_token = $2, locked_at = now() "
       "WHERE ctid = ANY($1) RETURNING seq, {id}, {aggregate_type}, {key}, {event_type}, "
       "{version}, {schema_version}, {payload}, {attributes}, {occurred_at}, publish_attempts, "
       "next_retry_at IS NOT NULL, ctid");
@@ -195,21 +188,17 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
 }
 
 void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
-  const std::string leases =
-      "SELECT c.ctid, c.seq, c.lock_token, c.lock_token IS NOT NULL AND {old} AS old, ";
-  sql->leases = templates.Fill(
-      "SELECT l.ctid, l.lock_token, l.old, CASE WHEN l.number = $2 THEN l.seq END FROM ((" +
-      leases +
-      "row_number() OVER (ORDER BY c.seq) AS number FROM {table} c WHERE c.published_at IS NULL "
-      "AND c.next_retry_at IS NULL AND c.seq > $1 ORDER BY c.seq LIMIT $2) UNION ALL (" +
-      leases +
-      "0 FROM {table} c WHERE c.published_at IS NULL AND c.next_retry_at <= now() "
-      "ORDER BY c.next_retry_at LIMIT $2)) AS l "
-      "WHERE l.lock_token <> $4 OR l.old OR l.number = $2");
-  sql->take_over = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY("
-      "SELECT c.ctid FROM {table} c WHERE c.ctid = ANY($1) AND CASE WHEN c.lock_token IS NULL "
-      "THEN false ELSE c.lock_token = ANY($2) OR {old} END FOR UPDATE SKIP LOCKED))");
+  sql->lease_owners = templates.Fill(
+      "SELECT lock_token FROM {table} WHERE lock_token IS NOT NULL GROUP BY lock_token");
+  sql->take_over_dead = templates.Fill(
+      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
+      "FROM {table} WHERE lock_token IS NOT NULL AND lock_token = ANY($1) LIMIT $2 "
+      "FOR UPDATE SKIP LOCKED))");
+  sql->take_over_old = templates.Fill(
+      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
+      "FROM {table} WHERE lock_token IS NOT NULL AND locked_at < now() - make_interval(secs => $1 "
+      "* "
+      "CASE WHEN lock_token = $2 THEN 2 ELSE 1 END) LIMIT $3 FOR UPDATE SKIP LOCKED))");
   sql->any_behind = templates.Fill(
       "SELECT FROM {table} WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at >= "
       "'infinity' AND publish_attempts = 0 ORDER BY next_retry_at LIMIT 1");

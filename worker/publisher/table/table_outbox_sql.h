@@ -47,7 +47,7 @@ struct TableOutboxSql {
   // Parks locked rows behind their predecessor. $1 tid[].
   std::string park_behind;
   // Leases locked rows and returns what a message is made of, publish_attempts, and whether the row
-  // was parked or behind. It is due until it is published. $1 tid[], $2 text: lock token.
+  // was parked or behind. It remains so until it is published. $1 tid[], $2 text: lock token.
   std::string lease;
 
   // $1 text[]: ids, $2 text: lock token. Each changes the rows that are still under our lease.
@@ -67,15 +67,13 @@ struct TableOutboxSql {
   // Rows that are behind, the first ones of their keys, are due, unless they are locked. $1 tid[].
   std::string make_due;
 
-  // Leases of other workers, and old ones, among the first rows that wait behind a seq, and the
-  // first that are due: ctid, lock_token, whether the lease is old, and, in the last row of as many
-  // as were asked for that wait, its seq. $1 bigint: after this seq; $2 int: of so many rows; $3
-  // float8: lease time-out in seconds; $4 text: our own token, whose leases are old after twice
-  // that time.
-  std::string leases;
-  // Gives leases back, unless they are other ones by now. $1 tid[]; $2 text[]: tokens of workers
-  // that are gone; $3, $4 as above.
-  std::string take_over;
+  // Lock tokens that stand in the table, and giving back. $1 text[]: tokens of workers that are
+  // gone; $2 int: how many rows at most.
+  std::string lease_owners;
+  std::string take_over_dead;
+  // $1 float8: lease time-out in seconds; $2 text: our own token, for twice that time; $3
+  // int: how many rows at most.
+  std::string take_over_old;
   // Whether any row is behind another one.
   std::string any_behind;
   // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3

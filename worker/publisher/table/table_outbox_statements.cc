@@ -24,8 +24,9 @@ TableOutbox::Statements::Statements(const Publication& publication, const TableO
   park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
   park_unreadable = Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
   make_due = Statement(sql.make_due, {kTids});
-  leases = Statement(sql.leases, {INT8OID, INT4OID, FLOAT8OID, TEXTOID});
-  take_over = Statement(sql.take_over, {kTids, TEXTARRAYOID, FLOAT8OID, TEXTOID});
+  lease_owners = Statement(sql.lease_owners, {});
+  take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID, INT4OID});
+  take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID, INT4OID});
   any_behind = Statement(sql.any_behind, {});
   keys = FilteredStatement(publication, sql.keys, {TEXTOID, INT4OID});
 }
