@@ -102,6 +102,7 @@ std::optional<int64_t> ParseTime(std::string_view text) {
   if (!pubsub::ParseRfc3339(text, &micros)) return std::nullopt;
   return micros;
 }
+
 constexpr char kNoTime[] = " is not an RFC 3339 time in the years 0001 to 9999";
 constexpr char kNoBigint[] = " is not a bigint";
 
