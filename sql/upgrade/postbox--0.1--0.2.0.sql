@@ -2780,7 +2780,7 @@ BEGIN
         RETURN NEXT postbox.make_finding('settings', 'warning', 'postbox.publish_timeout', format('postbox.publish_timeout is %s s, and no more than half of postbox.lease_timeout '
             'counts, which is %s s; raise postbox.lease_timeout, or lower postbox.publish_timeout', publish, lease));
     END IF;
-    RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, 'it is for tests of Postbox, whose workers then fail or give up too early; remove it from the configuration')).*
+    RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, 'it is for tests of Postbox, whose workers then fail, or give up too early or too late; remove it from the configuration')).*
         FROM pg_settings s WHERE s.name = 'postbox.failpoint' AND s.setting <> '' OR s.name = 'postbox.time_scale' AND s.setting <> '100';
     RETURN QUERY SELECT (postbox.make_finding('durability', 'error', s.name, 'it is off: after a crash of the machine the database may be corrupt, and events that consumers have seen may be gone; '
         || format('set %s = on in postgresql.conf, and reload the configuration', s.name))).*

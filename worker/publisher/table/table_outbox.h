@@ -34,8 +34,8 @@
 //      back, its UPDATE has its own token in the condition, finds no row, and says so in the log.
 //      The event has been sent twice, under the same event id. What is not sent in a quarter of the
 //      lease is given back, and postbox.publish_timeout is at most half of the lease, so in this
-//      window A sends nothing any more. A itself takes it over after twice that time: its result
-//      may be on its way to the table until then.
+//      window A sends nothing any more. A itself takes none of its own over, however old: its
+//      result may be here, and wait for a lock on the table.
 //   4. A's result is stored without waiting for the disk. If the server crashes before it is there,
 //      the row is still leased, its worker is gone, and the event is sent again.
 //

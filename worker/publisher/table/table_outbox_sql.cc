@@ -197,8 +197,7 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
   sql->take_over_old = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
       "FROM {table} WHERE lock_token IS NOT NULL AND locked_at < now() - make_interval(secs => $1) "
-      "AND (lock_token <> $2 OR locked_at < now() - make_interval(secs => 2 * $1)) LIMIT $3 "
-      "FOR UPDATE SKIP LOCKED))");
+      "AND lock_token <> $2 LIMIT $3 FOR UPDATE SKIP LOCKED))");
   sql->any_behind = templates.Fill(
       "SELECT FROM {table} WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at >= "
       "'infinity' AND publish_attempts = 0 ORDER BY next_retry_at LIMIT 1");

@@ -71,8 +71,8 @@ struct TableOutboxSql {
   // gone; $2 int: how many rows at most.
   std::string lease_owners;
   std::string take_over_dead;
-  // $1 float8: lease time-out in seconds; $2 text: our own token, whose leases last twice
-  // as long; $3 int: how many rows at most.
+  // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out; $3
+  // int: how many rows at most.
   std::string take_over_old;
   // Whether any row is behind another one.
   std::string any_behind;
