@@ -114,6 +114,7 @@ wait_seen('job.events', 'app.jobs');
 # nobody publishes any more.
 $node->safe_psql('postgres', q{SELECT postbox.alter_publication('audit', topic => 'catalog.video.missing', base_backoff => '1h', max_backoff => '1h')});
 $node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'old', 'video.created', '{}'::jsonb, event_id => '016f5e66-e800-7000-8000-000000000001')});
+wait_until($node, 'postgres', q{SELECT state = 'suspended' FROM postbox.publication_status WHERE publication = 'audit'}, 'one publication is suspended');
 my $held = $node->background_psql('postgres');
 $held->query_safe(q{BEGIN; SELECT postbox.outbox_emit('video', 'held', 'video.created', '{}'::jsonb)});
 emit($node, 'postgres', 20);
@@ -121,7 +122,7 @@ emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_typ
 $node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', 'poisoned', 'video.$_', '{}'::jsonb)") for 'poison', 'created';
 wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.paused_keys WHERE aggregate_id = 'poisoned' AND next_retry_at = 'infinity' AND waiting = 1}, 'an event is parked, and one behind it');
 wait_until($node, 'postgres', q{SELECT pending = 2 FROM postbox.publication_status WHERE publication = 'videos'}, 'the rest of the publication is published');
-wait_until($node, 'postgres', q{SELECT pending = 23 AND state = 'suspended' FROM postbox.publication_status WHERE publication = 'audit'}, 'the other one is suspended');
+wait_until($node, 'postgres', q{SELECT pending = 23 AND state = 'suspended' FROM postbox.publication_status WHERE publication = 'audit'}, 'the other one falls behind');
 set_publishers(0);
 $held->query_safe('COMMIT');
 $held->quit;

@@ -78,7 +78,10 @@ subtest 'who emits in a database without a worker is warned, once a session' => 
 		my ($database) = split /\n/, $node->safe_psql($databases[0], q{SELECT database FROM postbox.workers WHERE state = 'unserved' AND database ~ 'shop' LIMIT 1});
 		return 0 unless defined $database;
 		my $emit = q{SELECT postbox.outbox_emit('video', 'v', 'video.created', '{}'::jsonb);};
-		(undef, undef, $messages) = $node->psql($database, "BEGIN; $emit $emit COMMIT; BEGIN; $emit COMMIT");
+		my $session = $node->background_psql($database);
+		$session->query("BEGIN; $emit $emit COMMIT; BEGIN; $emit COMMIT");
+		$session->quit;
+		$messages = $session->{reports};
 		return $messages =~ /no postbox publisher serves database "$database" now/;
 	}, 'there is a WARNING');
 	is(scalar(() = $messages =~ /WARNING/g), 1, 'one') or diag($messages);

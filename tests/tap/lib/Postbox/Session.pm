@@ -9,6 +9,11 @@ use Errno ();
 use IO::Select;
 use IO::Socket::UNIX ();
 
+my %kept;    # what it was opened for => session
+
+# What only a session that is opened later sees, or what a session that is open is in the way of.
+my $of_later_sessions = qr/\b(?:(?:CREATE|ALTER|DROP)\s+(?:DATABASE|ROLE|USER|SYSTEM|EXTENSION)|LOAD|pg_reload_conf|pg_terminate_backend)\b/i;
+
 # The statements that psql would send one by one; none if some of it is for psql itself.
 sub statements
 {
@@ -35,6 +40,47 @@ sub new
 	$parameters{application_name} = $ENV{PGAPPNAME} if defined $ENV{PGAPPNAME};
 	$parameters{options} = $ENV{PGOPTIONS} if defined $ENV{PGOPTIONS};
 	return defined $self->ask('', pack('N', 3 << 16) . join('', map { "$_\0" } %parameters, '')) ? $self : undef;
+}
+
+# with($node, $database, $function, statements => [of the session], option of new...): what $function returns for a session, which is as
+# a new one and is gone afterwards for all that a server can say. In truth most are kept for the next time, since what a server has in
+# its memory takes more to fill than most of what a test asks. undef if the server does not let it in.
+sub with
+{
+	my ($class, $node, $database, $function, %options) = @_;
+	my $alone = grep { /$of_later_sessions/ } @{ delete $options{statements} // [] };
+	my $for = join "\0", $$, $node->host, $node->port, $database, map { $_ // '' } $options{user}, @ENV{qw(PGUSER PGAPPNAME PGOPTIONS)};
+	end_kept() if $alone;
+	my $self = delete $kept{$for};
+	if ($self && $self->has_ended)
+	{
+		$self->quit;
+		undef $self;
+	}
+	$self //= $class->new($node, $database, %options) // return;
+	$self->{timeout} = $options{timeout};
+	my @returned = $function->($self);
+	if ($alone || !$self->forget) { $self->quit; }
+	else { $kept{$for} = $self; }
+	return wantarray ? @returned : $returned[0];
+}
+
+# Ends all that is kept by this process.
+sub end_kept
+{
+	my @own = grep { /^$$\0/ } keys %kept;
+	$_->quit for delete @kept{@own};
+	return;
+}
+
+# Whether the server has said something that nobody has asked for: most often, that it is gone.
+sub has_ended { my ($self) = @_; return $self->{received} ne '' || IO::Select->new($self->{socket})->can_read(0); }
+
+# Whether nothing of what was done is left in the session, and all has been reported to the statistics. (Which 14 does later.)
+sub forget
+{
+	my ($self) = @_;
+	return !$self->{lost} && $self->{state} eq 'I' && $self->{version} >= 15 && defined $self->rows('DISCARD ALL') && defined $self->rows('SELECT pg_stat_force_next_flush()');
 }
 
 # What psql would print of one statement; undef after an error.
@@ -127,7 +173,12 @@ sub ask
 		my ($type, $length) = unpack('a N', $head);
 		my $content = $self->get($length - 4) // last;
 		last if $type eq 'R' && unpack('N', $content) != 0;
-		return $output if $type eq 'Z';
+		if ($type eq 'Z')
+		{
+			$self->{state} = $content;
+			return $output;
+		}
+		$self->{version} = $1 if $type eq 'S' && $content =~ /^server_version\0(\d+)/;
 		if ($type eq 'E') { undef $output; }
 		if ($type eq 'E' || $type eq 'N') { $self->{reports} .= report($content); }
 		if ($type eq 'D') { $output .= row($content); }

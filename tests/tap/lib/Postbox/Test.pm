@@ -34,19 +34,14 @@ INIT { delete $SIG{CHLD}; }
 {
 	no warnings 'redefine';
 	my $psql = PostgreSQL::Test::Cluster->can('psql');
-	my $session = sub {
-		my ($node, $database, $parameters, %options) = @_;
-		my @user = "@{ $parameters // [] }" =~ /^(?:-U (\w+))?$/ or return;
-		return Postbox::Session->new($node, $database, user => $user[0], %options);
-	};
+	my $user = sub { my ($parameters) = @_; return "@{ $parameters // [] }" =~ /^(?:-U (\w+))?$/; };
 	*PostgreSQL::Test::Cluster::psql = sub {
 		my ($node, $database, $script, %options) = @_;
 		my ($parameters, $stdout, $stderr, $stop, $die) = delete @options{qw(extra_params stdout stderr on_error_stop on_error_die)};
 		my @statements = %options ? () : Postbox::Session::statements($script);
-		my $own = @statements ? $session->($node, $database, $parameters) : undef;
-		return $psql->(@_) unless $own;
-		my ($status, @said) = $own->run($stop // 1, @statements);
-		$own->quit;
+		my @user = $user->($parameters);
+		my ($status, @said) = @statements && @user ? Postbox::Session->with($node, $database, sub { $_[0]->run($stop // 1, @statements) }, user => $user[0], statements => \@statements) : ();
+		return $psql->(@_) unless defined $status;
 		chomp @said;
 		die "error running SQL: '$said[1]'\nwith sql '$script'" if $status && $die;
 		$$stdout = $said[0] if $stdout;
@@ -55,8 +50,26 @@ INIT { delete $SIG{CHLD}; }
 	};
 	*PostgreSQL::Test::Cluster::background_psql = sub {
 		my ($node, $database, %options) = @_;
-		return $session->($node, $database, $options{extra_params}, timeout => $PostgreSQL::Test::Utils::timeout_default)
-		  // die "$database lets no session in";
+		my @user = $user->($options{extra_params});
+		return @user && Postbox::Session->new($node, $database, user => $user[0], timeout => $PostgreSQL::Test::Utils::timeout_default) || die "$database lets no session in";
+	};
+}
+
+# A server that is told to read its configuration again has done so, and has told its processes. One that is told to wait for the
+# sessions that it has does not wait for those of this process.
+{
+	no warnings 'redefine';
+	my ($reload, $stop) = map { PostgreSQL::Test::Cluster->can($_) } 'reload', 'stop';
+	*PostgreSQL::Test::Cluster::reload = sub {
+		my ($node, @arguments) = @_;
+		my $read = 'SELECT pg_conf_load_time()';
+		my $before = Postbox::Session->with($node, 'postgres', sub { $_[0]->rows($read) }) // return $reload->(@_);
+		$reload->($node, @arguments);
+		return comes_true(sub { (Postbox::Session->with($node, 'postgres', sub { $_[0]->rows($read) }) // $before) ne $before }) || die 'the server does not read its configuration';
+	};
+	*PostgreSQL::Test::Cluster::stop = sub {
+		Postbox::Session::end_kept() if ($_[1] // '') eq 'smart';
+		goto &$stop;
 	};
 }
 
@@ -224,24 +237,28 @@ sub pause
 	return;
 }
 
-# Whether `query` in `database` says t within `seconds`. One session asks again and again. A session that fails, since the server is restarted for example, is followed
-# by another one.
+# Whether `query` in `database` says t within `seconds`. It is asked again and again, also after an error, since the server may just be
+# restarted, for example.
 sub becomes_true
 {
 	my ($node, $database, $query, $seconds) = @_;
 	my $begin = time;
-	my ($session, $so);
+	my $so;
 	while (!$so && (my $asked = time) < $begin + $seconds)
 	{
-		my $answer = eval {
-			$session //= Postbox::Session->new($node, $database, timeout => $seconds);
-			$session && $session->rows($query);
-		};
-		undef $session unless defined $answer;
+		my $answer = eval { Postbox::Session->with($node, $database, sub {
+			my ($session) = @_;
+			while (1)
+			{
+				my $answer = $session->rows($query);
+				return $answer if !defined $answer || $answer eq "t\n" || time > $begin + $seconds;
+				pause($begin, $asked);
+				$asked = time;
+			}
+		}, timeout => $seconds) };
 		$so = ($answer // '') eq "t\n";
 		pause($begin, $asked) unless $so;
 	}
-	$session->quit if $session;
 	return $so;
 }
 
@@ -268,19 +285,24 @@ sub wait_published
 # The major version of a server.
 sub server_version { my ($node) = @_; return $node->safe_psql('postgres', q{SELECT current_setting('server_version_num')::int / 10000}); }
 
-# Waits until `condition`, a function, says yes.
-sub wait_for
+# Whether `condition`, a function, says yes at last.
+sub comes_true
 {
-	my ($condition, $what) = @_;
+	my ($condition) = @_;
 	my $begin = time;
-	my $so;
 	while (1)
 	{
 		my $asked = time;
-		last if ($so = $condition->()) || time > $begin + $PostgreSQL::Test::Utils::timeout_default;
+		my $so = $condition->();
+		return $so if $so || time > $begin + $PostgreSQL::Test::Utils::timeout_default;
 		pause($begin, $asked);
 	}
-	return ok($so, $what);
+}
+
+sub wait_for
+{
+	my ($condition, $what) = @_;
+	return ok(comes_true($condition), $what);
 }
 
 # Stops processes of the server with SIGSTOP, between two transactions: they hold nothing then that others would wait for.
@@ -293,12 +315,9 @@ sub stop_between_transactions
 		{
 			# One that was stopped with a lock of the server's own, such as those of the lock table, keeps the question waiting, too.
 			my $busy = eval {
-				my $session = Postbox::Session->new($node, 'postgres', timeout => 5);
-				my $answer = $session->query(qq{SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid IN ($list) AND xact_start IS NOT NULL)
+				Postbox::Session->with($node, 'postgres', sub { $_[0]->query(qq{SELECT (SELECT count(*) FROM pg_stat_activity WHERE pid IN ($list) AND xact_start IS NOT NULL)
 					+ (SELECT count(*) FROM pg_locks WHERE pid IN ($list) AND locktype = 'relation')
-					+ (SELECT count(*) * 0 FROM postbox.workers)});
-				$session->quit;
-				$answer;
+					+ (SELECT count(*) * 0 FROM postbox.workers)}) }, timeout => 5);
 			};
 			return 1 if ($busy // '') eq '0';
 		}
