@@ -11,7 +11,7 @@ use Postbox::Test;
 use Test::More;
 
 use constant TOPIC => 'catalog.video.events';
-use constant BURST => 10_000;
+use constant BURST => 6_000;
 # Entries of indexes and rows that publishing an event may read: it is looked at, locked, leased and confirmed, and its key is looked up.
 use constant MOST => 12;
 
@@ -137,23 +137,23 @@ cmp_ok($read, '<', 4, sprintf('%.1f entries are read for an event of a burst int
 sub pages_by_seq { return sql(q{SELECT sum(idx_blks_hit + idx_blks_read) FROM pg_statio_all_indexes WHERE indexrelname ~ '^log_g._origin_seq_idx$'}); }
 my $before = pages_by_seq();
 sql(qq{SELECT count(postbox.outbox_emit('video', 'key-' || k, CASE n WHEN 0 THEN 'video.poison' ELSE 'video.changed' END, '{}'::jsonb, outbox => 'app.log'))
-		FROM generate_series(1, 100) k, generate_series(0, 5) n;
+		FROM generate_series(1, 60) k, generate_series(0, 5) n;
 	SELECT count(postbox.outbox_emit('video', 'later-' || n, 'video.changed', '{}'::jsonb, outbox => 'app.log')) FROM generate_series(1, @{[2 * BURST]}) n});
-wait_until($node, 'postgres', 'SELECT count(*) = 6 + 600 FROM app.log_parked', 'events are parked, and those behind them');
+wait_until($node, 'postgres', 'SELECT count(*) = 6 + 360 FROM app.log_parked', 'events are parked, and those behind them');
 wait_sent(2 * BURST);
 my @parked = read_of(@log);
-$read = ($parked[0] - $published[0] - 2 * BURST) / 600;
+$read = ($parked[0] - $published[0] - 2 * BURST) / 360;
 # The keys of the backlog are read, too, once or with new ones: 34 for each of these events.
 cmp_ok($read, '<', 70, sprintf('%.1f entries are read to park an event of a log', $read)) or explain(@log);
 # To emit an event touches two pages of an index.
-my $pages = (pages_by_seq() - $before) / (2 * BURST + 600);
+my $pages = (pages_by_seq() - $before) / (2 * BURST + 360);
 cmp_ok($pages, '<', 3.5, sprintf('%.1f pages of the index by seq are touched to emit an event of a log, to publish and to park it', $pages)) or explain(@log);
 emulator_fault($emulator, '--clear');
 sql(q{SELECT postbox.redrive('app.log')});
-wait_sent(6 + 600);
+wait_sent(6 + 360);
 my @redriven = read_of(@log);
-$read = ($redriven[0] - $parked[0]) / 600;
-$pages = ($redriven[1] - $parked[1]) / 600;
+$read = ($redriven[0] - $parked[0]) / 360;
+$pages = ($redriven[1] - $parked[1]) / 360;
 cmp_ok($read, '<', 20, sprintf('%.1f entries are read to publish a parked event of a log', $read)) or explain(@log);
 cmp_ok($pages, '<', 100, sprintf('%.1f pages of indexes are read to publish a parked event of a log', $pages)) or explain(@log);
 
@@ -192,12 +192,12 @@ for (1 .. 12)
 	wait_for(sub { counted($emulator, 'acked') >= $applied }, "$applied are acknowledged");
 }
 sql('SELECT pg_stat_reset()');
-emit_items($session, 5000) for 1 .. 2;
-wait_applied(10_000);
+emit_items($session, 2000) for 1 .. 2;
+wait_applied(4000);
 $session->quit;
 stop_puller($puller);
 my $scans = q{SELECT coalesce(string_agg(format('%s %s: %s', relname, seq_scan, seq_tup_read), ', '), 'none') FROM pg_stat_user_tables WHERE relname ~ '^(item|inbox.*|log_version)$' AND seq_tup_read > 10000};
-wait_until($node, 'postgres', q{SELECT n_tup_upd >= 4000 FROM pg_stat_user_tables WHERE relname = 'item'}, 'what was read to apply them is known');
+wait_until($node, 'postgres', q{SELECT n_tup_upd >= 1600 FROM pg_stat_user_tables WHERE relname = 'item'}, 'what was read to apply them is known');
 is(sql($scans), 'none', 'no table is read from end to end for an event that is emitted or applied');
 
 sent_once($emulator, $node, $sent, 'each event is sent once');

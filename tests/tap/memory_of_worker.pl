@@ -1,5 +1,5 @@
 # However large events are and however many there are, a worker takes a bounded amount of memory: less than four times
-# postbox.max_outstanding_bytes, in claims, in repeats after failures and of parked events alike. Here that is 40 MB. With
+# postbox.max_outstanding_bytes, in claims, in repeats after failures and of parked events alike. Here that is 28 MB. With
 # POSTBOX_MEMORY_TIMES, which multiplies the number of events of each case, it is the default of 64 MB.
 # Measured is RssAnon of /proc/PID/status, which is resident less shared in the shorter statm, read every few milliseconds by a
 # process of its own: what the worker has allocated, without shared_buffers and the pages of files.
@@ -12,7 +12,7 @@ use Postbox::Delivery;
 use Postbox::Test;
 use Test::More;
 
-my $budget = $ENV{POSTBOX_MEMORY_TIMES} ? 64 : 40;    # MB
+my $budget = $ENV{POSTBOX_MEMORY_TIMES} ? 64 : 28;    # MB
 my $limit = 4 * $budget * 1024;    # kB
 my $largest = 9_990_000;    # a request has 10,000,000 bytes at most
 my $large = 156_000 * $budget;
