@@ -22,9 +22,8 @@ wait_for(sub { messages_published($emulator) == 30 }, 'the broker has taken all 
 is($node->safe_psql('postgres', 'SELECT count(published_at) FROM app.outbox'), '0', 'and the table does not know it');
 
 my ($worker) = worker_pids($node, 'postgres');
-kill('KILL', $worker);
+crash($node, $worker);
 set_configuration($node, 'postbox.failpoint', undef);
-wait_until($node, 'postgres', 'SELECT true', 'the server is up again');
 $node->reload;
 wait_published($node, 'postgres', 30);
 cmp_ok(messages_published($emulator), '>=', 60, 'all were published again');

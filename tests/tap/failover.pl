@@ -137,8 +137,7 @@ sub stop_receiver
 sub promote
 {
 	my (@receiver) = @_;
-	kill('KILL', @receiver);
-	wait_until($standby, 'postgres', 'SELECT true', 'the standby answers') if @receiver;
+	crash($standby, @receiver) if @receiver;
 	$standby->promote;
 	($primary, $standby) = ($standby);
 	return;

@@ -111,10 +111,9 @@ subtest 'with workers killed and the server restarted nothing is lost and each k
 		else
 		{
 			my ($pid) = worker_pids($node, 'postgres');
-			kill 'KILL', $pid;
+			crash($node, $pid);
 		}
 		$writers->finish;
-		wait_until($node, 'postgres', 'SELECT true', 'the server is up again');
 		wait_workers($node, 'postgres', 3);
 	}
 	end_prepared($node, 'postgres');

@@ -58,9 +58,8 @@ sub kill_worker
 {
 	my ($kind) = @_;
 	my ($worker) = worker_pids($node, $kind);
-	kill('KILL', $worker);
+	crash($node, $worker);
 	set_configuration($node, 'postbox.failpoint', undef);
-	wait_until($node, $kind, 'SELECT true', 'the server is up again');
 	return $node->reload;
 }
 

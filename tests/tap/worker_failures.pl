@@ -35,7 +35,7 @@ subtest 'a worker that raises an error is started again, after a longer time eac
 subtest 'a worker that is killed (-9) makes the cluster recover, and publishing goes on' => sub {
 	my ($worker) = worker_pids($node, 'postgres');
 	my $launcher = launcher_pid($node);
-	kill('KILL', $worker);
+	crash($node, $worker);
 	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox launcher' AND pid <> $launcher", 'there is a new launcher');
 	emit($node, 'postgres', 5);
 	wait_published($node, 'postgres', 15);

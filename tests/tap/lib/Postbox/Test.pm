@@ -20,7 +20,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 our @EXPORT = qw(own_address start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation set_configuration stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for server_version log_since log_position
+	own_installation set_configuration crash stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for server_version log_since log_position
 	disturbed undisturbed_log_since);
 
 my $topic = 'catalog.video.events';
@@ -303,6 +303,15 @@ sub wait_for
 {
 	my ($condition, $what) = @_;
 	return ok(comes_true($condition), $what);
+}
+
+# Kills processes of the server with SIGKILL, and waits until it has recovered from that.
+sub crash
+{
+	my ($node, @pids) = @_;
+	my $position = log_position($node);
+	kill('KILL', @pids);
+	return wait_for(sub { log_since($node, $position) =~ /ready to accept (?:read-only )?connections/ }, 'the server has recovered');
 }
 
 # Stops processes of the server with SIGSTOP, between two transactions: they hold nothing then that others would wait for.
