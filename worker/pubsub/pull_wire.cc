@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -31,8 +32,12 @@ class FieldReader {
   template <class OnField>
   bool ForEach(OnField on_field) {
     while (at_ != end_) {
-      // No field has the number 0.
-      if (!ReadNumber(&tag_) || tag_ >> 3 == 0 || !on_field(tag_)) return false;
+      // What is above 32 bits is no tag, and must not be read as the one that its low bits are. No
+      // field has the number 0.
+      std::uint64_t tag = 0;
+      if (!ReadNumber(&tag) || tag > std::numeric_limits<std::uint32_t>::max()) return false;
+      tag_ = static_cast<std::uint32_t>(tag);
+      if (tag_ >> 3 == 0 || !on_field(tag_)) return false;
     }
     return true;
   }

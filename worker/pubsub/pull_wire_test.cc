@@ -115,5 +115,12 @@ TEST(PullWire, WhatIsCutOffOrIsNoResponseCannotBeRead) {
   EXPECT_FALSE(ReadPullResponse("<html>"));
 }
 
+TEST(PullWire, ATagOfMoreThan32BitsIsRefused) {
+  // Without the bits above 32 they are the tag of a message.
+  EXPECT_FALSE(ReadPullResponse(std::string("\x8A\x80\x80\x80\x10\0", 6)));
+  EXPECT_FALSE(ReadPullResponse(std::string("\x8A\x80\x80\x80\x80\x01\0", 7)));
+  EXPECT_TRUE(ReadPullResponse(std::string("\x8A\x80\x80\x80\0\0", 6)));
+}
+
 }  // namespace
 }  // namespace postbox::pubsub
