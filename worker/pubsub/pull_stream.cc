@@ -39,20 +39,22 @@ struct PullStream::Call {
   bool ended = false;  // no new operation but Finish
   bool finishing = false;
   bool half_closed = false;
-  bool answered = false;   // any response came
-  bool ping_open = false;  // no response since the last ping
-  bool checking = false;   // check_timer is set
-  bool timed_out = false;
-  bool unreadable = false;  // a response could not be parsed
+  bool answered = false;  // any response came
+  bool ping_due = false;  // as soon as nothing is being written
+  bool stalled = false;
+  std::string unreadable;  // why a response could not be parsed
   Clock::time_point read_started;
-  Clock::time_point ping_sent;
   EventLoop::TimerId ping_timer;
-  EventLoop::TimerId check_timer;
+  EventLoop::TimerId stall_timer;
   EventLoop::TimerId drain_timer;
 };
 
 PullStream::PullStream(EventLoop* loop, Stub* stub, Options options, Callbacks callbacks)
-    : loop_(loop), stub_(stub), options_(std::move(options)), callbacks_(std::move(callbacks)) {}
+    : loop_(loop),
+      stub_(stub),
+      options_(std::move(options)),
+      callbacks_(std::move(callbacks)),
+      pings_(options_.ping_timeout) {}
 
 void PullStream::Start() { Open(); }
 
@@ -77,6 +79,7 @@ void PullStream::Begin(const Authorization& authorization) {
     call->writing = false;
     if (!ok) return End(call);
     call->started = true;
+    call->ping_due = pings_.Opened();
     Write(call, options_.first_request);
     Read(call);
     SchedulePing(call);
@@ -101,7 +104,8 @@ void PullStream::Write(const std::shared_ptr<Call>& call, const StreamingPullReq
     // still be read. Only the read ends the call, because Finish does not complete while messages
     // are unread.
     if (call->ended) return End(call);
-    if (closing_) HalfClose(call);
+    if (closing_) return HalfClose(call);
+    if (call->ping_due) Ping(call);
   }));
 }
 
@@ -110,21 +114,19 @@ void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
   if (!ok) return End(call);
   std::optional<PullResponse> response = ParseResponse(call->response);
   if (!response) {
-    call->unreadable = true;
+    call->unreadable =
+        "a response of " + std::to_string(call->response.Length()) + " bytes could not be parsed";
     call->context.TryCancel();
     return End(call);
   }
   const bool first = !call->answered;
   call->answered = true;
   if (first) {
-    backoff_.Reset();
+    pace_.Answered(Clock::now());
     repeated_ = false;
     options_.authorizer->Refused(call->authorization, kOk, "");
   }
-  // Messages may have come between the ping and its answer.
-  const bool pinged = call->ping_sent != Clock::time_point();
-  if (pinged && response->messages.empty()) pings_answered_ = true;
-  call->ping_open = false;
+  if (pings_.Responded(response->messages.empty())) Ping(call);
   callbacks_.on_response(*std::move(response), first);
   Read(call);
 }
@@ -144,12 +146,12 @@ void PullStream::End(const std::shared_ptr<Call>& call) {
 
 void PullStream::OnFinished(const std::shared_ptr<Call>& call) {
   loop_->Cancel(call->ping_timer);
-  loop_->Cancel(call->check_timer);
+  loop_->Cancel(call->stall_timer);
   loop_->Cancel(call->drain_timer);
   call_.reset();
   if (closing_) return;
-  if (call->timed_out) return Fail(kUnavailable, "the stream did not answer a ping");
-  if (call->unreadable) return Fail(kInternal, "a response could not be parsed");
+  if (call->stalled) return Fail(kUnavailable, "the stream did not answer a ping");
+  if (!call->unreadable.empty()) return Fail(kInternal, call->unreadable);
   const int code = call->status.error_code();
   const std::string message =
       code == kOk ? "the server ended the stream" : call->status.error_message();
@@ -167,7 +169,7 @@ void PullStream::Fail(int code, const std::string& message) {
     callbacks_.on_fatal(error);
     return;
   }
-  std::chrono::milliseconds delay = backoff_.Next();
+  std::chrono::milliseconds delay = pace_.Failed(code, Clock::now());
   if (may_pass) delay = std::min(delay, kRefusedDelay);
   reconnect_timer_ = loop_->After(delay, [this] { Open(); });
   callbacks_.on_failure(error);
@@ -201,31 +203,31 @@ void PullStream::HalfClose(const std::shared_ptr<Call>& call) {
 void PullStream::SchedulePing(const std::shared_ptr<Call>& call) {
   call->ping_timer = loop_->After(options_.ping_interval, [this, call] {
     if (call->ended || closing_) return;
-    if (!call->writing) {
-      // Silence is measured from the first ping that was not answered.
-      if (!call->ping_open) call->ping_sent = Clock::now();
-      call->ping_open = true;
-      Write(call, StreamingPullRequest());
-      if (pings_answered_ && !call->checking) {
-        CheckPing(call, options_.ping_timeout);
-      }
-    }
+    Ping(call);
     SchedulePing(call);
   });
 }
 
-void PullStream::CheckPing(const std::shared_ptr<Call>& call, Clock::duration delay) {
-  call->checking = true;
-  call->check_timer = loop_->After(delay, [this, call] {
-    call->checking = false;
-    if (call->ended || !call->ping_open || !call->reading) return;
-    // The time in which reading was paused does not count.
-    auto silent_at = std::max(call->ping_sent, call->read_started) + options_.ping_timeout;
-    auto now = Clock::now();
-    if (now < silent_at) return CheckPing(call, silent_at - now);
-    call->timed_out = true;
-    call->context.TryCancel();
-  });
+void PullStream::Ping(const std::shared_ptr<Call>& call) {
+  if (call->ended || closing_) return;
+  pings_.Pinged(Clock::now());
+  LookForStall(call);
+  call->ping_due = call->writing;
+  if (!call->writing) Write(call, StreamingPullRequest());
+}
+
+void PullStream::LookForStall(const std::shared_ptr<Call>& call) {
+  loop_->Cancel(call->stall_timer);
+  if (call->ended || !call->reading) return;
+  const std::optional<Clock::time_point> stalled_at = pings_.StalledAt(call->read_started);
+  if (!stalled_at) return;
+  const auto now = Clock::now();
+  if (now < *stalled_at) {
+    call->stall_timer = loop_->After(*stalled_at - now, [this, call] { LookForStall(call); });
+    return;
+  }
+  call->stalled = true;
+  call->context.TryCancel();
 }
 
 }  // namespace postbox::pubsub

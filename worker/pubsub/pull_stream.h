@@ -5,12 +5,12 @@
 //
 // Each time that the stream is opened is a call.
 //   - Every call begins with the full first request and the same client_id.
-//   - An empty request, a ping, is sent every ping_interval. A server that answers pings sends a
-//     response without messages. After the first such answer, this call and all later ones are
-//     ended when nothing arrives for ping_timeout after a ping. Before that, silence means nothing:
-//     Google's emulator never answers pings. Then only gRPC's keepalive ends a silent connection.
-//     Silence while reading is paused means nothing either, because nothing can arrive then.
-//   - The first response of a call resets the backoff.
+//   - An empty request, a ping, is sent every ping_interval, and at the beginning of a call until it
+//     is known whether the server answers pings (ping_watch.h). Of a server that does, a call is
+//     ended when nothing arrives for ping_timeout after a ping. Of another one, such as Google's
+//     emulator, silence means nothing, and only gRPC's keepalive ends a silent connection, after
+//     5 minutes. Silence while reading is paused means nothing either, because nothing can arrive.
+//   - The delay until it is opened again grows to 10 s (reconnect_pace.h).
 //   - A call waits until there is a token for it. When a token is refused with UNAUTHENTICATED, the
 //     credentials are read again, and the stream is opened at once, and then every kRefusedDelay:
 //     keys are replaced and given back while this process runs.
@@ -31,11 +31,12 @@
 #include <string>
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
-#include "proto/rules/backoff.h"
 #include "worker/pubsub/authorizer.h"
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/event_loop.h"
+#include "worker/pubsub/ping_watch.h"
 #include "worker/pubsub/pull_wire.h"
+#include "worker/pubsub/reconnect_pace.h"
 
 namespace postbox::pubsub {
 
@@ -89,17 +90,19 @@ class PullStream {
   void HalfClose(const std::shared_ptr<Call>& call);
 
   void SchedulePing(const std::shared_ptr<Call>& call);
-  void CheckPing(const std::shared_ptr<Call>& call, EventLoop::Clock::duration delay);
+  void Ping(const std::shared_ptr<Call>& call);
+  // Ends the call if it has stalled, or looks again when it will have.
+  void LookForStall(const std::shared_ptr<Call>& call);
 
   EventLoop* const loop_;
   Stub* const stub_;
   const Options options_;
   const Callbacks callbacks_;
-  Backoff backoff_{kReconnectBackoff};
+  ReconnectPace pace_;
+  PingWatch pings_;  // of call_
   bool paused_ = false;
   bool closing_ = false;
-  bool repeated_ = false;        // with another token, since the last answer
-  bool pings_answered_ = false;  // in any call: it is a property of the server
+  bool repeated_ = false;  // with another token, since the last answer
   std::shared_ptr<Call> call_;
   EventLoop::TimerId reconnect_timer_;
 };

@@ -220,6 +220,44 @@ TEST_F(SubscriberTest, AnAnswerToAPingCountsAlsoIfMessagesCameBeforeIt) {
   EXPECT_TRUE(WaitForSession(2));
 }
 
+// A stall within the first interval was never noticed: the server counted as one that answers none.
+TEST_F(SubscriberTest, AStreamIsPingedAsSoonAsItIsOpenAndAsSoonAsItHasAnswered) {
+  Start({.ping_interval = std::chrono::hours(1)});
+  EXPECT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings == 1; }));
+  Send(0, Response({"m1"}));
+  EXPECT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings == 2; }));
+}
+
+TEST_F(SubscriberTest, AFirstResponseThatComesAfterAPingIsNoAnswerToIt) {
+  Start({.ping_interval = std::chrono::milliseconds(5),
+         .ping_timeout = std::chrono::milliseconds(10)});
+  ASSERT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings >= 1; }));
+  Send(0, Response({}));
+  ASSERT_TRUE(service_.WaitFor([&] { return service_.sessions[0]->pings >= 50; }));
+  EXPECT_EQ(service_.sessions.size(), 1u);
+  EXPECT_THAT(failures_, IsEmpty());
+}
+
+// A good response came first each time, which began the delays again.
+TEST_F(SubscriberTest, AStreamWhoseResponseCannotBeParsedIsOpenedAgainAtGrowingIntervals) {
+  api::StreamingPullResponse odd;
+  odd.GetReflection()->MutableUnknownFields(&odd)->AddLengthDelimited(1, "\x0A\x7F");
+  Start();
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t session = 0; session < 5; ++session) {
+    ASSERT_TRUE(WaitForSession(session + 1));
+    Send(session, Response({"m1"}));
+    Send(session, odd);
+  }
+  ASSERT_TRUE(WaitForSession(6));
+  // At least half of 100, 200, 400, 800 and 1600 ms.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1500));
+  service_.Locked([&] {
+    ASSERT_EQ(failures_.size(), 5u);
+    EXPECT_EQ(failures_[4], "INTERNAL: a response of 4 bytes could not be parsed");
+  });
+}
+
 TEST_F(SubscriberTest, AServerThatNeverAnsweredAPingIsNotGivenUp) {
   Start({.ping_interval = std::chrono::milliseconds(5),
          .ping_timeout = std::chrono::milliseconds(10)});
