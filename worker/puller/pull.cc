@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "worker/puller/config.h"
 #include "worker/puller/connection_shares.h"
 #include "worker/puller/database.h"
+#include "worker/puller/ending_runners.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
@@ -37,8 +37,7 @@ constexpr std::chrono::seconds kFailedTime{2};
 constexpr std::chrono::seconds kReadTime{20};
 constexpr std::chrono::seconds kReportTime{3};
 constexpr std::chrono::seconds kLastReportTime{1};
-// For a subscription that is stopped because its configuration has changed. No signal is answered
-// meanwhile.
+// For a subscription that is stopped because its configuration has changed.
 constexpr std::chrono::seconds kReconfigureGrace{4};
 
 // The configuration can be read on a standby, too.
@@ -230,7 +229,7 @@ class Puller {
   void Reconcile(const Subscriptions& subscriptions) {
     const std::map<std::string, SubscriptionConfig>& configs = subscriptions.good;
     std::map<std::string, std::shared_ptr<PullStatus>> statuses;  // of those that start again
-    std::vector<std::unique_ptr<Runner>> ending;
+    std::vector<std::unique_ptr<Runner>> stopped;
     for (auto it = runners_.begin(); it != runners_.end();) {
       auto config = configs.find(it->first);
       // A subscription that failed is started again: the cause may have been repaired.
@@ -240,14 +239,19 @@ class Puller {
         ++it;
         continue;
       }
-      if (config != configs.end()) statuses[it->first] = it->second->status();
-      ending.push_back(std::move(it->second));
+      if (config != configs.end()) {
+        statuses[it->first] = it->second->status();
+        it->second->StartsAgain();
+      }
+      stopped.push_back(std::move(it->second));
       it = runners_.erase(it);
     }
-    FinishAll(ending, Clock::now() + TimeOf("reconfigure_time", kReconfigureGrace),
-              [&](const Runner& runner) { return statuses.contains(runner.config().name); });
-    RemoveLeft(ending);
-    ending.clear();
+    ending_.Add(std::move(stopped), Clock::now() + TimeOf("reconfigure_time", kReconfigureGrace));
+    // Shutdown ends the others meanwhile.
+    if (!ending_.Wait(signals_.end_fd())) return;
+    for (const auto& runner : ending_.Take()) {
+      if (!statuses.contains(runner->config().name)) RemoveLeft(*runner);
+    }
     std::map<std::string, std::string> failures = subscriptions.wrong;
     for (const auto& [name, config] : configs) {
       if (runners_.contains(name)) continue;
@@ -288,11 +292,9 @@ class Puller {
     start_failures_ = std::move(failures);
   }
 
-  // The reports of those that had no connection of their own to remove them.
-  void RemoveLeft(const std::vector<std::unique_ptr<Runner>>& ended) {
-    for (const auto& runner : ended) {
-      if (runner->report_left()) Remove(runner->config().name);
-    }
+  // The report of one that could not remove it over a connection of its own.
+  void RemoveLeft(const Runner& ended) {
+    if (ended.report_left()) Remove(ended.config().name);
   }
   void Remove(const std::string& name) {
     if (!connection_ || !connection_->alive()) return;
@@ -323,29 +325,18 @@ class Puller {
     return true;
   }
 
-  // All at once: what one of them waits for holds up no other.
-  template <class Again>
-  static void FinishAll(const std::vector<std::unique_ptr<Runner>>& runners, Clock::time_point end,
-                        Again again) {
-    for (const auto& runner : runners) runner->StopPulling();
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < runners.size(); ++i) {
-      threads.emplace_back([&, i] { runners[i]->Finish(end, again(*runners[i])); });
-    }
-    if (!runners.empty()) runners[0]->Finish(end, again(*runners[0]));
-    for (std::thread& thread : threads) thread.join();
-  }
-
   void Shutdown() {
     service_manager_.Stopping();
     const auto end = signals_.end_at().value_or(Clock::now()) +
                      std::chrono::seconds(options_.grace_period_seconds);
-    std::vector<std::unique_ptr<Runner>> ending;
-    for (auto& [name, runner] : runners_) ending.push_back(std::move(runner));
+    std::vector<std::unique_ptr<Runner>> others;
+    for (auto& [name, runner] : runners_) others.push_back(std::move(runner));
     runners_.clear();
-    FinishAll(ending, end, [](const Runner&) { return false; });
+    ending_.EndBy(end);
+    ending_.Add(std::move(others), end);
+    const auto ended = ending_.Take();
     if (connection_) connection_->IgnoreInterrupt();
-    RemoveLeft(ending);
+    for (const auto& runner : ended) RemoveLeft(*runner);
     LogSums(/*all=*/true);
   }
 
@@ -355,6 +346,7 @@ class Puller {
   std::unique_ptr<Connection> connection_;
   ConnectionShares shares_;
   std::map<std::string, std::unique_ptr<Runner>> runners_;
+  EndingRunners ending_;
   std::string reload_error_;
   std::optional<Clock::time_point> failed_since_;                   // all subscriptions
   std::map<std::string, std::string> start_failures_;               // name -> what is wrong

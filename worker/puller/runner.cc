@@ -428,26 +428,42 @@ void Runner::StopAppliers(Clock::duration time) {
   for (Applier& applier : appliers_) applier.thread.join();
 }
 
-void Runner::Finish(Clock::time_point end, bool again) {
+void Runner::EndBy(Clock::time_point end) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (end >= end_) return;
+  end_ = end;
+  closing_ = std::clamp<Clock::duration>((end - Clock::now()) / 2,
+                                         TimeOf("closing_time", kLeastClosing), kMostClosing);
+  apply_until_ = end - closing_;
+  changed_.notify_all();
+}
+
+Runner::Clock::duration Runner::ApplyWhatIsHeld() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  // EndBy may change the time meanwhile.
+  const auto wait = [&](Clock::time_point most, auto done) {
+    while (!done() && Clock::now() < std::min(most, apply_until_)) {
+      changed_.wait_until(lock, std::min(most, apply_until_));
+    }
+  };
+  // Suspended messages are not waited for; they are to be nacked anyway.
+  wait(Clock::time_point::max(), [this] {
+    // Without a connection nothing becomes less.
+    return busy_ == 0 &&
+           (connections_.open() == 0 || (queues_.ready() == 0 && !queues_.suspect_since()));
+  });
+  wait(Clock::now() + kLetterTimeout, [this] { return letters_ == 0; });
+  stopping_ = true;
+  changed_.notify_all();
+  return closing_;
+}
+
+void Runner::Finish(Clock::time_point end) {
   if (finished_) return;
   finished_ = true;
-  const auto closing = std::clamp<Clock::duration>(
-      (end - Clock::now()) / 2, TimeOf("closing_time", kLeastClosing), kMostClosing);
-  const auto apply_until = end - closing;
+  EndBy(end);
   StopPulling();
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    // Suspended messages are not waited for; they are to be nacked anyway.
-    changed_.wait_until(lock, apply_until, [this] {
-      // Without a connection nothing becomes less.
-      return busy_ == 0 &&
-             (connections_.open() == 0 || (queues_.ready() == 0 && !queues_.suspect_since()));
-    });
-    const auto letters_until = std::min(apply_until, Clock::now() + kLetterTimeout);
-    changed_.wait_until(lock, letters_until, [this] { return letters_ == 0; });
-    stopping_ = true;
-    changed_.notify_all();
-  }
+  const Clock::duration closing = ApplyWhatIsHeld();
   StopAppliers(closing * kCancelShare / 100);
   // What is on its way to the dead-letter topic is nacked with the rest.
   dead_letter_topic_.Stop();
@@ -460,7 +476,11 @@ void Runner::Finish(Clock::time_point end, bool again) {
         std::chrono::duration_cast<std::chrono::milliseconds>(closing * kSettleShare / 100));
   }
   // Last, since it may wait for the database, and what was given back shall not.
-  if (!again) LastReport(closing * kReportShare / 100);
+  if (starts_again_) {
+    report_left_ = !failed();
+  } else {
+    LastReport(closing * kReportShare / 100);
+  }
   LogInfo("subscription stopped", {{"subscription", config_.name}});
 }
 

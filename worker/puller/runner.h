@@ -72,9 +72,12 @@ class Runner {
   // Returns false and puts the reason into `error` if no thread can be started.
   bool Start(std::string* error);
   void StopPulling();
-  // Returns before `end`, or 2 s from now if that is later. `again`: the subscription is started
-  // again, so its report stays.
-  void Finish(Clock::time_point end, bool again = false);
+  // Returns before `end`, or 2 s from now if that is later.
+  void Finish(Clock::time_point end);
+  // Any thread: what ends, or will, has no more time than until then, or 2 s from now.
+  void EndBy(Clock::time_point end);
+  // Before Finish: the subscription is started again, so its report stays.
+  void StartsAgain() { starts_again_ = true; }
 
   const std::shared_ptr<PullStatus>& status() const { return status_; }
   const SubscriptionConfig& config() const { return config_; }
@@ -88,7 +91,8 @@ class Runner {
   // connection. Then Stored() tells what became of it.
   std::optional<StatusNumbers> TakeLateReport();
   void Stored(const QueryResult& result);
-  // After Finish: its report is still there, since no applier had a connection to remove it.
+  // After Finish: its report is still there. It starts again, or no applier had a connection to
+  // remove it.
   bool report_left() const { return report_left_; }
   // Lets appliers that wait look again at what other subscriptions need.
   void LookAtShares() { changed_.notify_all(); }
@@ -150,6 +154,8 @@ class Runner {
   // Ends the statements that run, and after `time` the connections that do not answer.
   void StopAppliers(Clock::duration time);
   void AbortApplier(DatabaseInboxClient* inbox) const;
+  // The part of Finish in which the appliers go on. Returns the time for the rest of it.
+  Clock::duration ApplyWhatIsHeld();
   void LogApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                   Clock::duration took) const;
 
@@ -181,6 +187,10 @@ class Runner {
   std::atomic<bool> cancelling_ = false;      // no statement begins any more
   bool failed_ = false;
   bool finished_ = false;
+  Clock::time_point end_ = Clock::time_point::max();          // of Finish
+  Clock::time_point apply_until_ = Clock::time_point::max();  // the part of it before closing_
+  Clock::duration closing_{0};
+  bool starts_again_ = false;
   bool report_left_ = false;
   pubsub::Backoff letter_backoff_;
 };
