@@ -17,8 +17,14 @@ my $node = new_node('main', emulator => $emulator, settings => { 'postbox.poll_i
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql('postgres', q{
-	CREATE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
-		$$ BEGIN PERFORM pg_sleep(coalesce((convert_from(event.payload, 'UTF8')::jsonb ->> 'sleep')::float, 0)); END $$;
+	CREATE TABLE app.work ();
+	CREATE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
+		DECLARE
+			body jsonb := convert_from(event.payload, 'UTF8');
+		BEGIN
+			IF body ? 'wait' THEN LOCK TABLE app.work IN ACCESS SHARE MODE; END IF;
+			PERFORM pg_sleep(coalesce((body ->> 'sleep')::float, 0));
+		END $$;
 	CREATE FUNCTION app.ignore(event postbox.event) RETURNS void LANGUAGE sql AS ''});
 
 sub subscribe
@@ -27,7 +33,7 @@ sub subscribe
 	my $handler = $name eq 'late' ? 'ignore' : 'work';
 	$node->safe_psql('postgres', qq{SELECT postbox.create_inbox('app.inbox_$name');
 		SELECT postbox.create_handler('app.inbox_$name', '{work}', 'app.$handler(postbox.event)');
-		SELECT postbox.create_subscription('$name', 'app.inbox_$name', '$topic.test-$name', appliers => 4} . ($options // '') . ')');
+		SELECT postbox.create_subscription('$name', 'app.inbox_$name', '$topic.test-$name', appliers => 4, lock_timeout => '0', statement_timeout => '0'} . ($options // '') . ')');
 	return;
 }
 
@@ -82,8 +88,13 @@ subtest 'work that takes long gets more connections, which are given back' => su
 	subscribe('busy', q{, batch_size => 1});
 	my $puller = start_puller($node, 'postgres', $emulator, @as_puller, grace_period => 0);
 	connected('busy', '= 1', 'one is there from the beginning');
-	work(8, '{"sleep": 1.5}');
+	# Work takes until the lock is released.
+	my $lock = $node->background_psql('postgres', on_error_stop => 1);
+	$lock->query_safe('BEGIN; LOCK TABLE app.work IN ACCESS EXCLUSIVE MODE');
+	work(8, '{"wait": true}');
 	connected('busy', '= 4', 'each applier has one when there is work for all');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
 	applied('in the end', 'busy');
 	connected('busy', '= 1', 'all but one are given back when there is nothing to do');
 	$node->safe_psql('postgres', 'ALTER ROLE puller CONNECTION LIMIT 5');

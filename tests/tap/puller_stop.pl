@@ -20,16 +20,17 @@ create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql(
 	'postgres', qq{
 	CREATE TABLE app.seen (aggregate_id text, version bigint);
+	CREATE TABLE app.work ();
 	CREATE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS \$\$
 		BEGIN
-			PERFORM pg_sleep((convert_from(event.payload, 'UTF8')::jsonb ->> 'sleep')::float);
+			IF convert_from(event.payload, 'UTF8')::jsonb ? 'wait' THEN LOCK TABLE app.work IN ACCESS SHARE MODE; END IF;
 			IF convert_from(event.payload, 'UTF8')::jsonb ? 'fail' THEN RAISE 'it failed'; END IF;
 			INSERT INTO app.seen VALUES (event.aggregate_id, event.version);
 		END \$\$;
 	SELECT postbox.create_inbox('app.inbox');
 	SELECT postbox.create_handler('app.inbox', '{work}', 'app.work(postbox.event)');
 	SELECT postbox.create_subscription('follower', 'app.inbox', '$subscription', appliers => 1, max_attempts => 1, batch_size => 1,
-		on_error => 'dead_letter_topic', dead_letter_topic => 'catalog.video.dead', statement_timeout => '1min');
+		on_error => 'dead_letter_topic', dead_letter_topic => 'catalog.video.dead', statement_timeout => '10min', lock_timeout => '0');
 });
 # Another database, for what takes long.
 $node->safe_psql('postgres', 'CREATE DATABASE silent');
@@ -79,9 +80,19 @@ sub wait_connected
 
 sub wait_working
 {
-	wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND wait_event = 'PgSleep'}, 'an event is being applied');
+	wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND wait_event_type = 'Lock'}, 'an event is being applied');
 	return;
 }
+
+# Events whose payload says that they wait do so for the session that this returns.
+sub hold_work
+{
+	my $holder = $node->background_psql('postgres', on_error_stop => 1);
+	$holder->query_safe('BEGIN; LOCK TABLE app.work IN ACCESS EXCLUSIVE MODE');
+	return $holder;
+}
+
+sub release_work { my ($holder) = @_; $holder->query_safe('COMMIT'); $holder->quit; return; }
 
 sub all_seen
 {
@@ -101,13 +112,13 @@ $node->safe_psql('silent', q{SELECT count(postbox.outbox_emit('work', 'k' || n, 
 subtest 'an event that is being applied for long: its statement is cancelled, and the next event is not begun' => sub {
 	my $puller = start_pull(failpoints => []);
 	wait_connected();
-	work(5, '{"sleep": 20}');
+	my $holder = hold_work();
+	work(5, '{"wait": true}');
 	wait_working();
 	ends_soon($puller, 'during a long statement', 2);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.seen'), '0', 'nothing of it has taken effect');
 	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%' AND datname = current_database()}, 'the server has no session of it');
-	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
-		$$ BEGIN INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
+	release_work($holder);
 	$puller = start_pull(grace_period => 30);
 	wait_connected();
 	all_seen();
@@ -164,11 +175,6 @@ subtest 'the configuration is being read' => sub {
 };
 
 subtest 'a dead-letter topic that does not answer' => sub {
-	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
-		$$ BEGIN
-			IF convert_from(event.payload, 'UTF8')::jsonb ? 'fail' THEN RAISE 'it failed'; END IF;
-			INSERT INTO app.seen VALUES (event.aggregate_id, event.version);
-		END $$});
 	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=60000,attribute=postbox_error_sqlstate');
 	my $puller = start_pull();
 	wait_connected();
@@ -198,11 +204,11 @@ subtest 'a server that is silent for too long counts as gone' => sub {
 subtest 'a broker that does not take the acks' => sub {
 	my $puller = start_pull();
 	wait_connected();
-	$node->safe_psql('postgres', q{CREATE OR REPLACE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE plpgsql AS
-		$$ BEGIN PERFORM pg_sleep(0.5); INSERT INTO app.seen VALUES (event.aggregate_id, event.version); END $$});
-	work(3, '{}');
-	wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'postbox pull follower' AND wait_event = 'PgSleep'}, 'an event is being applied');
+	my $holder = hold_work();
+	work(3, '{"wait": true}');
+	wait_working();
 	kill('STOP', $emulator->{pid});
+	release_work($holder);
 	wait_until($node, 'postgres', "SELECT count(*) > $emitted - 3 FROM app.seen", 'it is applied');
 	ends_soon($puller, 'while the broker is stopped');
 	kill('CONT', $emulator->{pid});
