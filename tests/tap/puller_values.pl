@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use PostgreSQL::Test::Utils;
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
@@ -74,6 +75,30 @@ subtest 'a field that no event has is a warning' => sub {
 		qr/^field "authorName", which column "authorName" of reading\.video takes, was in none.*have a field "author_name"/,
 		'with the name that the events have');
 	like($node->safe_psql('postgres', q{SELECT status FROM postbox.doctor() WHERE detail LIKE 'field "authorName"%'}), qr/^warning$/, 'the doctor says so');
+};
+
+subtest 'a version in a foreign body that is something else' => sub {
+	$node->safe_psql('postgres', q{
+		CREATE TABLE reading.noticed (id text, version bigint);
+		CREATE FUNCTION reading.notice(event postbox.event) RETURNS void LANGUAGE sql AS 'INSERT INTO reading.noticed VALUES (event.event_id, event.version)';
+		SELECT postbox.create_handler('reading.inbox', '{video.noticed}', 'reading.notice(postbox.event)');
+		SELECT postbox.create_projection('reading.inbox', '{video.noted}', 'reading.noted');
+		DELETE FROM postbox.dead_letter});
+	my $number = 0;
+	for (map { my $type = $_; map { [ $type, $_ ] } '"1.2.0"', '"1.0"', '7' } qw(noticed noted))
+	{
+		my ($type, $version) = @$_;
+		++$number;
+		command_ok([ $ENV{POSTBOX}, 'publish', 'catalog.video.events', '--project', 'postbox-dev', '--endpoint', $emulator->{endpoint},
+			'--data', qq({"eventId": "$number", "eventType": "video.$type", "aggregateType": "video", "aggregateId": "$number", "id": $number, "text": "x", "version": $version}) ], "$type $version");
+	}
+	wait_until($node, 'postgres', 'SELECT (SELECT count(*) FROM postbox.dead_letter) = 3 AND (SELECT count(*) FROM reading.noticed) = 2 AND EXISTS (SELECT FROM reading.noted)', 'each is applied or a dead letter')
+	  or diag($puller->{output});
+	is($node->safe_psql('postgres', 'SELECT id, version FROM reading.noticed ORDER BY id'), "1|\n3|7", 'a handler gets NULL for what is no number');
+	is($node->safe_psql('postgres', 'SELECT id, text, version FROM reading.noted'), '6|x|7', 'a projection takes the version of the aggregate only');
+	is($node->safe_psql('postgres', q{SELECT event_id, split_part(error, ' (', 1) FROM postbox.dead_letter ORDER BY event_id}),
+		"2|member version of the JSON body is not a bigint\n4|event has no version\n5|member version of the JSON body is not a bigint", 'the others say why');
+	puller_says($puller, qr/an event has no version: the member version of its JSON body is no number.*event_id=1\b/, 'the log names what was left alone');
 };
 
 stop_puller($puller);

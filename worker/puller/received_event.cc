@@ -1,5 +1,6 @@
 #include "worker/puller/received_event.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <list>
@@ -110,6 +111,19 @@ void Poison(std::string why, ReceivedEvent* event) {
   if (event->poison.empty()) event->poison = std::move(why);
 }
 
+// Whether somebody may have meant a number: nothing is in it but digits with a sign before them, a
+// point, an exponent, and what stands between groups of digits. Two points, or a sign behind a
+// digit, are those of a release or a date.
+bool MayBeNumber(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (text.find_first_not_of("0123456789+-.eE,_ \t\r\n") != std::string_view::npos) return false;
+  if (std::count(text.begin(), text.end(), '.') > 1) return false;
+  for (size_t i = 1; i < text.size(); ++i) {
+    if ((text[i] == '-' || text[i] == '+') && is_digit(text[i - 1])) return false;
+  }
+  return true;
+}
+
 // Takes the fields that the attributes do not give from a body that is a JSON object.
 class EnvelopeReader {
  public:
@@ -199,8 +213,12 @@ class EnvelopeReader {
   void TakeVersion() {
     if (!IsThere(kVersion)) return;
     const char* why = nullptr;
-    if (const auto text = Text(kVersion, &why)) event_->version = ParseInteger(*text);
-    if (!event_->version) PoisonMember(kVersion, kNoBigint);
+    const std::optional<std::string_view> text = Text(kVersion, &why);
+    if (text) event_->version = ParseInteger(*text);
+    if (event_->version) return;
+    const bool number = values_[kVersion].kind == json::Kind::kNumber;
+    if (number || (text && MayBeNumber(*text))) return PoisonMember(kVersion, kNoBigint);
+    event_->version_left_alone = true;
   }
 
   void TakeTime() {

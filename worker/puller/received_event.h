@@ -11,7 +11,12 @@
 // is silently NULL: a text or a whole number, for version a bigint, for occurred_at an RFC 3339
 // time. 3.0 is the whole number 3, since JSON has one type of numbers, and some clients write them
 // all like that; the text "3.0" is none. A text that is empty counts as absent except for these
-// two. Only timestamp may be anything: other things have that name.
+// two.
+//
+// Other things have the names timestamp and version, too. So a timestamp may be anything, and a
+// version whatever nobody can mean as a number: "1.2.0" is that of a schema perhaps. "1.0" may be
+// either, and is refused. An event whose version was left alone has none: projections refuse it,
+// and the log tells of it, so that it is never applied unnoticed as if there were none.
 //
 // A message is poisoned if it can never be applied as it is: it has no event id, a standard
 // attribute or such a member is malformed, or a text is not UTF-8 or has a NUL character, which the
@@ -43,7 +48,8 @@ struct ReceivedEvent {
   std::optional<int64_t> occurred_at;  // microseconds since 1970
   std::shared_ptr<const std::list<std::string>> of_body;
 
-  std::string poison;  // why the message is poisoned; empty if it is not
+  std::string poison;               // why the message is poisoned; empty if it is not
+  bool version_left_alone = false;  // a member version of the body is no number
 };
 
 // The event can be stored in postbox.dead_letter even if it is poisoned. It needs the block of the

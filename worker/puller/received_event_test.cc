@@ -97,32 +97,33 @@ TEST(EventTest, AVersionInTheBodyIsAWholeNumberHoweverItIsWritten) {
 }
 
 TEST(EventTest, AVersionInTheBodyThatIsNoBigintIsPoison) {
-  for (const char* odd : {"9223372036854775808",
-                          "-9223372036854775809",
-                          "18446744073709551616",
-                          "1e19",
-                          "1e400",
-                          "1e-400",
-                          "3.5",
-                          "\"+4\"",
-                          "\"3.0\"",
-                          "\"1.0\"",
-                          "\" 4\"",
-                          "\"9223372036854775808\"",
-                          "\"\"",
-                          "\"v1\"",
-                          "\"\\u0000\"",
-                          "true",
-                          "false",
-                          "[]",
-                          "[3]",
-                          "{}",
-                          "{\"a\":3}"}) {
+  for (const char* odd :
+       {"9223372036854775808", "-9223372036854775809", "18446744073709551616", "1e19", "1e400",
+        "1e-400", "3.5", "\"+4\"", "\"3.0\"", "\"1.0\"", "\" 4\"", "\"9223372036854775808\"",
+        "\"\"", "\"-\"", "\"1,000\"", "\"1_000\"", "\"1e+3\""}) {
     const ReceivedEvent event =
         Parse(Message(std::string("{\"version\":") + odd + "}", {{"event_id", "e"}}));
     EXPECT_EQ(event.poison, "member version of the JSON body is not a bigint") << odd;
     EXPECT_EQ(event.version, std::nullopt) << odd;
+    EXPECT_FALSE(event.version_left_alone) << odd;
   }
+}
+
+// It is that of a schema, a document or an interface.
+TEST(EventTest, AVersionInTheBodyThatNobodyCanMeanAsANumberIsLeftAloneAndTold) {
+  for (const char* other :
+       {"\"1.2.0\"", "\"1.2.0-rc1\"", "\"v1\"", "\"2024-05-01\"", "\"2024-05\"", "\"latest\"",
+        "\"\\u0000\"", "\"\\ud800\"", "true", "false", "[]", "[3]", "{}", "{\"a\":3}"}) {
+    const ReceivedEvent event =
+        Parse(Message(std::string("{\"version\":") + other + "}", {{"event_id", "e"}}));
+    EXPECT_EQ(event.poison, "") << other;
+    EXPECT_EQ(event.version, std::nullopt) << other;
+    EXPECT_TRUE(event.version_left_alone) << other;
+  }
+  const ReceivedEvent event =
+      Parse(Message(R"({"version":"1.2.0"})", {{"event_id", "e"}, {"version", "3"}}));
+  EXPECT_EQ(event.version, 3);
+  EXPECT_FALSE(event.version_left_alone);
 }
 
 TEST(EventTest, AnIdInTheBodyIsATextOrAWholeNumber) {
