@@ -5,11 +5,11 @@
 //
 // Each time that the stream is opened is a call.
 //   - Every call begins with the full first request and the same client_id.
-//   - An empty request, a ping, is sent every ping_interval, and at the beginning of a call until it
-//     is known whether the server answers pings (ping_watch.h). Of a server that does, a call is
-//     ended when nothing arrives for ping_timeout after a ping. Of another one, such as Google's
-//     emulator, silence means nothing, and only gRPC's keepalive ends a silent connection, after
-//     5 minutes. Silence while reading is paused means nothing either, because nothing can arrive.
+//   - An empty request, a ping, is sent every ping_interval, and at the beginning of a call as long
+//     as it is not known whether the server answers pings (ping_watch.h). If it does, a call is
+//     ended when nothing arrives for ping_timeout after a ping. If not, as Google's emulator,
+//     silence means nothing, and only gRPC's keepalive ends a silent connection, after 5 minutes.
+//     Silence while reading is paused means nothing either, because nothing can arrive then.
 //   - The delay until it is opened again grows to 10 s (reconnect_pace.h).
 //   - A call waits until there is a token for it. When a token is refused with UNAUTHENTICATED, the
 //     credentials are read again, and the stream is opened at once, and then every kRefusedDelay:
