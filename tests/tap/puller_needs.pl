@@ -88,18 +88,21 @@ subtest 'work that takes long gets more connections, which are given back' => su
 	subscribe('busy', q{, batch_size => 1});
 	my $puller = start_puller($node, 'postgres', $emulator, @as_puller, grace_period => 0);
 	connected('busy', '= 1', 'one is there from the beginning');
-	# Work takes until the lock is released.
+	# Work waits for the lock.
 	my $lock = $node->background_psql('postgres', on_error_stop => 1);
-	$lock->query_safe('BEGIN; LOCK TABLE app.work IN ACCESS EXCLUSIVE MODE');
+	my $hold = 'BEGIN; LOCK TABLE app.work IN ACCESS EXCLUSIVE MODE';
+	$lock->query_safe($hold);
 	work(8, '{"wait": true}');
 	connected('busy', '= 4', 'each applier has one when there is work for all');
 	$lock->query_safe('COMMIT');
-	$lock->quit;
 	applied('in the end', 'busy');
 	connected('busy', '= 1', 'all but one are given back when there is nothing to do');
 	$node->safe_psql('postgres', 'ALTER ROLE puller CONNECTION LIMIT 5');
-	work(200, '{"sleep": 0.4}');
+	$lock->query_safe($hold);
+	work(200, '{"wait": true, "sleep": 0.4}');
 	connected('busy', '= 4', 'it has all that the role may have');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
 	subscribe('late');
 	$puller->{run}->signal('HUP');
 	connected('late', '= 1', 'one that comes later gets its first one, since the other one gives back what is more than one');
