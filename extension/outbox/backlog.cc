@@ -251,7 +251,8 @@ void Counter::PrepareRest(const CountedOutbox& target) {
 
 void Counter::PrepareTable(const CountedOutbox& target) {
   const std::string open = " FROM " + target.relation + " WHERE published_at IS NULL";
-  const std::string fresh = open + " AND lock_token IS NULL AND next_retry_at IS NULL";
+  // Leased ones are among them.
+  const std::string fresh = open + " AND next_retry_at IS NULL";
   const std::string occurred = target.columns.OccurredAt() + " AS occurred_at";
   const std::string mine =
       " AND ($1 IS NULL OR " + target.columns.aggregate_type.name + "::text = ANY ($1))";
@@ -267,10 +268,9 @@ void Counter::PrepareTable(const CountedOutbox& target) {
                   " AND seq > $4 + w.n * $5 AND seq <= $4 + w.n * $5 + " + std::to_string(kWindow) +
                   mine + " ORDER BY seq" + Limit(kWindow) + ") AS e",
               range);
-  // The order lets nothing but the index of the leases serve, also in a table that was small when
-  // the plan was made.
-  leased_ = Planned(kCount + ("(SELECT seq, " + occurred + open + " AND lock_token IS NOT NULL" +
-                              mine + " ORDER BY locked_at" + Limit(kCountedParked) + ") AS e"),
+  leased_ = Planned(kCount + ("(SELECT seq, " + occurred + open +
+                              " AND next_retry_at = '-infinity' AND lock_token IS NOT NULL" + mine +
+                              Limit(kCountedParked) + ") AS e"),
                     all);
   table_parked_ =
       Planned(kCount + ("(SELECT seq, " + occurred + open +

@@ -12,8 +12,9 @@
 //   DISCARDED  published_at = -infinity
 //
 // Each partial index answers one question of the worker: which row comes next (_claim), which is
-// due again (_retry), which is the first of its key (_key), whose lease has run out (_lease), which
-// may be purged (_published).
+// due again (_retry), which is the first of its key (_key), which may be purged (_published). A
+// lease changes no column that an index has, so it is a HOT update: the new version of the row lies
+// in the same page, and no index learns of it. Leased rows stay in _claim or _retry.
 #ifndef POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 #define POSTBOX_EXTENSION_OUTBOX_TABLE_RELATIONS_H_
 

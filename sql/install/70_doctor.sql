@@ -163,7 +163,7 @@ BEGIN
                        occurred, registered.relation) INTO latest USING pg_sequence_last_value(postbox.log_sequence(registered.relation));
     ELSE
         EXECUTE format('SELECT max(o.at) FROM ((SELECT %1$s FROM %2$s e WHERE e.published_at IS NOT NULL ORDER BY e.published_at DESC LIMIT 10) UNION ALL '
-                       '(SELECT %1$s FROM %2$s e WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NULL ORDER BY e.seq DESC LIMIT 10)) '
+                       '(SELECT %1$s FROM %2$s e WHERE e.published_at IS NULL AND e.next_retry_at IS NULL ORDER BY e.seq DESC LIMIT 10)) '
                        'AS o(at) WHERE isfinite(o.at)', occurred, registered.relation) INTO latest;
     END IF;
     RETURN latest;

@@ -1697,6 +1697,37 @@ BEGIN
     END LOOP;
 END $$;
 
+-- A lease changes no index of a table outbox, and a retry that is leased is marked by its time.
+DO $$
+DECLARE
+    jobs record;
+    old record;
+BEGIN
+    FOR jobs IN
+        SELECT o.relation, o.adopted, left(c.relname, 57) AS name FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation WHERE o.kind = 'table'
+    LOOP
+        BEGIN
+            FOR old IN
+                SELECT i.indexrelid::regclass AS index FROM pg_index i WHERE i.indrelid = jobs.relation AND pg_get_expr(i.indpred, i.indrelid) IN (
+                    '((published_at IS NULL) AND (lock_token IS NULL) AND (next_retry_at IS NULL))',
+                    '((published_at IS NULL) AND (lock_token IS NULL) AND (next_retry_at IS NOT NULL))', '(lock_token IS NOT NULL)')
+                    AND pg_get_indexdef(i.indexrelid, 1, true) IN ('seq', 'next_retry_at', 'locked_at') AND i.indnatts = 1
+            LOOP
+                EXECUTE format('DROP INDEX %s', old.index);
+            END LOOP;
+            EXECUTE format('CREATE INDEX %I ON %s (seq) WHERE published_at IS NULL AND next_retry_at IS NULL', jobs.name || '_claim', jobs.relation);
+            EXECUTE format('CREATE INDEX %I ON %s (next_retry_at) WHERE published_at IS NULL AND next_retry_at IS NOT NULL', jobs.name || '_retry', jobs.relation);
+            EXECUTE format('UPDATE %s SET next_retry_at = ''-infinity'' WHERE lock_token IS NOT NULL AND published_at IS NULL AND next_retry_at IS NOT NULL', jobs.relation);
+            IF NOT jobs.adopted THEN
+                EXECUTE format('ALTER TABLE %s SET (fillfactor = 50)', jobs.relation);
+            END IF;
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING USING
+                MESSAGE = format('outbox %s is not complete', jobs.relation), DETAIL = SQLERRM, HINT = 'Repair it, see postbox.outbox_status.';
+        END;
+    END LOOP;
+END $$;
+
 -- A projection whose target is dropped stays, as broken.
 ALTER TABLE postbox.projection ADD COLUMN dropped_target text, ADD COLUMN aggregate_types text[] NOT NULL DEFAULT '{}';
 COMMENT ON COLUMN postbox.projection.aggregate_types IS
@@ -2837,7 +2868,7 @@ BEGIN
                        occurred, registered.relation) INTO latest USING pg_sequence_last_value(postbox.log_sequence(registered.relation));
     ELSE
         EXECUTE format('SELECT max(o.at) FROM ((SELECT %1$s FROM %2$s e WHERE e.published_at IS NOT NULL ORDER BY e.published_at DESC LIMIT 10) UNION ALL '
-                       '(SELECT %1$s FROM %2$s e WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NULL ORDER BY e.seq DESC LIMIT 10)) '
+                       '(SELECT %1$s FROM %2$s e WHERE e.published_at IS NULL AND e.next_retry_at IS NULL ORDER BY e.seq DESC LIMIT 10)) '
                        'AS o(at) WHERE isfinite(o.at)', occurred, registered.relation) INTO latest;
     END IF;
     RETURN latest;

@@ -63,7 +63,7 @@ inline CheckNobodyIsStuck()
 	i = 0
 }
 
-/* The candidates, and the verdict on each (claim_logic.h). The walk begins at any floor (claim_floor.h). */
+/* The candidates, and the verdict on each (claim_logic.h). The walk begins at any floor (claim_floor_logic.h). */
 inline Judge()
 {
 	i = (IS(PREDECESSOR_ABOVE_THE_FLOOR) -> floor : 0);

@@ -15,6 +15,8 @@ $node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'")
 $node->start;
 create_outbox($node, 'postgres');
 
+sub published { return $node->safe_psql('postgres', 'SELECT count(published_at) FROM app.outbox'); }
+
 subtest 'a worker killed after its claim: nothing was sent, and the next worker publishes it' => sub {
 	emit($node, 'postgres', 10);
 	wait_until($node, 'postgres', 'SELECT count(*) > 0 AND count(*) = count(lock_token) FROM app.outbox', 'the events are claimed');
@@ -56,8 +58,10 @@ subtest 'the lease of a publisher that is not ours holds its key until it times 
 	});
 	wait_until($node, 'postgres', q{SELECT count(published_at) = 2 FROM app.outbox WHERE aggregate_id IN ('free', 'gone')}, 'another key is published, and so is one whose lease was looked at');
 	is(states($node, 'postgres', 'foreign'), 'inflight pending', 'this one waits');
+	my $position = log_position($node);
 	$node->safe_psql('postgres', q{UPDATE app.outbox SET locked_at = now() - interval '1 day' WHERE lock_token = 'somebody'});
 	wait_published($node, 'postgres', 16);
+	like(log_since($node, $position), qr/took over 1 events whose lease is older than postbox.lease_timeout, or has no valid time/, 'the log says why it was taken over');
 };
 
 subtest 'a lease is found behind any number of rows that wait for their key' => sub {
@@ -76,22 +80,62 @@ subtest 'a lease is found behind any number of rows that wait for their key' => 
 };
 
 subtest 'a worker takes over nothing that it has in hand itself, whatever the clock says' => sub {
-	my $sent = messages_published($emulator);
+	my ($sent, $count) = (messages_published($emulator), published());
 	my $position = log_position($node);
 	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=3000,count=1');    # three looks for old leases
 	$node->safe_psql('postgres', q{SELECT postbox.outbox_emit('video', 'slow answer', 'video.changed', '{}'::jsonb)});
 	wait_until($node, 'postgres', q{SELECT lock_token IS NOT NULL FROM app.outbox WHERE aggregate_id = 'slow answer'}, 'it is claimed');
 	$node->safe_psql('postgres', q{UPDATE app.outbox SET locked_at = now() - interval '1 day' WHERE aggregate_id = 'slow answer' AND lock_token IS NOT NULL});
-	wait_published($node, 'postgres', 17);
+	wait_published($node, 'postgres', $count + 1);
 	is(messages_published($emulator), $sent + 1, 'it is sent once');
-	unlike(log_since($node, $position), qr/took over/, 'without a take-over');
+	unlike(log_since($node, $position), qr/took over \d+ events under this worker's lease/, 'without a take-over');
+};
+
+subtest 'a lease without a time that means something is none, whoever it names' => sub {
+	my $count = published();
+	my $position = log_position($node);
+	$node->safe_psql(
+		'postgres', q{
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at)
+		SELECT gen_random_uuid(), 'video', 'timeless ' || n || token, 'video.changed', n, '{}', token, at::timestamptz, retry::timestamptz
+		FROM (SELECT 'somebody' UNION ALL SELECT w.lock_token FROM postbox.workers w) AS t(token)
+			CROSS JOIN (VALUES (1, NULL, NULL), (2, 'infinity', NULL), (3, '9999-01-01', NULL), (4, NULL, '-infinity'), (5, NULL, 'yesterday')) AS v(n, at, retry);
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, next_retry_at)
+		VALUES (gen_random_uuid(), 'video', 'marked', 'video.changed', 1, '{}', '-infinity');
+	});
+	wait_published($node, 'postgres', $count + 11);
+	like(log_since($node, $position), qr/took over 5 events under this worker's lease that it has not in hand/, 'the log says so of those of the worker');
+};
+
+subtest 'a worker gives back what stands under its token and it does not know of' => sub {
+	my $count = published();
+	$node->safe_psql(
+		'postgres', q{
+		BEGIN;
+		SELECT postbox.outbox_emit('video', 'forgotten', 'video.changed', '{}'::jsonb), postbox.outbox_emit('video', 'forgotten', 'video.changed', '{}'::jsonb);
+		UPDATE app.outbox SET lock_token = w.lock_token, locked_at = now() - interval '1 day' FROM postbox.workers w WHERE aggregate_id = 'forgotten';
+		COMMIT;
+	});
+	wait_published($node, 'postgres', $count + 2);
+};
+
+subtest 'a row that waits for ever under the lease of somebody who is gone goes on' => sub {
+	my $count = published();
+	set_configuration($node, 'postbox.maintenance_interval', '1s');
+	$node->reload;
+	$node->safe_psql(
+		'postgres', q{
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at)
+		SELECT gen_random_uuid(), 'video', 'waits for ever', 'video.changed', n, '{}', 'postbox-00000000000000ad', now(), 'infinity' FROM generate_series(1, 2) n;
+	});
+	wait_published($node, 'postgres', $count + 2);
 };
 
 subtest 'a worker that is told to leave gives back what it has' => sub {
 	# New workers: one that took over events before may still have to say that it did so again.
 	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");
 	$node->restart;
-	my $count = 17;
+	my $count = published();
 	my $position = log_position($node);
 	wait_for(sub {
 		emit($node, 'postgres', 1);

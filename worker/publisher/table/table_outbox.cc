@@ -32,6 +32,8 @@ constexpr int kFirstChunks = 4;
 constexpr int64 kSeqsOfChunk = 10'000;
 // So many bytes are leased and read at a time, or one row.
 constexpr std::size_t kPortion = std::size_t{4} << 20;
+// So many leases of others are remembered until they are looked at.
+constexpr std::size_t kMostLeases = 5000;
 
 }  // namespace
 
@@ -39,6 +41,9 @@ struct TableOutbox::Chunk {
   std::vector<Candidate> candidates;
   std::vector<ItemPointerData> tids;
   std::unordered_map<int64, std::size_t> too_large;  // seq -> size of the payload
+  // Rows among them that others have leased.
+  std::vector<int64> leased;
+  std::vector<ItemPointerData> leases;
 };
 
 TableOutbox::TableOutbox(Publication publication, std::string topic, std::string lock_token)
@@ -47,6 +52,7 @@ TableOutbox::TableOutbox(Publication publication, std::string topic, std::string
       lock_token_(std::move(lock_token)),
       ordering_(publication_.ordering),
       blocks_(publication_.parked_blocks && ordering_.ordered()),
+      in_hand_(publication_.outbox),
       free_behind_(!blocks_),
       sent_again_(publication_.name, 0),
       log_(publication_.name) {}
@@ -77,7 +83,7 @@ Oid TableOutbox::Open() {
 // Claim.
 
 ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transaction) {
-  sent_again_.BeginStep();
+  BeginStep();
   transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return {};
@@ -133,23 +139,23 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
   int64 at = floor_.seq();
   for (int chunks = 0; chunks < kMaxChunks && !selection->full(); ++chunks) {
     if (chunks == kFirstChunks) at = std::max(at, cursor_);
+    const bool from_start = at == 0;
+    at = floor_.Skip(at, in_hand_.seqs());
     const bool bounded = !selection->blocked_keys().empty();
     const int64 upto = bounded ? at + std::min(kSeqsOfChunk, PG_INT64_MAX - at) : PG_INT64_MAX;
     const Datum blocked = TextArrayValue(selection->blocked_keys());
+    const auto ranges = floor_.Between(at, upto, in_hand_.seqs());
     const Clock::time_point start = Clock::now();
-    const uint64 rows = statements_->waiting.Run(
-        {Int64GetDatum(at), Int32GetDatum(chunk_size), blocked, Int64GetDatum(upto)});
-    if (at == 0) floor_.Took(std::chrono::duration_cast<milliseconds>(Clock::now() - start));
+    const uint64 rows =
+        statements_->waiting.Run({Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto),
+                                  Int32GetDatum(chunk_size), blocked, TextValue(lock_token_)});
+    if (from_start) floor_.Took(std::chrono::duration_cast<milliseconds>(Clock::now() - start));
+    const bool cut = rows == static_cast<uint64>(chunk_size);
     const Chunk chunk = ReadChunk(rows);
-    std::optional<int64> first;
-    if (rows > 0) {
-      first = chunk.candidates.front().seq;
-      at = chunk.candidates.back().seq;
-      floor_.Seen(at);
-    }
+    const std::optional<int64> first = Passed(chunk, cut, &at);
     if (chunks == 0 && !bounded) floor_.Found(Clock::now(), first, Scaled(ClaimFloor::kRecent));
     TakeChunk(chunk, true, &statements_->lock, selection, chosen, progress);
-    if (rows < static_cast<uint64>(chunk_size)) {
+    if (!cut) {
       const std::optional<int64> next = bounded ? NextWaiting(upto) : std::nullopt;
       if (!next) {
         cursor_ = 0;
@@ -164,8 +170,25 @@ bool TableOutbox::Walk(const ClaimLimits& limits, ClaimSelection* selection,
   return false;
 }
 
+std::optional<int64> TableOutbox::Passed(const Chunk& chunk, bool cut, int64* at) {
+  for (const SeqSet::Run& run : SeqSet::RunsOf(chunk.leased)) floor_.Passed(run);
+  for (const ItemPointerData& lease : chunk.leases) {
+    if (leases_.size() < kMostLeases) leases_.push_back(lease);
+  }
+  std::optional<int64> first;
+  if (!chunk.candidates.empty()) first = chunk.candidates.front().seq;
+  if (!chunk.candidates.empty()) *at = std::max(*at, chunk.candidates.back().seq);
+  if (!chunk.leased.empty()) *at = std::max(*at, chunk.leased.back());
+  if (first || !chunk.leased.empty()) floor_.Seen(*at);
+  return first || !cut ? first : std::optional(*at + 1);
+}
+
 std::optional<int64> TableOutbox::NextWaiting(int64 seq) const {
-  if (statements_->next_waiting.Run({Int64GetDatum(seq)}) == 0) return std::nullopt;
+  const auto ranges = floor_.Between(seq, PG_INT64_MAX, in_hand_.seqs());
+  if (statements_->next_waiting.Run({Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto),
+                                     TextValue(lock_token_)}) == 0) {
+    return std::nullopt;
+  }
   CheckColumns(relation_, {INT8OID});
   return Int64Column(0, 1);
 }
@@ -239,6 +262,11 @@ TableOutbox::Chunk TableOutbox::ReadChunk(uint64 rows) const {
   for (uint64 row = 0; row < rows; ++row) order.emplace_back(Int64Column(row, 2), row);
   std::sort(order.begin(), order.end());
   for (const auto& [seq, row] : order) {
+    if (IsNull(row, 6)) {
+      chunk.leased.push_back(seq);
+      chunk.leases.push_back(TidColumn(row, 1));
+      continue;
+    }
     AddCandidate(row, &chunk);
     Candidate& candidate = chunk.candidates.back();
     const int64 predecessor = Int64Column(row, 6);
@@ -339,6 +367,10 @@ Events TableOutbox::Lease(std::vector<Chosen> chosen, std::size_t max_bytes, boo
   std::sort(events.begin(), events.end(), [](const EventPointer& one, const EventPointer& other) {
     return one->seq < other->seq;
   });
+  std::vector<int64> seqs;
+  for (const EventPointer& event : events) seqs.push_back(event->seq);
+  in_hand_.Claimed(seqs);
+  for (const SeqSet::Run& run : SeqSet::RunsOf(seqs)) floor_.Passed(run);
   return events;
 }
 
@@ -410,46 +442,56 @@ void TableOutbox::ParkUnreadable(const Chosen& row, const std::string& reason) {
 bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
   using pubsub::PublishStatus;
   settled_ = true;
-  sent_again_.BeginStep();
+  BeginStep();
   sent_again_.AddResults(events);
+  std::vector<int64> seqs;
+  for (const EventPointer& event : events) seqs.push_back(event->seq);
+  std::sort(seqs.begin(), seqs.end());
+  in_hand_.Settled(seqs);
   transaction->Begin();
   const Oid owner = Open();
   if (!OidIsValid(owner)) return false;
   StoreSentAgain();
   const ActAs rights(owner);
 
-  std::vector<const ClaimedEvent*> published;
-  std::vector<const ClaimedEvent*> behind;
-  std::vector<std::string> released;
+  std::vector<const ClaimedEvent*> published, released;
   std::unordered_set<std::string> parked_keys;
   for (const EventPointer& event : events) {
     const PublishStatus status = event->status;
     if (status == PublishStatus::kPublished) {
       published.push_back(event.get());
     } else if (event->leaving || status == PublishStatus::kTopicBroken ||
-               status == PublishStatus::kUnreachable) {
-      released.push_back(event->id);
-    } else if (status == PublishStatus::kBehind) {
-      behind.push_back(event.get());
+               status == PublishStatus::kUnreachable || status == PublishStatus::kBehind) {
+      released.push_back(event.get());
     } else if (bool for_good = false; ParkFailed(*event, &for_good)) {
       parked_keys.insert(event->key);
       log_.Add(for_good ? EventLog::kFailed : EventLog::kParked, event->id, event->key,
                ServerText(event->error));
     }
   }
-  // Behind a row that is parked in this very transaction, nothing can have got it through yet.
-  // Behind anything else: the next claim looks again.
-  std::vector<std::string> parked_behind;
-  for (const ClaimedEvent* event : behind) {
-    const bool park = blocks_ && parked_keys.contains(event->key);
-    (park ? parked_behind : released).push_back(event->id);
-  }
   Confirm(std::move(published));
-  if (!released.empty()) floor_.Clear();
-  Update(&statements_->release, released);
-  Update(&statements_->release_behind, parked_behind);
+  Release(std::move(released), std::move(parked_keys));
   log_.Write();
   return true;
+}
+
+// Behind a row that is parked in this very transaction, nothing can have got it through yet: so is
+// one that waits to be tried again. Behind anything else: the next claim looks again.
+void TableOutbox::Release(std::vector<const ClaimedEvent*> events,
+                          std::unordered_set<std::string> parked_keys) {
+  std::sort(events.begin(), events.end(),
+            [](const auto* one, const auto* other) { return one->seq < other->seq; });
+  std::vector<std::string> released, behind;
+  for (const ClaimedEvent* event : events) {
+    const bool was_behind = event->parked && event->attempts == 0;
+    const bool park = blocks_ && parked_keys.contains(event->key) &&
+                      (event->status == pubsub::PublishStatus::kBehind || was_behind);
+    (park ? behind : released).push_back(event->id);
+    if (!park && event->parked) parked_keys.insert(event->key);
+  }
+  if (!released.empty()) floor_.Clear();
+  Update(&statements_->release, released);
+  Update(&statements_->release_behind, behind);
 }
 
 void TableOutbox::Confirm(std::vector<const ClaimedEvent*> published) {

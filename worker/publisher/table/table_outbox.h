@@ -50,8 +50,9 @@
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
 #include "worker/publisher/base/sent_again.h"
-#include "worker/publisher/table/claim_floor.h"
+#include "worker/publisher/table/claim_floor_logic.h"
 #include "worker/publisher/table/claim_logic.h"
+#include "worker/publisher/table/in_hand_logic.h"
 
 namespace postbox::publisher {
 
@@ -72,6 +73,7 @@ class TableOutbox : public OutboxSource {
   // What failed may be about an altered table: the statements are made again.
   void RollBack(const std::string& /*error*/) override {
     sent_again_.RollBack();
+    in_hand_.RollBack();
     relation_.clear();
     floor_.Clear();
     cursor_ = 0;
@@ -90,6 +92,11 @@ class TableOutbox : public OutboxSource {
   };
   struct Chunk;
 
+  // What the last call has done is in the database.
+  void BeginStep() {
+    sent_again_.BeginStep();
+    in_hand_.BeginStep();
+  }
   // Locks the table against being dropped or altered for this transaction and returns its owner;
   // makes the statements again if it was renamed. InvalidOid if it was dropped: then there is
   // nothing to claim or to settle, and the configuration is about to say so.
@@ -103,6 +110,9 @@ class TableOutbox : public OutboxSource {
   // whether it came to the end.
   bool Walk(const ClaimLimits& limits, ClaimSelection* selection, std::vector<Chosen>* chosen,
             bool* progress);
+  // The walk has come to the end of this chunk, where it was `cut`: moves `at` there, and remembers
+  // what others have leased. Returns the first row that waits, or up to where none does.
+  std::optional<int64> Passed(const Chunk& chunk, bool cut, int64* at);
   // The first row behind this seq, of any type.
   std::optional<int64> NextWaiting(int64 seq) const;
   void TakeRetries(std::size_t limit, ClaimSelection* selection, std::vector<Chosen>* chosen,
@@ -130,11 +140,23 @@ class TableOutbox : public OutboxSource {
   void ParkUnreadable(const Chosen& row, const std::string& reason);
 
   void Confirm(std::vector<const ClaimedEvent*> published);
+  // What has failed and is not to blame. `parked_keys`: those with a row that was parked just now.
+  void Release(std::vector<const ClaimedEvent*> events,
+               std::unordered_set<std::string> parked_keys);
   // Returns whether the row was still ours; `failed`: its attempts are used up.
   bool ParkFailed(const ClaimedEvent& event, bool* failed);
   // Of these, `done` have been changed already.
   void Update(Statement* statement, const std::vector<std::string>& ids, uint64 done = 0);
 
+  // Why a lease ends. kForgotten: it is our own, but we have not got the row. kNone: it is none.
+  enum class Ending { kGone, kOld, kForgotten, kNone };
+  static const char* Reason(Ending ending);
+  struct Leases {
+    std::vector<ItemPointerData> rows;
+    std::set<std::string> tokens;
+  };
+  // `timeout`: in seconds.
+  std::map<Ending, Leases> EndingLeases(Datum timeout);
   // Gives back what workers have leased that are gone, or that took too long.
   void TakeOverLeases();
   // Rows that are behind nothing are made due: an application's own UPDATE of the table may have
@@ -155,6 +177,8 @@ class TableOutbox : public OutboxSource {
   int64 cursor_ = 0;      // where the walk over the backlog goes on; 0: it begins at the floor
   bool settled_ = false;  // results were stored since it began there
   ClaimFloor floor_;
+  InHand in_hand_;
+  std::vector<ItemPointerData> leases_;  // of others, that walks have passed since a look for them
   Clock::time_point leases_seen_at_{};
   Clock::time_point repaired_at_{};
   std::string repaired_upto_;     // the key at which the round goes on

@@ -16,10 +16,22 @@ using std::chrono::milliseconds;
 
 // How often leases are looked through, at most.
 constexpr milliseconds kLookForLeases = std::chrono::seconds(5);
-// How many leases a step takes over, and how many keys one of a repair looks at, at least 2.
-constexpr int kTakeOver = 1000, kRepairKeys = 1000;
+// How many rows are looked at there at a time, how many leases a step takes over, and how many keys
+// one of a repair looks at, at least 2.
+constexpr int kLookedAt = 5000, kTakeOver = 1000, kRepairKeys = 1000;
 
 }  // namespace
+
+const char* TableOutbox::Reason(Ending ending) {
+  switch (ending) {
+    case Ending::kGone:
+      return "whose worker is gone";
+    case Ending::kOld:
+      return "whose lease is older than postbox.lease_timeout, or has no valid time";
+    default:
+      return "under this worker's lease that it has not in hand";
+  }
+}
 
 milliseconds TableOutbox::MaintainIn() const {
   if (!log_.empty()) return milliseconds(0);
@@ -42,7 +54,7 @@ TableOutbox::Clock::time_point TableOutbox::NextRepair() const {
 
 void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (leaving) return;
-  sent_again_.BeginStep();
+  BeginStep();
   log_.Write();
   const Clock::time_point now = Clock::now();
   // One kind of work in a transaction: a failure of the one does not take the other back.
@@ -62,7 +74,7 @@ void TableOutbox::Maintain(bool leaving, Transaction* transaction) {
 
 void TableOutbox::GiveUp(Transaction* transaction) {
   if (!sent_again_.any()) return;
-  sent_again_.BeginStep();
+  BeginStep();
   transaction->Begin();
   StoreSentAgain();
 }
@@ -73,35 +85,61 @@ void TableOutbox::StoreSentAgain() {
   if (events > 0 && !publisher::StoreSentAgain(publication_.name, events)) sent_again_.Add(events);
 }
 
-void TableOutbox::TakeOverLeases() {
-  // First the tokens in the table, then those of living workers (see LiveLockTokens).
-  const uint64 owners = statements_->lease_owners.Run({});
-  CheckColumns(relation_, {TEXTOID});
-  const std::vector<std::string> tokens = TextColumns(owners, 1);
-  uint64 rows = 0;
-  if (!tokens.empty()) {
-    const std::vector<std::string> live = LiveLockTokens(identity().database);
-    std::vector<std::string> dead;
-    for (const std::string& token : tokens) {
-      // A token of another form belongs to somebody else's publisher: only the time-out ends it.
-      if (token.starts_with("postbox-") && token.size() == kLockTokenSize - 1 &&
-          std::find(live.begin(), live.end(), token) == live.end()) {
-        dead.push_back(token);
+// First the rows, then the tokens of living workers (see LiveLockTokens).
+std::map<TableOutbox::Ending, TableOutbox::Leases> TableOutbox::EndingLeases(Datum timeout) {
+  const auto ranges = floor_.Between(0, PG_INT64_MAX, in_hand_.seqs());
+  const uint64 rows = statements_->leases.Run(
+      {Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto), timeout,
+       Int32GetDatum(kLookedAt), TidArrayValue(std::exchange(leases_, {}))});
+  CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID, BOOLOID, BOOLOID});
+  std::map<Ending, Leases> leases;
+  if (rows == 0) return leases;
+  const std::vector<std::string> live = LiveLockTokens(identity().database);
+  for (uint64 row = 0; row < rows; ++row) {
+    const std::string token = TextColumn(row, 3);
+    const bool old = BoolColumn(row, 4), timeless = BoolColumn(row, 5);
+    const bool lives = std::find(live.begin(), live.end(), token) != live.end();
+    std::optional<Ending> ending;
+    if (IsNull(row, 3)) {
+      ending = Ending::kNone;
+    } else if (token == lock_token_) {
+      // However old, what this worker has in hand may have a result that waits for the table.
+      if ((old || timeless) && !in_hand_.seqs().Contains(Int64Column(row, 2))) {
+        ending = Ending::kForgotten;
       }
+    } else if (!lives && token.starts_with("postbox-") && token.size() == kLockTokenSize - 1) {
+      // A token of another form belongs to somebody else's publisher: only the time-out ends it.
+      ending = Ending::kGone;
+    } else if (old || (timeless && !lives)) {
+      ending = Ending::kOld;
     }
-    const Datum most = Int32GetDatum(kTakeOver);
-    if (!dead.empty()) rows += statements_->take_over_dead.Run({TextArrayValue(dead), most});
-    const Datum timeout =
-        Pg([] { return Float8GetDatum(static_cast<double>(LeaseTime().count()) / 1000); });
-    rows += statements_->take_over_old.Run({timeout, TextValue(lock_token_), most});
-    if (rows >= kTakeOver) leases_seen_at_ = Clock::time_point::min();
+    if (!ending) continue;
+    leases[*ending].rows.push_back(TidColumn(row, 1));
+    leases[*ending].tokens.insert(token);
   }
-  if (rows == 0) return;
-  sent_again_.Add(static_cast<std::int64_t>(rows));
-  floor_.Clear();
-  LogLimited("took over " + publication_.name,
-             {.message = "publication \"" + publication_.name + "\": took over " +
-                         std::to_string(rows) + " events whose worker is gone"});
+  return leases;
+}
+
+void TableOutbox::TakeOverLeases() {
+  const Datum timeout =
+      Pg([] { return Float8GetDatum(static_cast<double>(LeaseTime().count()) / 1000); });
+  for (auto& [ending, leases] : EndingLeases(timeout)) {
+    if (leases.rows.size() > kTakeOver) {
+      leases.rows.resize(kTakeOver);
+      leases_seen_at_ = Clock::time_point::min();
+    }
+    const bool at_any_age = ending == Ending::kGone;
+    const uint64 rows = statements_->take_over.Run(
+        {TidArrayValue(leases.rows), TextArrayValue({leases.tokens.begin(), leases.tokens.end()}),
+         timeout, BoolGetDatum(at_any_age)});
+    if (rows == 0) continue;
+    floor_.Clear();
+    if (ending == Ending::kNone) continue;
+    sent_again_.Add(static_cast<std::int64_t>(rows));
+    LogLimited("took over " + std::to_string(static_cast<int>(ending)) + publication_.name,
+               {.message = "publication \"" + publication_.name + "\": took over " +
+                           std::to_string(rows) + " events " + Reason(ending)});
+  }
 }
 
 void TableOutbox::Repair() {
@@ -113,10 +151,12 @@ void TableOutbox::Repair() {
   in_repair_round_ = false;  // should it fail, it begins at the start next time
   const uint64 rows =
       statements_->keys.Run({TextValue(repaired_upto_), Int32GetDatum(kRepairKeys)});
-  CheckColumns(relation_, {TEXTOID, TIDOID, BOOLOID});
+  CheckColumns(relation_, {TEXTOID, TIDOID, BOOLOID, BOOLOID});
   std::vector<ItemPointerData> behind;
   for (uint64 row = 0; row < rows; ++row) {
     if (BoolColumn(row, 3)) behind.push_back(TidColumn(row, 2));
+    // Perhaps its lease ends: then it is behind nothing.
+    if (BoolColumn(row, 4)) leases_.push_back(TidColumn(row, 2));
   }
   if (rows > 0) repaired_upto_ = TextColumn(rows - 1, 1);
   in_repair_round_ = rows == kRepairKeys;

@@ -20,15 +20,37 @@ constexpr std::string_view kOurs =
 // A row that waits behind a parked one of its key.
 constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publish_attempts = 0";
 
+// The same of a first row of a key, and one that somebody has leased there. A worker leases none
+// that has this time.
+constexpr std::string_view kBehindB =
+    "b.lock_token IS NULL AND b.next_retry_at = 'infinity' AND b.publish_attempts = 0";
+constexpr std::string_view kLeasedB = "b.lock_token IS NOT NULL AND b.next_retry_at = 'infinity'";
+
 // ORDER BY names the key too, which is constant here: it lets nothing but the index on the key and
 // seq give the order.
 constexpr std::string_view kPredecessor =
-    "(SELECT CASE WHEN p.lock_token IS NULL AND p.next_retry_at IS NOT NULL THEN -p.seq ELSE p.seq "
+    "coalesce((SELECT CASE WHEN p.lock_token IS NULL AND p.next_retry_at IS NOT NULL THEN -p.seq "
+    "ELSE p.seq "
     "END FROM {table} p WHERE {key_p} = {key_c} AND p.seq < c.seq "
-    "AND p.published_at IS NULL{type_p}{unparked_p} ORDER BY {key_p} DESC, p.seq DESC LIMIT 1)";
+    "AND p.published_at IS NULL{type_p}{unparked_p} ORDER BY {key_p} DESC, p.seq DESC LIMIT 1), 0)";
 
 constexpr std::string_view kColumns =
     "c.ctid, c.seq, {key_c}, c.{payload_name}, c.{attributes_name}, {predecessor}";
+
+// What waits, or is leased, in some ranges of seqs, those of $1 and $2.
+constexpr std::string_view kWaits =
+    " FROM {table} c WHERE c.published_at IS NULL AND c.next_retry_at IS NULL AND c.seq > g.after "
+    "AND c.seq <= g.upto";
+constexpr std::string_view kRanges = " FROM unnest($1, $2) AS g(after, upto) CROSS JOIN LATERAL (";
+
+// A retry has -infinity there while it is leased, so that no search for what is due passes it.
+constexpr std::string_view kDueAgain =
+    "next_retry_at = CASE WHEN next_retry_at = '-infinity' THEN now() ELSE next_retry_at END";
+
+// Leases that have run out, and those whose time means nothing. (Clocks differ, and are set back.)
+constexpr std::string_view kOld = "c.locked_at < now() - make_interval(secs => $3)";
+constexpr std::string_view kTimeless =
+    "c.locked_at IS NULL OR c.locked_at > now() + interval '1 day'";
 
 // The names and expressions that the statements are filled with.
 class Templates {
@@ -44,10 +66,14 @@ class Templates {
   // `types` is the number of the parameter that holds the aggregate types.
   std::string Fill(std::string_view text, std::string_view types = "") const {
     return publisher::Fill(text, {{"table", relation_},
-                                  {"columns", Candidate(types)},
+                                  {"columns", Candidate(Predecessor(types))},
+                                  {"columns_or_lease", Candidate(OfUnleased(types))},
                                   {"unleased", kUnleased},
                                   {"behind", kBehind},
+                                  {"behind_b", kBehindB},
+                                  {"leased_b", kLeasedB},
                                   {"ours", kOurs},
+                                  {"due_again", kDueAgain},
                                   {"id", columns_.id.name},
                                   {"key", columns_.AggregateId()},
                                   {"key_b", columns_.AggregateId("b.")},
@@ -86,11 +112,16 @@ class Templates {
                                           {"unparked_p", unparked_p}});
   }
 
-  std::string Candidate(std::string_view types) const {
+  // NULL for a row that is leased.
+  std::string OfUnleased(std::string_view types) const {
+    return "CASE WHEN c.lock_token IS NULL THEN " + Predecessor(types) + " END";
+  }
+
+  std::string Candidate(const std::string& predecessor) const {
     return publisher::Fill(kColumns, {{"key_c", columns_.AggregateId("c.")},
                                       {"payload_name", columns_.payload.name},
                                       {"attributes_name", columns_.attributes.name},
-                                      {"predecessor", Predecessor(types)}});
+                                      {"predecessor", predecessor}});
   }
 
   const std::string relation_;
@@ -101,17 +132,19 @@ class Templates {
 };
 
 void FillClaim(const Templates& templates, TableOutboxSql* sql) {
+  const std::string ranges(kRanges);
+  const std::string waits(kWaits);
   sql->waiting = templates.Fill(
-      "SELECT {columns} FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
-      "AND c.next_retry_at IS NULL AND c.seq > $1 AND c.seq <= $4 AND {key_c} <> ALL($3){type_c} "
-      "ORDER BY c.seq LIMIT $2",
-      "5");
+      "SELECT w.*" + ranges + "SELECT {columns_or_lease}" + waits +
+          " AND (c.lock_token IS NULL OR c.lock_token <> $5) AND {key_c} <> ALL($4){type_c} "
+          "ORDER BY c.seq LIMIT $3) AS w LIMIT $3",
+      "6");
   sql->next_waiting = templates.Fill(
-      "SELECT c.seq FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
-      "AND c.next_retry_at IS NULL AND c.seq > $1 ORDER BY c.seq LIMIT 1");
+      "SELECT w.seq" + ranges + "SELECT c.seq" + waits +
+      " AND (c.lock_token IS NULL OR c.lock_token <> $3) ORDER BY c.seq LIMIT 1) AS w LIMIT 1");
   sql->due = templates.Fill(
       "SELECT {columns} FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
-      "AND c.next_retry_at IS NOT NULL AND c.next_retry_at <= now(){type_c} "
+      "AND c.next_retry_at > '-infinity' AND c.next_retry_at <= now(){type_c} "
       "ORDER BY c.next_retry_at LIMIT $1",
       "2");
   sql->followers = templates.Fill(
@@ -144,7 +177,8 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
   sql->park_behind = templates.Fill(
       "UPDATE {table} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
   sql->lease = templates.Fill(
-      "UPDATE {table} SET lock_token = $2, locked_at = now() "
+      "UPDATE {table} SET lock_token = $2, locked_at = now(), next_retry_at = "
+      "CASE WHEN next_retry_at IS NULL THEN NULL ELSE timestamptz '-infinity' END "
       "WHERE ctid = ANY($1) RETURNING seq, {id}, {aggregate_type}, {key}, {event_type}, "
       "{version}, {schema_version}, {payload}, {attributes}, {occurred_at}, publish_attempts, "
       "next_retry_at IS NOT NULL, ctid");
@@ -163,7 +197,7 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
                      " FROM unnest($1, $3) AS w(event, place) WHERE o.ctid = w.place "
                      "AND CASE WHEN o.{id} = w.event::uuid THEN {ours} ELSE false END");
   sql->release = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL "
+      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, {due_again} "
       "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
   sql->release_behind = templates.Fill(
       "UPDATE {table} SET lock_token = NULL, locked_at = NULL, next_retry_at = 'infinity', "
@@ -188,29 +222,37 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
 }
 
 void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
-  sql->lease_owners = templates.Fill(
-      "SELECT lock_token FROM {table} WHERE lock_token IS NOT NULL GROUP BY lock_token");
-  sql->take_over_dead = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
-      "FROM {table} WHERE lock_token IS NOT NULL AND lock_token = ANY($1) LIMIT $2 "
-      "FOR UPDATE SKIP LOCKED))");
-  sql->take_over_old = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL WHERE ctid = ANY(ARRAY(SELECT ctid "
-      "FROM {table} WHERE lock_token IS NOT NULL AND locked_at < now() - make_interval(secs => $1) "
-      "AND lock_token <> $2 LIMIT $3 FOR UPDATE SKIP LOCKED))");
+  const std::string lease = "SELECT c.ctid, c.seq, c.lock_token, " + std::string(kOld) +
+                            " AS old, " + std::string(kTimeless) + " AS timeless, c.next_retry_at";
+  sql->leases = templates.Fill(
+      "SELECT l.* FROM ((SELECT w.*" + std::string(kRanges) + lease + std::string(kWaits) +
+      " ORDER BY c.seq LIMIT $4) AS w LIMIT $4) UNION ALL (" + lease +
+      " FROM {table} c WHERE c.published_at IS NULL AND c.next_retry_at <= now() "
+      "ORDER BY c.next_retry_at LIMIT $4) UNION ALL (" +
+      lease +
+      " FROM {table} c WHERE c.ctid = ANY($5) AND "
+      "CASE WHEN c.published_at IS NULL THEN true ELSE false END)) AS l "
+      "WHERE l.lock_token IS NOT NULL OR l.next_retry_at = '-infinity'");
+  sql->take_over = templates.Fill(
+      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, {due_again} WHERE ctid = ANY(ARRAY("
+      "SELECT c.ctid FROM {table} c WHERE c.ctid = ANY($1) AND CASE "
+      "WHEN c.published_at IS NOT NULL THEN false "
+      "WHEN c.lock_token IS NULL THEN c.next_retry_at = '-infinity' "
+      "ELSE c.lock_token = ANY($2) AND ($4 OR " +
+      std::string(kOld) + " OR " + std::string(kTimeless) + ") END FOR UPDATE SKIP LOCKED))");
   sql->any_behind = templates.Fill(
-      "SELECT FROM {table} WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at >= "
-      "'infinity' AND publish_attempts = 0 ORDER BY next_retry_at LIMIT 1");
+      "SELECT FROM {table} WHERE published_at IS NULL AND next_retry_at >= 'infinity' "
+      "AND (lock_token IS NOT NULL OR publish_attempts = 0) ORDER BY next_retry_at LIMIT 1");
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->keys = templates.Fill(
-      "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, b.lock_token IS NULL AND "
-      "b.next_retry_at = 'infinity' AND b.publish_attempts = 0 AS behind, 1 AS n FROM {table} b "
+      "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, {behind_b} AS behind, "
+      "{leased_b} AS leased, 1 AS n FROM {table} b "
       "WHERE b.published_at IS NULL AND {key_b} >= $1{type_b} ORDER BY {key_b}, b.seq LIMIT 1) "
       "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT {key_b}, b.ctid, "
-      "b.lock_token IS NULL AND b.next_retry_at = 'infinity' AND b.publish_attempts = 0 "
-      "FROM {table} b WHERE b.published_at IS NULL AND {key_b} > head.key{type_b} "
-      "ORDER BY {key_b}, b.seq LIMIT 1) AS next WHERE head.n < $2) SELECT key, tid, behind FROM "
-      "head",
+      "{behind_b}, {leased_b} FROM {table} b WHERE b.published_at IS NULL AND {key_b} > "
+      "head.key{type_b} "
+      "ORDER BY {key_b}, b.seq LIMIT 1) AS next WHERE head.n < $2) SELECT key, tid, behind, leased "
+      "FROM head",
       "3");
 }
 

@@ -18,14 +18,16 @@ namespace postbox::publisher {
 struct TableOutboxSql {
   // Rows that wait, in the order of seq: ctid, seq, aggregate_id, payload and attributes as they
   // are stored, for their size, and the predecessor: the nearest earlier unpublished row of the
-  // key, its seq negative if that row is parked.
-  // $1 bigint: after this seq; $2 int: at most; $3 text[]: without these keys; $4 bigint: up to
-  // this seq; $5 text[]: aggregate types, if filtered.
+  // key, its seq negative if that row is parked. Among them are rows that others have leased, whose
+  // predecessor is NULL.
+  // $1, $2 bigint[]: ranges of seqs, in order: after the one and up to the other; $3 int: at most;
+  // $4 text[]: without these keys; $5 text: our own lock token; $6 text[]: aggregate types, if
+  // filtered.
   std::string waiting;
-  // The seq of the first row that waits, of any type. $1 bigint: after this seq.
+  // The seq of the first such row, of any type. $1, $2 as above; $3 text: our own lock token.
   std::string next_waiting;
-  // The same for parked rows whose time has come, in the order of their time. $1 int: at most; $2
-  // text[]: aggregate types.
+  // The rows of `waiting` that are parked and whose time has come, in the order of their time. $1
+  // int: at most; $2 text[]: aggregate types.
   std::string due;
   // The unpublished rows of keys behind a row of each, in the order of seq. $1 text[]: keys; $2
   // bigint[]: that row's seq; $3 int: at most; $4 text[]: aggregate types. Returns the
@@ -47,14 +49,15 @@ struct TableOutboxSql {
   // Parks locked rows behind their predecessor. $1 tid[].
   std::string park_behind;
   // Leases locked rows and returns what a message is made of, publish_attempts, and whether the row
-  // was parked or behind. It remains so until it is published. $1 tid[], $2 text: lock token.
+  // was parked or behind: then it has next_retry_at = -infinity as long. $1 tid[], $2 text: lock
+  // token.
   std::string lease;
 
   // $1 text[]: ids, $2 text: lock token. Each changes the rows that are still under our lease.
   std::string confirm;
   // The same for rows that are still where they were leased. $3 tid[]: where each is.
   std::string confirm_at;
-  std::string release;         // as it was before
+  std::string release;         // waits again; one that was parked or behind is due
   std::string release_behind;  // parked behind its predecessor
   // $1 text: id, $2 text: lock token, $3 text: error, $4 float8: seconds until the next try, or
   // infinity.
@@ -67,17 +70,20 @@ struct TableOutboxSql {
   // Rows that are behind, the first ones of their keys, are due, unless they are locked. $1 tid[].
   std::string make_due;
 
-  // Lock tokens that stand in the table, and giving back. $1 text[]: tokens of workers that are
-  // gone; $2 int: how many rows at most.
-  std::string lease_owners;
-  std::string take_over_dead;
-  // $1 float8: lease time-out in seconds; $2 text: our own token, which is never timed out; $3
-  // int: how many rows at most.
-  std::string take_over_old;
-  // Whether any row is behind another one.
+  // Leases among the first rows that wait, the first that are due, and rows that were seen: ctid,
+  // seq, lock_token, whether the time-out is over, whether locked_at means nothing (it is missing,
+  // or more than a day ahead). Also rows that are marked as leased retries and are none. $1, $2
+  // bigint[]: ranges of seqs; $3 float8: lease time-out in seconds; $4 int: of so many rows; $5
+  // tid[]: rows that were seen.
+  std::string leases;
+  // Gives leases back. $1 tid[]; $2 text[]: their lock tokens; $3 as above; $4 bool: at whatever
+  // age.
+  std::string take_over;
+  // Whether any row is behind another one, or leased although it waits for ever.
   std::string any_behind;
   // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3
-  // text[]: aggregate types. Returns aggregate_id, ctid, and whether the row is behind.
+  // text[]: aggregate types. Returns aggregate_id, ctid, whether the row is behind, and whether it
+  // is leased although it waits for ever.
   std::string keys;
 };
 

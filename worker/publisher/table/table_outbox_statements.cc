@@ -5,8 +5,9 @@ namespace postbox::publisher {
 
 TableOutbox::Statements::Statements(const Publication& publication, const TableOutboxSql& sql) {
   constexpr Oid kTids = TIDARRAYOID;
-  waiting = FilteredStatement(publication, sql.waiting, {INT8OID, INT4OID, TEXTARRAYOID, INT8OID});
-  next_waiting = Statement(sql.next_waiting, {INT8OID});
+  waiting = FilteredStatement(publication, sql.waiting,
+                              {INT8ARRAYOID, INT8ARRAYOID, INT4OID, TEXTARRAYOID, TEXTOID});
+  next_waiting = Statement(sql.next_waiting, {INT8ARRAYOID, INT8ARRAYOID, TEXTOID});
   due = FilteredStatement(publication, sql.due, {INT4OID});
   followers = FilteredStatement(publication, sql.followers, {TEXTARRAYOID, INT8ARRAYOID, INT4OID});
   free_behind = FilteredStatement(publication, sql.free_behind, {INT4OID});
@@ -24,9 +25,8 @@ TableOutbox::Statements::Statements(const Publication& publication, const TableO
   park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
   park_unreadable = Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
   make_due = Statement(sql.make_due, {kTids});
-  lease_owners = Statement(sql.lease_owners, {});
-  take_over_dead = Statement(sql.take_over_dead, {TEXTARRAYOID, INT4OID});
-  take_over_old = Statement(sql.take_over_old, {FLOAT8OID, TEXTOID, INT4OID});
+  leases = Statement(sql.leases, {INT8ARRAYOID, INT8ARRAYOID, FLOAT8OID, INT4OID, kTids});
+  take_over = Statement(sql.take_over, {kTids, TEXTARRAYOID, FLOAT8OID, BOOLOID});
   any_behind = Statement(sql.any_behind, {});
   keys = FilteredStatement(publication, sql.keys, {TEXTOID, INT4OID});
 }

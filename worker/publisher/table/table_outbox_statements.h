@@ -14,7 +14,7 @@ struct TableOutbox::Statements {
   FilteredStatement waiting, due, followers, free_behind, heads, keys;
   Statement next_waiting, lock, lock_behind, hold_parked, park_behind, lease;
   Statement confirm, release, release_behind, park, park_seq, park_unreadable, make_due;
-  Statement lease_owners, take_over_dead, take_over_old, any_behind, confirm_at;
+  Statement leases, take_over, any_behind, confirm_at;
 };
 
 }  // namespace postbox::publisher
