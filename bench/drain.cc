@@ -6,6 +6,7 @@
 //
 //   'drain'   what the publisher worker does to the database, with its own classes and settings and
 //             a publisher that succeeds at once: claim, settle, checkpoint, until nothing is left
+//   'flight'  the same, but some claims have no result yet when the next one is made
 //   'select'  the measure for it: the same columns of the same rows of a log outbox in chunks of
 //             the same size, each column looked at, and nothing done with them
 //   'loop'    the measure for a `table` outbox: what services write by hand, on bench.loop instead
@@ -17,6 +18,9 @@
 // The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
 // else may claim meanwhile (postbox.publishers = 0).
 #include "bench/usage.h"
+
+#include <deque>
+
 #include "extension/base/guard.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
@@ -117,7 +121,11 @@ class Measure {
   Clock::time_point begin_, end_, next_look_;
 };
 
-void Drain(const Publication& publication, const std::string& lock_token, Measure* measure) {
+// So many claims have no result when the next one is made, as far from Pub/Sub.
+constexpr std::size_t kClaimsInFlight = 4;
+
+void Drain(const Publication& publication, const std::string& lock_token, std::size_t in_flight,
+           Measure* measure) {
   const std::string topic = "projects/postbox-bench/topics/" + publication.topic;
   const auto batch = static_cast<std::size_t>(publication.is_log() ? settings().read_chunk_size
                                                                    : settings().claim_batch_size);
@@ -130,6 +138,7 @@ void Drain(const Publication& publication, const std::string& lock_token, Measur
       Transaction transaction("postbox bench: maintaining an outbox");
       transaction.Run([&] { source->Maintain(leaving, &transaction); });
     };
+    std::deque<Events> claims;
     for (;;) {
       Pg([] { CHECK_FOR_INTERRUPTS(); });
       ClaimResult claim;
@@ -139,18 +148,21 @@ void Drain(const Publication& publication, const std::string& lock_token, Measur
         ReadSuspension(publication.name);
         claim = source->Claim(limits, &claiming);
       });
-      if (claim.events.empty() && !claim.more) break;
+      if (claim.events.empty() && !claim.more && claims.empty()) break;
       std::size_t bytes = 0;
       for (const EventPointer& event : claim.events) {
         bytes += event->bytes();
         event->status = pubsub::PublishStatus::kPublished;
       }
-      if (!claim.events.empty()) {
+      const std::size_t events = claim.events.size();
+      if (events > 0) claims.push_back(std::move(claim.events));
+      if (claims.size() > in_flight || (events == 0 && !claims.empty())) {
         Transaction settling("postbox bench: storing the results", Durability::kSoon);
-        settling.Run([&] { source->Settle(claim.events, &settling); });
+        settling.Run([&] { source->Settle(claims.front(), &settling); });
+        claims.pop_front();
       }
       maintain(false);
-      measure->Add(claim.events.size(), bytes);
+      measure->Add(events, bytes);
     }
     maintain(true);
   }
@@ -246,7 +258,9 @@ void Run(const Order& order) {
   } else if (std::string_view(order.mode) == "loop") {
     Loop(&measure);
   } else {
-    Drain(*publication, "bench-" + std::to_string(MyProcPid), &measure);
+    const bool flight = std::string_view(order.mode) == "flight";
+    Drain(*publication, "bench-" + std::to_string(MyProcPid), flight ? kClaimsInFlight : 0,
+          &measure);
   }
   measure.Store(order);
 }

@@ -175,7 +175,7 @@ class Bed(harness.Testbed):
         self.sql("CHECKPOINT")
 
     def drain(self, publication, mode="drain"):
-        """One run of bench/drain.cc; returns its row of bench.result as a dictionary."""
+        """One run of bench/drain.cc in one of its modes; returns its row of bench.result as a dictionary."""
         self.sql("TRUNCATE bench.result")
         before = self.wal_position()
         columns = "events, measured_events, seconds, chunks, bytes, private_kb, peak_kb, buffers, own_wal"

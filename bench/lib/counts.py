@@ -44,12 +44,14 @@ def counts(report, _smoke):
 
 def read(measure, server):
     """A chunk that is not counted, and four that are."""
-    for kind, chunk in (("log", CHUNK), ("table", 500)):
+    in_flight = "read a table with rows in flight"
+    for case, kind, chunk, keys, mode in (("read a log", "log", CHUNK, KEYS, "drain"), ("read a table", "table", 500, KEYS, "drain"),
+                                          (in_flight, "table", 500, 5 * 500, "flight")):
         outbox = server.outbox(f"app.{kind}", kind)
-        server.load(outbox, 5 * chunk, f"'v_' || n % {KEYS}")
+        server.load(outbox, 5 * chunk, f"'v_' || n % {keys}")
         server.settle_down()
-        with measure.of_process(f"read a {kind}") as counted:
-            result = server.drain(server.publication(outbox))
+        with measure.of_process(case) as counted:
+            result = server.drain(server.publication(outbox), mode)
             counted.events, counted.all_events = result["measured_events"], result["events"]
             counted.buffers, counted.wal = result["buffers"], result["own_wal"]
         server.sql(f"SELECT postbox.drop_outbox('{outbox}')")

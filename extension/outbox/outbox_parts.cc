@@ -224,6 +224,11 @@ std::vector<Flaw> FindOutboxFlaws(const OutboxParts& parts) {
     FindAdoptedFlaws(parts, &flaws);
   } else {
     Append(&flaws, FindFlaws(parts.relation, TableOutboxShape()));
+    for (const std::string& index : FindIndexes(parts.relation, OldTableIndexShapes())) {
+      flaws.push_back({RelationName(parts.relation),
+                       "index " + index + " is that of an older release: each lease changes it",
+                       {"DROP INDEX " + index}});
+    }
   }
   return flaws;
 }

@@ -165,7 +165,7 @@ COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this d
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
 --   DUE       publish_attempts = 0, next_retry_at finite: was FAILED or RETRY and is redriven, or was BEHIND and is the first,
 --             or nobody answered for it alone (last_error says so), which is no attempt
--- A leased row keeps its next_retry_at. A discarded row has published_at = -infinity.
+-- A leased row that had a next_retry_at has -infinity there, and is DUE when it is given back. A discarded row has published_at = -infinity.
 
 CREATE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
     LANGUAGE plpgsql

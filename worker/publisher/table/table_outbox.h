@@ -2,7 +2,8 @@
 // sql/install/30_publication.sql, seen from the worker.
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
-//      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before
+//      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before,
+//      |  |               |     but due if its time had come
 //      |  |               |---unknown--------> DUE (after the base backoff; not counted)
 //      |  |               |---rejected-------> RETRY (attempts + 1), after max_attempts FAILED
 //      |  +--due----------+   (a due RETRY is claimed like PENDING)
@@ -13,10 +14,11 @@
 // stuck key with a deep backlog costs nothing.
 //
 // Such a backlog is reached through the first row of its key, and nobody touches more of it than a
-// claim takes. The first row keeps its next_retry_at while it is leased. When it is published, the
-// next one is made due in the same transaction; a claim that takes a row that is due also takes
-// what is behind it, as much as there is room for. postbox.redrive makes the first row due, and
-// postbox.discard the one after it.
+// claim takes. A row that was parked has next_retry_at = -infinity while it is leased, so that no
+// search for what is due passes it. When the first row is published, the next one is made due in
+// the same transaction; a claim that takes a row that is due also takes what is behind it, as much
+// as there is room for. postbox.redrive makes the first row due, and postbox.discard the one after
+// it.
 //
 // What must not happen is that a row is BEHIND when nothing is in front of it. So a row becomes
 // BEHIND only while its key's first row is held parked by a row lock, in the same transaction;
@@ -34,8 +36,9 @@
 //      back, its UPDATE has its own token in the condition, finds no row, and says so in the log.
 //      The event has been sent twice, under the same event id. What is not sent in a quarter of the
 //      lease is given back, and postbox.publish_timeout is at most half of the lease, so in this
-//      window A sends nothing any more. A itself takes none of its own over, however old: its
-//      result may be here, and wait for a lock on the table.
+//      window A sends nothing any more. A itself takes over none that it has in hand, however old:
+//      its result may be here, and wait for a lock on the table. An old one under its token that
+//      it has not in hand it gives back: the token was written by somebody else.
 //   4. A's result is stored without waiting for the disk. If the server crashes before it is there,
 //      the row is still leased, its worker is gone, and the event is sent again.
 //

@@ -87,7 +87,8 @@ void TableOutbox::StoreSentAgain() {
 
 // First the rows, then the tokens of living workers (see LiveLockTokens).
 std::map<TableOutbox::Ending, TableOutbox::Leases> TableOutbox::EndingLeases(Datum timeout) {
-  const auto ranges = floor_.Between(0, PG_INT64_MAX, in_hand_.seqs());
+  // Also what walks leave out because another worker had it.
+  const auto ranges = ClaimFloor().Between(0, PG_INT64_MAX, in_hand_.seqs());
   const uint64 rows = statements_->leases.Run(
       {Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto), timeout,
        Int32GetDatum(kLookedAt), TidArrayValue(std::exchange(leases_, {}))});
