@@ -11,9 +11,10 @@
 /*! long -DLIVES=3 -DFAILURES=2 -DREDRIVES=1 */
 /*! refuted disorder -DPLAIN_SKIP_LOCKED */
 /*! refuted two_publishers -DROWS_AFTER_A_LOST_ONE_STAY */
-/*! refuted disorder -DPREDECESSOR_ABOVE_THE_FLOOR */
+/*! refuted disorder -DPREDECESSOR_AMONG_WHAT_IS_SEEN */
 /*! refuted two_publishers -DLIVE_TOKENS_READ_FIRST -DLIVES=3 */
 /*! refuted two_publishers -DLEASE_ENDS_WHILE_SENDING */
+/*! refuted two_publishers -DOWN_LEASES_END_BY_AGE */
 /*! refuted stuck -DBEHIND_WITHOUT_HOLDING_THE_HEAD */
 /*! refuted stuck -DREDRIVE_IN_ONE_STATEMENT -DREDRIVES=1 */
 
@@ -63,10 +64,10 @@ inline CheckNobodyIsStuck()
 	i = 0
 }
 
-/* The candidates, and the verdict on each (claim_logic.h). The walk begins at any floor (claim_floor_logic.h). */
+/* The candidates, and the verdict on each (claim_logic.h). The walk leaves out any rows (claim_floor_logic.h). */
 inline Judge()
 {
-	i = (IS(PREDECESSOR_ABOVE_THE_FLOOR) -> floor : 0);
+	i = 0;
 	before = NOBODY; claimed_last = NOBODY; parked_last = NOBODY;
 	do
 	:: i == ROWS || !(visible & BIT(i)) -> break
@@ -75,7 +76,7 @@ inline Judge()
 		:: published & BIT(i)
 		:: else ->
 			if
-			:: token_of[i] == 0 && !(behind & BIT(i)) && (due || !(retry & BIT(i))) && (i >= floor || (retry & BIT(i))) ->
+			:: token_of[i] == 0 && !(behind & BIT(i)) && (due || !(retry & BIT(i))) && (!(unseen & BIT(i)) || (retry & BIT(i))) ->
 				if
 				:: count < limit && (IS(PLAIN_SKIP_LOCKED) || before == NOBODY || before == claimed_last) ->
 					claim = claim | BIT(i); claimed_last = i; count++
@@ -85,7 +86,10 @@ inline Judge()
 				fi
 			:: else
 			fi;
-			before = i
+			if
+			:: IS(PREDECESSOR_AMONG_WHAT_IS_SEEN) && (unseen & BIT(i))
+			:: else -> before = i
+			fi
 		fi;
 		i++
 	od;
@@ -231,6 +235,7 @@ inline TakeOver()
 	:: else ->
 		if
 		:: token_of[i] != 0 && (seen & BIT(token_of[i])) && !(seen_live & BIT(token_of[i])) -> token_of[i] = 0
+		:: token_of[i] == token && (IS(OWN_LEASES_END_BY_AGE) || !(hand & BIT(i))) -> token_of[i] = 0
 		:: else
 		fi;
 		i++
@@ -262,7 +267,7 @@ inline Read(nth)
 
 active [WORKERS] proctype Worker()
 {
-	byte token = 0, claim = 0, park = 0, hand = 0, done = 0, limit = 0, floor = 0, seen = 0, seen_live = 0;
+	byte token = 0, claim = 0, park = 0, hand = 0, done = 0, limit = 0, unseen = 0, seen = 0, seen_live = 0;
 	byte i = 0, before = 0, claimed_last = 0, parked_last = 0, count = 0;
 	bool due = false, unpark = false, first = false;
 
@@ -285,10 +290,12 @@ end_idle:
 				:: skip
 				fi;
 				if
-				:: floor = 1
+				:: unseen = 1
+				:: unseen = 2
+				:: unseen = 3
 				:: skip
 				fi;
-				d_step { Judge(); limit = 0; floor = 0 }
+				d_step { Judge(); limit = 0; unseen = 0 }
 			};
 			if
 			:: (claim | park) == 0
@@ -306,6 +313,7 @@ end_idle:
 			fi;
 			if
 			:: d_step { CommitClaim() }
+			:: d_step { CommitClaim(); hand = 0; in_hand = in_hand & ~BIT(_pid) } /* it does not learn of it */
 			:: d_step { Unlock(); claim = 0; park = 0; due = false }; goto killed
 			fi
 		:: d_step { (hand & ~done) != 0 ->
@@ -322,7 +330,7 @@ end_idle:
 		:: d_step { hand != 0 && hand == done -> Settle(false) }
 		:: d_step { hand != done && failures_left > 0 -> failures_left--; Settle(true) }
 		:: d_step { hand != done -> Settle(false) } /* the topic is broken, or the worker is told to go */
-		:: TOKENS_LEFT && hand == 0 ->
+		:: TOKENS_LEFT && (hand == 0 || IS(OWN_LEASES_END_BY_AGE)) ->
 			Read(1);
 			Read(2);
 			d_step { TakeOver() }
