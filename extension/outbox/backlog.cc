@@ -274,8 +274,8 @@ void Counter::PrepareTable(const CountedOutbox& target) {
                     all);
   table_parked_ =
       Planned(kCount + ("(SELECT seq, " + occurred + open +
-                        " AND lock_token IS NULL AND next_retry_at IS "
-                        "NOT NULL" +
+                        " AND next_retry_at IS NOT NULL AND (lock_token IS NULL OR "
+                        "next_retry_at > '-infinity')" +
                         mine + " ORDER BY next_retry_at" + Limit(kCountedParked) + ") AS e"),
               all);
   const std::string most = Limit(kCounted) + ") AS e)";

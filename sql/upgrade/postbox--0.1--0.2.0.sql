@@ -1697,7 +1697,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- A lease changes no index of a table outbox, and a retry that is leased is marked by its time.
+-- A lease changes no index of a table outbox. (Leases of 0.1 are left to the workers: no code of an owner runs here.)
 DO $$
 DECLARE
     jobs record;
@@ -1715,15 +1715,14 @@ BEGIN
             LOOP
                 EXECUTE format('DROP INDEX %s', old.index);
             END LOOP;
-            EXECUTE format('CREATE INDEX %I ON %s (seq) WHERE published_at IS NULL AND next_retry_at IS NULL', jobs.name || '_claim', jobs.relation);
-            EXECUTE format('CREATE INDEX %I ON %s (next_retry_at) WHERE published_at IS NULL AND next_retry_at IS NOT NULL', jobs.name || '_retry', jobs.relation);
-            EXECUTE format('UPDATE %s SET next_retry_at = ''-infinity'' WHERE lock_token IS NOT NULL AND published_at IS NULL AND next_retry_at IS NOT NULL', jobs.relation);
+            EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (seq) WHERE published_at IS NULL AND next_retry_at IS NULL', jobs.name || '_claim', jobs.relation);
+            EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (next_retry_at) WHERE published_at IS NULL AND next_retry_at IS NOT NULL', jobs.name || '_retry', jobs.relation);
             IF NOT jobs.adopted THEN
                 EXECUTE format('ALTER TABLE %s SET (fillfactor = 50)', jobs.relation);
             END IF;
         EXCEPTION WHEN OTHERS THEN
             RAISE WARNING USING
-                MESSAGE = format('outbox %s is not complete', jobs.relation), DETAIL = SQLERRM, HINT = 'Repair it, see postbox.outbox_status.';
+                MESSAGE = format('outbox %s is not complete', jobs.relation), DETAIL = SQLERRM, HINT = format('Run SELECT * FROM postbox.repair_outbox(%L).', jobs.relation);
         END;
     END LOOP;
 END $$;

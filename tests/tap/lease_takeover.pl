@@ -119,16 +119,19 @@ subtest 'a worker gives back what stands under its token and it does not know of
 	wait_published($node, 'postgres', $count + 2);
 };
 
-subtest 'a row that waits for ever under the lease of somebody who is gone goes on' => sub {
+subtest 'rows of a key that wait for ever under the lease of a worker that is gone go on together' => sub {
 	my $count = published();
+	my $begin = time;
 	set_configuration($node, 'postbox.maintenance_interval', '1s');
 	$node->reload;
 	$node->safe_psql(
 		'postgres', q{
 		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at)
-		SELECT gen_random_uuid(), 'video', 'waits for ever', 'video.changed', n, '{}', 'postbox-00000000000000ad', now(), 'infinity' FROM generate_series(1, 2) n;
+		SELECT gen_random_uuid(), 'video', 'waits for ever', 'video.changed', n, '{}', 'postbox-00000000000000ad', now(), 'infinity' FROM generate_series(1, 60) n;
 	});
-	wait_published($node, 'postgres', $count + 2);
+	wait_published($node, 'postgres', $count + 60);
+	# One after the other they would take two rounds each, of a second.
+	cmp_ok(time - $begin, '<', 60, 'in a few rounds');
 };
 
 subtest 'a worker that is told to leave gives back what it has' => sub {

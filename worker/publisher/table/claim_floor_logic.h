@@ -45,7 +45,7 @@ class ClaimFloor {
   // To find where a run ends costs as much as to pass so many rows.
   static constexpr std::int64_t kShortRun = 4;
   static constexpr std::size_t kMostRanges = 1000;
-  static constexpr std::size_t kMostRuns = 100'000;
+  static constexpr std::size_t kMostRuns = 5000;
 
   // The walk begins after this seq.
   std::int64_t seq() const { return floor_; }

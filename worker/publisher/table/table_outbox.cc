@@ -180,7 +180,7 @@ std::optional<int64> TableOutbox::Passed(const Chunk& chunk, bool cut, int64* at
   if (!chunk.candidates.empty()) *at = std::max(*at, chunk.candidates.back().seq);
   if (!chunk.leased.empty()) *at = std::max(*at, chunk.leased.back());
   if (first || !chunk.leased.empty()) floor_.Seen(*at);
-  return first || !cut ? first : std::optional(*at + 1);
+  return first || !cut ? first : std::optional(*at < PG_INT64_MAX ? *at + 1 : *at);
 }
 
 std::optional<int64> TableOutbox::NextWaiting(int64 seq) const {

@@ -162,6 +162,8 @@ class TableOutbox : public OutboxSource {
   std::map<Ending, Leases> EndingLeases(Datum timeout);
   // Gives back what workers have leased that are gone, or that took too long.
   void TakeOverLeases();
+  // What these keys have that is leased and parked is looked at with the other leases.
+  void RememberLeases(const std::vector<std::string>& keys);
   // Rows that are behind nothing are made due: an application's own UPDATE of the table may have
   // left them so. A round goes over all keys, some in a step.
   void Repair();

@@ -243,6 +243,10 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
   sql->any_behind = templates.Fill(
       "SELECT FROM {table} WHERE published_at IS NULL AND next_retry_at >= 'infinity' "
       "AND (lock_token IS NOT NULL OR publish_attempts = 0) ORDER BY next_retry_at LIMIT 1");
+  sql->parked_leases = templates.Fill(
+      "SELECT b.ctid FROM {table} b WHERE {key_b} = ANY($1) AND b.published_at IS NULL "
+      "AND {leased_b}{type_b} LIMIT $2",
+      "3");
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->keys = templates.Fill(
       "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, {behind_b} AS behind, "

@@ -81,6 +81,9 @@ struct TableOutboxSql {
   std::string take_over;
   // Whether any row is behind another one, or leased although it waits for ever.
   std::string any_behind;
+  // Rows of keys that are leased although they wait for ever. $1 text[]: keys; $2 int: at most; $3
+  // text[]: aggregate types.
+  std::string parked_leases;
   // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3
   // text[]: aggregate types. Returns aggregate_id, ctid, whether the row is behind, and whether it
   // is leased although it waits for ever.

@@ -28,6 +28,7 @@ TableOutbox::Statements::Statements(const Publication& publication, const TableO
   leases = Statement(sql.leases, {INT8ARRAYOID, INT8ARRAYOID, FLOAT8OID, INT4OID, kTids});
   take_over = Statement(sql.take_over, {kTids, TEXTARRAYOID, FLOAT8OID, BOOLOID});
   any_behind = Statement(sql.any_behind, {});
+  parked_leases = FilteredStatement(publication, sql.parked_leases, {TEXTARRAYOID, INT4OID});
   keys = FilteredStatement(publication, sql.keys, {TEXTOID, INT4OID});
 }
 
