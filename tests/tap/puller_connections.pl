@@ -168,7 +168,9 @@ subtest 'the grace period counts from the signal, also while a subscription is s
 	my $changed = $node->safe_psql('postgres', 'UPDATE postbox.subscription SET batch_size = 400 RETURNING clock_timestamp()');
 	$puller->{run}->signal('HUP');
 	wait_until($node, 'postgres', "SELECT query_start > '$changed' FROM pg_stat_activity WHERE application_name = 'postbox pull'", 'it reads its configuration');
+	wait_for(sub { counted($emulator, 'streams') == 0 }, 'it has closed the stream');
 	leaves($puller, 'while it waits a minute for appliers of the old configuration');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'its report is removed');
 	kill('CONT', @stopped);
 	all_seen('after a restart of the subscription that did not end');
 };

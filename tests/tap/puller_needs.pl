@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use Postbox::Delivery;
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
@@ -136,6 +137,26 @@ subtest 'a subscription without a connection says why' => sub {
 	wait_until($node, 'postgres', "SELECT retrying_since IS NOT NULL FROM postbox.subscription_status WHERE subscription = '$starving'", 'it has none again');
 	stop_puller_within($puller, 2 + 2, 'SIGTERM is answered at once');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'and its report is removed');
+};
+
+subtest 'a puller that ends while a subscription is started again leaves no report' => sub {
+	$node->safe_psql('postgres', q{SELECT postbox.drop_subscription(name) FROM postbox.subscription});
+	$node->safe_psql('postgres', "SELECT postbox.create_subscription('$_', 'app.inbox_$_', '$topic.test-$_', appliers => 1, lock_timeout => '0', statement_timeout => '0')") for qw(s1 s2);
+	my $lock = $node->background_psql('postgres', on_error_stop => 1);
+	$lock->query_safe('BEGIN; LOCK TABLE app.work IN ACCESS EXCLUSIVE MODE');
+	work(1, '{"wait": true}');
+	my $puller = start_puller($node, 'postgres', $emulator, grace_period => 0, failpoints => ['reconfigure_time=60000']);
+	wait_until($node, 'postgres', q{SELECT count(*) = 2 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull s%' AND wait_event_type = 'Lock'}, 'both apply');
+	# Over the connection of the configuration, since their own ones are in use.
+	wait_until($node, 'postgres', q{SELECT count(*) = 2 FROM postbox.subscription_status}, 'both have reports');
+	$node->safe_psql('postgres', q{UPDATE postbox.subscription SET batch_size = 40 WHERE name = 's1'});
+	$puller->{run}->signal('HUP');
+	wait_for(sub { counted($emulator, 'streams') == 1 }, 'one is being stopped');
+	wait_until($node, 'postgres', q{SELECT max(last_seen) < clock_timestamp() - interval '1 s' FROM postbox.subscription_status}, 'a report of the other one is due');
+	stop_puller_within($puller, 2 + 2, 'the other one ends beside it');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM postbox.subscription_status'), '0', 'both reports are removed');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
 };
 
 $node->stop;

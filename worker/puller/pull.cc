@@ -99,6 +99,8 @@ class Puller {
 
   // False if the process should end: after a signal, or when no subscription works any more.
   bool WaitForReload() {
+    // A statement would be interrupted, and Shutdown needs the connection to remove reports.
+    if (signals_.end_at()) return false;
     const auto until = Clock::now() + TimeOf("reload_interval", kReloadInterval);
     while (Clock::now() < until) {
       LogSums();
