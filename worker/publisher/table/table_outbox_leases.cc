@@ -143,8 +143,8 @@ void TableOutbox::TakeOverLeases() {
   }
 }
 
-// No search for what is due finds a row that somebody has leased and parked. Perhaps its lease ends:
-// then the next round finds it behind nothing.
+// No search for what is due finds a row that is leased and parked. Perhaps its lease ends: then
+// the next round finds it behind nothing.
 void TableOutbox::RememberLeases(const std::vector<std::string>& keys) {
   const uint64 rows =
       statements_->parked_leases.Run({TextArrayValue(keys), Int32GetDatum(kTakeOver)});
