@@ -47,7 +47,13 @@ sub told
 	return $told =~ $pattern;
 }
 
-sub session_of { my ($name) = @_; return $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE application_name = '$name' LIMIT 1"); }
+sub session_of
+{
+	my ($name) = @_;
+	my $sessions = "FROM pg_stat_activity WHERE application_name = '$name'";
+	wait_until($node, 'postgres', "SELECT count(*) > 0 $sessions", "there is a session $name");
+	return $node->safe_psql('postgres', "SELECT pid $sessions LIMIT 1");
+}
 
 # A session that was stopped does what it had been sent when it goes on, also after the end of the puller: a report.
 sub continue_session
