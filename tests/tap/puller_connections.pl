@@ -42,9 +42,7 @@ sub start_pull
 {
 	my ($dsn, $period, @failpoints) = @_;
 	push @failpoints, 'closing_time=500' unless $period;
-	# One that could not reach the database at its end has left its report behind.
-	$node->safe_psql('postgres', 'DELETE FROM postbox.subscription_status');
-	return start_puller($node, 'postgres', $emulator, dsn => $dsn, grace_period => $period || $grace, failpoints => \@failpoints);
+	return start_puller($node, 'postgres', $emulator, alone => 1, dsn => $dsn, grace_period => $period || $grace, failpoints => \@failpoints);
 }
 
 # Where libpq waits, the process ends a moment before the end of its grace period, which a loaded machine may not manage. What would

@@ -65,8 +65,7 @@ sub continue_session
 sub start_pull
 {
 	my (%environment) = @_;
-	$node->safe_psql('postgres', 'DELETE FROM postbox.subscription_status');
-	my $puller = start_puller($node, 'postgres', $emulator, grace_period => 3, environment => \%environment, failpoints => [ 'unanswered_time=4000', 'read_time=2000' ]);
+	my $puller = start_puller($node, 'postgres', $emulator, alone => 1, grace_period => 3, environment => \%environment, failpoints => [ 'unanswered_time=4000', 'read_time=2000' ]);
 	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'the puller is there');
 	return $puller;
 }

@@ -20,11 +20,9 @@ constexpr std::string_view kOurs =
 // A row that waits behind a parked one of its key.
 constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publish_attempts = 0";
 
-// The same of a first row of a key, and one that somebody has leased there. A worker leases none
-// that has this time.
-constexpr std::string_view kBehindB =
-    "b.lock_token IS NULL AND b.next_retry_at = 'infinity' AND b.publish_attempts = 0";
-constexpr std::string_view kLeasedB = "b.lock_token IS NOT NULL AND b.next_retry_at = 'infinity'";
+// One that somebody has leased although it waits for ever. A worker leases none that has this time.
+constexpr std::string_view kParkedLease =
+    "CASE WHEN lock_token IS NULL THEN false ELSE next_retry_at = 'infinity' END";
 
 // ORDER BY names the key too, which is constant here: it lets nothing but the index on the key and
 // seq give the order.
@@ -70,8 +68,7 @@ class Templates {
                                   {"columns_or_lease", Candidate(OfUnleased(types))},
                                   {"unleased", kUnleased},
                                   {"behind", kBehind},
-                                  {"behind_b", kBehindB},
-                                  {"leased_b", kLeasedB},
+                                  {"parked_lease", kParkedLease},
                                   {"ours", kOurs},
                                   {"due_again", kDueAgain},
                                   {"id", columns_.id.name},
@@ -245,15 +242,16 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
       "AND (lock_token IS NOT NULL OR publish_attempts = 0) ORDER BY next_retry_at LIMIT 1");
   sql->parked_leases = templates.Fill(
       "SELECT b.ctid FROM {table} b WHERE {key_b} = ANY($1) AND b.published_at IS NULL "
-      "AND {leased_b}{type_b} LIMIT $2",
+      "AND {parked_lease}{type_b} LIMIT $2",
       "3");
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->keys = templates.Fill(
-      "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, {behind_b} AS behind, "
-      "{leased_b} AS leased, 1 AS n FROM {table} b "
+      "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, "
+      "{unleased} AND {behind} AS behind, {parked_lease} AS leased, 1 AS n FROM {table} b "
       "WHERE b.published_at IS NULL AND {key_b} >= $1{type_b} ORDER BY {key_b}, b.seq LIMIT 1) "
       "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT {key_b}, b.ctid, "
-      "{behind_b}, {leased_b} FROM {table} b WHERE b.published_at IS NULL AND {key_b} > "
+      "{unleased} AND {behind}, {parked_lease} FROM {table} b WHERE b.published_at IS NULL AND "
+      "{key_b} > "
       "head.key{type_b} "
       "ORDER BY {key_b}, b.seq LIMIT 1) AS next WHERE head.n < $2) SELECT key, tid, behind, leased "
       "FROM head",

@@ -13,12 +13,14 @@ use Time::HiRes qw(time);
 our @EXPORT = qw(start_puller puller_says stop_puller stop_puller_within);
 
 # Without an emulator, the settings of the server say where Pub/Sub is. Options: dsn, if not that of the database; grace_period, in
-# seconds; environment => { name => value }; failpoints => [ 'name=action' ], see worker/puller/failpoint.h. What it has to report it reports ten
+# seconds; environment => { name => value }; failpoints => [ 'name=action' ], see worker/puller/failpoint.h; alone => 1, if the report of an
+# earlier one, which could not reach the database at its end, is not to be taken for its own. What it has to report it reports ten
 # times a second, unless report_interval is one of them.
 sub start_puller
 {
 	my ($node, $database, $emulator, %options) = @_;
 	my $puller = { output => '' };
+	$node->safe_psql($database, 'DELETE FROM postbox.subscription_status') if $options{alone};
 	# The name that it gives itself shows in pg_stat_activity.
 	delete local $ENV{PGAPPNAME};
 	my %environment = (POSTBOX_FAILPOINT => join(',', @{ $options{failpoints} // [] }, 'report_interval=100'), %{ $options{environment} // {} });

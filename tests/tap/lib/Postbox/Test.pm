@@ -299,6 +299,7 @@ sub comes_true
 	}
 }
 
+# Waits until it does.
 sub wait_for
 {
 	my ($condition, $what) = @_;
