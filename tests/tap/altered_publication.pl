@@ -143,7 +143,7 @@ subtest 'a worker that cannot read an altered publication passes no event that t
 	$node->reload;
 	wait_workers($node, 'postgres', 1);
 	my $sent = create_filtered('unread');
-	my ($pid) = worker_pids($node, 'postgres');
+	my $pid = worker_pid($node, 'postgres');
 	stop_between_transactions($node, $pid);
 	alter_and_emit('unread');
 	$session->query_safe('BEGIN; LOCK TABLE postbox.outbox IN ACCESS EXCLUSIVE MODE');
@@ -164,7 +164,7 @@ subtest 'nor does one that is told to leave before it has read it' => sub {
 	set_configuration($node, 'postbox.failpoint', 'after_claim=pause');
 	$node->reload;
 	wait_for(sub { log_since($node, $position) =~ /failpoint after_claim: paused/ }, 'it goes on with another');
-	my ($pid) = worker_pids($node, 'postgres');
+	my $pid = worker_pid($node, 'postgres');
 	set_configuration($node, 'postbox.failpoint', undef);
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	wait_for(sub { !grep { $_ eq $pid } worker_pids($node, 'postgres') }, 'it has left');

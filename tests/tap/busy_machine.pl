@@ -55,7 +55,7 @@ sub keep_busy
 
 # Other tests that run now are disturbed as little as may be: all this is at a low priority, on one processor.
 wait_workers($node, 'postgres', 1);
-my ($worker) = worker_pids($node, 'postgres');
+my $worker = worker_pid($node, 'postgres');
 run_command([ 'taskset', '-cp', $processor, $worker ]);
 run_command([ 'renice', '-n', '10', '-p', $worker ]);
 

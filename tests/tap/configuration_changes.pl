@@ -37,7 +37,7 @@ sub reads
 	my $position = log_position($node);
 	$node->safe_psql($where, $_) for @statements;
 	publish_one($database);
-	my ($pid) = worker_pids($node, $database);
+	my $pid = worker_pid($node, $database);
 	my $log = log_since($node, $position);
 	my ($reads, $suspensions) = (scalar(() = $log =~ /\[$pid\] .*DEBUG:  postbox: the publications were read/g), scalar(() = $log =~ /is suspended: .*took longer than/g));
 	return $reads > $suspensions ? $reads - $suspensions : 0;

@@ -21,7 +21,7 @@ emit($node, 'postgres', 30);
 wait_for(sub { messages_published($emulator) == 30 }, 'the broker has taken all events');
 is($node->safe_psql('postgres', 'SELECT count(published_at) FROM app.outbox'), '0', 'and the table does not know it');
 
-my ($worker) = worker_pids($node, 'postgres');
+my $worker = worker_pid($node, 'postgres');
 crash($node, $worker);
 set_configuration($node, 'postbox.failpoint', undef);
 $node->reload;

@@ -60,7 +60,7 @@ subtest 'who does not own a database cannot stop its worker' => sub {
 };
 
 subtest 'ALTER DATABASE ... SET postbox.* reaches the running worker' => sub {
-	my ($before) = worker_pids($node, 'shop');
+	my $before = worker_pid($node, 'shop');
 	$node->safe_psql('postgres', q{ALTER DATABASE shop SET postbox.project_id = 'elsewhere'});
 	wait_until($node, 'postgres', "SELECT bool_and(pid <> $before) FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'shop'", 'it has been started again');
 	$node->safe_psql('postgres', q{ALTER DATABASE shop RESET postbox.project_id});

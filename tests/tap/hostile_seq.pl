@@ -213,7 +213,7 @@ unlike(log_since($node, $start), qr/terminated by signal|PANIC/, 'nothing crashe
 subtest 'nor does one whose worker is lost meanwhile' => sub {
 	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
 	my $before = messages_published($emulator);
-	my ($pid) = worker_pids($node, 'postgres');
+	my $pid = worker_pid($node, 'postgres');
 	# None of them is published before the worker is lost, so those that are parked stay so.
 	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=600000');
 	insert_copies($seq, 'killed');

@@ -171,7 +171,7 @@ attempt('ALTER ROLE ... SET ' . join(', ', map { s/ =.*//r } @settings),
 		publish_log();
 		publish_table();
 		as_mallory(map { "ALTER ROLE mallory SET $_" } @settings);
-		my ($old) = worker_pids($node, 'postgres');
+		my $old = worker_pid($node, 'postgres');
 		$node->safe_psql('postgres', "SELECT pg_terminate_backend($old)");
 		wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND pid <> $old", 'another worker begins');
 		$node->safe_psql('postgres', q{SET ROLE mallory; SELECT postbox.outbox_emit('video', 'k', 'video.changed', '{}'::jsonb, outbox => o::regclass) FROM unnest('{evil.log,evil.tab}'::text[]) o});

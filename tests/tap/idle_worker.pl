@@ -35,7 +35,7 @@ wait_reported($node);
 my %looks = map { $_ => looks($index{$_}) } keys %index;
 cmp_ok($looks{$_}, '>', 0, "it has looked at $_") for sort keys %index;
 # What is measured is that nothing happens, for some seconds.
-my ($pid) = worker_pids($node, 'postgres');
+my $pid = worker_pid($node, 'postgres');
 my $sleeps = sleeps($pid);
 select(undef, undef, undef, 5);
 $sleeps = sleeps($pid) - $sleeps;

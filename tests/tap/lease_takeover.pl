@@ -21,7 +21,7 @@ subtest 'a worker killed after its claim: nothing was sent, and the next worker 
 	emit($node, 'postgres', 10);
 	wait_until($node, 'postgres', 'SELECT count(*) > 0 AND count(*) = count(lock_token) FROM app.outbox', 'the events are claimed');
 	is(messages_published($emulator), 0, 'and nothing is sent');
-	my ($worker) = worker_pids($node, 'postgres');
+	my $worker = worker_pid($node, 'postgres');
 	my $token = $node->safe_psql('postgres', 'SELECT DISTINCT lock_token FROM app.outbox');
 	like($token, qr/^postbox-[0-9a-f]{16}$/, 'the lease names the worker');
 	my $position = log_position($node);
@@ -147,7 +147,7 @@ subtest 'a worker that is told to leave gives back what it has' => sub {
 	}, 'a worker holds a claim');
 	# It has no answer to what it sends.
 	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=600000,count=1');
-	my ($worker) = worker_pids($node, 'postgres');
+	my $worker = worker_pid($node, 'postgres');
 	set_configuration($node, 'postbox.failpoint', undef);
 	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ' . $worker);
 	$node->reload;

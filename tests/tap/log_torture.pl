@@ -110,7 +110,7 @@ subtest 'with workers killed and the server restarted nothing is lost and each k
 		if ($round == 2) { $node->stop('immediate'); $node->start; }
 		else
 		{
-			my ($pid) = worker_pids($node, 'postgres');
+			my $pid = worker_pid($node, 'postgres');
 			crash($node, $pid);
 		}
 		$writers->finish;

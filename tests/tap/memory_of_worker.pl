@@ -36,7 +36,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
 sub bounded
 {
 	my ($what, $function) = @_;
-	my ($pid) = worker_pids($node, 'postgres');
+	my $pid = worker_pid($node, 'postgres');
 	pipe(my $stop_reader, my $stop) or BAIL_OUT("pipe: $!");
 	pipe(my $result, my $result_writer) or BAIL_OUT("pipe: $!");
 	my $watcher = fork() // BAIL_OUT("fork: $!");

@@ -132,7 +132,7 @@ subtest 'a worker that stands still while it is alone is named' => sub {
 	set('postbox.publishers', 1);
 	$node->reload;
 	wait_workers($node, 'postgres', 1);
-	my ($pid) = worker_pids($node, 'postgres');
+	my $pid = worker_pid($node, 'postgres');
 	set_scale(30);
 	stop_between_transactions($node, $pid);
 	wait_state($node, 'unserved', "worker process $pid does not go on", 'after postbox.lease_timeout');

@@ -33,7 +33,7 @@ subtest 'a database whose sessions begin as another user is served, without a li
 	create_outbox($node, 'shop', kind => 'log');
 	$node->safe_psql('postgres', 'ALTER DATABASE shop SET role = guest; ALTER DATABASE shop SET session_authorization = guest');
 	wait_workers($node, 'shop', 1);
-	my ($old) = worker_pids($node, 'shop');
+	my $old = worker_pid($node, 'shop');
 	my $position = log_position($node);
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($old)");
 	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'shop' AND pid <> $old", 'a worker has begun with that');

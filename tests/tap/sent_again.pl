@@ -57,7 +57,7 @@ sub came_twice { return more('twice', messages_published($emulator) - $emitted);
 sub kill_worker
 {
 	my ($kind) = @_;
-	my ($worker) = worker_pids($node, $kind);
+	my $worker = worker_pid($node, $kind);
 	crash($node, $worker);
 	set_configuration($node, 'postbox.failpoint', undef);
 	return $node->reload;

@@ -60,7 +60,7 @@ subtest 'a worker that was stopped for a while in the middle of a step goes on b
 		END $$;
 		SELECT setval('app.called', 1, false)});
 	wait_workers($node, 'postgres', 1);
-	my ($pid) = worker_pids($node, 'postgres');
+	my $pid = worker_pid($node, 'postgres');
 	emit_one();
 	wait_for(sub { slurp_file("/proc/$pid/stat") =~ /\) T / }, 'the worker is stopped in a claim');
 	sleep(1.4);

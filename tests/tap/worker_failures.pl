@@ -33,7 +33,7 @@ subtest 'a worker that raises an error is started again, after a longer time eac
 };
 
 subtest 'a worker that is killed (-9) makes the cluster recover, and publishing goes on' => sub {
-	my ($worker) = worker_pids($node, 'postgres');
+	my $worker = worker_pid($node, 'postgres');
 	my $launcher = launcher_pid($node);
 	crash($node, $worker);
 	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox launcher' AND pid <> $launcher", 'there is a new launcher');
@@ -43,7 +43,7 @@ subtest 'a worker that is killed (-9) makes the cluster recover, and publishing 
 
 subtest 'a worker that is terminated with pg_terminate_backend comes back' => sub {
 	wait_workers($node, 'postgres', 1);
-	my ($before) = worker_pids($node, 'postgres');
+	my $before = worker_pid($node, 'postgres');
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($before)");
 	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND pid <> $before", 'as another process');
 	emit($node, 'postgres', 5);
@@ -52,7 +52,7 @@ subtest 'a worker that is terminated with pg_terminate_backend comes back' => su
 
 subtest 'a launcher that is terminated comes back with workers of its own' => sub {
 	wait_workers($node, 'postgres', 1);
-	my ($before) = worker_pids($node, 'postgres');
+	my $before = worker_pid($node, 'postgres');
 	my $launcher = launcher_pid($node);
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($launcher)");
 	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND pid <> $before", 'another worker has taken over');

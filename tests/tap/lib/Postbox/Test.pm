@@ -20,7 +20,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 our @EXPORT = qw(own_address start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation set_configuration crash stop_between_transactions wait_workers worker_pids launcher_pid wait_until wait_for server_version log_since log_position
+	own_installation set_configuration crash stop_between_transactions wait_workers worker_pids worker_pid launcher_pid wait_until wait_for server_version log_since log_position
 	disturbed undisturbed_log_since);
 
 my $topic = 'catalog.video.events';
@@ -350,6 +350,15 @@ sub worker_pids
 	my ($node, $database) = @_;
 	return split /\n/, $node->safe_psql('postgres',
 		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = '$database' ORDER BY pid");
+}
+
+# The first of them, as soon as there is one.
+sub worker_pid
+{
+	my ($node, $database) = @_;
+	my $pid;
+	comes_true(sub { ($pid) = worker_pids($node, $database) }) or die "there is no worker in $database";
+	return $pid;
 }
 
 sub launcher_pid
