@@ -448,8 +448,8 @@ BEGIN
         IF why IS NOT NULL THEN
             state := 'unserved';
         ELSE
-            SELECT CASE WHEN retry_at IS NULL OR p.state = 'retrying' THEN coalesce(p.state, 'active') ELSE 'suspended' END,
-                   CASE WHEN retry_at IS NULL THEN p.reason END, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END),
+                   p.reason, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
               INTO state, why, retry_at, suspended_since FROM postbox.publishing_state(publication) p;
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
@@ -471,8 +471,8 @@ BEGIN
         INTO pending, ready, parked, oldest_pending, oldest_ready, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
         -- What failed is just being tried again, if there is anything to try. A broker that does not answer is tried for long.
-        IF state = 'suspended' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
-            SELECT 'active', NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
+        IF state <> 'retrying' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
+            SELECT CASE state WHEN 'suspended' THEN 'active' ELSE state END, NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
         last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
                                        postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)), '');
