@@ -135,7 +135,7 @@ sub updates
 		AND NOT (b.relation = 'app.outbox_version'::regclass)"), '', 'every row is there as it was');
 	is($node->safe_psql($database, q{SELECT has_function_privilege('configurator', p.oid, 'EXECUTE') FROM pg_proc p WHERE proname = 'alter_publication'}), 't', 'rights that were granted stay');
 	is($node->safe_psql($database, q{SELECT string_agg(publication || ' ' || state || ' ' || pending || ' ' || parked, ', ' ORDER BY publication) FROM postbox.publication_status}),
-		'broken suspended 1 0, jobs unserved 6 1, videos unserved 22 1', 'the status is right');
+		'broken unserved 1 0, jobs unserved 6 1, videos unserved 22 1', 'the status is right');
 	is($node->safe_psql($database, q{SELECT publication FROM postbox.publication_status WHERE suspended_since <= now() AND retry_at > now()}), 'broken', 'since when it is suspended is known');
 	is($session->query_safe($emit), '2', 'the session emits after the update');
 	$session->quit;

@@ -190,7 +190,7 @@ UPDATE postbox.lane SET attempts = 1, next_retry_at = 'infinity', last_error = '
 CREATE FUNCTION seen(role text) RETURNS TABLE (pending bigint, suspended bigint, errors bigint, paused bigint, dead bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('role', role, true);
-    SELECT sum(s.pending), count(*) FILTER (WHERE s.state = 'suspended'), count(s.last_error) FILTER (WHERE s.state = 'suspended')
+    SELECT sum(s.pending), count(s.retry_at), count(*) FILTER (WHERE s.last_error ~ 'a key of an event')
       INTO pending, suspended, errors
     FROM postbox.publication_status s;
     SELECT count(*) INTO paused FROM postbox.paused_keys;
