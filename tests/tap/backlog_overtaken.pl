@@ -170,12 +170,26 @@ subtest 'events do not wait for a mass that was committed late' => sub {
 	my $late = $node->background_psql('postgres', on_error_stop => 1);
 	$late->query_safe('BEGIN');
 	$late->query_safe(emit_backlog('b', BACKLOG));
+	# It ends after the mass.
+	my $open = $node->background_psql('postgres', on_error_stop => 1);
+	$open->query_safe('BEGIN');
+	$open->query_safe(emit_watched('open'));
 	sql(emit_watched('meanwhile'));
 	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM app.seen WHERE aggregate_id = 'meanwhile'", 'one that was emitted meanwhile has come');
+	# It is seen together with the mass, and before the last of its events.
+	my $worker = worker_pid($node, 'postgres');
+	stop_between_transactions($node, $worker);
+	sql(emit_watched('together'));
+	$late->query_safe(emit_backlog('b-last', 100));
 	$late->query_safe('COMMIT');
+	kill('CONT', $worker);
 	$late->quit;
 	sql(emit_watched('b-' . MIDDLE, 'afterwards'));
 	overtake(BACKLOG, 'one that was emitted afterwards', 'afterwards');
+	overtake(BACKLOG, 'one that was committed together with it', 'together');
+	$open->query_safe('COMMIT');
+	$open->quit;
+	overtake(BACKLOG, 'one that was emitted before its end and committed after it', 'open');
 	finish('a mass of late events');
 	wait_until($node, 'postgres', "SELECT count(*) = 1 FROM app.seen WHERE aggregate_id = 'b-@{[MIDDLE]}'", 'the key of the late ones has come');
 	each_once('a mass of late events');

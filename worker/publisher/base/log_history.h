@@ -63,7 +63,8 @@ class History {
   std::vector<Row> rows_;
 };
 
-// The rows that a position has not read at a moment, in the order in which they are read.
+// The rows that a position has not read at a moment, in the order in which they are read. If a
+// transaction is left out, those that are late.
 inline std::vector<Row> Unread(const History& history, const LogPosition& position,
                                const LogMoment& moment, size_t limit) {
   std::vector<Row> chunk;
@@ -71,7 +72,7 @@ inline std::vector<Row> Unread(const History& history, const LogPosition& positi
     for (const Row& row : history.rows()) {  // in order of seq
       if (chunk.size() == limit) return;
       if (row.seq <= after || row.seq > upto) continue;
-      if (!history.committed(row.txid) || !moment.snapshot.Sees(row.txid)) continue;
+      if (!history.committed(row.txid) || !moment.Sees(row.txid)) continue;
       if (wanted(row)) chunk.push_back(row);
     }
   };
@@ -83,7 +84,7 @@ inline std::vector<Row> Unread(const History& history, const LogPosition& positi
         },
         read.after, read.upto);
   }
-  take([](const Row&) { return true; }, position.from(), moment.hwm);
+  if (moment.left_out == 0) take([](const Row&) { return true; }, position.from(), moment.hwm);
   return chunk;
 }
 

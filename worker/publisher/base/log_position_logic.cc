@@ -30,6 +30,19 @@ bool XidSnapshot::IsNewerThan(const XidSnapshot& other) const {
   return xip.size() < other.xip.size();
 }
 
+bool XidSnapshot::SeesAllOf(const XidSnapshot& other) const {
+  return xmax >= other.xmax &&
+         std::none_of(xip.begin(), xip.end(), [&](FullXid xid) { return other.Sees(xid); });
+}
+
+XidSnapshot XidSnapshot::Without(FullXid xid) const {
+  XidSnapshot rest = *this;
+  if (!Sees(xid)) return rest;
+  rest.xmin = std::min(rest.xmin, xid);
+  rest.xip.insert(std::upper_bound(rest.xip.begin(), rest.xip.end(), xid), xid);
+  return rest;
+}
+
 std::string XidSnapshot::ToText() const {
   std::string text = std::to_string(xmin) + ":" + std::to_string(xmax) + ":";
   for (size_t i = 0; i < xip.size(); ++i) {
@@ -69,6 +82,10 @@ std::optional<XidSnapshot> XidSnapshot::FromText(std::string_view text) {
   return snapshot;
 }
 
+XidSnapshot LogMoment::SeenAfter(const XidSnapshot& seen) const {
+  return left_out == 0 || seen.Sees(left_out) ? snapshot : snapshot.Without(left_out);
+}
+
 LogPosition::LogPosition(int64_t floor, std::vector<LogZone> zones, XidSnapshot top)
     : floor_(floor), zones_(std::move(zones)), top_(std::move(top)) {}
 
@@ -85,7 +102,7 @@ std::vector<LateRead> LogPosition::LateReads(const LogMoment& moment) const {
     LateRead read{after, zone.upto, {}, 0, 0};
     after = zone.upto;
     for (FullXid xid : zone.seen.xip) {
-      if (now.Sees(xid)) read.txids.push_back(xid);
+      if (moment.Sees(xid)) read.txids.push_back(xid);
     }
     const FullXid range_end =
         few_rows || HasFewTransactions(zone, now) ? now.xmax : std::min(zone.next_xid, now.xmax);
@@ -105,10 +122,27 @@ bool LogPosition::MayLeaveOutCopies(const XidSnapshot& now) const {
 }
 
 LogPosition LogPosition::AfterPartial(const LogMoment& moment, int64_t last_seq) const {
-  std::vector<LogZone> zones{{last_seq, moment.snapshot, moment.next_xid}};
+  return LookedUpTo(last_seq, moment);
+}
+
+LogPosition LogPosition::AfterLate(const LogMoment& moment) const {
+  return LookedUpTo(from(), moment);
+}
+
+LogPosition LogPosition::LookedUpTo(int64_t upto, const LogMoment& moment) const {
+  std::vector<LogZone> zones;
+  const auto look = [&](int64_t end, const XidSnapshot& seen) {
+    LogZone zone{end, moment.SeenAfter(seen), moment.next_xid};
+    if (!zones.empty() && zones.back().seen == zone.seen) zones.pop_back();
+    zones.push_back(std::move(zone));
+  };
+  int64_t after = floor_;
   for (const LogZone& zone : zones_) {
-    if (zone.upto > last_seq) zones.push_back(zone);
+    if (after < upto) look(std::min(zone.upto, upto), zone.seen);
+    if (zone.upto > upto) zones.push_back(zone);
+    after = zone.upto;
   }
+  if (after < upto) look(upto, XidSnapshot());
   return LogPosition(floor_, std::move(zones), top_);
 }
 

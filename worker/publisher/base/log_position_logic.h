@@ -27,6 +27,10 @@
 // *completed* transaction + 1: a running one can be at or above it and have taken its seq long
 // before.)
 //
+// What is late of all transactions but one may be read before the rows of that one. None of it can
+// follow a row of its key among these: when its seq was taken, the transaction of that row would
+// have been committed, and the snapshot of its zone was taken later.
+//
 // A row of a later transaction can only be in a zone if somebody has written its seq, by copying
 // rows for example, or has set the sequence back. It is taken like a late one, unless very many
 // transactions have begun since the zone was read and very many rows have come: then a look for
@@ -62,8 +66,12 @@ struct XidSnapshot {
   std::string ToText() const;
   // Nothing if the text is not what Postgres writes of a snapshot.
   static std::optional<XidSnapshot> FromText(std::string_view text);
+  // The same as if this transaction were running.
+  XidSnapshot Without(FullXid xid) const;
   // Of two snapshots of one cluster, whether this one was taken later and sees more.
   bool IsNewerThan(const XidSnapshot& other) const;
+  // Whether this one sees all transactions that the other one sees.
+  bool SeesAllOf(const XidSnapshot& other) const;
   bool operator==(const XidSnapshot&) const = default;
 };
 
@@ -79,6 +87,11 @@ struct LogMoment {
   int64_t hwm = 0;
   XidSnapshot snapshot;
   FullXid next_xid = 3;
+  FullXid left_out = 0;  // a transaction of which nothing is read; 0: none
+
+  bool Sees(FullXid xid) const { return xid != left_out && snapshot.Sees(xid); }
+  // What has been read of a zone after a look under this moment.
+  XidSnapshot SeenAfter(const XidSnapshot& seen) const;
 };
 
 // Rows that may have appeared late in (after, upto]: of these transactions, and of all transactions
@@ -117,7 +130,9 @@ class LogPosition {
 
   // The position after a chunk that was full: `last_seq` is its last row's. It may lie in any zone.
   LogPosition AfterPartial(const LogMoment& moment, int64_t last_seq) const;
-  // The position after a chunk that found everything up to the moment's hwm.
+  // The position after a chunk that found everything up to from().
+  LogPosition AfterLate(const LogMoment& moment) const;
+  // The position after a chunk that found everything up to the moment's hwm, of all transactions.
   LogPosition AfterAll(const LogMoment& moment) const;
   // Both in one. The floor of `ahead` is from().
   LogPosition Joined(const LogPosition& ahead) const;
@@ -128,6 +143,9 @@ class LogPosition {
   bool operator==(const LogPosition&) const = default;
 
  private:
+  // A look under this moment has found everything up to this seq.
+  LogPosition LookedUpTo(int64_t upto, const LogMoment& moment) const;
+
   int64_t floor_ = 0;
   std::vector<LogZone> zones_;
   XidSnapshot top_;

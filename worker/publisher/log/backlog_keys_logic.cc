@@ -75,7 +75,7 @@ bool BacklogKeys::Forget(const LogPosition& position) {
   const XidSnapshot& seen = position.zones().front().seen;
   bool any = false;
   for (Range& range : ranges_) {
-    if (!range.filter || range.last > position.lowest() || range.seen.IsNewerThan(seen)) continue;
+    if (!range.filter || range.last > position.lowest() || !seen.SeesAllOf(range.seen)) continue;
     range.filter.reset();
     range.keys = 0;
     any = true;

@@ -50,6 +50,14 @@ TEST(BacklogKeys, LateRowsKeepTheirRangeUntilThePositionHasThem) {
   EXPECT_FALSE(keys.Forget(LogPosition()));
 }
 
+TEST(BacklogKeys, RowsOfATransactionThatThePositionHasLeftOutKeepTheirRange) {
+  BacklogKeys keys;
+  AddKeys(&keys, 1, 2 * kRange, kEarly);
+  EXPECT_FALSE(keys.Forget(ReadUpTo(kRange, kLater.Without(kEarly.xmin - 1))));
+  EXPECT_TRUE(keys.MustWait(Key(1)));
+  EXPECT_TRUE(keys.Forget(ReadUpTo(kRange, kLater)));
+}
+
 TEST(BacklogKeys, EventsBehindOneThatWaitsDoSoToo) {
   BacklogKeys keys;
   AddKeys(&keys, 1, 2 * kRange);

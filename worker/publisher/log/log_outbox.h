@@ -115,6 +115,12 @@ class LogOutbox : public OutboxSource {
   // Events that have been read before.
   void ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteBudget* budget,
                   ClaimResult* result);
+  // While one full chunk follows another: where the lane is split if that lasts.
+  struct Marker {
+    std::int64_t seq;
+    Clock::time_point since;
+    FullXid long_transaction;  // of which the backlog is; 0: of many
+  };
   // What a claim has read under one snapshot.
   struct Read {
     LogMoment moment;
@@ -126,6 +132,8 @@ class LogOutbox : public OutboxSource {
   Read ReadNew(std::size_t limit, ByteBudget* budget);
   // Of a split lane: the next chunk of the backlog, and of what comes after it.
   void ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read);
+  // What others have committed late beside a long transaction. Whether there was any.
+  bool ReadBeside(std::size_t limit, ByteBudget* budget, Read* read);
   void ReadAhead(std::size_t limit, ByteBudget* budget, Read* read);
   bool ReadsAhead() const;
   static bool BacklogIsRead(const Read& read);
@@ -147,7 +155,7 @@ class LogOutbox : public OutboxSource {
   void SplitOrJoin(const Read& read, ClaimResult* result);
   void MarkBacklog(const Read& read);
   // Of the one that a lane has which has just read a full chunk. Not below its position.
-  std::int64_t EndOfBacklog(const LogMoment& moment);
+  Marker MarkEnd(const LogMoment& moment);
   // The log may have been emptied, and its sequence begin again: then nothing that is in it was
   // read, and it is read from its beginning. False while it is empty, and nothing is read: the
   // position stays, since what was in it may come back with the same seqs, and of a backlog that
@@ -213,12 +221,9 @@ class LogOutbox : public OutboxSource {
   bool backlog_unstored_ = false;
   // The next claim stores it, for only that keeps the parts from being joined.
   bool store_backlog_ = false;
-  // While one full chunk follows another: where the lane is split if that lasts.
-  struct Marker {
-    std::int64_t seq;
-    Clock::time_point since;
-  };
   std::optional<Marker> marker_;
+  FullXid long_transaction_ =
+      0;  // of a split lane: what its marker said; 0 also if that is unknown
   LanePosition stored_;
   LaneProgress::Handle stored_next_ = 1;  // of the first event that is not behind it
   Clock::time_point stored_at_;

@@ -3,7 +3,8 @@
 // A backlog that takes more than a moment is split off. It ends with the transaction that it is of,
 // if that is a long one and no longer backlog follows it; or else where the log ended when the lane
 // fell behind, or if it is of late rows, below what is new or where the transaction of the first of
-// them ends. What is above is read ahead of it, with a position of its own.
+// them ends. What is above is read ahead of it, with a position of its own. What others wrote while
+// a long transaction ran, and committed with it or later, is late as it is, and read before it.
 //
 // An event that was read ahead is published if its key is none of the backlog's. These keys are
 // read first, and under each snapshot with which events are read ahead those of rows that have
@@ -22,6 +23,8 @@ namespace {
 // A lane that is behind for so long, or by so many seqs, has a backlog.
 constexpr std::chrono::milliseconds kMoment(50);
 constexpr std::int64_t kManySeqs = 10'000;
+// What is read ahead may begin with so many seqs of the backlog's own transaction.
+constexpr std::int64_t kFewSeqs = 2'500;
 // How long a claim reads keys.
 constexpr std::chrono::milliseconds kKeysTime(25);
 // So many events wait for earlier ones of their keys at most. Their seqs are in the lane's row.
@@ -75,7 +78,9 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
   if (room > 0) {
     const std::size_t bytes_left = budget->left();
     ByteBudget part(ReadsAhead() ? BacklogPart(bytes_left) : bytes_left, budget->next());
-    read->main = reader_.Read(progress_->read().main, read->main_moment, room, &part);
+    if (!ReadBeside(room, &part, read)) {
+      read->main = reader_.Read(progress_->read().main, read->main_moment, room, &part);
+    }
     const std::size_t bytes = read->main->Bytes();
     if (bytes > 0) {
       budget->Take(bytes);
@@ -89,6 +94,23 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
   // The backlog has its turn again, unless an event waits for more than there may be now.
   if (ahead_first && budget->needed() == 0) ahead_first_ = false;
   read->more = read->more || ahead_first || ahead_first_;
+}
+
+bool LogOutbox::ReadBeside(std::size_t limit, ByteBudget* budget, Read* read) {
+  if (long_transaction_ == 0) return false;
+  LogMoment moment = read->main_moment;
+  moment.left_out = long_transaction_;
+  const LogPosition& position = progress_->read().main;
+  LogChunk chunk = reader_.ReadLate(position, moment, limit, budget);
+  if (chunk.events.empty()) {
+    // The next look is for what comes from now on.
+    if (!chunk.full) progress_->Add({}, position.AfterLate(moment));
+    return false;
+  }
+  chunk.full = true;
+  chunk.crowded_seq = 0;
+  read->main = std::move(chunk);
+  return true;
 }
 
 bool LogOutbox::ReadsAhead() const { return backlog_keys_ && backlog_keys_->readable; }
@@ -223,25 +245,32 @@ void LogOutbox::MarkBacklog(const Read& read) {
     return;
   }
   if (!marker_ || position.from() > marker_->seq) {
-    marker_ = {EndOfBacklog(read.moment), Clock::now()};
+    marker_ = MarkEnd(read.moment);
   }
   const bool far = marker_->seq - position.lowest() > kManySeqs;
   if (!far && Clock::now() < marker_->since + kMoment) return;
   progress_->Split(marker_->seq);
+  long_transaction_ = marker_->long_transaction;
   marker_.reset();
 }
 
-std::int64_t LogOutbox::EndOfBacklog(const LogMoment& moment) {
+LogOutbox::Marker LogOutbox::MarkEnd(const LogMoment& moment) {
   const LogPosition& position = progress_->read().main;
-  const std::int64_t last = reader_.LastOfTransaction(moment, position.lowest());
+  const auto [txid, last] = reader_.TransactionOf(moment, position.lowest());
   const std::int64_t long_by = last - position.lowest();
-  // What comes after a long transaction goes ahead of it, unless that is a longer backlog itself:
-  // then to know the keys of the first would cost more than the others gain.
-  if (long_by > kManySeqs && moment.hwm - last <= long_by) return std::max(last, position.from());
+  const FullXid long_transaction = long_by > kManySeqs ? txid : 0;
+  const auto at = [&](std::int64_t seq) { return Marker{seq, Clock::now(), long_transaction}; };
+  const std::int64_t end = std::max(last, position.from());
   // More than one zone: it has yet to read late rows, and has looked at none above them. The
   // transaction of those may have more there, if somebody looked while it was running.
-  const bool is_late = position.zones().size() > 1 && moment.hwm - position.from() < kManySeqs;
-  return is_late ? std::max(last, position.from()) : moment.hwm;
+  const bool is_late = position.zones().size() > 1;
+  // What comes after a long transaction goes ahead of it, unless that is a longer backlog itself:
+  // then to know the keys of the first would cost more than the others gain. So does what stands
+  // between its last rows, if somebody looked a moment before.
+  if (long_transaction != 0 && moment.hwm - last <= long_by) {
+    return at(is_late && last - position.from() <= kFewSeqs ? position.from() : end);
+  }
+  return at(is_late && moment.hwm - position.from() < kManySeqs ? end : moment.hwm);
 }
 
 bool LogOutbox::CheckPosition(const LogMoment& moment) {

@@ -81,10 +81,10 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
   sql->plain = fill(std::string(kEvents) + kPlain);
   sql->fresh = fill(std::string(kEvents) + kFresh);
   sql->fresh_keys = fill(std::string(kKeys) + kFresh);
-  sql->last_of_transaction = fill(
-      "SELECT max(l.seq) FROM (SELECT txid FROM {log} WHERE {at_1} ORDER BY seq) AS e CROSS JOIN "
-      "LATERAL (SELECT seq FROM {log} WHERE {here} AND "
-      "(txid, seq) <= (e.txid, $2) AND txid >= e.txid ORDER BY txid DESC, seq DESC LIMIT 1) AS l");
+  sql->transaction_of = fill(
+      "SELECT e.txid, l.seq FROM (SELECT txid FROM {log} WHERE {at_1} ORDER BY seq) AS e CROSS "
+      "JOIN LATERAL (SELECT seq FROM {log} WHERE {here} AND (txid, seq) <= (e.txid, $2) AND "
+      "txid >= e.txid ORDER BY txid DESC, seq DESC LIMIT 1) AS l ORDER BY l.seq DESC LIMIT 1");
   const std::string again =
       " FROM (SELECT DISTINCT failed FROM unnest($1) AS failed ORDER BY failed) AS w CROSS JOIN "
       "LATERAL (SELECT {columns} FROM {log} WHERE {at_failed}{mine_again} ORDER BY seq OFFSET 0) "

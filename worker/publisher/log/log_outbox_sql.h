@@ -35,7 +35,7 @@ struct LogOutboxSql {
   std::string late_keys;
   std::string fresh_keys;
   // The last seq of the transaction that has written a row. $1, $2 bigint: the row's seq; up to.
-  std::string last_of_transaction;
+  std::string transaction_of;
   // The same columns for rows that are known, in the order of seq. $1 bigint[]; $2 text[]: types.
   // Those of another lane, from which this one was made, are left to it.
   std::string again;

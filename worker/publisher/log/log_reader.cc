@@ -31,6 +31,10 @@ std::optional<std::string_view> KeyOf(uint64 row, KnownKeys* known) {
   return std::nullopt;
 }
 
+bool IsFull(const LogChunk& chunk, std::size_t limit, const ByteBudget& budget) {
+  return chunk.events.size() >= limit || budget.refused() || chunk.crowded_seq != 0;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> LogChunk::Seqs() const {
@@ -56,18 +60,24 @@ void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_nam
   plain_ = FilteredStatement(publication_, sql.plain, {INT8OID, INT8OID, INT4OID});
   fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
   late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
-  last_of_transaction_ = Statement(sql.last_of_transaction, {INT8OID, INT8OID});
+  transaction_of_ = Statement(sql.transaction_of, {INT8OID, INT8OID});
   again_keys_ = FilteredStatement(publication_, sql.again_keys, {INT8ARRAYOID});
   fresh_keys_ = FilteredStatement(publication_, sql.fresh_keys, fresh);
 }
 
 LogPosition LogReader::After(const LogPosition& position, const LogMoment& moment,
                              const LogChunk& chunk) {
+  if (chunk.left_out != 0) {
+    LogMoment looked = moment;
+    looked.left_out = chunk.left_out;
+    return position.AfterPartial(looked, chunk.events.back()->seq);
+  }
   return chunk.full ? position.AfterPartial(moment, chunk.events.back()->seq)
                     : position.AfterAll(moment);
 }
 
-LogReader::Late LogReader::FindLate(const LateRead& read, std::size_t count) {
+LogReader::Late LogReader::FindLate(const LateRead& read, const LogMoment& moment,
+                                    std::size_t count) {
   Late late{read.txids, read.upto};
   if (read.range_end <= read.range_begin) return late;
   const uint64 rows = late_txids_.RunReadOnly(
@@ -79,38 +89,44 @@ LogReader::Late LogReader::FindLate(const LateRead& read, std::size_t count) {
   }
   // Up to the first row of the last one there are enough. The others begin behind it.
   if (rows >= count) late.upto = Int64Column(rows - 1, 2);
+  std::erase(late.txids, moment.left_out);
   return late;
 }
 
-// Nothing is read above the seq that the sequence had given out: whoever may INSERT can write any
-// seq, and what lies between would be taken for read.
-LogChunk LogReader::Read(const LogPosition& position, const LogMoment& moment, std::size_t limit,
-                         ByteBudget* budget) {
+LogChunk LogReader::ReadLate(const LogPosition& position, const LogMoment& moment,
+                             std::size_t limit, ByteBudget* budget) {
   LogChunk chunk;
-  const auto is_full = [&] {
-    return chunk.events.size() >= limit || budget->refused() || chunk.crowded_seq != 0;
-  };
+  chunk.left_out = moment.left_out;
   for (const LateRead& read : position.LateReads(moment)) {
     const std::size_t count = limit - chunk.events.size();
-    Late late = FindLate(read, count);
+    Late late = FindLate(read, moment, count);
     if (late.txids.empty()) continue;
     const uint64 rows =
         late_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
                            Int64GetDatum(late.upto), Int32GetDatum(static_cast<int32>(count)),
                            Int32GetDatum(static_cast<int32>(count) + kMaxCopies)});
     TakeChunkRows(rows, count, budget, &chunk);
-    chunk.full = is_full();
+    chunk.full = IsFull(chunk, limit, *budget);
     if (!chunk.full) continue;
     chunk.crowded_txids = std::move(late.txids);
-    return chunk;
+    break;
   }
+  return chunk;
+}
+
+// Nothing is read above the seq that the sequence had given out: whoever may INSERT can write any
+// seq, and what lies between would be taken for read.
+LogChunk LogReader::Read(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                         ByteBudget* budget) {
+  LogChunk chunk = ReadLate(position, moment, limit, budget);
+  if (chunk.full) return chunk;
   const std::size_t count = limit - chunk.events.size();
   if (ReadPlain(position, moment, count, budget, &chunk)) return chunk;
   const uint64 rows = fresh_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
                                           Int32GetDatum(static_cast<int32>(count)),
                                           Int32GetDatum(static_cast<int32>(count) + kMaxCopies)});
   TakeChunkRows(rows, count, budget, &chunk);
-  chunk.full = is_full();
+  chunk.full = IsFull(chunk, limit, *budget);
   return chunk;
 }
 
@@ -158,9 +174,9 @@ std::optional<std::int64_t> LogReader::TakeRows(uint64 rows, ByteBudget* budget,
   return std::nullopt;
 }
 
-std::int64_t LogReader::LastOfTransaction(const LogMoment& moment, std::int64_t seq) {
-  last_of_transaction_.Run({Int64GetDatum(seq), Int64GetDatum(moment.hwm)});
-  return std::max(seq, Int64Column(0, 1));
+LogReader::Transaction LogReader::TransactionOf(const LogMoment& moment, std::int64_t seq) {
+  if (transaction_of_.Run({Int64GetDatum(seq), Int64GetDatum(moment.hwm)}) == 0) return {0, seq};
+  return {static_cast<FullXid>(Int64Column(0, 1)), std::max(seq, Int64Column(0, 2))};
 }
 
 // Keys.
@@ -182,7 +198,7 @@ bool LogReader::ReadKeys(const LogMoment& moment, KnownKeys* known) {
     return full || upto;
   };
   for (const LateRead& read : known->read.LateReads(moment)) {
-    const Late late = FindLate(read, KeysOfStep());
+    const Late late = FindLate(read, moment, KeysOfStep());
     if (late.txids.empty()) continue;
     if (take(late_keys_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
                                      Int64GetDatum(late.upto), Int32GetDatum(count), most}),

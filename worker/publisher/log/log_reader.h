@@ -25,6 +25,7 @@ struct LogChunk {
   // none. Somebody has copied it. Of these transactions, or of all if it is new.
   std::int64_t crowded_seq = 0;
   std::vector<FullXid> crowded_txids;
+  FullXid left_out = 0;  // the moment's
 
   std::vector<std::int64_t> Seqs() const;
   std::size_t Bytes() const;
@@ -50,13 +51,20 @@ class LogReader {
   // What is late, then what is new, up to the moment's hwm.
   LogChunk Read(const LogPosition& position, const LogMoment& moment, std::size_t limit,
                 ByteBudget* budget);
+  // What is late only.
+  LogChunk ReadLate(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                    ByteBudget* budget);
   // Where a lane stands that has read the chunk, which is not full or not empty.
   static LogPosition After(const LogPosition& position, const LogMoment& moment,
                            const LogChunk& chunk);
 
-  // The last seq, up to the moment's hwm, of the transaction that has written this row. Needs no
-  // snapshot.
-  std::int64_t LastOfTransaction(const LogMoment& moment, std::int64_t seq);
+  // The transaction that has written this row, and its last seq up to the moment's hwm; 0 and `seq`
+  // if there is no such row. Needs no snapshot.
+  struct Transaction {
+    FullXid txid;
+    std::int64_t last;
+  };
+  Transaction TransactionOf(const LogMoment& moment, std::int64_t seq);
 
   // Adds the keys of some thousand of those events. True: these were all. False also if they cannot
   // be read; then they never can.
@@ -79,7 +87,7 @@ class LogReader {
   // What is new, as far as rows are plain. False: it begins with one that is not.
   bool ReadPlain(const LogPosition& position, const LogMoment& moment, std::size_t limit,
                  ByteBudget* budget, LogChunk* chunk);
-  Late FindLate(const LateRead& read, std::size_t count);
+  Late FindLate(const LateRead& read, const LogMoment& moment, std::size_t count);
   // Takes the rows of SPI_tuptable into the chunk. `limit`: how many were asked for. Sets
   // crowded_seq.
   void TakeChunkRows(uint64 rows, std::size_t limit, ByteBudget* budget, LogChunk* chunk) const;
@@ -91,7 +99,7 @@ class LogReader {
   const std::string& topic_;
   const Ordering& ordering_;
   std::string relation_name_;
-  Statement last_of_transaction_;
+  Statement transaction_of_;
   FilteredStatement late_txids_, late_, plain_, fresh_, late_keys_, fresh_keys_, again_keys_;
 };
 
