@@ -1676,56 +1676,55 @@ BEGIN
 END
 $$;
 
--- Workers find what is due by this index. An outbox that was made with the new files and the old script has it already.
--- What the owner of one outbox has made of its tables keeps nobody else from the update, here and below.
-DO $$
-DECLARE
-    parked record;
+-- Workers find what is due by these indexes, and a lease changes none of them. An outbox that was made with the new files and the old
+-- script has them already. What the owner of one outbox has made of its tables keeps nobody else from the update: a name may be taken.
+-- (Leases of 0.1 are left to the workers: no code of an owner runs here.)
+CREATE FUNCTION postbox.add_index(relation regclass, base text, suffix text, columns text, predicate text) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
 BEGIN
-    FOR parked IN
-        SELECT o.relation AS outbox, o.parked AS relation, log.relname AS log FROM postbox.outbox o JOIN pg_class log ON log.oid = o.relation JOIN pg_class c ON c.oid = o.parked
-    LOOP
-        BEGIN
-            EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (publication, next_retry_at, publish_attempts, seq)', parked.log || '_parked_due', parked.relation);
-        EXCEPTION WHEN OTHERS THEN
-            RAISE WARNING USING
-                MESSAGE = format('outbox %s is not complete', parked.outbox),
-                DETAIL = SQLERRM,
-                HINT = format('Repair it, see postbox.outbox_status; then run CREATE INDEX IF NOT EXISTS %I ON %s (publication, next_retry_at, publish_attempts, seq)',
-                              parked.log || '_parked_due', parked.relation);
-        END;
-    END LOOP;
-END $$;
-
--- A lease changes no index of a table outbox. (Leases of 0.1 are left to the workers: no code of an owner runs here.)
+    PERFORM FROM pg_index i WHERE i.indrelid = relation AND i.indisvalid AND i.indnkeyatts = i.indnatts
+        AND columns = (SELECT string_agg(pg_get_indexdef(i.indexrelid, n, true), ', ' ORDER BY n) FROM generate_series(1, i.indnatts) n)
+        AND coalesce(pg_get_expr(i.indpred, i.indrelid, true), '') = predicate;
+    IF NOT FOUND THEN
+        EXECUTE format('CREATE INDEX %I ON %s (%s)', postbox.free_name((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation), base, suffix),
+            relation, columns) || coalesce(' WHERE ' || nullif(predicate, ''), '');
+    END IF;
+END
+$$;
 DO $$
 DECLARE
-    jobs record;
+    outbox record;
     old record;
 BEGIN
-    FOR jobs IN
-        SELECT o.relation, o.adopted, left(c.relname, 57) AS name FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation WHERE o.kind = 'table'
+    FOR outbox IN SELECT o.relation, o.kind, o.parked, o.adopted, c.relname AS name FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation
     LOOP
         BEGIN
+            IF outbox.kind = 'log' THEN
+                PERFORM postbox.add_index(outbox.parked, outbox.name, '_parked_due', 'publication, next_retry_at, publish_attempts, seq', '');
+                CONTINUE;
+            END IF;
             FOR old IN
-                SELECT i.indexrelid::regclass AS index FROM pg_index i WHERE i.indrelid = jobs.relation AND pg_get_expr(i.indpred, i.indrelid) IN (
+                SELECT i.indexrelid::regclass AS index FROM pg_index i WHERE i.indrelid = outbox.relation AND pg_get_expr(i.indpred, i.indrelid) IN (
                     '((published_at IS NULL) AND (lock_token IS NULL) AND (next_retry_at IS NULL))',
                     '((published_at IS NULL) AND (lock_token IS NULL) AND (next_retry_at IS NOT NULL))', '(lock_token IS NOT NULL)')
                     AND pg_get_indexdef(i.indexrelid, 1, true) IN ('seq', 'next_retry_at', 'locked_at') AND i.indnatts = 1
             LOOP
                 EXECUTE format('DROP INDEX %s', old.index);
             END LOOP;
-            EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (seq) WHERE published_at IS NULL AND next_retry_at IS NULL', jobs.name || '_claim', jobs.relation);
-            EXECUTE format('CREATE INDEX IF NOT EXISTS %I ON %s (next_retry_at) WHERE published_at IS NULL AND next_retry_at IS NOT NULL', jobs.name || '_retry', jobs.relation);
-            IF NOT jobs.adopted THEN
-                EXECUTE format('ALTER TABLE %s SET (fillfactor = 50)', jobs.relation);
+            PERFORM postbox.add_index(outbox.relation, outbox.name, '_claim', 'seq', 'published_at IS NULL AND next_retry_at IS NULL'),
+                postbox.add_index(outbox.relation, outbox.name, '_retry', 'next_retry_at', 'published_at IS NULL AND next_retry_at IS NOT NULL');
+            IF NOT outbox.adopted THEN
+                EXECUTE format('ALTER TABLE %s SET (fillfactor = 50)', outbox.relation);
             END IF;
         EXCEPTION WHEN OTHERS THEN
             RAISE WARNING USING
-                MESSAGE = format('outbox %s is not complete', jobs.relation), DETAIL = SQLERRM, HINT = format('Run SELECT * FROM postbox.repair_outbox(%L).', jobs.relation);
+                MESSAGE = format('outbox %s is not complete', outbox.relation), DETAIL = SQLERRM,
+                HINT = format('Run SELECT * FROM postbox.repair_outbox(%L, dry_run => false).', outbox.relation);
         END;
     END LOOP;
 END $$;
+DROP FUNCTION postbox.add_index(regclass, text, text, text, text);
 
 -- A projection whose target is dropped stays, as broken.
 ALTER TABLE postbox.projection ADD COLUMN dropped_target text, ADD COLUMN aggregate_types text[] NOT NULL DEFAULT '{}';

@@ -27,6 +27,18 @@ $node->safe_psql('postgres', q{
 	ALTER TABLE app.named ADD COLUMN origin text DEFAULT 'web';
 	ALTER TABLE app.parked_parked RENAME COLUMN publish_attempts TO tries;
 });
+# A table with the indexes of 0.1, beside others that have the names of those that it needs now.
+my $long = 'ü' x 31;
+$node->safe_psql('postgres', q{
+	SET ROLE owner;
+	SELECT postbox.create_outbox('app.jobs', 'table');
+	DROP INDEX app.jobs_claim, app.jobs_retry;
+	CREATE INDEX jobs_free ON app.jobs (seq) WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL;
+	CREATE INDEX jobs_later ON app.jobs (next_retry_at) WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NOT NULL;
+	CREATE INDEX jobs_lease ON app.jobs (locked_at) WHERE lock_token IS NOT NULL;
+	CREATE TABLE app.jobs_claim ();
+	CREATE INDEX jobs_retry ON app.jobs (version);
+});
 
 my ($code, $stdout, $stderr) = $node->psql('postgres', 'ALTER EXTENSION postbox UPDATE');
 is($code, 0, 'the extension is updated') or diag($stderr);
@@ -34,6 +46,10 @@ like($stderr, qr/WARNING:  outbox app\.named is not complete\nDETAIL:  column "o
 like($stderr, qr/WARNING:  outbox app\.parked is not complete\nDETAIL:  column "publish_attempts" does not exist\nHINT:  /, 'and one whose table of parked events has been altered');
 is(() = $stderr =~ /WARNING:  outbox/g, 2, 'and no other');
 
+is($node->safe_psql('postgres', q{SELECT string_agg(pg_get_indexdef(i.indexrelid, 1, true) || pg_get_expr(i.indpred, i.indrelid), ', ' ORDER BY i.indexrelid) FROM pg_index i
+	WHERE i.indrelid = 'app.jobs'::regclass AND pg_get_expr(i.indpred, i.indrelid) LIKE '%AND%'}),
+	'seq((published_at IS NULL) AND (next_retry_at IS NULL)), next_retry_at((published_at IS NULL) AND (next_retry_at IS NOT NULL))',
+	'a table has the indexes that it needs now, though others have their names, and those of 0.1 no more');
 sub problems { return $node->safe_psql('postgres', q{SELECT outbox, problem FROM postbox.outbox_status WHERE problem IS NOT NULL ORDER BY outbox::text}); }
 is(problems(), qq{app.named|column "origin" of app.named has type text instead of integer; change its type back\n}
 	. q{app.parked|column "publish_attempts" of app.parked_parked does not exist; rename it back or add it again}, 'the status says what is the matter');
@@ -42,7 +58,7 @@ wait_for(sub { messages_published($emulator) == 1 }, 'the events of the others a
 # As the hints say.
 $node->safe_psql('postgres', 'ALTER TABLE app.named RENAME COLUMN origin TO source');
 $node->safe_psql('postgres', 'ALTER TABLE app.parked_parked RENAME COLUMN tries TO publish_attempts');
-$node->safe_psql('postgres', $_) for $stderr =~ /run (CREATE INDEX .*)$/gm;
+$node->safe_psql('postgres', $_) for $stderr =~ /run (CREATE INDEX .*)$/gm, $stderr =~ /^HINT:  Run (SELECT .*)\.$/gm;
 wait_for(sub { messages_published($emulator) == 2 }, 'those of a repaired one, too');
 is(problems(), '', 'and nothing is the matter any more');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_class WHERE relname LIKE '%_parked_due'}), '3', 'each has its index of parked events');
