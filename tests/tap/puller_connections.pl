@@ -14,6 +14,7 @@ use Postbox::Puller;
 use Postbox::Relay;
 use Postbox::Test;
 use Test::More;
+use Time::HiRes qw(time);
 
 # A puller needs half a second of it for its end; that of the product, which is 2 s, and a longer grace period are tested once.
 my $grace = 1;
@@ -47,7 +48,8 @@ sub start_pull
 
 # Where libpq waits, the process ends a moment before the end of its grace period, which a loaded machine may not manage. What would
 # hold it up lasts for 10 s or more.
-sub leaves { my ($puller, $what, $period) = @_; return stop_puller_within($puller, ($period || $grace) + 4, $what); }
+my $late = 4;
+sub leaves { my ($puller, $what) = @_; return stop_puller_within($puller, $grace + $late, $what); }
 
 sub sessions
 {
@@ -64,8 +66,9 @@ sub wait_connected
 
 sub state_until
 {
-	my ($condition, $what) = @_;
-	return wait_for(sub { $condition->(relay_state($relay)) }, $what) || diag(explain(relay_state($relay)));
+	my ($condition, $what, $of) = @_;
+	$of //= $relay;
+	return wait_for(sub { $condition->(relay_state($of)) }, $what) || diag(explain(relay_state($of)));
 }
 
 # Another puller gets what was given back. Returns how many of its events were duplicates.
@@ -103,17 +106,21 @@ subtest 'how many connections it needs is the first thing that it says' => sub {
 
 subtest 'its first connection stops at any step' => sub {
 	# Nothing; the refusal of TLS; AuthenticationOk; in the middle of the parameters; and where TLS would begin.
-	foreach my $mode ('startup 0', 'startup 1', 'startup 10', 'startup 60', 'tls')
+	my @tries = map { { mode => $_, relay => start_relay($node) } } 'startup 1', 'startup 10', 'startup 60', 'tls', 'startup 0';
+	$tries[-1]{period} = 3;
+	foreach my $try (@tries)
 	{
-		relay_mode($relay, $mode);
-		my $before = relay_state($relay)->{accepted};
-		my $period = $mode eq 'startup 0' ? 3 : 0;
-		my $puller = start_pull($through_relay, $period);
-		state_until(sub { $_[0]{accepted} > $before }, 'it connects');
-		leaves($puller, "after $mode", $period);
-		state_until(sub { $_[0]{open} == 0 }, 'and leaves no connection behind');
+		relay_mode($try->{relay}, $try->{mode});
+		$try->{puller} = start_pull("host=127.0.0.1 port=$try->{relay}{port} dbname=postgres", $try->{period});
 	}
-	relay_mode($relay, 'pass');
+	state_until(sub { $_[0]{accepted} > 0 }, 'it connects', $_->{relay}) foreach @tries;
+	my $begin = time;
+	$_->{puller}{run}->signal('TERM') foreach @tries;
+	foreach my $try (@tries)
+	{
+		end_puller_within($try->{puller}, $begin, ($try->{period} // $grace) + $late, "after $try->{mode}");
+		state_until(sub { $_[0]{open} == 0 }, 'and leaves no connection behind', $try->{relay});
+	}
 };
 
 subtest 'its appliers connect again, and each connection stops at a step' => sub {
@@ -174,7 +181,7 @@ subtest 'the grace period counts from the signal, also while a subscription is s
 };
 
 subtest 'attempts to connect that are given up end' => sub {
-	my $puller = start_pull("$through_relay connect_timeout=0", 0, 'connect_time=2000');
+	my $puller = start_pull("$through_relay connect_timeout=0", 0, 'connect_time=1000');
 	wait_connected();
 	my $before = relay_state($relay)->{accepted};
 	relay_mode($relay, 'startup 0');

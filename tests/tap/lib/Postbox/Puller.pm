@@ -10,7 +10,7 @@ use Postbox::Test;
 use Test::More;
 use Time::HiRes qw(time);
 
-our @EXPORT = qw(start_puller puller_says stop_puller stop_puller_within);
+our @EXPORT = qw(start_puller puller_says stop_puller stop_puller_within end_puller_within);
 
 # Without an emulator, the settings of the server say where Pub/Sub is. Options: dsn, if not that of the database; grace_period, in
 # seconds; environment => { name => value }; failpoints => [ 'name=action' ], see worker/puller/failpoint.h; alone => 1, if the report of an
@@ -44,6 +44,13 @@ sub stop_puller
 {
 	my ($puller) = @_;
 	$puller->{run}->signal('TERM');
+	return end_puller($puller);
+}
+
+# Of one that has been told to end.
+sub end_puller
+{
+	my ($puller) = @_;
 	$puller->{run}->finish;
 	is($puller->{run}->full_result(0), 0, 'the puller leaves cleanly') or diag($puller->{output});
 	return;
@@ -54,7 +61,15 @@ sub stop_puller_within
 {
 	my ($puller, $seconds, $what) = @_;
 	my $begin = time;
-	stop_puller($puller);
+	$puller->{run}->signal('TERM');
+	return end_puller_within($puller, $begin, $seconds, $what);
+}
+
+# Of one that has had SIGTERM at that time.
+sub end_puller_within
+{
+	my ($puller, $begin, $seconds, $what) = @_;
+	end_puller($puller);
 	my $took = time - $begin;
 	cmp_ok($took, '<', $seconds, $what) or diag($puller->{output});
 	note(sprintf('%s: %.1f s', $what, $took));
