@@ -157,9 +157,10 @@ CREATE FUNCTION postbox.wake_publishers() RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this database when the transaction commits';
 
--- A row of a table outbox that is not published is in one of these states. lock_token is NULL except in INFLIGHT.
+-- A row of a table outbox that is not published is in one of these states. lock_token is NULL except in INFLIGHT, and without meaning where
+-- somebody else has written one into a row that is FAILED or BEHIND.
 --   PENDING   next_retry_at IS NULL
---   INFLIGHT  lock_token IS NOT NULL: a worker has claimed it
+--   INFLIGHT  lock_token IS NOT NULL, next_retry_at is NULL or -infinity: a worker has claimed it
 --   RETRY     publish_attempts > 0, next_retry_at finite
 --   FAILED    publish_attempts > 0, next_retry_at = infinity: max_attempts are used up
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
@@ -180,8 +181,8 @@ BEGIN
     END IF;
     -- The events that wait behind one of these follow when it is published.
     EXECUTE format($sql$
-        UPDATE %s SET next_retry_at = now(), publish_attempts = 0
-        WHERE published_at IS NULL AND lock_token IS NULL AND (publish_attempts > 0 OR next_retry_at <> 'infinity' AND next_retry_at > now())
+        UPDATE %s SET next_retry_at = now(), publish_attempts = 0, lock_token = NULL, locked_at = NULL
+        WHERE published_at IS NULL AND (lock_token IS NULL OR next_retry_at = 'infinity') AND (publish_attempts > 0 OR next_retry_at <> 'infinity' AND next_retry_at > now())
           AND next_retry_at IS NOT NULL %s
         $sql$, outbox, CASE WHEN event_id IS NOT NULL THEN format('AND %s = $1', postbox.outbox_column(registered, 'id')) END)
         USING event_id;
@@ -219,7 +220,7 @@ BEGIN
     IF registered.kind = 'log' THEN
         RETURN postbox.discard_parked(outbox, event_id);
     END IF;
-    EXECUTE format('SELECT %s, lock_token FROM %s WHERE %s = $1 AND published_at IS NULL FOR UPDATE', key_column, outbox, id_column)
+    EXECUTE format('SELECT %s, CASE WHEN next_retry_at IS NULL OR next_retry_at < ''infinity'' THEN lock_token END FROM %s WHERE %s = $1 AND published_at IS NULL FOR UPDATE', key_column, outbox, id_column)
         INTO key, holder USING event_id;
     IF key IS NULL THEN
         RETURN false;
@@ -229,19 +230,19 @@ BEGIN
             MESSAGE = format('event %s is being published', event_id),
             HINT = 'Try again when the attempt is over.';
     END IF;
-    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL WHERE %s = $1$sql$, outbox, id_column)
+    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL, lock_token = NULL, locked_at = NULL WHERE %s = $1$sql$, outbox, id_column)
         USING event_id;
     -- In a statement of its own, which sees what a worker has parked behind the event before it was locked here. The next
     -- event of the key is due now, and those behind it follow.
     EXECUTE format($sql$
-        UPDATE %1$s SET next_retry_at = now()
+        UPDATE %1$s SET next_retry_at = now(), lock_token = NULL, locked_at = NULL
         WHERE ctid = ANY (ARRAY(
             SELECT h.tid FROM postbox.publication p CROSS JOIN LATERAL (
                 SELECT e.ctid AS tid FROM %1$s e
                 WHERE %2$s = $1 AND e.published_at IS NULL AND (p.aggregate_types IS NULL OR %3$s = ANY (p.aggregate_types))
                 ORDER BY %2$s, e.seq LIMIT 1) h
             WHERE p.outbox = $2))
-          AND published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity' AND publish_attempts = 0
+          AND published_at IS NULL AND next_retry_at = 'infinity' AND publish_attempts = 0
         $sql$, outbox, postbox.outbox_column(registered, 'aggregate_id', 'e.'), postbox.outbox_column(registered, 'aggregate_type', 'e.'))
         USING key, outbox;
     PERFORM postbox.wake_publishers();
@@ -295,7 +296,7 @@ BEGIN
                (SELECT count(*) FROM %1$s later
                 WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
         FROM %1$s e
-        WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL
+        WHERE e.published_at IS NULL AND (e.lock_token IS NULL OR e.next_retry_at = 'infinity') AND e.next_retry_at IS NOT NULL
           AND (e.publish_attempts > 0 OR e.last_error IS NOT NULL AND e.next_retry_at > now())
           AND NOT EXISTS (SELECT FROM %1$s earlier
                           WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
@@ -448,8 +449,8 @@ BEGIN
         IF why IS NOT NULL THEN
             state := 'unserved';
         ELSE
-            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END),
-                   p.reason, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+            SELECT CASE WHEN p.state IS NULL AND retry_at IS NULL THEN 'active' WHEN p.state IS NULL OR p.state = 'waiting' AND retry_at > clock_timestamp() THEN 'suspended' ELSE p.state END,
+                   CASE WHEN p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp() THEN p.reason END, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
               INTO state, why, retry_at, suspended_since FROM postbox.publishing_state(publication) p;
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;

@@ -320,7 +320,8 @@ CREATE FUNCTION postbox.doctor_of_publications() RETURNS SETOF postbox.finding
 AS $$
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('publications', CASE WHEN s.state IN ('active', 'waiting') THEN 'warning' ELSE 'error' END, s.publication,
-            format('it is %s: ', s.state) || coalesce(s.last_error, 'the role may not see why'), CASE
+            -- Not also what failed before nobody served it.
+            format('it is %s: ', s.state) || coalesce(CASE WHEN s.state = 'unserved' AND starts_with(s.last_error, p.reason) THEN p.reason ELSE s.last_error END, 'the role may not see why'), CASE
             -- The server's own text, with its remedy.
             WHEN s.state = 'unserved' AND s.last_error LIKE 'nobody publishes it: %' THEN NULL
             WHEN s.last_error LIKE 'NOT_FOUND%' THEN format('create the topic %s, or run SELECT postbox.alter_publication(%L, topic => ...)', s.topic, s.publication)
@@ -329,7 +330,7 @@ BEGIN
             WHEN s.last_error LIKE 'RESOURCE_EXHAUSTED%' THEN 'raise the quota, or wait'
             ELSE 'look the detail up in "Signs and remedies" of docs/operations.md'
             END)).*
-        FROM postbox.publication_status s
+        FROM postbox.publication_status s CROSS JOIN LATERAL postbox.publishing_state(s.publication) p
         -- What is wrong with the tables, the library or a setting is said there; and a standby shall not publish.
         WHERE (s.state <> 'active' OR s.last_error IS NOT NULL) AND s.state <> 'broken' AND NOT (s.state = 'unserved' AND pg_is_in_recovery())
           AND (s.state <> 'active' OR s.last_error NOT LIKE '% UNLOGGED: %') AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);

@@ -500,8 +500,8 @@ BEGIN
         IF why IS NOT NULL THEN
             state := 'unserved';
         ELSE
-            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END),
-                   p.reason, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+            SELECT CASE WHEN p.state IS NULL AND retry_at IS NULL THEN 'active' WHEN p.state IS NULL OR p.state = 'waiting' AND retry_at > clock_timestamp() THEN 'suspended' ELSE p.state END,
+                   CASE WHEN p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp() THEN p.reason END, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
               INTO state, why, retry_at, suspended_since FROM postbox.publishing_state(publication) p;
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
@@ -971,8 +971,8 @@ BEGIN
     END IF;
     -- The events that wait behind one of these follow when it is published.
     EXECUTE format($sql$
-        UPDATE %s SET next_retry_at = now(), publish_attempts = 0
-        WHERE published_at IS NULL AND lock_token IS NULL AND (publish_attempts > 0 OR next_retry_at <> 'infinity' AND next_retry_at > now())
+        UPDATE %s SET next_retry_at = now(), publish_attempts = 0, lock_token = NULL, locked_at = NULL
+        WHERE published_at IS NULL AND (lock_token IS NULL OR next_retry_at = 'infinity') AND (publish_attempts > 0 OR next_retry_at <> 'infinity' AND next_retry_at > now())
           AND next_retry_at IS NOT NULL %s
         $sql$, outbox, CASE WHEN event_id IS NOT NULL THEN format('AND %s = $1', postbox.outbox_column(registered, 'id')) END)
         USING event_id;
@@ -1006,7 +1006,7 @@ BEGIN
     IF registered.kind = 'log' THEN
         RETURN postbox.discard_parked(outbox, event_id);
     END IF;
-    EXECUTE format('SELECT %s, lock_token FROM %s WHERE %s = $1 AND published_at IS NULL FOR UPDATE', key_column, outbox, id_column)
+    EXECUTE format('SELECT %s, CASE WHEN next_retry_at IS NULL OR next_retry_at < ''infinity'' THEN lock_token END FROM %s WHERE %s = $1 AND published_at IS NULL FOR UPDATE', key_column, outbox, id_column)
         INTO key, holder USING event_id;
     IF key IS NULL THEN
         RETURN false;
@@ -1016,19 +1016,19 @@ BEGIN
             MESSAGE = format('event %s is being published', event_id),
             HINT = 'Try again when the attempt is over.';
     END IF;
-    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL WHERE %s = $1$sql$, outbox, id_column)
+    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL, lock_token = NULL, locked_at = NULL WHERE %s = $1$sql$, outbox, id_column)
         USING event_id;
     -- In a statement of its own, which sees what a worker has parked behind the event before it was locked here. The next
     -- event of the key is due now, and those behind it follow.
     EXECUTE format($sql$
-        UPDATE %1$s SET next_retry_at = now()
+        UPDATE %1$s SET next_retry_at = now(), lock_token = NULL, locked_at = NULL
         WHERE ctid = ANY (ARRAY(
             SELECT h.tid FROM postbox.publication p CROSS JOIN LATERAL (
                 SELECT e.ctid AS tid FROM %1$s e
                 WHERE %2$s = $1 AND e.published_at IS NULL AND (p.aggregate_types IS NULL OR %3$s = ANY (p.aggregate_types))
                 ORDER BY %2$s, e.seq LIMIT 1) h
             WHERE p.outbox = $2))
-          AND published_at IS NULL AND lock_token IS NULL AND next_retry_at = 'infinity' AND publish_attempts = 0
+          AND published_at IS NULL AND next_retry_at = 'infinity' AND publish_attempts = 0
         $sql$, outbox, postbox.outbox_column(registered, 'aggregate_id', 'e.'), postbox.outbox_column(registered, 'aggregate_type', 'e.'))
         USING key, outbox;
     PERFORM postbox.wake_publishers();
@@ -1077,7 +1077,7 @@ BEGIN
                (SELECT count(*) FROM %1$s later
                 WHERE %5$s = %2$s AND later.published_at IS NULL AND later.seq > e.seq)
         FROM %1$s e
-        WHERE e.published_at IS NULL AND e.lock_token IS NULL AND e.next_retry_at IS NOT NULL
+        WHERE e.published_at IS NULL AND (e.lock_token IS NULL OR e.next_retry_at = 'infinity') AND e.next_retry_at IS NOT NULL
           AND (e.publish_attempts > 0 OR e.last_error IS NOT NULL AND e.next_retry_at > now())
           AND NOT EXISTS (SELECT FROM %1$s earlier
                           WHERE %6$s = %2$s AND earlier.published_at IS NULL AND earlier.seq < e.seq)
@@ -3023,7 +3023,8 @@ CREATE FUNCTION postbox.doctor_of_publications() RETURNS SETOF postbox.finding
 AS $$
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('publications', CASE WHEN s.state IN ('active', 'waiting') THEN 'warning' ELSE 'error' END, s.publication,
-            format('it is %s: ', s.state) || coalesce(s.last_error, 'the role may not see why'), CASE
+            -- Not also what failed before nobody served it.
+            format('it is %s: ', s.state) || coalesce(CASE WHEN s.state = 'unserved' AND starts_with(s.last_error, p.reason) THEN p.reason ELSE s.last_error END, 'the role may not see why'), CASE
             -- The server's own text, with its remedy.
             WHEN s.state = 'unserved' AND s.last_error LIKE 'nobody publishes it: %' THEN NULL
             WHEN s.last_error LIKE 'NOT_FOUND%' THEN format('create the topic %s, or run SELECT postbox.alter_publication(%L, topic => ...)', s.topic, s.publication)
@@ -3032,7 +3033,7 @@ BEGIN
             WHEN s.last_error LIKE 'RESOURCE_EXHAUSTED%' THEN 'raise the quota, or wait'
             ELSE 'look the detail up in "Signs and remedies" of docs/operations.md'
             END)).*
-        FROM postbox.publication_status s
+        FROM postbox.publication_status s CROSS JOIN LATERAL postbox.publishing_state(s.publication) p
         -- What is wrong with the tables, the library or a setting is said there; and a standby shall not publish.
         WHERE (s.state <> 'active' OR s.last_error IS NOT NULL) AND s.state <> 'broken' AND NOT (s.state = 'unserved' AND pg_is_in_recovery())
           AND (s.state <> 'active' OR s.last_error NOT LIKE '% UNLOGGED: %') AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);

@@ -134,6 +134,38 @@ subtest 'rows of a key that wait for ever under the lease of a worker that is go
 	cmp_ok(time - $begin, '<', 60, 'in a few rounds');
 };
 
+subtest 'a lock token in a row that waits for ever means nothing' => sub {
+	my $count = published();
+	$node->safe_psql(
+		'postgres', q{
+		SELECT postbox.alter_publication('videos', on_failure => 'park_event');
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at, publish_attempts, last_error)
+		VALUES (gen_random_uuid(), 'video', 'failed', 'video.changed', 1, '{}', NULL, NULL, 'infinity', 5, 'it failed'),
+			(gen_random_uuid(), 'video', 'failed', 'video.changed', 2, '{}', 'postbox-00000000000000ad', now(), 'infinity', 0, NULL),
+			(gen_random_uuid(), 'video', 'failed', 'video.changed', 3, '{}', NULL, NULL, NULL, 0, NULL),
+			(gen_random_uuid(), 'video', 'given up', 'video.changed', 1, '{}', 'somebody', now() + interval '20 hours', 'infinity', 5, 'it failed');
+	});
+	wait_until($node, 'postgres', q{SELECT count(published_at) = 2 FROM app.outbox WHERE aggregate_id = 'failed' AND version > 1}, 'what follows a failed event goes out');
+	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', on_failure => 'park_key')});
+	is($node->safe_psql('postgres', q{SELECT string_agg(aggregate_id, ', ' ORDER BY 1) FROM postbox.paused_keys}), 'failed, given up', 'the failed ones pause their keys');
+	is($node->safe_psql('postgres', q{SELECT postbox.discard('app.outbox', id) FROM app.outbox WHERE aggregate_id = 'given up'}), 't', 'one is given up');
+	is($node->safe_psql('postgres', q{SELECT postbox.redrive('app.outbox')}), '1', 'the other one is redriven');
+	wait_until($node, 'postgres', q{SELECT count(*) = count(published_at) FROM app.outbox}, 'and goes out');
+};
+
+subtest 'rows that somebody has marked as leased for long hide no leases of workers that are gone' => sub {
+	# As many as one look takes, and more.
+	$node->safe_psql(
+		'postgres', q{
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at)
+		SELECT gen_random_uuid(), 'video', 'marked for long', 'video.changed', n, '{}', 'somebody', now() + interval '20 hours', '-infinity' FROM generate_series(1, 5100) n;
+		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at)
+		VALUES (gen_random_uuid(), 'video', 'hidden', 'video.changed', 1, '{}', 'postbox-00000000000000ad', now(), '-infinity');
+	});
+	wait_until($node, 'postgres', q{SELECT published_at IS NOT NULL FROM app.outbox WHERE aggregate_id = 'hidden'}, 'that one is taken over');
+	$node->safe_psql('postgres', q{DELETE FROM app.outbox WHERE aggregate_id = 'marked for long'});
+};
+
 subtest 'a worker that is told to leave gives back what it has' => sub {
 	# New workers: one that took over events before may still have to say that it did so again.
 	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=pause'");

@@ -70,6 +70,7 @@ SELECT postbox.alter_publication('lists', aggregate_types => ARRAY['list', 'albu
 UPDATE postbox.lane SET attempts = 3, next_retry_at = 'infinity', last_error = 'NOT_FOUND: no such topic',
     suspended_since = '-infinity' WHERE publication = 'lists';
 SELECT publication, state, retry_at, suspended_since, last_error FROM postbox.publication_status ORDER BY 1;
+SELECT subject, detail, remedy FROM postbox.doctor() WHERE "check" = 'publications' ORDER BY 1;
 SELECT postbox.alter_publication('lists', topic => 'catalog.list.events', on_failure => 'park_key');
 SELECT name, topic, aggregate_types, max_attempts, base_backoff, max_backoff, on_failure FROM postbox.publication ORDER BY name;
 SELECT publication, slice, attempts, next_retry_at, last_error, lock_token, floor, suspended_since FROM postbox.lane ORDER BY publication;

@@ -15,7 +15,8 @@
 //
 // Such a backlog is reached through the first row of its key, and nobody touches more of it than a
 // claim takes. A row that was parked has next_retry_at = -infinity while it is leased, so that no
-// search for what is due passes it. When the first row is published, the next one is made due in
+// search for what is due passes it. One that has infinity there is parked, whatever lock token an
+// application has written beside it. When the first row is published, the next one is made due in
 // the same transaction; a claim that takes a row that is due also takes what is behind it, as much
 // as there is room for. postbox.redrive makes the first row due, and postbox.discard the one after
 // it.
@@ -162,8 +163,6 @@ class TableOutbox : public OutboxSource {
   std::map<Ending, Leases> EndingLeases(Datum timeout);
   // Gives back what workers have leased that are gone, or that took too long.
   void TakeOverLeases();
-  // What these keys have that is leased and parked is looked at with the other leases.
-  void RememberLeases(const std::vector<std::string>& keys);
   // Rows that are behind nothing are made due: an application's own UPDATE of the table may have
   // left them so. A round goes over all keys, some in a step.
   void Repair();

@@ -89,9 +89,10 @@ void TableOutbox::StoreSentAgain() {
 std::map<TableOutbox::Ending, TableOutbox::Leases> TableOutbox::EndingLeases(Datum timeout) {
   // Also what walks leave out because another worker had it.
   const auto ranges = ClaimFloor().Between(0, PG_INT64_MAX, in_hand_.seqs());
-  const uint64 rows = statements_->leases.Run(
-      {Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto), timeout,
-       Int32GetDatum(kLookedAt), TidArrayValue(std::exchange(leases_, {}))});
+  const uint64 rows =
+      statements_->leases.Run({Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto), timeout,
+                               Int32GetDatum(kLookedAt), TidArrayValue(std::exchange(leases_, {})),
+                               TextArrayValue(LiveLockTokens(identity().database))});
   CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID, BOOLOID, BOOLOID});
   std::map<Ending, Leases> leases;
   if (rows == 0) return leases;
@@ -143,35 +144,22 @@ void TableOutbox::TakeOverLeases() {
   }
 }
 
-// No search for what is due finds a row that is leased and parked. Perhaps its lease ends: then
-// the next round finds it behind nothing.
-void TableOutbox::RememberLeases(const std::vector<std::string>& keys) {
-  const uint64 rows =
-      statements_->parked_leases.Run({TextArrayValue(keys), Int32GetDatum(kTakeOver)});
-  CheckColumns(relation_, {TIDOID});
-  for (uint64 row = 0; row < rows; ++row) leases_.push_back(TidColumn(row, 1));
-  // They end at once, not at the next look.
-  leases_seen_at_ = Clock::time_point::min();
-}
-
 void TableOutbox::Repair() {
   free_behind_ = !blocks_;
+  if (!blocks_) return;
   // Where nothing is behind, the keys are not read, of which there may be many.
   if (!in_repair_round_ && statements_->any_behind.Run({}) == 0) return;
   if (!in_repair_round_) repaired_upto_.clear();
   in_repair_round_ = false;  // should it fail, it begins at the start next time
   const uint64 rows =
       statements_->keys.Run({TextValue(repaired_upto_), Int32GetDatum(kRepairKeys)});
-  CheckColumns(relation_, {TEXTOID, TIDOID, BOOLOID, BOOLOID});
+  CheckColumns(relation_, {TEXTOID, TIDOID, BOOLOID});
   std::vector<ItemPointerData> behind;
-  std::vector<std::string> leased;
   for (uint64 row = 0; row < rows; ++row) {
-    if (blocks_ && BoolColumn(row, 3)) behind.push_back(TidColumn(row, 2));
-    if (BoolColumn(row, 4)) leased.push_back(TextColumn(row, 1));
+    if (BoolColumn(row, 3)) behind.push_back(TidColumn(row, 2));
   }
   if (rows > 0) repaired_upto_ = TextColumn(rows - 1, 1);
   in_repair_round_ = rows == kRepairKeys;
-  if (!leased.empty()) RememberLeases(leased);
   if (behind.empty()) return;
   const uint64 repaired = statements_->make_due.Run({TidArrayValue(behind)});
   LogLimited("waited " + publication_.name,

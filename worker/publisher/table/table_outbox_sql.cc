@@ -9,7 +9,10 @@ namespace postbox::publisher {
 
 namespace {
 
-constexpr std::string_view kUnleased = "published_at IS NULL AND lock_token IS NULL";
+// What waits for ever is leased by nobody, whatever token somebody has written there: a worker sets
+// another time when it leases a row.
+constexpr std::string_view kUnleased =
+    "published_at IS NULL AND (lock_token IS NULL OR next_retry_at = 'infinity')";
 
 // Where rows are found by ctid or by id, conditions on the state stand in a CASE. No index fits
 // that, neither one of ours nor one that the owner of an adopted table has made, so the plan that
@@ -20,16 +23,12 @@ constexpr std::string_view kOurs =
 // A row that waits behind a parked one of its key.
 constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publish_attempts = 0";
 
-// One that somebody has leased although it waits for ever. A worker leases none that has this time.
-constexpr std::string_view kParkedLease =
-    "CASE WHEN lock_token IS NULL THEN false ELSE next_retry_at = 'infinity' END";
-
 // ORDER BY names the key too, which is constant here: it lets nothing but the index on the key and
 // seq give the order.
 constexpr std::string_view kPredecessor =
-    "coalesce((SELECT CASE WHEN p.lock_token IS NULL AND p.next_retry_at IS NOT NULL THEN -p.seq "
-    "ELSE p.seq "
-    "END FROM {table} p WHERE {key_p} = {key_c} AND p.seq < c.seq "
+    "coalesce((SELECT CASE WHEN p.next_retry_at = 'infinity' OR p.lock_token IS NULL AND "
+    "p.next_retry_at IS NOT NULL THEN -p.seq ELSE p.seq END FROM {table} p WHERE {key_p} = {key_c} "
+    "AND p.seq < c.seq "
     "AND p.published_at IS NULL{type_p}{unparked_p} ORDER BY {key_p} DESC, p.seq DESC LIMIT 1), 0)";
 
 constexpr std::string_view kColumns =
@@ -44,6 +43,8 @@ constexpr std::string_view kRanges = " FROM unnest($1, $2) AS g(after, upto) CRO
 // A retry has -infinity there while it is leased, so that no search for what is due passes it.
 constexpr std::string_view kDueAgain =
     "next_retry_at = CASE WHEN next_retry_at = '-infinity' THEN now() ELSE next_retry_at END";
+
+constexpr std::string_view kFree = "lock_token = NULL, locked_at = NULL";
 
 // Leases that have run out, and those whose time means nothing. (Clocks differ, and are set back.)
 constexpr std::string_view kOld = "c.locked_at < now() - make_interval(secs => $3)";
@@ -68,9 +69,9 @@ class Templates {
                                   {"columns_or_lease", Candidate(OfUnleased(types))},
                                   {"unleased", kUnleased},
                                   {"behind", kBehind},
-                                  {"parked_lease", kParkedLease},
                                   {"ours", kOurs},
                                   {"due_again", kDueAgain},
+                                  {"free", kFree},
                                   {"id", columns_.id.name},
                                   {"key", columns_.AggregateId()},
                                   {"key_b", columns_.AggregateId("b.")},
@@ -101,7 +102,9 @@ class Templates {
   std::string Predecessor(std::string_view types) const {
     if (!ordered_) return "0::bigint";
     const std::string_view unparked_p =
-        parked_blocks_ ? "" : " AND (p.next_retry_at IS NULL OR p.lock_token IS NOT NULL)";
+        parked_blocks_ ? ""
+                       : " AND (p.next_retry_at IS NULL OR "
+                         "p.lock_token IS NOT NULL AND p.next_retry_at < 'infinity')";
     return publisher::Fill(kPredecessor, {{"table", relation_},
                                           {"key_c", columns_.AggregateId("c.")},
                                           {"key_p", columns_.AggregateId("p.")},
@@ -145,7 +148,7 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "ORDER BY c.next_retry_at LIMIT $1",
       "2");
   sql->followers = templates.Fill(
-      "SELECT f.ctid, f.seq, k.key, f.payload, f.attributes, f.lock_token IS NULL AND f.behind "
+      "SELECT f.ctid, f.seq, k.key, f.payload, f.attributes, f.behind "
       "FROM unnest($1, $2) AS k(key, after) CROSS JOIN LATERAL (SELECT f.ctid, f.seq, "
       "f.lock_token, f.{payload_name} AS payload, f.{attributes_name} AS attributes, "
       "f.next_retry_at = 'infinity' AND f.publish_attempts = 0 AS behind FROM "
@@ -156,8 +159,8 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "SELECT seq, ctid FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
       "THEN {behind} ELSE false END FOR UPDATE SKIP LOCKED");
   sql->free_behind = templates.Fill(
-      "UPDATE {table} SET next_retry_at = NULL WHERE ctid = ANY(ARRAY(SELECT b.ctid FROM {table} b "
-      "WHERE b.published_at IS NULL AND b.lock_token IS NULL AND b.next_retry_at >= 'infinity' "
+      "UPDATE {table} SET next_retry_at = NULL, {free} WHERE ctid = ANY(ARRAY(SELECT b.ctid FROM "
+      "{table} b WHERE b.published_at IS NULL AND b.next_retry_at >= 'infinity' "
       "AND b.publish_attempts = 0{type_b} ORDER BY b.next_retry_at LIMIT $1 "
       "FOR UPDATE SKIP LOCKED))",
       "2");
@@ -172,7 +175,8 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "SELECT {key} FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
       "THEN next_retry_at IS NOT NULL AND NOT ({behind}) ELSE false END FOR SHARE SKIP LOCKED");
   sql->park_behind = templates.Fill(
-      "UPDATE {table} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
+      "UPDATE {table} SET next_retry_at = 'infinity', publish_attempts = 0, {free} WHERE ctid = "
+      "ANY($1)");
   sql->lease = templates.Fill(
       "UPDATE {table} SET lock_token = $2, locked_at = now(), next_retry_at = "
       "CASE WHEN next_retry_at IS NULL THEN NULL ELSE timestamptz '-infinity' END "
@@ -183,7 +187,7 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
 
 void FillSettle(const Templates& templates, TableOutboxSql* sql) {
   const std::string confirmed =
-      "SET published_at = now(), lock_token = NULL, locked_at = NULL, next_retry_at = NULL, "
+      "SET published_at = now(), {free}, next_retry_at = NULL, "
       "last_error = NULL";
   sql->confirm = templates.Fill("UPDATE {table} " + confirmed +
                                 " WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
@@ -194,44 +198,52 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
                      " FROM unnest($1, $3) AS w(event, place) WHERE o.ctid = w.place "
                      "AND CASE WHEN o.{id} = w.event::uuid THEN {ours} ELSE false END");
   sql->release = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, {due_again} "
+      "UPDATE {table} SET {free}, {due_again} "
       "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
   sql->release_behind = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, next_retry_at = 'infinity', "
+      "UPDATE {table} SET {free}, next_retry_at = 'infinity', "
       "publish_attempts = 0 WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
   sql->park = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
+      "UPDATE {table} SET {free}, publish_attempts = publish_attempts "
       "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE {id} = $1::uuid AND {ours}");
   sql->park_seq = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, publish_attempts = publish_attempts "
+      "UPDATE {table} SET {free}, publish_attempts = publish_attempts "
       "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE seq = $1 AND lock_token = $2");
   sql->park_unreadable = templates.Fill(
-      "UPDATE {table} SET publish_attempts = publish_attempts + 1, last_error = $2, "
+      "UPDATE {table} SET {free}, publish_attempts = publish_attempts + 1, last_error = $2, "
       "next_retry_at = CASE WHEN publish_attempts + 1 >= $3 THEN 'infinity' ELSE now() + "
       "make_interval(secs => least($4 * 2 ^ least(publish_attempts, 60), $5)) END "
       "WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN true ELSE false END RETURNING seq");
   sql->make_due = templates.Fill(
-      "UPDATE {table} SET next_retry_at = now() WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} "
+      "UPDATE {table} SET next_retry_at = now(), {free} WHERE ctid = ANY(ARRAY(SELECT ctid FROM "
+      "{table} "
       "WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN {behind} ELSE false END "
       "FOR UPDATE SKIP LOCKED))");
 }
 
 void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
+  // What cannot end takes no room from what may, however much of it somebody has written.
+  const std::string may_end = "CASE WHEN c.lock_token IS NULL OR " + std::string(kOld) + " OR " +
+                              std::string(kTimeless) +
+                              " THEN true ELSE left(c.lock_token, 8) = 'postbox-' AND "
+                              "c.lock_token <> ALL($6) END";
   const std::string lease = "SELECT c.ctid, c.seq, c.lock_token, " + std::string(kOld) +
                             " AS old, " + std::string(kTimeless) + " AS timeless, c.next_retry_at";
   sql->leases = templates.Fill(
       "SELECT l.* FROM ((SELECT w.*" + std::string(kRanges) + lease + std::string(kWaits) +
       " ORDER BY c.seq LIMIT $4) AS w LIMIT $4) UNION ALL (" + lease +
-      " FROM {table} c WHERE c.published_at IS NULL AND c.next_retry_at <= now() "
-      "ORDER BY c.next_retry_at LIMIT $4) UNION ALL (" +
+      " FROM {table} c WHERE c.published_at IS NULL AND c.next_retry_at = '-infinity' AND " +
+      may_end + " LIMIT $4) UNION ALL (" + lease +
+      " FROM {table} c WHERE c.published_at IS NULL AND c.next_retry_at > '-infinity' AND "
+      "c.next_retry_at <= now() ORDER BY c.next_retry_at LIMIT $4) UNION ALL (" +
       lease +
       " FROM {table} c WHERE c.ctid = ANY($5) AND "
       "CASE WHEN c.published_at IS NULL THEN true ELSE false END)) AS l "
       "WHERE l.lock_token IS NOT NULL OR l.next_retry_at = '-infinity'");
   sql->take_over = templates.Fill(
-      "UPDATE {table} SET lock_token = NULL, locked_at = NULL, {due_again} WHERE ctid = ANY(ARRAY("
+      "UPDATE {table} SET {free}, {due_again} WHERE ctid = ANY(ARRAY("
       "SELECT c.ctid FROM {table} c WHERE c.ctid = ANY($1) AND CASE "
       "WHEN c.published_at IS NOT NULL THEN false "
       "WHEN c.lock_token IS NULL THEN c.next_retry_at = '-infinity' "
@@ -239,21 +251,17 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
       std::string(kOld) + " OR " + std::string(kTimeless) + ") END FOR UPDATE SKIP LOCKED))");
   sql->any_behind = templates.Fill(
       "SELECT FROM {table} WHERE published_at IS NULL AND next_retry_at >= 'infinity' "
-      "AND (lock_token IS NOT NULL OR publish_attempts = 0) ORDER BY next_retry_at LIMIT 1");
-  sql->parked_leases = templates.Fill(
-      "SELECT b.ctid FROM {table} b WHERE {key_b} = ANY($1) AND b.published_at IS NULL "
-      "AND {parked_lease}{type_b} LIMIT $2",
-      "3");
+      "AND publish_attempts = 0 ORDER BY next_retry_at LIMIT 1");
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql->keys = templates.Fill(
       "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, "
-      "{unleased} AND {behind} AS behind, {parked_lease} AS leased, 1 AS n FROM {table} b "
+      "{unleased} AND {behind} AS behind, 1 AS n FROM {table} b "
       "WHERE b.published_at IS NULL AND {key_b} >= $1{type_b} ORDER BY {key_b}, b.seq LIMIT 1) "
       "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT {key_b}, b.ctid, "
-      "{unleased} AND {behind}, {parked_lease} FROM {table} b WHERE b.published_at IS NULL AND "
+      "{unleased} AND {behind} FROM {table} b WHERE b.published_at IS NULL AND "
       "{key_b} > "
       "head.key{type_b} "
-      "ORDER BY {key_b}, b.seq LIMIT 1) AS next WHERE head.n < $2) SELECT key, tid, behind, leased "
+      "ORDER BY {key_b}, b.seq LIMIT 1) AS next WHERE head.n < $2) SELECT key, tid, behind "
       "FROM head",
       "3");
 }

@@ -79,14 +79,10 @@ struct TableOutboxSql {
   // Gives leases back. $1 tid[]; $2 text[]: their lock tokens; $3 as above; $4 bool: at whatever
   // age.
   std::string take_over;
-  // Whether any row is behind another one, or leased although it waits for ever.
+  // Whether any row is behind another one.
   std::string any_behind;
-  // Rows of keys that are leased although they wait for ever. $1 text[]: keys; $2 int: at most; $3
-  // text[]: aggregate types.
-  std::string parked_leases;
   // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3
-  // text[]: aggregate types. Returns aggregate_id, ctid, whether the row is behind, and whether it
-  // is leased although it waits for ever.
+  // text[]: aggregate types. Returns aggregate_id, ctid and whether the row is behind.
   std::string keys;
 };
 

@@ -25,10 +25,10 @@ TableOutbox::Statements::Statements(const Publication& publication, const TableO
   park_seq = Statement(sql.park_seq, {INT8OID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
   park_unreadable = Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
   make_due = Statement(sql.make_due, {kTids});
-  leases = Statement(sql.leases, {INT8ARRAYOID, INT8ARRAYOID, FLOAT8OID, INT4OID, kTids});
+  leases =
+      Statement(sql.leases, {INT8ARRAYOID, INT8ARRAYOID, FLOAT8OID, INT4OID, kTids, TEXTARRAYOID});
   take_over = Statement(sql.take_over, {kTids, TEXTARRAYOID, FLOAT8OID, BOOLOID});
   any_behind = Statement(sql.any_behind, {});
-  parked_leases = FilteredStatement(publication, sql.parked_leases, {TEXTARRAYOID, INT4OID});
   keys = FilteredStatement(publication, sql.keys, {TEXTOID, INT4OID});
 }
 

@@ -11,7 +11,7 @@ struct TableOutbox::Statements {
   // `publication` lives as long.
   Statements(const Publication& publication, const TableOutboxSql& sql);
 
-  FilteredStatement waiting, due, followers, free_behind, heads, keys, parked_leases;
+  FilteredStatement waiting, due, followers, free_behind, heads, keys;
   Statement next_waiting, lock, lock_behind, hold_parked, park_behind, lease;
   Statement confirm, release, release_behind, park, park_seq, park_unreadable, make_due;
   Statement leases, take_over, any_behind, confirm_at;
