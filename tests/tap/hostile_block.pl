@@ -100,7 +100,7 @@ attempt('a cast that sleeps for ever when somebody looks at publication_status',
 		as_mallory($odd);
 		set_goal('SELECT pg_sleep(1000000)');
 		publish_log();
-		wait_until($node, 'postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'postbox publisher' AND datname = 'postgres'}, 'a worker is there');
+		wait_until($node, 'postgres', q{SELECT state IS DISTINCT FROM 'unserved' FROM postbox.publishing_state('alice')}, 'a worker has read the publications');
 		my (undef, $state) = $node->psql('postgres', q{SET application_name = 'victim'; SET statement_timeout = '30s'; SELECT state || coalesce(': ' || last_error, '') FROM postbox.publication_status WHERE publication = 'alice'});
 		# Hers are suspended for a moment where this machine was too busy for a step of the worker.
 		like($state, qr/^active$|took longer than/, 'the state of the others is shown');
