@@ -56,6 +56,8 @@ sub set_workers
 subtest 'what the lane had not read when its log was emptied is published when it comes back' => sub {
 	slow(4 * LATENCY);
 	emit_backlog('a', SHORT, SHORT - 1);
+	# What it sees together with the backlog is part of that.
+	wait_for(sub { messages_published($emulator) > 0 }, 'the lane has fallen behind');
 	emit_watched('a-' . (SHORT - 1), 'before');
 	wait_until($node, 'postgres', 'SELECT bool_and(ahead IS NOT NULL) FROM postbox.lane', 'the lane reads ahead');
 	sql('CREATE TABLE app.saved AS SELECT * FROM app.outbox; CREATE TABLE app.last AS SELECT last_value FROM app.outbox_seq; TRUNCATE app.outbox RESTART IDENTITY');
