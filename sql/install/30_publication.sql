@@ -449,9 +449,9 @@ BEGIN
         IF why IS NOT NULL THEN
             state := 'unserved';
         ELSE
-            SELECT CASE WHEN p.state IS NULL AND retry_at IS NULL THEN 'active' WHEN p.state IS NULL OR p.state = 'waiting' AND retry_at > clock_timestamp() THEN 'suspended' ELSE p.state END,
-                   CASE WHEN p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp() THEN p.reason END, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
-              INTO state, why, retry_at, suspended_since FROM postbox.publishing_state(publication) p;
+            -- What waits for a standby hides no failure that is still to be tried again.
+            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), p.reason, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+              INTO state, why, retry_at, suspended_since FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
         SELECT sum(l.sent_again), max(l.sent_again_at) INTO sent_again_at_most, sent_again_at FROM postbox.lane l WHERE l.publication = list_publication_status.publication;

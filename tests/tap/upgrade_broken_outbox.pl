@@ -28,7 +28,6 @@ $node->safe_psql('postgres', q{
 	ALTER TABLE app.parked_parked RENAME COLUMN publish_attempts TO tries;
 });
 # A table with the indexes of 0.1, beside others that have the names of those that it needs now.
-my $long = 'ü' x 31;
 $node->safe_psql('postgres', q{
 	SET ROLE owner;
 	SELECT postbox.create_outbox('app.jobs', 'table');

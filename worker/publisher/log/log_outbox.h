@@ -222,8 +222,8 @@ class LogOutbox : public OutboxSource {
   // The next claim stores it, for only that keeps the parts from being joined.
   bool store_backlog_ = false;
   std::optional<Marker> marker_;
-  FullXid long_transaction_ =
-      0;  // of a split lane: what its marker said; 0 also if that is unknown
+  // Of a split lane: what its marker said; 0 also if that is unknown.
+  FullXid long_transaction_ = 0;
   LanePosition stored_;
   LaneProgress::Handle stored_next_ = 1;  // of the first event that is not behind it
   Clock::time_point stored_at_;

@@ -85,7 +85,8 @@ void TableOutbox::StoreSentAgain() {
   if (events > 0 && !publisher::StoreSentAgain(publication_.name, events)) sent_again_.Add(events);
 }
 
-// First the rows, then the tokens of living workers (see LiveLockTokens).
+// First the rows, then the tokens of living workers (see LiveLockTokens). Those that lived before
+// only keep out of the look what would not end.
 std::map<TableOutbox::Ending, TableOutbox::Leases> TableOutbox::EndingLeases(Datum timeout) {
   // Also what walks leave out because another worker had it.
   const auto ranges = ClaimFloor().Between(0, PG_INT64_MAX, in_hand_.seqs());

@@ -150,7 +150,7 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
   sql->followers = templates.Fill(
       "SELECT f.ctid, f.seq, k.key, f.payload, f.attributes, f.behind "
       "FROM unnest($1, $2) AS k(key, after) CROSS JOIN LATERAL (SELECT f.ctid, f.seq, "
-      "f.lock_token, f.{payload_name} AS payload, f.{attributes_name} AS attributes, "
+      "f.{payload_name} AS payload, f.{attributes_name} AS attributes, "
       "f.next_retry_at = 'infinity' AND f.publish_attempts = 0 AS behind FROM "
       "{table} f WHERE {key_f} = k.key AND f.seq > k.after "
       "AND f.published_at IS NULL{type_f} ORDER BY {key_f}, f.seq LIMIT $3) AS f LIMIT $3",
@@ -218,8 +218,7 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
       "WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN true ELSE false END RETURNING seq");
   sql->make_due = templates.Fill(
       "UPDATE {table} SET next_retry_at = now(), {free} WHERE ctid = ANY(ARRAY(SELECT ctid FROM "
-      "{table} "
-      "WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN {behind} ELSE false END "
+      "{table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN {behind} ELSE false END "
       "FOR UPDATE SKIP LOCKED))");
 }
 
