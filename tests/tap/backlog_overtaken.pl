@@ -232,7 +232,33 @@ subtest 'killed at any moment, nothing is lost and no event comes before an earl
 	cmp_ok(messages_published($emulator), '>=', $expected, 'nothing is lost');
 };
 
+# From here on no transaction has an id but those of the test, so that the long one is above all that have ended.
 stop_puller($puller);
+
+subtest 'one event that is committed late beside a mass is not lost, however little is read at a time' => sub {
+	set_configuration($node, $_->[0], $_->[1]) for [ 'postbox.read_chunk_size', 1 ], [ 'postbox.checkpoint_interval', '60s' ];
+	$node->restart;
+	wait_until($node, 'postgres', 'SELECT bool_and(lock_token IS NOT NULL) FROM postbox.lane', 'a worker has the lane');
+	my $before = messages_published($emulator);
+	my ($early, $mass, $open) = map { $node->background_psql('postgres', on_error_stop => 1) } 1 .. 3;
+	$early->query_safe('BEGIN; SELECT pg_current_xact_id()');
+	$mass->query_safe('BEGIN; ' . emit_backlog('h', BACKLOG));
+	$open->query_safe('BEGIN; ' . emit_watched('open'));
+	$early->query_safe(emit_watched('early') . '; COMMIT');
+	wait_for(sub { messages_published($emulator) > $before }, 'the lane has looked beyond all of them');
+	my $worker = worker_pid($node, 'postgres');
+	stop_between_transactions($node, $worker);
+	is(sql('SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint') <= $mass->query_safe('SELECT pg_current_xact_id()'), 1, 'no later transaction has ended');
+	$_->query_safe('COMMIT') for $mass, $open;
+	kill('CONT', $worker);
+	wait_for(sub { messages_published($emulator) > $before + 20 }, 'the mass is read');
+	set_configuration($node, 'postbox.read_chunk_size', undef);
+	most_outstanding(20_000);
+	wait_for(sub { messages_published($emulator) >= $before + BACKLOG + 2 }, 'all are published') or diag(messages_published($emulator) - $before);
+	is(messages_published($emulator), $before + BACKLOG + 2, 'once');
+	$_->quit for $early, $mass, $open;
+};
+
 $node->stop;
 stop_emulator($emulator);
 done_testing();

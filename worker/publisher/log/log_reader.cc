@@ -80,15 +80,17 @@ LogReader::Late LogReader::FindLate(const LateRead& read, const LogMoment& momen
                                     std::size_t count) {
   Late late{read.txids, read.upto};
   if (read.range_end <= read.range_begin) return late;
+  // What is left out is found, too, and counts for nothing.
+  const std::size_t enough = moment.left_out == 0 ? count : count + 1;
   const uint64 rows = late_txids_.RunReadOnly(
       {XidValue(read.range_begin - 1), XidValue(read.range_end), Int64GetDatum(read.after),
-       Int64GetDatum(read.upto), Int32GetDatum(static_cast<int32>(count))});
+       Int64GetDatum(read.upto), Int32GetDatum(static_cast<int32>(enough))});
   CheckColumns(relation_name_, {XID8OID, INT8OID});
   for (uint64 row = 0; row < rows; ++row) {
     late.txids.push_back(static_cast<FullXid>(Int64Column(row, 1)));
   }
   // Up to the first row of the last one there are enough. The others begin behind it.
-  if (rows >= count) late.upto = Int64Column(rows - 1, 2);
+  if (rows >= enough) late.upto = Int64Column(rows - 1, 2);
   std::erase(late.txids, moment.left_out);
   return late;
 }
