@@ -158,7 +158,7 @@ subtest 'rows that somebody has marked as leased for long hide no leases of work
 	$node->safe_psql(
 		'postgres', q{
 		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at)
-		SELECT gen_random_uuid(), 'video', 'marked for long', 'video.changed', n, '{}', 'somebody', now() + interval '20 hours', '-infinity' FROM generate_series(1, 5100) n;
+		SELECT gen_random_uuid(), 'video', 'marked for long', 'video.changed', n, '{}', 'postbox-somebody', now() + interval '20 hours', '-infinity' FROM generate_series(1, 5100) n;
 		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, lock_token, locked_at, next_retry_at)
 		VALUES (gen_random_uuid(), 'video', 'hidden', 'video.changed', 1, '{}', 'postbox-00000000000000ad', now(), '-infinity');
 	});

@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "extension/shared/shared_state.h"
 #include "worker/publisher/base/fill.h"
 
 namespace postbox::publisher {
@@ -224,10 +225,11 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
 
 void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
   // What cannot end takes no room from what may, however much of it somebody has written.
-  const std::string may_end = "CASE WHEN c.lock_token IS NULL OR " + std::string(kOld) + " OR " +
-                              std::string(kTimeless) +
-                              " THEN true ELSE left(c.lock_token, 8) = 'postbox-' AND "
-                              "c.lock_token <> ALL($6) END";
+  const std::string may_end =
+      "CASE WHEN c.lock_token IS NULL OR " + std::string(kOld) + " OR " + std::string(kTimeless) +
+      " THEN true ELSE left(c.lock_token, 8) = 'postbox-' AND "
+      "octet_length(c.lock_token) = " +
+      std::to_string(kLockTokenSize - 1) + " AND c.lock_token <> ALL($6) END";
   const std::string lease = "SELECT c.ctid, c.seq, c.lock_token, " + std::string(kOld) +
                             " AS old, " + std::string(kTimeless) + " AS timeless, c.next_retry_at";
   sql->leases = templates.Fill(
