@@ -56,7 +56,10 @@ std::vector<FoundIndex> IndexesOf(Oid relation) {
           "i.indisunique AND i.indimmediate FROM pg_catalog.pg_index i "
           "JOIN pg_catalog.pg_class x ON x.oid OPERATOR(pg_catalog.=) i.indexrelid "
           "JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) x.relnamespace "
-          "WHERE i.indrelid OPERATOR(pg_catalog.=) $1 AND i.indisvalid ORDER BY i.indexrelid",
+          "JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) x.relam "
+          "WHERE i.indrelid OPERATOR(pg_catalog.=) $1 AND i.indisvalid "
+          "AND m.amname OPERATOR(pg_catalog.=) 'btree' "
+          "AND 0 OPERATOR(pg_catalog.=) ALL (i.indoption) ORDER BY i.indexrelid",
           key);
   std::vector<FoundIndex> indexes;
   for (uint64 row = 0; row < rows; ++row) {

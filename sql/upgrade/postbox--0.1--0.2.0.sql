@@ -22,6 +22,9 @@ SET LOCAL lock_timeout = '3s';
 -- beside those of Postbox that a superuser's statement would call.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
+-- What indexes are on is compared as text.
+SET LOCAL quote_all_identifiers = off;
+
 DO $$
 DECLARE
     problem text;
@@ -1683,7 +1686,8 @@ CREATE FUNCTION postbox.add_index(relation regclass, base text, suffix text, col
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM FROM pg_index i WHERE i.indrelid = relation AND i.indisvalid AND i.indnkeyatts = i.indnatts
+    PERFORM FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+    WHERE i.indrelid = relation AND i.indisvalid AND i.indnkeyatts = i.indnatts AND m.amname = 'btree' AND 0 = ALL (i.indoption)
         AND columns = (SELECT string_agg(pg_get_indexdef(i.indexrelid, n, true), ', ' ORDER BY n) FROM generate_series(1, i.indnatts) n)
         AND coalesce(pg_get_expr(i.indpred, i.indrelid, true), '') = predicate;
     IF NOT FOUND THEN
