@@ -33,7 +33,7 @@ sub emit_watched
 
 sub pending { return sql("SELECT pending FROM postbox.publication_status WHERE publication = 'videos'"); }
 
-emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=1000,count=1000000');
+emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=500,count=1000000');
 my $backlog = "postbox.outbox_emit('video', 'key-' || n / 10, 'video.changed', to_jsonb(repeat('x', @{[TEXT]})), outbox => 'app";
 # In the one outbox the worker looks while the transaction is running, so that the first of its events, more than the budget has room for, are late.
 my $writer = $node->background_psql('postgres');

@@ -11,7 +11,8 @@ use Postbox::Attempts;
 use Postbox::Test;
 use Test::More;
 
-start_world();
+# What fails is tried again sooner, and what was locked is looked at again.
+start_world(settings => { 'postbox.poll_interval' => '50ms', 'postbox.time_scale' => 40 });
 my $as_owner = 'runs as the owner';
 my $suspended = 'is refused, and suspends its own publication';
 

@@ -40,7 +40,7 @@ my $sleeps = sleeps($pid);
 select(undef, undef, undef, 5);
 $sleeps = sleeps($pid) - $sleeps;
 cmp_ok(looks($index{$_}), '<=', $looks{$_} + 1, "and does so no more at $_") for sort keys %index;
-# For a look at leases, and a second later to report what that has counted.
+# For a look at leases, and a moment later to report what that has counted.
 cmp_ok($sleeps, '<', 4, "it woke up $sleeps times");
 
 $node->stop;

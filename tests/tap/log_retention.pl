@@ -12,7 +12,7 @@ use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
 
-my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 12;
+my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 8;
 my @topics = map { "catalog.$_.events" } qw(rotation worst absent orphan referenced hidden held);
 my $emulator = start_emulator('--subscription', 'catalog.rotation.events.follower=catalog.rotation.events,ordered', map { ('--topic', $_) } @topics);
 my $node = new_node('main', emulator => $emulator, settings => {
@@ -58,7 +58,7 @@ sub problem_of { my ($name) = @_; return $node->safe_psql('postgres', "SELECT pr
 sub wait_read { my ($name) = @_; return wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status WHERE publication = '$name'", "$name is read"); }
 
 subtest 'with a new generation every second, under load, nothing is lost and each key is in order' => sub {
-	create_log('rotation', '4 seconds');
+	create_log('rotation', '2 seconds');
 	$node->safe_psql('postgres', q{UPDATE postbox.outbox SET generation_span = '1 second' WHERE relation = 'app.rotation'::regclass;
 		SELECT format('ALTER TABLE app.rotation ALTER generation SET DEFAULT (%s)', postbox.generation_expression('1 second')) \gexec});
 	follow($node, 'postgres', 'catalog.rotation.events.follower', 'video.changed', { batch_delay => '50ms' });
@@ -67,7 +67,7 @@ subtest 'with a new generation every second, under load, nothing is lost and eac
 	my $record = 'INSERT INTO app.emitted SELECT aggregate_id, version, event_id FROM postbox.outbox_emit(\'video\', :key, \'video.changed\', \'{}\'::jsonb';
 	my %scripts = (
 		'generated' => "BEGIN; $record); $record); COMMIT;",
-		'long' => "BEGIN; $record); \n\\sleep 2500 ms\n $record); COMMIT;",
+		'long' => "BEGIN; $record); \n\\sleep 1500 ms\n $record); COMMIT;",
 		'undone' => "BEGIN; $record); ROLLBACK;",
 		'random' => "$record, event_id => gen_random_uuid());",
 		'derived' => "$record, source_event_id => nextval('app.source')::text);",

@@ -66,7 +66,7 @@ subtest 'nor does a statement whose changed rows are stored together' => sub {
 	cmp_ok(scalar @others, '<=', 1, 'and not at the others');
 };
 
-$node->append_conf('postgresql.conf', "postbox.poll_interval = '200ms'");
+$node->append_conf('postgresql.conf', "postbox.poll_interval = '20ms'");
 $node->reload;
 
 subtest 'the poll finds plain INSERTs, of which no wake-up tells' => sub {

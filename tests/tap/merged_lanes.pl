@@ -14,7 +14,7 @@ use constant TOPIC => 'catalog.video.events';
 
 my $emulator = start_emulator('--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered");
 my $node = new_node('main', emulator => $emulator, settings => {
-	'postbox.publishers' => 2, 'postbox.poll_interval' => '50ms', 'postbox.checkpoint_interval' => '1s', 'postbox.publish_timeout' => '2s', 'autovacuum' => 'off' });
+	'postbox.publishers' => 2, 'postbox.poll_interval' => '50ms', 'postbox.publish_timeout' => '1s', 'autovacuum' => 'off' });
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION postbox; CREATE SCHEMA app');
 follow($node, 'postgres', "@{[TOPIC]}.follower", 'video.changed');

@@ -11,7 +11,7 @@ use Postbox::Test;
 use Test::More;
 use Time::HiRes qw(time);
 
-use constant OUTAGE => 15;    # seconds: a few times postbox.publish_timeout
+use constant OUTAGE => 7;    # seconds: a few times postbox.publish_timeout, and until pauses that are too long have become so
 
 # A server with its broker: { emulator, port, node, emitted => events, suspended => whether the status has said what is wrong }
 sub new_site
@@ -21,7 +21,7 @@ sub new_site
 	my ($port) = $emulator->{address} =~ /:(\d+)$/;
 	my $node = new_node($name, emulator => $emulator, settings => {
 		'postbox.publishers' => 2,
-		'postbox.publish_timeout' => '2s',
+		'postbox.publish_timeout' => '1s',
 	});
 	$node->start;
 	create_outbox($node, 'postgres');
@@ -101,7 +101,7 @@ my $until = time + OUTAGE;
 while (time < $until)
 {
 	emit_both($_) for $silent, $away;
-	select(undef, undef, undef, 2);
+	select(undef, undef, undef, 1);
 }
 
 subtest 'a broker that does not answer' => sub {
