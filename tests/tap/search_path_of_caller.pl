@@ -134,7 +134,7 @@ my @calls = (
 	q{SELECT postbox.park_unread('log', 0, '3:3:', 1)},
 	q{SELECT postbox.copied_from(home), postbox.copied_from(postbox.this_database()), postbox.copy_problem(name), postbox.replicated_problem('app.log') FROM postbox.publication},
 	q{UPDATE postbox.publication SET home = '1/2'; SELECT postbox.publish_here('log'), postbox.publish_here()},
-	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log', 10), postbox.redrive_parked('app.log', NULL)},
+	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log'), postbox.redrive_parked('app.log', NULL)},
 	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.rebase_outbox('app.log')},
 	q{UPDATE postbox.lane SET system_identifier = 1, floor = 0, hwm = 0, snapshot = '3:3:', next_xid = '3' WHERE publication OPERATOR(pg_catalog.=) 'log'},
 	q{SELECT postbox.rebase_outbox('app.log')},
