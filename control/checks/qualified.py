@@ -57,7 +57,7 @@ def check(tree):
         if room in PINNED:
             yield from unpinned(path, tree.text(path))
     for path in tree.having('.sql'):
-        if os.path.dirname(path) == INSTALL:
+        if path.startswith(INSTALL + '/'):
             yield from functions(path, tree.text(path))
 
 

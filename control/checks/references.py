@@ -35,9 +35,9 @@ _ABSOLUTE = re.compile(r"""(?<![\w./:$}{)\]>~*@+-])(?<!\+=)(?<![\w})\]]["'])/[a-
 # What every machine has, or may have; names of the API and of examples.
 _ANYWHERE = re.compile(r'/(?:bin|dev|etc|proc|run|tmp|usr|var/(?:cache|lib|log|run)|path/to|host|topics|subscriptions|snapshots|v1|computeMetadata)(?:/|$)|'
                        r'/(?:var/)?postbox$|/(?:build|older)/|/var/tmp(?:/postbox\S*)?$')
-# The words that stand for a name or a number, and in the name of an install script for a version.
+# The words that stand for a name or a number, and in the name of an install script or a migration for a version.
 _PLACEHOLDER = re.compile(r'[<>{}$]|(?<![A-Za-z0-9])(?:KIND|NAME|X)(?![A-Za-z0-9_])|^NN_|'
-                          r'^postbox--(?:.*--)?(?:A|B|OLD|NEW|NEWEST|NEXT|VERSION)(?:--|\.sql|$)')
+                          r'^postbox--(?:.*--)?(?:A|B|OLD|NEW|NEWEST|NEXT|VERSION)(?:--|\.sql|$)|^OLD--NEW\b')
 _LINK = re.compile(r'\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\s{0,3}\[[^\]^]+\]:\s*<?(\S+?)>?\s*$', re.M)
 
 

@@ -182,13 +182,24 @@ foreach(module extension publisher_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 endforeach()
 
-# The install script is the ordered parts of sql/install, one after the other. Upgrade scripts lead to it from every
-# release (control/check-upgrade).
-file(GLOB sql_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/install/[0-9]*.sql)
+# The install script is made of sql/install, and a script that leads to it from each release of the functions there and the
+# migrations of sql/upgrade (control/check-upgrade).
+file(GLOB_RECURSE sql_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/*.sql)
 set(install_script ${CMAKE_BINARY_DIR}/postbox--${PROJECT_VERSION}.sql)
 add_custom_command(OUTPUT ${install_script}
   COMMAND ${CMAKE_SOURCE_DIR}/control/install-script > ${install_script}
   DEPENDS ${sql_parts} ${CMAKE_SOURCE_DIR}/control/install-script VERBATIM)
-add_custom_target(install_script ALL DEPENDS ${install_script})
-file(GLOB upgrade_scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/upgrade/postbox--*--*.sql)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/sql/upgrade/releases)
+file(STRINGS ${CMAKE_SOURCE_DIR}/sql/upgrade/releases releases REGEX "^[0-9]")
+foreach(release ${releases})
+  string(REGEX REPLACE " .*" "" release ${release})
+  if(NOT release STREQUAL PROJECT_VERSION)
+    set(script ${CMAKE_BINARY_DIR}/postbox--${release}--${PROJECT_VERSION}.sql)
+    add_custom_command(OUTPUT ${script}
+      COMMAND ${CMAKE_SOURCE_DIR}/control/upgrade-script ${release} > ${script}
+      DEPENDS ${sql_parts} ${CMAKE_SOURCE_DIR}/control/upgrade-script VERBATIM)
+    list(APPEND upgrade_scripts ${script})
+  endif()
+endforeach()
+add_custom_target(install_script ALL DEPENDS ${install_script} ${upgrade_scripts})
 configure_file(${CMAKE_SOURCE_DIR}/control/postbox.control.in ${CMAKE_BINARY_DIR}/postbox.control @ONLY)

@@ -13,9 +13,6 @@ add_custom_target(stage
   COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_BINARY_DIR}/postbox.control ${install_script} ${upgrade_scripts}
           ${STAGE}${PG_SHAREDIR}/extension/
   COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:postbox> ${STAGE}/usr/local/bin/
-  # Install scripts of releases, for the test of upgrades.
-  COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/released
-  COMMAND ${CMAKE_COMMAND} -E copy_directory ${CMAKE_SOURCE_DIR}/sql/upgrade/from ${CMAKE_BINARY_DIR}/released
   DEPENDS extension publisher_worker postbox install_script
   VERBATIM)
 

@@ -68,7 +68,15 @@ set_tests_properties(unit.pubsub_test PROPERTIES ENVIRONMENT GTEST_FILTER=-${clo
 include(Fuzz)          # tests/fuzz
 
 set(POSTBOX_TEST_TIMEOUT 600 CACHE STRING "Seconds that a test of the server may take")
-set(system_test_needs stage other_release_worker postbox_test own_hosts)
+# Install scripts of releases, for the tests of upgrades: the true ones, and one from which an upgrade is rehearsed.
+set(released ${CMAKE_BINARY_DIR}/released)
+add_custom_command(OUTPUT ${released}/postbox--0.0.1.sql
+  COMMAND ${CMAKE_SOURCE_DIR}/tests/upgrade/earlier-release ${released}
+  DEPENDS ${install_script} ${sql_parts} ${CMAKE_SOURCE_DIR}/tests/upgrade/earlier-release ${CMAKE_SOURCE_DIR}/tests/upgrade/lib.sh
+          ${CMAKE_SOURCE_DIR}/control/check-upgrade ${CMAKE_SOURCE_DIR}/control/upgrade-script
+          ${CMAKE_SOURCE_DIR}/control/released-script ${CMAKE_SOURCE_DIR}/control/release VERBATIM)
+add_custom_target(released_scripts DEPENDS ${released}/postbox--0.0.1.sql)
+set(system_test_needs stage other_release_worker postbox_test own_hosts released_scripts)
 function(system_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES

@@ -366,8 +366,6 @@ Datum ResultOfOne(ApplySession& session, InboxEvent event, OnError on_error) {
 
 // The last argument of the functions, on_error.
 OnError OnErrorArgument(FunctionCallInfo fcinfo, int number) {
-  // The functions of 0.1, which ALTER EXTENSION postbox UPDATE replaces, have none and reject.
-  if (PG_NARGS() <= number) return OnError::kReject;
   const std::string on_error = TextArgument(fcinfo, number, "on_error");
   if (on_error == "raise") return OnError::kRaise;
   if (on_error == "reject") return OnError::kReject;

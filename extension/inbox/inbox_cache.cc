@@ -244,11 +244,9 @@ void Inbox::LoadAggregateTypes() {
   std::map<std::pair<Oid, std::string>, std::shared_ptr<AggregateTypes>> all;
   Parameters key;
   key.AddOid(REGCLASSOID, relation_);
-  // Before ALTER EXTENSION UPDATE there is no column aggregate_types.
   const uint64 rows =
-      Run("SELECT p.target::oid, p.version_column::text, "
-          "ARRAY(SELECT jsonb_array_elements_text(to_jsonb(p) -> 'aggregate_types')) "
-          "FROM postbox.projection p WHERE p.inbox = $1",
+      Run("SELECT p.target::oid, p.version_column::text, p.aggregate_types FROM postbox.projection "
+          "p WHERE p.inbox = $1",
           key);
   for (uint64 row = 0; row < rows; ++row) {
     std::shared_ptr<AggregateTypes>& types = all[{OidColumn(row, 1), TextColumn(row, 2)}];

@@ -360,7 +360,7 @@ std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters
     config.version_column = TextColumn(row, 6);
     config.delete_types = TextArrayColumn(row, 7);
     config.dropped_target = TextColumn(row, 8);
-    if (!IsNull(row, 9)) config.writes = TextArrayColumn(row, 9);
+    config.writes = TextArrayColumn(row, 9);
   }
   return configs;
 }

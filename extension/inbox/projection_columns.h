@@ -55,12 +55,10 @@ struct ProjectionColumns {
   const ProjectionColumn& version() const { return columns[key_size]; }
 };
 
-// The columns of a query of postbox.projection, called p, for ReadProjections. Before ALTER
-// EXTENSION UPDATE there are no columns dropped_target and writes.
+// The columns of a query of postbox.projection for ReadProjections.
 inline constexpr char kProjectionColumns[] =
     "id, event_types, target::oid, columns::text, key, version_column::text, delete_types, "
-    "to_jsonb(p) ->> 'dropped_target', ARRAY(SELECT jsonb_array_elements_text(CASE WHEN "
-    "jsonb_typeof(to_jsonb(p) -> 'writes') = 'array' THEN to_jsonb(p) -> 'writes' ELSE '[]' END))";
+    "dropped_target, writes";
 // Runs the query. Needs an open SPI connection and FixedSearchPath. Read to the end before the
 // first projection is made, which runs statements of its own.
 std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key);

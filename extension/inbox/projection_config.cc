@@ -31,8 +31,10 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
           parameters);
   std::vector<std::string> types = config.event_types;
   types.insert(types.end(), config.delete_types.begin(), config.delete_types.end());
-  std::vector<std::string> key;
-  for (size_t i = 0; i < resolved.key_size; ++i) key.push_back(resolved.columns[i].name);
+  std::vector<std::string> writes;
+  for (const ProjectionColumn& column : resolved.columns) writes.push_back(column.name);
+  const std::vector<std::string> key(
+      writes.begin(), writes.begin() + static_cast<std::ptrdiff_t>(resolved.key_size));
 
   for (uint64 row = 0; row < rows; ++row) {
     const std::string other = "projection " + TextColumn(row, 2);
@@ -105,18 +107,21 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   CheckAgainstOthers(inbox, config, resolved);
   WarnOfLostOffsets(resolved);
 
-  std::vector<std::string> key;
-  for (size_t i = 0; i < resolved.key_size; ++i) key.push_back(resolved.columns[i].name);
+  std::vector<std::string> writes;
+  for (const ProjectionColumn& column : resolved.columns) writes.push_back(column.name);
+  const std::vector<std::string> key(
+      writes.begin(), writes.begin() + static_cast<std::ptrdiff_t>(resolved.key_size));
+  std::sort(writes.begin(), writes.end());
   Parameters row;
   row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayValue(config.event_types));
   row.AddOid(REGCLASSOID, config.target);
   columns.isnull ? row.AddNull(JSONBOID) : row.Add(JSONBOID, columns.value);
   row.Add(TEXTARRAYOID, TextArrayValue(key)).AddText(config.version_column);
   row.Add(TEXTARRAYOID, TextArrayValue(config.delete_types));
-  // What it writes is noted by a trigger, as for those that come from a dump.
+  row.Add(TEXTARRAYOID, TextArrayValue(writes));
   const ActAs registrar(RelationOwner(PostboxRelation("projection")));
   Run("INSERT INTO postbox.projection (inbox, event_types, target, columns, key, version_column, "
-      "delete_types) VALUES ($1, $2, $3, $4, $5, $6::name, $7)",
+      "delete_types, writes) VALUES ($1, $2, $3, $4, $5, $6::name, $7, $8)",
       row);
 }
 

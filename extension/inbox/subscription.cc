@@ -88,16 +88,13 @@ void CheckPolicy(const std::string& on_error, bool has_topic) {
   }
 }
 
-void InsertSubscription(const std::string& name, bool has_timeouts, Parameters& row) {
+void InsertSubscription(const std::string& name, Parameters& row) {
   const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
-  const std::string columns =
-      "name, inbox, subscription, max_outstanding_messages, max_outstanding_bytes, appliers, "
-      "batch_size, batch_delay, on_error, max_attempts, min_backoff, max_backoff, "
-      "dead_letter_topic, enabled";
-  const std::string values = "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14";
-  if (Run("INSERT INTO postbox.subscription (" + columns +
-              (has_timeouts ? ", statement_timeout, lock_timeout" : "") + ") VALUES (" + values +
-              (has_timeouts ? ", $15, $16" : "") + ") ON CONFLICT (name) DO NOTHING",
+  if (Run("INSERT INTO postbox.subscription (name, inbox, subscription, max_outstanding_messages, "
+          "max_outstanding_bytes, appliers, batch_size, batch_delay, on_error, max_attempts, "
+          "min_backoff, max_backoff, dead_letter_topic, enabled, statement_timeout, lock_timeout) "
+          "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) "
+          "ON CONFLICT (name) DO NOTHING",
           row) == 0) {
     Throw(ERRCODE_DUPLICATE_OBJECT, "subscription \"" + name + "\" already exists", "",
           "To change it, remove it first with postbox.drop_subscription.");
@@ -158,10 +155,7 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
     row.AddNull(TEXTOID);
   }
   row.Add(BOOLOID, Argument(fcinfo, 13, "enabled"));
-  // The function and the table of 0.1 do not have the timeouts. This library serves them, too,
-  // until the extension is updated.
-  const bool has_timeouts = PG_NARGS() > 14;
-  for (int number = 14; has_timeouts && number < 16; ++number) {
+  for (int number = 14; number < 16; ++number) {
     const char* timeout = number == 14 ? "statement_timeout" : "lock_timeout";
     row.Add(INTERVALOID,
             IntervalArgument(fcinfo, number, {timeout, 0, 24 * USECS_PER_HOUR, "0 and 24 hours"}));
@@ -170,10 +164,10 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
-  const bool has_credential = PG_NARGS() > 16 && HasArgument(fcinfo, 16);
+  const bool has_credential = HasArgument(fcinfo, 16);
   if (has_credential) RequireCredential(TextArgument(fcinfo, 16, "credential"));
   LockRegistration("inbox", inbox);
-  InsertSubscription(name, has_timeouts, row);
+  InsertSubscription(name, row);
   if (has_credential) UseCredential(name, TextArgument(fcinfo, 16, "credential"));
 }
 

@@ -183,17 +183,6 @@ POSTBOX_FUNCTION(purge_outbox) {
   });
 }
 
-// So partitions belong to the owner of the outbox, who has to be able to drop them.
-POSTBOX_FUNCTION(add_partitions) {
-  using namespace postbox;
-  return Guarded([&] {
-    Parameters parameters = OutboxAnd(INT4OID, fcinfo);
-    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwners));
-    Run("SELECT postbox.make_partitions($1, $2)", parameters);
-    return Int32GetDatum(Int32Column(0, 1));
-  });
-}
-
 // Not an error for a table that is gone or may not be seen: the view shows the others.
 POSTBOX_FUNCTION(show_backlog) {
   using namespace postbox;

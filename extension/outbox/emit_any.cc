@@ -1,5 +1,5 @@
 // outbox_emit with arguments of any type: the forms that PostgreSQL takes where those with types do
-// not fit (sql/install/20_emit.sql has the rules by which it chooses).
+// not fit (sql/install/functions/20_emit.sql has the rules by which it chooses).
 //
 // What is taken has one text, whatever the settings of the session: numbers without a fraction,
 // uuids, enums, strings, and domains over them. What has not is refused with the cast to write.

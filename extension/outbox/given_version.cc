@@ -116,7 +116,6 @@ bool AddFloor(const OutboxFacts& facts, Datum aggregate_type, int64 floor) {
 
 bool MustRaiseCounter(const Outbox& outbox, Datum aggregate_type, int64 version) {
   const OutboxFacts& facts = outbox.facts();
-  if (!OidIsValid(facts.given_versions)) return false;  // the extension is not updated from 0.1
   TypeVersions& type = VersionsOf(facts, aggregate_type);
   if (version <= type.committed || (type.own.IsSet() && version <= type.own.version)) return false;
   if (!type.counted && IsCounted(facts, aggregate_type)) type.counted = true;
@@ -134,7 +133,7 @@ bool MustRaiseCounter(const Outbox& outbox, Datum aggregate_type, int64 version)
 
 int64 FloorOfType(const Outbox& outbox, Datum aggregate_type) {
   const OutboxFacts& facts = outbox.facts();
-  if (!facts.is_log || !OidIsValid(facts.given_versions)) return 0;
+  if (!facts.is_log) return 0;
   TypeVersions& type = VersionsOf(facts, aggregate_type);
   if (!type.of_all.IsSet()) {
     const StoredFloor stored = Pg([&] {
@@ -149,7 +148,7 @@ int64 FloorOfType(const Outbox& outbox, Datum aggregate_type) {
 
 int64 KnownFloorOfType(const Outbox& outbox, Datum aggregate_type) {
   const OutboxFacts& facts = outbox.facts();
-  if (!facts.is_log || !OidIsValid(facts.given_versions)) return 0;
+  if (!facts.is_log) return 0;
   const TypeVersions& type = VersionsOf(facts, aggregate_type);
   return type.of_all.IsSet() ? type.of_all.version : 0;
 }

@@ -46,12 +46,6 @@ int32 ClusterOrigin() {
   return origin;
 }
 
-bool HasGenerations() {
-  Run("SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'postbox.outbox'::regclass AND "
-      "attname = 'generation_span' AND NOT attisdropped)");
-  return BoolColumn(0, 1);
-}
-
 std::vector<ColumnShape> EventColumnShapes() {
   return {{"id", "uuid", ""},
           {"aggregate_type", "text", ""},
@@ -65,26 +59,21 @@ std::vector<ColumnShape> EventColumnShapes() {
 }
 
 TableShape LogShape(const std::string& generation, const std::string& sequence) {
-  const bool has_generations = !generation.empty();
   const std::string literal =
       Pg([&]() -> const char* { return quote_literal_cstr(sequence.c_str()); });
   TableShape shape;
   shape.columns = {{"txid", "xid8", "pg_current_xact_id()"},
                    {"seq", "bigint", "nextval(" + literal + ")"}};
   for (const ColumnShape& column : EventColumnShapes()) shape.columns.push_back(column);
-  if (has_generations) {
-    shape.columns.push_back({"origin", "integer", "postbox.cluster_origin()"});
-    shape.columns.push_back({"generation", "smallint", generation});
-  }
+  shape.columns.push_back({"origin", "integer", "postbox.cluster_origin()"});
+  shape.columns.push_back({"generation", "smallint", generation});
   for (ColumnShape& column : shape.columns) {
     if (column.name == "txid" || column.name == "seq") column.can_be_added = false;
   }
   // Readers take the rows of this cluster only, in the order of seq.
-  shape.indexes = {{"_seq_idx", has_generations ? "origin, seq" : "seq", ""},
-                   {"_txid_idx", "txid, seq", ""}};
+  shape.indexes = {{"_seq_idx", "origin, seq", ""}, {"_txid_idx", "txid, seq", ""}};
   // The primary key of a partition is made with it.
-  if (!has_generations) shape.primary_key = "id";
-  shape.options = has_generations ? " PARTITION BY LIST (generation)" : " PARTITION BY RANGE (id)";
+  shape.options = " PARTITION BY LIST (generation)";
   shape.comment = "Events to publish, append only (postbox outbox)";
   return shape;
 }
@@ -118,24 +107,22 @@ std::string ReplicaTriggerStatement(const std::string& table, const char* kind) 
   return "SELECT postbox.add_replica_trigger(" + literal + ", '" + kind + "')";
 }
 
-void AddReplicaTrigger(const std::string& table, const char* kind) {
-  if (HasGenerations()) Run(ReplicaTriggerStatement(table, kind));
-}
-
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention) {
-  const bool has_generations = HasGenerations();
   const std::string table = relation.Qualified();
   const std::string sequence = relation.Qualified("_seq");
   CreateSequence(sequence, 1);
-  RunAll(CreateStatements(LogShape(has_generations ? GenerationOfNow(retention) : "", sequence),
-                          relation.schema, relation.name));
+  RunAll(CreateStatements(LogShape(GenerationOfNow(retention), sequence), relation.schema,
+                          relation.name));
   Run("ALTER SEQUENCE " + sequence + " OWNED BY " + table + ".seq");
-  if (!has_generations) {
-    Run("CREATE TABLE " + relation.Qualified("_default") + " PARTITION OF " + table + " DEFAULT");
-  }
   RunAll(CreateStatements(ParkedShape(), relation.schema, relation.name + "_parked"));
-  AddReplicaTrigger(table, "log");
-  AddReplicaTrigger(relation.Qualified("_parked"), "parked");
+  Run(ReplicaTriggerStatement(table, "log"));
+  Run(ReplicaTriggerStatement(relation.Qualified("_parked"), "parked"));
+}
+
+void MakePartitions(Oid log) {
+  Parameters outbox;
+  outbox.AddOid(REGCLASSOID, log);
+  Run("SELECT postbox.make_partitions($1)", outbox);
 }
 
 }  // namespace postbox

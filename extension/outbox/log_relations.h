@@ -7,9 +7,9 @@
 //  - The sequence has CACHE 1: a greater seq was taken later.
 //
 // The column generation says which partition a row lies in, and so when it is purged: by default it
-// follows from the time at which the transaction began (sql/install/35_log_outbox.sql). The id is
-// unique within a generation. outbox_emit sees to it that an id which its caller gave, or which is
-// derived from a source, is unique in the whole log.
+// follows from the time at which the transaction began (sql/install/functions/35_log_outbox.sql).
+// The id is unique within a generation. outbox_emit sees to it that an id which its caller gave, or
+// which is derived from a source, is unique in the whole log.
 #ifndef POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 #define POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_
 
@@ -17,10 +17,6 @@
 #include "extension/shared/table_shape.h"
 
 namespace postbox {
-
-// Whether logs are partitioned by generation: not before the extension is updated from 0.1. Needs
-// SPI.
-bool HasGenerations();
 
 // The generation of a moment, of a log whose generations are written to for `span` seconds each.
 int16 GenerationOf(TimestampTz moment, int64 span);
@@ -38,8 +34,8 @@ int32 ClusterOrigin();
 // The columns that an event has in every table that Postbox makes for it.
 std::vector<ColumnShape> EventColumnShapes();
 
-// The log itself. `generation` is the default of the column generation, empty in a log of 0.1;
-// `sequence` is quoted and qualified. And the table of its parked events.
+// The log itself. `generation` is the default of the column generation; `sequence` is quoted and
+// qualified. And the table of its parked events.
 TableShape LogShape(const std::string& generation, const std::string& sequence);
 TableShape ParkedShape();
 
@@ -47,15 +43,17 @@ TableShape ParkedShape();
 void CreateSequence(const std::string& sequence, int64 start);
 
 // Lets a table of an outbox notice what logical replication brings (replicated.cc). `kind` is log,
-// table or parked. Nothing before the extension is updated from 0.1. Needs SPI.
-void AddReplicaTrigger(const std::string& table, const char* kind);
+// table or parked. Needs SPI.
 std::string ReplicaTriggerStatement(const std::string& table, const char* kind);
 
 // Creates, as the current user: the append-only partitioned table, its sequence and indexes, and
 // <name>_parked for events that could not be published. The partitions come from
-// postbox.add_partitions once the outbox is registered. `retention` is an interval or NULL. Needs
+// MakePartitions once the outbox is registered. `retention` is an interval or NULL. Needs
 // SPI and FixedSearchPath.
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention);
+
+// Makes the partitions of a log that are missing, as the current user. Needs SPI.
+void MakePartitions(Oid log);
 
 }  // namespace postbox
 

@@ -48,13 +48,8 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
                   .counter = RelationNamed(relation.Qualified("_version")),
                   .parked = log ? RelationNamed(relation.Qualified("_parked")) : InvalidOid,
                   .kind = kind,
-                  .retention = retention,
-                  .has_generations = log && HasGenerations()});
-  if (log) {
-    Parameters outbox;
-    outbox.AddOid(REGCLASSOID, table);
-    Run("SELECT postbox.add_partitions($1)", outbox);
-  }
+                  .retention = retention});
+  if (log) MakePartitions(table);
   return table;
 }
 

@@ -106,8 +106,7 @@ OutboxFacts ReadFacts(Oid relation) {
   if (facts.name.empty()) ThrowNoOutbox(relation, "");
   facts.owner = RelationOwner(relation);
   registry = PostboxRelation("outbox");
-  facts.given_versions =
-      Pg([] { return get_relname_relid("given_version", get_rel_namespace(registry)); });
+  facts.given_versions = PostboxRelation("given_version");
   // By OID throughout: looking up names asks for USAGE on the schema.
   const std::string sql =
       "SELECT o.counter::oid, (SELECT d.objid FROM pg_depend d, pg_attribute a, pg_class s"
@@ -121,9 +120,7 @@ OutboxFacts ReadFacts(Oid relation) {
       " AND a.attname = coalesce(o.columns ->> 'id', 'id')"
       " ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1),"
       " o.kind = 'log', coalesce(o.parked::oid, 0), o.adopted,"
-      // Not o.generation_span: the extension may not be updated from 0.1 yet.
-      " coalesce(extract(epoch FROM (to_jsonb(o) ->> 'generation_span')::interval)::bigint, 0),"
-      " coalesce((to_jsonb(o) ->> 'version_floor')::bigint, 0)"
+      " coalesce(extract(epoch FROM o.generation_span)::bigint, 0), o.version_floor"
       " FROM postbox.outbox o WHERE o.relation = $1";
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
@@ -208,7 +205,7 @@ StatementText TextOf(OutboxStatement statement, const OutboxFacts& facts) {
   StatementText insert = {facts.columns.InsertInto(facts.name),
                           {UUIDOID, INT8OID, TEXTOID, TEXTOID, TEXTOID, INT8OID, TEXTOID, BYTEAOID,
                            JSONBOID, TIMESTAMPTZOID}};
-  if (facts.generation_span == 0) return insert;
+  if (!facts.is_log) return insert;
   insert.sql = facts.columns.InsertInto(facts.name, {"txid", "generation", "origin"});
   for (const Oid type : {XID8OID, INT2OID, INT4OID}) insert.types.push_back(type);
   return insert;
@@ -239,7 +236,7 @@ std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
   SpiConnection connection;
   FixedSearchPath search_path;
   auto plan = std::make_shared<InsertPlan>(Planned(OutboxStatement::kInsert).Plan());
-  if (facts_.generation_span > 0) {
+  if (facts_.is_log) {
     plan->NeedNoRightOn(facts_.relation, {"txid", "generation", "origin"});
   }
   if (plan->IsForEveryone(facts_.relation)) insert_ = plan;
@@ -247,7 +244,7 @@ std::shared_ptr<const InsertPlan> Outbox::PlanOfInsert() {
 }
 
 std::shared_ptr<const InsertPlan> Outbox::OpenLog(int16 generation, PlainTable* log) {
-  if (facts_.generation_span == 0) return nullptr;
+  if (!facts_.is_log) return nullptr;
   std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
   if (insert_ != plan) return nullptr;
   plan->CheckRights();

@@ -44,7 +44,7 @@ enum class OutboxStatement {
   // (id) -> version
   kFindEvent,
   // id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
-  // attributes, occurred_at; into a log with generations also txid, generation, origin. (Their
+  // attributes, occurred_at; into a log also txid, generation, origin. (Their
   // defaults would be set up and evaluated for each event.)
   kInsert,
 };
@@ -56,14 +56,14 @@ struct OutboxFacts {
   Oid owner;
   Oid counter;
   Oid sequence;
-  Oid given_versions;  // postbox.given_version; InvalidOid if the extension is still that of 0.1
+  Oid given_versions;  // postbox.given_version
   bool is_log;
   bool adopted;
   std::string name;          // quoted and qualified
   std::string counter_name;  // quoted and qualified
   std::string parked_name;   // quoted and qualified; empty unless it is a log
   std::string primary_key;   // the name of the unique index on the id
-  int64 generation_span;     // seconds; 0 unless it is a log with generations
+  int64 generation_span;     // seconds; 0 unless it is a log
   int64 version_floor;       // the versions of an aggregate that the counter lacks are above it
   OutboxColumns columns;     // of an adopted table; else the standard ones
 

@@ -96,7 +96,6 @@ std::string FindSequenceFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws
 }
 
 void FindReplicaFlaws(Oid table, const char* kind, std::vector<Flaw>* flaws) {
-  if (!HasGenerations()) return;  // the extension is not updated from 0.1
   Parameters key;
   key.AddOid(REGCLASSOID, table);
   if (Run("SELECT FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('R', 'A') "
@@ -136,7 +135,7 @@ void FindPartitionFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
       Pg([&]() -> const char* { return quote_literal_cstr(table.c_str()); });
   flaws->push_back({table,
                     "no partition for generation " + missing + ": its events are lost",
-                    {"SELECT postbox.make_partitions(" + literal + ", 0)"}});
+                    {"SELECT postbox.make_partitions(" + literal + ")"}});
 }
 
 void FindLogFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
@@ -144,15 +143,10 @@ void FindLogFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   const std::string sequence = FindSequenceFlaws(parts, flaws);
   const bool sequence_is_new = sequence.empty() || !OidIsValid(RelationNamed(sequence));
   TableShape shape = LogShape(parts.generation, sequence);
-  // A log of 0.1 has got the column, and an index on it.
-  if (parts.generation.empty()) {
-    shape.columns.push_back({"origin", "integer", "postbox.cluster_origin()"});
-    shape.indexes.push_back({"_seq_idx", "origin, seq", ""});
-  }
   // The default of seq comes with its sequence.
   if (sequence_is_new) shape.columns[1].default_value = "";
   Append(flaws, FindFlaws(parts.relation, shape));
-  if (!parts.generation.empty()) FindPartitionFlaws(parts, flaws);
+  FindPartitionFlaws(parts, flaws);
   FindReplicaFlaws(parts.relation, "log", flaws);
   if (!OidIsValid(parts.parked)) return;
   Append(flaws, FindFlaws(parts.parked, ParkedShape()));
@@ -224,11 +218,6 @@ std::vector<Flaw> FindOutboxFlaws(const OutboxParts& parts) {
     FindAdoptedFlaws(parts, &flaws);
   } else {
     Append(&flaws, FindFlaws(parts.relation, TableOutboxShape()));
-    for (const std::string& index : FindIndexes(parts.relation, OldTableIndexShapes())) {
-      flaws.push_back({RelationName(parts.relation),
-                       "index " + index + " is that of an older release: each lease changes it",
-                       {"DROP INDEX " + index}});
-    }
   }
   return flaws;
 }

@@ -15,7 +15,7 @@ struct OutboxParts {
   bool registered = false;
   bool is_log = false;
   bool adopted = false;
-  std::string generation;    // the default of the column generation; empty unless the log has one
+  std::string generation;    // of a log: the default of the column generation
   Oid counter = InvalidOid;  // InvalidOid: missing, here and below
   Oid parked = InvalidOid;   // of a log
   OutboxColumns columns;     // of an adopted table

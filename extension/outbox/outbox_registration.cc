@@ -48,20 +48,13 @@ void RegisterOutbox(const OutboxRegistration& registration) {
     row.Add(INTERVALOID, registration.retention.value);
   }
   row.Add(BOOLOID, BoolGetDatum(registration.adopted)).AddText(registration.columns);
-  std::string names = "relation, counter, kind, parked, retention, adopted, columns";
-  std::string values = "$1, $2, $3, $4, $5, $6, $7::jsonb";
-  // Not in an extension that is not updated from 0.1 yet.
-  if (registration.has_generations) {
-    row.AddText(registration.generation_span);
-    names += ", generation_span";
-    values += ", coalesce(nullif($8, '')::interval, postbox.generation_span($5))";
-  }
-  if (registration.version_floor > 0) {
-    row.Add(INT8OID, Int64GetDatum(registration.version_floor));
-    names += ", version_floor";
-    values += ", $" + std::to_string(row.size());
-  }
-  Run("INSERT INTO postbox.outbox (" + names + ") VALUES (" + values + ")", row);
+  row.AddText(registration.generation_span);
+  row.Add(INT8OID, Int64GetDatum(registration.version_floor));
+  Run("INSERT INTO postbox.outbox (relation, counter, kind, parked, retention, adopted, columns, "
+      "generation_span, version_floor) VALUES ($1, $2, $3, $4, $5, $6, $7::jsonb, "
+      "CASE $3 WHEN 'log' THEN coalesce(nullif($8, '')::interval, postbox.generation_span($5)) "
+      "END, $9)",
+      row);
 }
 
 }  // namespace postbox

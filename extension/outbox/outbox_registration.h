@@ -25,9 +25,8 @@ struct OutboxRegistration {
   std::string kind;         // log or table
   NullableDatum retention;  // interval; NULL keeps published events for ever
   bool adopted = false;
-  bool has_generations = false;      // of a log, see log_relations.h
   std::string columns = "{}";        // JSON: standard name -> name in the table, where they differ
-  std::string generation_span = "";  // of a log with generations; empty: by the retention
+  std::string generation_span = "";  // of a log; empty: by the retention
   int64 version_floor = 0;           // of aggregates that the counter lacks
 };
 

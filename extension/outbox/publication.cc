@@ -398,7 +398,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
     BeginAt(name, outbox, *position);
     return;
   }
-  if (is_log && HasGenerations()) TakeForeignRows(name, outbox);
+  if (is_log) TakeForeignRows(name, outbox);
   if (!start.empty()) SayWhatItBeginsWith(name, outbox);
 }
 
@@ -508,9 +508,8 @@ POSTBOX_FUNCTION(create_publication) {
     properties.max_backoff = postbox::Argument(fcinfo, 8, "max_backoff");
     properties.on_failure = postbox::TextArgument(fcinfo, 9, "on_failure");
     postbox::CheckProperties(properties);
-    // The function of 0.1 has no parameter for it.
-    const std::string start = PG_NARGS() > 10 ? postbox::TextArgument(fcinfo, 10, "start") : "";
-    if (PG_NARGS() > 11) properties.credential = postbox::OptionalText(fcinfo, 11);
+    const std::string start = postbox::TextArgument(fcinfo, 10, "start");
+    properties.credential = postbox::OptionalText(fcinfo, 11);
     postbox::CreatePublication(name, outbox, properties, start);
     postbox::WarnOfWhatIsMissing(*properties.topic);
     return Datum{0};
@@ -529,11 +528,9 @@ POSTBOX_FUNCTION(alter_publication) {
     properties.base_backoff = postbox::OptionalDatum(fcinfo, 4);
     properties.max_backoff = postbox::OptionalDatum(fcinfo, 5);
     properties.on_failure = postbox::OptionalText(fcinfo, 6);
-    if (PG_NARGS() > 7) {
-      properties.ordering = postbox::OptionalText(fcinfo, 7);
-      if (!PG_ARGISNULL(8)) properties.lanes = PG_GETARG_INT32(8);
-      properties.credential = postbox::OptionalText(fcinfo, 9);
-    }
+    properties.ordering = postbox::OptionalText(fcinfo, 7);
+    if (!PG_ARGISNULL(8)) properties.lanes = PG_GETARG_INT32(8);
+    properties.credential = postbox::OptionalText(fcinfo, 9);
     postbox::CheckProperties(properties);
     postbox::AlterPublication(name, properties);
     if (properties.topic.has_value()) postbox::WarnOfWhatIsMissing(*properties.topic);

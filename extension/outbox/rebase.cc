@@ -8,10 +8,10 @@
 //   1. A lane whose position is of another cluster begins with the first row of this one. Its old
 //      position goes into postbox.former_position.
 //      A lane that was here before goes on where it stood here.
-//   2. Rows of other clusters are settled by these, in batches (postbox.settle_rows in
-//      sql/install/32_foreign_rows.sql): what the old position had not read becomes a parked event
-//      that is due. It goes out before what its key has here, and its row is marked, in one
-//      transaction. What the old position had read stays where it is, and nobody reads it.
+//   2. Rows of other clusters are settled by these, in batches (postbox.settle_rows): what the old
+//      position had not read becomes a parked event that is due. It goes out before what its key
+//      has here, and its row is marked, in one transaction. What the old position had read stays
+//      where it is, and nobody reads it. (sql/install/functions/32_foreign_rows.sql)
 //
 // What comes in which order:
 //  - Rows before lanes: nobody settles them until the lane's row is there. A worker makes no lane;
@@ -46,25 +46,6 @@ constexpr int kBatch = 2000;
 // Of more clusters no log has events, unless somebody made them up: each costs every look at it.
 constexpr int kMostClusters = 100;
 
-// A log that 0.1 has made, restored from a dump of 0.1. Its rows are of the cluster of which its
-// lanes have positions.
-void AddOriginIfMissing(const OutboxFacts& facts) {
-  Parameters outbox;
-  outbox.AddOid(REGCLASSOID, facts.relation);
-  if (Run("SELECT FROM pg_attribute WHERE attrelid = $1 AND attname = 'origin' AND NOT "
-          "attisdropped",
-          outbox) > 0) {
-    return;
-  }
-  Run("SELECT coalesce(postbox.origin_of(min(l.system_identifier)), postbox.cluster_origin()) "
-      "FROM postbox.publication p JOIN postbox.lane l ON l.publication = p.name "
-      "WHERE p.outbox = $1",
-      outbox);
-  outbox.AddInt(Int32Column(0, 1));
-  const ActAs owner(facts.owner);
-  Run("SELECT postbox.add_origin($1, $2)", outbox);
-}
-
 int64 Rebase(Oid relation) {
   SpiConnection connection;
   FixedSearchPath search_path;
@@ -76,7 +57,6 @@ int64 Rebase(Oid relation) {
   }
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
-  AddOriginIfMissing(facts);
   Run("SELECT postbox.begin_here($1)", parameters);
   if (!BoolColumn(0, 1)) return 0;
   parameters.AddInt(kBatch);

@@ -50,7 +50,7 @@ OutboxParts ReadParts(Oid relation) {
 // What no version of an aggregate is above that was given without being counted: an expression of
 // e.type, with a comma before it. Empty if nothing was (given_version.h).
 std::string GivenFloor(const OutboxParts& parts) {
-  if (!parts.is_log || !HasGenerations()) return "";  // the extension is not updated from 0.1
+  if (!parts.is_log) return "";
   Parameters outbox;
   outbox.AddOid(REGCLASSOID, parts.relation);
   if (Run("SELECT FROM postbox.given_version WHERE outbox = $1 LIMIT 1", outbox) == 0) return "";
@@ -112,9 +112,7 @@ int64 MakeMissingParts(OutboxParts* parts, Repair* repair) {
     const NewRelation parked = FreeRelation(parts->relation, "parked");
     std::vector<std::string> statements =
         CreateStatements(ParkedShape(), parked.schema, parked.name);
-    if (HasGenerations()) {
-      statements.push_back(ReplicaTriggerStatement(parked.Qualified(), "parked"));
-    }
+    statements.push_back(ReplicaTriggerStatement(parked.Qualified(), "parked"));
     repair->Do(
         {name, std::string("the ") + kParked + " is missing: what was parked is lost", statements});
     if (!repair->dry_run()) {
@@ -260,16 +258,15 @@ void RegisterAgain(OutboxParts parts, const NullableDatum& retention, Oid counte
        .parked = parts.parked,
        .kind = parts.is_log ? "log" : "table",
        .retention = retention,
-       .has_generations = !parts.generation.empty(),
        .generation_span =
            comma == std::string::npos
                ? ""
                : std::to_string(std::atoi(parts.generation.c_str() + comma + 2)) + " seconds",
        .version_floor = floor});
   repair.Announce();
-  Parameters outbox;
-  outbox.AddOid(REGCLASSOID, parts.relation);
-  if (parts.is_log) Run("SELECT postbox.add_partitions($1)", outbox);
+  if (!parts.is_log) return;
+  const OwnerRights rights(parts.owner);
+  MakePartitions(parts.relation);
 }
 
 void RepairOutbox(Oid relation, Repair* repair) {

@@ -57,7 +57,7 @@ constexpr char kStoredHint[] =
 
 // Whether an id that the caller has given has to be looked up in all generations of the log.
 bool MustLookUp(const OutboxFacts& facts, const EmittedEvent& event) {
-  return event.id_is_given && facts.is_log && facts.primary_key.empty();
+  return event.id_is_given && facts.is_log;
 }
 
 int16 GenerationOfNow(int64 span) {
@@ -76,7 +76,7 @@ LogRow RowOf(const OutboxFacts& facts, const EmittedEvent& event, const pg_uuid_
              .payload = event.payload,
              .attributes = AttributesDatum(event.extra),
              .occurred_at = TimestampTzGetDatum(event.occurred_at)};
-  if (facts.generation_span > 0) {
+  if (facts.is_log) {
     row.txid =
         UInt64GetDatum(U64FromFullTransactionId(Pg([] { return GetTopFullTransactionId(); })));
     row.generation = Int16GetDatum(GenerationOfNow(facts.generation_span));
@@ -89,7 +89,7 @@ LogRow RowOf(const OutboxFacts& facts, const EmittedEvent& event, const pg_uuid_
 bool StoreRow(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version) {
   pg_uuid_t id = *event.id;
   const LogRow row = RowOf(outbox->facts(), event, &id, seq, version);
-  if (outbox->facts().generation_span > 0 && outbox->InsertIntoLog(row)) return true;
+  if (outbox->facts().is_log && outbox->InsertIntoLog(row)) return true;
   std::array<Datum, 13> values = {
       row.id,         row.seq,         row.aggregate_type, row.aggregate_id,
       row.event_type, row.version,     row.schema_version, row.payload,
@@ -353,7 +353,7 @@ Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
 
 bool TakesEventsTogether(Outbox* outbox) {
   const OutboxFacts& facts = outbox->facts();
-  if (facts.generation_span == 0) return false;
+  if (!facts.is_log) return false;
   OpenTables tables;
   outbox->Open(GenerationOfNow(facts.generation_span), &tables);
   const bool takes = tables.AreOpen();
@@ -364,7 +364,7 @@ bool TakesEventsTogether(Outbox* outbox) {
 bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
                  bool* all_first) {
   const OutboxFacts& facts = outbox->facts();
-  if (facts.generation_span == 0) return false;
+  if (!facts.is_log) return false;
   OpenTables tables;
   outbox->Open(GenerationOfNow(facts.generation_span), &tables);
   if (!tables.AreOpen()) return false;

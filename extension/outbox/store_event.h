@@ -29,10 +29,10 @@
 //  3. T1 stores the event and commits. T2 has the lock, looks again with a new snapshot, finds the
 //     event, and returns it. No version was used.
 //
-// event_id names an event that must not be in the outbox yet. A `table` has a unique index on it,
-// and so has a `log` of 0.1. The index of a `log` is unique within a generation, and all are looked
-// at before. (Two transactions that give one id at the same time, one of which began before a new
-// generation and the other after, do not see each other.)
+// event_id names an event that must not be in the outbox yet. A `table` has a unique index on it.
+// The index of a `log` is unique within a generation, and all are looked at before. (Two
+// transactions that give one id at the same time, one of which began before a new generation and
+// the other after, do not see each other.)
 //
 // On disk are the event and, unless the log's caller counts, the counter's row: in the tables of
 // the outbox, both written by the caller's transaction. In memory is the flag that wakes the

@@ -41,16 +41,9 @@ std::vector<IndexShape> TableIndexShapes(const std::string& key) {
           {"_published", "published_at", "published_at IS NOT NULL"}};
 }
 
-std::vector<IndexShape> OldTableIndexShapes() {
-  const std::string waiting = "published_at IS NULL AND lock_token IS NULL AND next_retry_at IS ";
-  return {{"_claim", "seq", waiting + "NULL"},
-          {"_retry", "next_retry_at", waiting + "NOT NULL"},
-          {"_lease", "locked_at", "lock_token IS NOT NULL"}};
-}
-
 void CreateTable(const NewRelation& relation) {
   RunAll(CreateStatements(TableOutboxShape(), relation.schema, relation.name));
-  AddReplicaTrigger(relation.Qualified(), "table");
+  Run(ReplicaTriggerStatement(relation.Qualified(), "table"));
 }
 
 }  // namespace postbox

@@ -31,8 +31,6 @@ inline constexpr char kTableComment[] = "Events to publish (postbox outbox)";
 TableShape TableOutboxShape();
 std::vector<ColumnShape> StateColumnShapes();
 std::vector<IndexShape> TableIndexShapes(const std::string& key);
-// Those that an older release made, which have a column that a lease changes.
-std::vector<IndexShape> OldTableIndexShapes();
 
 // Creates the table with its indexes. Its version counter comes from CreateVersionCounter.
 void CreateTable(const NewRelation& relation);

@@ -25,7 +25,7 @@ namespace postbox {
 namespace {
 
 // The documents that Google makes have two or three kilobytes. A row must fit on a page: the TOAST
-// table has no row security (62_credential.sql).
+// table has no row security (sql/install/tables/62_credential.sql).
 constexpr int kMaxSecretBytes = 7500;
 constexpr std::size_t kMaxFileNameBytes = 1023;
 

@@ -3,7 +3,7 @@
 // as the owner of the table, in a security-restricted operation. So whatever the table calls can do
 // no more than its owner.
 //
-// CREATE EXTENSION creates the role (sql/install/05_operator.sql). A superuser counts as a member.
+// CREATE EXTENSION creates the role (sql/install/begin.sql). A superuser counts as a member.
 #ifndef POSTBOX_EXTENSION_SERVER_OPERATOR_ROLE_H_
 #define POSTBOX_EXTENSION_SERVER_OPERATOR_ROLE_H_
 

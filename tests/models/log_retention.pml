@@ -7,12 +7,9 @@
  */
 /*! holds */
 /*! holds -DLANES=1 -DEVENTS=3 */
-/*! holds -DDELETE_IN_ONE_STATEMENT */
 /*! long -DEVENTS=3 */
-/*! long -DEVENTS=3 -DDELETE_IN_ONE_STATEMENT */
 /*! refuted lost -DCHECK_BEFORE_LOCK */
 /*! refuted lost -DSNAPSHOT_BEFORE_LOCK */
-/*! refuted lost -DCHECK_AND_DELETE_WITH_TWO_SNAPSHOTS */
 /*! refuted lost -DLANES_THAT_HAVE_NOT_BEGUN_DO_NOT_COUNT */
 /*! refuted lost -DCHECK_OF_WHAT_IS_IN_MEMORY */
 
@@ -118,21 +115,8 @@ end:
 	   fi;
 	   if
 	   /* Rows and positions of one snapshot; then the rows go, one by one, without a lock. */
-	   :: d_step { IS(DELETE_IN_ONE_STATEMENT) ->
-		snapshot = committed & in_generation[g] & (STORED(0) && STORED(1) -> READ(0, stored_read) & READ(1, stored_read) : 0)
-	      };
-	      d_step { Remove(snapshot); snapshot = 0; g = 0 }
-	   :: d_step { IS(CHECK_AND_DELETE_WITH_TWO_SNAPSHOTS) -> IsRead(committed & in_generation[g]) };
-	      d_step {
-		if
-		:: is_read -> Remove(committed & in_generation[g])
-		:: else
-		fi;
-		is_read = false;
-		g = 0
-	      }
 	   /* A first look without the lock, which spares the lock most of the time. */
-	   :: d_step { !IS(DELETE_IN_ONE_STATEMENT) && !IS(CHECK_AND_DELETE_WITH_TWO_SNAPSHOTS) ->
+	   :: d_step {
 		snapshot = committed & in_generation[g];
 		IsRead(snapshot)
 	      };

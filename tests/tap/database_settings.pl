@@ -83,7 +83,7 @@ for my $database (@databases)
 	wait_own($database, q{count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected' AND applied >= 23}, "$database: the puller shows itself");
 	is(by_owner(q{SELECT postbox.wait_for_version('app.target', 'tab-1', 3, '1s')}), 't', "$database: a version can be waited for");
 	is(by_owner(q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL}), '0', "$database: no outbox has a problem");
-	by_owner(q{SELECT postbox.purge_outbox('app.log'), postbox.purge_outbox('app.tab'), postbox.purge_inbox('app.inbox'), postbox.add_partitions('app.log')});
+	by_owner(q{SELECT postbox.purge_outbox('app.log'), postbox.purge_outbox('app.tab'), postbox.purge_inbox('app.inbox')});
 	stop_puller($puller);
 
 	# Without a function of Postbox, and with one.

@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $installation = own_installation();
-system_or_bail('cp', "$ENV{POSTBOX_BUILD_DIR}/released/postbox--0.1.sql", $installation->{scripts});
+system_or_bail('cp', glob("$ENV{POSTBOX_BUILD_DIR}/released/postbox--0.0.1*.sql"), $installation->{scripts});
 my $node = new_node('main', install_path => $installation->{path}, settings => { 'postbox.publishers' => 0 });
 $node->start;
 $node->safe_psql('postgres', 'CREATE ROLE attacker; CREATE ROLE admin SUPERUSER');
@@ -87,7 +87,7 @@ subtest 'CREATE EXTENSION takes an empty schema of a superuser' => sub {
 
 subtest 'ALTER EXTENSION UPDATE refuses a schema that is not a superuser\'s own' => sub {
 	my $drop = 'DROP FUNCTION IF EXISTS postbox.drop_outbox(text)';
-	my $database = database("CREATE EXTENSION postbox VERSION '0.1'");
+	my $database = database("CREATE EXTENSION postbox VERSION '0.0.1'");
 	my @cases = (
 		[ 'ALTER SCHEMA postbox OWNER TO attacker', 'Its owner attacker is not a superuser\.', 'ALTER SCHEMA postbox OWNER TO CURRENT_USER' ],
 		[ 'GRANT CREATE ON SCHEMA postbox TO attacker', 'attacker may create objects in it\.', 'REVOKE CREATE ON SCHEMA postbox FROM attacker' ],
@@ -102,7 +102,7 @@ subtest 'ALTER EXTENSION UPDATE refuses a schema that is not a superuser\'s own'
 		$node->safe_psql($database, $repair);
 	}
 	$node->safe_psql($database, 'CREATE VIEW postbox.mine AS SELECT FROM postbox.outbox; ALTER EXTENSION postbox UPDATE');
-	isnt($node->safe_psql($database, q{SELECT extversion FROM pg_extension WHERE extname = 'postbox'}), '0.1', 'then it succeeds, with a view of a superuser in the schema');
+	isnt($node->safe_psql($database, q{SELECT extversion FROM pg_extension WHERE extname = 'postbox'}), '0.0.1', 'then it succeeds, with a view of a superuser in the schema');
 };
 
 $node->stop;

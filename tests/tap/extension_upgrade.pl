@@ -1,8 +1,8 @@
 # ALTER EXTENSION UPDATE from every release: what was configured and stored stays, the extension is afterwards the same
 # as a new installation, and events are emitted, published and applied as before.
 #
-# The install scripts of releases are those of sql/upgrade/from; the modules are the present ones. A new release is tested
-# as soon as its script is kept there.
+# The releases are those of sql/upgrade/releases, and one, 0.0.1, that tests/upgrade/earlier-release makes for a rehearsal: its
+# tables, functions, rights and event triggers differ from the present ones. The modules are the present ones.
 use strict;
 use warnings;
 
@@ -15,13 +15,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $installation = own_installation();
-my @released = sort map { /postbox--(.*)\.sql$/ } glob("$ENV{POSTBOX_BUILD_DIR}/released/postbox--*.sql");
+my @released = sort grep { !/--/ } map { m{/postbox--([^/]*)\.sql$} } glob("$ENV{POSTBOX_BUILD_DIR}/released/postbox--*.sql");
 my ($present) = slurp_file("$installation->{scripts}/postbox.control") =~ /^default_version = '(.*)'$/m;
 ok(scalar(@released), "there are releases: @released; the present version is $present");
-for my $version (grep { $_ ne $present } @released)
-{
-	system_or_bail('cp', "$ENV{POSTBOX_BUILD_DIR}/released/postbox--$version.sql", $installation->{scripts});
-}
+system_or_bail('cp', glob("$ENV{POSTBOX_BUILD_DIR}/released/*"), $installation->{scripts});
 
 # For each release a topic of its own, which its database follows.
 sub database { my ($version) = @_; return 'from_' . $version =~ tr/./_/r; }
@@ -82,7 +79,7 @@ sub fill
 		UPDATE app.jobs SET publish_attempts = 7, next_retry_at = 'infinity', last_error = 'INVALID_ARGUMENT' WHERE seq = 1;
 		INSERT INTO app.outbox_parked (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, publish_attempts, next_retry_at, last_error)
 			SELECT 'videos', 0, gen_random_uuid(), 'video', 'parked', 'video.created', 1, 'v1', '{"title": "p"}', '{}', now(), 5, 'infinity', 'INVALID_ARGUMENT';
-		UPDATE postbox.lane SET attempts = 3, next_retry_at = now() + interval '1 hour', last_error = 'NOT_FOUND: no such topic' WHERE publication = 'broken';
+		UPDATE postbox.lane SET attempts = 3, suspended_since = now(), next_retry_at = now() + interval '1 hour', last_error = 'NOT_FOUND: no such topic' WHERE publication = 'broken';
 	});
 	# The inbox: a projection, a handler, a subscription, applied events, a tombstone, a dead letter.
 	follow($node, $database, "$topic.follower", 'video.created', 'job.changed');
@@ -92,9 +89,18 @@ sub fill
 		SELECT postbox.create_projection('app.inbox', '{video.created}', 'app.video', delete_types => '{video.deleted}');
 		SELECT postbox.inbox_apply('app.inbox', 'event-1', 'video.created', 'video', 'applied', 1, '{"title": "y"}');
 		SELECT postbox.inbox_apply('app.inbox', 'event-2', 'video.deleted', 'video', 'deleted', 1, '{}');
-		SELECT postbox.inbox_apply('app.inbox', 'event-3', 'video.created', 'video', 'rejected', 1, '{"title": null}');
+		SELECT postbox.inbox_apply('app.inbox', 'event-3', 'video.created', 'video', 'rejected', 1, '{"title": null}', on_error => 'reject');
 	});
 	return;
+}
+
+# What pg_dump writes.
+sub dumped
+{
+	my ($database) = @_;
+	my $file = PostgreSQL::Test::Utils::tempdir() . "/$database.sql";
+	$node->command_ok([ 'pg_dump', '--schema-only', '-f', $file, '-d', $node->connstr($database) ], "a dump of $database");
+	return slurp_file($file);
 }
 
 # The rows of the extension's tables and of those of the application, as JSON: `[table, row]`.
@@ -131,9 +137,10 @@ sub updates
 	is(only_in($updated, $fresh), '', 'there is nothing that a new installation does not have');
 	is_deeply([ grep { /^\["undescribed"/ } keys %$fresh ], [], 'every member of the extension is described');
 
-	is($node->safe_psql($database, "$rows SELECT * FROM app.before b WHERE NOT EXISTS (SELECT FROM pg_temp.rows() r WHERE r.relation = b.relation AND r.content @> b.content)
+	is($node->safe_psql($database, "$rows SELECT * FROM app.before b WHERE NOT EXISTS (SELECT FROM pg_temp.rows() r WHERE r.relation = b.relation AND r.content @> b.content - 'gone')
 		AND NOT (b.relation = 'app.outbox_version'::regclass)"), '', 'every row is there as it was');
 	is($node->safe_psql($database, q{SELECT has_function_privilege('configurator', p.oid, 'EXECUTE') FROM pg_proc p WHERE proname = 'alter_publication'}), 't', 'rights that were granted stay');
+	like(dumped($database), qr/^GRANT ALL ON FUNCTION postbox\.alter_publication\(.* TO configurator;$/m, 'and a dump has them');
 	is($node->safe_psql($database, q{SELECT string_agg(publication || ' ' || state || ' ' || pending || ' ' || parked, ', ' ORDER BY publication) FROM postbox.publication_status}),
 		'broken unserved 1 0, jobs unserved 6 1, videos unserved 22 1', 'the status is right');
 	is($node->safe_psql($database, q{SELECT publication FROM postbox.publication_status WHERE suspended_since <= now() AND retry_at > now()}), 'broken', 'since when it is suspended is known');
@@ -156,7 +163,6 @@ sub delivers
 	# Of the 20 videos, the two of the session, the writer's, the parked one, and 6 jobs; one more was applied directly.
 	wait_until($node, $database, q{SELECT count(*) = 31 FROM app.seen}, 'all of them are applied');
 	is($node->safe_psql($database, q{SELECT string_agg(id || ' ' || version, ', ' ORDER BY id) FROM app.video WHERE id IN ('applied', 'session', 'video-0')}), 'applied 1, session 2, video-0 4', 'the projection has followed');
-	is($node->safe_psql($database, 'SELECT writes FROM postbox.projection'), '{id,title,version}', 'and what it writes is noted');
 	stop_puller($puller);
 	return;
 }
@@ -164,44 +170,18 @@ sub delivers
 subtest "from $_" => sub { updates($_) }
   for @released;
 
-# This is about the first update only: later ones need not drop a view.
-subtest 'what depends on a view that changes is named, and nothing is updated' => sub {
-	$node->safe_psql('postgres', 'CREATE DATABASE dependent');
-	$node->safe_psql('dependent', q{CREATE EXTENSION postbox VERSION '0.1'; CREATE VIEW resting AS SELECT publication, resting_until FROM postbox.publication_status});
-	my ($status, undef, $error) = $node->psql('dependent', q{ALTER EXTENSION postbox UPDATE TO '0.2.0'});
-	isnt($status, 0, 'the update fails');
-	like($error, qr/ERROR:  cannot update extension postbox to 0\.2\.0 because other objects depend on view postbox\.publication_status\nDETAIL:  view public\.resting depends on view .*\nHINT:  Drop these objects, /, 'it says what to do');
-	$node->safe_psql('dependent', 'DROP VIEW resting; ALTER EXTENSION postbox UPDATE; CREATE VIEW suspended AS SELECT publication, retry_at FROM postbox.publication_status');
-	is($node->safe_psql('dependent', q{SELECT extversion FROM pg_extension WHERE extname = 'postbox'}), $present, 'without it, it succeeds');
-};
-
-subtest 'a puller with --credential says that the extension is older' => sub {
-	$node->safe_psql('postgres', 'CREATE DATABASE older');
-	$node->safe_psql('older', q{CREATE EXTENSION postbox VERSION '0.1'});
-	my ($log, $error) = run_command([ $ENV{POSTBOX}, 'pull', '--dsn', $node->connstr('older'), '--credential', 'billing=/run/secrets/billing.json' ]);
-	like($error, qr/too old for --credential \(ALTER EXTENSION postbox UPDATE\)/, 'and what to do');
-};
-
 subtest 'an update does not make workers wait behind a transaction that goes on' => sub {
 	$node->safe_psql('postgres', 'CREATE DATABASE busy');
-	$node->safe_psql('busy', q{CREATE EXTENSION postbox VERSION '0.1'; CREATE SCHEMA app; CREATE SCHEMA moved; SELECT postbox.create_outbox('app.log')});
+	$node->safe_psql('busy', q{CREATE EXTENSION postbox VERSION '0.0.1'});
 	my $reader = $node->background_psql('busy');
 	$reader->query_safe('BEGIN; SELECT count(*) FROM postbox.lane');
-	my ($status, undef, $error) = $node->psql('busy', q{ALTER EXTENSION postbox UPDATE TO '0.2.0'});
+	my ($status, undef, $error) = $node->psql('busy', 'ALTER EXTENSION postbox UPDATE');
 	isnt($status, 0, 'the update gives up');
-	like($error, qr/ERROR:  cannot update extension postbox to 0\.2\.0 because another transaction uses postbox\.publication, postbox\.outbox or postbox\.lane\n.*HINT:  Try again when it has ended/s, 'it says what to do');
+	like($error, qr/ERROR:  cannot update extension postbox because another transaction uses postbox\.lane.*HINT:  Try again when it has ended/s, 'it says what to do');
 	$reader->query_safe('COMMIT');
 	$reader->quit;
 	$node->safe_psql('busy', 'ALTER EXTENSION postbox UPDATE');
 	is($node->safe_psql('busy', 'SHOW lock_timeout'), '0', 'and succeeds when that has ended');
-};
-
-# The log of the database above.
-subtest 'a log of 0.1 is maintained under another name' => sub {
-	my $count = $node->safe_psql('busy', q{ALTER TABLE app.log RENAME TO renamed; ALTER TABLE app.renamed SET SCHEMA moved; SELECT count(*) FROM postbox.log_partitions('moved.renamed')});
-	is($node->safe_psql('busy', q{SELECT postbox.add_partitions('moved.renamed', 4)}), '2', 'partitions are added beside those that are there');
-	is($node->safe_psql('busy', q{SELECT count(*) FROM postbox.log_partitions('moved.renamed')}), $count + 2, 'with the bounds that follow');
-	is($node->safe_psql('busy', q{SELECT postbox.purge_outbox('moved.renamed')}), '0', 'and it is purged');
 };
 
 $node->append_conf('postgresql.conf', 'postbox.publishers = 1');

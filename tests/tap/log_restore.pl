@@ -251,20 +251,6 @@ subtest 'a copy of the table without the positions of its lanes' => sub {
 	}
 };
 
-subtest 'a log of 0.1, whose rows do not say where they come from' => sub {
-	# Five rows, of which two were published in the other cluster.
-	$node->safe_psql('copied', q{BEGIN; CREATE SCHEMA first; SELECT postbox.create_outbox('first.outbox');
-		SELECT postbox.create_publication('first', 'first.outbox', 'catalog.video.events');
-		SELECT count(postbox.outbox_emit('video', 'video', 'video.created', '{}'::jsonb, outbox => 'first.outbox')) FROM generate_series(1, 5);
-		ALTER TABLE first.outbox DROP COLUMN origin;
-		UPDATE postbox.lane SET system_identifier = 1, floor = 2, hwm = 2, snapshot = '3:3:', next_xid = '3' WHERE publication = 'first';
-		COMMIT});
-	wait_until($node, 'copied', q{SELECT count(*) = 1 FROM pg_attribute WHERE attrelid = 'first.outbox'::regclass AND attname = 'origin'}, 'get the column');
-	wait_sent(3, 'what was pending is sent');
-	sent($node, 'copied', 0, 'first');
-	done('copied');
-};
-
 set_configuration($node, 'shared_preload_libraries', undef);
 $node->restart;
 take_xids($node, 8000);

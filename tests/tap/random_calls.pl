@@ -39,7 +39,7 @@ my %values = (
 	'bigint' => [ 'NULL', 0, 1, 2, 3, 7, -1, '9223372036854775807', '(-9223372036854775808)' ],
 	'boolean' => [ 'NULL', 'true', 'false' ],
 	'uuid' => [ 'NULL', "'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-7fff-ffff-ffffffffffff'", 'gen_random_uuid()',
-		"'550e8400-e29b-41d4-a716-446655440000'", "postbox.uuid_bound(now())", "postbox.uuid_bound('2500-01-01')" ],
+		"'550e8400-e29b-41d4-a716-446655440000'", "'ffffffff-ffff-7fff-bfff-ffffffffffff'" ],
 	'interval' => [ 'NULL', "'0'", "'1 s'", "'1 us'", "'-1 day'", "'7 days'", "'178000000 years'", "'-178000000 years'", "'1 month -30 days'",
 		"make_interval(days => 2147483647)" ],
 	'timestamp with time zone' => [ 'NULL', 'now()', "'infinity'", "'-infinity'", "'4713-01-01 BC'", "'294276-12-31'", "'0001-01-01'" ],

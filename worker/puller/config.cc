@@ -32,16 +32,12 @@ constexpr char kQuery[] = R"(
            coalesce(current_setting('postbox.quota_project', true), ''),
            EXISTS (SELECT FROM postbox.inbox i JOIN pg_catalog.pg_class c ON c.oid = i.relation
                    WHERE i.relation = s.inbox),
-           -- Release 0.1 does not have these columns.
-           CASE WHEN isfinite(t.statement_timeout)
-                THEN (extract(epoch FROM t.statement_timeout) * 1000)::bigint ELSE -1 END,
-           CASE WHEN isfinite(t.lock_timeout)
-                THEN (extract(epoch FROM t.lock_timeout) * 1000)::bigint ELSE -1 END,
-           coalesce(to_jsonb(s) ->> 'credential', ''), 'postbox.event'::regtype::oid
-      FROM postbox.subscription s,
-           LATERAL (SELECT coalesce((to_jsonb(s) ->> 'statement_timeout')::interval, '30s'),
-                           coalesce((to_jsonb(s) ->> 'lock_timeout')::interval, '5s'))
-               AS t(statement_timeout, lock_timeout)
+           CASE WHEN isfinite(s.statement_timeout)
+                THEN (extract(epoch FROM s.statement_timeout) * 1000)::bigint ELSE -1 END,
+           CASE WHEN isfinite(s.lock_timeout)
+                THEN (extract(epoch FROM s.lock_timeout) * 1000)::bigint ELSE -1 END,
+           coalesce(s.credential, ''), 'postbox.event'::regtype::oid
+      FROM postbox.subscription s
      WHERE $1::text[] = '{}' OR s.name = ANY($1::text[])
      ORDER BY s.name)";
 
@@ -194,10 +190,7 @@ std::optional<Credentials> FindCredentials(Connection* connection, const QueryRe
   const QueryResult result =
       connection->Execute("SELECT name, kind, coalesce(file, '') FROM postbox.credential");
   if (!result.ok()) {
-    *error = result.sqlstate() == "42P01"
-                 ? "the extension postbox of this database is too old for --credential (ALTER "
-                   "EXTENSION postbox UPDATE)"
-                 : result.error();
+    *error = result.error();
     return std::nullopt;
   }
   for (int row = 0; row < result.rows(); ++row) {

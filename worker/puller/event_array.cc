@@ -14,7 +14,7 @@ namespace {
 constexpr Oid kInt8Oid = 20;
 constexpr Oid kTimestamptzOid = 1184;
 constexpr Oid kJsonbOid = 3802;
-// The columns of postbox.event (sql/install/00_types.sql).
+// The columns of postbox.event (sql/install/tables/00_types.sql).
 constexpr int kColumns = 8;
 // More than what a value takes beside its bytes: all types and lengths, the version and the time.
 constexpr size_t kFixedBytes = 8 + kColumns * 8 + 24;

@@ -94,7 +94,6 @@ INSERT INTO attempts (what, statement) VALUES
     ('purge_outbox, log', $$SELECT postbox.purge_outbox($log)$$),
     ('purge_outbox, table', $$SELECT postbox.purge_outbox($jobs)$$),
     ('purge_inbox', $$SELECT postbox.purge_inbox($inbox)$$),
-    ('add_partitions', $$SELECT postbox.add_partitions($log, 9)$$),
     ('rebase_outbox', $$SELECT postbox.rebase_outbox($log)$$),
     ('create_publication', $$SELECT postbox.create_publication('mine', $log, 'shop.order.events')$$),
     ('alter_publication', $$SELECT postbox.alter_publication('log', topic => 'shop.other.events')$$),
@@ -249,10 +248,10 @@ SELECT * FROM shop.calls;
 CREATE ROLE regress_member IN ROLE regress_owner;
 TRUNCATE shop.calls;
 CREATE TRIGGER note_deleted AFTER DELETE ON shop.jobs FOR EACH STATEMENT EXECUTE FUNCTION shop.note();
-SELECT postbox.purge_outbox('shop.jobs'), postbox.add_partitions('shop.log', 4);
+SELECT postbox.purge_outbox('shop.jobs'), postbox.purge_outbox('shop.log');
 DO $$ BEGIN EXECUTE (SELECT format('DROP TABLE %s', part) FROM postbox.past_retention((SELECT o FROM postbox.outbox o WHERE relation = 'shop.log'::regclass)) part); END $$;
 SET ROLE regress_member;
-SELECT postbox.purge_outbox('shop.jobs'), postbox.add_partitions('shop.log', 5);
+SELECT postbox.purge_outbox('shop.jobs'), postbox.purge_outbox('shop.log');
 RESET ROLE;
 SELECT * FROM shop.calls;
 SELECT relowner::regrole, count(*) FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'shop.log'::regclass GROUP BY 1;
@@ -263,11 +262,11 @@ GRANT SELECT, DELETE, UPDATE ON shop.jobs TO regress_emitter;
 SET ROLE regress_emitter;
 SELECT postbox.purge_outbox('shop.jobs');
 \set VERBOSITY sqlstate
-SELECT postbox.add_partitions('shop.log', 6);
+SELECT postbox.purge_outbox('shop.log');
 \set VERBOSITY default
 SELECT postbox.purge_outbox('shop.jobs', 0);
 SELECT postbox.purge_outbox(NULL);
-SELECT postbox.add_partitions('pg_class');
+SELECT postbox.purge_outbox('pg_class');
 RESET ROLE;
 REVOKE SELECT, DELETE, UPDATE ON shop.jobs FROM regress_emitter;
 DROP ROLE regress_member;

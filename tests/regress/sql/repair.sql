@@ -101,7 +101,6 @@ ROLLBACK;
 
 -- of kind table
 DROP INDEX app.jobs_claim, app.jobs_key;
-CREATE INDEX jobs_waiting ON app.jobs (seq) WHERE published_at IS NULL AND lock_token IS NULL AND next_retry_at IS NULL;  -- of an older release
 CREATE INDEX jobs_brin ON app.jobs USING brin (seq) WHERE published_at IS NULL AND next_retry_at IS NULL;  -- gives no order
 ALTER TABLE app.jobs DROP COLUMN locked_at, DROP COLUMN publish_attempts, ALTER seq DROP IDENTITY;
 SELECT * FROM postbox.repair_outbox('app.jobs');

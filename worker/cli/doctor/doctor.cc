@@ -139,7 +139,7 @@ class Doctor {
 
   std::string ReadPublications() {
     const puller::QueryResult rows = connection_->Execute(
-        "SELECT p.name, p.topic, p.ordering <> 'none', coalesce(to_jsonb(p) ->> 'credential', '') "
+        "SELECT p.name, p.topic, p.ordering <> 'none', coalesce(p.credential, '') "
         "FROM postbox.publication p ORDER BY p.name");
     if (!rows.ok()) return rows.error();
     for (int row = 0; row < rows.rows(); ++row) {
@@ -156,7 +156,7 @@ class Doctor {
         "SELECT s.name, s.subscription, s.on_error, s.max_attempts, s.inbox::text, "
         "coalesce(extract(epoch FROM i.retention), 0)::text, "
         "CASE WHEN s.on_error = 'dead_letter_topic' THEN s.dead_letter_topic ELSE '' END, "
-        "coalesce(to_jsonb(s) ->> 'credential', '') "
+        "coalesce(s.credential, '') "
         "FROM postbox.subscription s LEFT JOIN postbox.inbox i ON i.relation = s.inbox "
         "WHERE s.enabled ORDER BY s.name");
     if (!rows.ok()) return rows.error();

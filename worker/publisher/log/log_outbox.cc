@@ -23,13 +23,12 @@ constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
 
 // One plan of each serves all logs of the worker.
 struct CommonStatements {
-  // Whether the log has its index; nothing if it has no origin.
-  Statement ready{
-      "SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid "
-      "OPERATOR(pg_catalog.=) a.attrelid AND i.indisvalid AND i.indkey[0] "
-      "OPERATOR(pg_catalog.=) a.attnum) FROM pg_catalog.pg_attribute a WHERE a.attrelid "
-      "OPERATOR(pg_catalog.=) $1 AND a.attname OPERATOR(pg_catalog.=) 'origin' "
-      "AND NOT a.attisdropped",
+  // Returns a row if the log has its index on the origin. Without it, a restore is in progress.
+  Statement complete{
+      "SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_index i ON i.indrelid "
+      "OPERATOR(pg_catalog.=) a.attrelid AND i.indkey[0] OPERATOR(pg_catalog.=) a.attnum "
+      "WHERE a.attrelid OPERATOR(pg_catalog.=) $1 AND a.attname OPERATOR(pg_catalog.=) 'origin' "
+      "AND i.indisvalid LIMIT 1",
       {OIDOID}};
   Statement unsettled{"SELECT postbox.has_unsettled($1, $1)", {REGCLASSOID}};
 
@@ -130,16 +129,14 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   if (progress_) return !doubt_;
   doubt_ = false;
   if (share_->held >= Share() && !IsLeftBehind()) return false;
-  // A log of 0.1 that was restored has no origin yet. One without its index is being restored.
-  const bool has_origin =
-      CommonStatements::Of().ready.Run({ObjectIdGetDatum(publication_.outbox)}) > 0;
-  const bool complete = has_origin && BoolColumn(0, 1);
-  if (!has_origin || row_.IsForeign(publication_.outbox)) {
+  if (row_.IsForeign(publication_.outbox)) {
     Rebase();
     result->more = !row_.IsForeign(publication_.outbox);
     return false;
   }
-  if (!complete) return false;
+  if (CommonStatements::Of().complete.Run({ObjectIdGetDatum(publication_.outbox)}) == 0) {
+    return false;
+  }
   std::optional<LaneRow::Taken> taken = row_.TryAcquire();
   if (!taken) return false;
   stored_ = taken->position;

@@ -5,7 +5,7 @@
 // the one index that fits. (worker.cc switches sequential and bitmap scans, sorts and hash joins
 // off for its session.)
 //
-// The states of a row and the indexes are described in sql/install/10_outbox.sql.
+// The states of a row are described in table_outbox.h.
 #ifndef POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_SQL_H_
 #define POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_SQL_H_
 

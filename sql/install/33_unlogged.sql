@@ -1,6 +1,0 @@
--- Tables of an outbox or inbox that somebody has made UNLOGGED. Nothing keeps an owner from it; so it is said where one looks.
-CREATE FUNCTION postbox.unlogged_problem(VARIADIC tables regclass[]) RETURNS text
-    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS
-    'Which of these tables and their partitions are UNLOGGED, and the repair; NULL if none is';
-

@@ -1,0 +1,95 @@
+-- Copies of a database, or of its events: what keeps them from publishing the same events again.
+
+-- A publication belongs to a database. A copy of the database beside the original has the same publications, and would publish
+-- everything twice. So a publication that was copied within the cluster is not published while the original is there, or until
+-- postbox.publish_here says so. In another cluster it goes on by itself: nobody there knows the original. A physical copy cannot
+-- be told from its original.
+CREATE OR REPLACE FUNCTION postbox.this_database() RETURNS text
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.this_database() IS 'The system identifier of the cluster and the OID of the current database';
+
+CREATE OR REPLACE FUNCTION postbox.copied_from(home text) RETURNS name
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT d.datname FROM (SELECT postbox.this_database() AS name) AS this JOIN pg_database d ON d.oid::text = split_part(home, '/', 2)
+    WHERE home <> this.name AND split_part(home, '/', 1) = split_part(this.name, '/', 1) AND NOT d.datistemplate
+$$;
+COMMENT ON FUNCTION postbox.copied_from(text) IS
+    'The database of this cluster to which a publication with this home belongs, if that is another one; NULL if it belongs here, or nobody else has it. '
+    'What is marked as a template is there to be copied';
+
+CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN (SELECT format('nobody publishes it: it was copied from database "%s"; drop it, or run SELECT postbox.publish_here(%L) if it has to be published here, too',
+                          postbox.copied_from(p.home), p.name)
+            FROM postbox.publication p WHERE p.name = copy_problem.publication AND postbox.copied_from(p.home) IS NOT NULL);
+END
+$$;
+COMMENT ON FUNCTION postbox.copy_problem(text) IS 'Why a publication that was copied with its database is not published here, and what to do; NULL for others';
+
+CREATE OR REPLACE FUNCTION postbox.publish_here(publication text DEFAULT NULL) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    taken bigint;
+BEGIN
+    IF publication IS NOT NULL AND NOT EXISTS (SELECT FROM postbox.publication p WHERE p.name = publish_here.publication) THEN
+        RAISE undefined_object USING
+            MESSAGE = format('publication "%s" does not exist', publication),
+            HINT = 'The publications of this database are listed in postbox.publication.';
+    END IF;
+    UPDATE postbox.publication p SET home = postbox.this_database()
+    WHERE p.name = coalesce(publish_here.publication, p.name) AND p.home <> postbox.this_database();
+    GET DIAGNOSTICS taken = ROW_COUNT;
+    RETURN taken;
+END
+$$;
+COMMENT ON FUNCTION postbox.publish_here(text) IS
+    'Says that a publication of a copied database, or each of them, belongs here and is published here, too. Returns how many did not before';
+
+-- Logical replication may bring rows of another database into an outbox, which publishes them. What arrives is marked, so
+-- that it is not published here: see extension/outbox/replicated.cc. Ordinary sessions do not fire the trigger.
+CREATE OR REPLACE FUNCTION postbox.event_replicated() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.event_replicated() IS 'Trigger of outboxes: keeps what logical replication brings from being published here';
+
+CREATE OR REPLACE FUNCTION postbox.add_replica_trigger(relation regclass, kind text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    part regclass;
+BEGIN
+    EXECUTE format('CREATE OR REPLACE TRIGGER postbox_replicated AFTER INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION postbox.event_replicated(%L)', relation, kind);
+    FOR part IN SELECT relation UNION SELECT t.relid FROM pg_partition_tree(relation) t LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE REPLICA TRIGGER postbox_replicated', part);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.add_replica_trigger(regclass, text) IS
+    'Puts the trigger of replicated events on a table of an outbox of a kind: log, table, or parked for the parked events of a log';
+
+CREATE OR REPLACE FUNCTION postbox.replicated_problem(outbox regclass) RETURNS text
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    kept boolean;
+BEGIN
+    IF EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = replicated_problem.outbox)
+        AND NOT EXISTS (SELECT FROM postbox.publication p JOIN postbox.former_position f ON f.publication = p.name
+                        WHERE p.outbox = replicated_problem.outbox AND f.origin = 2147483647) THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s e WHERE e.origin = 2147483647)', outbox) INTO kept;
+    END IF;
+    RETURN CASE WHEN kept THEN
+        format('events that came by logical replication are kept: they are published where they were emitted; '
+               'run SELECT postbox.decide_unknown(''%s'', true) if that is so for all that come, false if they are to be published here', outbox) END;
+END
+$$;
+COMMENT ON FUNCTION postbox.replicated_problem(regclass) IS
+    'That a log outbox keeps events that logical replication has brought, judged with the rights of the current user; NULL if it does not, or somebody has decided';

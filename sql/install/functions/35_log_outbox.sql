@@ -1,0 +1,422 @@
+-- The log outbox: an append-only table, partitioned by generation. A worker reads it with a cursor made of snapshots
+-- (worker/publisher/base/log_position_logic.h).
+--
+-- Rows are never updated. The column txid comes before seq, so the transaction id is assigned before the sequence
+-- number is taken. The cursor relies on this order.
+--
+-- Retention. The default of the column generation is a number from 0 to 5 that follows from the time at which the
+-- transaction began: each is written to for a quarter of the retention, in turn. Each has a partition, made with the
+-- outbox. The retention touches five generations at most, so one at least is past it, and its partition is emptied.
+--   - Rule: TRUNCATE only under the lock of the partition, and only if under this lock every lane of every publication
+--     has read all of its rows. Whoever has inserted into it holds its lock until his transaction ends, so no row can be
+--     committed between the check and the TRUNCATE.
+--   - What cannot be emptied in its turn (a row is unread, no publication reads the outbox, the partition is locked, no
+--     worker runs) stays. New rows join it when its turn comes again, and it is emptied in a later one.
+--   - So nothing has to be made ahead of time, and nothing depends on the ids of events.
+--
+-- Transaction ids mean nothing in another cluster, and rows of both meet in one log there: restored ones, and those emitted
+-- since. The column origin says which cluster a row was written in; see extension/outbox/rebase.cc.
+
+-- At least a minute: workers purge every postbox.maintenance_interval, and find each generation past the retention in its
+-- turn. NULL counts as 4 days.
+CREATE OR REPLACE FUNCTION postbox.generation_span(retention interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT make_interval(secs => least(2000000000, greatest(60, ceil(extract(epoch FROM coalesce(retention, '4 days')) / 4)))::float8)
+$$;
+COMMENT ON FUNCTION postbox.generation_span(interval) IS 'How long a generation of a log outbox is written to: a quarter of the retention, at least a minute';
+
+-- In C because each plain INSERT evaluates it, and outbox_emit sets up its evaluation for each event.
+CREATE OR REPLACE FUNCTION postbox.generation_of(moment timestamptz, span int) RETURNS smallint
+    LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.generation_of(timestamptz, int) IS
+    'The generation of a moment, in a log outbox whose generations are written to for `span` seconds each';
+
+CREATE OR REPLACE FUNCTION postbox.generation_expression(span interval, moment text DEFAULT 'now()') RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('postbox.generation_of(%s, %s)', moment, extract(epoch FROM span)::int)
+$$;
+COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'The SQL expression for the generation of a moment, for a log outbox with this span';
+
+CREATE OR REPLACE FUNCTION postbox.log_partitions(outbox regclass)
+    RETURNS TABLE (part regclass, generation smallint)
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.oid::regclass, (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'IN [(]''([0-9]+)''[)]'))[1]::smallint
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = outbox
+$$;
+COMMENT ON FUNCTION postbox.log_partitions(regclass) IS
+    'The partitions of a log outbox, and the generation of each';
+
+CREATE OR REPLACE FUNCTION postbox.make_partitions(outbox regclass) RETURNS int
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    schema name;
+    log name;
+    part name;
+    added int := 0;
+BEGIN
+    SELECT n.nspname, c.relname INTO schema, log
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
+    FOR i IN 0..5 LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
+        -- Without it nobody could emit when its turn comes.
+        part := postbox.free_name(schema, log, '_g' || i);
+        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
+        added := added + 1;
+    END LOOP;
+    RETURN added;
+END
+$$;
+COMMENT ON FUNCTION postbox.make_partitions(regclass) IS 'Makes the partitions of a log outbox that are missing; returns how many';
+
+-- Transaction ids of another cluster say nothing here: a lane that has yet to be re-based has read nothing.
+CREATE OR REPLACE FUNCTION postbox.read_by_all(outbox regclass, OUT floor bigint, OUT hwm bigint, OUT xmin xid8)
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT min(l.floor), min(l.hwm), (array_agg(pg_snapshot_xmin(l.snapshot) ORDER BY pg_snapshot_xmin(l.snapshot)))[1]
+    FROM postbox.publication p
+    CROSS JOIN LATERAL generate_series(0, p.lanes - 1) AS s(slice)
+    LEFT JOIN postbox.lane l ON l.publication = p.name AND l.slice = s.slice
+    WHERE p.outbox = read_by_all.outbox
+    HAVING bool_and(l.snapshot IS NOT NULL AND postbox.origin_of(l.system_identifier) = postbox.cluster_origin())
+$$;
+COMMENT ON FUNCTION postbox.read_by_all(regclass) IS
+    'What all lanes of a log outbox have read of the rows of this cluster: those with seq up to floor, and those with seq up to hwm and txid below xmin. '
+    'NULL if a lane has read nothing, or no publication reads the outbox';
+
+-- No lane reads a row that has no seq, or one that the sequence never gives out. An event that cannot be published as it
+-- is stays in the log when it is parked; see worker/publisher/log/parked_events.h.
+CREATE OR REPLACE FUNCTION postbox.is_read(outbox regclass, part regclass) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    parked regclass := (postbox.require_outbox(outbox)).parked;
+    floor bigint;
+    hwm bigint;
+    xmin xid8;
+    unread boolean;
+BEGIN
+    SELECT r.floor, r.hwm, r.xmin INTO floor, hwm, xmin FROM postbox.read_by_all(outbox) r;
+    IF floor IS NULL THEN
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO unread;
+        RETURN NOT unread;
+    END IF;
+    EXECUTE format($sql$
+        SELECT coalesce((SELECT max(seq) FROM %1$s WHERE origin = $4) > greatest($1, $2), false)
+            OR coalesce((SELECT txid FROM %1$s WHERE origin = $4 AND seq > $1 AND txid IS NOT NULL ORDER BY txid DESC, seq DESC LIMIT 1) >= $3, false)
+        $sql$, part) INTO unread USING floor, hwm, xmin, postbox.cluster_origin();
+    unread := unread OR postbox.has_unsettled(outbox, part) OR EXISTS (SELECT FROM postbox.foreign_origins(outbox, part) f WHERE NOT f.known);
+    IF unread THEN
+        RETURN false;
+    END IF;
+    EXECUTE format($sql$
+        SELECT EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq < 1)
+            OR EXISTS (SELECT FROM %2$s p JOIN %1$s e ON e.seq = p.seq AND e.id = p.id WHERE jsonb_typeof(p.attributes) <> 'object')
+        $sql$, part, parked) INTO unread USING postbox.cluster_origin();
+    RETURN NOT unread;
+END
+$$;
+COMMENT ON FUNCTION postbox.is_read(regclass, regclass) IS
+    'Whether every lane of an outbox has read all rows of one of its partitions; no if no publication reads the outbox';
+
+CREATE OR REPLACE FUNCTION postbox.past_retention(registered postbox.outbox) RETURNS SETOF regclass
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    oldest timestamptz := clock_timestamp() - registered.retention;
+    retained smallint[];
+BEGIN
+    IF registered.retention IS NULL THEN
+        RETURN;
+    END IF;
+    EXECUTE format('SELECT array_agg(%s) FROM (SELECT generate_series($1, $2, $3) UNION ALL SELECT $2) AS t(moment)',
+                   postbox.generation_expression(registered.generation_span, 'moment'))
+        INTO retained USING oldest, clock_timestamp(), registered.generation_span;
+    RETURN QUERY SELECT p.part FROM postbox.log_partitions(registered.relation) p WHERE p.generation <> ALL (retained) ORDER BY p.part;
+END
+$$;
+COMMENT ON FUNCTION postbox.past_retention(postbox.outbox) IS 'The partitions of a log outbox whose events are older than the retention';
+
+CREATE OR REPLACE FUNCTION postbox.purge_partition(registered postbox.outbox, part regclass) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    filled boolean;
+    reason text;
+BEGIN
+    -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
+    EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
+    IF row_security_active(part) THEN
+        RETURN false;  -- nobody knows what is in it; postbox.retention_problem says so
+    END IF;
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
+    IF NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
+        RETURN false;
+    END IF;
+    -- The second look is taken with a snapshot of its own, after the lock.
+    EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', part);
+    IF NOT postbox.is_read(registered.relation, part) THEN
+        RAISE lock_not_available;  -- gives the lock back
+    END IF;
+    EXECUTE format('TRUNCATE TABLE ONLY %s', part);
+    RETURN true;
+EXCEPTION
+    WHEN lock_not_available OR deadlock_detected THEN
+        RETURN false;
+    WHEN OTHERS THEN
+        -- What the owner has made of one partition does not keep the others.
+        GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
+        RAISE WARNING USING
+            MESSAGE = format('could not empty partition %s of outbox %s', part, registered.relation),
+            DETAIL = concat_ws(': ', SQLERRM, nullif(reason, ''));
+        RETURN false;
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_partition(postbox.outbox, regclass) IS
+    'Empties a partition of a log outbox if every lane has read all of it. No if it is locked, or cannot be emptied';
+
+CREATE OR REPLACE FUNCTION postbox.purge_log_outbox(outbox regclass) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '200ms'
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+BEGIN
+    IF current_setting('transaction_isolation') NOT LIKE 'read %committed' THEN
+        RAISE invalid_transaction_state USING
+            MESSAGE = 'purge_outbox needs isolation level READ COMMITTED for a log outbox',
+            DETAIL = 'An older snapshot does not show events that were committed since.';
+    END IF;
+    -- A lock that cannot be had within lock_timeout is left for the next call, here and below.
+    BEGIN
+        PERFORM postbox.make_partitions(outbox);
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;
+    END;
+    IF registered.retention IS NULL OR row_security_active(registered.parked) THEN
+        RETURN;
+    END IF;
+    BEGIN
+        PERFORM postbox.purge_partition(registered, part) FROM postbox.past_retention(registered) AS part;
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;  -- the bounds of a partition are not shown while another session empties it
+    END;
+END
+$$;
+COMMENT ON FUNCTION postbox.purge_log_outbox(regclass) IS
+    'postbox.purge_outbox for a log outbox: makes the partitions that are missing, and empties those whose events are older than the '
+    'retention and that every lane has read. Skips partitions that are locked';
+
+CREATE OR REPLACE FUNCTION postbox.retention_problem(outbox regclass) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    published boolean := EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = retention_problem.outbox);
+    part regclass;
+    kept boolean;
+    reason text;
+BEGIN
+    IF registered.kind <> 'log' THEN
+        RETURN NULL;
+    END IF;
+    IF published AND EXISTS (SELECT FROM postbox.foreign_origins(outbox, outbox) f WHERE NOT f.known) THEN
+        RETURN coalesce(postbox.replicated_problem(outbox), format('events of another cluster are kept: the positions of its lanes are not known, so nobody knows whether they were published; '
+                      'restore postbox.lane, or run SELECT postbox.decide_unknown(''%s'', true) if they were, false if not', outbox));
+    END IF;
+    IF registered.retention IS NULL THEN
+        RETURN NULL;
+    END IF;
+    SELECT format('events older than the retention are kept: row security is forced on the owner of %1$s; use ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY', r.relation)
+        INTO reason
+    FROM (SELECT registered.parked UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p) AS r(relation)
+    WHERE row_security_active(r.relation)
+    ORDER BY r.relation::text LIMIT 1;
+    IF FOUND THEN
+        RETURN reason;
+    END IF;
+    SELECT format('events older than the retention are kept: %s cannot be emptied, because foreign key %s of %s references it; drop the foreign key',
+                  c.confrelid::regclass, quote_ident(c.conname), c.conrelid::regclass)
+        INTO reason
+    FROM pg_constraint c
+    WHERE c.contype = 'f' AND c.confrelid IN (SELECT outbox UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p)
+    ORDER BY c.confrelid::regclass::text, c.conname LIMIT 1;
+    IF FOUND THEN
+        RETURN reason;
+    END IF;
+    FOR part IN SELECT postbox.past_retention(registered) LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO kept;
+        kept := kept AND NOT postbox.is_read(outbox, part);
+        EXIT WHEN kept;
+    END LOOP;
+    RETURN CASE
+        WHEN kept IS NOT TRUE THEN NULL
+        WHEN published THEN 'events older than the retention are kept: not every publication has read all of them, or one that '
+                            'cannot be published has been altered or is parked; see postbox.publication_status and postbox.paused_keys'
+        ELSE 'events older than the retention are kept: no publication reads this outbox'
+    END;
+END
+$$;
+COMMENT ON FUNCTION postbox.retention_problem(regclass) IS
+    'Why a log outbox keeps events that are older than its retention, or events of another cluster, judged with the rights of the current user; NULL if it does not';
+
+CREATE OR REPLACE FUNCTION postbox.show_retention_problem(outbox regclass) RETURNS text
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.show_retention_problem(regclass) IS
+    'postbox.retention_problem, run as the owner of the outbox; NULL if the caller may not see its events';
+
+CREATE OR REPLACE FUNCTION postbox.list_outbox_status()
+    RETURNS TABLE (outbox regclass, kind text, retention interval, publications bigint, problem text)
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '100ms'
+AS $$
+DECLARE
+    registered postbox.outbox;
+    code text;
+BEGIN
+    FOR registered IN SELECT o.* FROM postbox.outbox o ORDER BY o.relation LOOP
+        outbox := registered.relation;
+        kind := registered.kind;
+        retention := registered.retention;
+        SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
+        problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
+        code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
+        IF problem IS NULL AND code IS NOT NULL THEN
+            problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
+        ELSIF problem IS NULL THEN
+            -- What the owner of one outbox has made of it hides no other, and holds up nobody.
+            BEGIN
+                problem := postbox.show_retention_problem(outbox);
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    problem := format('the outbox cannot be read: %s', postbox.lock_holders(registered));
+                WHEN OTHERS THEN
+                    problem := format('the outbox cannot be read: %s', SQLERRM);
+            END;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.list_outbox_status() IS 'The rows of postbox.outbox_status';
+
+CREATE OR REPLACE VIEW postbox.outbox_status AS SELECT * FROM postbox.list_outbox_status();
+COMMENT ON VIEW postbox.outbox_status IS
+    'Each outbox: how many publications read it, and what is wrong with it. postbox_operator and pg_monitor see that of all outboxes';
+COMMENT ON COLUMN postbox.outbox_status.problem IS
+    'What is wrong with the tables of the outbox, or why it keeps events that are older than the retention; NULL if nothing is, or '
+    'if the caller may not read the outbox';
+
+-- Of another cluster, and not settled yet.
+CREATE OR REPLACE FUNCTION postbox.foreign_backlog(outbox regclass, publication text, OUT unread bigint, OUT oldest timestamptz)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    cluster record;
+BEGIN
+    unread := 0;
+    FOR cluster IN SELECT f.* FROM postbox.foreign_origins(outbox, outbox) f WHERE f.known LOOP
+        EXECUTE format($sql$
+            SELECT $1 + count(*), least($2, min(e.occurred_at) FILTER (WHERE isfinite(e.occurred_at)))
+            FROM %1$s e JOIN postbox.publication p ON p.name = $3 AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+            JOIN postbox.lane_progress l ON l.publication = p.name AND l.origin = $4
+             AND l.slice = coalesce(postbox.lane_slice(e.aggregate_id, p.lanes), 0)
+            WHERE e.origin = $4 AND e.seq = ANY ($5) AND postbox.has_read(l, e.txid, e.seq) IS NOT TRUE
+            $sql$, outbox) INTO unread, oldest
+            USING unread, oldest, publication, cluster.origin,
+                  postbox.foreign_unread(outbox, outbox, cluster.origin, cluster.hwm, cluster.xmin, cluster.next_xid, 100000);
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION postbox.foreign_backlog(regclass, text) IS
+    'Events of other clusters in a log outbox that a publication has not published: how many, 100000 of each at most, and when the oldest occurred';
+
+-- In C, because it is asked for often, and its statements are kept (extension/outbox/backlog.cc). Whoever may INSERT can write
+-- any seq; what is misplaced has one that no worker reads.
+CREATE OR REPLACE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint,
+    OUT oldest_ready timestamptz, OUT oldest_parked timestamptz, OUT misplaced bigint, OUT has_foreign boolean)
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.count_backlog(text) IS
+    'The backlog of a publication with the rights of the current user: events that wait, up to 1000 exactly and beyond that estimated; parked ones, up to '
+    '10000 exactly; when the oldest of both occurred; how many wait because of their seq; and whether there may be events of other clusters. '
+    'The cost does not grow with the backlog';
+
+CREATE OR REPLACE FUNCTION postbox.log_sequence(outbox regclass) RETURNS regclass
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.log_sequence(regclass) IS
+    'The sequence of a log outbox, whatever the column that owns it is called now; NULL if there is none';
+
+CREATE OR REPLACE FUNCTION postbox.redrive_parked(outbox regclass, event_id uuid) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    redriven bigint;
+BEGIN
+    EXECUTE format('UPDATE %s SET next_retry_at = now(), publish_attempts = 0 WHERE (publish_attempts > 0 '
+                   'OR next_retry_at <> ''infinity'' AND next_retry_at > now()) %s',
+                   (postbox.require_outbox(outbox)).parked,
+                   CASE WHEN event_id IS NOT NULL THEN
+                       'AND publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1' END)
+        USING event_id, outbox;
+    GET DIAGNOSTICS redriven = ROW_COUNT;
+    IF redriven > 0 THEN
+        PERFORM postbox.wake_publishers();
+    END IF;
+    RETURN redriven;
+END
+$$;
+COMMENT ON FUNCTION postbox.redrive_parked(regclass, uuid) IS
+    'postbox.redrive for a log outbox. Needs SELECT and UPDATE on its table of parked events';
+
+CREATE OR REPLACE FUNCTION postbox.discard_parked(outbox regclass, event_id uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    parked regclass := (postbox.require_outbox(outbox)).parked;
+    publications text[];
+    keys text[];
+BEGIN
+    EXECUTE format($sql$
+        WITH discarded AS (
+            DELETE FROM %s WHERE publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1
+            RETURNING publication, aggregate_id)
+        SELECT array_agg(publication), array_agg(aggregate_id) FROM discarded
+        $sql$, parked) INTO publications, keys USING event_id, outbox;
+    IF keys IS NULL THEN
+        RETURN false;
+    END IF;
+    -- In a statement of its own, which sees what a worker has parked behind the event before it was deleted here. The next
+    -- event of the key is due now, and those behind it follow.
+    EXECUTE format($sql$
+        UPDATE %1$s SET next_retry_at = now()
+        WHERE ctid = ANY (ARRAY(
+            SELECT h.tid FROM unnest($1, $2) AS k(publication, key) CROSS JOIN LATERAL (
+                SELECT e.ctid AS tid FROM %1$s e WHERE e.publication = k.publication AND e.aggregate_id = k.key
+                ORDER BY e.publication, e.aggregate_id, e.seq LIMIT 1) h))
+          AND next_retry_at = 'infinity' AND publish_attempts = 0
+        $sql$, parked) USING publications, keys;
+    PERFORM postbox.wake_publishers();
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION postbox.discard_parked(regclass, uuid) IS
+    'postbox.discard for a log outbox, where only a parked event can be discarded. Needs SELECT, UPDATE and DELETE on its '
+    'table of parked events';

@@ -1,0 +1,77 @@
+-- Rows that refer to an outbox, a publication or an inbox are deleted with it. Triggers do this instead of foreign
+-- keys, because a parallel restore (pg_restore --jobs) fills the tables of an extension in any order.
+
+CREATE OR REPLACE FUNCTION postbox.delete_dependents() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    CASE TG_TABLE_NAME
+        WHEN 'outbox' THEN
+            DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
+            DELETE FROM postbox.given_version g WHERE g.outbox = OLD.relation;
+        WHEN 'publication' THEN
+            DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
+            DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;
+        WHEN 'inbox' THEN
+            DELETE FROM postbox.subscription s WHERE s.inbox = OLD.relation;
+            DELETE FROM postbox.projection p WHERE p.inbox = OLD.relation;
+            DELETE FROM postbox.handler h WHERE h.inbox = OLD.relation;
+            DELETE FROM postbox.dead_letter d WHERE d.inbox = OLD.relation;
+    END CASE;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';
+
+-- A plain DROP TABLE, DROP SCHEMA or DROP OWNED may drop a registered table. Its registration must go with it.
+
+CREATE OR REPLACE FUNCTION postbox.forget_dropped() RETURNS event_trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    dropped oid[];
+    orphans regclass[];
+    orphan regclass;
+BEGIN
+    SELECT array_agg(d.objid) INTO dropped FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0;
+    IF dropped IS NULL THEN
+        RETURN;
+    END IF;
+    -- The counter of an outbox and the tombstones of an inbox are of no use without it. Most DROPs are of something else.
+    IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
+        orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
+        DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
+        DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
+    END IF;
+    FOREACH orphan IN ARRAY coalesce(orphans, '{}') LOOP
+        BEGIN
+            EXECUTE format('DROP TABLE %s', orphan);
+        EXCEPTION WHEN dependent_objects_still_exist THEN
+            -- Nobody's DROP fails because of an object that was put upon the table of another.
+            RAISE NOTICE USING
+                MESSAGE = format('table %s is left behind, since other objects depend on it', orphan),
+                HINT = 'Its owner can drop it with DROP TABLE ... CASCADE.';
+        END;
+    END LOOP;
+    -- A projection whose target is gone stays, as broken. The number of the table may be another one's after a restore.
+    UPDATE postbox.projection p SET target = 0, dropped_target = d.object_identity
+    FROM pg_event_trigger_dropped_objects() d
+    WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0 AND p.target = d.objid;
+END
+$$;
+COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+
+-- What belongs to an outbox or inbox goes along when that gets another owner or schema: extension/server/follow.cc.
+
+CREATE OR REPLACE FUNCTION postbox.follow_altered() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.follow_altered() IS 'Event trigger: what belongs to an outbox or inbox follows it to another owner or schema';
+
+-- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/server/drop_extension.cc.
+
+CREATE OR REPLACE FUNCTION postbox.refuse_drop() RETURNS event_trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.refuse_drop() IS 'Event trigger: DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';

@@ -1,0 +1,29 @@
+-- Rights on functions and views, where they are not those that PostgreSQL gives. They are state: an upgrade that granted or revoked
+-- again would make rights that an administrator has granted those of the extension, which no dump has. So a migration says the
+-- rights of what is new (sql/upgrade).
+
+REVOKE EXECUTE ON FUNCTION postbox.configuration_changed() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.publish_here(text) FROM PUBLIC;
+-- Publishing spends Google credentials on a topic of the caller's choice.
+REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text),
+    postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) FROM PUBLIC;
+GRANT SELECT ON postbox.paused_keys TO PUBLIC;
+GRANT SELECT ON postbox.publication_status TO PUBLIC;
+GRANT SELECT ON postbox.lane_progress TO PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.begin_here(regclass) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.decide_unknown(regclass, boolean) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
+GRANT SELECT ON postbox.outbox_status TO PUBLIC;
+GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
+REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
+        interval, interval, text, boolean, interval, interval, text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.list_workers() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor, postbox_operator;
+GRANT SELECT ON postbox.workers TO pg_monitor, postbox_operator;
+REVOKE EXECUTE ON FUNCTION postbox.create_credential(text, text, text, text), postbox.alter_credential(text, text, text, text),
+    postbox.drop_credential(text), postbox.grant_credential(text, regrole), postbox.revoke_credential(text, text) FROM PUBLIC;
+GRANT SELECT ON postbox.credential_status TO pg_monitor, postbox_operator;
+REVOKE EXECUTE ON FUNCTION postbox.delete_dependents() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.forget_dropped() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.follow_altered() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.refuse_drop() FROM PUBLIC;

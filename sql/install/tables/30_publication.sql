@@ -1,0 +1,96 @@
+-- Publications: the events of an outbox go to a topic. Their lanes, their status, and the functions that repair a stuck
+-- event.
+
+CREATE TABLE postbox.publication (
+    name            text        PRIMARY KEY,
+    outbox          regclass    NOT NULL,
+    topic           text        NOT NULL,
+    aggregate_types text[]      CHECK (cardinality(aggregate_types) > 0),
+    ordering        text        NOT NULL DEFAULT 'key',
+    lanes           int         NOT NULL DEFAULT 1 CHECK (lanes > 0),
+    max_attempts    int         NOT NULL DEFAULT 5 CHECK (max_attempts > 0),
+    base_backoff    interval    NOT NULL DEFAULT '10s' CHECK (base_backoff > interval '0'),
+    max_backoff     interval    NOT NULL DEFAULT '10min' CHECK (max_backoff BETWEEN base_backoff AND interval '1 day'),
+    on_failure      text        NOT NULL DEFAULT 'park_key' CHECK (on_failure IN ('park_key', 'park_event')),
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    wanted_lanes    int         CHECK (wanted_lanes > 0),
+    filter_changes  xid8[]      NOT NULL DEFAULT '{0}',
+    home            text        NOT NULL,
+    credential      text
+);
+CREATE INDEX publication_outbox ON postbox.publication (outbox);
+COMMENT ON TABLE postbox.publication IS
+    'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
+COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
+COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
+COMMENT ON COLUMN postbox.publication.filter_changes IS
+    'The transactions that last changed aggregate_types, up to 100, the latest one at the end; 0 stands for its creation. What a worker has read with the filter before a change, and with a snapshot that sees the change, is read again';
+COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
+COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which it publishes, see postbox.credential; NULL: that of the server''s environment';
+SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
+GRANT SELECT ON postbox.publication TO PUBLIC;
+
+-- A long backlog is in nobody's way: what comes after it is read ahead of it, and its position is beside that of the lane. Who does
+-- not know of it takes what it has read for unread.
+CREATE TYPE postbox.position_ahead AS (
+    after    bigint,
+    upto     bigint[],
+    snapshot pg_snapshot[],
+    next_xid xid8[],
+    withheld bigint[]
+);
+COMMENT ON TYPE postbox.position_ahead IS 'What a lane has read ahead of a backlog';
+COMMENT ON COLUMN postbox.position_ahead.after IS 'All of the backlog has at most this seq';
+COMMENT ON COLUMN postbox.position_ahead.upto IS 'Upper ends of the zones of seq, as zone_upto of postbox.lane; rows above the last one are unread';
+COMMENT ON COLUMN postbox.position_ahead.snapshot IS 'The snapshot of each zone';
+COMMENT ON COLUMN postbox.position_ahead.next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.position_ahead.withheld IS 'The seqs of events in those zones that are unread, because the backlog has earlier events of their keys';
+
+CREATE TABLE postbox.lane (
+    publication   text NOT NULL,
+    slice         int  NOT NULL,
+    attempts      int  NOT NULL DEFAULT 0,
+    next_retry_at timestamptz,
+    last_error    text,
+    lock_token    text,
+    locked_at     timestamptz,
+    system_identifier numeric,
+    floor         bigint,
+    hwm           bigint,
+    snapshot      pg_snapshot,
+    next_xid      xid8,
+    zone_upto     bigint[],
+    zone_snapshot pg_snapshot[],
+    zone_next_xid xid8[],
+    suspended_since timestamptz,
+    ahead         postbox.position_ahead,
+    sent_again    bigint NOT NULL DEFAULT 0,
+    sent_again_at timestamptz,
+    PRIMARY KEY (publication, slice)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE postbox.lane IS
+    'A lane of a publication: a hash slice of its keys, its failed attempts and, in a log outbox, its worker and position';
+COMMENT ON COLUMN postbox.lane.slice IS 'The keys of the lane: those of which postbox.lane_slice(aggregate_id, lanes) is this number';
+COMMENT ON COLUMN postbox.lane.attempts IS 'How many attempts in a row have failed';
+COMMENT ON COLUMN postbox.lane.next_retry_at IS 'When the next attempt is due after a failed one; NULL: at once';
+COMMENT ON COLUMN postbox.lane.last_error IS 'Why the last attempt failed; NULL if it succeeded';
+COMMENT ON COLUMN postbox.lane.lock_token IS 'Log outbox: the worker that holds the lane, see postbox.workers, or held it and is gone; NULL: it was given up in order';
+COMMENT ON COLUMN postbox.lane.locked_at IS 'When that worker last wrote this row';
+COMMENT ON COLUMN postbox.lane.system_identifier IS 'The cluster whose transaction ids the position is made of';
+COMMENT ON COLUMN postbox.lane.floor IS 'Every row of the log up to this seq is read';
+COMMENT ON COLUMN postbox.lane.hwm IS 'Every row of the log above this seq is unread, except those that the snapshot sees';
+COMMENT ON COLUMN postbox.lane.snapshot IS 'The rows that were read when the lane last caught up';
+COMMENT ON COLUMN postbox.lane.next_xid IS 'The next transaction id of the cluster, read after that snapshot';
+COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; a zone''s rows are read if its snapshot sees them';
+COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
+COMMENT ON COLUMN postbox.lane.ahead IS 'What is read above hwm, ahead of a long backlog; NULL: nothing';
+COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
+COMMENT ON COLUMN postbox.lane.sent_again IS
+    'How many of its events were sent again, at most, see postbox.publication_status.sent_again_at_most; of a table outbox all are counted in the lane with slice 0';
+COMMENT ON COLUMN postbox.lane.sent_again_at IS 'When the last of them were counted; NULL: there were none';
+SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
+-- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
+GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at, system_identifier, floor, hwm, snapshot, next_xid, zone_upto,
+    zone_snapshot, zone_next_xid, suspended_since, ahead, sent_again, sent_again_at) ON postbox.lane TO PUBLIC;
+GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;

@@ -1,0 +1,20 @@
+-- Inboxes: a consumer's own table of the events it has seen.
+--
+-- An inbox is two ordinary tables of the consumer. <name> has a row for each event: the deduplication key and the
+-- outcome. <name>_tombstone has the version at which a key was deleted. The role that creates the inbox owns both.
+-- Events are applied with the rights of that owner (43_apply.sql).
+
+CREATE TABLE postbox.inbox (
+    relation regclass PRIMARY KEY,
+    tombstone regclass NOT NULL UNIQUE,
+    retention interval NOT NULL CHECK (retention > interval '0'),
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE postbox.inbox IS 'The inboxes of this database; only create_inbox and drop_inbox change it';
+COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event seen';
+COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of versions at which keys of the projections were deleted';
+COMMENT ON COLUMN postbox.inbox.retention IS 'How long an event id is remembered. Must be longer than Pub/Sub may deliver the event again';
+
+SELECT pg_catalog.pg_extension_config_dump('postbox.inbox', '');
+REVOKE ALL ON postbox.inbox FROM PUBLIC;
+GRANT SELECT ON postbox.inbox TO PUBLIC;

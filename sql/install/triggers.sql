@@ -1,0 +1,80 @@
+-- What is attached to Postbox's own tables and to the database, once the functions are there: triggers, policies, and defaults that
+-- call functions. State like the tables: an upgrade changes it by a migration (sql/upgrade).
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.outbox
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.outbox
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+ALTER TABLE postbox.publication ALTER COLUMN home SET DEFAULT postbox.this_database();
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.publication
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.publication
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.inbox
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.inbox
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.projection
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.projection
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.projection ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.handler
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.handler
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.handler ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE TRIGGER forgotten AFTER DELETE ON postbox.projection
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.forget_missing_fields();
+CREATE TRIGGER forgotten_all AFTER TRUNCATE ON postbox.projection
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.forget_missing_fields();
+
+CREATE POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
+COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters are for the owner of their inbox, and for operators';
+
+CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
+    WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
+COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Whoever may apply the events of a subscription reports on it';
+CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT postbox.is_operator())
+    OR (SELECT pg_has_role('pg_monitor', 'USAGE')) OR EXISTS (SELECT FROM postbox.subscription s
+        WHERE s.name = subscription_status.subscription AND postbox.owns_inbox(s.inbox)));
+COMMENT ON POLICY readers ON postbox.subscription_status IS 'The status is for the owner of the inbox, for operators, and for pg_monitor';
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.credential
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.credential
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.credential ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.credential_secret
+    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
+CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.credential_secret
+    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
+ALTER TABLE postbox.credential_secret ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+
+CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
+CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
+CREATE TRIGGER deleted AFTER DELETE ON postbox.inbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
+ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER deleted;
+ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER deleted;
+ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER deleted;
+
+CREATE EVENT TRIGGER postbox_forget_dropped ON sql_drop EXECUTE FUNCTION postbox.forget_dropped();
+ALTER EVENT TRIGGER postbox_forget_dropped ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+
+CREATE EVENT TRIGGER postbox_follow_altered ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION postbox.follow_altered();
+ALTER EVENT TRIGGER postbox_follow_altered ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'What belongs to an outbox or inbox follows it to another owner or schema';
+
+CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
+ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
+COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';

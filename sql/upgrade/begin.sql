@@ -1,0 +1,58 @@
+-- What every upgrade begins with.
+--
+-- Sessions and pullers may go on meanwhile. Workers of another release of the library publish nothing in this database until the
+-- update has committed. It waits 3 s at most for transactions that use a table of Postbox, since workers and appliers wait behind
+-- it, and then fails; it can be run again.
+SET LOCAL lock_timeout = '3s';
+SET LOCAL search_path = pg_catalog, pg_temp;
+
+-- The schema postbox belongs to Postbox alone. A role that owns it, may create in it, or owns an object in it could put functions
+-- beside those of Postbox that a superuser's statement would call.
+DO $$
+DECLARE
+    problem text;
+BEGIN
+    SELECT coalesce(
+        (SELECT format('Its owner %I is not a superuser.', r.rolname)
+         FROM pg_roles r WHERE r.oid = n.nspowner AND NOT r.rolsuper),
+        (SELECT format('%s may create objects in it.', string_agg(coalesce(quote_ident(r.rolname), 'PUBLIC'), ', ' ORDER BY r.rolname))
+         FROM aclexplode(n.nspacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+         WHERE a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner AND r.rolsuper IS NOT TRUE HAVING count(*) > 0),
+        (SELECT format('It contains %s, which no superuser owns.', string_agg(o.name, ', ' ORDER BY o.name))
+         FROM (SELECT pg_describe_object(d.classid, d.objid, d.objsubid)
+               FROM pg_depend d
+               JOIN pg_shdepend s ON s.classid = d.classid AND s.objid = d.objid AND s.objsubid = d.objsubid AND s.deptype = 'o'
+                AND s.dbid = (SELECT b.oid FROM pg_database b WHERE b.datname = current_database())
+               JOIN pg_roles r ON s.refclassid = 'pg_authid'::regclass AND r.oid = s.refobjid AND NOT r.rolsuper
+               WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid
+               LIMIT 10) AS o(name) HAVING count(*) > 0))
+    INTO problem FROM pg_namespace n WHERE n.nspname = 'postbox';
+    IF problem IS NOT NULL THEN
+        RAISE object_not_in_prerequisite_state USING
+            MESSAGE = 'schema "postbox" is not safe for extension postbox',
+            DETAIL = problem,
+            HINT = 'Look for what its owner or others have put into it. Then drop these objects, revoke CREATE on the schema, '
+                   'and give it to a superuser with ALTER SCHEMA postbox OWNER TO.';
+    END IF;
+END
+$$;
+
+DO $$
+DECLARE
+    member regclass;
+BEGIN
+    FOR member IN
+        SELECT c.oid FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'postbox' JOIN pg_class c ON c.oid = d.objid
+        WHERE d.refclassid = 'pg_extension'::regclass AND d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND c.relkind IN ('r', 'v')
+        ORDER BY c.relkind DESC, c.oid  -- a query of a view locks it first
+    LOOP
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', member);
+    END LOOP;
+EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+    RAISE lock_not_available USING
+        MESSAGE = format('cannot update extension postbox because another transaction uses %s', member),
+        DETAIL = 'Workers would wait behind the update as long as that transaction runs.',
+        HINT = 'Try again when it has ended, for example a pg_dump.';
+END
+$$;
+
