@@ -50,7 +50,8 @@ class RepeatLimitOf {
   };
 
   // So many lines on a subject are written before those of a pause are counted.
-  explicit RepeatLimitOf(int burst = 1) : burst_(burst) {}
+  explicit RepeatLimitOf(int burst = 1, std::chrono::milliseconds first_pause = kFirstPause)
+      : burst_(burst), first_pause_(first_pause) {}
 
   // The line to write now, if any. It happened `times` times at once.
   std::optional<Line> Note(const std::string& subject, What text, Clock::time_point now,
@@ -58,7 +59,7 @@ class RepeatLimitOf {
     const auto found = subjects_.find(subject);
     if (found == subjects_.end() || IsOver(found->second, now)) {
       if (found == subjects_.end()) MakeRoom();
-      subjects_[subject] = Subject{now, now, kFirstPause, 0, 1, What()};
+      subjects_[subject] = Subject{now, now, first_pause_, 0, 1, What()};
       return Line{std::move(text), times - 1};
     }
     Subject& known = found->second;
@@ -108,15 +109,15 @@ class RepeatLimitOf {
   struct Subject {
     Clock::time_point written_at;
     Clock::time_point last_at;
-    std::chrono::seconds pause{0};
+    std::chrono::milliseconds pause{0};
     std::int64_t repeated = 0;  // since it was written
     int lines = 0;              // since then
     What text;                  // of the last of them
   };
 
-  static bool IsOver(const Subject& subject, Clock::time_point now) {
+  bool IsOver(const Subject& subject, Clock::time_point now) const {
     return subject.repeated == 0 &&
-           now - std::max(subject.last_at, subject.written_at) >= subject.pause + kFirstPause;
+           now - std::max(subject.last_at, subject.written_at) >= subject.pause + first_pause_;
   }
 
   static Line Write(Subject* subject, Clock::time_point now) {
@@ -125,7 +126,7 @@ class RepeatLimitOf {
     subject->repeated = 0;
     subject->written_at = now;
     subject->lines = 1;
-    subject->pause = std::min(subject->pause * 2, kLongestPause);
+    subject->pause = std::min<std::chrono::milliseconds>(subject->pause * 2, kLongestPause);
     return line;
   }
 
@@ -137,6 +138,7 @@ class RepeatLimitOf {
   }
 
   int burst_;
+  std::chrono::milliseconds first_pause_;
   std::map<std::string, Subject> subjects_;
 };
 using RepeatLimit = RepeatLimitOf<std::string>;

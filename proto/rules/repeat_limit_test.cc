@@ -36,6 +36,13 @@ TEST_F(RepeatLimitTest, AFailureThatGoesOnForAMinuteTakesThreeLinesWithTheirCoun
                                               "a (repeated 200 times in the last 20 s)"}));
 }
 
+TEST_F(RepeatLimitTest, AnotherFirstPauseMakesTheNextOnesShorterToo) {
+  limit_ = RepeatLimit(/*burst=*/1, milliseconds(500));
+  Fail("a", 35, milliseconds(100));
+  EXPECT_EQ(lines_, (std::vector<std::string>{"a", "a (repeated 4 times in the last 1 s)",
+                                              "a (repeated 10 times in the last 1 s)"}));
+}
+
 TEST_F(RepeatLimitTest, AFailureThatGoesOnForADayTakesLinesInProportionToTheTime) {
   Fail("a", 86400, seconds(1));
   EXPECT_GT(lines_.size(), 140u);

@@ -18,10 +18,13 @@ use Time::HiRes qw(time);
 use constant TOPIC => 'catalog.video.events';
 use constant OTHER_TOPIC => 'catalog.other.events';
 
-my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 20;
+my $seconds = $ENV{POSTBOX_TORTURE_SECONDS} // 15;
 my $seed = $ENV{POSTBOX_TORTURE_SEED} // int(rand(1_000_000));
 srand($seed);
 note("POSTBOX_TORTURE_SEED=$seed");
+
+# Leases, and the workers' own limits and pauses, last half as long as they say.
+use constant { SCALE => 50, LONGER_THAN_A_LEASE => 7 };
 
 # ordered: it keeps its topic and on_failure, so its keys come in order without a gap.
 my %outboxes = (
@@ -34,7 +37,8 @@ my %outboxes = (
 my $emulator = start_emulator('--topic', OTHER_TOPIC,
 	'--subscription', "@{[TOPIC]}.follower=@{[TOPIC]},ordered", '--subscription', "@{[OTHER_TOPIC]}.follower=@{[OTHER_TOPIC]},ordered");
 my %calm = (
-	'postbox.publishers' => '3', 'postbox.poll_interval' => '200ms', 'postbox.maintenance_interval' => '1s', 'postbox.lease_timeout' => '10s');
+	'postbox.publishers' => '3', 'postbox.poll_interval' => '200ms', 'postbox.maintenance_interval' => '1s', 'postbox.lease_timeout' => '10s',
+	'postbox.time_scale' => SCALE);
 my $node = new_node('main', emulator => $emulator, settings => { %calm, 'postbox.restart_delay' => '100ms', 'max_connections' => 60 });
 $node->start;
 $node->safe_psql('postgres', q{
@@ -127,6 +131,7 @@ sub stopped
 	return scalar keys %stopped;
 }
 
+my $end;
 my %settings = (
 	'postbox.publishers' => [ 1 .. 4 ],
 	'postbox.lease_timeout' => [ 10, 20, 300 ],
@@ -159,7 +164,8 @@ my %changes = (
 	stop => sub {
 		my @pids = worker_pids($node, 'postgres');
 		return if !@pids || stopped();
-		stop_worker(one_of(@pids), one_of(0.3, 2, 13));
+		# None stands still for long when everything else has ended.
+		stop_worker(one_of(@pids), one_of(0.3, 2, $end - time > LONGER_THAN_A_LEASE ? LONGER_THAN_A_LEASE : ()));
 	},
 	rename => sub { my $name = any_outbox(); my $called = now_called($name); sql("ALTER TABLE $called RENAME TO ${name}_renamed") if $called !~ /renamed/; },
 	rename_back => sub { for my $name (sort keys %outboxes) { my $called = now_called($name); sql("ALTER TABLE $called RENAME TO $name") if $called =~ /renamed/; } },
@@ -172,7 +178,7 @@ my $puller = start_puller($node, 'postgres', $emulator);
 emulator_fault($emulator, 'rpc=Publish,latency-ms=400,probability=0.05', 'rpc=Publish,code=UNAVAILABLE,after-effect,probability=0.02',
 	'rpc=Publish,code=INVALID_ARGUMENT,probability=0.01', 'rpc=Publish,code=NOT_FOUND,latency-ms=300,probability=0.01');
 my $writers = start_writers();
-my $end = time + $seconds;
+$end = time + $seconds;
 my %made;
 while (time < $end)
 {
@@ -180,7 +186,7 @@ while (time < $end)
 	note(sprintf('%.1f s left: %s', $end - time, $name));
 	$changes{$name}->();
 	++$made{$name};
-	Time::HiRes::sleep(rand(0.2));
+	Time::HiRes::sleep(rand(0.1));
 }
 $_->{run}->finish for values %stopped;
 $writers->{run}->finish;

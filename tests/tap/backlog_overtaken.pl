@@ -152,7 +152,7 @@ subtest 'a key waits for its own earlier events, not for the end of the backlog'
 	overtake(LARGE, 'another key', 'own-other');
 	# After the turn of the first key. In between no event is fast.
 	wait_until($node, 'postgres', "SELECT pending < @{[LARGE / 2]} FROM postbox.publication_status", 'half of the backlog is published');
-	emulator_fault($emulator, '--clear', "rpc=Publish,action=delay,latency-ms=@{[LATENCY]},count=1000000");
+	emulator_fault($emulator, '--clear', "rpc=Publish,action=delay,latency-ms=@{[LATENCY / 2]},count=1000000");
 	wait_until($node, 'postgres', "SELECT bool_and(@{[IS_READ]}) FROM app.outbox e WHERE aggregate_id = 'own-@{[EARLY]}'", 'both events of the first key are published');
 	cmp_ok(pending(), '>', LARGE / 8, 'the backlog is still there');
 	is(sql("SELECT string_agg((@{[IS_READ]})::text, ' ' ORDER BY version) FROM app.outbox e WHERE aggregate_id = 'own-@{[LARGE]}'"), 'false false', 'its last key waits');
@@ -166,7 +166,8 @@ subtest 'a key waits for its own earlier events, not for the end of the backlog'
 };
 
 subtest 'events do not wait for a mass that was committed late' => sub {
-	slow();
+	# Some thousands of the mass are published first, as many as are read together.
+	slow(LATENCY / 2);
 	my $late = $node->background_psql('postgres', on_error_stop => 1);
 	$late->query_safe('BEGIN');
 	$late->query_safe(emit_backlog('b', BACKLOG));

@@ -101,8 +101,8 @@ sub dump_old_cluster
 	# Two events are emitted meanwhile, before the sequence goes on where the old one stood. (There is no index yet to count
 	# versions with, so they are of a type whose versions are given.)
 	append_to_file("$dump.during", slurp_file("$dump.sql") =~ s/^(?=SELECT pg_catalog\.setval\('(\w+)\.outbox_seq)/SELECT count(postbox.outbox_emit('film', 'during', 'video.created', '{}'::jsonb, version => n, outbox => '$1.outbox')) FROM pg_catalog.generate_series(1, 2) n;\n/gmr);
-	# With pauses, in which a worker looks at what is there so far.
-	append_to_file("$dump.slow", slurp_file("$dump.during") =~ s/^(?=COPY |SELECT pg_catalog\.setval)/SELECT postbox.wake_publishers();\nSELECT pg_catalog.pg_sleep(0.15);\n/gmr);
+	# With pauses, in which a worker looks at what is there so far: before what changes it.
+	append_to_file("$dump.slow", slurp_file("$dump.during") =~ s/^(?=COPY .*\n(?!\\\.)|SELECT pg_catalog\.setval\('\w+\.outbox_seq)/SELECT postbox.wake_publishers();\nSELECT pg_catalog.pg_sleep(0.15);\n/gmr);
 	return;
 }
 

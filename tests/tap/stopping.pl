@@ -15,6 +15,8 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
 	'postbox.poll_interval' => '100ms',
 	'postbox.maintenance_interval' => '1s',
+	# Half a second, not one, for what is running when a worker is to leave.
+	'postbox.time_scale' => 50,
 });
 $node->start;
 

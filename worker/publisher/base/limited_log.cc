@@ -1,6 +1,7 @@
 #include "worker/publisher/base/limited_log.h"
 
 #include "extension/base/guard.h"
+#include "extension/shared/time_scale.h"
 
 namespace postbox::publisher {
 namespace {
@@ -9,7 +10,7 @@ using LineLimit = RepeatLimitOf<LogText>;
 
 LineLimit& Lines() {
   // Never destroyed: the process ends in the server's exit.
-  static auto* lines = new LineLimit();
+  static auto* lines = new LineLimit(/*burst=*/1, Scaled(LineLimit::kFirstPause));
   return *lines;
 }
 
