@@ -1,4 +1,4 @@
-# A process of the server that is stopped, with a statement of the puller: 10 s after the time for an answer, which is 4 s here, the status, the
+# A process of the server that is stopped, with a statement of the puller: 10 s after the time for an answer, which is 2 s here, the status, the
 # service manager, postbox.doctor() and the log name it. What it does not hold goes on, and SIGTERM is answered.
 use strict;
 use warnings;
@@ -65,7 +65,7 @@ sub continue_session
 sub start_pull
 {
 	my (%environment) = @_;
-	my $puller = start_puller($node, 'postgres', $emulator, alone => 1, grace_period => 3, environment => \%environment, failpoints => [ 'unanswered_time=4000', 'read_time=2000' ]);
+	my $puller = start_puller($node, 'postgres', $emulator, alone => 1, grace_period => 3, environment => \%environment, failpoints => [ 'unanswered_time=2000', 'read_time=2000' ]);
 	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'the puller is there');
 	return $puller;
 }
@@ -86,13 +86,13 @@ subtest 'while its session is stopped, other events go on over another one' => s
 	cmp_ok(time - $begun, '<', 15, 'at once');
 };
 
-subtest 'within 14 s everything that can be asked names it' => sub {
-	wait_until($node, 'postgres', "SELECT unanswered_pid = $stopped AND now() - unanswered_since > '3 s' FROM postbox.subscription_status", 'the status');
+subtest 'within 12 s everything that can be asked names it' => sub {
+	wait_until($node, 'postgres', "SELECT unanswered_pid = $stopped AND now() - unanswered_since > '1 s' FROM postbox.subscription_status", 'the status');
 	wait_for(sub { $puller->{run}->pump_nb; return told(qr/^STATUS=1 of 1 subscriptions streaming; follower: no answer from process $stopped of the server$/m) }, 'the service manager');
 	puller_says($puller, qr/a session of the server has not answered.*subscription=follower.*backend=$stopped/, 'the log');
 	like($node->safe_psql('postgres', q{SELECT status, subject, detail, remedy FROM postbox.doctor() WHERE "check" = 'subscriptions'}),
 		qr/^warning\|follower\|process $stopped of the server has not answered since .*\|.*pg_terminate_backend\($stopped\)/, 'postbox.doctor()');
-	cmp_ok(time - $begun, '<', 14, 'within 14 s');
+	cmp_ok(time - $begun, '<', 12, 'within 12 s');
 	told(qr/./);
 	unlike($told, qr/^WATCHDOG=TRIGGER/m, 'nobody is killed for it');
 };
