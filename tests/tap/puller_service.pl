@@ -110,7 +110,7 @@ subtest 'the watchdog hears of a puller that waits, for events or for Pub/Sub' =
 };
 
 subtest 'the watchdog hears nothing of a puller of which a thread is stuck' => sub {
-	my $puller = start_service(2, 'before_apply=hang', 'stuck_time=2000');
+	my $puller = start_service(1, 'before_apply=hang', 'stuck_time=1000');
 	is_told($puller, qr/^READY=1$/, 1, 'ready');
 	emit($node, 'postgres', 5);
 	puller_says($puller, qr/no progress; the watchdog hears nothing more.*subscription=follower/, 'the log says which subscription it is');
