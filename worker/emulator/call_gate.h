@@ -59,8 +59,8 @@ class CallGate {
   const AccessControl* access() const { return access_.get(); }  // null: everybody may do all
 
  private:
-  // Waits as long as the fault says, or until the faults are cleared again: they were `clears` times.
-  // Returns false if the call was cancelled or the server stops.
+  // Waits as long as the fault says, or until the faults are cleared again: so far it was `clears`
+  // times. Returns false if the call was cancelled or the server stops.
   bool Delay(grpc::ServerContext* context, const Fault& fault, int64_t clears) const;
 
   Faults* const faults_;
