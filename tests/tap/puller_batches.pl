@@ -34,7 +34,7 @@ $node->safe_psql(
 	SELECT postbox.create_inbox('app.inbox');
 	SELECT postbox.create_handler('app.inbox', '{work}', 'app.work(postbox.event)');
 	SELECT postbox.create_subscription('follower', 'app.inbox', 'catalog.video.events.test-follower', appliers => 2, batch_size => 150, max_attempts => 2,
-		min_backoff => '10ms', max_backoff => '100ms', batch_delay => '200ms', statement_timeout => '1s', lock_timeout => '300ms');
+		min_backoff => '10ms', max_backoff => '100ms', batch_delay => '200ms', statement_timeout => '500ms', lock_timeout => '300ms');
 });
 
 my $session = $node->background_psql('postgres', on_error_stop => 1);
@@ -87,7 +87,7 @@ seen('after', 100, 'and what was behind it');
 is(dead_letters(), '', 'the slow event is not given up while it may be the fault of others');
 stop_puller($puller);
 # It is when others are applied meanwhile, all the time, for ten minutes, which are two attempts here.
-$puller = start_puller($node, 'postgres', $emulator, failpoints => ['patience=2500']);
+$puller = start_puller($node, 'postgres', $emulator, failpoints => ['patience=1300']);
 my $others = 0;
 wait_for(sub { select(undef, undef, undef, 0.2); work('other' . ++$others, 1, '{}'); return dead_letters() =~ /^slow-1 57014 \d+$/ }, 'in the end it is given up, alone')
   or diag(dead_letters());
@@ -99,8 +99,8 @@ stop_puller($puller);
 $puller = start_puller($node, 'postgres', $emulator);
 
 # Events that together take longer than a statement may.
-work('many', 200, '{"sleep": 0.01}');
-seen('many', 200, 'of events that together exceed the timeout all are applied');
+work('many', 100, '{"sleep": 0.01}');
+seen('many', 100, 'of events that together exceed the timeout all are applied');
 is(dead_letters(), $slow, 'and none is given up');
 
 # A row that somebody else has locked.

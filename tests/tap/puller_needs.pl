@@ -82,8 +82,8 @@ subtest 'twelve subscriptions with four appliers each, and 40 connections' => su
 
 # A role that may have a few connections.
 $node->safe_psql('postgres', q{CREATE ROLE puller LOGIN; GRANT USAGE ON SCHEMA app TO puller; ALTER DEFAULT PRIVILEGES IN SCHEMA app GRANT INSERT ON TABLES TO puller});
-# It closes what it has not used for a second, not for ten, and waits as long after a refusal.
-my @as_puller = (dsn => $node->connstr('postgres') . ' user=puller', failpoints => [ 'idle_time=1000', 'connection_pause=1000' ]);
+# It closes what it has not used for a quarter of a second, not for ten, and waits as long after a refusal.
+my @as_puller = (dsn => $node->connstr('postgres') . ' user=puller', failpoints => [ 'idle_time=250', 'connection_pause=250' ]);
 
 subtest 'work that takes long gets more connections, which are given back' => sub {
 	subscribe('busy', q{, batch_size => 1});

@@ -44,7 +44,7 @@ $node->safe_psql(
 	CREATE FUNCTION app.work(event postbox.event) RETURNS void LANGUAGE sql AS 'INSERT INTO app.seen VALUES (event.aggregate_id, event.version)';
 	SELECT postbox.create_inbox('app.inbox');
 	SELECT postbox.create_handler('app.inbox', '{work}', 'app.work(postbox.event)');
-	SELECT postbox.create_subscription('silent', 'app.inbox', '$silent', appliers => 1, batch_size => 1, statement_timeout => '2s', min_backoff => '100ms', max_backoff => '1s');
+	SELECT postbox.create_subscription('silent', 'app.inbox', '$silent', appliers => 1, batch_size => 1, statement_timeout => '1s', min_backoff => '100ms', max_backoff => '1s');
 });
 my $emitted = 0;
 
@@ -102,7 +102,7 @@ sub all_seen
 }
 
 # What becomes of this one is looked at later.
-my $held_up = start_puller($node, 'silent', $emulator, grace_period => 0, failpoints => [ 'answer_time=5000', 'cancel_time=1000' ]);
+my $held_up = start_puller($node, 'silent', $emulator, grace_period => 0, failpoints => [ 'answer_time=4000', 'cancel_time=1000' ]);
 my $silent_sessions = q{FROM pg_stat_activity WHERE application_name = 'postbox pull silent'};
 wait_until($node, 'silent', "SELECT count(*) > 0 FROM postbox.subscription_status WHERE stream = 'connected' AND EXISTS (SELECT $silent_sessions)", 'a puller of another database is there');
 my $silent_pid = $node->safe_psql('postgres', "SELECT pid $silent_sessions LIMIT 1");
@@ -141,7 +141,7 @@ subtest 'a server that does not answer while it applies' => sub {
 };
 
 subtest 'a server that does not answer a new connection' => sub {
-	my $puller = start_pull(dsn => $node->connstr('postgres') . ' connect_timeout=2');
+	my $puller = start_pull(dsn => $node->connstr('postgres') . ' connect_timeout=0', failpoints => [ 'closing_time=500', 'connect_time=1000' ]);
 	my $pid = wait_connected();
 	my $postmaster = (split /\n/, slurp($node->data_dir . '/postmaster.pid'))[0];
 	# All of them lose their connection, and the postmaster does not make new ones.
@@ -193,7 +193,7 @@ subtest 'a dead-letter topic that does not answer' => sub {
 };
 
 subtest 'a server that is silent for too long counts as gone' => sub {
-	# The statement timeout, 5 s, and 1 s for a cancel, since long before.
+	# The statement timeout, 4 s, and 1 s for a cancel, since long before.
 	wait_until($node, 'silent', 'SELECT count(*) = 3 FROM app.seen', 'every event has taken effect once');
 	puller_says($held_up, qr/the server has not answered in time/, 'the log says why');
 	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postbox pull silent' AND pid <> $silent_pid"), '1', 'over another connection');

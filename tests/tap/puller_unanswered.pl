@@ -1,4 +1,4 @@
-# A process of the server that is stopped, with a statement of the puller: 10 s after the time for an answer, which is 4 s here, the status, the
+# A process of the server that is stopped, with a statement of the puller: 10 s after the time for an answer, which is 2 s here, the status, the
 # service manager, postbox.doctor() and the log name it. What it does not hold goes on, and SIGTERM is answered.
 use strict;
 use warnings;
@@ -65,7 +65,7 @@ sub continue_session
 sub start_pull
 {
 	my (%environment) = @_;
-	my $puller = start_puller($node, 'postgres', $emulator, alone => 1, grace_period => 3, environment => \%environment, failpoints => [ 'unanswered_time=4000', 'read_time=2000' ]);
+	my $puller = start_puller($node, 'postgres', $emulator, alone => 1, grace_period => 2, environment => \%environment, failpoints => [ 'unanswered_time=2000', 'read_time=2000' ]);
 	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'the puller is there');
 	return $puller;
 }
@@ -86,19 +86,19 @@ subtest 'while its session is stopped, other events go on over another one' => s
 	cmp_ok(time - $begun, '<', 15, 'at once');
 };
 
-subtest 'within 14 s everything that can be asked names it' => sub {
-	wait_until($node, 'postgres', "SELECT unanswered_pid = $stopped AND now() - unanswered_since > '3 s' FROM postbox.subscription_status", 'the status');
+subtest 'within 12 s everything that can be asked names it' => sub {
+	wait_until($node, 'postgres', "SELECT unanswered_pid = $stopped AND now() - unanswered_since > '1 s' FROM postbox.subscription_status", 'the status');
 	wait_for(sub { $puller->{run}->pump_nb; return told(qr/^STATUS=1 of 1 subscriptions streaming; follower: no answer from process $stopped of the server$/m) }, 'the service manager');
 	puller_says($puller, qr/a session of the server has not answered.*subscription=follower.*backend=$stopped/, 'the log');
 	like($node->safe_psql('postgres', q{SELECT status, subject, detail, remedy FROM postbox.doctor() WHERE "check" = 'subscriptions'}),
 		qr/^warning\|follower\|process $stopped of the server has not answered since .*\|.*pg_terminate_backend\($stopped\)/, 'postbox.doctor()');
-	cmp_ok(time - $begun, '<', 14, 'within 14 s');
+	cmp_ok(time - $begun, '<', 12, 'within 12 s');
 	told(qr/./);
 	unlike($told, qr/^WATCHDOG=TRIGGER/m, 'nobody is killed for it');
 };
 
 subtest 'SIGTERM is answered, and the log says what did not answer' => sub {
-	stop_puller_within($puller, 3 + 4, 'at the end of the grace period');
+	stop_puller_within($puller, 2 + 4, 'at the end of the grace period');
 	like($puller->{output}, qr/ended without the answer of a session of the server.*subscription=follower.*backend=$stopped/, 'the log names the process');
 	continue_session($stopped);
 };
@@ -112,7 +112,7 @@ subtest 'when it answers again, the status says nothing of it any more' => sub {
 	kill('CONT', $stopped);
 	wait_until($node, 'postgres', 'SELECT unanswered_pid IS NULL AND unanswered_since IS NULL FROM postbox.subscription_status', 'it answers');
 	wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'every event has taken effect once');
-	stop_puller_within($puller, 3 + 4, 'with nothing to do');
+	stop_puller_within($puller, 2 + 4, 'with nothing to do');
 };
 
 subtest 'a report is with the session that is stopped: events go on' => sub {
@@ -127,7 +127,7 @@ subtest 'a report is with the session that is stopped: events go on' => sub {
 	wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'events are applied');
 	cmp_ok(time - $before, '<', 10, 'at once');
 	wait_until($node, 'postgres', "SELECT applied = 50 FROM postbox.subscription_status", 'and reported');
-	stop_puller_within($puller, 3 + 4, 'SIGTERM is answered');
+	stop_puller_within($puller, 2 + 4, 'SIGTERM is answered');
 	continue_session($stopped);
 };
 
@@ -139,7 +139,7 @@ subtest 'the session of the configuration is stopped: events go on, and the log 
 	work('beside', 20);
 	wait_until($node, 'postgres', "SELECT count(*) = $emitted FROM app.seen", 'events are applied');
 	puller_says($puller, qr/(?:the configuration could not be read|the connection for the configuration is lost).*the server has not answered in time/, 'the log says it');
-	stop_puller_within($puller, 3 + 4, 'SIGTERM is answered');
+	stop_puller_within($puller, 2 + 4, 'SIGTERM is answered');
 	continue_session($configuration);
 };
 

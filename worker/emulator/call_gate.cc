@@ -24,12 +24,12 @@ grpc::Status ToGrpc(const absl::Status& status) {
           details.details().empty() ? "" : details.SerializeAsString()};
 }
 
-bool CallGate::Sleep(grpc::ServerContext* context, absl::Duration duration) const {
-  const absl::Time end = absl::Now() + duration;
+bool CallGate::Delay(grpc::ServerContext* context, const Fault& fault, int64_t clears) const {
+  const absl::Time end = absl::Now() + absl::Milliseconds(fault.latency_ms());
   for (;;) {
     if (stopping_ || context->IsCancelled()) return false;
     const absl::Duration left = end - absl::Now();
-    if (left <= absl::ZeroDuration()) return true;
+    if (left <= absl::ZeroDuration() || faults_->clears() != clears) return true;
     absl::SleepFor(std::min(left, absl::Milliseconds(100)));
   }
 }
@@ -53,20 +53,21 @@ grpc::Status CallGate::Run(grpc::ServerContext* context, const char* rpc,
       return ToGrpc(status);
     }
   }
+  int64_t clears = 0;
   const std::optional<Fault> fault =
-      faults_->Fire(rpc, {Fault::STATUS, Fault::BIG_TRAILER, Fault::DELAY}, matches);
+      faults_->Fire(rpc, {Fault::STATUS, Fault::BIG_TRAILER, Fault::DELAY}, matches, &clears);
   absl::Status status;
   if (!fault) {
     status = action(false);
-  } else if (!fault->after_effect() && !Sleep(context, absl::Milliseconds(fault->latency_ms()))) {
+  } else if (!fault->after_effect() && !Delay(context, *fault, clears)) {
     status = absl::CancelledError("cancelled while an injected latency ran");
   } else if (fault->action() == Fault::DELAY) {
     status = action(fault->after_effect());
-    if (fault->after_effect()) Sleep(context, absl::Milliseconds(fault->latency_ms()));
+    if (fault->after_effect()) Delay(context, *fault, clears);
   } else {
     if (fault->after_effect()) {
       action(true).IgnoreError();
-      Sleep(context, absl::Milliseconds(fault->latency_ms()));
+      Delay(context, *fault, clears);
     }
     if (fault->action() == Fault::BIG_TRAILER) {
       context->AddTrailingMetadata("postbox-padding",

@@ -59,8 +59,9 @@ class CallGate {
   const AccessControl* access() const { return access_.get(); }  // null: everybody may do all
 
  private:
-  // Returns false if the call was cancelled or the server stops.
-  bool Sleep(grpc::ServerContext* context, absl::Duration duration) const;
+  // Waits as long as the fault says, or until the faults are cleared again: so far it was `clears`
+  // times. Returns false if the call was cancelled or the server stops.
+  bool Delay(grpc::ServerContext* context, const Fault& fault, int64_t clears) const;
 
   Faults* const faults_;
   std::unique_ptr<AccessControl> access_;

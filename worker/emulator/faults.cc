@@ -170,7 +170,7 @@ int64_t Faults::waiting() {
 
 std::optional<Fault> Faults::Fire(absl::string_view rpc,
                                   std::initializer_list<Fault::Action> actions,
-                                  absl::FunctionRef<bool(const Fault&)> matches) {
+                                  absl::FunctionRef<bool(const Fault&)> matches, int64_t* clears) {
   if (!any_.load(std::memory_order_relaxed)) return std::nullopt;
   const std::lock_guard<std::mutex> lock(mu_);
   for (auto rule = rules_.begin(); rule != rules_.end(); ++rule) {
@@ -187,6 +187,7 @@ std::optional<Fault> Faults::Fire(absl::string_view rpc,
       continue;
     }
     ++fired_;
+    if (clears != nullptr) *clears = clears_;
     Fault fired = fault;
     if (rule->left > 0 && --rule->left == 0) rules_.erase(rule);
     any_ = !rules_.empty();

@@ -40,13 +40,14 @@ class Faults {
 
   void Add(const Fault& fault);
   void Clear();
-  // The number of calls of Clear. A stalled stream waits for the next one.
+  // The number of calls of Clear. A stalled stream waits for the next one, as does a delayed call.
   int64_t clears() const { return clears_.load(); }
 
   // Fires the first rule for this RPC and one of these actions that `matches` and that is not to be
-  // skipped.
+  // skipped. `clears`, if given, is set to that number as it is then.
   std::optional<Fault> Fire(absl::string_view rpc, std::initializer_list<Fault::Action> actions,
-                            absl::FunctionRef<bool(const Fault&)> matches);
+                            absl::FunctionRef<bool(const Fault&)> matches,
+                            int64_t* clears = nullptr);
 
   int64_t fired() const { return fired_.load(); }
   int64_t waiting();  // rules that can still fire

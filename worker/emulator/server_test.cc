@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -399,6 +400,19 @@ TEST_F(ServerTest, AnInjectedLatencyIsWaitedFor) {
   AddFault("rpc=StreamingPull,latency-ms=300,count=1");
   Stream stream(subscriber_.get());
   EXPECT_THAT(stream.ReadMessages(1), SizeIs(1));
+}
+
+TEST_F(ServerTest, ACallThatIsDelayedGoesOnWhenTheFaultsAreCleared) {
+  Start("sub=topic");
+  for (const char* fault : {"rpc=Publish,latency-ms=600000,count=1",
+                            "rpc=Publish,action=delay,latency-ms=600000,after-effect,count=1"}) {
+    const int64_t fired = Stats().faults_fired();
+    AddFault(fault);
+    auto call = std::async(std::launch::async, [this] { return Publish({"a"}); });
+    while (Stats().faults_fired() == fired) std::this_thread::yield();
+    ClearFaults();
+    EXPECT_TRUE(call.get().ok());
+  }
 }
 
 TEST_F(ServerTest, AStreamCanBeRefused) {

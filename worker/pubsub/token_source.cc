@@ -14,8 +14,6 @@ namespace postbox::pubsub {
 
 namespace {
 
-using SystemClock = std::chrono::system_clock;
-
 constexpr std::size_t kMostIdentity = 300;
 constexpr char kThreadName[] = "postbox-token";
 // Whoever waits for a token that nobody asks for any more looks again after this time.
@@ -99,8 +97,8 @@ std::optional<CredentialsFile> ReadCredentials(const CredentialSpec& spec, HttpC
 
 }  // namespace
 
-TokenSource::TokenSource(CredentialSpec spec, std::string audience)
-    : spec_(std::move(spec)), request_(&http_, std::move(audience)) {}
+TokenSource::TokenSource(CredentialSpec spec, std::string audience, WallClock wall)
+    : spec_(std::move(spec)), wall_(std::move(wall)), request_(&http_, std::move(audience)) {}
 
 void TokenSource::Note(const CredentialsFile& file) {
   state_.kind = file.type;
@@ -110,13 +108,14 @@ void TokenSource::Note(const CredentialsFile& file) {
 
 std::unique_ptr<TokenSource> TokenSource::Start(const CredentialSpec& spec,
                                                 const std::string& audience,
-                                                std::string* quota_project, std::string* error) {
+                                                std::string* quota_project, std::string* error,
+                                                WallClock wall) {
   HttpClient http;
   const std::optional<CredentialsFile> file =
       ReadCredentials(spec, &http, /*on_google_cloud=*/false, error);
   if (!file) return nullptr;
   *quota_project = file->quota_project;
-  std::unique_ptr<TokenSource> source(new TokenSource(spec, audience));
+  std::unique_ptr<TokenSource> source(new TokenSource(spec, audience, std::move(wall)));
   source->Note(*file);
   return source->StartThread(error) ? std::move(source) : nullptr;
 }
@@ -124,7 +123,8 @@ std::unique_ptr<TokenSource> TokenSource::Start(const CredentialSpec& spec,
 std::unique_ptr<TokenSource> TokenSource::StartUnchecked(const CredentialSpec& spec,
                                                          const std::string& audience,
                                                          std::string* error) {
-  std::unique_ptr<TokenSource> source(new TokenSource(spec, audience));
+  std::unique_ptr<TokenSource> source(
+      new TokenSource(spec, audience, std::chrono::system_clock::now));
   return source->StartThread(error) ? std::move(source) : nullptr;
 }
 
@@ -156,12 +156,12 @@ void TokenSource::OnChange(std::function<void()> changed) {
 }
 
 bool TokenSource::WantsToken(SteadyClock::time_point now) const {
-  return wanted_ && now >= next_try_ && (header_.empty() || SystemClock::now() >= replace_at_);
+  return wanted_ && now >= next_try_ && (header_.empty() || wall_() >= replace_at_);
 }
 
 Authorization TokenSource::GetLocked(SteadyClock::time_point now) {
-  if (!header_.empty() && SystemClock::now() >= *state_.valid_until) header_.clear();
-  if (!wanted_ && (header_.empty() || SystemClock::now() >= replace_at_)) {
+  if (!header_.empty() && wall_() >= *state_.valid_until) header_.clear();
+  if (!wanted_ && (header_.empty() || wall_() >= replace_at_)) {
     wanted_ = true;
     changed_.notify_all();
   }
@@ -246,13 +246,13 @@ void TokenSource::FetchOne(std::unique_lock<std::mutex>* lock) {
   lock->lock();
   if (file) Note(*file);
   if (token) {
-    const auto now = SystemClock::now();
+    const auto now = wall_();
     header_ = "Bearer " + token->token;
     state_.valid_until = token->expires;
     if (!token->identity.empty()) state_.identity = Shortened(token->identity);
     if (!refused_) state_.last_error.clear();
-    replace_at_ = token->expires -
-                  std::min<SystemClock::duration>(kLongestMargin, (token->expires - now) / 10);
+    replace_at_ = token->expires - std::min<std::chrono::system_clock::duration>(
+                                       kLongestMargin, (token->expires - now) / 10);
     failure_.reset();
     backoff_.Reset();
     next_try_ = SteadyClock::now();

@@ -38,6 +38,8 @@ struct Authorization {
 class TokenSource {
  public:
   using SteadyClock = std::chrono::steady_clock;
+  // What time it is: tokens end at a time of the day.
+  using WallClock = std::function<std::chrono::system_clock::time_point()>;
 
   // A token that has been refused is thrown away at most this often.
   static constexpr std::chrono::seconds kRejectInterval{1};
@@ -49,7 +51,8 @@ class TokenSource {
   // Starts the thread, and asks for the first token. `quota_project`: what the credentials say of
   // it. If they cannot be used, returns null and puts one sentence into `error`.
   static std::unique_ptr<TokenSource> Start(const CredentialSpec& spec, const std::string& audience,
-                                            std::string* quota_project, std::string* error);
+                                            std::string* quota_project, std::string* error,
+                                            WallClock wall = std::chrono::system_clock::now);
   // Likewise, but does not look at the credentials here. As long as they cannot be used, Get() says
   // why, and they are looked at again, with a backoff: a file may be mounted late, and a metadata
   // server may answer late. Returns null only if there is no thread.
@@ -78,7 +81,7 @@ class TokenSource {
   void OnChange(std::function<void()> changed);
 
  private:
-  TokenSource(CredentialSpec spec, std::string audience);
+  TokenSource(CredentialSpec spec, std::string audience, WallClock wall);
   bool StartThread(std::string* error);
   void ThreadMain();
   void Note(const CredentialsFile& file);
@@ -87,6 +90,7 @@ class TokenSource {
   Authorization GetLocked(SteadyClock::time_point now);
 
   const CredentialSpec spec_;
+  const WallClock wall_;
   HttpClient http_;
   TokenRequest request_;
   std::thread thread_;

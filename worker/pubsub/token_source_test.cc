@@ -89,7 +89,9 @@ class TokenSourceTest : public testing::Test {
   void Start(const CredentialSpec& spec) {
     std::string error;
     std::string project;
-    source_ = TokenSource::Start(spec, kAudience, &project, &error);
+    source_ = TokenSource::Start(spec, kAudience, &project, &error, [this] {
+      return std::chrono::system_clock::now() + seconds(passed_);
+    });
     ASSERT_NE(source_, nullptr) << error;
   }
   void Start(const json& credentials) { Start(CredentialSpec{.json = credentials.dump()}); }
@@ -107,6 +109,7 @@ class TokenSourceTest : public testing::Test {
   }
 
   std::string directory_;
+  std::atomic<int> passed_ = 0;  // seconds that the clock has been put forward
   std::unique_ptr<TokenSource> source_;
 };
 
@@ -374,10 +377,14 @@ TEST_F(TokenSourceTest, ATokenThatHasEndedAlreadyIsAnError) {
 TEST_F(TokenSourceTest, ATokenIsReplacedBeforeItEnds) {
   std::atomic<int> count = 0;
   FakeTokenServer server(
-      [&](const std::string&) { return Token("t" + std::to_string(++count), 10); });
+      [&](const std::string&) { return Token("t" + std::to_string(++count), 1000); });
   Start(User(server));
   EXPECT_EQ(Header(), "Bearer t1");
-  // In all that time there is a token.
+  passed_ = 850;
+  EXPECT_EQ(Header(), "Bearer t1");
+  EXPECT_EQ(count, 1);
+  // A tenth of its life is left. In all that time there is a token.
+  passed_ = 900;
   std::string header;
   for (const auto end = std::chrono::steady_clock::now() + kLong;
        header != "Bearer t2" && std::chrono::steady_clock::now() < end;) {
@@ -386,6 +393,22 @@ TEST_F(TokenSourceTest, ATokenIsReplacedBeforeItEnds) {
     std::this_thread::sleep_for(milliseconds(10));
   }
   EXPECT_EQ(header, "Bearer t2");
+}
+
+TEST_F(TokenSourceTest, ATokenThatHasEndedIsNotUsed) {
+  std::atomic<bool> open = true;
+  FakeTokenServer server([&](const std::string&) -> Answer {
+    if (open) return Token("t1", 1000);
+    return {.body = "", .keep_silent = true};
+  });
+  Start(User(server));
+  EXPECT_EQ(Header(), "Bearer t1");
+  open = false;
+  passed_ = 950;
+  EXPECT_EQ(source_->Get().header, "Bearer t1");
+  passed_ = 1001;
+  EXPECT_EQ(source_->Get().header, "");
+  source_.reset();
 }
 
 TEST_F(TokenSourceTest, ATokenThatIsRefusedIsThrownAwayAndTheFileReadAgain) {

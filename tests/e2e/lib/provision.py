@@ -421,24 +421,28 @@ def nobody_answers(operator):
     check("nobody answers", (process.wait(), "UNAVAILABLE" in process.text()), (1, True))
 
 
+def whole(operator, emulator):
+    command_line(operator)
+    creates(operator)
+    changes(operator)
+    refuses(operator)
+    rights(operator)
+    schemas(operator)
+    prints(operator)
+    if emulator == "google":
+        real_gcloud(operator)
+    # From here on there is a lot on the server, which makes each look at all of it slow.
+    killed(operator)
+    together(operator)
+    if emulator == "embedded":
+        killed_in_a_call(operator)
+        unsupported(operator)
+    round_trip(operator)
+
+
 def provision(emulator):
     with harness.Testbed(emulator, main_job.emulator_flags(emulator)) as bed:
         operator = Operator(bed)
         with nobody_answers(operator):
-            command_line(operator)
-            creates(operator)
-            changes(operator)
-            refuses(operator)
-            rights(operator)
-            schemas(operator)
-            prints(operator)
-        if emulator == "google":
-            real_gcloud(operator)
-        # From here on there is a lot on the server, which makes each look at all of it slow.
-        killed(operator)
-        together(operator)
-        if emulator == "embedded":
-            killed_in_a_call(operator)
-            unsupported(operator)
-        round_trip(operator)
+            whole(operator, emulator)
         say("    provisioned")
