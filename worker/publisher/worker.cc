@@ -42,7 +42,7 @@ constexpr int64 kRecentlyMs = 100;
 constexpr int64 kSettleMs = 10;  // a lane stores parts of its results before others have their turn
 // How often a database with copied publications looks whether the original is still there.
 constexpr int64 kLookForOriginalMs = 2000;
-constexpr long kReportCountsMs = 1000;  // until the statistics have an idle worker's last counts
+constexpr long kReportCountsMs = 100;  // until the statistics have an idle worker's last counts
 
 // How often a worker looks whether the others have given up their lanes of a publication whose keys
 // are to be divided anew, and for how long.

@@ -96,12 +96,12 @@ sub follow
 	return;
 }
 
-# Waits until the statistics have all that the workers have read. One reports it when it has done nothing for a second, so none may poll
-# more often than every two seconds.
+# Waits until the statistics have all that the workers have read. One reports it when it has done nothing for a tenth of a second, so
+# none may poll more often than every second.
 sub wait_reported
 {
 	my ($node) = @_;
-	return wait_until($node, 'postgres', q{SELECT bool_and(state = 'idle' AND state_change < clock_timestamp() - interval '1.5 s')
+	return wait_until($node, 'postgres', q{SELECT bool_and(state = 'idle' AND state_change < clock_timestamp() - interval '0.6 s')
 		FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}, 'the workers have reported what they read');
 }
 
