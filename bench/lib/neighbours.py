@@ -11,7 +11,6 @@ from bed import median, percentile
 from harness import Failure, say, wait_until
 
 HEALTHY = "app.healthy"
-QUIET = 0.5  # s without an arrival
 WAIT = 5  # s: an event that comes later counts as this late
 
 
@@ -23,6 +22,7 @@ class Sizes:
         self.offered = 1 if smoke else 10  # s
         self.rate = 30 if smoke else 500  # transactions/s offered, with one event each
         self.clients = 1 if smoke else 2
+        self.quiet = 0.1 if smoke else 0.5  # s without an arrival
         self.pause = 0.05 if smoke else 0.005  # s between the events whose latency is taken
 
 
@@ -83,7 +83,7 @@ def drain(server, counting, sizes):
     rate = (counting.messages - before) / (time.time() - begun)
     drop(server, publication)
     # What is on its way belongs to this figure, and the worker waits for it when the endpoint changes.
-    wait_until("nothing more comes", lambda: time.time() > counting.last_arrival + QUIET, bed.PATIENCE, 0.1)
+    wait_until("nothing more comes", lambda: time.time() > counting.last_arrival + sizes.quiet, bed.PATIENCE, 0.1)
     return rate
 
 
