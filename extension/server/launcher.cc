@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // The launcher itself, when it fails, is started again after this many seconds.
-constexpr int kLauncherRestartSeconds = 5;
+constexpr int kLauncherRestartSeconds = 1;
 // pg_database is read again this often even without a message that it changed.
 constexpr milliseconds kRescanInterval = seconds(60);
 // If a worker ran this long, its next failure counts as the first.

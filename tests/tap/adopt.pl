@@ -15,7 +15,7 @@ my $emulator = start_emulator('--subscription', "$subscription=catalog.video.eve
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 2,
 	'postbox.lease_timeout' => '10s',
-	'postbox.time_scale' => 40,
+	'postbox.time_scale' => 20,
 	'postbox.publish_timeout' => '2s',
 	'timezone' => 'America/New_York',
 });

@@ -105,7 +105,7 @@ attempt('a cast that sleeps for ever when somebody looks at publication_status',
 		# Hers are suspended for a moment where this machine was too busy for a step of the worker.
 		like($state, qr/^active$|took longer than/, 'the state of the others is shown');
 	},
-	after => sub { end_all($not_odd) }, flows => ['log']);
+	after => sub { end_all($not_odd, 1) }, flows => ['log']);
 
 # A lock that a session of hers holds.
 for my $lock (
@@ -142,8 +142,8 @@ attempt('code that waits for an advisory lock',
 	},
 	flows => ['tab']);
 
-# Enough time for so much memory.
-set_configuration($node, 'postbox.time_scale', 100);
+# Enough time for so much memory, also on a slow machine.
+set_configuration($node, 'postbox.time_scale', 1000);
 $node->reload;
 attempt('code that fills memory',
 	place => $hooks[0][0], outcome => 'is stopped, with the reason',

@@ -12,7 +12,7 @@ use Postbox::Test;
 use Test::More;
 
 # Pauses are short.
-start_world(settings => { 'postbox.time_scale' => 40 });
+start_world(settings => { 'postbox.time_scale' => 20 });
 
 # The filter on aggregate types calls the cast of this type.
 my $odd = q{ALTER TABLE evil.log ALTER aggregate_type TYPE evil.odd USING 'video'};

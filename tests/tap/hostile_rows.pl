@@ -16,6 +16,7 @@ my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.poll_interval' => '50ms',
 	'postbox.checkpoint_interval' => '20ms',
 	'postbox.maintenance_interval' => '1s',
+	'postbox.time_scale' => 20,    # what failed is tried again after a fifth of a second
 });
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');

@@ -18,11 +18,12 @@ my $largest = 9_990_000;    # a request has 10,000,000 bytes at most
 my $large = 156_000 * $budget;
 my $too_large = 4_700_000 * $budget;
 my $times = $ENV{POSTBOX_MEMORY_TIMES} || 1;
+my $timeout = '5s';
 my $emulator = start_emulator();
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
 	'postbox.max_outstanding_bytes' => "${budget}MB",
-	'postbox.publish_timeout' => '5s',
+	'postbox.publish_timeout' => $timeout,
 	'postbox.poll_interval' => '100ms',
 	'shared_buffers' => '32MB',
 	'max_wal_size' => '4GB',
@@ -80,6 +81,15 @@ sub emit_events
 		FROM generate_series(1, $of{count} * $times) n,
 			(SELECT coalesce(jsonb_object_agg('name-' || i, repeat('y', 1000)), '{}') FROM generate_series(1, $attributes) i OFFSET 0) a("all")
 	});
+	return;
+}
+
+# How long an event is tried: long where all of them are sent, short where none is.
+sub set_timeout
+{
+	my ($time) = @_;
+	set_configuration($node, 'postbox.publish_timeout', $time);
+	$node->reload;
 	return;
 }
 
@@ -151,9 +161,11 @@ for my $outbox ('log', 'tab')
 	subtest "repeats after an outage in a $outbox outbox" => sub {
 		bounded('unknown, then sent', sub {
 			emulator_fault($emulator, 'rpc=Publish,code=UNAVAILABLE');
+			set_timeout('1s');
 			emit_events($outbox, count => 26, keys => 26, bytes => $large);
 			emit_events($outbox, count => 40, keys => 26, bytes => $large / 10);
 			wait_until($node, 'postgres', "SELECT bool_or(attempts > 0) FROM postbox.lane WHERE publication = '$outbox'", 'the result is unknown');
+			set_timeout($timeout);
 			emulator_fault($emulator, '--clear');
 			wait_sent(66, 'all are sent');
 		});

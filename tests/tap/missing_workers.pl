@@ -72,7 +72,7 @@ subtest 'lanes are shared by those that live' => sub {
 
 subtest 'the lanes of a worker that stands still go to the others, and it does not disturb when it comes back' => sub {
 	my ($stopped, @others) = worker_pids($node, 'postgres');
-	set_scale(30);
+	set_scale(20);
 	stop_between_transactions($node, $stopped);
 	wait_until($node, 'postgres', qq{
 		SELECT count(*) = 4 FROM postbox.lane l JOIN postbox.workers w USING (lock_token) WHERE w.pid <> $stopped}, 'they are taken over after postbox.lease_timeout');
@@ -136,7 +136,7 @@ subtest 'a worker that stands still while it is alone is named' => sub {
 	$node->reload;
 	wait_workers($node, 'postgres', 1);
 	my $pid = worker_pid($node, 'postgres');
-	set_scale(30);
+	set_scale(20);
 	stop_between_transactions($node, $pid);
 	fail_once_before();
 	wait_state($node, 'unserved', "worker process $pid does not go on", 'after postbox.lease_timeout');

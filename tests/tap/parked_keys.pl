@@ -14,6 +14,8 @@ my $emulator = start_emulator();
 my $node = new_node('main', emulator => $emulator, settings => {
 	'postbox.publishers' => 1,
 	'postbox.maintenance_interval' => '1h',    # no repair
+	'postbox.poll_interval' => '50ms',
+	'postbox.time_scale' => 20,    # a step may take a fifth of a second
 	'autovacuum' => 'off',
 });
 $node->start;
@@ -90,9 +92,8 @@ subtest 'a late event in front of what was published already goes out before the
 };
 
 subtest 'very many paused keys' => sub {
-	# A step may take a fifth of a second.
 	my $keys = 120_000;
-	set_configuration($node, @$_) for [ 'postbox.time_scale', 20 ], [ 'postbox.publishers', 0 ];
+	set_configuration($node, 'postbox.publishers', 0);
 	$node->reload;
 	wait_workers($node, 'postgres', 0);
 	$node->safe_psql(

@@ -14,16 +14,17 @@ my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publis
 $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql('postgres', q{
-	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.0024); RETURN OLD; END $$;
+	CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.0014); RETURN OLD; END $$;
 	CREATE TRIGGER slow BEFORE DELETE ON app.outbox_parked FOR EACH ROW EXECUTE FUNCTION app.slow();
 });
 
-# A step may take a fifth of a second, and the rows of one chunk take half a second. Rows with one seq, more than are read together, are parked and published from there.
-my $rows = 1800;
+# A step may take a fifth of a second, and the rows of one chunk take a third of a second. Rows with one seq, more than are read together, are parked and published from there.
+my $rows = 1500;
 $node->safe_psql('postgres', qq{INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
 	SELECT last, gen_random_uuid(), 'video', 'k-' || n, 'video.changed', 1, '{}' FROM nextval('app.outbox_seq') last, generate_series(1, $rows) n});
 wait_for(sub { messages_published($emulator) >= $rows }, 'all are published');
 wait_until($node, 'postgres', q{SELECT pending = 0 AND parked = 0 AND state = 'active' FROM postbox.publication_status WHERE publication = 'videos'}, 'and that is stored');
+like(log_since($node, 0), qr/took longer than 200 ms/, 'what was too much for a step was cut short');
 cmp_ok(messages_published($emulator), '<=', 4 * $rows, 'few were sent again');
 
 $node->stop;
