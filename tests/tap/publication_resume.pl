@@ -72,9 +72,10 @@ subtest 'after a failure what was published is not read again' => sub {
 	};
 	my $before = $rows_read->();
 	my $sent = messages_published($emulator);
-	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND,count=2');
+	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND');
 	emit($node, 'postgres', $failed);
 	wait_status(q{state = 'suspended'}, 'they fail');
+	emulator_fault($emulator, '--clear');
 	wait_for(sub { messages_published($emulator) == $sent + $failed }, 'they are sent again');
 	wait_status('pending = 0', 'nothing is pending');
 	my $read = $rows_read->() - $before;
