@@ -18,7 +18,8 @@ my $failovers = $ENV{POSTBOX_FAILOVERS} // 1;
 
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-follower=catalog.video.events,ordered');
 my %settings = (
-	'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '10s',
+	# A lease ends after five seconds, and a standby that answers nothing is one to be named after a fifth of a second.
+	'postbox.checkpoint_interval' => '50ms', 'postbox.lease_timeout' => '25s', 'postbox.time_scale' => 20,
 	'autovacuum' => 'off', 'max_connections' => 30);
 
 # What the topic has seen. It has no outbox, so it may be a copy of the same cluster that the primary is a copy of.
@@ -205,7 +206,7 @@ subtest 'events that wait for a standby still do so after the worker has read ne
 	my $waiting = q{SELECT last_error FROM postbox.publication_status WHERE publication = 'log' AND state = 'waiting'};
 	wait_until($primary, 'postgres', "SELECT EXISTS ($waiting)", 'events wait');
 	my $since = $primary->safe_psql('postgres', $waiting);
-	$primary->append_conf('postgresql.conf', 'postbox.publish_timeout = 3s');
+	$primary->append_conf('postgresql.conf', 'postbox.publish_timeout = 1s');
 	$primary->reload;
 	wait_for(sub {
 		my $now = $primary->safe_psql('postgres', $waiting);
@@ -225,13 +226,13 @@ for my $mode ('synchronous', 'asynchronous')
 			with_standby($mode eq 'synchronous' ? '*' : '');
 			my $before = seen_count();
 			my $load = start_load();
-			wait_for(sub { seen_count() > $before + 400 }, 'events flow');
+			wait_for(sub { seen_count() > $before + 200 }, 'events flow');
 			my $receiver = stop_receiver();
 			# The load goes on for a moment: with a synchronous standby the sessions that wait for it stand still, the others do not.
 			my $written = $primary->safe_psql('postgres', 'SELECT count(*) FROM app.log');
 			if ($mode eq 'asynchronous')
 			{
-				wait_until($primary, 'postgres', "SELECT count(*) > $written + 200 FROM app.log", 'the standby has not got all');
+				wait_until($primary, 'postgres', "SELECT count(*) > $written + 100 FROM app.log", 'the standby has not got all');
 				emit_to($primary, 'app.log', 1, key => "'c$standbys-gone'");
 				wait_for(sub { $reader->safe_psql('postgres', "SELECT count(*) FROM app.seen WHERE aggregate_id = 'c$standbys-gone'") > 0 }, 'and has missed what was sent');
 			}

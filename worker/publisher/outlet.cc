@@ -13,6 +13,8 @@ constexpr std::chrono::milliseconds kClientCancelTime(2000);
 // To look for credentials may take a second or two, in which the worker does nothing else. So the
 // next look comes when so many times that is over.
 constexpr int kCredentialPauseFactor = 9;
+// A synchronous standby that has not confirmed for so long is one to be named.
+constexpr std::chrono::milliseconds kStall(1000);
 
 void Append(Events events, Events* all) {
   for (EventPointer& event : events) all->push_back(std::move(event));
@@ -194,7 +196,7 @@ std::string Outlets::error() const {
 
 bool Outlets::Stalled(TimestampTz now) const {
   return std::any_of(outlets_.begin(), outlets_.end(), [now](const auto& outlet) {
-    return outlet->in_flight()->standby_queue().Stalled(now);
+    return outlet->in_flight()->standby_queue().Stalled(now, Scaled(kStall).count() * 1000);
   });
 }
 

@@ -12,7 +12,7 @@
 //
 //   Add()       a claim's events, with the position up to which WAL must be confirmed
 //   TakeSafe()  what is confirmed
-//   Stalled()   the first batch has waited for kStall: nothing more is claimed, and
+//   Stalled()   the first batch has waited for `most`: nothing more is claimed, and
 //               postbox.publication_status says why
 //   GiveBack()  it has waited for so long that a lease may end: the events go back to where they
 //               were. The batch stays without them, so that they are claimed again only when they
@@ -44,16 +44,14 @@ class StandbyQueue {
     bool operator==(const Waiting&) const = default;
   };
 
-  static constexpr std::int64_t kStall = 1'000'000;
-
   bool empty() const { return batches_.empty(); }
   void Add(const std::string& publication, std::uint64_t position, std::int64_t now,
            Messages messages);
   // What WAL that is confirmed up to `confirmed` makes safe, in order.
   Messages TakeSafe(std::uint64_t confirmed);
 
-  bool Stalled(std::int64_t now) const {
-    return !empty() && batches_.front().waiting.since + kStall <= now;
+  bool Stalled(std::int64_t now, std::int64_t most) const {
+    return !empty() && batches_.front().waiting.since + most <= now;
   }
   // All that waits, if the first batch has waited for `most`.
   Messages GiveBack(std::int64_t now, std::int64_t most);

@@ -33,16 +33,16 @@ TEST(StandbyQueue, NothingOvertakesWhatCameBefore) {
   EXPECT_EQ(queue.TakeSafe(200), (Messages{&a, &b}));
 }
 
-TEST(StandbyQueue, IsStalledWhenTheFirstBatchHasWaitedForASecond) {
+TEST(StandbyQueue, IsStalledWhenTheFirstBatchHasWaitedForLong) {
   pubsub::OutgoingMessage a, b;
   StandbyQueue queue;
-  EXPECT_FALSE(queue.Stalled(10 * kSecond));
+  EXPECT_FALSE(queue.Stalled(10 * kSecond, kSecond));
   queue.Add("one", 100, 5 * kSecond, {&a});
   queue.Add("two", 200, 6 * kSecond, {&b});
-  EXPECT_FALSE(queue.Stalled(6 * kSecond - 1));
-  EXPECT_TRUE(queue.Stalled(6 * kSecond));
+  EXPECT_FALSE(queue.Stalled(6 * kSecond - 1, kSecond));
+  EXPECT_TRUE(queue.Stalled(6 * kSecond, kSecond));
   EXPECT_EQ(queue.TakeSafe(100), (Messages{&a}));
-  EXPECT_FALSE(queue.Stalled(6 * kSecond));
+  EXPECT_FALSE(queue.Stalled(6 * kSecond, kSecond));
 }
 
 TEST(StandbyQueue, RemembersWhatItWaitsForWhenTheEventsWereGivenBack) {
@@ -53,7 +53,7 @@ TEST(StandbyQueue, RemembersWhatItWaitsForWhenTheEventsWereGivenBack) {
   EXPECT_EQ(queue.GiveBack(9 * kSecond, 10 * kSecond), Messages());
   EXPECT_EQ(queue.GiveBack(10 * kSecond, 10 * kSecond), (Messages{&a, &b}));
   EXPECT_EQ(queue.GiveBack(11 * kSecond, 10 * kSecond), Messages());
-  EXPECT_TRUE(queue.Stalled(11 * kSecond));
+  EXPECT_TRUE(queue.Stalled(11 * kSecond, kSecond));
   EXPECT_EQ(queue.TakeSafe(200), Messages());
   EXPECT_TRUE(queue.empty());
 }
