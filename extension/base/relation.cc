@@ -1,6 +1,6 @@
 #include "extension/base/relation.h"
 
-#include "extension/base/act_as.h"
+#include "extension/base/registrar.h"
 #include "extension/base/spi.h"
 
 namespace postbox {
@@ -30,7 +30,7 @@ Oid RelationNamed(const std::string& name) {
 }
 
 void LockRegistration(const char* registry, Oid relation) {
-  const ActAs registrar(RelationOwner(PostboxRelation(registry)));
+  const Registrar registrar(registry);
   Parameters key;
   key.AddOid(REGCLASSOID, relation);
   const std::string sql = std::string("SELECT FROM postbox.") + registry +

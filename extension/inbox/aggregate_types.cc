@@ -1,7 +1,6 @@
 #include "extension/inbox/aggregate_types.h"
 
-#include "extension/base/act_as.h"
-#include "extension/base/relation.h"
+#include "extension/base/registrar.h"
 #include "extension/base/spi.h"
 #include "extension/base/statement.h"
 
@@ -18,11 +17,6 @@ std::string_view AggregateTypeOf(const InboxEvent& event) {
   return {VARDATA_ANY(type), static_cast<size_t>(VARSIZE_ANY_EXHDR(type))};
 }
 
-// Before ALTER EXTENSION UPDATE there is no such column.
-bool HasColumn(Oid projections) {
-  return Pg([&] { return get_attnum(projections, "aggregate_types") != InvalidAttrNumber; });
-}
-
 }  // namespace
 
 bool AggregateTypes::Knows(const InboxEvent& event) const {
@@ -34,9 +28,7 @@ bool AggregateTypes::Knows(const InboxEvent& event) const {
 void AggregateTypes::NoteApplied(int64 projection, const InboxEvent& event) {
   if (Knows(event)) return;
   const std::string_view type = AggregateTypeOf(event);
-  const Oid table = PostboxRelation("projection");
-  if (!HasColumn(table)) return;
-  const ActAs registrar(RelationOwner(table));
+  const Registrar registrar("projection");
   Parameters row;
   row.Add(INT8OID, Int64GetDatum(projection)).AddText(type);
   // Tells all sessions to read the inbox again.
@@ -57,7 +49,6 @@ std::string AggregateTypes::Other(int64 projection, std::string_view type) {
   const auto is_other = [&](const std::string& one) { return one != type; };
   auto other = std::find_if(types_.begin(), types_.end(), is_other);
   if (other != types_.end()) return *other;
-  if (!HasColumn(PostboxRelation("projection"))) return "";
   static Statement& look = *new Statement(
       "SELECT t FROM postbox.projection p JOIN postbox.projection o USING (target, version_column),"
       " unnest(o.aggregate_types) t WHERE p.id = $1 AND t <> $2",

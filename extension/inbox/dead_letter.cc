@@ -13,6 +13,7 @@
 // reading only.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
 #include "extension/inbox/apply.h"
@@ -23,9 +24,6 @@ extern "C" {
 
 namespace postbox {
 namespace {
-
-// Acts as the owner of postbox.dead_letter, who may write it.
-ActAs Registrar() { return ActAs(RelationOwner(PostboxRelation("dead_letter"))); }
 
 constexpr char kDeadLetterFields[] =
     "event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, "
@@ -63,7 +61,7 @@ void Record(const Inbox& inbox, const InboxEvent& event, const std::string& sqls
     values[10] = CStringGetTextDatum(stored_text.c_str());
   });
   values[11] = Int32GetDatum(attempts);
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   record.Run(values, nulls);
 }
 
@@ -82,7 +80,7 @@ Parameters KeyOfRow(int64 id) {
 Oid LockDeadLetter(int64 id) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   Parameters key = KeyOfRow(id);
   if (Run("SELECT inbox::oid FROM postbox.dead_letter WHERE id = $1 FOR UPDATE", key) == 0) {
     ThrowNoDeadLetter(id);
@@ -91,7 +89,7 @@ Oid LockDeadLetter(int64 id) {
 }
 
 InboxEvent ReadDeadLetter(int64 id) {
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   Parameters key = KeyOfRow(id);
   if (Run(std::string("SELECT ") + kDeadLetterFields + " FROM postbox.dead_letter WHERE id = $1",
           key) == 0) {
@@ -106,7 +104,7 @@ InboxEvent ReadDeadLetter(int64 id) {
 }
 
 void RemoveDeadLetter(int64 id) {
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   Parameters key = KeyOfRow(id);
   Run("DELETE FROM postbox.dead_letter WHERE id = $1", key);
 }
@@ -118,7 +116,7 @@ bool KeepsOutcomes() {
 }
 
 void NoteAttempt(int64 id, const PostgresError& error) {
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   Parameters row = KeyOfRow(id);
   row.AddText(error.SqlState()).AddText(Shortened(ErrorText(error)));
   Run(std::string("UPDATE postbox.dead_letter SET sqlstate = $2, error = $3, failed_at = now(), "
@@ -128,7 +126,7 @@ void NoteAttempt(int64 id, const PostgresError& error) {
 }
 
 void NoteOutcome(const ApplySession& session, int64 id, Outcome outcome) {
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   Parameters row = KeyOfRow(id);
   row.Add(session.outcome_type(), session.outcome(outcome));
   Run("UPDATE postbox.dead_letter SET outcome = $2 WHERE id = $1", row);
@@ -138,7 +136,7 @@ void NoteOutcome(const ApplySession& session, int64 id, Outcome outcome) {
 struct NoEffect {};
 
 void RequireStoredAsReceived(int64 id) {
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   Parameters key = KeyOfRow(id);
   // Before ALTER EXTENSION UPDATE there is no column raw.
   Run("SELECT to_jsonb(d) ->> 'raw' IS NOT NULL FROM postbox.dead_letter d WHERE id = $1", key);
@@ -274,7 +272,7 @@ class BytesEvent {
 // The dead letter that this transaction has just recorded.
 void SetRaw(const std::string& raw) {
   if (raw.empty()) return;
-  const ActAs registrar = Registrar();
+  const Registrar registrar("dead_letter");
   Parameters parameters;
   parameters.AddText(raw);
   Run("UPDATE postbox.dead_letter SET raw = $1::jsonb "
@@ -377,7 +375,7 @@ POSTBOX_FUNCTION(discard_dead_letters) {
     const uint64 rows = Run("SELECT d.id FROM postbox.dead_letter d" + where, filter);
     std::vector<int64> ids;
     for (uint64 row = 0; row < rows; ++row) ids.push_back(Int64Column(row, 1));
-    const ActAs registrar = Registrar();
+    const Registrar registrar("dead_letter");
     Parameters found;
     found.Add(INT8ARRAYOID, Int64ArrayValue(ids));
     return Int64GetDatum(

@@ -1,6 +1,6 @@
 #include "extension/inbox/field_watch.h"
 
-#include "extension/base/act_as.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 
@@ -125,7 +125,7 @@ void FieldWatch::Look(std::string_view payload) {
   looked_at_ = GetCurrentTimestamp();
   if (changed_) changed_look_at_ = looked_at_;
   changed_ = false;
-  const ActAs registrar(RelationOwner(PostboxRelation("projection")));
+  const Registrar registrar("projection");
   Parameters key;
   key.Add(INT8OID, Int64GetDatum(projection_));
   const uint64 rows =

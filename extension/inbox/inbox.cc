@@ -5,6 +5,7 @@
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/new_relation.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/apply.h"
 #include "extension/inbox/inbox_shape.h"
@@ -35,7 +36,7 @@ Oid CreateInbox(const NewRelation& relation, Datum retention) {
   Parameters row;
   row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, OidColumn(0, 2));
   row.Add(INTERVALOID, retention);
-  const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
+  const Registrar registrar("inbox");
   Run("INSERT INTO postbox.inbox (relation, tombstone, retention) VALUES ($1, $2, $3)", row);
   return table;
 }
@@ -53,7 +54,7 @@ void DropInbox(Oid relation) {
   key.AddOid(REGCLASSOID, relation);
   Oid tombstone = InvalidOid;
   {
-    const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
+    const Registrar registrar("inbox");
     Run("DELETE FROM postbox.inbox WHERE relation = $1 RETURNING tombstone::oid", key);
     tombstone = OidColumn(0, 1);
   }

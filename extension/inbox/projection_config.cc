@@ -6,6 +6,7 @@
 // same time the second sees the conflict.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/event_types.h"
 #include "extension/inbox/inbox_cache.h"
@@ -119,7 +120,7 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   row.Add(TEXTARRAYOID, TextArrayValue(key)).AddText(config.version_column);
   row.Add(TEXTARRAYOID, TextArrayValue(config.delete_types));
   row.Add(TEXTARRAYOID, TextArrayValue(writes));
-  const ActAs registrar(RelationOwner(PostboxRelation("projection")));
+  const Registrar registrar("projection");
   Run("INSERT INTO postbox.projection (inbox, event_types, target, columns, key, version_column, "
       "delete_types, writes) VALUES ($1, $2, $3, $4, $5, $6::name, $7, $8)",
       row);
@@ -167,7 +168,7 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
           "Handler " + PrintedColumn(0, 1) + " takes some of these event types.",
           "Remove it first with postbox.drop_handler.");
   }
-  const ActAs registrar(RelationOwner(PostboxRelation("handler")));
+  const Registrar registrar("handler");
   Run("INSERT INTO postbox.handler (inbox, event_types, function) VALUES ($1, $2, $3)", row);
 }
 
@@ -214,7 +215,7 @@ void Drop(const char* table, int64 id) {
           "They are listed in " + name + ".");
   }
   RequireInboxOwner(OidColumn(0, 1));
-  const ActAs registrar(RelationOwner(PostboxRelation(table)));
+  const Registrar registrar(table);
   Run("DELETE FROM " + name + " WHERE id = $1", key);
 }
 

@@ -2,6 +2,7 @@
 // postbox.register_inbox registers a table that was an inbox, before a DROP EXTENSION or in a dump.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/inbox_cache.h"
 #include "extension/inbox/inbox_shape.h"
@@ -31,7 +32,7 @@ void RepairInbox(Oid relation, Repair* repair) {
   repair->DoAll(FindFlaws(relation, InboxShape()));
   if (OidIsValid(tombstones)) repair->DoAll(FindFlaws(tombstones, TombstoneShape()));
   if (repair->dry_run() || !missing) return;
-  const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
+  const Registrar registrar("inbox");
   Parameters row;
   row.AddOid(REGCLASSOID, relation).AddOid(REGCLASSOID, tombstones);
   Run("UPDATE postbox.inbox SET tombstone = $2 WHERE relation = $1", row);
@@ -73,7 +74,7 @@ void RegisterInbox(Oid relation, Datum retention, Oid given) {
   repair.DoAll(FindFlaws(relation, InboxShape()));
   repair.DoAll(FindFlaws(tombstones, TombstoneShape()));
   repair.Announce();
-  const ActAs registrar(RelationOwner(PostboxRelation("inbox")));
+  const Registrar registrar("inbox");
   Parameters row;
   row.AddOid(REGCLASSOID, relation).AddOid(REGCLASSOID, tombstones).Add(INTERVALOID, retention);
   Run("INSERT INTO postbox.inbox (relation, tombstone, retention) VALUES ($1, $2, $3)", row);

@@ -2,6 +2,7 @@
 // tells it where Pub/Sub is: the setting is for members of pg_read_all_settings only.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/inbox/inbox_cache.h"
 #include "extension/server/credential.h"
@@ -89,7 +90,7 @@ void CheckPolicy(const std::string& on_error, bool has_topic) {
 }
 
 void InsertSubscription(const std::string& name, Parameters& row) {
-  const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
+  const Registrar registrar("subscription");
   if (Run("INSERT INTO postbox.subscription (name, inbox, subscription, max_outstanding_messages, "
           "max_outstanding_bytes, appliers, batch_size, batch_delay, on_error, max_attempts, "
           "min_backoff, max_backoff, dead_letter_topic, enabled, statement_timeout, lock_timeout) "
@@ -111,7 +112,7 @@ void UseCredential(const std::string& name, const std::string& credential) {
         "Use one of kind file, with a path on the machine of postbox pull; or of kind environment "
         "or metadata.");
   }
-  const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
+  const Registrar registrar("subscription");
   Parameters row;
   row.AddText(name).AddText(credential);
   Run("UPDATE postbox.subscription SET credential = $2 WHERE name = $1", row);
@@ -181,7 +182,7 @@ void DropSubscription(const std::string& name) {
           "They are listed in postbox.subscription.");
   }
   RequireInboxOwner(OidColumn(0, 1));
-  const ActAs registrar(RelationOwner(PostboxRelation("subscription")));
+  const Registrar registrar("subscription");
   Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }
 

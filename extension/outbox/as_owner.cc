@@ -12,6 +12,7 @@
 //     rights of their own, as an UPDATE or DELETE would.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/statement.h"
@@ -134,7 +135,7 @@ std::optional<std::string> LastError(const std::string& publication) {
   if (std::optional<std::string> error = RetryError(publication)) return error;
   const SpiConnection connection;
   const FixedSearchPath search_path;
-  const ActAs registrar(RelationOwner(PostboxRelation("lane")));
+  const Registrar registrar("lane");
   const uint64 rows = find.Run({TextValue(publication)});
   if (rows == 0 || IsNull(0, 1)) return std::nullopt;
   return TextColumn(0, 1);

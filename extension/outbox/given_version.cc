@@ -1,6 +1,7 @@
 #include "extension/outbox/given_version.h"
 
 #include "extension/base/act_as.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 
 extern "C" {
@@ -97,7 +98,7 @@ int64 FloorFor(int64 version) { return version <= kExactFloor ? version : versio
 bool AddFloor(const OutboxFacts& facts, Datum aggregate_type, int64 floor) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  const ActAs registrar(RelationOwner(facts.given_versions));
+  const Registrar registrar("given_version");
   Parameters row;
   row.AddOid(REGCLASSOID, facts.relation).Add(TEXTOID, aggregate_type);
   row.Add(INT8OID, Int64GetDatum(floor));

@@ -9,6 +9,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
 #include "extension/base/new_relation.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
@@ -70,7 +71,7 @@ void DropOutbox(Oid relation) {
   Pg([&] { LockRelationOid(relation, AccessExclusiveLock); });
   const std::shared_ptr<Outbox> outbox = FindOutboxForOwner(relation);
   {
-    ActAs registrar(RelationOwner(PostboxRelation("outbox")));
+    const Registrar registrar("outbox");
     Parameters key;
     key.AddOid(REGCLASSOID, relation);
     Run("DELETE FROM postbox.outbox WHERE relation = $1", key);

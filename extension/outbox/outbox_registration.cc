@@ -1,7 +1,7 @@
 #include "extension/outbox/outbox_registration.h"
 
-#include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 
@@ -33,7 +33,7 @@ void CreateVersionCounter(const NewRelation& relation) {
 }
 
 void RegisterOutbox(const OutboxRegistration& registration) {
-  ActAs registrar(RelationOwner(PostboxRelation("outbox")));
+  const Registrar registrar("outbox");
   Parameters row;
   row.AddOid(REGCLASSOID, registration.relation).AddOid(REGCLASSOID, registration.counter);
   row.AddText(registration.kind);

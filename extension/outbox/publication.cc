@@ -10,6 +10,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
 #include "extension/base/library_version.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
@@ -366,7 +367,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   CheckLanes(*properties.lanes, is_log);
   const std::optional<LogStart> position = FindStart(outbox, is_log, start);
   if (properties.credential.has_value()) RequireCredential(*properties.credential);
-  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  const Registrar registrar("publication");
   LockRegistration("outbox", outbox);
   Parameters parameters;
   AddTo(&parameters, properties);
@@ -424,7 +425,7 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   const bool is_log = FindOutbox(outbox)->facts().is_log;
   if (properties.ordering.has_value()) CheckOrdering(*properties.ordering, is_log);
   if (properties.lanes.has_value()) CheckLanes(*properties.lanes, is_log);
-  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  const Registrar registrar("publication");
   LockRegistration("outbox", outbox);
   RequireSameCredential(name, properties, spent);
   Parameters parameters;
@@ -465,7 +466,7 @@ void ResumePublication(const std::string& name) {
   FixedSearchPath search_path;
   RequireUpdatedExtension();
   OutboxOfPublication(name, /*operators=*/true);
-  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  const Registrar registrar("publication");
   Parameters key;
   key.AddText(name);
   // One that fails again has a short backoff again.
@@ -479,7 +480,7 @@ void DropPublication(const std::string& name) {
   SpiConnection connection;
   FixedSearchPath search_path;
   OutboxOfPublication(name);
-  ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  const Registrar registrar("publication");
   Parameters key;
   key.AddText(name);
   Run("DELETE FROM postbox.publication WHERE name = $1", key);

@@ -12,6 +12,7 @@
 // What was parked is lost with its table: in the log it cannot be told from what was published.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
@@ -281,7 +282,7 @@ void RepairOutbox(Oid relation, Repair* repair) {
   repair->DoAll(flaws);
   if (repair->dry_run()) return;
   // Workers read it again in any case.
-  const ActAs registrar(RelationOwner(PostboxRelation("outbox")));
+  const Registrar registrar("outbox");
   Parameters row;
   row.AddOid(REGCLASSOID, relation).AddOid(REGCLASSOID, parts.counter);
   row.AddOid(REGCLASSOID, parts.parked).Add(INT8OID, Int64GetDatum(floor));

@@ -14,6 +14,7 @@
 
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 
@@ -290,7 +291,7 @@ void CreateCredential(FunctionCallInfo fcinfo) {
   SpiConnection connection;
   FixedSearchPath search_path;
   Complete(&definition);
-  const ActAs registrar(RelationOwner(PostboxRelation("credential")));
+  const Registrar registrar("credential");
   Parameters row;
   row.AddText(name).AddText(definition.kind).AddTextOrNull(definition.file);
   if (Run("INSERT INTO postbox.credential (name, kind, file) VALUES ($1, $2, $3) "
@@ -311,16 +312,15 @@ void AlterCredential(FunctionCallInfo fcinfo) {
       .kind = "", .secret = OptionalText(fcinfo, 2), .file = OptionalText(fcinfo, 3)};
   SpiConnection connection;
   FixedSearchPath search_path;
-  const Oid owner = RelationOwner(PostboxRelation("credential"));
   std::string before;
   {
-    const ActAs registrar(owner);
+    const Registrar registrar("credential");
     before = LockForChange(name);
   }
   definition.kind = kind.value_or(before);
   // With the rights of the caller, who may read files.
   Complete(&definition);
-  const ActAs registrar(owner);
+  const Registrar registrar("credential");
   if (definition.kind == "key" && before != "key") {
     RequireNewSnapshots();
     LockForChange(name, kForUpdate);
@@ -348,7 +348,7 @@ void DropCredential(const std::string& name) {
   RequireNewSnapshots();
   SpiConnection connection;
   FixedSearchPath search_path;
-  const ActAs registrar(RelationOwner(PostboxRelation("credential")));
+  const Registrar registrar("credential");
   LockForChange(name, kForUpdate);
   const std::string users = UsersOf(name, "all");
   if (!users.empty()) {
@@ -370,7 +370,7 @@ void GrantCredential(const std::string& name, Oid role) {
   RequireSuperuser("grant_credential");
   SpiConnection connection;
   FixedSearchPath search_path;
-  const ActAs registrar(RelationOwner(PostboxRelation("credential")));
+  const Registrar registrar("credential");
   LockForChange(name);
   Parameters row;
   row.AddText(name).AddOid(OIDOID, role);
@@ -386,7 +386,7 @@ void RevokeCredential(const std::string& name, const std::string& role) {
   RequireSuperuser("revoke_credential");
   SpiConnection connection;
   FixedSearchPath search_path;
-  const ActAs registrar(RelationOwner(PostboxRelation("credential")));
+  const Registrar registrar("credential");
   LockForChange(name);
   Parameters row;
   row.AddText(name).AddText(role);
@@ -415,7 +415,7 @@ void RequireCredential(const std::string& name) {
 }
 
 std::string LockCredential(const std::string& name) {
-  const ActAs registrar(RelationOwner(PostboxRelation("credential")));
+  const Registrar registrar("credential");
   Parameters key;
   key.AddText(name);
   if (Run("SELECT kind FROM postbox.credential WHERE name = $1 FOR KEY SHARE", key) == 0) {

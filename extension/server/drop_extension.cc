@@ -8,6 +8,7 @@
 // It asks tables of Postbox and the catalogs only: whoever drops the extension is a superuser, and
 // nobody's code runs with his rights.
 #include "extension/base/act_as.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 
@@ -47,7 +48,7 @@ Loss FindLoss() {
   // The server refuses whoever does not own the extension. He is told nothing before.
   Run("SELECT pg_has_role(e.extowner, 'USAGE') FROM pg_extension e WHERE e.extname = 'postbox'");
   if (!BoolColumn(0, 1)) return {};
-  const ActAs registrar(RelationOwner(PostboxRelation("outbox")));
+  const Registrar registrar("outbox");
   // At least the events behind the slowest lane of each log; what is parked is not counted.
   Run("SELECT (SELECT count(*) FROM postbox.outbox), (SELECT count(*) FROM postbox.inbox), "
       "(SELECT string_agg(o.relation::text, ', ' ORDER BY o.relation::text) FROM postbox.outbox "

@@ -17,6 +17,7 @@
 //
 // Where event triggers are disabled, postbox.outbox_status shows what has stayed behind.
 #include "extension/base/act_as.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
@@ -80,7 +81,7 @@ std::vector<Part> PartsOfAltered() {
       "WHERE classid = 'pg_class'::regclass AND objsubid = 0");
   Parameters altered;
   altered.Add(OIDARRAYOID, DatumColumn(0, 1));
-  const ActAs registrar(RelationOwner(PostboxRelation("outbox")));
+  const Registrar registrar("outbox");
   const uint64 rows =
       Run("SELECT p.relation::oid, p.part::oid, p.kind FROM postbox.parts_of($1) p", altered);
   std::vector<Part> parts;

@@ -2,6 +2,7 @@
 
 #include "extension/base/act_as.h"
 #include "extension/base/guard.h"
+#include "extension/base/registrar.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/shared/settings.h"
@@ -113,7 +114,7 @@ bool IsPublished(Oid outbox) {
   const SpiConnection connection;
   const FixedSearchPath search_path;
   // To emit needs no right on tables of Postbox.
-  const ActAs registrar(RelationOwner(PostboxRelation("publication")));
+  const Registrar registrar("publication");
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, outbox);
   answer = Run("SELECT FROM postbox.publication WHERE outbox = $1 LIMIT 1", parameters) > 0;

@@ -38,6 +38,9 @@ my @apply = (
 	[ 'a domain in a target', q{CREATE DOMAIN evil.title AS text CHECK (evil.good(VALUE, 'HOOK')); ALTER TABLE evil.target ALTER title TYPE evil.title}, 'ALTER TABLE evil.target ALTER title TYPE text; DROP DOMAIN evil.title', 'set' ],
 	[ 'an index expression of a target', q{CREATE INDEX hook ON evil.target (evil.same(version::text, 'HOOK'))}, 'DROP INDEX evil.hook', 'set' ],
 	[ 'an index predicate of a target', q{CREATE INDEX hook ON evil.target (id) WHERE evil.good(version::text, 'HOOK')}, 'DROP INDEX evil.hook', 'set' ],
+	# Postbox notes in a table of its own of what type the events of a target are.
+	[ 'a trigger of a target that gets its first event', q{CREATE TABLE evil.fresh (id text PRIMARY KEY, title text, version bigint); SELECT postbox.create_projection('evil.inbox', '{fresh}', 'evil.fresh');
+		CREATE TRIGGER hook BEFORE INSERT ON evil.fresh FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, q{SELECT postbox.drop_projection(id) FROM postbox.projection WHERE event_types = '{fresh}'; DROP TABLE evil.fresh}, 'fresh' ],
 	[ 'a trigger of the tombstones', q{CREATE TRIGGER hook BEFORE INSERT OR UPDATE ON evil.inbox_tombstone FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.inbox_tombstone', 'gone' ],
 	[ 'a CHECK of the tombstones', q{ALTER TABLE evil.inbox_tombstone ADD CONSTRAINT hook CHECK (evil.good(key, 'HOOK')) NOT VALID}, 'ALTER TABLE evil.inbox_tombstone DROP CONSTRAINT hook', 'gone' ],
 	[ 'a handler', q{SELECT postbox.create_handler('evil.inbox', '{handled}', 'evil.handler(postbox.event)')}, 'SELECT postbox.drop_handler(id) FROM postbox.handler', 'handled' ],

@@ -1,0 +1,23 @@
+// Acts as the owner of a table of Postbox's own, for statements on it: a superuser, mostly. These
+// may come after code of a user that is still on the stack of roles, and that may have left a
+// search_path of its own behind. So the search_path is fixed here, whatever it is outside.
+#ifndef POSTBOX_EXTENSION_BASE_REGISTRAR_H_
+#define POSTBOX_EXTENSION_BASE_REGISTRAR_H_
+
+#include "extension/base/act_as.h"
+#include "extension/base/relation.h"
+
+namespace postbox {
+
+class Registrar {
+ public:
+  explicit Registrar(const char* table) : owner_(RelationOwner(PostboxRelation(table))) {}
+
+ private:
+  const ActAs owner_;
+  const FixedSearchPath search_path_;
+};
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_BASE_REGISTRAR_H_
