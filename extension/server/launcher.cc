@@ -27,8 +27,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// The launcher itself, when it fails, is started again after this many seconds.
-constexpr int kLauncherRestartSeconds = 1;
+// A launcher that fails again and again begins once in this time. It waits for that itself: the
+// postmaster is to start it at once. (Until 15, one that misses the end of a process between two
+// looks at its clock sleeps on for up to a minute, if nothing else wakes it.)
+constexpr milliseconds kBetweenStarts = seconds(5);
 // pg_database is read again this often even without a message that it changed.
 constexpr milliseconds kRescanInterval = seconds(60);
 // If a worker ran this long, its next failure counts as the first.
@@ -511,6 +513,24 @@ milliseconds Launcher::SleepTime() const {
   return std::clamp<milliseconds>(left, milliseconds(10), kRescanInterval);
 }
 
+// Returns false if the launcher is to leave.
+bool WaitForTurn() {
+  TimestampTz* const started_at = &shared_state()->launcher_started_at;
+  const uint32 wait_event = WaitEvent("PostboxLauncher");
+  while (*started_at != 0 && ShutdownRequestPending == 0) {
+    const long left = TimestampDifferenceMilliseconds(
+        GetCurrentTimestamp(),
+        TimestampTzPlusMilliseconds(*started_at, Scaled(kBetweenStarts).count()));
+    if (left == 0 || left > kBetweenStarts.count()) break;  // the clock was set back
+    Pg([left, wait_event] {
+      (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, left, wait_event);
+      ResetLatch(MyLatch);
+    });
+  }
+  *started_at = GetCurrentTimestamp();
+  return ShutdownRequestPending == 0;
+}
+
 void ClearLauncher(int /*code*/, Datum /*argument*/) {
   pg_atomic_write_u32(&shared_state()->launcher_proc_number, kNobody);
 }
@@ -543,7 +563,7 @@ void RegisterLauncher() {
   BackgroundWorker worker{};
   worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
   worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-  worker.bgw_restart_time = kLauncherRestartSeconds;
+  worker.bgw_restart_time = 0;
   snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "postbox");
   snprintf(worker.bgw_function_name, sizeof worker.bgw_function_name, "postbox_launcher_main");
   snprintf(worker.bgw_name, sizeof worker.bgw_name, "postbox launcher");
@@ -559,6 +579,7 @@ extern "C" void postbox_launcher_main(Datum /*argument*/) {
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
   pqsignal(SIGINT, POSTBOX_IGNORE_SIGNAL);  // there is no query to cancel
   BackgroundWorkerUnblockSignals();
+  if (!Guarded([] { return WaitForTurn(); })) proc_exit(1);
   before_shmem_exit(ClearLauncher, 0);
   BackgroundWorkerInitializeConnection(nullptr, nullptr, 0);
   pgstat_report_appname("postbox launcher");

@@ -145,6 +145,7 @@ struct SharedState {
   ConditionVariable applied;
 
   pg_atomic_uint32 launcher_proc_number;  // kNobody while there is none
+  TimestampTz launcher_started_at;        // written by the launcher only; 0: it never was
   // Broadcast when a worker has left; a session that waits for its held database sleeps here.
   ConditionVariable worker_left;
 

@@ -9,7 +9,8 @@ use Postbox::Test;
 use Test::More;
 
 my $emulator = start_emulator();
-my $node = new_node('main', emulator => $emulator);
+# The launcher begins once in a second at most, not once in five.
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.time_scale' => 20 });
 $node->start;
 create_outbox($node, 'postgres');
 emit($node, 'postgres', 5);
