@@ -71,7 +71,8 @@ SELECT problem FROM postbox.outbox_status WHERE outbox = 'app.log'::regclass;
 
 -- partitions, indexes, keys, defaults, the sequence
 SELECT count(*) FROM app.log;
-UPDATE app.log SET generation = 5;  -- not in the one that is dropped, which generation_of() may name today
+-- not in the one that is dropped, which generation_of() may name today, nor in one that is past the retention
+UPDATE app.log SET generation = (SELECT g FROM unnest(ARRAY[postbox.generation_of(now(), 151200), postbox.generation_of(now() - interval '42 hours', 151200)]) g WHERE g <> 2 LIMIT 1);
 DROP TABLE app.log_g2;
 DROP INDEX app.log_seq_idx, app.log_parked_due;
 ALTER TABLE app.log_g3 DROP CONSTRAINT log_g3_pkey;
