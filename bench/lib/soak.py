@@ -108,6 +108,9 @@ class Samples:
     def add(self, subject, quantity, life, at, value):
         self._values.setdefault((subject, quantity), {}).setdefault(life, []).append((at, value))
 
+    def __bool__(self):
+        return bool(self._values)
+
     def slopes(self, end):
         for (subject, quantity), lives in sorted(self._values.items()):
             # Less of a short run, so that something is left of it.
@@ -126,15 +129,24 @@ class Watch:
         self.samples = Samples()
         self.begun = time.monotonic()
         self._ended = threading.Event()
+        self._error = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self):
         self._ended.set()
         self._thread.join()
+        if self._error:
+            raise self._error
         return time.monotonic() - self.begun
 
     def _run(self):
+        try:
+            self._watch()
+        except Exception as error:  # nothing would be watched, and nobody would know
+            self._error = error
+
+    def _watch(self):
         said = self.begun
         while not self._ended.wait(self._interval):
             with contextlib.suppress(Failure):  # the server is down now and then
@@ -165,7 +177,7 @@ class Watch:
         return sum(not link.startswith(str(self._site.directory)) for link in links)
 
     def _processes(self):
-        rows = self._ask("postgres", """
+        rows = self._kept.ask(self._site.cluster, "postgres", """
             SELECT CASE backend_type WHEN 'postbox launcher' THEN 'launcher' ELSE 'worker of ' || datname END, pid
             FROM pg_stat_activity WHERE backend_type LIKE 'postbox %'""")
         yield from ((subject, int(pid)) for subject, pid in rows)
@@ -225,6 +237,8 @@ def soak(report, smoke, seconds=None):
         site.stop_load()
         trouble = [late for ledger in ledgers.values() if (late := ledger.settle(SETTLE))]
         trouble += report_books(report, ledgers)
+    if not watch.samples:
+        trouble.append("no process and no table was looked at")
     report.line("faults", struck, "faults")
     say_slopes(watch.samples, end)
     for subject, quantity, slope in watch.samples.slopes(end):

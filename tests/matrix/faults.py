@@ -72,6 +72,7 @@ class LostBroker(Fault):
 
     def strike(self, site, step, victims):
         for link in (site.publish_link, site.pull_link):
+            wait_until("there is a connection to cut", link.connections)  # workers may have just been started
             require(link.cut(), "there was no connection to cut")
         step.release(site)
         site.wait_load(2 * site.load["rate"])

@@ -36,6 +36,10 @@ class Link:
         self._audible.set()
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
+    def connections(self):
+        with self._lock:
+            return len(self._pairs)
+
     def cut(self):
         """All connections are reset, and new ones refused. Returns how many there were."""
         if self._listener:
