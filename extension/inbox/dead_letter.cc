@@ -109,19 +109,12 @@ void RemoveDeadLetter(int64 id) {
   Run("DELETE FROM postbox.dead_letter WHERE id = $1", key);
 }
 
-// Before ALTER EXTENSION UPDATE there is no column outcome.
-bool KeepsOutcomes() {
-  const Oid table = PostboxRelation("dead_letter");
-  return Pg([&] { return get_attnum(table, "outcome") != InvalidAttrNumber; });
-}
-
 void NoteAttempt(int64 id, const PostgresError& error) {
   const Registrar registrar("dead_letter");
   Parameters row = KeyOfRow(id);
   row.AddText(error.SqlState()).AddText(Shortened(ErrorText(error)));
-  Run(std::string("UPDATE postbox.dead_letter SET sqlstate = $2, error = $3, failed_at = now(), "
-                  "attempts = attempts + 1") +
-          (KeepsOutcomes() ? ", outcome = NULL" : "") + " WHERE id = $1",
+  Run("UPDATE postbox.dead_letter SET sqlstate = $2, error = $3, failed_at = now(), "
+      "attempts = attempts + 1, outcome = NULL WHERE id = $1",
       row);
 }
 
@@ -138,8 +131,7 @@ struct NoEffect {};
 void RequireStoredAsReceived(int64 id) {
   const Registrar registrar("dead_letter");
   Parameters key = KeyOfRow(id);
-  // Before ALTER EXTENSION UPDATE there is no column raw.
-  Run("SELECT to_jsonb(d) ->> 'raw' IS NOT NULL FROM postbox.dead_letter d WHERE id = $1", key);
+  Run("SELECT raw IS NOT NULL FROM postbox.dead_letter WHERE id = $1", key);
   if (!BoolColumn(0, 1)) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "dead letter " + std::to_string(id) + " cannot be applied as it was received",
@@ -162,7 +154,7 @@ Outcome Redrive(ApplySession& session, int64 id) {
       const Datum key = UUIDPGetDatum(&event.id);
       session.inbox().delete_rejected().Run(&key);
       outcome = ApplyOne(session, &event);
-      if (outcome != Outcome::kApplied && KeepsOutcomes()) throw NoEffect();
+      if (outcome != Outcome::kApplied) throw NoEffect();
       RemoveDeadLetter(id);
     });
   } catch (const NoEffect&) {

@@ -166,7 +166,7 @@ void Runner::NoteReport(bool stored, const std::string& sqlstate, const std::str
   if (stored) return;
   status_->NotStored();
   if (IsTransientSqlstate(sqlstate)) return;
-  // Release 0.1 does not have the table or a column. Everything else may pass.
+  // The database has another release of the extension. Everything else may pass.
   if (NoPlaceForReports(sqlstate)) status_->Disable();
   LogRepeated("the status of the subscription is not shown in postbox.subscription_status",
               {{"subscription", config_.name}, {"sqlstate", sqlstate}, {"error", error}});
