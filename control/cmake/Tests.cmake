@@ -72,7 +72,7 @@ set(POSTBOX_TEST_TIMEOUT 600 CACHE STRING "Seconds that a test of the server may
 set(released ${CMAKE_BINARY_DIR}/released)
 add_custom_command(OUTPUT ${released}/postbox--0.0.1.sql
   COMMAND ${CMAKE_SOURCE_DIR}/tests/upgrade/earlier-release ${released}
-  DEPENDS ${install_script} ${sql_parts} ${CMAKE_SOURCE_DIR}/tests/upgrade/earlier-release ${CMAKE_SOURCE_DIR}/tests/upgrade/lib.sh
+  DEPENDS ${install_script} ${sql_parts} ${CMAKE_SOURCE_DIR}/sql/upgrade/releases ${CMAKE_SOURCE_DIR}/tests/upgrade/earlier-release ${CMAKE_SOURCE_DIR}/tests/upgrade/lib.sh
           ${CMAKE_SOURCE_DIR}/control/check-upgrade ${CMAKE_SOURCE_DIR}/control/upgrade-script
           ${CMAKE_SOURCE_DIR}/control/released-script ${CMAKE_SOURCE_DIR}/control/release VERBATIM)
 add_custom_target(released_scripts ALL DEPENDS ${released}/postbox--0.0.1.sql)

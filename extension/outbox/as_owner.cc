@@ -184,6 +184,19 @@ POSTBOX_FUNCTION(purge_outbox) {
   });
 }
 
+// So partitions belong to the owner of the outbox, who has to be able to drop them, and its code
+// runs as the owner, whoever puts them back.
+POSTBOX_FUNCTION(make_partitions) {
+  using namespace postbox;
+  return Guarded([&] {
+    Parameters outbox;
+    outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
+    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwners));
+    Run("SELECT postbox.add_missing_partitions($1)", outbox);
+    return Int32GetDatum(Int32Column(0, 1));
+  });
+}
+
 // Not an error for a table that is gone or may not be seen: the view shows the others.
 POSTBOX_FUNCTION(show_backlog) {
   using namespace postbox;

@@ -52,7 +52,7 @@ std::string ReplicaTriggerStatement(const std::string& table, const char* kind);
 // SPI and FixedSearchPath.
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention);
 
-// Makes the partitions of a log that are missing, as the current user. Needs SPI.
+// Makes the partitions of a registered log that are missing, as its owner. Needs SPI.
 void MakePartitions(Oid log);
 
 }  // namespace postbox

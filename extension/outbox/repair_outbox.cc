@@ -186,7 +186,6 @@ OutboxParts ReadUnregistered(Oid relation, const NullableDatum& retention) {
                "\", so postbox.create_outbox has not made it.",
            "postbox.adopt_outbox makes an outbox of it, and takes over its version counter.");
   }
-  if (partitioning == "RANGE (id)") return parts;
   if (partitioning != "LIST (generation)") {
     Refuse(relation, ERRCODE_WRONG_OBJECT_TYPE,
            "It is partitioned by " + partitioning + ", not by LIST (generation).");
@@ -265,9 +264,7 @@ void RegisterAgain(OutboxParts parts, const NullableDatum& retention, Oid counte
                : std::to_string(std::atoi(parts.generation.c_str() + comma + 2)) + " seconds",
        .version_floor = floor});
   repair.Announce();
-  if (!parts.is_log) return;
-  const OwnerRights rights(parts.owner);
-  MakePartitions(parts.relation);
+  if (parts.is_log) MakePartitions(parts.relation);
 }
 
 void RepairOutbox(Oid relation, Repair* repair) {

@@ -521,7 +521,7 @@ bool WaitForTurn() {
     const long left = TimestampDifferenceMilliseconds(
         GetCurrentTimestamp(),
         TimestampTzPlusMilliseconds(*started_at, Scaled(kBetweenStarts).count()));
-    if (left == 0 || left > kBetweenStarts.count()) break;  // the clock was set back
+    if (left == 0 || left > Scaled(kBetweenStarts).count()) break;  // the clock was set back
     Pg([left, wait_event] {
       (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, left, wait_event);
       ResetLatch(MyLatch);

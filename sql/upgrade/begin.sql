@@ -1,9 +1,8 @@
 -- What every upgrade begins with.
 --
--- Sessions and pullers may go on meanwhile. Workers of another release of the library publish nothing in this database until the
--- update has committed. It waits 3 s at most for transactions that use a table of Postbox, since workers and appliers wait behind
--- it, and then fails; it can be run again.
-SET LOCAL lock_timeout = '3s';
+-- Sessions and pullers may go on until it has the locks of the tables of Postbox, and wait then until it has committed. Workers of
+-- another release of the library publish nothing in this database until then. It waits 3 s at most for transactions that use
+-- a table or a view of Postbox, and then fails; it can be run again.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- The schema postbox belongs to Postbox alone. A role that owns it, may create in it, or owns an object in it could put functions
@@ -39,14 +38,19 @@ $$;
 
 DO $$
 DECLARE
+    until timestamptz := clock_timestamp() + interval '3 s';
     member regclass;
+    is_view boolean;
+    owner name;
 BEGIN
-    FOR member IN
-        SELECT c.oid FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'postbox' JOIN pg_class c ON c.oid = d.objid
+    FOR member, is_view, owner IN
+        SELECT c.oid, c.relkind = 'v', pg_get_userbyid(c.relowner) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'postbox' JOIN pg_class c ON c.oid = d.objid
         WHERE d.refclassid = 'pg_extension'::regclass AND d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND c.relkind IN ('r', 'v')
         ORDER BY c.relkind DESC, c.oid  -- a query of a view locks it first
     LOOP
-        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', member);
+        PERFORM set_config('lock_timeout', greatest(1, extract(epoch FROM until - clock_timestamp()) * 1000)::int::text, true);
+        -- LOCK TABLE would lock what a view reads, too, pg_database for example, where all logins to the cluster would wait.
+        EXECUTE format(CASE WHEN is_view THEN 'ALTER VIEW %s OWNER TO %I' ELSE 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE' END, member, owner);
     END LOOP;
 EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
     RAISE lock_not_available USING
@@ -56,3 +60,4 @@ EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
 END
 $$;
 
+SET LOCAL lock_timeout = '3s';

@@ -180,6 +180,15 @@ subtest 'an update does not make workers wait behind a transaction that goes on'
 	like($error, qr/ERROR:  cannot update extension postbox because another transaction uses postbox\.lane.*HINT:  Try again when it has ended/s, 'it says what to do');
 	$reader->query_safe('COMMIT');
 	$reader->quit;
+	# What views of Postbox read belongs to all databases.
+	my ($other, $updater) = map { $node->background_psql($_) } 'fresh', 'busy';
+	$other->query_safe('BEGIN; SELECT count(*) FROM pg_database');
+	$updater->query_safe('BEGIN; ALTER EXTENSION postbox UPDATE');
+	my $new = $node->background_psql('fresh');
+	is($new->query_safe('SELECT 1'), '1', 'a new session of another database does not wait for an update');
+	$_->quit for $new, $other;
+	$updater->query_safe('ROLLBACK');
+	$updater->quit;
 	$node->safe_psql('busy', 'ALTER EXTENSION postbox UPDATE');
 	is($node->safe_psql('busy', 'SHOW lock_timeout'), '0', 'and succeeds when that has ended');
 };

@@ -102,6 +102,9 @@ my @others = (
 		INSERT INTO evil.adopted (aggregate_type, aggregate_id, event_type, payload) VALUES ('video', 'k', 'video.changed', '{}');
 		CREATE TRIGGER hook BEFORE UPDATE ON evil.adopted FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, q{SELECT postbox.drop_outbox('evil.adopted'); DROP TABLE evil.adopted}, q{SELECT postbox.adopt_outbox('evil.adopted')} ],	[ 'cast', q{SELECT postbox.create_outbox('evil.broken', 'table'); SELECT postbox.outbox_emit('video', 'k', 'video.changed', '{}'::jsonb, outbox => 'evil.broken');
 		ALTER TABLE evil.broken ALTER aggregate_type TYPE evil.kind USING 'video'::evil.kind; DROP TABLE evil.broken_version}, q{SELECT postbox.drop_outbox('evil.broken')}, q{SELECT postbox.repair_outbox('evil.broken', false)} ],
+	[ 'an index of a log that gets a partition back', q{CREATE INDEX hook ON evil.log ((evil.same('x', 'HOOK') || aggregate_id));
+		DO $x$ BEGIN EXECUTE (SELECT format('DROP TABLE %s', part) FROM postbox.past_retention((SELECT o FROM postbox.outbox o WHERE relation = 'evil.log'::regclass)) part LIMIT 1); END $x$},
+		q{DROP INDEX evil.hook}, q{SELECT postbox.make_partitions('evil.log')} ],
 	[ 'a trigger that register_outbox meets', q{CREATE TABLE evil.again (LIKE evil.tab INCLUDING ALL); COMMENT ON TABLE evil.again IS 'Events to publish (postbox outbox)'; CREATE TABLE evil.again_version (LIKE evil.tab_version INCLUDING ALL);
 		INSERT INTO evil.again (id, aggregate_type, aggregate_id, event_type, version, payload) VALUES (gen_random_uuid(), 'video', 'k', 'video.changed', 1, '');
 		CREATE TRIGGER hook BEFORE INSERT ON evil.again_version FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, q{SELECT postbox.drop_outbox('evil.again')}, q{SELECT postbox.register_outbox('evil.again')} ],

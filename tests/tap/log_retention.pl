@@ -67,7 +67,7 @@ subtest 'with a new generation every second, under load, nothing is lost and eac
 	my $record = 'INSERT INTO app.emitted SELECT aggregate_id, version, event_id FROM postbox.outbox_emit(\'video\', :key, \'video.changed\', \'{}\'::jsonb';
 	my %scripts = (
 		'generated' => "BEGIN; $record); $record); COMMIT;",
-		'long' => "BEGIN; $record); \n\\sleep 1500 ms\n $record); COMMIT;",
+		'long' => "BEGIN; $record); \n\\sleep 2500 ms\n $record); COMMIT;",
 		'undone' => "BEGIN; $record); ROLLBACK;",
 		'random' => "$record, event_id => gen_random_uuid());",
 		'derived' => "$record, source_event_id => nextval('app.source')::text);",

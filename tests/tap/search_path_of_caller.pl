@@ -162,7 +162,7 @@ my @calls = (
 	q{SELECT postbox.past_retention(o), postbox.purge_partition(o, 'app.log_g0') FROM postbox.outbox o WHERE relation OPERATOR(pg_catalog.=) 'app.log'::pg_catalog.regclass},
 	q{DROP TRIGGER postbox_replicated ON app.log; SELECT postbox.add_replica_trigger('app.log', 'log')},
 	q{SELECT postbox.lane_slice('a', 3)},
-	q{SELECT postbox.make_partitions('app.log')},
+	q{SELECT postbox.make_partitions('app.log'), postbox.add_missing_partitions('app.log')},
 	q{CREATE TABLE app.orders (id pg_catalog.text PRIMARY KEY, total pg_catalog.int4, version pg_catalog.int8)},
 	q{CREATE FUNCTION app.handle(event postbox.event) RETURNS void LANGUAGE sql RETURN NULL},
 	q{SELECT postbox.create_projection('app.inbox', '{order.created}', 'app.orders', delete_types => '{order.deleted}')},

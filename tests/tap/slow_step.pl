@@ -89,7 +89,7 @@ subtest 'an outbox of which every step is slow has a small part of the time of t
 		CREATE TRIGGER slow BEFORE UPDATE ON app.$_ FOR EACH ROW WHEN (NEW.$when{$_}) EXECUTE FUNCTION app.${_}_slowly();
 		SELECT count(postbox.outbox_emit('video', 'same', 'video.created', '{}'::jsonb, outbox => 'app.$_')) FROM generate_series(1, 100)}) for keys %when;
 	wait_until($node, 'postgres', "SELECT last_value > 1 FROM app.${_}_slowly", "$_ slowly: the code runs") for keys %when;
-	sleep(max(0, 3 - (time - $begin)));
+	sleep(max(0, 5 - (time - $begin)));
 	for my $outbox (keys %when)
 	{
 		my $held = 0.1 * $node->safe_psql('postgres', "SELECT last_value FROM app.${outbox}_slowly");

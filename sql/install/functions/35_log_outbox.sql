@@ -53,7 +53,7 @@ $$;
 COMMENT ON FUNCTION postbox.log_partitions(regclass) IS
     'The partitions of a log outbox, and the generation of each';
 
-CREATE OR REPLACE FUNCTION postbox.make_partitions(outbox regclass) RETURNS int
+CREATE OR REPLACE FUNCTION postbox.add_missing_partitions(outbox regclass) RETURNS int
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -75,7 +75,12 @@ BEGIN
     RETURN added;
 END
 $$;
-COMMENT ON FUNCTION postbox.make_partitions(regclass) IS 'Makes the partitions of a log outbox that are missing; returns how many';
+COMMENT ON FUNCTION postbox.add_missing_partitions(regclass) IS 'postbox.make_partitions with the rights of the current user';
+
+CREATE OR REPLACE FUNCTION postbox.make_partitions(outbox regclass) RETURNS int
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.make_partitions(regclass) IS
+    'Makes the partitions of a log outbox that are missing, as its owner; returns how many. For its owner. purge_outbox and repair_outbox do so, too';
 
 -- Transaction ids of another cluster say nothing here: a lane that has yet to be re-based has read nothing.
 CREATE OR REPLACE FUNCTION postbox.read_by_all(outbox regclass, OUT floor bigint, OUT hwm bigint, OUT xmin xid8)

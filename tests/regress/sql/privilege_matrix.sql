@@ -94,6 +94,7 @@ INSERT INTO attempts (what, statement) VALUES
     ('purge_outbox, log', $$SELECT postbox.purge_outbox($log)$$),
     ('purge_outbox, table', $$SELECT postbox.purge_outbox($jobs)$$),
     ('purge_inbox', $$SELECT postbox.purge_inbox($inbox)$$),
+    ('make_partitions', $$SELECT postbox.make_partitions($log)$$),
     ('rebase_outbox', $$SELECT postbox.rebase_outbox($log)$$),
     ('create_publication', $$SELECT postbox.create_publication('mine', $log, 'shop.order.events')$$),
     ('alter_publication', $$SELECT postbox.alter_publication('log', topic => 'shop.other.events')$$),
