@@ -74,7 +74,7 @@ add_custom_command(OUTPUT ${released}/postbox--0.0.1.sql
   COMMAND ${CMAKE_SOURCE_DIR}/tests/upgrade/earlier-release ${released}
   DEPENDS ${install_script} ${sql_parts} ${CMAKE_SOURCE_DIR}/sql/upgrade/releases ${CMAKE_SOURCE_DIR}/tests/upgrade/earlier-release ${CMAKE_SOURCE_DIR}/tests/upgrade/lib.sh
           ${CMAKE_SOURCE_DIR}/control/check-upgrade ${CMAKE_SOURCE_DIR}/control/upgrade-script
-          ${CMAKE_SOURCE_DIR}/control/released-script ${CMAKE_SOURCE_DIR}/control/release VERBATIM)
+          ${CMAKE_SOURCE_DIR}/control/released-script ${CMAKE_SOURCE_DIR}/control/release ${CMAKE_SOURCE_DIR}/control/version VERBATIM)
 add_custom_target(released_scripts ALL DEPENDS ${released}/postbox--0.0.1.sql)
 set(system_test_needs stage other_release_worker postbox_test own_hosts released_scripts)
 function(system_test name)

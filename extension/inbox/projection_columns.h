@@ -53,6 +53,16 @@ struct ProjectionColumns {
   Oid primary_key = InvalidOid;
 
   const ProjectionColumn& version() const { return columns[key_size]; }
+  // The names of the columns; and of those of the key.
+  std::vector<std::string> Names() const { return FirstNames(columns.size()); }
+  std::vector<std::string> KeyNames() const { return FirstNames(key_size); }
+
+ private:
+  std::vector<std::string> FirstNames(size_t count) const {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < count; ++i) names.push_back(columns[i].name);
+    return names;
+  }
 };
 
 // The columns of a query of postbox.projection for ReadProjections.

@@ -32,10 +32,7 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
           parameters);
   std::vector<std::string> types = config.event_types;
   types.insert(types.end(), config.delete_types.begin(), config.delete_types.end());
-  std::vector<std::string> writes;
-  for (const ProjectionColumn& column : resolved.columns) writes.push_back(column.name);
-  const std::vector<std::string> key(
-      writes.begin(), writes.begin() + static_cast<std::ptrdiff_t>(resolved.key_size));
+  const std::vector<std::string> key = resolved.KeyNames();
 
   for (uint64 row = 0; row < rows; ++row) {
     const std::string other = "projection " + TextColumn(row, 2);
@@ -108,16 +105,13 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   CheckAgainstOthers(inbox, config, resolved);
   WarnOfLostOffsets(resolved);
 
-  std::vector<std::string> writes;
-  for (const ProjectionColumn& column : resolved.columns) writes.push_back(column.name);
-  const std::vector<std::string> key(
-      writes.begin(), writes.begin() + static_cast<std::ptrdiff_t>(resolved.key_size));
+  std::vector<std::string> writes = resolved.Names();
   std::sort(writes.begin(), writes.end());
   Parameters row;
   row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayValue(config.event_types));
   row.AddOid(REGCLASSOID, config.target);
   columns.isnull ? row.AddNull(JSONBOID) : row.Add(JSONBOID, columns.value);
-  row.Add(TEXTARRAYOID, TextArrayValue(key)).AddText(config.version_column);
+  row.Add(TEXTARRAYOID, TextArrayValue(resolved.KeyNames())).AddText(config.version_column);
   row.Add(TEXTARRAYOID, TextArrayValue(config.delete_types));
   row.Add(TEXTARRAYOID, TextArrayValue(writes));
   const Registrar registrar("projection");

@@ -517,11 +517,11 @@ milliseconds Launcher::SleepTime() const {
 bool WaitForTurn() {
   TimestampTz* const started_at = &shared_state()->launcher_started_at;
   const uint32 wait_event = WaitEvent("PostboxLauncher");
+  const long most = Scaled(kBetweenStarts).count();
   while (*started_at != 0 && ShutdownRequestPending == 0) {
     const long left = TimestampDifferenceMilliseconds(
-        GetCurrentTimestamp(),
-        TimestampTzPlusMilliseconds(*started_at, Scaled(kBetweenStarts).count()));
-    if (left == 0 || left > Scaled(kBetweenStarts).count()) break;  // the clock was set back
+        GetCurrentTimestamp(), TimestampTzPlusMilliseconds(*started_at, most));
+    if (left == 0 || left > most) break;  // the clock was set back
     Pg([left, wait_event] {
       (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, left, wait_event);
       ResetLatch(MyLatch);

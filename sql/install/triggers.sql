@@ -1,36 +1,20 @@
 -- What is attached to Postbox's own tables and to the database, once the functions are there: triggers, policies, and defaults that
 -- call functions. State like the tables: an upgrade changes it by a migration (sql/upgrade).
 
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.outbox
-    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.outbox
-    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-ALTER TABLE postbox.outbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
-
 ALTER TABLE postbox.publication ALTER COLUMN home SET DEFAULT postbox.this_database();
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.publication
-    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.publication
-    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-ALTER TABLE postbox.publication ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.inbox
-    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.inbox
-    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
-
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.projection
-    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.projection
-    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-ALTER TABLE postbox.projection ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
-
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.handler
-    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.handler
-    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-ALTER TABLE postbox.handler ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
+-- What sessions and workers keep of these tables is read again when they change (functions/10_outbox.sql).
+DO $$
+DECLARE
+    configuration regclass;
+BEGIN
+    FOREACH configuration IN ARRAY '{postbox.outbox,postbox.publication,postbox.inbox,postbox.projection,postbox.handler,postbox.credential,postbox.credential_secret}'::regclass[] LOOP
+        EXECUTE format('CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed()', configuration);
+        EXECUTE format('CREATE TRIGGER truncated AFTER TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed()', configuration);
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated', configuration);
+    END LOOP;
+END
+$$;
 
 CREATE TRIGGER forgotten AFTER DELETE ON postbox.projection
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.forget_missing_fields();
@@ -47,18 +31,6 @@ CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT p
     OR (SELECT pg_has_role('pg_monitor', 'USAGE')) OR EXISTS (SELECT FROM postbox.subscription s
         WHERE s.name = subscription_status.subscription AND postbox.owns_inbox(s.inbox)));
 COMMENT ON POLICY readers ON postbox.subscription_status IS 'The status is for the owner of the inbox, for operators, and for pg_monitor';
-
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.credential
-    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.credential
-    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-ALTER TABLE postbox.credential ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
-
-CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON postbox.credential_secret
-    FOR EACH ROW EXECUTE FUNCTION postbox.configuration_changed();
-CREATE TRIGGER truncated AFTER TRUNCATE ON postbox.credential_secret
-    FOR EACH STATEMENT EXECUTE FUNCTION postbox.configuration_changed();
-ALTER TABLE postbox.credential_secret ENABLE ALWAYS TRIGGER changed, ENABLE ALWAYS TRIGGER truncated;
 
 CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();

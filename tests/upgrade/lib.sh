@@ -3,7 +3,7 @@
 for variable in "${!GIT_@}"; do unset "$variable"; done
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1
 # shellcheck disable=SC2034,SC2154  # for the script that sources this; which has set the root
-version=$(sed -nE 's/^project\(postbox VERSION ([0-9.]+) .*/\1/p' "$root/CMakeLists.txt")
+version=$("$root/control/version")
 
 # copy DIRECTORY: a repository there with what makes, checks and releases scripts, where nothing is released; and goes there.
 copy() {
@@ -11,7 +11,7 @@ copy() {
   mkdir -p "$1/control" "$1/debian"
   cp -r "$root/sql" "$root/CMakeLists.txt" "$root/META.json" "$1"
   cp "$root/debian/changelog" "$1/debian"
-  cp "$root"/control/{check-upgrade,install-script,released-script,upgrade-script,postbox.spec,release} "$1/control"
+  cp "$root"/control/{check-upgrade,install-script,released-script,upgrade-script,version,postbox.spec,release} "$1/control"
   cd "$1" || exit 1
   sed -i '/^[^#]/d' sql/upgrade/releases
   find sql/upgrade -name '*--*.sql' -delete
