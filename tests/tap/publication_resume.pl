@@ -97,8 +97,8 @@ subtest 'a try is one request' => sub {
 
 subtest 'tries are 4 s apart at most, however long it lasts' => sub {
 	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() WHERE publication = 'videos'});
-	wait_until($node, 'postgres', q{SELECT attempts > 100 AND next_retry_at BETWEEN now() + interval '1 s' AND now() + interval '4 s' FROM postbox.lane WHERE publication = 'videos'},
-		'also the hundredth');
+	wait_until($node, 'postgres', q{SELECT attempts > 100 FROM postbox.lane WHERE publication = 'videos'}, 'also the hundredth');
+	is($node->safe_psql('postgres', q{SELECT next_retry_at <= now() + interval '4 s' FROM postbox.lane WHERE publication = 'videos'}), 't', 'is followed by the next one');
 };
 
 subtest 'postbox.resume_publication tries it at once' => sub {
