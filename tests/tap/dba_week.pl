@@ -345,6 +345,8 @@ for my $step (@order)
 	note(sprintf('%s: %.1f s', $step, time - $begin));
 }
 
+# Steps may be short, and a server that is down takes no events: the load goes on until there were many.
+wait_until($node, 'reader', "SELECT count(*) > 50 * @{[scalar @order]} FROM app.seen", 'the services have emitted fifty events a step') or diag(substr(slurp_file($load->{output}), -3000));
 end_load();
 wait_until($node, 'week', q{SELECT count(*) = 4 AND bool_and(pending = 0 AND parked = 0 AND state = 'active' AND last_error IS NULL) FROM postbox.publication_status}, 'every publication is active, and nothing is pending or parked')
   or diag(does('week', 'SELECT * FROM postbox.publication_status'));
@@ -361,8 +363,7 @@ is(does('reader', 'SELECT count(*) FROM postbox.dead_letter'), '0', 'there are n
 wait_until($node, 'week', 'SELECT count(*) = 0 FROM postbox.outbox_status WHERE problem IS NOT NULL', 'no outbox has a problem') or diag(does('week', 'SELECT * FROM postbox.outbox_status; SELECT * FROM postbox.lane; SELECT tableoid::regclass, count(*), min(occurred_at), max(seq) FROM app.log GROUP BY 1'));
 my @bad = grep { /PANIC|terminated by signal|TRAP:|invalid memory alloc|could not open relation/ } lines_of(log_since($node, 0));
 is("@bad", '', 'no process has crashed');
-my $events = does('reader', 'SELECT count(*) FROM app.seen');
-cmp_ok($events, '>', 50 * @order, "$events events") or diag(substr(slurp_file($load->{output}), -3000));
+note(does('reader', 'SELECT count(*) FROM app.seen') . ' events');
 stop_puller($puller);
 $node->stop;
 done_testing();
