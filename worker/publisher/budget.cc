@@ -16,7 +16,7 @@ constexpr std::size_t kLargestEvent = pubsub::kMaxRequestBytes + pubsub::kMaxReq
 
 }  // namespace
 
-bool Budget::Room(std::size_t batch_size, const Holding& held, bool keep,
+bool Budget::Room(std::size_t batch_size, const Tenant& tenant, bool keep,
                   ClaimLimits* limits) const {
   const auto part = [&](std::size_t all) { return keep ? all - KeptPart(all) : all; };
   const std::size_t max_events =
@@ -27,44 +27,44 @@ bool Budget::Room(std::size_t batch_size, const Holding& held, bool keep,
   limits->events = batch;
   limits->bytes = max_bytes;
   limits->first = std::numeric_limits<std::size_t>::max();
-  if (unsettled_.events == 0) return true;
+  if (empty()) return true;
   const std::size_t most = max_bytes + std::max(max_bytes / kOverhang, kLargestEvent);
-  limits->first = most - std::min(most, unsettled_.bytes);
-  limits->events = std::min(batch, Left(max_events, &Holding::events, held));
-  limits->bytes = Left(max_bytes, &Holding::bytes, held);
+  limits->first = most - std::min(most, bytes_);
+  limits->events = std::min(batch, Left(max_events, events_, &Tenant::events, tenant));
+  limits->bytes = Left(max_bytes, bytes_, &Tenant::bytes, tenant);
   if (limits->events == 0 || limits->bytes == 0) return false;
-  if (held.events == 0) return true;
+  if (tenant.events == 0) return true;
   // Not in crumbs: wait until a whole batch fits, or a part of the budget is free.
   const std::size_t most_bytes =
-      held.proven ? max_bytes : pubsub::Guaranteed(max_bytes, publications_.size());
+      tenant.has_published ? max_bytes : pubsub::Guaranteed(max_bytes, tenants_.size());
   return limits->events >= std::min(batch, std::max(KeptPart(max_events), std::size_t{1})) &&
          limits->bytes >= KeptPart(most_bytes);
 }
 
-std::size_t Budget::Left(std::size_t places, std::size_t Holding::*of, const Holding& held) const {
-  const std::size_t users = publications_.size();
-  std::size_t all = unsettled_.*of;
-  if (users <= 1) return pubsub::MayTake(places, users, all, held.*of);
+std::size_t Budget::Left(std::size_t places, std::size_t all, std::size_t Tenant::*of,
+                         const Tenant& tenant) const {
+  const std::size_t users = tenants_.size();
+  if (users <= 1) return pubsub::MayTake(places, users, all, tenant.*of);
   const std::size_t guaranteed = pubsub::Guaranteed(places, users);
-  if (!held.proven) return guaranteed - std::min(guaranteed, held.*of);
-  for (const auto& other : publications_) {
-    if (!other->proven) all -= std::min((*other).*of, guaranteed);
+  if (!tenant.has_published) return guaranteed - std::min(guaranteed, tenant.*of);
+  for (const auto& other : tenants_) {
+    if (!other->has_published) all -= std::min((*other).*of, guaranteed);
   }
-  return pubsub::MayTake(places, users, all, held.*of);
+  return pubsub::MayTake(places, users, all, tenant.*of);
 }
 
-void Budget::Add(std::size_t events, std::size_t bytes, Holding* holding) {
-  unsettled_.events += events;
-  unsettled_.bytes += bytes;
-  holding->events += events;
-  holding->bytes += bytes;
+void Budget::Add(std::size_t events, std::size_t bytes, Tenant* tenant) {
+  events_ += events;
+  bytes_ += bytes;
+  tenant->events += events;
+  tenant->bytes += bytes;
 }
 
-void Budget::Settled(std::size_t events, std::size_t bytes, Holding* holding) {
-  unsettled_.events -= events;
-  unsettled_.bytes -= bytes;
-  holding->events -= events;
-  holding->bytes -= bytes;
+void Budget::Settled(std::size_t events, std::size_t bytes, Tenant* tenant) {
+  events_ -= events;
+  bytes_ -= bytes;
+  tenant->events -= events;
+  tenant->bytes -= bytes;
 }
 
 }  // namespace postbox::publisher

@@ -20,44 +20,39 @@
 #include <vector>
 
 #include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/tenant.h"
 
 namespace postbox::publisher {
-
-// What the lanes of one publication hold of the budget, when their events last went through, and
-// whether that says something about what they claim next.
-struct Holding {
-  std::size_t events = 0;
-  std::size_t bytes = 0;
-  TimestampTz published_at = 0;
-  bool proven = false;
-};
 
 class Budget {
  public:
   // Who shares the budget.
-  void SetPublications(std::vector<std::shared_ptr<const Holding>> publications) {
-    publications_ = std::move(publications);
+  void SetTenants(std::vector<std::shared_ptr<const Tenant>> tenants) {
+    tenants_ = std::move(tenants);
   }
 
-  // Whether there is room for a claim of up to `batch_size` events of the publication that holds
-  // `held`, and what may be claimed. With nothing in flight there always is. A publication of which
-  // nothing has gone through yet (not Holding::proven) gets its guaranteed part, which costs the
-  // others nothing. That a lane of it is new says nothing: what the others hold must not keep it
-  // back. `keep`: KeptPart() of the budget is not to be used.
-  bool Room(std::size_t batch_size, const Holding& held, bool keep, ClaimLimits* limits) const;
+  // Whether there is room for a claim of up to `batch_size` events of this publication, and what
+  // may be claimed. With nothing in flight there always is. A publication of which nothing has gone
+  // through yet (not Tenant::has_published) gets its guaranteed part, which costs the others
+  // nothing. That a lane of it is new says nothing: what the others hold must not keep it back.
+  // `keep`: KeptPart() of the budget is not to be used.
+  bool Room(std::size_t batch_size, const Tenant& tenant, bool keep, ClaimLimits* limits) const;
 
-  void Add(std::size_t events, std::size_t bytes, Holding* holding);
-  void Settled(std::size_t events, std::size_t bytes, Holding* holding);
+  void Add(std::size_t events, std::size_t bytes, Tenant* tenant);
+  void Settled(std::size_t events, std::size_t bytes, Tenant* tenant);
 
   // Whether every event that was claimed is settled.
-  bool empty() const { return unsettled_.events == 0; }
+  bool empty() const { return events_ == 0; }
 
  private:
-  // The same for a number of places or of bytes.
-  std::size_t Left(std::size_t places, std::size_t Holding::*of, const Holding& held) const;
+  // The same for a number of places or of bytes, of which all publications hold `all`.
+  std::size_t Left(std::size_t places, std::size_t all, std::size_t Tenant::*of,
+                   const Tenant& tenant) const;
 
-  Holding unsettled_;
-  std::vector<std::shared_ptr<const Holding>> publications_;
+  // Of all publications, also of those that are gone.
+  std::size_t events_ = 0;
+  std::size_t bytes_ = 0;
+  std::vector<std::shared_ptr<const Tenant>> tenants_;
 };
 
 }  // namespace postbox::publisher

@@ -39,7 +39,7 @@ void LookAt(std::span<const Still> lanes) {
     });
     statement.RunReadOnly({array});
     for (std::size_t i = 0; i < lanes.size(); ++i) {
-      if (Int64Column(i, 1) != lanes[i].mark.value) lanes[i].lane->Want();
+      if (Int64Column(i, 1) != lanes[i].mark.value) lanes[i].lane->MarkReady();
     }
   });
 }
@@ -57,7 +57,7 @@ void Poll::Look(const std::vector<LanePointer>& lanes, TimestampTz now) {
     Lane* lane = lanes[(first_ + i) % lanes.size()].get();
     const std::optional<ReadMark> mark = lane->ReadUpTo();
     if (i < claims || !mark) {
-      lane->Want();
+      lane->MarkReady();
     } else {
       if (claims == 1 && FreePlansIfStill(lane, now)) ++freed_;
       still.push_back({lane, *mark});
@@ -75,7 +75,7 @@ void Poll::Look(const std::vector<LanePointer>& lanes, TimestampTz now) {
       LookAt(part);
     } catch (const PostgresError&) {
       // One of them was dropped, for example. What became of its outbox the claim says.
-      for (const Still& one : part) one.lane->Want();
+      for (const Still& one : part) one.lane->MarkReady();
     }
   }
 }

@@ -11,6 +11,8 @@
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/base/transaction.h"
+#include "worker/publisher/scale.h"
+#include "worker/publisher/tenant.h"
 
 namespace postbox::publisher {
 
@@ -18,16 +20,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A batch may take so long, and has so many rows. One that took longer is followed by one with a
-// quarter of them.
+// A batch may take so long, and has so many rows.
 constexpr milliseconds kBatchTime = std::chrono::seconds(2);
-constexpr int kMostRows = 10'000;
-constexpr int kFewestRows = 100;
-// What a batch needs for each of its rows, and what it may take beyond that without a pause: less
-// if there is more to do at once. What ends the table's round may have waited for locks.
-constexpr std::chrono::microseconds kRowTime(100);
-constexpr milliseconds kLongBatch(100);
-constexpr milliseconds kLongLastBatch = std::chrono::seconds(1);
+constexpr std::size_t kFewestRows = 100, kMostRows = 10'000;
 // An outbox or inbox whose smallest batch took too long, or whose code has ended a worker, is left
 // out for so long.
 constexpr milliseconds kAvoid = std::chrono::minutes(10);
@@ -35,21 +30,21 @@ constexpr milliseconds kAvoid = std::chrono::minutes(10);
 }  // namespace
 
 Retention::Experience& Retention::ExperienceOf(Oid relation) {
-  return experience_.try_emplace(relation, Experience{kMostRows}).first->second;
+  return experience_.try_emplace(relation, Experience{{kFewestRows, kMostRows}}).first->second;
 }
 
-TimestampTz Retention::PauseUntil(const Table& table) const {
+TimestampTz Retention::WaitsUntil(const Table& table) const {
   const auto known = experience_.find(table.relation);
-  return known == experience_.end() ? 0 : known->second.pause_until;
+  return known == experience_.end() ? 0 : known->second.WaitsUntil();
 }
 
 void Retention::Avoid(Oid relation, TimestampTz now) {
-  ExperienceOf(relation).pause_until = TimestampTzPlusMilliseconds(now, Scaled(kAvoid).count());
+  ExperienceOf(relation).avoided_until = After(now, Scaled(kAvoid));
 }
 
 TimestampTz Retention::NextStep() const {
   TimestampTz next = DT_NOEND;
-  for (const Table& table : left_) next = std::min(next, PauseUntil(table));
+  for (const Table& table : left_) next = std::min(next, WaitsUntil(table));
   return next;
 }
 
@@ -73,7 +68,7 @@ bool Retention::Step(TimestampTz now) {
 
 bool Retention::FindTable(TimestampTz now) {
   const auto found = std::find_if(left_.begin(), left_.end(),
-                                  [&](const Table& table) { return PauseUntil(table) <= now; });
+                                  [&](const Table& table) { return WaitsUntil(table) <= now; });
   if (found == left_.end()) return false;
   std::rotate(left_.begin(), found, left_.end());
   return true;
@@ -92,7 +87,7 @@ void Retention::Begin(TimestampTz now, const std::deque<Table>& waiting) {
     }
   });
   std::erase_if(experience_, [&](const auto& one) {
-    return one.second.pause_until <= now &&
+    return one.second.WaitsUntil() <= now &&
            std::none_of(tables.begin(), tables.end(),
                         [&](const Table& table) { return table.relation == one.first; });
   });
@@ -110,9 +105,10 @@ void Retention::PurgeFirst() {
   const Table table = left_.front();
   Experience& experience = ExperienceOf(table.relation);
   const TimestampTz begin = GetCurrentTimestamp();
-  int64 rows = 0;
+  const std::size_t batch = experience.batch.value();
+  std::size_t rows = 0;
   try {
-    rows = Purge(experience.batch);
+    rows = Purge(batch);
   } catch (const PostgresError&) {
     Charge(table.relation, begin, 0);
     throw;
@@ -120,29 +116,21 @@ void Retention::PurgeFirst() {
   Charge(table.relation, begin, rows);
   left_.pop_front();
   if (rows > 0) left_.push_back(table);
-  const bool quick = TimestampDifferenceMilliseconds(begin, GetCurrentTimestamp()) * 4 <
-                     Scaled(kBatchTime).count();
-  if (quick && rows >= experience.batch) {
-    experience.batch = std::min(experience.batch * 2, kMostRows);
-  }
+  if (Between(begin, GetCurrentTimestamp()) * 4 < Scaled(kBatchTime)) experience.batch.Grow(rows);
 }
 
-void Retention::Charge(Oid relation, TimestampTz begin, int64 rows) {
+void Retention::Charge(Oid relation, TimestampTz begin, std::size_t rows) {
   if (published_.size() <= published_.count(relation)) return;
-  const TimestampTz end = GetCurrentTimestamp();
-  const milliseconds took(TimestampDifferenceMilliseconds(begin, end));
-  const milliseconds more = took - std::chrono::duration_cast<milliseconds>(kRowTime * rows);
-  if (more <= Scaled(rows > 0 ? kLongBatch : kLongLastBatch)) return;
-  ExperienceOf(relation).pause_until =
-      TimestampTzPlusMilliseconds(end, (kPauseFactor * more).count());
+  ExperienceOf(relation).account.Charge(
+      {begin, GetCurrentTimestamp(), rows, false, Scaled(kBatchTime)}, LongestWait(), Scale());
 }
 
 void Retention::Failed(const PostgresError& error, TimestampTz now) {
   const Oid relation = left_.empty() ? InvalidOid : left_.front().relation;
   if (OidIsValid(relation) && error.sqlstate == ERRCODE_QUERY_CANCELED && !IsPassing(error)) {
-    int& batch = ExperienceOf(relation).batch;
-    if (batch > kFewestRows) {
-      batch = std::max(batch / 4, kFewestRows);
+    AdaptiveSize& batch = ExperienceOf(relation).batch;
+    if (!batch.IsLeast()) {
+      batch.Shrink();
       return;
     }
     Avoid(relation, now);
@@ -153,9 +141,9 @@ void Retention::Failed(const PostgresError& error, TimestampTz now) {
   if (!left_.empty()) left_.pop_front();
 }
 
-int64 Retention::Purge(int batch) {
+std::size_t Retention::Purge(std::size_t batch) {
   const Table& table = left_.front();
-  int64 purged = 0;
+  std::size_t purged = 0;
   Transaction transaction("postbox: purging events");
   transaction.Limit(table.relation, Scaled(kBatchTime));
   transaction.Run([&] {
@@ -163,10 +151,10 @@ int64 Retention::Purge(int batch) {
     const ActAs owner(RelationOwner(table.relation));
     Parameters relation;
     relation.AddOid(REGCLASSOID, table.relation);
-    relation.AddInt(batch);
+    relation.AddInt(static_cast<int>(batch));
     Run(table.outbox ? "SELECT postbox.purge_outbox($1, $2)" : "SELECT postbox.purge_inbox($1, $2)",
         relation);
-    purged = Int64Column(0, 1);
+    purged = static_cast<std::size_t>(Int64Column(0, 1));
     if (purged > 0) Failpoint("during_retention");
     // A log empties partitions and counts no events. If it did, the transaction has an id.
     if (table.outbox && purged == 0 && TransactionIdIsValid(GetTopTransactionIdIfAny())) {

@@ -5,15 +5,17 @@
 // each until a batch comes back with nothing to delete. A table that fails is left out until the
 // next round.
 //
-// A batch that takes too long is cancelled, and the table's next one is smaller. One that takes
-// longer than its rows need is followed by a pause of the table, if other outboxes are published:
-// code of its owner runs in it, and costs others a tenth of the worker's time at most.
+// A batch that takes too long is cancelled, and the table's next one is smaller. Code of the
+// table's owner runs in it: so if other outboxes are published, each table has an account of the
+// worker's time, as a publication has (policy/turn_account.h).
 #ifndef POSTBOX_WORKER_PUBLISHER_RETENTION_H_
 #define POSTBOX_WORKER_PUBLISHER_RETENTION_H_
 
 #include <deque>
 
 #include "extension/base/guard.h"
+#include "worker/publisher/policy/adaptive_size.h"
+#include "worker/publisher/policy/turn_account.h"
 
 namespace postbox::publisher {
 
@@ -24,7 +26,7 @@ class Retention {
   bool Step(TimestampTz now);
   // The outboxes of the worker's publications.
   void SetPublished(std::set<Oid> outboxes) { published_ = std::move(outboxes); }
-  // When the pause of a table is over; DT_NOEND if there is nothing to do before the next round.
+  // When the wait of a table is over; DT_NOEND if there is nothing to do before the next round.
   TimestampTz NextStep() const;
   // The code of this outbox or inbox has ended a worker (base/step_limit.h): it is left out for ten
   // minutes.
@@ -37,21 +39,23 @@ class Retention {
   };
   // What is known of a table from earlier batches.
   struct Experience {
-    int batch;  // how many rows
-    TimestampTz pause_until = 0;
+    AdaptiveSize batch;  // how many rows
+    TurnAccount account;
+    Moment avoided_until = 0;
+    Moment WaitsUntil() const { return std::max(avoided_until, account.waits_until()); }
   };
 
   // `waiting`: what the last round has left, which goes first.
   void Begin(TimestampTz now, const std::deque<Table>& waiting);
-  // Moves the first table that does not pause to the front; false if there is none.
+  // Moves the first table that does not wait to the front; false if there is none.
   bool FindTable(TimestampTz now);
   void PurgeFirst();
   // Purges one batch of the first table. Returns how many rows are gone.
-  int64 Purge(int batch);
-  void Charge(Oid relation, TimestampTz begin, int64 rows);
+  std::size_t Purge(std::size_t batch);
+  void Charge(Oid relation, TimestampTz begin, std::size_t rows);
   void Failed(const PostgresError& error, TimestampTz now);
   Experience& ExperienceOf(Oid relation);
-  TimestampTz PauseUntil(const Table& table) const;
+  TimestampTz WaitsUntil(const Table& table) const;
 
   std::set<Oid> published_;
   std::deque<Table> left_;

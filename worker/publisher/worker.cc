@@ -122,14 +122,14 @@ bool Worker::Step() {
 // A worker that was away for too long no longer knows whether its lanes are its own.
 void Worker::BeHeard() {
   // Half of the lease leaves time to act.
-  if (static_cast<uint64>(ComeRound().count()) * 2 >= LeaseMilliseconds()) Doubt();
+  if (static_cast<uint64>(ComeRound().count()) * 2 >= LeaseMilliseconds()) MarkLeasesUncertain();
 }
 
 void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
   TimestampTz until = std::min(poll_.next(), NextLine());
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
-  for (const LanePointer& lane : to_settle_) until = std::min(until, lane->settle_at());
+  for (const LanePointer& lane : to_settle_) until = std::min(until, lane->NextSettling());
   for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
   if (finishing_.empty() && !altered_.empty()) until = After(now_, kDivideLookMs);
   if (!undivided_.empty()) until = std::min(until, divide_at_);
@@ -176,7 +176,7 @@ void Worker::FollowSettings() {
     (void)TellPublishers();
   });
   // Others may have gone by the shorter one.
-  if (LeaseMilliseconds() != lease) Doubt();
+  if (LeaseMilliseconds() != lease) MarkLeasesUncertain();
   // The project completes topics, so lanes are made again too.
   TryAllAgain();
   outlets_.FollowSettings(GetCurrentTimestamp());
@@ -247,8 +247,10 @@ void Worker::LoadLanes() {
     const std::string topic = pubsub::TopicName(settings().project_id, publication.topic);
     const std::size_t before = lanes.size();
     for (const LanePointer& lane : lanes_) {
-      if (publication.wanted_lanes != 0 || !lane->IsOf(publication, topic)) continue;
-      lane->WantNow();
+      if (publication.wanted_lanes != 0 ||
+          !(lane->publication() == publication && lane->topic() == topic))
+        continue;
+      lane->ClearBackoff();
       lanes.push_back(lane);
     }
     if (lanes.size() == before) altered_.push_back({publication, topic});
@@ -264,7 +266,7 @@ void Worker::LoadLanes() {
 
 void Worker::FinishLane(const LanePointer& lane, const std::vector<Publication>& publications) {
   for (const Publication& publication : publications) {
-    if (!lane->IsBefore(publication)) continue;
+    if (!publication.IsAltered(lane->publication())) continue;
     lane->Finish(now_, publication);
     finishing_.push_back(lane);
     return;
@@ -278,7 +280,7 @@ void Worker::HandOver() {
   std::erase_if(finishing_, [&](const LanePointer& lane) {
     if (!lane->IsFinished(now_)) return false;
     const bool divide = std::any_of(altered_.begin(), altered_.end(), [&](const Altered& one) {
-      return one.publication.wanted_lanes != 0 && one.publication.name == lane->publication_name();
+      return one.publication.wanted_lanes != 0 && one.publication.name == lane->publication().name;
     });
     lane->Conclude(now_, divide);
     lane->Retire("the publication was altered");
@@ -286,7 +288,7 @@ void Worker::HandOver() {
   });
   const auto made = std::erase_if(altered_, [&](Altered& one) {
     if (std::any_of(finishing_.begin(), finishing_.end(), [&](const LanePointer& lane) {
-          return lane->publication_name() == one.publication.name;
+          return lane->publication().name == one.publication.name;
         })) {
       return false;
     }
@@ -353,16 +355,16 @@ void Worker::TryToDivideAgain() {
 }
 
 void Worker::ArrangeLanes() {
-  std::vector<std::shared_ptr<const Holding>> holdings;
+  std::vector<std::shared_ptr<const Tenant>> tenants;
   std::set<Oid> outboxes;
   for (const LanePointer& lane : lanes_) {
-    if (holdings.empty() || holdings.back() != lane->holding()) holdings.push_back(lane->holding());
-    outboxes.insert(lane->outbox());
+    if (tenants.empty() || tenants.back() != lane->tenant()) tenants.push_back(lane->tenant());
+    outboxes.insert(lane->publication().outbox);
   }
   retention_.SetPublished(std::move(outboxes));
-  const bool crowded = holdings.size() + altered_.size() > 1;
-  budget_.SetPublications(std::move(holdings));
-  for (const LanePointer& lane : lanes_) lane->SetCrowded(crowded);
+  const bool shared = tenants.size() + altered_.size() > 1;
+  budget_.SetTenants(std::move(tenants));
+  for (const LanePointer& lane : lanes_) lane->tenant()->shares_worker = shared;
   ShowTrouble();
 }
 
@@ -379,7 +381,7 @@ void Worker::SuspendSuspects() {
   for (const Oid outbox : TakeSuspects(identity().database)) {
     retention_.Avoid(outbox, now_);
     for (const LanePointer& lane : lanes_) {
-      if (lane->outbox() == outbox) lane->FailSuspect(now_);
+      if (lane->publication().outbox == outbox) lane->FailSuspect(now_);
     }
   }
 }
@@ -414,8 +416,8 @@ bool Worker::ClaimLanes() {
   for (std::size_t i = 0; i < lanes_.size() && !StopRequested(); ++i) {
     const LanePointer lane = lanes_[(first_lane_ + i) % lanes_.size()];
     if (!lane->WantsToClaim(now_)) continue;
-    if (lane->Rests(now_) && OthersPublish(*lane)) continue;
-    Outlet* outlet = outlets_.Of(lane->credential());
+    if (lane->tenant()->account.rests_until() > now_ && OthersPublish(*lane)) continue;
+    Outlet* outlet = outlets_.Of(lane->publication().credential);
     if (outlet == nullptr || outlet->IsEnding()) continue;
     if (!outlet->EnsureClient(now_)) {
       lane->Fail(now_, outlet->error());
@@ -434,10 +436,10 @@ bool Worker::ClaimLanes() {
       event->owner = lane;
       bytes += event->bytes();
     }
-    budget_.Add(events.size(), bytes, lane->holding().get());
+    budget_.Add(events.size(), bytes, lane->tenant().get());
     const bool any_events = !events.empty();
     const XLogRecPtr confirmed = ConfirmedByStandbys();
-    outlet->in_flight()->Add(std::move(events), lane->publication_name(),
+    outlet->in_flight()->Add(std::move(events), lane->publication().name,
                              durable_at <= confirmed ? 0 : durable_at, now_);
     if (any_events) Failpoint("before_send");
     outlet->in_flight()->HandOver(outlet->client(), confirmed);
@@ -449,8 +451,8 @@ bool Worker::ClaimLanes() {
 
 bool Worker::OthersPublish(const Lane& lane) const {
   return std::any_of(lanes_.begin(), lanes_.end(), [&](const LanePointer& other) {
-    return !other->IsOfSamePublication(lane) &&
-           now_ < After(other->holding()->published_at, kRecentlyMs);
+    return other->tenant() != lane.tenant() &&
+           now_ < After(other->tenant()->published_at, kRecentlyMs);
   });
 }
 
@@ -478,18 +480,18 @@ bool Worker::SettleLanes() {
   bool part = false;
   for (const LanePointer& lane : std::exchange(to_settle_, {})) {
     const TimestampTz until = After(GetCurrentTimestamp(), kSettleMs);
-    auto settled = TooLate() ? Lane::Settled::kNothing : Lane::Settled::kPart;
-    while (settled == Lane::Settled::kPart && !TooLate() && GetCurrentTimestamp() < until) {
+    auto settled = TooLate() ? LaneResults::Progress::kNothing : LaneResults::Progress::kPart;
+    while (settled == LaneResults::Progress::kPart && !TooLate() && GetCurrentTimestamp() < until) {
       settled = lane->Settle(now_, leaving_, &budget_);
     }
-    part |= settled == Lane::Settled::kPart;
-    if (settled != Lane::Settled::kAll) {
+    part |= settled == LaneResults::Progress::kPart;
+    if (settled != LaneResults::Progress::kAll) {
       to_settle_.push_back(lane);
       continue;
     }
     // The publication may have a new lane by now.
     for (const LanePointer& other : lanes_) {
-      if (other->publication_name() == lane->publication_name()) other->Want();
+      if (other->publication().name == lane->publication().name) other->MarkReady();
     }
   }
   return part;
@@ -584,7 +586,7 @@ void Worker::Drain() {
   for (std::vector<LanePointer> lanes = std::exchange(to_settle_, {}); !lanes.empty();) {
     std::erase_if(lanes, [&](const LanePointer& lane) {
       ComeRound();
-      return TooLate() || lane->Settle(now_, leaving_, &budget_) != Lane::Settled::kPart;
+      return TooLate() || lane->Settle(now_, leaving_, &budget_) != LaneResults::Progress::kPart;
     });
   }
   for (const auto* lanes : {&finishing_, &lanes_}) {

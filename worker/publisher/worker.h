@@ -1,21 +1,20 @@
 // The publisher worker: the loop that lets lanes claim, hands their events to the Pub/Sub client,
 // and gives the results back to the lanes.
 //
-//   loop: settings and configuration
-//         results of the client -> their lanes, which store them
-//         what synchronous standbys have confirmed -> the client
-//         lanes do what is due by the clock, then claim -> the client, or wait for the standbys
-//         one worker of the database applies the retention
-//         nothing to do: wait for a commit (latch), a result (eventfd), a time (poll, backoff), or
-//         the postmaster's death
+//   loop: settings and configuration results of the client -> their lanes, which store them what
+//         synchronous standbys have confirmed -> the client lanes do what is due by the clock, then
+//         claim -> the client, or wait for the standbys one worker of the database applies the
+//         retention nothing to do: wait for a commit (latch), a result (eventfd), a time (poll,
+//         backoff), or the postmaster's death
 //
 // Invariants:
 //  - No transaction is open while the worker waits or talks to the client. The client never waits
 //    for the network in this thread.
 //  - An event is handed over only after the claim's commit, and given back or confirmed only after
 //    the client has returned its result (or is gone).
-//  - An error in one lane suspends that publication and no other (lane.h). An error outside of a
-//    lane's transaction ends the worker with ERROR; its leases are then those of a dead worker.
+//  - An error in one lane suspends that publication and no other (lane_failures.h). An error
+//    outside of a lane's transaction ends the worker with ERROR; its leases are then those of a
+//    dead worker.
 //  - The lanes of a publication that was altered finish before those of the altered one begin.
 //  - Publications with different identities have different clients (outlet.h). What becomes of one
 //    identity concerns its publications and no others.
@@ -67,14 +66,14 @@ class Worker {
   bool Sleep(long milliseconds);
   void BeHeard();
   // Others may have this worker's lanes by now.
-  void Doubt() {
-    for (const LanePointer& lane : lanes_) lane->Doubt();
-    for (const LanePointer& lane : finishing_) lane->Doubt();
+  void MarkLeasesUncertain() {
+    for (const LanePointer& lane : lanes_) lane->MarkLeaseUncertain();
+    for (const LanePointer& lane : finishing_) lane->MarkLeaseUncertain();
     GiveBackUnsafe(0);
   }
   void WantIn(const WakeSet& outboxes) {
     for (const LanePointer& lane : lanes_) {
-      if (outboxes.Has(lane->outbox())) lane->Want();
+      if (outboxes.Has(lane->publication().outbox)) lane->MarkReady();
     }
   }
 

@@ -78,7 +78,7 @@ class OutboxSource {
   virtual void Maintain(bool leaving, Transaction* transaction) = 0;
   // The worker was not heard of for so long that others may have taken over what it has. Called
   // before Maintain(), which finds out; until then there is nothing to claim.
-  virtual void Doubt() {}
+  virtual void MarkLeaseUncertain() {}
   // Instead of Maintain(true): others may take the lane at once.
   virtual void GiveUp(Transaction* transaction) = 0;
   // Nothing is claimed any more; another source of the same outbox may go on with what is stored.

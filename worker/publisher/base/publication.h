@@ -27,6 +27,10 @@ struct Publication {
   TimestampTz created_at = 0;
 
   bool is_log() const { return kind == "log"; }
+  // Whether it is the other one, as it was made or altered since.
+  bool IsAltered(const Publication& other) const {
+    return name == other.name && outbox == other.outbox && created_at == other.created_at;
+  }
   bool operator==(const Publication&) const = default;
 };
 

@@ -29,10 +29,6 @@ inline constexpr std::size_t kStepMemory = std::size_t{1} << 30;
 // A step may take so long when the worker has to leave.
 inline constexpr std::chrono::milliseconds kLeaveTime = std::chrono::seconds(1);
 
-// What took too long is followed by a pause of so many times the excess: it gets a tenth of the
-// worker's time.
-inline constexpr int kPauseFactor = 9;
-
 // Between a cancellation that is not obeyed and the end of the process.
 inline constexpr std::chrono::milliseconds kStepGrace = std::chrono::seconds(1);
 

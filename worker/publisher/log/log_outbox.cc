@@ -126,8 +126,8 @@ bool LogOutbox::Acquire(ClaimResult* result) {
     GiveUpRow("");
     return false;
   }
-  if (progress_) return !doubt_;
-  doubt_ = false;
+  if (progress_) return !lease_uncertain_;
+  lease_uncertain_ = false;
   if (share_->held >= Share() && !IsLeftBehind()) return false;
   if (row_.IsForeign(publication_.outbox)) {
     Rebase();

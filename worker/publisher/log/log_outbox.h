@@ -77,7 +77,7 @@ class LogOutbox : public OutboxSource {
   std::chrono::milliseconds MaintainIn() const override;
   bool KeepsRoom() const override { return !progress_ || !progress_->is_split(); }
   void GiveUp(Transaction* transaction) override;
-  void Doubt() override { doubt_ = true; }
+  void MarkLeaseUncertain() override { lease_uncertain_ = true; }
   // Its successor publishes from the stored position on, also what is outstanding here. Were this
   // one to park of that what the old topic refuses, it would stop keys that go on there.
   void Retire(const std::string& why) override { BeginAtStored(why); }
@@ -246,8 +246,8 @@ class LogOutbox : public OutboxSource {
   // read. 0: it has not. kUpToNow: up to those that are there when the lane is read first.
   static constexpr std::int64_t kUpToNow = std::numeric_limits<std::int64_t>::max();
   std::int64_t maybe_sent_upto_ = 0;
-  bool doubt_ = false;      // somebody may have taken the lane over
-  bool maybe_left_ = true;  // see IsLeftBehind()
+  bool lease_uncertain_ = false;  // somebody may have taken the lane over
+  bool maybe_left_ = true;        // see IsLeftBehind()
 
   // The rows of a crowded seq are parked up to this id, and up to the next one if the last step is
   // committed. When all are, those count as read that were there at the beginning.

@@ -62,7 +62,8 @@ LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
 
 // All transactions that have a seq up to the mark had ended when it was read for the last time.
 std::optional<ReadMark> LogOutbox::ReadUpTo() const {
-  if (!progress_ || doubt_ || progress_->is_split() || !progress_->idle()) return std::nullopt;
+  if (!progress_ || lease_uncertain_ || progress_->is_split() || !progress_->idle())
+    return std::nullopt;
   if (!parked_.loaded() || parked_.HasKeys() || reload_parked_ || parked_first_) {
     return std::nullopt;
   }

@@ -102,7 +102,7 @@ bool LogOutbox::HasPassedOthers() const {
 }
 
 milliseconds LogOutbox::CheckpointIn() const {
-  if (doubt_) return milliseconds(0);
+  if (lease_uncertain_) return milliseconds(0);
   const bool moved = PositionMoved() || sent_again_.any();
   if (!moved && !HasPassedOthers()) return kNothingToDo;
   const milliseconds interval(moved ? settings().checkpoint_interval
@@ -169,7 +169,7 @@ void LogOutbox::Checkpoint() {
   stored_next_ = progress_->first_unsettled();
   stored_at_ = Clock::now();
   dirty_ = !progress_->idle();
-  doubt_ = false;
+  lease_uncertain_ = false;
   if (BacklogIsSettled()) backlog_unstored_ = false;
 }
 

@@ -1,0 +1,85 @@
+#include "worker/publisher/lane_failures.h"
+
+#include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/limited_log.h"
+#include "worker/publisher/base/passing_error.h"
+#include "worker/publisher/base/registration.h"
+#include "worker/publisher/base/server_text.h"
+#include "worker/publisher/base/transaction.h"
+#include "worker/publisher/scale.h"
+
+namespace postbox::publisher {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kLockRetry(100);
+// A lock that is held for longer is shown.
+constexpr milliseconds kLockPatience = seconds(1);
+constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)};
+
+}  // namespace
+
+std::string Reason(const PostgresError& error) {
+  return Shortened(error.hint.empty() ? error.message : error.message + " (" + error.hint + ")",
+                   kMaxReason);
+}
+
+void LaneFailures::FailStatement(Moment now, const PostgresError& error, TurnLimit* limit) {
+  if (IsPassing(error)) {
+    Pass(now, Reason(error));
+    return;
+  }
+  if (error.sqlstate == ERRCODE_QUERY_CANCELED) limit->Cancelled();
+  Suspend(now, Reason(error));
+}
+
+void LaneFailures::Pass(Moment now, const std::string& reason) {
+  if (passing_since_ == 0) passing_since_ = now;
+  topic_.Postpone(After(now, kLockRetry));
+  if (Between(passing_since_, now) < Scale()(kLockPatience)) return;
+  std::string holders;
+  try {
+    InTransaction("postbox: looking for who has locked an outbox",
+                  [&] { holders = LockHolders(publication_->outbox); });
+  } catch (const PostgresError&) {
+    // The reason without the name of the process is still one.
+  }
+  Suspend(now, holders.empty() ? reason : "the outbox is locked by process " + holders,
+          kLockBackoff);
+}
+
+void LaneFailures::SuspendSuspect(Moment now) {
+  Suspend(now,
+          "a statement on the outbox took too long or too much memory, could not be cancelled, "
+          "and ended a worker",
+          kSuspectBackoff);
+}
+
+void LaneFailures::Suspend(Moment now, const std::string& error,
+                           const pubsub::BackoffPolicy& backoff) {
+  // What is cut short because the worker leaves says nothing about the outbox.
+  if (StopRequested()) return;
+  Log(error);
+  const pubsub::BackoffPolicy scaled = Scale()(backoff);
+  topic_.Fail(After(now, scaled.base));
+  try {
+    InTransaction("postbox: suspending a publication", [&] {
+      const Moment until = publisher::Suspend(*publication_, error, scaled, tenant_->WaitsUntil());
+      topic_.Postpone(std::max(topic_.retry_at(), until));
+    });
+  } catch (const PostgresError& second) {
+    const std::string message = "could not store that publication \"" + publication_->name +
+                                "\" is suspended: " + second.message;
+    LogLimited(SubjectOf(message), {.message = message});
+  }
+}
+
+void LaneFailures::Log(const std::string& error) const {
+  LeaveIfExtensionGone();
+  const std::string message = "publication \"" + publication_->name + "\" is suspended: " + error;
+  LogLimited(SubjectOf(message), {.level = WARNING, .message = message});
+}
+
+}  // namespace postbox::publisher
