@@ -1,9 +1,10 @@
 -- What every upgrade begins with.
 --
 -- Sessions and pullers may go on until it has the locks of the tables of Postbox, and wait then until it has committed. Workers of
--- another release of the library publish nothing in this database until then. It waits 3 s at most for transactions that use
--- a table or a view of Postbox, and then fails; it can be run again.
+-- another release of the library publish nothing in this database until then. It tries for 3 s to get the locks from transactions
+-- that use a table or a view of Postbox, each time for 0.3 s, and then fails; it can be run again.
 SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL standard_conforming_strings = on;
 
 -- The schema postbox belongs to Postbox alone. A role that owns it, may create in it, or owns an object in it could put functions
 -- beside those of Postbox that a superuser's statement would call.
@@ -39,25 +40,38 @@ $$;
 DO $$
 DECLARE
     until timestamptz := clock_timestamp() + interval '3 s';
+    -- All locks are had within so long, or given back. It is less than the time after which a transaction that waits for one of them,
+    -- and has another, would be ended for a deadlock.
+    patience interval := least(interval '300 ms', current_setting('deadlock_timeout')::interval / 2);
+    of_caller text := current_setting('lock_timeout');
+    round_until timestamptz;
     member regclass;
     is_view boolean;
     owner name;
 BEGIN
-    FOR member, is_view, owner IN
-        SELECT c.oid, c.relkind = 'v', pg_get_userbyid(c.relowner) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'postbox' JOIN pg_class c ON c.oid = d.objid
-        WHERE d.refclassid = 'pg_extension'::regclass AND d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND c.relkind IN ('r', 'v')
-        ORDER BY c.relkind DESC, c.oid  -- a query of a view locks it first
     LOOP
-        PERFORM set_config('lock_timeout', greatest(1, extract(epoch FROM until - clock_timestamp()) * 1000)::int::text, true);
-        -- LOCK TABLE would lock what a view reads, too, pg_database for example, where all logins to the cluster would wait.
-        EXECUTE format(CASE WHEN is_view THEN 'ALTER VIEW %s OWNER TO %I' ELSE 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE' END, member, owner);
+        round_until := clock_timestamp() + patience;
+        BEGIN
+            FOR member, is_view, owner IN
+                SELECT c.oid, c.relkind = 'v', pg_get_userbyid(c.relowner) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'postbox' JOIN pg_class c ON c.oid = d.objid
+                WHERE d.refclassid = 'pg_extension'::regclass AND d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND c.relkind IN ('r', 'v')
+                ORDER BY c.relkind DESC, c.oid  -- a query of a view locks it first
+            LOOP
+                PERFORM set_config('lock_timeout', greatest(1, extract(epoch FROM round_until - clock_timestamp()) * 1000)::int::text, true);
+                -- LOCK TABLE would lock what a view reads, too, pg_database for example, where all logins to the cluster would wait.
+                EXECUTE format(CASE WHEN is_view THEN 'ALTER VIEW %s OWNER TO %I' ELSE 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE' END, member, owner);
+            END LOOP;
+            EXIT;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            IF clock_timestamp() >= until THEN
+                RAISE lock_not_available USING
+                    MESSAGE = format('cannot update extension postbox because another transaction uses %s', member),
+                    DETAIL = 'Workers would wait behind the update as long as that transaction runs.',
+                    HINT = 'Try again when it has ended, for example a pg_dump.';
+            END IF;
+        END;
+        PERFORM pg_sleep(0.05);
     END LOOP;
-EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-    RAISE lock_not_available USING
-        MESSAGE = format('cannot update extension postbox because another transaction uses %s', member),
-        DETAIL = 'Workers would wait behind the update as long as that transaction runs.',
-        HINT = 'Try again when it has ended, for example a pg_dump.';
+    PERFORM set_config('lock_timeout', of_caller, true);
 END
 $$;
-
-SET LOCAL lock_timeout = '3s';

@@ -8,6 +8,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use IPC::Run ();
 use Postbox::Delivery;
 use Postbox::Puller;
 use Postbox::Test;
@@ -189,8 +190,25 @@ subtest 'an update does not make workers wait behind a transaction that goes on'
 	$_->quit for $new, $other;
 	$updater->query_safe('ROLLBACK');
 	$updater->quit;
-	$node->safe_psql('busy', 'ALTER EXTENSION postbox UPDATE');
-	is($node->safe_psql('busy', 'SHOW lock_timeout'), '0', 'and succeeds when that has ended');
+	is($node->safe_psql('busy', q{BEGIN; SET LOCAL lock_timeout = '111ms'; ALTER EXTENSION postbox UPDATE; SHOW lock_timeout; COMMIT; SELECT extversion FROM pg_extension WHERE extname = 'postbox'}),
+		"111ms\n$present", 'and succeeds when that has ended, with the time-outs of the session');
+};
+
+subtest 'an update ends no transaction of an application for a deadlock' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE emitting');
+	$node->safe_psql('emitting', q{
+		CREATE EXTENSION postbox VERSION '0.0.1'; CREATE SCHEMA app;
+		SELECT postbox.create_outbox('app.outbox'); SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events')});
+	my $emitter = $node->background_psql('emitting');
+	# It has read one table of Postbox, and goes on to another when the update has waited for longer than deadlock_timeout, which is 1 s.
+	$emitter->query_safe('BEGIN; SELECT count(*) FROM postbox.lane');
+	my $updater = IPC::Run::start([ 'psql', '-XAtd', $node->connstr('emitting'), '-c', 'ALTER EXTENSION postbox UPDATE' ], '<', \undef, '>&', \my $said);
+	wait_until($node, 'emitting', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'ALTER EXTENSION%' AND query_start < now() - interval '1.5 s'}, 'the update waits');
+	my $answer = $emitter->query(q{SELECT version FROM postbox.outbox_emit('video', 'a', 'video.created', '{}'::jsonb); COMMIT});
+	is($answer, '1', 'it emits') or diag($emitter->{stderr});
+	$emitter->quit;
+	$updater->finish;
+	is($updater->result(0), 0, 'and the update succeeds') or diag($said);
 };
 
 $node->append_conf('postgresql.conf', 'postbox.publishers = 1');

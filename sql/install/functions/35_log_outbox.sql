@@ -63,8 +63,14 @@ DECLARE
     part name;
     added int := 0;
 BEGIN
+    -- Code of the owner's runs here, in the expressions of indexes for example.
     SELECT n.nspname, c.relname INTO schema, log
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox;
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox AND c.relowner = current_user::regrole;
+    IF NOT FOUND THEN
+        RAISE insufficient_privilege USING
+            MESSAGE = format('%s does not own table %s', current_user, outbox),
+            HINT = 'Call postbox.make_partitions, which acts as the owner of the outbox.';
+    END IF;
     FOR i IN 0..5 LOOP
         CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
         -- Without it nobody could emit when its turn comes.
@@ -75,7 +81,7 @@ BEGIN
     RETURN added;
 END
 $$;
-COMMENT ON FUNCTION postbox.add_missing_partitions(regclass) IS 'postbox.make_partitions with the rights of the current user';
+COMMENT ON FUNCTION postbox.add_missing_partitions(regclass) IS 'What postbox.make_partitions does as the owner of a log outbox; for nobody else';
 
 CREATE OR REPLACE FUNCTION postbox.make_partitions(outbox regclass) RETURNS int
     LANGUAGE C AS 'MODULE_PATHNAME';
