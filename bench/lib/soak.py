@@ -237,8 +237,8 @@ def soak(report, smoke, seconds=None):
         site.stop_load()
         trouble = [late for ledger in ledgers.values() if (late := ledger.settle(SETTLE))]
         trouble += report_books(report, ledgers)
-    if not watch.samples:
-        trouble.append("no process and no table was looked at")
+    seen = {quantity for _, quantity, _ in watch.samples.slopes(end)}
+    trouble += [f"{quantity} was never looked at" for quantity in sorted(LIMITS.keys() - seen)]
     report.line("faults", struck, "faults")
     say_slopes(watch.samples, end)
     for subject, quantity, slope in watch.samples.slopes(end):
