@@ -167,6 +167,25 @@ subtest 'a lane of a log that begins at its stored position again' => sub {
 	cmp_ok($counted, '<=', 42, 'and not more than had been read');
 };
 
+subtest 'DDL on a log while its position is not stored sends nothing again' => sub {
+	configure('postbox.checkpoint_interval', '60s');
+	$node->safe_psql('log', 'CREATE ROLE heir; GRANT ALL ON SCHEMA app TO heir');
+	for my $ddl ('ADD COLUMN note text', 'RENAME TO renamed', 'RENAME TO outbox', 'DROP COLUMN note', 'REPLICA IDENTITY FULL', 'OWNER TO heir')
+	{
+		my $name = $ddl eq 'RENAME TO outbox' ? 'renamed' : 'outbox';
+		emit_some('log', 5);
+		wait_for(sub { messages_published($emulator) - $emitted >= $before{twice} }, 'the events are sent');
+		$node->safe_psql('log', "ALTER TABLE app.$name $ddl");
+		$node->safe_psql('log', q{SELECT postbox.outbox_emit('video', 'after', 'video.changed', '{}'::jsonb)});
+		$emitted++;
+		wait_for(sub { messages_published($emulator) - $emitted >= $before{twice} }, 'so is the next one');
+	}
+	configure('postbox.checkpoint_interval', '100ms');
+	all_is_confirmed('log');
+	is(came_twice(), 0, 'none came twice');
+	is(counted_again('log'), 0, 'and none is counted');
+};
+
 subtest 'a lease of a row that runs out' => sub {
 	$node->safe_psql('table', q{
 		BEGIN;

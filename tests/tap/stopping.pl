@@ -127,7 +127,9 @@ for my $cell (@cells)
 		wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type LIKE 'postbox publisher%' AND datname = 'cell'}, 'a worker is in the database');
 		$enter->();
 		my $pid = wait_busy($busy_query);
+		my $position = log_position($node);
 		soon('SIGTERM ends it', sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") }, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
+		like(log_since($node, $position), qr/ LOG:  publication "videos": the worker leaves, and cut off what it did: /, 'the log has what was cut off') if $name eq 'claim' || $name eq 'parking';
 
 		wait_busy($busy_query);
 		soon('a fast shutdown ends', sub { $node->stop('fast') });

@@ -59,8 +59,10 @@ void LaneFailures::SuspendSuspect(Moment now) {
 
 void LaneFailures::Suspend(Moment now, const std::string& error,
                            const pubsub::BackoffPolicy& backoff) {
-  // What is cut short because the worker leaves says nothing about the outbox.
-  if (StopRequested()) return;
+  if (StopRequested()) {
+    LogCutOff(error);
+    return;
+  }
   Log(error);
   const pubsub::BackoffPolicy scaled = Scale()(backoff);
   topic_.Fail(After(now, scaled.base));
@@ -74,6 +76,12 @@ void LaneFailures::Suspend(Moment now, const std::string& error,
                                 "\" is suspended: " + second.message;
     LogLimited(SubjectOf(message), {.message = message});
   }
+}
+
+void LaneFailures::LogCutOff(const std::string& error) const {
+  const std::string message = "publication \"" + publication_->name +
+                              "\": the worker leaves, and cut off what it did: " + error;
+  LogLimited(SubjectOf(message), {.message = message});
 }
 
 void LaneFailures::Log(const std::string& error) const {

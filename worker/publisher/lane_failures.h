@@ -49,6 +49,8 @@ class LaneFailures {
                const pubsub::BackoffPolicy& backoff = kErrorBackoff);
   // The code of the outbox has ended an earlier worker.
   void SuspendSuspect(Moment now);
+  // What fails because the worker leaves says nothing about the outbox. The log has it.
+  void LogCutOff(const std::string& error) const;
   // The log says that the publication is suspended.
   void Log(const std::string& error) const;
 

@@ -175,7 +175,11 @@ void LaneResults::FailedToStore(Moment now, std::size_t part, const PostgresErro
                                           ++failures_in_row_, pubsub::JitterRandom());
   step_at_ = After(now, delay);
   if (!passing) size_.Shrink(part);
-  if (!leaving) failures_->FailStatement(now, error, &limit_);
+  if (leaving) {
+    failures_->LogCutOff(Reason(error));
+  } else {
+    failures_->FailStatement(now, error, &limit_);
+  }
 }
 
 void LaneResults::CapPauseToLease(Moment begin) {
