@@ -88,6 +88,10 @@ class Block:
     line: int
     end: int = 0
     parents: tuple = ()
+    # Of a class that is called one, and no struct, union or enum: a struct is a table of data.
+    is_class: bool = False
+    fields: int = 0   # but constants of the class
+    methods: int = 0  # but constructors, destructors and what is deleted
 
     @property
     def length(self):
@@ -181,6 +185,8 @@ class _Scanner:
             self._leave(position)
         elif token == ';' and self.scope.parentheses == 0:
             self._alias()
+            if self.scope.block.kind == 'class':
+                _count_member(self.scope.block, self.scope.head)
             self.scope.head = []
         elif token == ':' and self.scope.head[-1:] in (['public'], ['private'], ['protected']) and len(self.scope.head) == 1:
             self.scope.head = []
@@ -212,7 +218,8 @@ class _Scanner:
         else:
             kind, name = _classify(scope.head)
         line = line_of(self.code, scope.start if scope.head else position)
-        block = Block(kind, name, line, 0, self._parents())
+        is_class = kind == 'class' and _without_template(scope.head)[:1] == ['class']
+        block = Block(kind, name, line, 0, self._parents(), is_class)
         self.open.append(_Open(block, resumes=kind in ('inner', 'data', 'class')))
 
     def _leave(self, position):
@@ -222,6 +229,8 @@ class _Scanner:
         closed.block.end = line_of(self.code, position)
         if closed.block.kind not in ('inner', 'data'):
             self.found.append(closed.block)
+        if closed.block.kind == 'function' and self.scope.block.kind == 'class':
+            _count_method(self.scope.block, closed.block.name)
         if closed.resumes and closed.block.kind != 'class':
             self._append('}', position)
         elif closed.block.kind == 'class':
@@ -229,6 +238,25 @@ class _Scanner:
             self.scope.start = position
         else:
             self.scope.head = []
+
+
+def _count_method(block, name):
+    block.methods += name != block.name and not name.startswith('~')
+
+
+def _count_member(block, head):
+    """A member of a class that ends with a semicolon."""
+    tokens = _without_attributes(_without_template(head))
+    if not tokens or tokens == ['}'] or tokens[0] in ('using', 'typedef', 'friend', 'static_assert', 'enum', 'class', 'struct', 'union'):
+        return
+    words = [word for word, _ in _outside_brackets(tokens)]
+    value = words.index('=') if '=' in words else len(words)
+    if '(' in words[:value] or any(word.startswith('operator') for word in words):
+        if words[-2:] != ['=', 'delete'] and '(' in words:
+            at = words.index('(')
+            _count_method(block, ('~' if words[at - 2:at - 1] == ['~'] else '') + words[at - 1])
+    elif 'static' not in words and 'constexpr' not in words:
+        block.fields += 1 + words.count(',')
 
 
 def _matching(tokens, at, opening, closing):

@@ -1,4 +1,4 @@
-"""Functions stay under 60 lines, files under 600.
+"""Functions stay under 60 lines, files under 600. A class has at most 15 fields and 25 methods.
 
 A function's length counts from the first line of its declaration to the line of its last brace. Lambdas count
 as part of the function that they stand in; tables of data are no functions. control/check-exceptions lists what is
@@ -14,12 +14,15 @@ from .tree import Problem, line_of
 RULES = {
     'function': 'a function is too long, or longer than its exception says',
     'file': 'a file is too long, or longer than its exception says',
+    'class': 'a class has too many fields or methods, or more than its exception says',
     'stale-exception': 'an exception is not needed any more',
     'bad-exception': 'a line of the list of exceptions does not say PATH WHAT LENGTH, or says it twice',
     'unreadable': 'the braces of a file do not match',
 }
 FUNCTION_LIMIT = 60  # lines; a function has fewer
 FILE_LIMIT = 600
+FIELD_LIMIT = 16
+METHOD_LIMIT = 26
 EXCEPTIONS = 'control/check-exceptions'
 WHOLE_FILE = '(file)'
 
@@ -34,16 +37,24 @@ def check(tree):
         if length is None:
             yield Problem(path, 0, 'unreadable', what)
             continue
-        limit = FILE_LIMIT if what == WHOLE_FILE else FUNCTION_LIMIT
+        rule, limit, unit = _rule_of(what)
         if length < limit:
             continue
         used.add((path, what))
         listed = allowed.get((path, what), (0, 0))[1]
         if length > listed:
-            yield Problem(path, line, 'file' if what == WHOLE_FILE else 'function',
-                          f'{what} has {length} lines, {listed or limit - 1} are allowed')
+            yield Problem(path, line, rule, f'{what} has {length}{unit}, {listed or limit - 1} are allowed')
     for key in sorted(allowed.keys() - used):
         yield Problem(EXCEPTIONS, allowed[key][0], 'stale-exception', f'{" ".join(key)} is not too long any more')
+
+
+def _rule_of(what):
+    """(rule, limit, unit) of something that is measured."""
+    if what.startswith('class '):
+        return 'class', FIELD_LIMIT if what.endswith(' fields') else METHOD_LIMIT, ''
+    if what == WHOLE_FILE:
+        return 'file', FILE_LIMIT, ' lines'
+    return 'function', FUNCTION_LIMIT, ' lines'
 
 
 def _exceptions(tree):
@@ -75,6 +86,9 @@ def _measured_file(path, text):
         found.append((path, WHOLE_FILE, 0, len(text.splitlines())))
     try:
         found += [(path, name, first, last - first + 1) for name, first, last in _functions(path, text)]
+        if path.endswith(cpp.SUFFIXES):
+            found += [(path, f'class {block.name} {what}', block.line, getattr(block, what)) for block in cpp.blocks(text)
+                      if block.is_class for what in ('fields', 'methods')]
     except (ValueError, SyntaxError) as error:
         found.append((path, str(error), 0, None))
     return found

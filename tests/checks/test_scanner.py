@@ -74,6 +74,30 @@ class Functions(unittest.TestCase):
 
 
 class Classes(unittest.TestCase):
+    def expect(self, members, fields, methods):
+        block, = (block for block in cpp.blocks(f'class A : B {{\n{members}\n}};\n') if block.name == 'A')
+        self.assertEqual((block.is_class, block.fields, block.methods), (True, fields, methods))
+
+    def test_fields(self):
+        self.expect('public:\n int a_; const std::map<int, B> b_; int c_ = F(1), d_{2}; std::function<void(int)> e_;\n'
+                    'private: volatile bool f_ = false; int g_[3] = {1, 2}; struct { int x; } h_;', 8, 0)
+
+    def test_constants_types_and_friends_are_no_fields(self):
+        self.expect('static constexpr int kA = 1; static int b_; using C = int; enum class D { kE, kF }; friend class G;\n'
+                    'struct H { int i; }; class J; typedef int K; static_assert(true);', 0, 0)
+
+    def test_methods(self):
+        self.expect('int F() const; void G(int a) { Do(); } virtual bool H() = 0; bool operator==(const A&) const = default;\n'
+                    'template <class T>\n [[nodiscard]] T J(T t); explicit operator bool() const { return true; } static int K();', 0, 7)
+
+    def test_constructors_and_what_is_deleted_are_no_methods(self):
+        self.expect('A() = default; explicit A(int a) : a_(a) {} ~A(); A(const A&) = delete; A& operator=(const A&) = delete; int a_;', 1, 0)
+
+    def test_a_struct_is_no_class(self):
+        self.assertEqual([block.is_class for block in cpp.blocks('struct A { int a; };\nenum class B { kA };\n')], [False, False])
+
+
+class Classes(unittest.TestCase):
     def expect(self, text, *expected):
         self.assertEqual([block.name for block in cpp.blocks(text)
                           if block.kind == 'class' and block.at_namespace_level], list(expected))
