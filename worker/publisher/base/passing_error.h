@@ -5,13 +5,12 @@
 //   55P03   a lock could not be had in time
 //   40P01   a deadlock, often with a session that alters the table
 //   40001   a serialization failure, in code of the outbox's owner
-//   57014   somebody has cancelled the statement (pg_cancel_backend); not the worker itself,
-//           because it took too long (step_limit.h)
+//   57014   a session has cancelled the statement (pg_cancel_backend). Of one that the worker has
+//           cancelled itself, since it took too long, the error is Transaction's own.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_PASSING_ERROR_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_PASSING_ERROR_H_
 
 #include "extension/base/guard.h"
-#include "worker/publisher/base/step_limit.h"
 
 namespace postbox::publisher {
 
@@ -22,7 +21,7 @@ inline bool IsPassing(const PostgresError& error) {
     case ERRCODE_T_R_SERIALIZATION_FAILURE:
       return true;
     case ERRCODE_QUERY_CANCELED:
-      return error.message != StepLimit::Cause();
+      return error.raised_by_postgres;
     default:
       return false;
   }
