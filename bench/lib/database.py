@@ -77,14 +77,20 @@ def backlog(report, smoke):
             outboxes[events] = server.outbox(f"app.log_{events}")
             server.load(outboxes[events], events, "'v_' || n % 1000")
         server.settle_down()
-        rates, memory = {small: [], large: []}, {small: [], large: []}
+        first = {events: server.publication(outbox) for events, outbox in outboxes.items()}
+        selects, rates, memory = ({small: [], large: []} for _ in range(3))
         for number in range(0 if smoke else -1, rounds):  # the first round fills the caches
             for events, times in ((large, 1), (small, 1 if smoke else 5)):
-                runs = [drain_all(server, outboxes[events], events) for _ in range(times)]
+                turns = [(server.drain(first[events], "select"), drain_all(server, outboxes[events], events)) for _ in range(times)]
                 if number >= 0:
-                    rates[events].append(median(run["rate"] for run in runs))
-                    memory[events].append(max(run["private_kb"] for run in runs) / 1024)
+                    selects[events].append(median(select["rate"] for select, _ in turns))
+                    rates[events].append(median(run["rate"] for _, run in turns))
+                    memory[events].append(max(run["private_kb"] for _, run in turns) / 1024)
+        for publication in first.values():
+            server.drop_publication(publication)
         cases = {events: f"{events:,} pending" for events in outboxes}
+        for events, case in cases.items():
+            report.line(f"select, {case}", median(selects[events]), "events/s", of_others=True)
         report.line(cases[small], median(rates[small]), "events/s")
         report.against(cases[large], rates[large], "events/s", rates[small], cases[small], ">= 0.95")
         for events, case in cases.items():

@@ -24,6 +24,12 @@ constexpr std::size_t kSmallBatch = 10, kLargestBatch = 1'000'000;
 // What is on its way when a publication is altered. A broker that does not answer is left behind.
 constexpr milliseconds kFinishTime = seconds(5);
 
+// Locks the outbox for the transaction unless it is locked otherwise.
+bool TryLock(const Publication& publication) {
+  const LOCKMODE mode = publication.is_log() ? AccessShareLock : RowExclusiveLock;
+  return Pg([&] { return ConditionalLockRelationOid(publication.outbox, mode); });
+}
+
 }  // namespace
 
 Lane::Lane(Publication publication, std::string topic, std::string trouble,
@@ -58,11 +64,6 @@ std::size_t Lane::BatchSize() const {
   return std::min(static_cast<std::size_t>(most), claim_size_.value());
 }
 
-bool Lane::TryLock() const {
-  const LOCKMODE mode = publication_.is_log() ? AccessShareLock : RowExclusiveLock;
-  return Pg([&] { return ConditionalLockRelationOid(publication_.outbox, mode); });
-}
-
 std::optional<Lane::Claimed> Lane::ReadEvents(Moment now, ClaimLimits limits) {
   Claimed claimed;
   bool claims = false;  // what the source hands out is not on its way yet
@@ -76,7 +77,7 @@ std::optional<Lane::Claimed> Lane::ReadEvents(Moment now, ClaimLimits limits) {
       failures_.topic().Read(suspension.attempts, suspension.retry_at, suspension.since);
       claimed.suspended = !suspension.publication_exists || suspension.retry_at != 0;
       if (claimed.suspended) return;
-      claimed.locked = !TryLock();
+      claimed.locked = !TryLock(publication_);
       if (claimed.locked) return;
       limits.events = failures_.topic().Most(now, limits.events);
       claims = true;
@@ -86,7 +87,7 @@ std::optional<Lane::Claimed> Lane::ReadEvents(Moment now, ClaimLimits limits) {
     tenant_->Charge(begin, 0, limit_);
     claim_size_.Shrink(BatchSize());
     if (claims) source_->RollBack(Reason(error));
-    FailStatement(now, error);
+    failures_.FailTurn(now, error, &limit_);
     return std::nullopt;
   }
   // A claim that is slow because of what it reads becomes faster with a smaller batch.
@@ -103,7 +104,7 @@ bool Lane::Claim(Moment now, const Budget& budget, Events* events, XLogRecPtr* d
   if (!budget.Room(BatchSize(), *tenant_, source_->KeepsRoom(), &limits)) return false;
   if (limits.first < needed_) return false;
   if (!trouble_.empty()) {
-    Fail(now, trouble_);
+    failures_.Suspend(now, trouble_);
     return false;
   }
   has_plans_ = true;
@@ -114,9 +115,8 @@ bool Lane::Claim(Moment now, const Budget& budget, Events* events, XLogRecPtr* d
     return false;
   }
   if (!claimed->suspended) {
-    statement_failed_ = false;
     limit_.Ended();
-    failures_.EndPassing();
+    failures_.Recover();
   }
   ClaimResult& claim = claimed->result;
   // So is one whose next event waits until others are settled.
@@ -138,19 +138,13 @@ void Lane::FreePlans() {
   has_plans_ = false;
 }
 
-LaneResults::Progress Lane::Settle(Moment now, bool leaving, Budget* budget) {
-  const bool finishing = finish_by_ != 0;
-  return results_.Step(now, leaving || (finishing && finish_by_ > now), leaving || finishing,
-                       budget);
-}
-
 void Lane::Maintain(Moment now, bool leaving) {
   if (!leaving) {
     // What is stored in parts may have many pauses.
     const bool pauses = tenant_->WaitsUntil() > now && !results_.InParts();
     if (pauses || source_->MaintainIn().count() > 0) return;
     // What failed would fail again, perhaps after waiting for a lock.
-    if (statement_failed_ && failures_.topic().retry_at() > now) return;
+    if (failures_.StatementFailed(now)) return;
     Failpoint("before_checkpoint");
   }
   const Moment begin = GetCurrentTimestamp();
@@ -161,7 +155,7 @@ void Lane::Maintain(Moment now, bool leaving) {
   } catch (const PostgresError& error) {
     tenant_->Charge(begin, 0, limit_);
     source_->RollBack(Reason(error));
-    FailStatement(now, error);
+    failures_.FailTurn(now, error, &limit_);
     return;
   }
   tenant_->Charge(begin, 0, limit_);
@@ -169,9 +163,8 @@ void Lane::Maintain(Moment now, bool leaving) {
 }
 
 void Lane::Finish(Moment now, const Publication& successor) {
-  if (finish_by_ != 0) return;
   const bool same = successor.credential == publication_.credential;
-  finish_by_ = After(now, Scale()(kFinishTime) + (same ? seconds(0) : seconds(PublishTimeout())));
+  results_.Finish(After(now, Scale()(kFinishTime) + seconds(same ? 0 : PublishTimeout())));
 }
 
 void Lane::Conclude(Moment now, bool give_up) {
@@ -186,27 +179,18 @@ void Lane::Conclude(Moment now, bool give_up) {
     transaction.Run([&] { source_->GiveUp(&transaction); });
   } catch (const PostgresError& error) {
     source_->RollBack(Reason(error));
-    FailStatement(now, error);
+    failures_.FailTurn(now, error, &limit_);
   }
 }
 
 Moment Lane::NextWork(Moment now) const {
-  const Moment retry_at = failures_.topic().retry_at();
-  if (statement_failed_ && retry_at > now) return std::max(retry_at, tenant_->WaitsUntil());
+  if (failures_.StatementFailed(now)) {
+    return std::max(failures_.topic().retry_at(), tenant_->WaitsUntil());
+  }
   Moment next = After(now, source_->MaintainIn());
   const Moment claim_at = std::max(ClaimAt(), tenant_->account.rests_until());
   if (IsReady() && claim_at > now) next = std::min(next, claim_at);
   return std::max(next, tenant_->WaitsUntil());
-}
-
-void Lane::FailStatement(Moment now, const PostgresError& error) {
-  statement_failed_ = true;
-  failures_.FailStatement(now, error, &limit_);
-}
-
-void Lane::FailSuspect(Moment now) {
-  statement_failed_ = true;
-  failures_.SuspendSuspect(now);
 }
 
 std::vector<LanePointer> MakeLanes(const Publication& publication, const std::string& topic) {

@@ -31,6 +31,8 @@ class Lane {
   const std::string& topic() const { return topic_; }
   const std::string& trouble() const { return trouble_; }
   const std::shared_ptr<Tenant>& tenant() const { return tenant_; }
+  LaneFailures& failures() { return failures_; }
+  LaneResults& results() { return results_; }
   // Events wait for an answer of the topic, or for another try.
   bool WaitsForAnswer() const { return tenant_->events > 0 || failures_.topic().retry_at() != 0; }
 
@@ -55,28 +57,12 @@ class Lane {
   // `durable_at`: the position in WAL that makes them durable.
   bool Claim(Moment now, const Budget& budget, Events* events, XLogRecPtr* durable_at);
 
-  // Takes an event that has its result. `leaving`: the worker is about to go, or the identity with
-  // which it was sent is not used any more. So the result says nothing of the topic.
-  void AddResult(EventPointer event, bool leaving) {
-    results_.Add(std::move(event), leaving || finish_by_ != 0);
-  }
-  bool HasResults() const { return results_.HasResults(); }
-  // Stores results, if it is time to (or `leaving`), and frees their room: many of them in parts.
-  LaneResults::Progress Settle(Moment now, bool leaving, Budget* budget);
-  // When results that could not be stored are tried again.
-  Moment NextSettling() const { return results_.NextStep(); }
-
   // The publication was altered: the lane claims nothing more. When what is on its way has its
   // results, and they are stored, its successor begins: so nothing is sent again. Failures do not
   // count: the successor tries again. It waits for kFinishTime at most; one with another identity
   // has another client, and waits for as long as a result may take, so that nothing arrives behind
   // what the successor sends.
   void Finish(Moment now, const Publication& successor);
-  // Whether it has its results, or has waited for them for long enough.
-  bool IsFinished(Moment now) const {
-    return (results_.outstanding() == 0 && !HasResults()) || finish_by_ <= now;
-  }
-  Moment finish_by() const { return finish_by_; }
   // Stores how far it is, and lets others have the lane if `give_up`.
   void Conclude(Moment now, bool give_up);
   // The publication is gone, or its successor begins: what is still on its way gets its results.
@@ -87,11 +73,6 @@ class Lane {
   void MarkLeaseUncertain() { source_->MarkLeaseUncertain(); }
   // Does what is due by the clock; when leaving, also what would be due later.
   void Maintain(Moment now, bool leaving);
-
-  // The worker cannot publish this lane now, for this reason.
-  void Fail(Moment now, const std::string& error) { failures_.Suspend(now, error); }
-  // The code of the outbox has ended an earlier worker.
-  void FailSuspect(Moment now);
 
   // When Maintain() has something to do, or a suspension is over.
   Moment NextWork(Moment now) const;
@@ -111,10 +92,6 @@ class Lane {
   };
   // The transaction of a claim. Nothing if it failed.
   std::optional<Claimed> ReadEvents(Moment now, ClaimLimits limits);
-  // Locks the outbox for the transaction unless it is locked otherwise.
-  bool TryLock() const;
-  // A statement of a turn that stores no results has failed.
-  void FailStatement(Moment now, const PostgresError& error);
 
   const Publication publication_;
   const std::string topic_;
@@ -127,11 +104,9 @@ class Lane {
   AdaptiveSize claim_size_;
   TurnLimit limit_;  // of turns that store no results
   bool ready_ = true;
-  bool statement_failed_ = false;  // that is why the publication is suspended
-  std::size_t needed_ = 0;         // so much room the next event needs; 0: that is not known
-  Moment event_at_ = 0;            // of the last claim that found one
+  std::size_t needed_ = 0;  // so much room the next event needs; 0: that is not known
+  Moment event_at_ = 0;     // of the last claim that found one
   bool has_plans_ = false;
-  Moment finish_by_ = 0;  // of Finish(); 0: it claims
 };
 using LanePointer = std::shared_ptr<Lane>;
 

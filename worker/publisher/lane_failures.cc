@@ -35,6 +35,16 @@ void LaneFailures::FailStatement(Moment now, const PostgresError& error, TurnLim
   Suspend(now, Reason(error));
 }
 
+void LaneFailures::FailTurn(Moment now, const PostgresError& error, TurnLimit* limit) {
+  statement_failed_ = true;
+  FailStatement(now, error, limit);
+}
+
+void LaneFailures::Recover() {
+  statement_failed_ = false;
+  EndPassing();
+}
+
 void LaneFailures::Pass(Moment now, const std::string& reason) {
   if (passing_since_ == 0) passing_since_ = now;
   topic_.Postpone(After(now, kLockRetry));
@@ -51,6 +61,7 @@ void LaneFailures::Pass(Moment now, const std::string& reason) {
 }
 
 void LaneFailures::SuspendSuspect(Moment now) {
+  statement_failed_ = true;
   Suspend(now,
           "a statement on the outbox took too long or too much memory, could not be cancelled, "
           "and ended a worker",

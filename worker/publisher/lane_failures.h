@@ -38,12 +38,17 @@ class LaneFailures {
   SuspensionPolicy& topic() { return topic_; }
   const SuspensionPolicy& topic() const { return topic_; }
 
-  // A statement on the outbox failed. `limit`: that of its turn.
+  // A statement that stores results failed. `limit`: that of its turn.
   void FailStatement(Moment now, const PostgresError& error, TurnLimit* limit);
+  // Another one failed: no turn of its kind is tried while the publication is suspended for it.
+  void FailTurn(Moment now, const PostgresError& error, TurnLimit* limit);
+  bool StatementFailed(Moment now) const { return statement_failed_ && topic_.retry_at() > now; }
   // Something is in the way, for this reason.
   void Pass(Moment now, const std::string& reason);
   // Nothing is in the way any more.
   void EndPassing() { passing_since_ = 0; }
+  // A claim was made.
+  void Recover();
   // The publication cannot be published now.
   void Suspend(Moment now, const std::string& error,
                const pubsub::BackoffPolicy& backoff = kErrorBackoff);
@@ -58,7 +63,8 @@ class LaneFailures {
   const Publication* const publication_;
   const std::shared_ptr<Tenant> tenant_;
   SuspensionPolicy topic_;
-  Moment passing_since_ = 0;  // 0: the last turn did not fail so
+  bool statement_failed_ = false;  // that is why it is suspended
+  Moment passing_since_ = 0;       // 0: the last turn did not fail so
 };
 
 }  // namespace postbox::publisher

@@ -33,7 +33,7 @@ std::string ErrorOf(const ClaimedEvent& event) {
 }  // namespace
 
 void LaneResults::Add(EventPointer event, bool leaving) {
-  event->leaving = leaving;
+  event->leaving = leaving || finish_by_ != 0;
   --outstanding_;
   collected_.push_back(std::move(event));
 }
@@ -80,7 +80,9 @@ bool LaneResults::Judge(Moment now, bool leaving) {
   return true;
 }
 
-LaneResults::Progress LaneResults::Step(Moment now, bool at_once, bool leaving, Budget* budget) {
+LaneResults::Progress LaneResults::Step(Moment now, bool leaving, Budget* budget) {
+  const bool at_once = leaving || finish_by_ > now;
+  leaving = leaving || finish_by_ != 0;
   if (!at_once && std::max(step_at_, tenant_->WaitsUntil()) > now) return Progress::kNothing;
   if (!InParts() && !Judge(now, leaving)) return Progress::kNothing;
   const std::size_t size = std::min(settling_.size(), size_.value());

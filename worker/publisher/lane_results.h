@@ -27,16 +27,25 @@ class LaneResults {
   // So many events were claimed, and have no result yet.
   void Expect(std::size_t events) { outstanding_ += events; }
   std::size_t outstanding() const { return outstanding_; }
-  // Takes an event that has its result. `leaving`: the result says nothing of the topic.
+  // Takes an event that has its result. `leaving`: the worker is about to go, or the identity with
+  // which it was sent is not used any more. So the result says nothing of the topic.
   void Add(EventPointer event, bool leaving);
   bool HasResults() const { return !collected_.empty() || InParts(); }
   // Some of the results may be stored, and others not yet.
   bool InParts() const { return !settling_.empty(); }
 
+  // No more events are claimed: results are stored at once until `by`, and failures do not count.
+  void Finish(Moment by) { finish_by_ = finish_by_ == 0 ? by : finish_by_; }
+  // Whether all results are stored, or were waited for for long enough.
+  bool IsFinished(Moment now) const {
+    return (outstanding_ == 0 && !HasResults()) || finish_by_ <= now;
+  }
+  Moment finish_by() const { return finish_by_; }
+
   enum class Progress { kNothing, kPart, kAll };
-  // Stores a part of the results and frees its room. `at_once`: no pause has to be over.
-  // `leaving`: a failure does not count.
-  Progress Step(Moment now, bool at_once, bool leaving, Budget* budget);
+  // Stores a part of the results, if it is time to (or `leaving`), and frees its room. `leaving`: a
+  // failure does not count.
+  Progress Step(Moment now, bool leaving, Budget* budget);
   // When results that could not be stored are tried again.
   Moment NextStep() const {
     return waits_for_rest_ ? kNever : std::max(step_at_, tenant_->WaitsUntil());
@@ -76,6 +85,7 @@ class LaneResults {
   LaneFailures* const failures_;
   const std::shared_ptr<Tenant> tenant_;
 
+  Moment finish_by_ = 0;  // 0: events are claimed
   std::size_t outstanding_ = 0;
   Events collected_;
   bool waits_for_rest_ = false;  // of the results

@@ -16,7 +16,6 @@
 #include "worker/publisher/base/standby.h"
 #include "worker/publisher/base/time_after.h"
 #include "worker/publisher/kept_plans.h"
-#include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/terminate.h"
 
 extern "C" {
@@ -43,16 +42,6 @@ constexpr int64 kSettleMs = 10;  // a lane stores parts of its results before ot
 // How often a database with copied publications looks whether the original is still there.
 constexpr int64 kLookForOriginalMs = 2000;
 constexpr long kReportCountsMs = 100;  // until the statistics have an idle worker's last counts
-
-// How often a worker looks whether the others have given up their lanes of a publication whose keys
-// are to be divided anew, and for how long.
-constexpr int64 kDivideLookMs = 20;
-constexpr std::chrono::milliseconds kDividePatience = std::chrono::seconds(10);
-// Triggers of the owner may run.
-constexpr std::chrono::milliseconds kDivideTime(500);
-// When it is tried again because too many events waited: after this, and twice as long each time.
-constexpr std::chrono::milliseconds kDivideAgain = std::chrono::seconds(1);
-constexpr std::chrono::milliseconds kMostDivideAgain = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -102,14 +91,14 @@ bool Worker::Step() {
   if (copies_ && now_ >= next_look_) reload_ = true;
   FollowCredentials();
   if (reload_ || LanesAreOutdated()) LoadLanes();
-  TryToDivideAgain();
+  succession_.TryToDivideAgain(now_);
 
   bool progress = CollectResults();
   outlets_.HandOver(ConfirmedByStandbys());
   WatchStandbys();
   outages_.Look(outlets_, lanes_, now_);
   reports_.Look(outlets_, now_);
-  HandOver();
+  if (succession_.Proceed(now_, &lanes_)) ArrangeLanes();
   // First what workers that are gone have left behind; then it can be claimed.
   for (const LanePointer& lane : lanes_) {
     if (!StopRequested()) lane->Maintain(now_, false);
@@ -129,10 +118,8 @@ void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
   TimestampTz until = std::min(poll_.next(), NextLine());
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
-  for (const LanePointer& lane : to_settle_) until = std::min(until, lane->NextSettling());
-  for (const LanePointer& lane : finishing_) until = std::min(until, lane->finish_by());
-  if (finishing_.empty() && !altered_.empty()) until = After(now_, kDivideLookMs);
-  if (!undivided_.empty()) until = std::min(until, divide_at_);
+  for (const LanePointer& lane : to_settle_) until = std::min(until, lane->results().NextStep());
+  until = std::min(until, succession_.NextStep(now_));
   if (identity().ordinal == 0) until = std::min(until, retention_.NextStep());
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
   until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), outages_.NextLook()});
@@ -241,8 +228,7 @@ void Worker::LoadLanes() {
   generation_ = generation;
   ConfigLoaded(generation);
   std::vector<LanePointer> lanes;
-  altered_.clear();
-  undivided_.clear();
+  succession_.Begin();
   for (const Publication& publication : publications) {
     const std::string topic = pubsub::TopicName(settings().project_id, publication.topic);
     const std::size_t before = lanes.size();
@@ -253,105 +239,17 @@ void Worker::LoadLanes() {
       lane->ClearBackoff();
       lanes.push_back(lane);
     }
-    if (lanes.size() == before) altered_.push_back({publication, topic});
+    if (lanes.size() == before) succession_.Await(publication, topic);
   }
   for (const LanePointer& lane : lanes_) {
-    if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) FinishLane(lane, publications);
+    if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) {
+      succession_.Finish(lane, publications, now_);
+    }
   }
   lanes_ = std::move(lanes);
-  HandOver();
+  succession_.Proceed(now_, &lanes_);
   ArrangeLanes();
   SuspendSuspects();
-}
-
-void Worker::FinishLane(const LanePointer& lane, const std::vector<Publication>& publications) {
-  for (const Publication& publication : publications) {
-    if (!publication.IsAltered(lane->publication())) continue;
-    lane->Finish(now_, publication);
-    finishing_.push_back(lane);
-    return;
-  }
-  // Events that are still out hold their lane until they are settled.
-  lane->Retire("");
-}
-
-void Worker::HandOver() {
-  if (altered_.empty() && finishing_.empty()) return;
-  std::erase_if(finishing_, [&](const LanePointer& lane) {
-    if (!lane->IsFinished(now_)) return false;
-    const bool divide = std::any_of(altered_.begin(), altered_.end(), [&](const Altered& one) {
-      return one.publication.wanted_lanes != 0 && one.publication.name == lane->publication().name;
-    });
-    lane->Conclude(now_, divide);
-    lane->Retire("the publication was altered");
-    return true;
-  });
-  const auto made = std::erase_if(altered_, [&](Altered& one) {
-    if (std::any_of(finishing_.begin(), finishing_.end(), [&](const LanePointer& lane) {
-          return lane->publication().name == one.publication.name;
-        })) {
-      return false;
-    }
-    if (!MayMakeLanes(&one)) return false;
-    for (LanePointer& lane : MakeLanes(one.publication, one.topic)) {
-      lanes_.push_back(std::move(lane));
-    }
-    return true;
-  });
-  if (made > 0) ArrangeLanes();
-}
-
-bool Worker::MayMakeLanes(Altered* altered) {
-  const Publication& publication = altered->publication;
-  if (publication.wanted_lanes == 0) return true;
-  if (altered->give_up_at == 0) altered->give_up_at = After(now_, Scaled(kDividePatience).count());
-  Division division = Division::kWaits;
-  try {
-    Transaction transaction("postbox: dividing the keys of a publication");
-    transaction.Limit(publication.outbox, Scaled(kDivideTime));
-    transaction.Run([&] {
-      transaction.Begin();
-      division = DivideLanes(publication);
-    });
-  } catch (const PostgresError& error) {
-    LeaveIfExtensionGone();
-    LogError("divide the keys of a publication", error);
-    division = Division::kTooMany;
-  }
-  // Done: the configuration has changed, and is read again.
-  if (division == Division::kDone) divide_delay_ = {};
-  if (division == Division::kDone || (division == Division::kWaits && now_ < altered->give_up_at)) {
-    return false;
-  }
-  undivided_.push_back(publication);
-  divide_delay_ = std::clamp(divide_delay_ * 2, Scaled(kDivideAgain), Scaled(kMostDivideAgain));
-  divide_at_ = After(now_, divide_delay_.count());
-  return true;
-}
-
-void Worker::TryToDivideAgain() {
-  if (undivided_.empty() || now_ < divide_at_) return;
-  divide_at_ = After(now_, Scaled(kDivideAgain).count());
-  if (identity().ordinal != 0) return;
-  bool any = false;
-  try {
-    for (const Publication& publication : undivided_) {
-      Transaction transaction("postbox: looking whether the keys of a publication can be divided");
-      transaction.Limit(publication.outbox, Scaled(kDivideTime));
-      transaction.Run([&] {
-        transaction.Begin();
-        any = any || CanBeDivided(publication);
-      });
-    }
-  } catch (const PostgresError& error) {
-    LeaveIfExtensionGone();
-    LogError("divide the keys of a publication", error);
-  }
-  if (!any) return;
-  Pg([] {
-    RaiseConfigGeneration();
-    WakePublishers(MyDatabaseId);
-  });
 }
 
 void Worker::ArrangeLanes() {
@@ -362,7 +260,7 @@ void Worker::ArrangeLanes() {
     outboxes.insert(lane->publication().outbox);
   }
   retention_.SetPublished(std::move(outboxes));
-  const bool shared = tenants.size() + altered_.size() > 1;
+  const bool shared = tenants.size() + succession_.awaited() > 1;
   budget_.SetTenants(std::move(tenants));
   for (const LanePointer& lane : lanes_) lane->tenant()->shares_worker = shared;
   ShowTrouble();
@@ -381,7 +279,7 @@ void Worker::SuspendSuspects() {
   for (const Oid outbox : TakeSuspects(identity().database)) {
     retention_.Avoid(outbox, now_);
     for (const LanePointer& lane : lanes_) {
-      if (lane->publication().outbox == outbox) lane->FailSuspect(now_);
+      if (lane->publication().outbox == outbox) lane->failures().SuspendSuspect(now_);
     }
   }
 }
@@ -395,12 +293,7 @@ void Worker::LoadFailed(const PostgresError& error) {
   if (IsPassing(error) && now_ < After(load_failed_since_, kLoadPatienceMs)) return;
   SetServing(false);
   next_load_ = After(now_, kLoadPatienceMs);
-  LogError("read the publications", error);
-}
-
-void Worker::LogError(const char* what, const PostgresError& error) {
-  const std::string message = std::string("could not ") + what + ": " + error.message;
-  LogLimited(SubjectOf(message), {WARNING, message, error.detail, error.hint});
+  LogFailure("read the publications", error);
 }
 
 // Claims and results.
@@ -420,7 +313,7 @@ bool Worker::ClaimLanes() {
     Outlet* outlet = outlets_.Of(lane->publication().credential);
     if (outlet == nullptr || outlet->IsEnding()) continue;
     if (!outlet->EnsureClient(now_)) {
-      lane->Fail(now_, outlet->error());
+      lane->failures().Suspend(now_, outlet->error());
       continue;
     }
     // The lane before may have taken long, and the lease may be another one since then.
@@ -471,8 +364,9 @@ bool Worker::CollectResults() {
 void Worker::GiveToLanes(Events events, bool leaving) {
   for (EventPointer& event : events) {
     auto* lane = static_cast<Lane*>(event->owner.get());
-    if (!lane->HasResults()) to_settle_.push_back(std::static_pointer_cast<Lane>(event->owner));
-    lane->AddResult(std::move(event), leaving);
+    if (!lane->results().HasResults())
+      to_settle_.push_back(std::static_pointer_cast<Lane>(event->owner));
+    lane->results().Add(std::move(event), leaving);
   }
 }
 
@@ -482,7 +376,7 @@ bool Worker::SettleLanes() {
     const TimestampTz until = After(GetCurrentTimestamp(), kSettleMs);
     auto settled = TooLate() ? LaneResults::Progress::kNothing : LaneResults::Progress::kPart;
     while (settled == LaneResults::Progress::kPart && !TooLate() && GetCurrentTimestamp() < until) {
-      settled = lane->Settle(now_, leaving_, &budget_);
+      settled = lane->results().Step(now_, leaving_, &budget_);
     }
     part |= settled == LaneResults::Progress::kPart;
     if (settled != LaneResults::Progress::kAll) {
@@ -555,7 +449,7 @@ void Worker::WaitForResults(int64 milliseconds) {
 }
 
 bool Worker::WorkLeft() const {
-  if (HasWakeUp() || !budget_.empty() || !altered_.empty()) return true;
+  if (HasWakeUp() || !budget_.empty() || succession_.awaited() > 0) return true;
   return std::any_of(lanes_.begin(), lanes_.end(),
                      [&](const LanePointer& lane) { return lane->WantsToClaim(now_); });
 }
@@ -586,10 +480,11 @@ void Worker::Drain() {
   for (std::vector<LanePointer> lanes = std::exchange(to_settle_, {}); !lanes.empty();) {
     std::erase_if(lanes, [&](const LanePointer& lane) {
       ComeRound();
-      return TooLate() || lane->Settle(now_, leaving_, &budget_) != LaneResults::Progress::kPart;
+      return TooLate() ||
+             lane->results().Step(now_, leaving_, &budget_) != LaneResults::Progress::kPart;
     });
   }
-  for (const auto* lanes : {&finishing_, &lanes_}) {
+  for (const auto* lanes : {&succession_.finishing(), &std::as_const(lanes_)}) {
     for (const LanePointer& lane : *lanes) {
       if (!TooLate()) lane->Conclude(now_, true);
     }

@@ -34,6 +34,7 @@
 #include "worker/publisher/outlet.h"
 #include "worker/publisher/poll.h"
 #include "worker/publisher/retention.h"
+#include "worker/publisher/succession.h"
 
 namespace postbox::publisher {
 
@@ -52,13 +53,6 @@ class Worker {
   void StopClients() noexcept { outlets_.StopClients(); }
 
  private:
-  // An altered publication of which lanes are yet to be made.
-  struct Altered {
-    Publication publication;
-    std::string topic;
-    TimestampTz give_up_at = 0;  // of dividing its keys anew; 0: not tried yet
-  };
-
   // One turn of the loop. Returns whether there may be more to do at once.
   bool Step();
   void Wait();
@@ -68,7 +62,7 @@ class Worker {
   // Others may have this worker's lanes by now.
   void MarkLeasesUncertain() {
     for (const LanePointer& lane : lanes_) lane->MarkLeaseUncertain();
-    for (const LanePointer& lane : finishing_) lane->MarkLeaseUncertain();
+    for (const LanePointer& lane : succession_.finishing()) lane->MarkLeaseUncertain();
     GiveBackUnsafe(0);
   }
   void WantIn(const WakeSet& outboxes) {
@@ -88,15 +82,6 @@ class Worker {
   // be stored: perhaps they passed what their publication takes now.
   bool LanesAreOutdated() const { return ConfigGeneration() != generation_; }
   void RetireOutdated();
-  // The publication was altered: its lanes finish, and new ones follow.
-  void FinishLane(const LanePointer& lane, const std::vector<Publication>& publications);
-  // Makes the lanes that wait for others to finish.
-  void HandOver();
-  // Whether the lanes of an altered publication may be made, with its keys divided anew if it is to
-  // have another number of lanes.
-  bool MayMakeLanes(Altered* altered);
-  // Now and then: a publication could not be divided because too many events waited.
-  void TryToDivideAgain();
   // After lanes were added or taken away.
   void ArrangeLanes();
   // What has ended an earlier worker of the database is not touched again at once.
@@ -104,8 +89,6 @@ class Worker {
   void LoadFailed(const PostgresError& error);
   // When a line of the log that was held back is due.
   TimestampTz NextLine() const;
-  // Logs what failed.
-  void LogError(const char* what, const PostgresError& error);
   // Shows sessions that nothing, or not all, can be published, and why.
   void ShowTrouble();
 
@@ -141,11 +124,7 @@ class Worker {
   Outlets outlets_;
   std::string trouble_;  // as it is shown
   std::vector<LanePointer> lanes_;
-  std::vector<LanePointer> finishing_;
-  std::vector<Altered> altered_;
-  std::vector<Publication> undivided_;
-  TimestampTz divide_at_ = 0;
-  std::chrono::milliseconds divide_delay_{0};
+  Succession succession_;
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
   Budget budget_;
   HeapTrimmer heap_;

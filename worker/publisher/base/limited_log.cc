@@ -1,6 +1,5 @@
 #include "worker/publisher/base/limited_log.h"
 
-#include "extension/base/guard.h"
 #include "extension/shared/time_scale.h"
 
 namespace postbox::publisher {
@@ -33,6 +32,11 @@ void Write(const LineLimit::Line& line) {
 void LogLimited(const std::string& subject, LogText text, int64 times) {
   const auto line = Lines().Note(subject, std::move(text), LineLimit::Clock::now(), times);
   if (line.has_value()) Write(*line);
+}
+
+void LogFailure(const char* what, const PostgresError& error) {
+  const std::string message = std::string("could not ") + what + ": " + error.message;
+  LogLimited(SubjectOf(message), {WARNING, message, error.detail, error.hint});
 }
 
 void WriteDueLines() {

@@ -4,7 +4,7 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_LIMITED_LOG_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_LIMITED_LOG_H_
 
-#include "extension/base/postgres.h"
+#include "extension/base/guard.h"
 #include "proto/rules/repeat_limit.h"
 
 namespace postbox::publisher {
@@ -19,6 +19,8 @@ struct LogText {
 
 // Writes the line, or counts it. It happened `times` times at once.
 void LogLimited(const std::string& subject, LogText text, int64 times = 1);
+// Writes, or counts, that the process could not do something, "read the publications" for example.
+void LogFailure(const char* what, const PostgresError& error);
 // Writes what was counted and is due. To be called each time that the process comes round.
 void WriteDueLines();
 // When that is; the end of time if nothing was counted.
