@@ -8,9 +8,7 @@
 #include "extension/shared/time_scale.h"
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
-#include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/limited_log.h"
-#include "worker/publisher/base/passing_error.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/standby.h"
@@ -33,14 +31,10 @@ constexpr int64 kFinishStepMs = 200;
 // When so much time is over, what is left is not stored any more. Somebody waits for this process
 // to leave; leases that are not given back are taken over.
 constexpr int64 kLeaveMs = 4000;
-// What has failed because somebody was in the way is done again at first so soon, and then so.
-constexpr int64 kLoadAgainMs = 100, kCredentialsLookMs = 1000;
-constexpr int64 kLoadPatienceMs = 1000;
+constexpr int64 kCredentialsLookMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
 constexpr int64 kSettleMs = 10;  // a lane stores parts of its results before others have their turn
-// How often a database with copied publications looks whether the original is still there.
-constexpr int64 kLookForOriginalMs = 2000;
 constexpr long kReportCountsMs = 100;  // until the statistics have an idle worker's last counts
 
 }  // namespace
@@ -87,10 +81,8 @@ bool Worker::Step() {
   if (MyLatch->is_set) ResetLatch(MyLatch);
   WantIn(TakeWakeUp());
   poll_.Look(lanes_, now_);
-  // The database that has the others may be dropped, which no message says.
-  if (copies_ && now_ >= next_look_) reload_ = true;
   FollowCredentials();
-  if (reload_ || LanesAreOutdated()) LoadLanes();
+  if (configuration_.IsToBeRead(now_)) LoadLanes();
   succession_.TryToDivideAgain(now_);
 
   bool progress = CollectResults();
@@ -165,68 +157,40 @@ void Worker::FollowSettings() {
   // Others may have gone by the shorter one.
   if (LeaseMilliseconds() != lease) MarkLeasesUncertain();
   // The project completes topics, so lanes are made again too.
-  TryAllAgain();
-  outlets_.FollowSettings(GetCurrentTimestamp());
-}
-
-void Worker::TryAllAgain() {
-  reload_ = true;
-  next_load_ = 0;
+  configuration_.TryAllAgain();
   poll_.Now();
-  retry_all_ = true;
+  outlets_.FollowSettings(GetCurrentTimestamp());
 }
 
 // A key that is replaced takes effect within a second or two, also if the old one was revoked.
 void Worker::FollowCredentials() {
   if (now_ < next_credentials_look_) return;
   next_credentials_look_ = After(now_, kCredentialsLookMs);
-  retry_with_.merge(outlets_.FollowFiles(now_));
-  if (retry_with_.empty()) return;
-  reload_ = true;
-  next_load_ = 0;
+  configuration_.TryAgainWith(outlets_.FollowFiles(now_));
 }
 
 void Worker::RetireOutdated() {
-  if (!LanesAreOutdated()) return;
+  if (!configuration_.IsOutdated()) return;
   for (const LanePointer& lane : lanes_) lane->Retire("the publications cannot be read");
   lanes_.clear();
 }
 
 void Worker::LoadLanes() {
-  if (now_ < next_load_) {
+  if (configuration_.HasToWait(now_)) {
     RetireOutdated();
     return;
   }
-  // The generation before the configuration: a change in between is seen next time.
-  const uint64 generation = ConfigGeneration();
   if (!Pg([] { return ExtensionExists(); })) {
     Drain();
     Pg([] { LeaveWithoutExtension(); });
   }
-  std::vector<Publication> publications;
-  Outlets::Choices choices;
-  try {
-    InTransaction("postbox: reading publications", [&] {
-      if (retry_all_) RetryAllNow();
-      publications = LoadPublications(&copies_);
-      choices = LoadCredentialChoices();
-      retry_with_.merge(outlets_.Changed(choices));
-      if (!retry_with_.empty()) RetryNow(retry_with_);
-    });
-  } catch (const PostgresError& error) {
-    LoadFailed(error);
+  const std::optional<Configuration::Contents> contents = configuration_.Read(now_, outlets_);
+  if (!contents) {
+    RetireOutdated();
     return;
   }
-  Pg([] { elog(DEBUG1, "postbox: the publications were read"); });
-  SetServing(true);
-  load_failed_since_ = 0;
-  next_look_ = After(now_, kLookForOriginalMs);
-  reload_ = false;
-  retry_all_ = false;
-  retry_with_.clear();
-  outlets_.Use(choices, now_);
-  generation_ = generation;
-  ConfigLoaded(generation);
+  outlets_.Use(contents->choices, now_);
+  const std::vector<Publication>& publications = contents->publications;
   std::vector<LanePointer> lanes;
   succession_.Begin();
   for (const Publication& publication : publications) {
@@ -282,18 +246,6 @@ void Worker::SuspendSuspects() {
       if (lane->publication().outbox == outbox) lane->failures().SuspendSuspect(now_);
     }
   }
-}
-
-void Worker::LoadFailed(const PostgresError& error) {
-  LeaveIfExtensionGone();
-  RetireOutdated();
-  next_load_ = After(now_, kLoadAgainMs);
-  if (load_failed_since_ == 0) load_failed_since_ = now_;
-  // A deadlock with DDL, for example.
-  if (IsPassing(error) && now_ < After(load_failed_since_, kLoadPatienceMs)) return;
-  SetServing(false);
-  next_load_ = After(now_, kLoadPatienceMs);
-  LogFailure("read the publications", error);
 }
 
 // Claims and results.

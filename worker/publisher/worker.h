@@ -27,6 +27,7 @@
 #include "extension/shared/shared_state.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/budget.h"
+#include "worker/publisher/configuration.h"
 #include "worker/publisher/credential_reports.h"
 #include "worker/publisher/heap.h"
 #include "worker/publisher/lane.h"
@@ -74,19 +75,12 @@ class Worker {
   void FollowSettings();
   // What was wrong with a publication may be right with another identity.
   void FollowCredentials();
-  // All publications are read again, and those that are suspended are tried: what was wrong may be
-  // right now.
-  void TryAllAgain();
   void LoadLanes();
-  // The lanes are those of publications that have been changed since. What they have read may not
-  // be stored: perhaps they passed what their publication takes now.
-  bool LanesAreOutdated() const { return ConfigGeneration() != generation_; }
   void RetireOutdated();
   // After lanes were added or taken away.
   void ArrangeLanes();
   // What has ended an earlier worker of the database is not touched again at once.
   void SuspendSuspects();
-  void LoadFailed(const PostgresError& error);
   // When a line of the log that was held back is due.
   TimestampTz NextLine() const;
   // Shows sessions that nothing, or not all, can be published, and why.
@@ -122,6 +116,7 @@ class Worker {
   int notify_fd_ = -1;
   WaitEventSet* wait_set_ = nullptr;
   Outlets outlets_;
+  Configuration configuration_;
   std::string trouble_;  // as it is shown
   std::vector<LanePointer> lanes_;
   Succession succession_;
@@ -130,20 +125,12 @@ class Worker {
   HeapTrimmer heap_;
   Poll poll_;
   Retention retention_;
-  std::size_t first_lane_ = 0;         // whose turn it is to claim first
-  bool leaving_ = false;               // failures are not counted any more
-  bool busy_ = true;                   // it has work, as others see it
-  TimestampTz leave_by_ = 0;           // of Drain(); 0: not leaving
-  uint64 generation_ = PG_UINT64_MAX;  // of the configuration; none yet
-  bool reload_ = true;                 // make all lanes again
-  bool retry_all_ = false;             // end all suspensions with that
-  std::set<std::string> retry_with_;   // or those of publications with these
-  bool copies_ = false;                // some publications belong to another database
-  TimestampTz next_look_ = 0;          // for that one
-  TimestampTz now_ = 0;                // as of the current step
-  TimestampTz next_load_ = 0;
+  std::size_t first_lane_ = 0;  // whose turn it is to claim first
+  bool leaving_ = false;        // failures are not counted any more
+  bool busy_ = true;            // it has work, as others see it
+  TimestampTz leave_by_ = 0;    // of Drain(); 0: not leaving
+  TimestampTz now_ = 0;         // as of the current step
   TimestampTz next_credentials_look_ = 0;
-  TimestampTz load_failed_since_ = 0;
   std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
   OutageWatch outages_;
   CredentialReports reports_;
