@@ -119,12 +119,9 @@ void ParkedEvents::Reset() {
   if (std::exchange(load_fails_, false)) load_keys_ = std::max(load_keys_ / 2, kFewestLoadKeys);
 }
 
-double ParkedEvents::BackoffSeconds(int attempts, bool may_fail) const {
-  if (may_fail && attempts >= publication_.max_attempts) {
-    return std::numeric_limits<double>::infinity();
-  }
-  const auto delay = pubsub::BackoffDelay(publication_.backoff, attempts, pubsub::JitterRandom());
-  return std::chrono::duration<double>(delay).count();
+EventRetry ParkedEvents::Retry(const ClaimedEvent& event, int attempts) const {
+  return RetryOf(event.status == pubsub::PublishStatus::kRejected, attempts,
+                 publication_.max_attempts, publication_.backoff, pubsub::JitterRandom());
 }
 
 Datum ParkedEvents::Name() const { return TextValue(publication_.name); }
@@ -192,18 +189,16 @@ Datum ParkedEvents::Lock(const std::vector<std::string>& ids) {
 // Moving aside.
 
 void ParkedEvents::Park(const ClaimedEvent& event) {
-  const bool rejected = event.status == pubsub::PublishStatus::kRejected;
-  const int attempts = rejected ? 1 : 0;  // that nobody answers for it does not count
-  const double delay = BackoffSeconds(attempts, rejected);
+  const EventRetry retry = Retry(event, 0);
   // It was never encoded.
   Statement& park = event.encoded.empty() ? park_unreadable_ : park_;
   const std::string error = ServerText(event.error);
   const uint64 parked =
-      park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(attempts), TextValue(error),
-                Pg([&] { return Float8GetDatum(delay); }), TextValue(event.key)});
+      park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(retry.counted), TextValue(error),
+                Pg([&] { return Float8GetDatum(retry.seconds); }), TextValue(event.key)});
   const std::string id = parked > 0 ? TextColumn(0, 1) : "";
   Added(event.key, event.seq);
-  log_.Add(std::isinf(delay) ? EventLog::kFailed : EventLog::kParked, id, event.key, error);
+  log_.Add(retry.failed() ? EventLog::kFailed : EventLog::kParked, id, event.key, error);
 }
 
 void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
@@ -394,12 +389,12 @@ void ParkedEvents::Settle(const ClaimedEvent& event) {
   }
   const bool rejected = event.status == PublishStatus::kRejected;
   if (event.leaving || (!rejected && event.status != PublishStatus::kUnknown)) return;
-  const int attempts = rejected ? 1 : 0;
-  const double delay = BackoffSeconds(event.attempts + attempts, rejected);
+  const EventRetry retry = Retry(event, event.attempts);
   const std::string error = ServerText(event.error);
   park_again_.Run({Name(), TextValue(event.id), TextValue(error),
-                   Pg([&] { return Float8GetDatum(delay); }), Int32GetDatum(attempts)});
-  log_.Add(std::isinf(delay) ? EventLog::kFailed : EventLog::kParked, event.id, event.key, error);
+                   Pg([&] { return Float8GetDatum(retry.seconds); }),
+                   Int32GetDatum(retry.counted)});
+  log_.Add(retry.failed() ? EventLog::kFailed : EventLog::kParked, event.id, event.key, error);
 }
 
 void ParkedEvents::DeletePublished() {

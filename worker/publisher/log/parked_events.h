@@ -38,6 +38,7 @@
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
 #include "worker/publisher/log/log_outbox_sql.h"
+#include "worker/publisher/policy/event_retry.h"
 
 namespace postbox::publisher {
 
@@ -114,8 +115,8 @@ class ParkedEvents {
   // A row of the key is in the table now.
   void Added(const std::string& key, std::int64_t seq);
 
-  // Seconds until the next try; infinity when `may_fail` and the attempts are used up.
-  double BackoffSeconds(int attempts, bool may_fail) const;
+  // When an event that had so many attempts is tried again.
+  EventRetry Retry(const ClaimedEvent& event, int attempts) const;
 
   Datum Name() const;
   std::vector<Head> TakeHeads(uint64 rows) const;

@@ -11,6 +11,7 @@
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
 #include "worker/publisher/base/server_text.h"
+#include "worker/publisher/policy/event_retry.h"
 #include "worker/publisher/table/table_outbox_statements.h"
 
 extern "C" {
@@ -516,20 +517,14 @@ void TableOutbox::Confirm(std::vector<const ClaimedEvent*> published) {
 }
 
 bool TableOutbox::ParkFailed(const ClaimedEvent& event, bool* failed) {
-  // That nobody answers for it is no fault of the event, and does not count.
-  const bool rejected = event.status == pubsub::PublishStatus::kRejected;
-  const int attempts = event.attempts + (rejected ? 1 : 0);
-  *failed = rejected && attempts >= publication_.max_attempts;
-  double delay = std::numeric_limits<double>::infinity();
-  if (!*failed) {
-    const auto backoff =
-        pubsub::BackoffDelay(publication_.backoff, attempts, pubsub::JitterRandom());
-    delay = std::chrono::duration<double>(backoff).count();
-  }
-  const Datum seconds = Pg([&] { return Float8GetDatum(delay); });
+  const EventRetry retry =
+      RetryOf(event.status == pubsub::PublishStatus::kRejected, event.attempts,
+              publication_.max_attempts, publication_.backoff, pubsub::JitterRandom());
+  *failed = retry.failed();
+  const Datum seconds = Pg([&] { return Float8GetDatum(retry.seconds); });
   const Datum token = TextValue(lock_token_);
   const Datum error = TextValue(ServerText(event.error));
-  const Datum counted = Int32GetDatum(rejected ? 1 : 0);
+  const Datum counted = Int32GetDatum(retry.counted);
   if (event.id.empty()) {
     return statements_->park_seq.Run({Int64GetDatum(event.seq), token, error, seconds, counted}) >
            0;
