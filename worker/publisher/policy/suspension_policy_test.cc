@@ -87,6 +87,7 @@ TEST_F(SuspensionPolicyTest, ABrokenTopicIsTriedWithOneEvent) {
   EXPECT_EQ(Claim(), 1U);
   EXPECT_EQ(Settle({Failure::kNone, 1, 0}), Verdict::kNone);
   EXPECT_EQ(failures_, 0);
+  EXPECT_FALSE(policy_.failing()) << "also before it is read again";
   EXPECT_EQ(Claim(), 1000U);
 }
 
