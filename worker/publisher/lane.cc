@@ -32,11 +32,11 @@ bool TryLock(const Publication& publication) {
 
 }  // namespace
 
-Lane::Lane(Publication publication, std::string topic, std::string trouble,
+Lane::Lane(Publication publication, std::string topic, std::string configuration_error,
            std::unique_ptr<OutboxSource> source, std::shared_ptr<Tenant> tenant)
     : publication_(std::move(publication)),
       topic_(std::move(topic)),
-      trouble_(std::move(trouble)),
+      configuration_error_(std::move(configuration_error)),
       source_(std::move(source)),
       tenant_(std::move(tenant)),
       failures_(&publication_, tenant_),
@@ -103,8 +103,8 @@ bool Lane::Claim(Moment now, const Budget& budget, Events* events, XLogRecPtr* d
   ClaimLimits limits{};
   if (!budget.Room(BatchSize(), *tenant_, source_->KeepsRoom(), &limits)) return false;
   if (limits.first < needed_) return false;
-  if (!trouble_.empty()) {
-    failures_.Suspend(now, trouble_);
+  if (!configuration_error_.empty()) {
+    failures_.Suspend(now, configuration_error_);
     return false;
   }
   has_plans_ = true;
@@ -194,15 +194,16 @@ Moment Lane::NextWork(Moment now) const {
 }
 
 std::vector<LanePointer> MakeLanes(const Publication& publication, const std::string& topic) {
-  std::string trouble;
+  std::string configuration_error;
   if (!pubsub::IsFullResourceName(publication.topic)) {
-    trouble = pubsub::CheckProjectId(settings().project_id);
+    configuration_error = pubsub::CheckProjectId(settings().project_id);
   }
-  if (!trouble.empty()) trouble += "; set postbox.project_id";
+  if (!configuration_error.empty()) configuration_error += "; set postbox.project_id";
   const auto tenant = std::make_shared<Tenant>();
   std::vector<LanePointer> lanes;
   for (auto& source : MakeSources(publication, topic, identity().lock_token)) {
-    lanes.push_back(std::make_shared<Lane>(publication, topic, trouble, std::move(source), tenant));
+    lanes.push_back(
+        std::make_shared<Lane>(publication, topic, configuration_error, std::move(source), tenant));
   }
   return lanes;
 }

@@ -21,15 +21,15 @@ namespace postbox::publisher {
 
 class Lane {
  public:
-  // `topic` is the full name. `trouble`: why nothing can be published at all, or empty.
-  Lane(Publication publication, std::string topic, std::string trouble,
+  // `topic` is the full name. `configuration_error`: why nothing can be published at all, or empty.
+  Lane(Publication publication, std::string topic, std::string configuration_error,
        std::unique_ptr<OutboxSource> source, std::shared_ptr<Tenant> tenant);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   const Publication& publication() const { return publication_; }
   const std::string& topic() const { return topic_; }
-  const std::string& trouble() const { return trouble_; }
+  const std::string& configuration_error() const { return configuration_error_; }
   const std::shared_ptr<Tenant>& tenant() const { return tenant_; }
   LaneFailures& failures() { return failures_; }
   LaneResults& results() { return results_; }
@@ -95,7 +95,7 @@ class Lane {
 
   const Publication publication_;
   const std::string topic_;
-  const std::string trouble_;
+  const std::string configuration_error_;
   const std::unique_ptr<OutboxSource> source_;
   const std::shared_ptr<Tenant> tenant_;
   LaneFailures failures_;

@@ -75,7 +75,7 @@ void Worker::Run() {
 
 bool Worker::Step() {
   now_ = GetCurrentTimestamp();
-  BeHeard();
+  Heartbeat();
   // A commit may have come while there was other work. If that waited for a lock, it has taken the
   // latch's state, and only the flag is left.
   if (MyLatch->is_set) ResetLatch(MyLatch);
@@ -101,9 +101,10 @@ bool Worker::Step() {
 }
 
 // A worker that was away for too long no longer knows whether its lanes are its own.
-void Worker::BeHeard() {
+void Worker::Heartbeat() {
   // Half of the lease leaves time to act.
-  if (static_cast<uint64>(ComeRound().count()) * 2 >= LeaseMilliseconds()) MarkLeasesUncertain();
+  if (static_cast<uint64>(RecordHeartbeat().count()) * 2 >= LeaseMilliseconds())
+    MarkLeasesUncertain();
 }
 
 void Worker::Wait() {
@@ -227,16 +228,16 @@ void Worker::ArrangeLanes() {
   const bool shared = tenants.size() + succession_.awaited() > 1;
   budget_.SetTenants(std::move(tenants));
   for (const LanePointer& lane : lanes_) lane->tenant()->shares_worker = shared;
-  ShowTrouble();
+  PublishWorkerError();
 }
 
-void Worker::ShowTrouble() {
-  std::string trouble = outlets_.error();
+void Worker::PublishWorkerError() {
+  std::string error = outlets_.error();
   for (const LanePointer& lane : lanes_) {
-    if (trouble.empty()) trouble = lane->trouble();
+    if (error.empty()) error = lane->configuration_error();
   }
-  if (trouble != trouble_) ShowProblem(Shortened(ServerText(trouble), kMaxShownError));
-  trouble_ = std::move(trouble);
+  if (error != shown_error_) ShowProblem(Shortened(ServerText(error), kMaxShownError));
+  shown_error_ = std::move(error);
 }
 
 void Worker::SuspendSuspects() {
@@ -270,7 +271,7 @@ bool Worker::ClaimLanes() {
     }
     // The lane before may have taken long, and the lease may be another one since then.
     if (ConfigReloadPending) break;
-    BeHeard();
+    Heartbeat();
     heap_.Trim();
     Events events;
     XLogRecPtr durable_at = 0;
@@ -290,7 +291,7 @@ bool Worker::ClaimLanes() {
     outlet->in_flight()->HandOver(outlet->client(), confirmed);
     if (!had_plans) LimitPlans(lanes_, now_);
   }
-  ShowTrouble();
+  PublishWorkerError();
   return progress;
 }
 
@@ -412,7 +413,7 @@ void Worker::Finish() {
   const TimestampTz deadline = After(GetCurrentTimestamp(), kYieldMs);
   while (!StopRequested() && outlets_.outstanding() > 0 && GetCurrentTimestamp() < deadline) {
     WaitForResults(kFinishStepMs);
-    BeHeard();
+    Heartbeat();
   }
 }
 
@@ -431,7 +432,7 @@ void Worker::Drain() {
   // In turn, and those that fail once.
   for (std::vector<LanePointer> lanes = std::exchange(to_settle_, {}); !lanes.empty();) {
     std::erase_if(lanes, [&](const LanePointer& lane) {
-      ComeRound();
+      RecordHeartbeat();
       return TooLate() ||
              lane->results().Step(now_, leaving_, &budget_) != LaneResults::Progress::kPart;
     });

@@ -59,7 +59,7 @@ class Worker {
   void Wait();
   // Returns false when the time is over and nothing happened.
   bool Sleep(long milliseconds);
-  void BeHeard();
+  void Heartbeat();
   // Others may have this worker's lanes by now.
   void MarkLeasesUncertain() {
     for (const LanePointer& lane : lanes_) lane->MarkLeaseUncertain();
@@ -84,7 +84,7 @@ class Worker {
   // When a line of the log that was held back is due.
   TimestampTz NextLine() const;
   // Shows sessions that nothing, or not all, can be published, and why.
-  void ShowTrouble();
+  void PublishWorkerError();
 
   bool ClaimLanes();
   // Whether events of other publications go through.
@@ -117,7 +117,7 @@ class Worker {
   WaitEventSet* wait_set_ = nullptr;
   Outlets outlets_;
   Configuration configuration_;
-  std::string trouble_;  // as it is shown
+  std::string shown_error_;  // as it is shown
   std::vector<LanePointer> lanes_;
   Succession succession_;
   std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone

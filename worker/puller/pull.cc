@@ -275,8 +275,8 @@ class Puller {
     for (const auto& [name, error] : failures) {
       std::shared_ptr<PullStatus>& status = not_started_[name];
       if (!status) status = std::make_shared<PullStatus>();
-      status->StreamIs(PullStatus::Stream::kFailed, Cut(error, QueryResult::kMaxErrorBytes),
-                       Clock::now());
+      status->SetStreamState(PullStatus::Stream::kFailed, Cut(error, QueryResult::kMaxErrorBytes),
+                             Clock::now());
       // Logged once for each change, not every 10 s.
       const auto known = start_failures_.find(name);
       if (known != start_failures_.end() && known->second == error) continue;

@@ -79,7 +79,7 @@ void PullStatus::AckFailed(const std::string& error, TimePoint now) {
   changed_ = true;
 }
 
-void PullStatus::StreamIs(Stream stream, const std::string& error, TimePoint now) {
+void PullStatus::SetStreamState(Stream stream, const std::string& error, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   // A stream that is opened again and again is a report each second at most, as everything is.
   if (stream == stream_ && error == numbers_.stream_error) return;

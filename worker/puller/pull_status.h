@@ -71,7 +71,7 @@ class PullStatus {
   void AckFailed(const std::string& error, TimePoint now);
   // The stream of messages: it is connected, or ended with `error` and is opened again, or not.
   enum class Stream { kConnecting, kConnected, kReconnecting, kFailed };
-  void StreamIs(Stream stream, const std::string& error, TimePoint now);
+  void SetStreamState(Stream stream, const std::string& error, TimePoint now);
   Stream stream() const;
 
   // When the next report is due.

@@ -38,11 +38,12 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
       dsn_(std::move(dsn)),
       status_(std::move(status)),
       gate_(config_.appliers),
-      dead_letter_topic_({.endpoint = config_.endpoint,
-                          .quota_project = config_.quota_project,
-                          .credential = config_.credential},
-                         config_.dead_letter_topic, config_.subscription,
-                         [this](DeadLetterTopic::Letter letter) { OnLetter(std::move(letter)); }),
+      dead_letter_topic_(
+          {.endpoint = config_.endpoint,
+           .quota_project = config_.quota_project,
+           .credential = config_.credential},
+          config_.dead_letter_topic, config_.subscription,
+          [this](DeadLetterTopic::Letter letter) { OnDeadLetterResult(std::move(letter)); }),
       batch_timer_(config_.batch_delay),
       connections_(shares),
       letter_backoff_({config_.min_backoff, 2.0, config_.max_backoff}) {}
@@ -68,21 +69,21 @@ bool Runner::Start(std::string* error) {
   };
   callbacks.on_connected = [this](bool exactly_once, bool ordered) {
     ordered_ = ordered;
-    StreamIs(PullStatus::Stream::kConnected, "");
+    SetStreamState(PullStatus::Stream::kConnected, "");
     LogDebug(
         "stream connected",
         {{"subscription", config_.name}, {"exactly_once", exactly_once}, {"ordered", ordered}});
   };
   callbacks.on_ack_failure = [this](const std::string& text) { AckFailed(text); };
   callbacks.on_failure = [this](const std::string& text) {
-    StreamIs(PullStatus::Stream::kReconnecting, text);
+    SetStreamState(PullStatus::Stream::kReconnecting, text);
     LogRepeated("stream failed, trying again", {{"subscription", config_.name}, {"error", text}});
   };
   callbacks.on_fatal = [this](const std::string& text) {
     LogError("subscription failed", {{"subscription", config_.name},
                                      {"pubsub_subscription", config_.subscription},
                                      {"error", text}});
-    StreamIs(PullStatus::Stream::kFailed, text);
+    SetStreamState(PullStatus::Stream::kFailed, text);
     const std::lock_guard<std::mutex> lock(mutex_);
     failed_ = true;
   };
@@ -114,8 +115,8 @@ void Runner::StartAppliers() {
   }
 }
 
-void Runner::StreamIs(PullStatus::Stream stream, const std::string& error) {
-  status_->StreamIs(stream, Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
+void Runner::SetStreamState(PullStatus::Stream stream, const std::string& error) {
+  status_->SetStreamState(stream, Cut(error, QueryResult::kMaxErrorBytes), Clock::now());
   WakeApplier();
 }
 
@@ -351,7 +352,7 @@ void Runner::ReturnToQueue(const std::string& queue_key, std::vector<Delivery> u
   }
 }
 
-void Runner::OnLetter(DeadLetterTopic::Letter letter) {
+void Runner::OnDeadLetterResult(DeadLetterTopic::Letter letter) {
   using Letter = DeadLetterTopic::Letter;
   Fields fields = EventFields(config_.name, letter.delivery);
   fields.update({{"sqlstate", letter.failure.sqlstate},

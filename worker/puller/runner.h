@@ -113,7 +113,7 @@ class Runner {
 
   void StartAppliers();
   void OnMessages(std::vector<pubsub::ReceivedMessage> messages);
-  void StreamIs(PullStatus::Stream stream, const std::string& error);
+  void SetStreamState(PullStatus::Stream stream, const std::string& error);
   void AckFailed(const std::string& error);
   // The status or the gate has changed: an applier that waits looks again what is due.
   void WakeApplier();
@@ -142,7 +142,7 @@ class Runner {
   // `unsettled` are the messages of one queue; `first` is the disposition of the first of them.
   void ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
                      const Disposition& first, Clock::time_point now);
-  void OnLetter(DeadLetterTopic::Letter letter);
+  void OnDeadLetterResult(DeadLetterTopic::Letter letter);
   void CountOutcomes(const std::vector<Delivery>& batch,
                      const std::vector<Disposition>& dispositions);
   StatusNumbers TakeStatus();

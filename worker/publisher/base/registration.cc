@@ -319,7 +319,7 @@ void ShowProblem(const std::string& problem) {
   LWLockRelease(SharedStateLock());
 }
 
-std::chrono::milliseconds ComeRound() {
+std::chrono::milliseconds RecordHeartbeat() {
   const uint64 now = MonotonicMilliseconds();
   // Whoever reads the old value afterwards has not read what this worker does next.
   const uint64 before = pg_atomic_exchange_u64(&Slot()->seen_at, now);

@@ -89,7 +89,7 @@ void NoteWork(bool goes_on);
 bool YieldRequested();
 
 // Tells the others that this worker lives. Returns for how long they did not hear of it.
-std::chrono::milliseconds ComeRound();
+std::chrono::milliseconds RecordHeartbeat();
 // For how long a worker that is not heard of counts as living, in milliseconds.
 uint64 LeaseMilliseconds();
 
