@@ -1,4 +1,5 @@
-// postbox.rebase_outbox: what to do with positions and rows of a log that are of another cluster.
+// postbox.settle_foreign_events: what to do with positions and rows of a log that are of another
+// cluster.
 //
 // A position is made of transaction ids (worker/publisher/base/log_position_logic.h). After a
 // restore into another cluster, or pg_upgrade, they mean nothing. The log may have rows of both
@@ -18,7 +19,7 @@
 //    create_publication does, so a dump has all lanes of its publications.
 //  - Lanes before rows: they are settled when they appear, whenever that is.
 //  - Rows and no lanes, as in a copy of the table: nobody knows what was published. They are kept,
-//    postbox.outbox_status says so, and postbox.decide_unknown decides.
+//    postbox.outbox_status says so, and postbox.resolve_unknown_origin decides.
 //  - A worker that looks while pg_restore loads: a log without its index on (origin, seq) is not
 //    complete, and is not read. pg_restore makes an index of a partitioned table valid when all
 //    partitions are loaded.
@@ -115,12 +116,12 @@ void DecideUnknown(Oid relation, bool published) {
 }  // namespace
 }  // namespace postbox
 
-POSTBOX_FUNCTION(rebase_outbox) {
+POSTBOX_FUNCTION(settle_foreign_events) {
   return postbox::Guarded(
       [&] { return Int64GetDatum(postbox::Rebase(postbox::OidArgument(fcinfo, 0, "outbox"))); });
 }
 
-POSTBOX_FUNCTION(decide_unknown) {
+POSTBOX_FUNCTION(resolve_unknown_origin) {
   return postbox::Guarded([&] {
     const Oid outbox = postbox::OidArgument(fcinfo, 0, "outbox");
     postbox::DecideUnknown(outbox, DatumGetBool(postbox::Argument(fcinfo, 1, "published")));

@@ -6,7 +6,7 @@
 // arrives is marked:
 //
 //   log     with an origin that no cluster has. The row is kept, postbox.outbox_status says so, and
-//           postbox.decide_unknown decides (rebase.cc).
+//           postbox.resolve_unknown_origin decides (rebase.cc).
 //   table   as FAILED, if it is not published yet: it waits for postbox.redrive. When the source
 //           has published it, the UPDATE that arrives says so, as any other does.
 //   parked  of a log: likewise. The row goes when the DELETE of the source arrives.

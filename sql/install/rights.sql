@@ -3,7 +3,7 @@
 -- rights of what is new (sql/upgrade).
 
 REVOKE EXECUTE ON FUNCTION postbox.configuration_changed() FROM PUBLIC;
-REVOKE EXECUTE ON FUNCTION postbox.publish_here(text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.claim_publication(text) FROM PUBLIC;
 -- Publishing spends Google credentials on a topic of the caller's choice.
 REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text),
     postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) FROM PUBLIC;
@@ -11,8 +11,8 @@ GRANT SELECT ON postbox.paused_keys TO PUBLIC;
 GRANT SELECT ON postbox.publication_status TO PUBLIC;
 GRANT SELECT ON postbox.lane_progress TO PUBLIC;
 REVOKE EXECUTE ON FUNCTION postbox.begin_here(regclass) FROM PUBLIC;
-REVOKE EXECUTE ON FUNCTION postbox.decide_unknown(regclass, boolean) FROM PUBLIC;
-REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox(regclass) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION postbox.settle_foreign_events(regclass) FROM PUBLIC;
 GRANT SELECT ON postbox.outbox_status TO PUBLIC;
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,

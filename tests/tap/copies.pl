@@ -88,7 +88,7 @@ subtest 'a copy by CREATE DATABASE ... TEMPLATE does not publish beside its orig
 		'and says so') or diag($node->safe_psql('beside', 'SELECT * FROM postbox.publication_status'));
 	like(log_since($node, 0), qr/publication "log" is not published: it was copied from database "shop"/, 'so does the log');
 	is($node->safe_psql('shop', q{SELECT DISTINCT state FROM postbox.publication_status}), 'active', 'the original is active');
-	is($node->safe_psql('beside', q{SELECT postbox.publish_here('tab')}), '1', 'somebody says that a publication of the copy is one of its own');
+	is($node->safe_psql('beside', q{SELECT postbox.claim_publication('tab')}), '1', 'somebody says that a publication of the copy is one of its own');
 	all_sent(6, 'then it publishes');
 	$node->safe_psql('postgres', 'ALTER DATABASE shop RENAME TO shop_before');
 	emit_both($node, 'shop_before', 1);
@@ -98,7 +98,7 @@ subtest 'a copy by CREATE DATABASE ... TEMPLATE does not publish beside its orig
 	$node->safe_psql('postgres', 'CREATE DATABASE third TEMPLATE beside');
 	emit_both($node, 'third', 1);
 	nothing_sent('a copy of the copy does not publish');
-	is($node->safe_psql('third', q{SELECT postbox.publish_here()}), '2', 'until somebody says so');
+	is($node->safe_psql('third', q{SELECT postbox.claim_publication()}), '2', 'until somebody says so');
 	all_sent(2, 'then it publishes');
 	$node->safe_psql('postgres', 'DROP DATABASE third; DROP DATABASE beside');
 };
@@ -213,7 +213,7 @@ subtest 'rows that logical replication brings are not published, in another clus
 	my $problems = q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL};
 	for my $database (@copied)
 	{
-		$server{$database}->safe_psql($database, q{SELECT postbox.decide_unknown('app.log', true)});
+		$server{$database}->safe_psql($database, q{SELECT postbox.resolve_unknown_origin('app.log', true)});
 		is($server{$database}->safe_psql($database, $problems), '0', "$database: somebody says that they are published: then nothing is the matter");
 	}
 	source_publishes(2, 'late');
@@ -223,7 +223,7 @@ subtest 'rows that logical replication brings are not published, in another clus
 	is($server{$_}->safe_psql($_, $problems), '0', "$_: that holds for what comes later") for @copied;
 	my $rows = 0;
 	$rows += $server{$_}->safe_psql($_, $came) for @fresh;
-	$server{$_}->safe_psql($_, q{SELECT postbox.decide_unknown('app.log', false)}) for @fresh;
+	$server{$_}->safe_psql($_, q{SELECT postbox.resolve_unknown_origin('app.log', false)}) for @fresh;
 	all_sent($rows, 'somebody says that those of the others are not: then they are published there');
 	for (@databases) { unsubscribe($server{$_}, $_); $server{$_}->safe_psql('postgres', "DROP DATABASE $_"); }
 };
@@ -256,7 +256,7 @@ subtest 'what a source never publishes waits in a table where it has arrived, an
 	is($down->safe_psql('heir', q{SELECT publication, state, pending, parked FROM postbox.publication_status WHERE publication = 'tab'}), 'tab|active|2|2', 'what came is parked');
 	is($down->safe_psql('heir', q{SELECT DISTINCT last_error FROM postbox.paused_keys}), 'came by logical replication, and is published where it was emitted; postbox.redrive publishes it here', 'and the reason is said');
 	$node->stop('immediate');
-	$down->safe_psql('heir', q{SELECT postbox.redrive('app.tab'); SELECT postbox.decide_unknown('app.log', false)});
+	$down->safe_psql('heir', q{SELECT postbox.redrive('app.tab'); SELECT postbox.resolve_unknown_origin('app.log', false)});
 	all_sent(4, 'the source is lost, and the heir publishes what it has left');
 	$node->start;
 	unsubscribe($down, 'heir');

@@ -23,7 +23,7 @@ subtest 'CREATE DATABASE ... TEMPLATE is not blocked by the template\'s worker, 
 	emit($node, 'shop', 5);
 	emit($node, 'shop_copy', 5);
 	wait_published($node, 'shop', 10);
-	$node->safe_psql('shop_copy', 'SELECT postbox.publish_here()');
+	$node->safe_psql('shop_copy', 'SELECT postbox.claim_publication()');
 	wait_published($node, 'shop_copy', 10);
 };
 

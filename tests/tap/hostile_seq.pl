@@ -164,12 +164,12 @@ subtest 'rows of any number of clusters that somebody has made up hold up no eve
 	}
 	unlike(undisturbed_log_since($node, $position), qr/is suspended/, 'the publication is not suspended');
 	my $status = q{SET statement_timeout = '30s'; SELECT problem FROM postbox.outbox_status};
-	like($node->safe_psql('postgres', $status), qr/^events of another cluster are kept: .*postbox\.decide_unknown\('app\.outbox', true\)/, 'the status says what is the matter');
+	like($node->safe_psql('postgres', $status), qr/^events of another cluster are kept: .*postbox\.resolve_unknown_origin\('app\.outbox', true\)/, 'the status says what is the matter');
 	my $before = messages_published($emulator);
-	my ($code, $stdout, $stderr) = $node->psql('postgres', q{SELECT postbox.decide_unknown('app.outbox', true)});
+	my ($code, $stdout, $stderr) = $node->psql('postgres', q{SELECT postbox.resolve_unknown_origin('app.outbox', true)});
 	like($stderr, qr/"app.outbox" has events of more than 100 unknown clusters\n.*HINT:  DELETE the events whose origin/s, 'nobody is to decide about so many');
 	$node->safe_psql('postgres', 'DELETE FROM app.outbox WHERE origin <> postbox.cluster_origin() AND origin NOT IN (7, 8)');
-	$node->safe_psql('postgres', q{SELECT postbox.decide_unknown('app.outbox', true)});
+	$node->safe_psql('postgres', q{SELECT postbox.resolve_unknown_origin('app.outbox', true)});
 	is($node->safe_psql('postgres', q{SELECT problem FROM postbox.outbox_status WHERE outbox = 'app.outbox'::regclass}), '', 'the others are decided about');
 	is(messages_published($emulator), $before, 'as published');
 	$node->safe_psql('postgres', 'DELETE FROM app.outbox WHERE origin <> postbox.cluster_origin(); DELETE FROM postbox.former_position');

@@ -58,7 +58,7 @@ subtest 'what the owner has made of its columns never runs with the rights of wh
 	});
 
 	for my $statement (
-		q{SELECT postbox.decide_unknown('owned.outbox', true)}, q{SELECT postbox.rebase_outbox('owned.outbox')}, q{SELECT postbox.purge_outbox('owned.outbox')},
+		q{SELECT postbox.resolve_unknown_origin('owned.outbox', true)}, q{SELECT postbox.settle_foreign_events('owned.outbox')}, q{SELECT postbox.purge_outbox('owned.outbox')},
 		q{SELECT * FROM postbox.outbox_status}, q{SELECT * FROM postbox.publication_status}, q{SELECT postbox.create_publication('more', 'owned.outbox', 'catalog.video.events')})
 	{
 		my ($code, $out, $error) = $node->psql('postgres', $statement);

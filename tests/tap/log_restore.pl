@@ -243,7 +243,7 @@ subtest 'a copy of the table without the positions of its lanes' => sub {
 		like($node->safe_psql('copied', $problem), qr/^events of another cluster are kept/, 'the status says that the others are kept');
 		is($node->safe_psql('copied', "SELECT postbox.purge_outbox('$schema.outbox'); SELECT count(*) FROM $schema.outbox"), "0\n43", 'they are');
 		nothing_else($node);
-		$node->safe_psql('copied', "SELECT postbox.decide_unknown('$schema.outbox', $published)");
+		$node->safe_psql('copied', "SELECT postbox.resolve_unknown_origin('$schema.outbox', $published)");
 		# Until somebody says what they are.
 		wait_sent($published eq 'true' ? 0 : 38, 'what was not published is sent');
 		sent($node, 'copied', 0, $schema);

@@ -174,7 +174,7 @@ sub world
 	CREATE SCHEMA other;
 	SELECT postbox.create_outbox('other.log');
 	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA postbox TO fuzz_owner;
-	REVOKE EXECUTE ON FUNCTION postbox.rebase_outbox FROM fuzz_owner;
+	REVOKE EXECUTE ON FUNCTION postbox.settle_foreign_events FROM fuzz_owner;
 	SET postbox.project_id = 'shop-1';
 	SET ROLE fuzz_owner;
 	SELECT postbox.create_outbox('fuzz.log'), postbox.create_outbox('fuzz.tab', 'table'), postbox.create_outbox('fuzz.renamed'),

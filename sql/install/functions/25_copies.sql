@@ -2,7 +2,7 @@
 
 -- A publication belongs to a database. A copy of the database beside the original has the same publications, and would publish
 -- everything twice. So a publication that was copied within the cluster is not published while the original is there, or until
--- postbox.publish_here says so. In another cluster it goes on by itself: nobody there knows the original. A physical copy cannot
+-- postbox.claim_publication says so. In another cluster it goes on by itself: nobody there knows the original. A physical copy cannot
 -- be told from its original.
 CREATE OR REPLACE FUNCTION postbox.this_database() RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
@@ -24,32 +24,32 @@ CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS text
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN (SELECT format('nobody publishes it: it was copied from database "%s"; drop it, or run SELECT postbox.publish_here(%L) if it has to be published here, too',
+    RETURN (SELECT format('nobody publishes it: it was copied from database "%s"; drop it, or run SELECT postbox.claim_publication(%L) if it has to be published here, too',
                           postbox.copied_from(p.home), p.name)
             FROM postbox.publication p WHERE p.name = copy_problem.publication AND postbox.copied_from(p.home) IS NOT NULL);
 END
 $$;
 COMMENT ON FUNCTION postbox.copy_problem(text) IS 'Why a publication that was copied with its database is not published here, and what to do; NULL for others';
 
-CREATE OR REPLACE FUNCTION postbox.publish_here(publication text DEFAULT NULL) RETURNS bigint
+CREATE OR REPLACE FUNCTION postbox.claim_publication(publication text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     taken bigint;
 BEGIN
-    IF publication IS NOT NULL AND NOT EXISTS (SELECT FROM postbox.publication p WHERE p.name = publish_here.publication) THEN
+    IF publication IS NOT NULL AND NOT EXISTS (SELECT FROM postbox.publication p WHERE p.name = claim_publication.publication) THEN
         RAISE undefined_object USING
             MESSAGE = format('publication "%s" does not exist', publication),
             HINT = 'The publications of this database are listed in postbox.publication.';
     END IF;
     UPDATE postbox.publication p SET home = postbox.this_database()
-    WHERE p.name = coalesce(publish_here.publication, p.name) AND p.home <> postbox.this_database();
+    WHERE p.name = coalesce(claim_publication.publication, p.name) AND p.home <> postbox.this_database();
     GET DIAGNOSTICS taken = ROW_COUNT;
     RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION postbox.publish_here(text) IS
+COMMENT ON FUNCTION postbox.claim_publication(text) IS
     'Says that a publication of a copied database, or each of them, belongs here and is published here, too. Returns how many did not before';
 
 -- Logical replication may bring rows of another database into an outbox, which publishes them. What arrives is marked, so
@@ -88,7 +88,7 @@ BEGIN
     END IF;
     RETURN CASE WHEN kept THEN
         format('events that came by logical replication are kept: they are published where they were emitted; '
-               'run SELECT postbox.decide_unknown(''%s'', true) if that is so for all that come, false if they are to be published here', outbox) END;
+               'run SELECT postbox.resolve_unknown_origin(''%s'', true) if that is so for all that come, false if they are to be published here', outbox) END;
 END
 $$;
 COMMENT ON FUNCTION postbox.replicated_problem(regclass) IS

@@ -283,13 +283,13 @@ COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
     'Makes parked events, which are due, of up to `most` events that a publication has not read and that were visible to a snapshot; false if there are more';
 
 -- What nobody knows, a superuser has to say.
-CREATE OR REPLACE FUNCTION postbox.decide_unknown(outbox regclass, published boolean) RETURNS void
+CREATE OR REPLACE FUNCTION postbox.resolve_unknown_origin(outbox regclass, published boolean) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.decide_unknown(regclass, boolean) IS
+COMMENT ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) IS
     'Says whether rows of other clusters that came without the positions of their lanes were published there. If not, they are published now';
 
-CREATE OR REPLACE FUNCTION postbox.rebase_outbox(outbox regclass) RETURNS bigint
+CREATE OR REPLACE FUNCTION postbox.settle_foreign_events(outbox regclass) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.rebase_outbox(regclass) IS
+COMMENT ON FUNCTION postbox.settle_foreign_events(regclass) IS
     'After a restore into another cluster: makes the lanes begin with the rows of this one, and settles some rows of other clusters that were not published '
     'there. Returns how many. Workers call it when they need it';

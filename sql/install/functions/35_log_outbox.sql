@@ -247,7 +247,7 @@ BEGIN
     END IF;
     IF published AND EXISTS (SELECT FROM postbox.foreign_origins(outbox, outbox) f WHERE NOT f.known) THEN
         RETURN coalesce(postbox.replicated_problem(outbox), format('events of another cluster are kept: the positions of its lanes are not known, so nobody knows whether they were published; '
-                      'restore postbox.lane, or run SELECT postbox.decide_unknown(''%s'', true) if they were, false if not', outbox));
+                      'restore postbox.lane, or run SELECT postbox.resolve_unknown_origin(''%s'', true) if they were, false if not', outbox));
     END IF;
     IF registered.retention IS NULL THEN
         RETURN NULL;

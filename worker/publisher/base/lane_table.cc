@@ -204,7 +204,7 @@ struct RowStatements {
       "AND p.outbox OPERATOR(pg_catalog.=) $1 "
       "AND l.system_identifier OPERATOR(pg_catalog.<>) $2::numeric LIMIT 1",
       {OIDOID, TEXTOID}};
-  Statement rebase{"SELECT postbox.rebase_outbox($1::pg_catalog.regclass)", {OIDOID}};
+  Statement rebase{"SELECT postbox.settle_foreign_events($1::pg_catalog.regclass)", {OIDOID}};
   Statement read{
       "SELECT coalesce(lock_token, ''), floor, snapshot::pg_catalog.text, "
       "pg_catalog.array_to_string(zone_upto, ' '), "

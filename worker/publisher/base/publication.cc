@@ -33,10 +33,12 @@ void LogCopy(const std::string& name, const std::string& original) {
   static std::set<std::string>& logged = *new std::set<std::string>;
   if (!logged.insert(name).second) return;
   Pg([&] {
-    ereport(WARNING,
-            (errmsg("publication \"%s\" is not published: it was copied from database \"%s\"",
-                    name.c_str(), original.c_str()),
-             errhint("Drop it, or run postbox.publish_here if it has to be published here, too.")));
+    ereport(
+        WARNING,
+        (errmsg("publication \"%s\" is not published: it was copied from database \"%s\"",
+                name.c_str(), original.c_str()),
+         errhint(
+             "Drop it, or run postbox.claim_publication if it has to be published here, too.")));
   });
 }
 

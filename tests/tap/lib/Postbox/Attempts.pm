@@ -39,7 +39,7 @@ my @escapes = (
 	'CREATE TRIGGER made BEFORE INSERT ON postbox.lane FOR EACH ROW EXECUTE FUNCTION evil.row_hook()',
 	'SELECT FROM app.log', 'DELETE FROM app.log', 'TRUNCATE app.log', 'LOCK TABLE app.log IN ACCESS EXCLUSIVE MODE',
 	'LOCK TABLE postbox.lane IN ACCESS EXCLUSIVE MODE', 'LOCK TABLE postbox.publication IN SHARE MODE',
-	q{SELECT postbox.drop_publication('alice')}, q{SELECT postbox.rebase_outbox('evil.log')},
+	q{SELECT postbox.drop_publication('alice')}, q{SELECT postbox.settle_foreign_events('evil.log')},
 	q{COPY (SELECT 1) TO PROGRAM 'true'}, q{SELECT pg_read_file('PG_VERSION')}, q{SELECT lo_export(0, 'made')}, q{LOAD 'auto_explain'},
 	'CREATE EVENT TRIGGER made ON sql_drop EXECUTE FUNCTION evil.event_hook()', 'CREATE EXTENSION file_fdw', q{ALTER SYSTEM SET work_mem = '1MB'},
 	'SELECT pg_terminate_backend(pg_backend_pid())', 'SELECT pg_cancel_backend(pg_backend_pid())', 'SELECT pg_reload_conf()',
