@@ -6,7 +6,6 @@
 --
 -- CREATE EXTENSION runs the script with the schema in its search_path. From here on it is not.
 SET LOCAL search_path = pg_catalog, pg_temp;
-SET LOCAL standard_conforming_strings = on;
 
 DO $$
 DECLARE

@@ -87,7 +87,7 @@ class Lane {
   // What a claim found.
   struct Claimed {
     bool suspended = false;
-    bool locked = false;  // by somebody else
+    bool locked = false;  // another session has locked the outbox
     ClaimResult result;
   };
   // The transaction of a claim. Nothing if it failed.

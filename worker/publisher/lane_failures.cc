@@ -27,6 +27,11 @@ std::string Reason(const PostgresError& error) {
 }
 
 void LaneFailures::FailStatement(Moment now, const PostgresError& error, TurnLimit* limit) {
+  // What is cut short because the worker leaves says nothing about the outbox.
+  if (StopRequested()) {
+    LogCutOff(Reason(error));
+    return;
+  }
   if (IsPassing(error)) {
     Pass(now, Reason(error));
     return;
@@ -70,10 +75,7 @@ void LaneFailures::SuspendSuspect(Moment now) {
 
 void LaneFailures::Suspend(Moment now, const std::string& error,
                            const pubsub::BackoffPolicy& backoff) {
-  if (StopRequested()) {
-    LogCutOff(error);
-    return;
-  }
+  if (StopRequested()) return;
   Log(error);
   const pubsub::BackoffPolicy scaled = Scale()(backoff);
   topic_.Fail(After(now, scaled.base));

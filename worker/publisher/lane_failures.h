@@ -54,12 +54,11 @@ class LaneFailures {
                const pubsub::BackoffPolicy& backoff = kErrorBackoff);
   // The code of the outbox has ended an earlier worker.
   void SuspendSuspect(Moment now);
-  // What fails because the worker leaves says nothing about the outbox. The log has it.
-  void LogCutOff(const std::string& error) const;
   // The log says that the publication is suspended.
   void Log(const std::string& error) const;
 
  private:
+  void LogCutOff(const std::string& error) const;
   const Publication* const publication_;
   const std::shared_ptr<Tenant> tenant_;
   SuspensionPolicy topic_;

@@ -81,9 +81,8 @@ bool LaneResults::Judge(Moment now, bool leaving) {
 }
 
 LaneResults::Progress LaneResults::Step(Moment now, bool leaving, Budget* budget) {
-  const bool at_once = leaving || finish_by_ > now;
+  if (!leaving && NextStep() > now) return Progress::kNothing;
   leaving = leaving || finish_by_ != 0;
-  if (!at_once && std::max(step_at_, tenant_->WaitsUntil()) > now) return Progress::kNothing;
   if (!InParts() && !Judge(now, leaving)) return Progress::kNothing;
   const std::size_t size = std::min(settling_.size(), size_.value());
   const auto part = std::span<const EventPointer>(settling_).first(size);
@@ -177,11 +176,7 @@ void LaneResults::FailedToStore(Moment now, std::size_t part, const PostgresErro
                                           ++failures_in_row_, pubsub::JitterRandom());
   step_at_ = After(now, delay);
   if (!passing) size_.Shrink(part);
-  if (leaving) {
-    failures_->LogCutOff(Reason(error));
-  } else {
-    failures_->FailStatement(now, error, &limit_);
-  }
+  if (!leaving || StopRequested()) failures_->FailStatement(now, error, &limit_);
 }
 
 void LaneResults::CapPauseToLease(Moment begin) {

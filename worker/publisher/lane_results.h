@@ -46,10 +46,12 @@ class LaneResults {
   // Stores a part of the results, if it is time to (or `leaving`), and frees its room. `leaving`: a
   // failure does not count.
   Progress Step(Moment now, bool leaving, Budget* budget);
-  // When results that could not be stored are tried again.
+  // When results are stored that had to wait.
   Moment NextStep() const {
-    return waits_for_rest_ ? kNever : std::max(step_at_, tenant_->WaitsUntil());
+    return finish_by_ != 0 ? step_at_ : std::max(step_at_, tenant_->WaitsUntil());
   }
+  // Refused events wait for the results of the others.
+  bool WaitsForRest() const { return waits_for_rest_; }
 
  private:
   // So many results are stored in one transaction at most.

@@ -12,7 +12,6 @@
 #include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/base/transaction.h"
 #include "worker/publisher/scale.h"
-#include "worker/publisher/tenant.h"
 
 namespace postbox::publisher {
 
@@ -122,7 +121,8 @@ void Retention::PurgeFirst() {
 void Retention::Charge(Oid relation, TimestampTz begin, std::size_t rows) {
   if (published_.size() <= published_.count(relation)) return;
   ExperienceOf(relation).account.Charge(
-      {begin, GetCurrentTimestamp(), rows, false, Scaled(kBatchTime)}, LongestWait(), Scale());
+      {begin, GetCurrentTimestamp(), rows, false, Scaled(kBatchTime)},
+      TurnAccount::kWaitFactor * Scaled(kBatchTime), Scale());
 }
 
 void Retention::Failed(const PostgresError& error, TimestampTz now) {

@@ -8,7 +8,7 @@
 namespace postbox::publisher {
 namespace {
 
-// When somebody waits for the worker to leave.
+// When the worker has to leave.
 constexpr std::chrono::milliseconds kLastTurn(500);
 
 }  // namespace

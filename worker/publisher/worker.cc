@@ -92,8 +92,10 @@ bool Worker::Step() {
   reports_.Look(outlets_, now_);
   if (succession_.Proceed(now_, &lanes_)) ArrangeLanes();
   // First what workers that are gone have left behind; then it can be claimed.
-  for (const LanePointer& lane : lanes_) {
-    if (!StopRequested()) lane->Maintain(now_, false);
+  // Each lane comes first in turn, so that a slow one does not keep the others waiting for ever.
+  if (!lanes_.empty()) first_lane_ = (first_lane_ + 1) % lanes_.size();
+  for (std::size_t i = 0; i < lanes_.size() && !StopRequested(); ++i) {
+    lanes_[(first_lane_ + i) % lanes_.size()]->Maintain(now_, false);
   }
   progress |= ClaimLanes();
   if (identity().ordinal == 0 && !StopRequested()) progress |= retention_.Step(now_);
@@ -111,7 +113,9 @@ void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
   TimestampTz until = std::min(poll_.next(), NextLine());
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
-  for (const LanePointer& lane : to_settle_) until = std::min(until, lane->results().NextStep());
+  for (const LanePointer& lane : to_settle_)
+    if (!lane->results().WaitsForRest()) until = std::min(until, lane->results().NextStep());
+
   until = std::min(until, succession_.NextStep(now_));
   if (identity().ordinal == 0) until = std::min(until, retention_.NextStep());
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
@@ -257,12 +261,14 @@ bool Worker::ClaimLanes() {
   // What is behind the events that wait is not safe either.
   if (!any || outlets_.Stalled(now_)) return false;
   bool progress = false;
-  // Each lane comes first in turn, so that a busy one cannot take all the room for ever.
-  first_lane_ = (first_lane_ + 1) % lanes_.size();
   for (std::size_t i = 0; i < lanes_.size() && !StopRequested(); ++i) {
     const LanePointer lane = lanes_[(first_lane_ + i) % lanes_.size()];
     if (!lane->WantsToClaim(now_)) continue;
-    if (lane->tenant()->account.rests_until() > now_ && OthersPublish(*lane)) continue;
+    TurnAccount& account = lane->tenant()->account;
+    if (account.rests_until() > now_) {
+      if (OthersPublish(*lane)) continue;
+      account.Forgive();
+    }
     Outlet* outlet = outlets_.Of(lane->publication().credential);
     if (outlet == nullptr || outlet->IsEnding()) continue;
     if (!outlet->EnsureClient(now_)) {
@@ -325,15 +331,19 @@ void Worker::GiveToLanes(Events events, bool leaving) {
 
 bool Worker::SettleLanes() {
   bool part = false;
+  // A lane that has stored a part comes behind those that wait for its publication's next turn.
+  std::vector<LanePointer> behind;
   for (const LanePointer& lane : std::exchange(to_settle_, {})) {
     const TimestampTz until = After(GetCurrentTimestamp(), kSettleMs);
     auto settled = TooLate() ? LaneResults::Progress::kNothing : LaneResults::Progress::kPart;
+    bool stored = false;
     while (settled == LaneResults::Progress::kPart && !TooLate() && GetCurrentTimestamp() < until) {
       settled = lane->results().Step(now_, leaving_, &budget_);
+      stored |= settled == LaneResults::Progress::kPart;
     }
     part |= settled == LaneResults::Progress::kPart;
     if (settled != LaneResults::Progress::kAll) {
-      to_settle_.push_back(lane);
+      (stored ? behind : to_settle_).push_back(lane);
       continue;
     }
     // The publication may have a new lane by now.
@@ -341,6 +351,7 @@ bool Worker::SettleLanes() {
       if (other->publication().name == lane->publication().name) other->MarkReady();
     }
   }
+  to_settle_.insert(to_settle_.end(), behind.begin(), behind.end());
   return part;
 }
 

@@ -1,11 +1,13 @@
 // The publisher worker: the loop that lets lanes claim, hands their events to the Pub/Sub client,
 // and gives the results back to the lanes.
 //
-//   loop: settings and configuration results of the client -> their lanes, which store them what
-//         synchronous standbys have confirmed -> the client lanes do what is due by the clock, then
-//         claim -> the client, or wait for the standbys one worker of the database applies the
-//         retention nothing to do: wait for a commit (latch), a result (eventfd), a time (poll,
-//         backoff), or the postmaster's death
+//   loop: settings and configuration
+//         results of the client -> their lanes, which store them
+//         what synchronous standbys have confirmed -> the client
+//         lanes do what is due by the clock, then claim -> the client, or wait for the standbys
+//         one worker of the database applies the retention
+//         nothing to do: wait for a commit (latch), a result (eventfd), a time (poll, backoff), or
+//         the postmaster's death
 //
 // Invariants:
 //  - No transaction is open while the worker waits or talks to the client. The client never waits

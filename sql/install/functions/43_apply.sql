@@ -24,7 +24,7 @@ CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, ev
         occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_text' LANGUAGE C;
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, text, jsonb, timestamptz, text) IS
-    'inbox_apply with a payload that is text, which is applied as its bytes in UTF-8. Bytes that are written as text, with \x, are refused (22023)';
+    'inbox_apply with a payload that is text, which is applied as its bytes in UTF-8. Bytes that are written as text, in hex format, are refused (22023)';
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload json, attributes jsonb DEFAULT '{}',
         occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome

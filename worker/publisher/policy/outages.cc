@@ -27,11 +27,7 @@ bool Outages::Look(Moment now, std::vector<Failing> failing, std::chrono::millis
   });
   for (Failing& one : failing) one.waits = true;
   const bool changed = failing != outages_;
-  if (!failing.empty()) {
-    ended_at_ = 0;
-  } else if (!outages_.empty()) {
-    ended_at_ = now_;
-  }
+  if (failing.empty() && !outages_.empty()) ended_at_ = now_;
   outages_ = std::move(failing);
   return changed;
 }

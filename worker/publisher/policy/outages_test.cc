@@ -16,15 +16,15 @@ class OutagesTest : public ::testing::Test {
   void Fails(const std::string& publication, bool waits = true) {
     failing_.push_back({publication, waits, now_, now_, "no answer"});
   }
-  // A minute of looks, each when it is due or after 100 ms; requests go on failing.
+  // Nothing happens but the looks that are asked for; requests go on failing.
   void PassTime(milliseconds time) {
     const Moment end = After(now_, time);
-    while (now_ < end) {
-      Look();
-      now_ = std::min({After(now_, 100ms), outages_.next_look(), end});
-      for (Outages::Failing& one : failing_) one.next_try = now_;
-    }
     Look();
+    while (now_ < end) {
+      now_ = std::min(outages_.next_look(), end);
+      for (Outages::Failing& one : failing_) one.next_try = now_;
+      Look();
+    }
   }
   void Look() {
     changes_ += outages_.Look(now_, failing_, 20s);
@@ -76,6 +76,19 @@ TEST_F(OutagesTest, TheLogHasALineAtOnceOneAMinuteAndOneAtTheEnd) {
   EXPECT_THAT(Kinds(), ElementsAre(Kind::kBegins, Kind::kGoesOn, Kind::kGoesOn, Kind::kEnds));
   EXPECT_EQ(lines_.back().lasted, 120s) << "without the calm behind it";
   EXPECT_TRUE(outages_.IsOver());
+  Fails("videos");
+  PassTime(500ms);
+  EXPECT_EQ(Kinds().back(), Kind::kBegins) << "the next one has a line at once";
+}
+
+TEST_F(OutagesTest, TheEndOfAnOutageThatOthersWroteAboutIsTheirs) {
+  others_ = {"videos"};
+  Fails("videos");
+  PassTime(1s);
+  failing_.clear();
+  PassTime(10s);
+  EXPECT_TRUE(lines_.empty());
+  EXPECT_TRUE(outages_.IsOver());
 }
 
 TEST_F(OutagesTest, WhatFailsAgainBeforeItIsCalmIsTheSameOutage) {
@@ -86,6 +99,9 @@ TEST_F(OutagesTest, WhatFailsAgainBeforeItIsCalmIsTheSameOutage) {
   failing_ = failing;
   PassTime(10s);
   EXPECT_THAT(Kinds(), ElementsAre(Kind::kBegins));
+  failing_.clear();
+  PassTime(2900ms);
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kBegins)) << "the calm begins with the second end";
 }
 
 TEST_F(OutagesTest, ItLastsWhileWhatWasGivenUpIsClaimedAgain) {
@@ -111,6 +127,21 @@ TEST_F(OutagesTest, HowATopicIsToWhichNothingWasSentForLongIsNotKnown) {
   now_ = After(now_, 21s);
   Look();
   EXPECT_TRUE(outages_.outages().empty());
+}
+
+TEST_F(OutagesTest, ALineAtTheEndIsAskedForAndCountsFromTheFirstOutage) {
+  Fails("videos");
+  PassTime(1s);
+  Fails("audit");
+  PassTime(1min);
+  failing_.erase(failing_.begin());
+  PassTime(1min);
+  failing_.clear();
+  Look();
+  EXPECT_EQ(outages_.next_look(), After(now_, 3s));
+  PassTime(3s);
+  EXPECT_EQ(Kinds().back(), Kind::kEnds);
+  EXPECT_EQ(lines_.back().lasted, 121s);
 }
 
 TEST_F(OutagesTest, OnlyOneWorkerWritesAboutAPublication) {

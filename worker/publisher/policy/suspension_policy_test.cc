@@ -189,6 +189,55 @@ TEST_F(SuspensionPolicyTest, WhatIsBehindALostMessageIsNotTriedAtOnce) {
   EXPECT_EQ(policy_.retry_at(), After(now_, 200ms));
 }
 
+TEST_F(SuspensionPolicyTest, AClaimIsNotMadeLargerByAProbe) {
+  Settle(kBroken);
+  now_ = retry_at_;
+  policy_.Read(failures_, 0, since_);
+  EXPECT_EQ(policy_.Most(now_, 0), 0U);
+}
+
+TEST_F(SuspensionPolicyTest, ASuspensionThatEndedElsewhereIsForgotten) {
+  Settle(kBroken);
+  Claim();
+  Settle(Refused(1));  // now a batch would be tried
+  policy_.Read(0, 0, 0);
+  policy_.Read(1, 0, now_);
+  EXPECT_EQ(policy_.Most(now_, 1000), 1U);
+}
+
+TEST_F(SuspensionPolicyTest, APublishedEventEndsTheSearchForABatchAlsoOfASourceThatWasRolledBack) {
+  Settle(kBroken);
+  Claim();
+  Settle(Refused(1));
+  Claim();
+  Settle({Failure::kNone, 1, 0}, true);
+  EXPECT_EQ(policy_.Most(now_, 1000), 1U);
+}
+
+TEST_F(SuspensionPolicyTest, ABatchWaitsForTheSuspensionAndForTheOneBefore) {
+  Settle(kBroken);
+  policy_.Read(failures_, After(now_, 10s), since_);
+  policy_.Claimed(now_, TimeScale());
+  EXPECT_EQ(policy_.ClaimAt(1), After(now_, 10s));
+  policy_.Claimed(now_, {10});
+  policy_.Postpone(0);
+  EXPECT_EQ(policy_.ClaimAt(1), After(now_, 500ms)) << "the patience follows the scale of time";
+}
+
+TEST_F(SuspensionPolicyTest, AFailureAddsNothingToThoseThatAreStored) {
+  policy_.Read(7, 0, now_);
+  policy_.Fail(0);
+  policy_.Read(0, 0, 0);
+  EXPECT_FALSE(policy_.failing());
+}
+
+TEST_F(SuspensionPolicyTest, ASecondSingleRefusedEventMakesNoTopicRefuse) {
+  Settle(Refused(1));
+  EXPECT_EQ(policy_.Judge(now_, Refused(1)), Verdict::kNone);
+  Settle(Refused(1));
+  EXPECT_EQ(policy_.Judge(now_, Refused(1)), Verdict::kRefuses) << "the third in a row does";
+}
+
 TEST_F(SuspensionPolicyTest, BackoffsFollowThePublicationAndTheScale) {
   using Policy = pubsub::BackoffPolicy;
   EXPECT_EQ(policy_.BackoffFor(Verdict::kBroken, {}), (Policy{1s, 2.0, 4s}));

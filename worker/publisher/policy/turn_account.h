@@ -6,7 +6,8 @@
 // event that it moves. What it takes beyond that is a debt, and is paid off by waiting kWaitFactor
 // times as long: so a publication has a tenth of the worker's time, whatever its owner does to it.
 //
-//  - While other publications get events through, a publication in debt claims nothing.
+//  - While other publications get events through, a publication in debt claims nothing. While none
+//    does, it claims, and the debt is forgiven.
 //  - A turn that was kLongTurn too long holds up whatever comes meanwhile, also where nothing was
 //    waiting when it began. Such debts add up. When they exceed kAllowance, the publication has no
 //    turn at all until they do not. The allowance is for disks and processors, which have hiccups.
@@ -43,12 +44,18 @@ class TurnAccount {
 
   // Before this moment it claims nothing while others publish.
   Moment rests_until() const { return rests_until_; }
+  // It claims nevertheless: no other publication is held up.
+  void Forgive() { rests_until_ = 0; }
   // Before this moment it has no turn.
   Moment waits_until() const { return waits_until_; }
-  // The wait is over then, at the latest.
-  void EndWaitAt(Moment moment) { waits_until_ = std::min(waits_until_, moment); }
+  // The wait is over then, at the latest; what is left of the debt counts no more.
+  void EndWaitAt(Moment moment);
 
  private:
+  // When a debt is paid off that is added to what is owed until then. The turn itself pays nothing.
+  static Moment Owed(Moment until, const Turn& turn, std::chrono::milliseconds debt,
+                     std::chrono::milliseconds longest);
+
   Moment rests_until_ = 0;
   Moment waits_until_ = 0;
   Moment paid_off_at_ = 0;  // when what long turns have cost is paid, with the allowance

@@ -45,6 +45,16 @@ TEST_F(TurnAccountTest, AShortDebtIsPaidWhileOthersPublish) {
   EXPECT_EQ(Wait(), 0ms);
 }
 
+TEST_F(TurnAccountTest, ShortDebtsOfSeveralTurnsAddUp) {
+  for (int i = 0; i < 4; ++i) Turn(50ms);
+  EXPECT_EQ(Rest(), 4 * 9 * 50ms);
+  Turn(6ms);
+  EXPECT_EQ(Rest(), 4 * 9 * 50ms + 9 * 6ms) << "a short turn does not end the rest";
+  EXPECT_EQ(Wait(), 0ms);
+  account_.Forgive();
+  EXPECT_EQ(Rest(), 0ms);
+}
+
 TEST_F(TurnAccountTest, ATurnForNothingButFailuresCostsAllOfItsTime) {
   Turn(4ms);
   EXPECT_EQ(Rest(), 0ms);
@@ -96,6 +106,9 @@ TEST_F(TurnAccountTest, AWaitCanBeEnded) {
   EXPECT_EQ(Wait(), 100ms);
   account_.EndWaitAt(After(now_, 10s));
   EXPECT_EQ(Wait(), 100ms) << "and not be made longer";
+  now_ = After(now_, 100ms);
+  Turn(150ms);
+  EXPECT_EQ(Wait(), 9 * 50ms) << "what was left of the debt counts no more";
 }
 
 TEST_F(TurnAccountTest, FollowsTheScaleOfTime) {
