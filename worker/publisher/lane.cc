@@ -84,7 +84,7 @@ std::optional<Lane::Claimed> Lane::ReadEvents(Moment now, ClaimLimits limits) {
       claimed.result = source_->Claim(limits, &transaction);
     });
   } catch (const PostgresError& error) {
-    tenant_->Charge(begin, 0, limit_);
+    tenant_->ChargeFailure(begin, limit_);
     claim_size_.Shrink(BatchSize());
     if (claims) source_->RollBack(Reason(error));
     failures_.FailTurn(now, error, &limit_);
@@ -153,7 +153,7 @@ void Lane::Maintain(Moment now, bool leaving) {
     transaction.Limit(publication_.outbox, tenant_->TimeOf(limit_));
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
   } catch (const PostgresError& error) {
-    tenant_->Charge(begin, 0, limit_);
+    tenant_->ChargeFailure(begin, limit_);
     source_->RollBack(Reason(error));
     failures_.FailTurn(now, error, &limit_);
     return;

@@ -140,7 +140,7 @@ bool LaneResults::Store(Moment now, std::span<const EventPointer> part, bool lea
       if (last) effect = StoreVerdict(leaving, &transaction);
     });
   } catch (const PostgresError& error) {
-    tenant_->Charge(begin, 0, limit_);
+    tenant_->ChargeFailure(begin, limit_);
     FailedToStore(now, part.size(), error, leaving);
     return false;
   }

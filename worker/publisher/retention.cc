@@ -109,19 +109,19 @@ void Retention::PurgeFirst() {
   try {
     rows = Purge(batch);
   } catch (const PostgresError&) {
-    Charge(table.relation, begin, 0);
+    Charge(table.relation, begin, 0, true);
     throw;
   }
-  Charge(table.relation, begin, rows);
+  Charge(table.relation, begin, rows, false);
   left_.pop_front();
   if (rows > 0) left_.push_back(table);
   if (Between(begin, GetCurrentTimestamp()) * 4 < Scaled(kBatchTime)) experience.batch.Grow(rows);
 }
 
-void Retention::Charge(Oid relation, TimestampTz begin, std::size_t rows) {
+void Retention::Charge(Oid relation, TimestampTz begin, std::size_t rows, bool failed) {
   if (published_.size() <= published_.count(relation)) return;
   ExperienceOf(relation).account.Charge(
-      {begin, GetCurrentTimestamp(), rows, false, Scaled(kBatchTime)},
+      {begin, GetCurrentTimestamp(), rows, false, Scaled(kBatchTime), failed},
       TurnAccount::kWaitFactor * Scaled(kBatchTime), Scale());
 }
 

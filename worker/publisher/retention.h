@@ -52,7 +52,7 @@ class Retention {
   void PurgeFirst();
   // Purges one batch of the first table. Returns how many rows are gone.
   std::size_t Purge(std::size_t batch);
-  void Charge(Oid relation, TimestampTz begin, std::size_t rows);
+  void Charge(Oid relation, TimestampTz begin, std::size_t rows, bool failed);
   void Failed(const PostgresError& error, TimestampTz now);
   Experience& ExperienceOf(Oid relation);
   TimestampTz WaitsUntil(const Table& table) const;

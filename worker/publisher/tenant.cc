@@ -26,4 +26,10 @@ bool Tenant::Charge(Moment begin, std::size_t events, const TurnLimit& limit,
                         LongestWait(), Scale());
 }
 
+void Tenant::ChargeFailure(Moment begin, const TurnLimit& limit) {
+  if (!shares_worker) return;
+  account.Charge({begin, GetCurrentTimestamp(), 0, false, TimeOf(limit), true}, LongestWait(),
+                 Scale());
+}
+
 }  // namespace postbox::publisher

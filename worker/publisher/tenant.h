@@ -27,6 +27,8 @@ struct Tenant {
   // A turn that began at `begin` is over; see TurnAccount::Charge().
   bool Charge(Moment begin, std::size_t events, const TurnLimit& limit,
               bool nothing_published = false);
+  // The same for one that failed.
+  void ChargeFailure(Moment begin, const TurnLimit& limit);
 };
 
 // The longest wait of a publication: its leases must not end meanwhile.

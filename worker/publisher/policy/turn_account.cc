@@ -18,6 +18,7 @@ bool TurnAccount::Charge(const Turn& turn, milliseconds longest_wait, TimeScale 
   const milliseconds excess = debt - scaled(kLongTurn);
   if (excess <= milliseconds(0)) return false;
   const milliseconds allowance = kWaitFactor * scaled(kAllowance);
+  if (turn.failed) paid_off_at_ = std::max(paid_off_at_, After(turn.begin, allowance));
   paid_off_at_ = Owed(paid_off_at_, turn, excess, longest_wait + allowance);
   waits_until_ = After(paid_off_at_, -allowance);
   return waits_until_ > turn.end;

@@ -10,7 +10,8 @@
 //    does, it claims, and the debt is forgiven.
 //  - A turn that was kLongTurn too long holds up whatever comes meanwhile, also where nothing was
 //    waiting when it began. Such debts add up. When they exceed kAllowance, the publication has no
-//    turn at all until they do not. The allowance is for disks and processors, which have hiccups.
+//    turn at all until they do not. The allowance is for disks and processors, which have hiccups;
+//    a turn that failed uses it up.
 //  - A turn costs no more than its limit (turn_limit.h). A turn is cancelled then, so a longer one
 //    is the machine's doing.
 //  - No wait is longer than the caller says: leases must not end meanwhile.
@@ -38,6 +39,7 @@ class TurnAccount {
     // It was for nothing but failures: it costs all of its time.
     bool nothing_published = false;
     std::chrono::milliseconds limit{};  // after which it was to be cancelled
+    bool failed = false;
   };
   // Returns whether all turns of the publication have to wait now.
   bool Charge(const Turn& turn, std::chrono::milliseconds longest_wait, TimeScale scaled);

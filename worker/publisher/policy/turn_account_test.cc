@@ -69,6 +69,13 @@ TEST_F(TurnAccountTest, TheFirstHiccupIsForgiven) {
   EXPECT_EQ(Wait(), 9 * 500ms);
 }
 
+TEST_F(TurnAccountTest, ATurnThatFailedIsNoHiccup) {
+  const Moment begin = now_;
+  now_ = After(now_, 1s);
+  EXPECT_TRUE(account_.Charge({begin, now_, 0, false, 1s, true}, longest_, scale_));
+  EXPECT_EQ(Wait(), 9 * 900ms);
+}
+
 TEST_F(TurnAccountTest, TheAllowanceComesBackWithTime) {
   EXPECT_FALSE(Turn(600ms));
   now_ = After(now_, 9 * 500ms);
