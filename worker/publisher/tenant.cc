@@ -21,15 +21,22 @@ std::chrono::milliseconds Tenant::TimeOf(const TurnLimit& limit) const {
 
 bool Tenant::Charge(Moment begin, std::size_t events, const TurnLimit& limit,
                     bool nothing_published) {
-  if (!shares_worker) return false;
-  return account.Charge({begin, GetCurrentTimestamp(), events, nothing_published, TimeOf(limit)},
+  return account.Charge({.begin = begin,
+                         .end = GetCurrentTimestamp(),
+                         .events = events,
+                         .nothing_published = nothing_published,
+                         .limit = TimeOf(limit),
+                         .alone = !shares_worker},
                         LongestWait(), Scale());
 }
 
 void Tenant::ChargeFailure(Moment begin, const TurnLimit& limit) {
-  if (!shares_worker) return;
-  account.Charge({begin, GetCurrentTimestamp(), 0, false, TimeOf(limit), true}, LongestWait(),
-                 Scale());
+  account.Charge({.begin = begin,
+                  .end = GetCurrentTimestamp(),
+                  .limit = TimeOf(limit),
+                  .failed = true,
+                  .alone = !shares_worker},
+                 LongestWait(), Scale());
 }
 
 }  // namespace postbox::publisher

@@ -10,6 +10,7 @@ Moment TurnAccount::Owed(Moment until, const Turn& turn, milliseconds debt, mill
 }
 
 bool TurnAccount::Charge(const Turn& turn, milliseconds longest_wait, TimeScale scaled) {
+  if (turn.alone && !turn.failed) return false;
   const auto needed = std::chrono::floor<milliseconds>(kTimeOfEvent * turn.events);
   const milliseconds debt = std::min(Between(turn.begin, turn.end), turn.limit) - needed;
   if (debt > (turn.nothing_published ? milliseconds(0) : kShortTurn)) {

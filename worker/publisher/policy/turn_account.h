@@ -40,6 +40,9 @@ class TurnAccount {
     bool nothing_published = false;
     std::chrono::milliseconds limit{};  // after which it was to be cancelled
     bool failed = false;
+    // No other publication is there. Then only a failure costs: a publication that comes does not
+    // meet the next such turn at once.
+    bool alone = false;
   };
   // Returns whether all turns of the publication have to wait now.
   bool Charge(const Turn& turn, std::chrono::milliseconds longest_wait, TimeScale scaled);

@@ -76,6 +76,18 @@ TEST_F(TurnAccountTest, ATurnThatFailedIsNoHiccup) {
   EXPECT_EQ(Wait(), 9 * 900ms);
 }
 
+TEST_F(TurnAccountTest, WhereNoOtherPublicationIsThereOnlyAFailureCosts) {
+  const Moment begin = now_;
+  now_ = After(now_, 1s);
+  TurnAccount::Turn turn{begin, now_, 0, false, 1s};
+  turn.alone = true;
+  EXPECT_FALSE(account_.Charge(turn, longest_, scale_));
+  EXPECT_EQ(Rest(), 0ms);
+  turn.failed = true;
+  EXPECT_TRUE(account_.Charge(turn, longest_, scale_));
+  EXPECT_EQ(Wait(), 9 * 900ms) << "which holds when another one comes";
+}
+
 TEST_F(TurnAccountTest, TheAllowanceComesBackWithTime) {
   EXPECT_FALSE(Turn(600ms));
   now_ = After(now_, 9 * 500ms);
