@@ -481,7 +481,7 @@ Oid Adoption::Run(Datum columns) {
   expressions.aggregate_id = key;
   AddIndexes(expressions.AggregateId());
   postbox::Run(WakeTriggerStatement(name_));
-  postbox::Run(ReplicaTriggerStatement(name_, "table"));
+  postbox::Run(TriggersStatement(name_, "table"));
   RegisterOutbox({.relation = relation_,
                   .counter = counter,
                   .kind = "table",

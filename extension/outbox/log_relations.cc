@@ -101,10 +101,10 @@ void CreateSequence(const std::string& sequence, int64 start) {
   Run("GRANT USAGE ON SEQUENCE " + sequence + " TO PUBLIC");
 }
 
-std::string ReplicaTriggerStatement(const std::string& table, const char* kind) {
+std::string TriggersStatement(const std::string& table, const char* kind) {
   const std::string literal =
       Pg([&]() -> const char* { return quote_literal_cstr(table.c_str()); });
-  return "SELECT postbox.add_replica_trigger(" + literal + ", '" + kind + "')";
+  return "SELECT postbox.add_outbox_triggers(" + literal + ", '" + kind + "')";
 }
 
 void CreateLogTables(const NewRelation& relation, const NullableDatum& retention) {
@@ -115,8 +115,8 @@ void CreateLogTables(const NewRelation& relation, const NullableDatum& retention
                           relation.name));
   Run("ALTER SEQUENCE " + sequence + " OWNED BY " + table + ".seq");
   RunAll(CreateStatements(ParkedShape(), relation.schema, relation.name + "_parked"));
-  Run(ReplicaTriggerStatement(table, "log"));
-  Run(ReplicaTriggerStatement(relation.Qualified("_parked"), "parked"));
+  Run(TriggersStatement(table, "log"));
+  Run(TriggersStatement(relation.Qualified("_parked"), "parked"));
 }
 
 void MakePartitions(Oid log) {

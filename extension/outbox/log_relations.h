@@ -42,9 +42,10 @@ TableShape ParkedShape();
 // The sequence of a log, quoted and qualified; without its place in the table.
 void CreateSequence(const std::string& sequence, int64 start);
 
-// Lets a table of an outbox notice what logical replication brings (replicated.cc). `kind` is log,
-// table or parked. Needs SPI.
-std::string ReplicaTriggerStatement(const std::string& table, const char* kind);
+// Puts the triggers of a table of an outbox on it: the one that notices what logical replication
+// brings (replicated.cc), and those of the partitions of a log (stamp.cc). `kind` is log, table or
+// parked. Needs SPI.
+std::string TriggersStatement(const std::string& table, const char* kind);
 
 // Creates, as the current user: the append-only partitioned table, its sequence and indexes, and
 // <name>_parked for events that could not be published. The partitions come from

@@ -7,6 +7,7 @@
 #include "extension/shared/settings.h"
 
 extern "C" {
+#include <catalog/partition.h>
 #include <commands/trigger.h>
 #include <storage/lmgr.h>
 #include <utils/plancache.h>
@@ -31,6 +32,9 @@ Oid registry = InvalidOid;
 std::unordered_map<Oid, Oid>& only_outboxes = *new std::unordered_map<Oid, Oid>;
 std::unordered_set<Oid>& registered = *new std::unordered_set<Oid>;
 
+// The logs of partitions that rows were inserted into.
+std::unordered_map<Oid, Oid>& logs = *new std::unordered_map<Oid, Oid>;
+
 // The number of messages so far. What was read while it did not change is right.
 uint64 changes = 0;
 
@@ -41,6 +45,7 @@ void RelationChanged(Datum /*argument*/, Oid relation) {
   if (all) registry = InvalidOid;
   // A GRANT sends a message about its table.
   if (all || registered.contains(relation)) only_outboxes.clear();
+  if (all || logs.contains(relation)) logs.clear();
   for (auto& [key, entry] : entries) {
     const OutboxFacts& facts = entry.outbox->facts();
     if (all || relation == key || relation == facts.counter || relation == facts.sequence)
@@ -120,7 +125,8 @@ OutboxFacts ReadFacts(Oid relation) {
       " AND a.attname = coalesce(o.columns ->> 'id', 'id')"
       " ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1),"
       " o.kind = 'log', coalesce(o.parked::oid, 0), o.adopted,"
-      " coalesce(extract(epoch FROM o.generation_span)::bigint, 0), o.version_floor"
+      " coalesce(extract(epoch FROM o.generation_span)::bigint, 0), o.version_floor,"
+      " 'postbox.stamp_event()'::regprocedure::oid"
       " FROM postbox.outbox o WHERE o.relation = $1";
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
@@ -134,6 +140,7 @@ OutboxFacts ReadFacts(Oid relation) {
   facts.adopted = BoolColumn(0, 6);
   facts.generation_span = Int64Column(0, 7);
   facts.version_floor = Int64Column(0, 8);
+  facts.stamp = OidColumn(0, 9);
   facts.counter_name = RelationName(facts.counter);
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
@@ -248,7 +255,8 @@ std::shared_ptr<const InsertPlan> Outbox::OpenLog(int16 generation, PlainTable* 
   std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
   if (insert_ != plan) return nullptr;
   plan->CheckRights();
-  if (!Pg([&] { return OpenLogPartition(facts_.relation, generation, log); })) return nullptr;
+  if (!Pg([&] { return OpenLogPartition(facts_.relation, generation, facts_.stamp, log); }))
+    return nullptr;
   return plan;
 }
 
@@ -329,6 +337,17 @@ std::shared_ptr<Outbox> FindOutbox(Oid relation) {
     outbox = std::make_shared<Outbox>(std::move(facts));
   entries[relation] = Entry{outbox, changes != before};
   return outbox;
+}
+
+Oid LogOfPartition(Oid partition) {
+  WatchInvalidations();
+  if (const auto found = logs.find(partition); found != logs.end()) return found->second;
+  const uint64 before = changes;
+  const Oid log = Pg([&] {
+    return get_rel_relispartition(partition) ? get_partition_parent(partition, true) : partition;
+  });
+  if (changes == before) logs[partition] = log;
+  return log;
 }
 
 std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation) {

@@ -57,6 +57,7 @@ struct OutboxFacts {
   Oid counter;
   Oid sequence;
   Oid given_versions;  // postbox.given_version
+  Oid stamp;           // postbox.stamp_event
   bool is_log;
   bool adopted;
   std::string name;          // quoted and qualified
@@ -141,7 +142,11 @@ class Outbox {
 // may make the cache drop its own.
 std::shared_ptr<Outbox> FindOutbox(Oid relation);
 
-// The same, for changing the outbox: throws insufficient_privilege unless the current user owns it.
+// The log that this table is a partition of; the table itself if it is none.
+Oid LogOfPartition(Oid partition);
+
+// The same as FindOutbox(), for changing the outbox: throws insufficient_privilege unless the
+// current user owns it.
 std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 
 // The outbox that the setting postbox.default_outbox names, with the search_path of the session (so

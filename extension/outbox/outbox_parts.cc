@@ -106,7 +106,22 @@ void FindReplicaFlaws(Oid table, const char* kind, std::vector<Flaw>* flaws) {
   const std::string name = RelationName(table);
   flaws->push_back({name,
                     "no trigger notices what logical replication brings",
-                    {ReplicaTriggerStatement(name, kind)}});
+                    {TriggersStatement(name, kind)}});
+}
+
+void FindStampFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, parts.relation);
+  if (Run("SELECT FROM postbox.log_partitions($1) p WHERE NOT EXISTS (SELECT FROM pg_trigger t "
+          "WHERE t.tgrelid = p.part AND t.tgenabled = 'O' "
+          "AND t.tgfoid = 'postbox.stamp_event()'::regprocedure)",
+          key) == 0) {
+    return;
+  }
+  const std::string name = RelationName(parts.relation);
+  flaws->push_back({name,
+                    "no trigger gives the rows of some partitions their txid and seq",
+                    {TriggersStatement(name, "log")}});
 }
 
 void FindPartitionFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
@@ -148,6 +163,7 @@ void FindLogFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   Append(flaws, FindFlaws(parts.relation, shape));
   FindPartitionFlaws(parts, flaws);
   FindReplicaFlaws(parts.relation, "log", flaws);
+  FindStampFlaws(parts, flaws);
   if (!OidIsValid(parts.parked)) return;
   Append(flaws, FindFlaws(parts.parked, ParkedShape()));
   FindReplicaFlaws(parts.parked, "parked", flaws);

@@ -13,7 +13,10 @@ extern "C" {
 #include <catalog/pg_depend.h>
 #include <catalog/pg_index.h>
 #include <catalog/pg_sequence.h>
+#include <catalog/pg_trigger.h>
+#include <commands/trigger.h>
 #include <executor/executor.h>
+#include <parser/parse_func.h>
 }
 
 namespace postbox {
@@ -97,6 +100,7 @@ class Check {
     if (there_) {
       LookAtSequences();
       LookAtIndexes();
+      LookAtStamps();
     }
     return found_;
   }
@@ -222,6 +226,33 @@ class Check {
                            "complete, or the index was dropped; then run CREATE INDEX ON %s "
                            "(origin, seq)",
                            name_, name_));
+  }
+
+  void LookAtStamps() {
+    if (!outbox_.is_log) return;
+    const Oid stamp = LookupFuncName(
+        list_make2(makeString(pstrdup("postbox")), makeString(pstrdup("stamp_event"))), 0, nullptr,
+        true);
+    ListCell* cell;
+    foreach (cell, PartitionsOf(outbox_.relation)) {
+      if (HasStamp(lfirst_oid(cell), stamp)) continue;
+      found_.Add(7, psprintf("the trigger postbox_stamp of %s, which gives the rows of an INSERT "
+                             "their txid and seq, was dropped or disabled; run SELECT * FROM "
+                             "postbox.repair_outbox(%s, dry_run => false)",
+                             QualifiedName(lfirst_oid(cell)), quote_literal_cstr(name_)));
+    }
+  }
+
+  // One that is enabled ALWAYS would stamp what logical replication brings.
+  static bool HasStamp(Oid partition, Oid stamp) {
+    bool found = false;
+    ForEachCatalogRow(TriggerRelationId, TriggerRelidNameIndexId,
+                      {{Anum_pg_trigger_tgrelid, partition}}, [&](HeapTuple tuple) {
+                        const auto* trigger = reinterpret_cast<Form_pg_trigger>(GETSTRUCT(tuple));
+                        found |= trigger->tgfoid == stamp &&
+                                 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN;
+                      });
+    return found;
   }
 
   Registered outbox_;

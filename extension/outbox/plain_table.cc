@@ -43,8 +43,9 @@ constexpr size_t kMostColumns = kLogColumns.size();
 constexpr int kGenerationColumn = 13;
 constexpr const char* kPositiveColumn = "version";
 
-// Whether no trigger would fire in this session. Those of replicated events do not.
-bool FiresNothing(Relation relation) {
+// Whether no trigger would fire in this session but those of a function. Those of replicated events
+// do not.
+bool FiresNothing(Relation relation, Oid function) {
   const TriggerDesc* triggers = relation->trigdesc;
   if (!relation->rd_rel->relhastriggers || triggers == nullptr) return true;
   const char other = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA
@@ -52,14 +53,15 @@ bool FiresNothing(Relation relation) {
                          : TRIGGER_FIRES_ON_ORIGIN;
   return std::none_of(
       triggers->triggers, triggers->triggers + triggers->numtriggers, [&](const Trigger& trigger) {
-        return trigger.tgenabled == other || trigger.tgenabled == TRIGGER_FIRES_ALWAYS;
+        return trigger.tgfoid != function &&
+               (trigger.tgenabled == other || trigger.tgenabled == TRIGGER_FIRES_ALWAYS);
       });
 }
 
-// Whether writing fires nothing, and is filtered by nothing.
-bool HasNoCode(Relation relation) {
+// Whether writing fires nothing but triggers of this function, and is filtered by nothing.
+bool HasNoCode(Relation relation, Oid trigger) {
   // relhasrules is set until the next VACUUM, even if there is no rule any more.
-  return FiresNothing(relation) && relation->rd_rules == nullptr &&
+  return FiresNothing(relation, trigger) && relation->rd_rules == nullptr &&
          !relation->rd_rel->relrowsecurity;
 }
 
@@ -385,13 +387,13 @@ int64 ChangeInTable(const CounterScan& scan, Datum aggregate_type, Datum aggrega
 }  // namespace
 
 bool OpenPlainTable(Oid table, std::span<const PlainColumn> columns, const char* positive,
-                    PlainTable* opened) {
+                    Oid trigger, PlainTable* opened) {
   *opened = {};
   Relation relation = try_relation_open(table, RowExclusiveLock);
   if (relation == nullptr) return false;
   opened->relation = relation;
   bool plain = relation->rd_rel->relkind == RELKIND_RELATION &&
-               relation->rd_rel->relam == HEAP_TABLE_AM_OID && HasNoCode(relation) &&
+               relation->rd_rel->relam == HEAP_TABLE_AM_OID && HasNoCode(relation, trigger) &&
                HasColumns(RelationGetDescr(relation), columns, positive);
   if (plain) {
     List* indexes = RelationGetIndexList(relation);
@@ -441,7 +443,7 @@ void InsertIntoLogPartition(PlainTable* log, std::span<const LogRow> rows) {
 }
 
 bool OpenCounterTable(Oid counter, PlainTable* opened) {
-  if (!OpenPlainTable(counter, kCounterColumns, nullptr, opened)) return false;
+  if (!OpenPlainTable(counter, kCounterColumns, nullptr, InvalidOid, opened)) return false;
   // As a partition it has the constraint of one.
   if (opened->indexes == 1 && !opened->relation->rd_rel->relispartition &&
       IsCounterKey(opened->relation, opened->index[0])) {
@@ -496,16 +498,17 @@ bool MayHaveRowOfType(Oid counter, Datum aggregate_type) {
   return found;
 }
 
-bool OpenLogPartition(Oid log, int16 generation, PlainTable* opened) {
+bool OpenLogPartition(Oid log, int16 generation, Oid stamp, PlainTable* opened) {
   Relation parent = try_relation_open(log, NoLock);
   if (parent == nullptr) return false;
   Oid partition = InvalidOid;
   if (parent->rd_rel->relkind == RELKIND_PARTITIONED_TABLE && !parent->rd_rel->relispartition &&
-      HasNoCode(parent)) {
+      HasNoCode(parent, InvalidOid)) {
     partition = PartitionOf(parent, generation);
   }
   relation_close(parent, NoLock);
-  return OidIsValid(partition) && OpenPlainTable(partition, kLogColumns, kPositiveColumn, opened);
+  return OidIsValid(partition) &&
+         OpenPlainTable(partition, kLogColumns, kPositiveColumn, stamp, opened);
 }
 
 }  // namespace postbox

@@ -42,8 +42,9 @@ struct PlainTable {
 // `positive` (nullptr for none) is greater than 0, to which the caller holds. Takes the locks of a
 // writer on the table and its indexes, which last until the end of the transaction: the next event
 // of it would take them again. False if the table is not as described.
+// `trigger` is the function of triggers that have nothing to do for the caller's rows.
 bool OpenPlainTable(Oid table, std::span<const PlainColumn> columns, const char* positive,
-                    PlainTable* opened);
+                    Oid trigger, PlainTable* opened);
 void ClosePlainTable(PlainTable* table);
 
 // Inserts a row, of values in the order of the columns, none of them NULL. Raises unique_violation.
@@ -82,8 +83,9 @@ bool RaiseInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id,
 bool MayHaveRowOfType(Oid counter, Datum aggregate_type);
 
 // A log with generations whose partition for this generation is plain. The caller has locked the
-// log. False if it is not so.
-bool OpenLogPartition(Oid log, int16 generation, PlainTable* opened);
+// log. `stamp`: the function of the trigger that gives rows what the caller gives (stamp.h). False
+// if it is not so.
+bool OpenLogPartition(Oid log, int16 generation, Oid stamp, PlainTable* opened);
 
 // The row of an event, by the columns of a log.
 struct LogRow {

@@ -113,7 +113,7 @@ int64 MakeMissingParts(OutboxParts* parts, Repair* repair) {
     const NewRelation parked = FreeRelation(parts->relation, "parked");
     std::vector<std::string> statements =
         CreateStatements(ParkedShape(), parked.schema, parked.name);
-    statements.push_back(ReplicaTriggerStatement(parked.Qualified(), "parked"));
+    statements.push_back(TriggersStatement(parked.Qualified(), "parked"));
     repair->Do(
         {name, std::string("the ") + kParked + " is missing: what was parked is lost", statements});
     if (!repair->dry_run()) {

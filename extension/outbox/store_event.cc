@@ -6,12 +6,12 @@
 #include "extension/outbox/given_version.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/replicated.h"
+#include "extension/outbox/stamp.h"
 #include "extension/outbox/version_counter.h"
 #include "extension/server/shortage.h"
 #include "extension/server/wakeup.h"
 
 extern "C" {
-#include <commands/sequence.h>
 #include <port/pg_bswap.h>
 #include <storage/lmgr.h>
 }
@@ -60,10 +60,6 @@ bool MustLookUp(const OutboxFacts& facts, const EmittedEvent& event) {
   return event.id_is_given && facts.is_log;
 }
 
-int16 GenerationOfNow(int64 span) {
-  return GenerationOf(GetCurrentTransactionStartTimestamp(), span);
-}
-
 LogRow RowOf(const OutboxFacts& facts, const EmittedEvent& event, const pg_uuid_t* id, int64 seq,
              int64 version) {
   LogRow row{.seq = Int64GetDatum(seq),
@@ -77,9 +73,8 @@ LogRow RowOf(const OutboxFacts& facts, const EmittedEvent& event, const pg_uuid_
              .attributes = AttributesDatum(event.extra),
              .occurred_at = TimestampTzGetDatum(event.occurred_at)};
   if (facts.is_log) {
-    row.txid =
-        UInt64GetDatum(U64FromFullTransactionId(Pg([] { return GetTopFullTransactionId(); })));
-    row.generation = Int16GetDatum(GenerationOfNow(facts.generation_span));
+    row.txid = CurrentTxid();
+    row.generation = Int16GetDatum(GenerationOfNow(facts));
     row.origin = Int32GetDatum(ClusterOrigin());
   }
   return row;
@@ -194,15 +189,6 @@ std::optional<Receipt> Prepare(Outbox* outbox, const EmittedEvent& event, bool i
   if (is_free) return std::nullopt;
   *version = VersionOf(outbox, event);
   return std::nullopt;
-}
-
-int64 NextSeq(const OutboxFacts& facts) {
-  return Pg([&] {
-    CHECK_FOR_INTERRUPTS();
-    // Workers rely on it: the transaction has its id before it takes a sequence number of a log.
-    if (facts.is_log) GetTopTransactionId();
-    return nextval_internal(facts.sequence, false);
-  });
 }
 
 // The places of changes in the order of their keys, and where those are equal, in their own order.
@@ -355,7 +341,7 @@ bool TakesEventsTogether(Outbox* outbox) {
   const OutboxFacts& facts = outbox->facts();
   if (!facts.is_log) return false;
   OpenTables tables;
-  outbox->Open(GenerationOfNow(facts.generation_span), &tables);
+  outbox->Open(GenerationOfNow(facts), &tables);
   const bool takes = tables.AreOpen();
   tables.Close();
   return takes;
@@ -366,7 +352,7 @@ bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Cha
   const OutboxFacts& facts = outbox->facts();
   if (!facts.is_log) return false;
   OpenTables tables;
-  outbox->Open(GenerationOfNow(facts.generation_span), &tables);
+  outbox->Open(GenerationOfNow(facts), &tables);
   if (!tables.AreOpen()) return false;
   EmittedEvent event = common;
   const std::vector<int64> versions =
@@ -397,7 +383,7 @@ void StoreCountedEvents(Outbox* outbox, const EmittedEvent& common, std::span<co
                         std::span<const int64> versions) {
   const OutboxFacts& facts = outbox->facts();
   OpenTables tables;
-  outbox->Open(GenerationOfNow(facts.generation_span), &tables);
+  outbox->Open(GenerationOfNow(facts), &tables);
   if (tables.AreOpen()) {
     StoreRows(*outbox, common, changes, versions, &tables);
     tables.Close();

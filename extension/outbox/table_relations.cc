@@ -43,7 +43,7 @@ std::vector<IndexShape> TableIndexShapes(const std::string& key) {
 
 void CreateTable(const NewRelation& relation) {
   RunAll(CreateStatements(TableOutboxShape(), relation.schema, relation.name));
-  Run(ReplicaTriggerStatement(relation.Qualified(), "table"));
+  Run(TriggersStatement(relation.Qualified(), "table"));
 }
 
 }  // namespace postbox

@@ -158,23 +158,37 @@ for my $column (@columns)
 {
 	my ($what, $alter, $reason, $back, %values) = @$column;
 	subtest "$what breaks the log outbox and nothing else" => sub {
-		as_mallory("ALTER TABLE evil.log $alter");
 		my %event = (
 			id => 'gen_random_uuid()', aggregate_type => q{'video'}, aggregate_id => q{'7'}, event_type => q{'7'}, version => 1,
 			payload => q{'7'}, attributes => q{'{}'}, occurred_at => q{'now'}, %values);
 		delete $event{payload} if $event{away};
 		my @names = sort keys %event;
-		as_mallory('INSERT INTO evil.log (' . join(', ', @names) . ') VALUES (' . join(', ', map { $event{$_} } @names) . ')');
+		my $insert = 'INSERT INTO evil.log (' . join(', ', @names) . ') VALUES (' . join(', ', map { $event{$_} } @names) . ')';
+		# Without a seq none can be inserted.
+		as_mallory(join '; ', 'BEGIN', ($alter =~ /seq/ ? ($insert, "ALTER TABLE evil.log $alter") : ("ALTER TABLE evil.log $alter", $insert)), 'COMMIT');
 		wait_so("SELECT state = 'broken' AND last_error LIKE '%$reason%' FROM postbox.publication_status WHERE publication = 'log'", 'the status says why')
 		  or diag(column('log', 'last_error'));
 		wait_so("SELECT last_error LIKE '%$reason%' FROM postbox.lane WHERE publication = 'log' AND slice = 0", 'the worker has found it')
 		  or diag($node->safe_psql('postgres', 'SELECT last_error FROM postbox.lane'));
+		like(($node->psql('postgres', "SET ROLE mallory; $insert"))[2], qr/outbox "evil\.log" is incomplete.*column seq no longer has a sequence.*postbox\.repair_outbox/s, 'an INSERT is refused with the remedy') if $alter =~ /seq/;
 		others_flow();
 		as_mallory("ALTER TABLE evil.log $back");
 		wait_empty('log', 'and it goes on when the table is as it was');
 		no_restart();
 	};
 }
+
+subtest 'a column of which a row is told when it was emitted has another type: an INSERT is refused' => sub {
+	for my $column ('txid', 'seq', 'origin')
+	{
+		my ($type) = $node->safe_psql('postgres', "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = 'evil.log'::regclass AND attname = '$column'");
+		as_mallory("ALTER TABLE evil.log ALTER $column DROP DEFAULT, ALTER $column TYPE text");
+		like(($node->psql('postgres', qq{SET ROLE mallory; INSERT INTO evil.log ($column, id, aggregate_type, aggregate_id, event_type, version, payload) VALUES ('1', gen_random_uuid(), 'video', '7', '7', 1, '7')}))[2],
+			qr/log outbox "evil\.log_g\d" has no column "$column" of type $type\n.*HINT:  Rename it back or change its type back/s, $column);
+		as_mallory("ALTER TABLE evil.log ALTER $column TYPE $type USING $column\::$type");
+	}
+	no_restart();
+};
 
 $session->quit;
 $node->stop;

@@ -1,4 +1,5 @@
-# Whoever may INSERT into a log outbox can write any seq. Such a row waits and is shown; it takes no event of others along.
+# Whoever may INSERT into a log outbox gives its rows no txid, seq, origin or generation: they get true ones, whatever the INSERT says. What
+# a superuser puts there past the trigger, or does to the sequence, waits and is shown; it takes no event of others along.
 use strict;
 use warnings;
 
@@ -18,12 +19,19 @@ $node->start;
 create_outbox($node, 'postgres', kind => 'log');
 $node->safe_psql('postgres', q{CREATE ROLE emitter; GRANT USAGE ON SCHEMA app TO emitter; GRANT INSERT ON app.outbox TO emitter});
 
+use constant COLUMNS => 'id, aggregate_type, aggregate_id, event_type, version, payload';
+use constant EVENT => q{gen_random_uuid(), 'video', 'x', 'video.changed', 1, '{}'};
+
+# A row past the trigger.
 sub insert
 {
 	my ($seq) = @_;
-	$node->safe_psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload) VALUES ($seq, gen_random_uuid(), 'video', 'x', 'video.changed', 1, '{}')");
+	$node->safe_psql('postgres', "SET session_replication_role = replica; INSERT INTO app.outbox (seq, @{[COLUMNS]}) VALUES ($seq, @{[EVENT]})");
 	return;
 }
+
+# A file of the server's for COPY, in single quotes.
+sub quoted { return "'" . $node->data_dir . "/copy'"; }
 
 sub others_flow
 {
@@ -52,23 +60,74 @@ subtest 'a row with seq 0 and one with a negative seq are shown' => sub {
 	others_flow(3);
 };
 
-subtest 'a seq that is close is published when the sequence comes to it' => sub {
-	my $before = messages_published($emulator);
-	insert(q{(SELECT 30 + pg_sequence_last_value('app.outbox_seq'))});
-	emit($node, 'postgres', 60);
-	wait_for(sub { messages_published($emulator) >= $before + 61 }, 'with the events of others');
+# Whether the last event has true values; its transaction is the one before.
+sub newest_is_true
+{
+	my ($what) = @_;
+	return is($node->safe_psql('postgres', q{SELECT e.seq = pg_sequence_last_value('app.outbox_seq') AND pg_xact_status(e.txid) = 'committed' AND e.txid = (SELECT max(txid) FROM app.outbox) AND e.origin = postbox.cluster_origin()
+		FROM app.outbox e WHERE seq > 0 AND seq < 1000000 ORDER BY seq DESC LIMIT 1}), 't', $what);
+}
+
+subtest 'an emitter says neither seq nor txid' => sub {
+	my %lies = ('a seq that an event has' => [ seq => '3' ], 'one far ahead' => [ seq => '9223372036854775000' ], 'one that is near' => [ seq => '(SELECT max(seq) + 5 FROM app.outbox WHERE seq < 1000000)' ],
+		'0' => [ seq => '0' ], 'NULL' => [ seq => 'NULL' ], 'an old transaction' => [ txid => q{'5'} ], 'one to come' => [ txid => q{'999999999'} ], 'no origin' => [ origin => 'NULL' ]);
+	$node->safe_psql('postgres', 'GRANT SELECT (seq) ON app.outbox TO emitter');
+	for my $lie (sort keys %lies)
+	{
+		my ($column, $value) = @{ $lies{$lie} };
+		my $before = messages_published($emulator);
+		$node->safe_psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox ($column, @{[COLUMNS]}) VALUES ($value, @{[EVENT]})");
+		newest_is_true($lie);
+		wait_for(sub { messages_published($emulator) >= $before + 1 }, "$lie: the event is published");
+	}
 	others_flow(3);
 };
 
-subtest 'rows that were copied with their seq are published, and take nothing of others along' => sub {
+subtest 'rows that were copied with all columns are events of their own, each of which is published once' => sub {
+	$node->safe_psql('postgres', 'CREATE TABLE app.copy AS SELECT * FROM app.outbox WHERE seq BETWEEN 1 AND 15');
 	my $before = messages_published($emulator);
-	$node->safe_psql('postgres', q{
-		INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
-		SELECT seq, gen_random_uuid(), aggregate_type, 'copy-' || aggregate_id, event_type, version, payload
-		FROM app.outbox WHERE seq BETWEEN 1 AND 15});
-	wait_for(sub { messages_published($emulator) >= $before + 15 }, 'they are published');
+	$node->safe_psql('postgres', $_) for
+	  'INSERT INTO app.outbox SELECT txid, seq, gen_random_uuid(), aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, origin, generation FROM app.copy',
+	  q{UPDATE app.copy SET id = gen_random_uuid(); COPY app.copy TO '/tmp/' WITH (FORMAT csv)} =~ s{'/tmp/'}{quoted()}er,
+	  'COPY app.outbox FROM ' . quoted() . ' WITH (FORMAT csv)',
+	  'INSERT INTO app.outbox_g' . $node->safe_psql('postgres', 'SELECT generation FROM app.copy LIMIT 1') . ' SELECT txid, seq, gen_random_uuid(), aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, origin, generation FROM app.copy';
+	wait_for(sub { messages_published($emulator) >= $before + 45 }, 'they are published');
 	others_flow(3);
-	is(messages_published($emulator), $before + 35, 'once');
+	is(messages_published($emulator), $before + 65, 'once');
+	is($node->safe_psql('postgres', 'SELECT count(*) - count(DISTINCT seq) FROM app.outbox'), '0', 'no two have one seq');
+};
+
+subtest 'an event of another generation is for the owner to put back' => sub {
+	my ($code, $stdout, $stderr) = $node->psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox (generation, @{[COLUMNS]}) SELECT (postbox.generation_of(now(), extract(epoch FROM postbox.generation_span('7 days'))::int) + 1) % 6, @{[EVENT]}");
+	like($stderr, qr/permission denied for an event of another generation in outbox "app.outbox".*HINT:  Leave out txid, seq, origin and generation/s, 'nobody else says when it is purged');
+};
+
+subtest 'an event of another cluster is for the owner to restore' => sub {
+	my ($code, $stdout, $stderr) = $node->psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox (origin, @{[COLUMNS]}) VALUES (7, @{[EVENT]})");
+	like($stderr, qr/permission denied for an event of another origin in outbox "app.outbox".*has origin 7/s, 'nobody else makes one up');
+};
+
+subtest 'a plain INSERT wakes the publishers' => sub {
+	$node->safe_psql('postgres', q{ALTER SYSTEM SET postbox.poll_interval = '60s'; SELECT pg_reload_conf()});
+	wait_until($node, 'postgres', q{SELECT current_setting('postbox.poll_interval') = '1min'}, 'nobody polls');
+	others_flow(3);
+	my $before = messages_published($emulator);
+	$node->safe_psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox (@{[COLUMNS]}) VALUES (@{[EVENT]})");
+	wait_for(sub { messages_published($emulator) >= $before + 1 }, 'the event is published');
+	$node->safe_psql('postgres', q{ALTER SYSTEM RESET postbox.poll_interval; SELECT pg_reload_conf()});
+};
+
+subtest 'a trigger that the owner has disabled or dropped is shown, and put back' => sub {
+	my $part = $node->safe_psql('postgres', q{SELECT part FROM postbox.log_partitions('app.outbox') ORDER BY 1 LIMIT 1});
+	for my $change ("ALTER TABLE $part DISABLE TRIGGER postbox_stamp", "DROP TRIGGER postbox_stamp ON $part", "ALTER TABLE $part DISABLE TRIGGER ALL", "ALTER TABLE $part ENABLE ALWAYS TRIGGER postbox_stamp")
+	{
+		$node->safe_psql('postgres', $change);
+		is($node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'broken', "$change: the publication is broken");
+		my ($repair) = $node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status') =~ /^the trigger postbox_stamp of \S+, .* run (SELECT .*)$/ or die 'no repair';
+		$node->safe_psql('postgres', $repair);
+		wait_until($node, 'postgres', q{SELECT state = 'active' FROM postbox.publication_status}, 'and active when it is repaired');
+	}
+	others_flow(3);
 };
 
 subtest 'they are published when they are repaired as the status says' => sub {
@@ -88,60 +147,6 @@ subtest 'an event of an infinite time that waits behind a parked one does not hi
 	others_flow(0);
 };
 
-subtest 'rows with the same seq are read together, wherever a chunk ends' => sub {
-	$node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.read_chunk_size = 10; SELECT pg_reload_conf()');
-	wait_until($node, 'postgres', q{SELECT current_setting('postbox.read_chunk_size') = '10'}, 'chunks are small');
-	my $before = messages_published($emulator);
-	# Nine events, then three with the seq of the tenth: all appear at once.
-	$node->safe_psql('postgres', q{
-		INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload)
-		SELECT gen_random_uuid(), 'video', 'same-' || n, 'video.changed', 1, '{}' FROM generate_series(1, 10) n;
-		INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
-		SELECT pg_sequence_last_value('app.outbox_seq'), gen_random_uuid(), 'video', 'copy-' || n, 'video.changed', 1, '{}' FROM generate_series(1, 3) n;
-	} =~ s/\A/BEGIN;/r . 'COMMIT;');
-	wait_for(sub { messages_published($emulator) >= $before + 13 }, 'all are published') or diag(messages_published($emulator) - $before);
-	others_flow(0);
-	$node->safe_psql('postgres', 'ALTER SYSTEM RESET postbox.read_chunk_size; SELECT pg_reload_conf()');
-};
-
-subtest 'rows of a paused key that have the same seq are each parked once' => sub {
-	$node->safe_psql('postgres', q{INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, occurred_at) VALUES (gen_random_uuid(), 'video', 'paused', 'video.changed', 1, '{}', 'infinity')});
-	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM app.outbox_parked}, 'the key is paused');
-	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
-	$node->safe_psql('postgres', qq{SET ROLE emitter; INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
-		SELECT $seq, gen_random_uuid(), 'video', 'paused', 'video.changed', 1, '{}' FROM generate_series(1, 400)});
-	wait_until($node, 'postgres', q{SELECT count(*) = 401 FROM app.outbox_parked}, 'what follows is parked');
-	# A look at the primary key for each row that is to be inserted.
-	wait_until($node, 'postgres', q{SELECT idx_scan > 400 FROM pg_stat_user_indexes WHERE indexrelname = 'outbox_parked_pkey'}, 'the statistics say so');
-	cmp_ok($node->safe_psql('postgres', q{SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'outbox_parked_pkey'}), '<', 10000, 'and costs no more than its rows');
-	$node->safe_psql('postgres', q{DELETE FROM app.outbox_parked});
-	others_flow(0);
-};
-
-# More than can be read together, with small chunks.
-sub insert_copies
-{
-	my ($seq, $name) = @_;
-	$node->safe_psql('postgres', qq{SET ROLE emitter; INSERT INTO app.outbox (seq, id, aggregate_type, aggregate_id, event_type, version, payload)
-		SELECT $seq, gen_random_uuid(), 'video', '$name-' || n % 50, 'video.changed', 1, '{}' FROM generate_series(1, 2500) n});
-	return;
-}
-
-subtest 'a seq that very many rows have holds up nobody for long, and loses none' => sub {
-	$node->safe_psql('postgres', 'ALTER SYSTEM SET postbox.read_chunk_size = 500; SELECT pg_reload_conf()');
-	wait_until($node, 'postgres', q{SELECT current_setting('postbox.read_chunk_size') = '500'}, 'chunks are small');
-	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
-	my $before = messages_published($emulator);
-	insert_copies($seq, 'new');
-	others_flow(0);
-	wait_for(sub { messages_published($emulator) >= $before + 2520 }, 'all are published') or diag(messages_published($emulator) - $before);
-	is(messages_published($emulator), $before + 2520, 'once');
-	insert_copies($seq, 'late');
-	others_flow(0);
-	wait_for(sub { messages_published($emulator) >= $before + 5040 }, 'rows that have it later are published') or diag(messages_published($emulator) - $before);
-	is(messages_published($emulator), $before + 5040, 'once');
-};
-
 subtest 'a sequence that does not count one by one is shown with the repair' => sub {
 	$node->safe_psql('postgres', 'ALTER SEQUENCE app.outbox_seq CACHE 20');
 	is($node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'broken', 'the publication is broken');
@@ -152,7 +157,7 @@ subtest 'a sequence that does not count one by one is shown with the repair' => 
 };
 
 subtest 'rows of any number of clusters that somebody has made up hold up no events of others' => sub {
-	$node->safe_psql('postgres', q{SET ROLE emitter; INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, origin)
+	$node->safe_psql('postgres', q{INSERT INTO app.outbox (id, aggregate_type, aggregate_id, event_type, version, payload, origin)
 		SELECT gen_random_uuid(), 'video', 'x', 'video.changed', 1, '{}', n FROM generate_series(-20000, 20000) n});
 	my $position = log_position($node);
 	# More than one look for rows of other clusters, of which there is one a second.
@@ -215,19 +220,5 @@ subtest 'a sequence that was set back and has come to where it was again loses n
 
 unlike(log_since($node, $start), qr/terminated by signal|PANIC/, 'nothing crashed');
 
-subtest 'nor does one whose worker is lost meanwhile' => sub {
-	my $seq = $node->safe_psql('postgres', q{SELECT nextval('app.outbox_seq')});
-	my $before = messages_published($emulator);
-	my $pid = worker_pid($node, 'postgres');
-	# None of them is published before the worker is lost, so those that are parked stay so.
-	emulator_fault($emulator, 'rpc=Publish,action=delay,latency-ms=600000');
-	insert_copies($seq, 'killed');
-	wait_until($node, 'postgres', q{SELECT count(*) > 1000 FROM app.outbox_parked}, 'some are parked');
-	crash($node, $pid);
-	emulator_fault($emulator, '--clear');
-	wait_until($node, 'postgres', q{SELECT pending = 0 AND parked = 0 FROM postbox.publication_status}, 'nothing waits');
-	wait_for(sub { messages_published($emulator) >= $before + 2500 }, 'none is lost');
-	others_flow(0);
-};
 $node->stop;
 done_testing();

@@ -77,18 +77,5 @@ for my $on_failure ('park_key', 'park_event')
 	};
 }
 
-subtest 'rows that somebody has copied, seq and all, are published though lanes are merged meanwhile' => sub {
-	held_up('copies');
-	emit_to('copies', 1, 1);
-	wait_pending('copies', 1);
-	sql(q{INSERT INTO app.copies (id, seq, aggregate_type, aggregate_id, event_type, version, schema_version, payload)
-		SELECT gen_random_uuid(), seq, aggregate_type, 'copy-' || aggregate_id, event_type, version, schema_version, payload FROM app.copies WHERE seq <= 10});
-	merge('copies', 1);
-	my $sent = messages_published($emulator);
-	emulator_fault($emulator, '--clear');
-	wait_pending('copies', 0);
-	is(messages_published($emulator) - $sent, 11, 'each of them and what waited');
-};
-
 $node->stop;
 done_testing();

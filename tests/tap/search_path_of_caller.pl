@@ -160,7 +160,7 @@ my @calls = (
 	q{CREATE ROLE other; GRANT ALL ON SCHEMA app TO other; ALTER TABLE app.log OWNER TO other; ALTER TABLE app.inbox OWNER TO other; ALTER TABLE app.inbox OWNER TO CURRENT_USER; ALTER TABLE app.log OWNER TO CURRENT_USER},
 	q{CREATE SCHEMA elsewhere; ALTER TABLE app.log SET SCHEMA elsewhere; ALTER TABLE elsewhere.log SET SCHEMA app},
 	q{SELECT postbox.past_retention(o), postbox.purge_partition(o, 'app.log_g0') FROM postbox.outbox o WHERE relation OPERATOR(pg_catalog.=) 'app.log'::pg_catalog.regclass},
-	q{DROP TRIGGER postbox_replicated ON app.log; SELECT postbox.add_replica_trigger('app.log', 'log')},
+	q{DROP TRIGGER postbox_replicated ON app.log; SELECT postbox.add_outbox_triggers('app.log', 'log'), postbox.add_stamp_trigger('app.log_g0')},
 	q{SELECT postbox.lane_slice('a', 3)},
 	q{SELECT postbox.make_partitions('app.log'), postbox.add_missing_partitions('app.log')},
 	q{CREATE TABLE app.orders (id pg_catalog.text PRIMARY KEY, total pg_catalog.int4, version pg_catalog.int8)},

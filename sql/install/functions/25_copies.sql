@@ -58,7 +58,26 @@ CREATE OR REPLACE FUNCTION postbox.event_replicated() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.event_replicated() IS 'Trigger of outboxes: keeps what logical replication brings from being published here';
 
-CREATE OR REPLACE FUNCTION postbox.add_replica_trigger(relation regclass, kind text) RETURNS void
+-- Rows of a log say by txid and seq when they were emitted, and by origin where: see extension/outbox/stamp.cc.
+CREATE OR REPLACE FUNCTION postbox.stamp_event() RETURNS trigger
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.stamp_event() IS
+    'Trigger of log outboxes: gives a row that is inserted its txid, seq and origin, whatever the INSERT says. A row of another cluster keeps them. '
+    'Only the owner of the outbox may insert that, or a row of another generation than that of now (insufficient_privilege)';
+
+-- On each partition, not on the log: pg_restore makes a trigger when the rows of its table are there, and a log has none of its own.
+CREATE OR REPLACE FUNCTION postbox.add_stamp_trigger(part regclass) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    EXECUTE format('CREATE OR REPLACE TRIGGER postbox_stamp BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION postbox.stamp_event()', part);
+    EXECUTE format('ALTER TABLE %s ENABLE TRIGGER postbox_stamp', part);
+END
+$$;
+COMMENT ON FUNCTION postbox.add_stamp_trigger(regclass) IS 'Puts the trigger postbox.stamp_event on a partition of a log outbox, and enables it';
+
+CREATE OR REPLACE FUNCTION postbox.add_outbox_triggers(relation regclass, kind text) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -68,11 +87,14 @@ BEGIN
     EXECUTE format('CREATE OR REPLACE TRIGGER postbox_replicated AFTER INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION postbox.event_replicated(%L)', relation, kind);
     FOR part IN SELECT relation UNION SELECT t.relid FROM pg_partition_tree(relation) t LOOP
         EXECUTE format('ALTER TABLE %s ENABLE REPLICA TRIGGER postbox_replicated', part);
+        IF kind = 'log' AND part <> relation THEN
+            PERFORM postbox.add_stamp_trigger(part);
+        END IF;
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION postbox.add_replica_trigger(regclass, text) IS
-    'Puts the trigger of replicated events on a table of an outbox of a kind: log, table, or parked for the parked events of a log';
+COMMENT ON FUNCTION postbox.add_outbox_triggers(regclass, text) IS
+    'Puts the triggers of a table of an outbox on it, and enables them. Its kind: log, table, or parked for the parked events of a log';
 
 CREATE OR REPLACE FUNCTION postbox.replicated_problem(outbox regclass) RETURNS text
     LANGUAGE plpgsql STABLE

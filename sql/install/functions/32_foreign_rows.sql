@@ -258,7 +258,7 @@ DECLARE
     seqs bigint[];
 BEGIN
     SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox WHERE p.name = publication;
-    -- A copied row has the seq of an event, and any later txid.
+    -- A sequence that began again has given out what was read before to later transactions.
     SELECT min(CASE WHEN l.snapshot IS NULL THEN 0 ELSE l.hwm END) AS hwm, (array_agg(s.xmin ORDER BY s.xmin))[1] AS xmin, pg_snapshot_xmax(seen) AS next_xid
       INTO bounds
     FROM postbox.lane_progress l

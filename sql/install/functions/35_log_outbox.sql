@@ -76,6 +76,7 @@ BEGIN
         -- Without it nobody could emit when its turn comes.
         part := postbox.free_name(schema, log, '_g' || i);
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
+        PERFORM postbox.add_stamp_trigger(format('%I.%I', schema, part)::regclass);
         added := added + 1;
     END LOOP;
     RETURN added;

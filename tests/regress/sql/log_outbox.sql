@@ -84,8 +84,10 @@ INSERT INTO log_app.short_parked (publication, seq, id, aggregate_type, aggregat
 SELECT 'log_short', seq, id, 'video', 'v', 'video.created', 1, '', '"no object"', 'infinity' FROM log_app.short;
 SELECT rows FROM log_app.purge();
 DELETE FROM log_app.short_parked;
+SET session_replication_role = replica;
 INSERT INTO log_app.short (seq, id, aggregate_type, aggregate_id, event_type, version, payload, generation)
 SELECT 0, gen_random_uuid(), 'video', 'v' || g, 'video.created', 1, '{}', g FROM generate_series(0, 5) g;
+RESET session_replication_role;
 SELECT rows FROM log_app.purge();
 DELETE FROM log_app.short WHERE seq = 0;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
