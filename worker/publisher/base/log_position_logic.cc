@@ -8,13 +8,13 @@ namespace postbox::publisher {
 
 namespace {
 
-// A look for copied rows is an index scan over the rows of so many transactions at most, or over
-// about so many rows, once: the next look begins where this one ended.
-constexpr FullXid kTransactionsOfCopies = 5000;
-constexpr int64_t kRowsOfCopies = 1'000'000;
+// A look for rows with repeated seqs is an index scan over the rows of so many transactions at
+// most, or over about so many rows, once: the next look begins where this one ended.
+constexpr FullXid kTransactionsOfRepeats = 5000;
+constexpr int64_t kRowsOfRepeats = 1'000'000;
 
 bool HasFewTransactions(const LogZone& zone, const XidSnapshot& now) {
-  return now.xmax <= zone.next_xid + kTransactionsOfCopies;
+  return now.xmax <= zone.next_xid + kTransactionsOfRepeats;
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ LogPosition LogPosition::At(const LogMoment& moment, int64_t floor) {
 
 std::vector<LateRead> LogPosition::LateReads(const LogMoment& moment) const {
   const XidSnapshot& now = moment.snapshot;
-  const bool few_rows = moment.hwm - from() <= kRowsOfCopies;
+  const bool few_rows = moment.hwm - from() <= kRowsOfRepeats;
   std::vector<LateRead> reads;
   int64_t after = floor_;
   for (const LogZone& zone : zones_) {
@@ -116,7 +116,7 @@ std::vector<LateRead> LogPosition::LateReads(const LogMoment& moment) const {
   return reads;
 }
 
-bool LogPosition::MayLeaveOutCopies(const XidSnapshot& now) const {
+bool LogPosition::MayLeaveOutRepeats(const XidSnapshot& now) const {
   return std::any_of(zones_.begin(), zones_.end(),
                      [&](const LogZone& zone) { return !HasFewTransactions(zone, now); });
 }

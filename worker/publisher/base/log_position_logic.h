@@ -31,10 +31,10 @@
 // follow a row of its key among these: when its seq was taken, the transaction of that row would
 // have been committed, and the snapshot of its zone was taken later.
 //
-// A row of a later transaction can only be in a zone if somebody has written its seq, by copying
-// rows for example, or has set the sequence back. It is taken like a late one, unless very many
-// transactions have begun since the zone was read and very many rows have come: then a look for
-// such rows would cost too much, and they are not read.
+// A row of a later transaction can only be in a zone if the sequence has given out its seq a second
+// time: it was set back, or began again with an emptied log. The row is taken like a late one,
+// unless very many transactions have begun since the zone was read and very many rows have come:
+// then a look for such rows would cost too much, and they are not read.
 //
 // While a lane has a long backlog, it goes on beyond it with a second position (LanePosition): what
 // comes after the backlog need not wait for it, unless its key has an event there.
@@ -126,7 +126,7 @@ class LogPosition {
 
   // Whether so much time has passed since a zone was read that LateReads() may leave out rows whose
   // seq was given out a second time.
-  bool MayLeaveOutCopies(const XidSnapshot& now) const;
+  bool MayLeaveOutRepeats(const XidSnapshot& now) const;
 
   // The position after a chunk that was full: `last_seq` is its last row's. It may lie in any zone.
   LogPosition AfterPartial(const LogMoment& moment, int64_t last_seq) const;

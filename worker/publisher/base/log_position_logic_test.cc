@@ -77,7 +77,7 @@ TEST(LogPosition, LooksForNothingLateWhileATransactionStaysOpen) {
       position.LateReads({history.last_seq(), history.Snapshot(), history.next_xid()}).empty());
 }
 
-TEST(LogPosition, ReadsARowWithASeqThatSomebodyHasCopied) {
+TEST(LogPosition, ReadsARowWithASeqThatWasGivenOutASecondTime) {
   LogPosition position = LogPosition::At({100, {20, 20, {}}, 20});
   EXPECT_FALSE(position.HasRead(25, 7));
   const auto reads = position.LateReads({100, {26, 26, {}}, 26});
@@ -90,7 +90,7 @@ TEST(LogPosition, ReadsARowWithASeqThatSomebodyHasCopied) {
   EXPECT_TRUE(position.LateReads({100, {26, 26, {}}, 26}).empty());
 }
 
-TEST(LogPosition, LooksForNoCopiesWhenVeryManyTransactionsHaveBegunAndVeryManyRowsHaveCome) {
+TEST(LogPosition, LooksForNoRepeatedSeqsWhenVeryManyTransactionsHaveBegunAndVeryManyRowsHaveCome) {
   const LogPosition position = LogPosition::At({100, {20, 20, {}}, 22});
   const XidSnapshot later{1'000'000, 1'000'000, {}};
   auto reads = position.LateReads({5'000'000, later, 1'000'000});

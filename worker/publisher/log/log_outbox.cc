@@ -104,8 +104,6 @@ void LogOutbox::ForgetPlans() {
 void LogOutbox::Use(const LogOutboxSql& sql, const std::string& parked) {
   foreign_ = Statement(sql.foreign, {TEXTOID});
   any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
-  park_copies_ = FilteredStatement(publication_, sql.park_copies,
-                                   {TEXTOID, INT8OID, XID8ARRAYOID, BOOLOID, TEXTOID, INT4OID});
   again_ = FilteredStatement(publication_, sql.again, {INT8ARRAYOID});
   parked_.Prepare(sql, parked);
   reader_.Prepare(sql, relation_name_);
@@ -253,11 +251,11 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
   seqs.reserve(wanted.size());
   for (const auto& event : wanted) seqs.push_back(event.seq);
   const uint64 rows = again_.Run({Int64ArrayValue(seqs)});
-  CheckEventColumns(relation_name_);
   Events events;
-  const std::optional<int64> left = reader_.TakeRows(rows, budget, &events);
-  // A seq that somebody has copied has several rows, one for each of its events.
-  std::unordered_multimap<std::int64_t, EventPointer*> event_of;
+  const std::size_t taken = reader_.TakeRows(rows, budget, &events);
+  const std::optional<int64> left =
+      taken < rows ? std::optional(Int64Column(taken, 1)) : std::nullopt;
+  std::unordered_map<std::int64_t, EventPointer*> event_of;
   for (EventPointer& event : events) event_of.emplace(event->seq, &event);
 
   std::vector<ParkedEvents::Waiting> behind;
@@ -271,7 +269,6 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
       continue;
     }
     EventPointer claimed = std::move(*found->second);
-    event_of.erase(found);
     claimed->handle = event.handle;
     claimed->urgent = progress_->is_split();
     if (parked_.Pauses(claimed->key)) {
@@ -299,11 +296,7 @@ void LogOutbox::ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimRes
 void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment,
                      ClaimResult* result) {
   const bool ahead = part == LaneProgress::Part::kAhead;
-  if (chunk->full && chunk->events.empty()) {
-    // What is ahead waits until it is not any more.
-    if (chunk->crowded_seq != 0 && !ahead) ParkCopies(*chunk, moment, result);
-    return;
-  }
+  if (chunk->full && chunk->events.empty()) return;
   const LogPosition& position = ahead ? progress_->read().ahead->position : progress_->read().main;
   LogPosition after = LogReader::After(position, moment, *chunk);
   const std::vector<bool> withheld = Withheld(*chunk, part);
@@ -339,32 +332,6 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
     }
   }
   result->more = result->more || chunk->full;
-}
-
-// Up to a seq everything is read. So rows with the same seq are read together, or parked.
-void LogOutbox::ParkCopies(const LogChunk& chunk, const LogMoment& moment, ClaimResult* result) {
-  if (copied_seq_ != chunk.crowded_seq) {
-    copied_seq_ = chunk.crowded_seq;
-    copied_next_.clear();
-    copied_since_ = moment;
-  }
-  // What the step before has parked is committed. If not, RollBack() has taken it back.
-  copied_upto_ = copied_next_;
-  parks_copies_ = true;
-  depends_on_commit_ = true;
-  park_copies_.Run({TextValue(publication_.name), Int64GetDatum(chunk.crowded_seq),
-                    XidArrayValue(chunk.crowded_txids), BoolGetDatum(chunk.crowded_txids.empty()),
-                    TextValue(copied_upto_), Int32GetDatum(copies_)});
-  const int64 rows = Int64Column(0, 1);
-  copied_next_ = TextColumn(0, 2);
-  reload_parked_ = true;
-  parked_first_ = !publication_.parked_blocks;
-  dirty_ = true;
-  read_below_ = moment.next_xid;
-  result->more = true;
-  if (rows == copies_) return;
-  progress_->Add({}, progress_->read().main.AfterPartial(copied_since_, chunk.crowded_seq));
-  copied_seq_ = 0;
 }
 
 // Events of a claim that another worker may have sent. Those that are claimed again after a failure

@@ -164,8 +164,6 @@ class LogOutbox : public OutboxSource {
   // Forgets the position, so that all that is in the log is read.
   void BeginAgain();
   [[noreturn]] void ThrowSetBack(int64 last_seq) const;
-  // Parks some of the rows with the crowded seq, and passes them when these were the last.
-  void ParkCopies(const LogChunk& chunk, const LogMoment& moment, ClaimResult* result);
 
   static bool AllPublished(std::span<const EventPointer> events);
   // It was not the event's fault: the lane sends it again.
@@ -198,7 +196,7 @@ class LogOutbox : public OutboxSource {
   std::string relation_name_;
   std::string prepared_for_;  // the names that the statements were made with
   Statement foreign_, any_read_;
-  FilteredStatement again_, park_copies_;
+  FilteredStatement again_;
 
   std::optional<LaneProgress> progress_;  // empty: the lane is not ours
   LaneProgress::Handle next_handle_ = 1;  // handles of an earlier progress are never given again
@@ -248,14 +246,6 @@ class LogOutbox : public OutboxSource {
   std::int64_t maybe_sent_upto_ = 0;
   bool lease_uncertain_ = false;  // somebody may have taken the lane over
   bool maybe_left_ = true;        // see IsLeftBehind()
-
-  // The rows of a crowded seq are parked up to this id, and up to the next one if the last step is
-  // committed. When all are, those count as read that were there at the beginning.
-  std::int64_t copied_seq_ = 0;
-  std::string copied_upto_, copied_next_;
-  int copies_ = 2000;          // of a step; less when one took too long
-  bool parks_copies_ = false;  // in the last claim
-  LogMoment copied_since_;
 };
 
 }  // namespace postbox::publisher

@@ -89,9 +89,7 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
     }
     if (part.needed() > 0) budget->Refuse(part.needed());
   }
-  // It may be more than was asked for, where a seq was copied.
-  const std::size_t taken = read->main ? read->main->events.size() : 0;
-  ReadAhead(limit - std::min(limit, taken), budget, read);
+  ReadAhead(limit - (read->main ? read->main->events.size() : 0), budget, read);
   // The backlog has its turn again, unless an event waits for more than there may be now.
   if (ahead_first && budget->needed() == 0) ahead_first_ = false;
   read->more = read->more || ahead_first || ahead_first_;
@@ -109,7 +107,6 @@ bool LogOutbox::ReadBeside(std::size_t limit, ByteBudget* budget, Read* read) {
     return false;
   }
   chunk.full = true;
-  chunk.crowded_seq = 0;
   read->main = std::move(chunk);
   return true;
 }
@@ -201,18 +198,11 @@ bool LogOutbox::MustWait(const ClaimedEvent& event) const {
   return LogReader::IsTooLong(event.key) || backlog_keys_->keys.MustWait(event.key);
 }
 
-// Rows with a seq that somebody has copied are told apart by nothing when they are read again.
 std::vector<bool> LogOutbox::Withheld(const LogChunk& chunk, LaneProgress::Part part) const {
   std::vector<bool> withheld(chunk.events.size());
   if (part == LaneProgress::Part::kMain || !backlog_keys_ || !ordering_.ordered()) return withheld;
   for (std::size_t i = 0; i < chunk.events.size(); ++i) {
-    if (!MustWait(*chunk.events[i])) continue;
-    const std::int64_t seq = chunk.events[i]->seq;
-    std::size_t first = i;
-    while (first > 0 && chunk.events[first - 1]->seq == seq) --first;
-    for (; first < chunk.events.size() && chunk.events[first]->seq == seq; ++first) {
-      withheld[first] = true;
-    }
+    withheld[i] = MustWait(*chunk.events[i]);
   }
   return withheld;
 }
@@ -278,8 +268,8 @@ bool LogOutbox::CheckPosition(const LogMoment& moment) {
   const LanePosition& position = progress_->read();
   const bool set_back = moment.hwm < position.from();
   const bool may_leave_out =
-      position.main.MayLeaveOutCopies(moment.snapshot) ||
-      (position.ahead && position.ahead->position.MayLeaveOutCopies(moment.snapshot));
+      position.main.MayLeaveOutRepeats(moment.snapshot) ||
+      (position.ahead && position.ahead->position.MayLeaveOutRepeats(moment.snapshot));
   if (!set_back && !may_leave_out) return true;
   if (position.main.zones().empty() && !position.ahead) ThrowSetBack(moment.hwm);
   // What the newest snapshot does not see, none does.
@@ -315,7 +305,7 @@ void LogOutbox::ThrowSetBack(int64 last_seq) const {
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence " + sequence + " stands at " + std::to_string(last_seq) +
             ", but the log has been read up to " + from,
-        "The sequence was set back, or a row had a seq that the sequence had not given out.",
+        "The sequence was set back.",
         "Run SELECT setval('" + sequence + "', " + from + "), and UPDATE " + relation_name_ +
             " SET txid = DEFAULT, seq = DEFAULT for the events that were emitted meanwhile.");
 }

@@ -42,17 +42,11 @@ constexpr const char* kKeys = "SELECT seq, aggregate_id";
 // Behind the columns. That a row is of a transaction is said as a range of (txid, seq): after
 // txid = t.xid, seq alone would be an order, and its index could serve.
 constexpr const char* kLate =
-    " FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
-    "(SELECT * FROM (SELECT * FROM {log} WHERE (txid, seq) > (t.xid, $2) AND (txid, seq) <= "
-    "(t.xid, $3) AND {here}{mine} "
-    "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
-    "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5";
-constexpr const char* kPlain =
-    " FROM {log} WHERE {here} AND seq > $1 AND seq <= $2{mine_plain} ORDER BY seq LIMIT $3";
+    " FROM unnest($1) AS t(xid) CROSS JOIN LATERAL (SELECT * FROM {log} WHERE (txid, seq) > "
+    "(t.xid, $2) AND (txid, seq) <= (t.xid, $3) AND {here}{mine_late} ORDER BY txid, seq LIMIT $4) "
+    "AS late ORDER BY seq LIMIT $4";
 constexpr const char* kFresh =
-    " FROM (SELECT * FROM {log} WHERE {here} AND seq > $1 AND seq <= "
-    "$2{mine_new} "
-    "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4";
+    " FROM {log} WHERE {here} AND seq > $1 AND seq <= $2{mine_fresh} ORDER BY seq LIMIT $3";
 
 using Filler = std::function<std::string(std::string_view)>;
 
@@ -75,10 +69,9 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "t.seqs) AS u(txid, seq) UNION ALL SELECT t.txid, f.seq FROM t CROSS JOIN LATERAL (SELECT "
       "seq FROM {log} WHERE (txid, seq) > (t.txid, $3) AND (txid, seq) <= (t.txid, $4) AND "
       "{here}{mine} ORDER BY txid, seq LIMIT 1) AS f WHERE t.txid > $1) AS l GROUP BY l.txid "
-      "ORDER BY min(l.seq) FETCH FIRST $5 ROWS WITH TIES");
+      "ORDER BY min(l.seq) LIMIT $5");
   sql->late = fill(std::string(kEvents) + kLate);
   sql->late_keys = fill(std::string(kKeys) + kLate);
-  sql->plain = fill(std::string(kEvents) + kPlain);
   sql->fresh = fill(std::string(kEvents) + kFresh);
   sql->fresh_keys = fill(std::string(kKeys) + kFresh);
   sql->transaction_of = fill(
@@ -110,13 +103,6 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "u(behind_seq, key)) AS w CROSS JOIN LATERAL (SELECT * FROM {log} WHERE {at_behind} AND "
       "coalesce(aggregate_id, '') = w.key ORDER BY seq OFFSET 0) AS e ON CONFLICT (publication, "
       "id) DO NOTHING");
-  sql->park_copies = fill(
-      "WITH copy AS (SELECT * FROM {log} WHERE {here} AND seq = $2 AND ($4 OR txid = ANY($3)) AND "
-      "CASE WHEN $5 = '' THEN true ELSE id > $5::uuid END{mine_copy} ORDER BY id LIMIT $6), parked "
-      "AS (" +
-      std::string(kParkAsItIs) +
-      "now() FROM copy ON CONFLICT (publication, id) DO NOTHING) "
-      "SELECT count(*), coalesce((array_agg(id ORDER BY id DESC))[1]::text, '') FROM copy");
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
       "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
@@ -237,9 +223,8 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"event", kEventColumns},
                        {"slice", in_slice},
                        {"mine", typed_by("$6")},
-                       {"mine_new", typed_by("$5")},
-                       {"mine_plain", typed_by("$4")},
-                       {"mine_copy", typed_by("$7")},
+                       {"mine_late", typed_by("$5")},
+                       {"mine_fresh", typed_by("$4")},
                        {"mine_again", typed_by("$2")},
                        {"behind", kBehind},
                        {"too_large", too_large},

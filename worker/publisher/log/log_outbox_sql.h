@@ -22,14 +22,10 @@ struct LogOutboxSql {
   // $1, $2 xid8: above, before; $3, $4 bigint: after seq, up to seq; $5 int: how many; $6: types.
   std::string late_txids;
   // Rows that appeared late, in the order of seq. $1 xid8[]: their transactions; $2, $3 bigint:
-  // after, up to; $4 int: at most, and all rows with the last seq; $5 int: all the same at most; $6
-  // text[]: aggregate types, if filtered.
+  // after, up to; $4 int: at most; $5 text[]: aggregate types, if filtered.
   std::string late;
   // New rows, in the order of seq. $1, $2 bigint: after, up to; $3 int: at most; $4 text[]:
   // aggregate types, if filtered.
-  std::string plain;
-  // The same. $1, $2 bigint: after, up to; $3, $4 int: at most, as in `late`; $5
-  // text[]: aggregate types, if filtered.
   std::string fresh;
   // The same rows with the columns seq and aggregate_id only. Parameters as above.
   std::string late_keys;
@@ -41,16 +37,12 @@ struct LogOutboxSql {
   std::string again;
   std::string again_keys;
 
-  // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since a seq
-  // may have been copied; $4 bool: an earlier row of their key is held, so they wait behind it.
+  // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since the log
+  // may have been emptied; $4 bool: an earlier row of their key is held, so they wait behind it.
   std::string park_behind;
-  // Rows with a seq that very many have, some at a time: $1 text: publication; $2 bigint: seq; $3
-  // xid8[]: their transactions; $4 bool: or all; $5 text: after this id, or empty; $6 int: how
-  // many; $7: types. Returns how many there were, and the last id.
-  std::string park_copies;
   // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
-  // until the next try, or infinity; $6 text: the key, since somebody may have copied the seq, or
-  // emptied the log. Returns the id.
+  // until the next try, or infinity; $6 text: the key, since the log may have been emptied.
+  // Returns the id.
   std::string park;
   // The same for a row that cannot be an event: with what can be stored of it.
   std::string park_unreadable;

@@ -12,8 +12,6 @@ using std::chrono::milliseconds;
 
 // How far a lane without events may be ahead of its position: who counts the backlog reads that.
 constexpr int64 kMostUnstored = 10'000;
-// A step parks no fewer rows of a seq that has many, also if larger steps took too long.
-constexpr int kFewestCopies = 10;
 // After the keys of a backlog could not be read.
 constexpr milliseconds kPauseOfKeys = std::chrono::minutes(5);
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
@@ -26,7 +24,6 @@ void LogOutbox::BeginStep() {
   sent_again_.BeginStep();
   stored_before_.reset();
   depends_on_commit_ = false;
-  parks_copies_ = false;
 }
 
 void LogOutbox::RollBack(const std::string& error) {
@@ -34,10 +31,6 @@ void LogOutbox::RollBack(const std::string& error) {
   if (std::exchange(reads_keys_, false)) {
     no_keys_until_ = Clock::now() + Scaled(kPauseOfKeys);
     backlog_keys_.reset();
-  }
-  if (std::exchange(parks_copies_, false)) {
-    copied_next_ = copied_upto_;
-    copies_ = std::max(copies_ / 2, kFewestCopies);
   }
   if (stored_before_) stored_next_ = stored_before_->next;
   if (!progress_ || depends_on_commit_) {

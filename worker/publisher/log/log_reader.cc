@@ -7,9 +7,6 @@
 namespace postbox::publisher {
 namespace {
 
-// How many rows with the same seq a chunk takes more than it is to have. Somebody has copied them.
-constexpr int kMaxCopies = 1000;
-
 // How many rows a step looks at for keys, if there are so many. A key may have a page.
 constexpr std::size_t kKeysOfStep = 10'000;
 constexpr std::size_t kFewestKeys = 500;
@@ -32,7 +29,7 @@ std::optional<std::string_view> KeyOf(uint64 row, KnownKeys* known) {
 }
 
 bool IsFull(const LogChunk& chunk, std::size_t limit, const ByteBudget& budget) {
-  return chunk.events.size() >= limit || budget.refused() || chunk.crowded_seq != 0;
+  return chunk.events.size() >= limit || budget.refused();
 }
 
 }  // namespace
@@ -52,12 +49,11 @@ std::size_t LogChunk::Bytes() const {
 
 void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
   relation_name_ = relation_name;
-  const std::vector<Oid> late = {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID};
-  const std::vector<Oid> fresh = {INT8OID, INT8OID, INT4OID, INT4OID};
+  const std::vector<Oid> late = {XID8ARRAYOID, INT8OID, INT8OID, INT4OID};
+  const std::vector<Oid> fresh = {INT8OID, INT8OID, INT4OID};
   late_txids_ = FilteredStatement(publication_, sql.late_txids,
                                   {XID8OID, XID8OID, INT8OID, INT8OID, INT4OID});
   late_ = FilteredStatement(publication_, sql.late, late);
-  plain_ = FilteredStatement(publication_, sql.plain, {INT8OID, INT8OID, INT4OID});
   fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
   late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
   transaction_of_ = Statement(sql.transaction_of, {INT8OID, INT8OID});
@@ -101,23 +97,19 @@ LogChunk LogReader::ReadLate(const LogPosition& position, const LogMoment& momen
   chunk.left_out = moment.left_out;
   for (const LateRead& read : position.LateReads(moment)) {
     const std::size_t count = limit - chunk.events.size();
-    Late late = FindLate(read, moment, count);
+    const Late late = FindLate(read, moment, count);
     if (late.txids.empty()) continue;
     const uint64 rows =
         late_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
-                           Int64GetDatum(late.upto), Int32GetDatum(static_cast<int32>(count)),
-                           Int32GetDatum(static_cast<int32>(count) + kMaxCopies)});
-    TakeChunkRows(rows, count, budget, &chunk);
+                           Int64GetDatum(late.upto), Int32GetDatum(static_cast<int32>(count))});
+    TakeRows(rows, budget, &chunk.events);
     chunk.full = IsFull(chunk, limit, *budget);
-    if (!chunk.full) continue;
-    chunk.crowded_txids = std::move(late.txids);
-    break;
+    if (chunk.full) break;
   }
   return chunk;
 }
 
-// Nothing is read above the seq that the sequence had given out: whoever may INSERT can write any
-// seq, and what lies between would be taken for read.
+// Nothing is read above the last value of the sequence: what lies between would be taken for read.
 LogChunk LogReader::Read(const LogPosition& position, const LogMoment& moment, std::size_t limit,
                          ByteBudget* budget) {
   LogChunk chunk = ReadLate(position, moment, limit, budget);
@@ -125,9 +117,8 @@ LogChunk LogReader::Read(const LogPosition& position, const LogMoment& moment, s
   const std::size_t count = limit - chunk.events.size();
   if (ReadPlain(position, moment, count, budget, &chunk)) return chunk;
   const uint64 rows = fresh_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
-                                          Int32GetDatum(static_cast<int32>(count)),
-                                          Int32GetDatum(static_cast<int32>(count) + kMaxCopies)});
-  TakeChunkRows(rows, count, budget, &chunk);
+                                          Int32GetDatum(static_cast<int32>(count))});
+  TakeRows(rows, budget, &chunk.events);
   chunk.full = IsFull(chunk, limit, *budget);
   return chunk;
 }
@@ -137,43 +128,28 @@ bool LogReader::ReadPlain(const LogPosition& position, const LogMoment& moment, 
   if (!PlainRows::Possible()) return false;
   const std::size_t before = chunk->events.size();
   PlainRows rows(topic_, ordering_, limit, budget, &chunk->events);
-  // One more than is taken: whether that has the seq of the last one.
-  plain_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
+  // One more than is taken: whether there are more.
+  fresh_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
                       Int32GetDatum(static_cast<int32>(limit) + 1)},
                      rows.receiver());
   chunk->full = rows.Ended();
   return !chunk->full || chunk->events.size() > before;
 }
 
-void LogReader::TakeChunkRows(uint64 rows, std::size_t limit, ByteBudget* budget,
-                              LogChunk* chunk) const {
+std::size_t LogReader::TakeRows(uint64 rows, ByteBudget* budget, Events* events) const {
   CheckEventColumns(relation_name_);
-  if (rows >= limit + kMaxCopies) {
-    chunk->crowded_seq = Int64Column(rows - 1, 1);
-    while (rows > 0 && Int64Column(rows - 1, 1) == chunk->crowded_seq) --rows;
-  }
-  TakeRows(rows, budget, &chunk->events);
-}
-
-std::optional<std::int64_t> LogReader::TakeRows(uint64 rows, ByteBudget* budget,
-                                                Events* events) const {
-  events->reserve(events->size() + rows);
+  const std::size_t before = events->size();
+  events->reserve(before + rows);
   RowReader reader(rows);
   while (!reader.AtEnd()) {
-    std::span<const StoredRow> portion = reader.Next(budget);
-    if (portion.empty()) {
-      // All rows of a seq are taken together: somebody may have copied rows, and up to the last seq
-      // everything is read. What there is no room for is parked, and tried again from there.
-      const int64 left = reader.NextSeq();
-      if (events->empty() || events->back()->seq != left) return left;
-      portion = reader.NextUnread("rows with the same seq are too large together");
-    }
+    const std::span<const StoredRow> portion = reader.Next(budget);
+    if (portion.empty()) break;
     for (const StoredRow& row : portion) {
       events->push_back(MakeEvent(row, topic_, ordering_));
       budget->Take(events->back()->bytes());
     }
   }
-  return std::nullopt;
+  return events->size() - before;
 }
 
 LogReader::Transaction LogReader::TransactionOf(const LogMoment& moment, std::int64_t seq) {
@@ -186,14 +162,11 @@ LogReader::Transaction LogReader::TransactionOf(const LogMoment& moment, std::in
 bool LogReader::IsTooLong(const std::string& key) { return key.size() > kMaxKey; }
 
 bool LogReader::ReadKeys(const LogMoment& moment, KnownKeys* known) {
-  const auto count = static_cast<int32>(KeysOfStep());
-  const auto most = Int32GetDatum(count + kMaxCopies);
+  const auto count = Int32GetDatum(static_cast<int32>(KeysOfStep()));
   const auto begin = std::chrono::steady_clock::now();
   // Whether the step ends with these rows, or with the seqs up to here.
   const auto take = [&](uint64 rows, std::optional<std::int64_t> upto) {
     const std::int64_t last = TakeKeys(rows, moment.snapshot, known);
-    // So many copies of a seq are parked, not read.
-    if (rows >= KeysOfStep() + kMaxCopies) known->readable = false;
     if (!known->readable) return true;
     const bool full = rows >= KeysOfStep();
     if (full || upto) known->read = known->read.AfterPartial(moment, full ? last : *upto);
@@ -203,15 +176,14 @@ bool LogReader::ReadKeys(const LogMoment& moment, KnownKeys* known) {
     const Late late = FindLate(read, moment, KeysOfStep());
     if (late.txids.empty()) continue;
     if (take(late_keys_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
-                                     Int64GetDatum(late.upto), Int32GetDatum(count), most}),
+                                     Int64GetDatum(late.upto), count}),
              std::nullopt)) {
       return false;
     }
   }
   const std::int64_t from = known->read.from();
   const std::int64_t upto = std::min(moment.hwm, from + known->window);
-  const uint64 rows = fresh_keys_.RunReadOnly(
-      {Int64GetDatum(from), Int64GetDatum(upto), Int32GetDatum(count), most});
+  const uint64 rows = fresh_keys_.RunReadOnly({Int64GetDatum(from), Int64GetDatum(upto), count});
   // Perhaps most are of other types, or there are none.
   if (std::chrono::steady_clock::now() - begin < kShortStep && known->window < kMostSeqs) {
     known->window *= 2;

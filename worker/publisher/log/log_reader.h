@@ -18,13 +18,8 @@ namespace postbox::publisher {
 struct LogChunk {
   // To hand out, in order.
   Events events;
-  // There may be more. If nothing was read either, the first event is too large for the budget, or
-  // there is a crowded seq.
+  // There may be more. If nothing was read either, the first event is too large for the budget.
   bool full = false;
-  // The chunk ends before this seq, which more rows have than can be read together; 0: there is
-  // none. Somebody has copied it. Of these transactions, or of all if it is new.
-  std::int64_t crowded_seq = 0;
-  std::vector<FullXid> crowded_txids;
   FullXid left_out = 0;  // the moment's
 
   std::vector<std::int64_t> Seqs() const;
@@ -74,9 +69,8 @@ class LogReader {
   // An event of such a key cannot be published, and no such key is read.
   static bool IsTooLong(const std::string& key);
 
-  // Makes events of the rows of SPI_tuptable, which are in the order of seq, as far as the budget
-  // goes. Returns the seq of the first row that is left.
-  std::optional<std::int64_t> TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
+  // Makes events of the rows of SPI_tuptable as far as the budget goes. Returns how many.
+  std::size_t TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
 
  private:
   // Of which transactions late rows are looked for, and up to which seq.
@@ -88,9 +82,6 @@ class LogReader {
   bool ReadPlain(const LogPosition& position, const LogMoment& moment, std::size_t limit,
                  ByteBudget* budget, LogChunk* chunk);
   Late FindLate(const LateRead& read, const LogMoment& moment, std::size_t count);
-  // Takes the rows of SPI_tuptable into the chunk. `limit`: how many were asked for. Sets
-  // crowded_seq.
-  void TakeChunkRows(uint64 rows, std::size_t limit, ByteBudget* budget, LogChunk* chunk) const;
   std::size_t KeysOfStep() const;
   // Adds the keys of SPI_tuptable, which the snapshot shows. Returns the seq of the last row.
   std::int64_t TakeKeys(uint64 rows, const XidSnapshot& snapshot, KnownKeys* known) const;
@@ -100,7 +91,7 @@ class LogReader {
   const Ordering& ordering_;
   std::string relation_name_;
   Statement transaction_of_;
-  FilteredStatement late_txids_, late_, plain_, fresh_, late_keys_, fresh_keys_, again_keys_;
+  FilteredStatement late_txids_, late_, fresh_, late_keys_, fresh_keys_, again_keys_;
 };
 
 }  // namespace postbox::publisher

@@ -47,13 +47,11 @@ bool PlainRows::Ended() {
 
 bool PlainRows::Take(TupleTableSlot* slot) {
   slot_getallattrs(slot);
-  if (!readable_ || slot->tts_isnull[0]) return StopBefore(0);
-  const std::int64_t seq = DatumGetInt64(slot->tts_values[0]);
-  if (events_.size() >= limit_) return StopBefore(seq);
+  if (!readable_ || events_.size() >= limit_) return Stop();
   const MemoryContext before = MemoryContextSwitchTo(memory_);
   StoredRow row;
   const bool plain = ReadPlainRow(slot, &row);
-  const bool goes_on = plain ? Add(row) : StopBefore(seq);
+  const bool goes_on = plain ? Add(row) : Stop();
   MemoryContextSwitchTo(before);
   MemoryContextReset(memory_);
   return goes_on;
@@ -65,7 +63,7 @@ bool PlainRows::Add(const StoredRow& row) noexcept {
     const std::size_t bytes = event->bytes();
     if (bytes_ + bytes > (bytes_ == 0 ? budget_->next() : budget_->left())) {
       refused_ = bytes;
-      return StopBefore(row.seq);
+      return Stop();
     }
     bytes_ += bytes;
     events_.push_back(std::move(event));
@@ -76,12 +74,8 @@ bool PlainRows::Add(const StoredRow& row) noexcept {
   }
 }
 
-bool PlainRows::StopBefore(std::int64_t seq) noexcept {
+bool PlainRows::Stop() noexcept {
   stopped_ = true;
-  while (events_.size() > first_ && events_.back()->seq == seq) {
-    bytes_ -= events_.back()->bytes();
-    events_.pop_back();
-  }
   return false;
 }
 
