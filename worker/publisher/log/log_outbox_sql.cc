@@ -70,6 +70,9 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "seq FROM {log} WHERE (txid, seq) > (t.txid, $3) AND (txid, seq) <= (t.txid, $4) AND "
       "{here}{mine} ORDER BY txid, seq LIMIT 1) AS f WHERE t.txid > $1) AS l GROUP BY l.txid "
       "ORDER BY min(l.seq) LIMIT $5");
+  sql->any_late = fill(
+      "SELECT FROM {log} WHERE txid > $1 AND txid < $2 AND seq > $3 AND seq <= $4 AND "
+      "{here}{mine_late} ORDER BY txid, seq LIMIT 1");
   sql->late = fill(std::string(kEvents) + kLate);
   sql->late_keys = fill(std::string(kKeys) + kLate);
   sql->fresh = fill(std::string(kEvents) + kFresh);

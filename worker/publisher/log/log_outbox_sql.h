@@ -21,6 +21,9 @@ struct LogOutboxSql {
   // Which transactions of a range have rows of the lane, and the first seq of each, in its order.
   // $1, $2 xid8: above, before; $3, $4 bigint: after seq, up to seq; $5 int: how many; $6: types.
   std::string late_txids;
+  // Whether any has: a row. Cheaper where the range has few rows, since it looks at all of them.
+  // $1 to $4 as above; $5: types.
+  std::string any_late;
   // Rows that appeared late, in the order of seq. $1 xid8[]: their transactions; $2, $3 bigint:
   // after, up to; $4 int: at most; $5 text[]: aggregate types, if filtered.
   std::string late;

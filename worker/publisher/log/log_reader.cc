@@ -7,6 +7,9 @@
 namespace postbox::publisher {
 namespace {
 
+// While no more are new than these, there are few rows of new transactions.
+constexpr std::int64_t kFewNewSeqs = 500;
+
 // How many rows a step looks at for keys, if there are so many. A key may have a page.
 constexpr std::size_t kKeysOfStep = 10'000;
 constexpr std::size_t kFewestKeys = 500;
@@ -53,6 +56,7 @@ void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_nam
   const std::vector<Oid> fresh = {INT8OID, INT8OID, INT4OID};
   late_txids_ = FilteredStatement(publication_, sql.late_txids,
                                   {XID8OID, XID8OID, INT8OID, INT8OID, INT4OID});
+  any_late_ = FilteredStatement(publication_, sql.any_late, {XID8OID, XID8OID, INT8OID, INT8OID});
   late_ = FilteredStatement(publication_, sql.late, late);
   fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
   late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
@@ -76,6 +80,12 @@ LogReader::Late LogReader::FindLate(const LateRead& read, const LogMoment& momen
                                     std::size_t count) {
   Late late{read.txids, read.upto};
   if (read.range_end <= read.range_begin) return late;
+  // Most often there are none.
+  if (moment.hwm - read.upto <= kFewNewSeqs &&
+      any_late_.RunReadOnly({XidValue(read.range_begin - 1), XidValue(read.range_end),
+                             Int64GetDatum(read.after), Int64GetDatum(read.upto)}) == 0) {
+    return late;
+  }
   // What is left out is found, too, and counts for nothing.
   const std::size_t enough = moment.left_out == 0 ? count : count + 1;
   const uint64 rows = late_txids_.RunReadOnly(

@@ -91,7 +91,7 @@ class LogReader {
   const Ordering& ordering_;
   std::string relation_name_;
   Statement transaction_of_;
-  FilteredStatement late_txids_, late_, fresh_, late_keys_, fresh_keys_, again_keys_;
+  FilteredStatement late_txids_, any_late_, late_, fresh_, late_keys_, fresh_keys_, again_keys_;
 };
 
 }  // namespace postbox::publisher
