@@ -194,8 +194,16 @@ void LeaveIfExtensionGone() {
   });
 }
 
+// The catalog has no cache, and each transaction comes here.
 void ShareExtension() {
-  const Oid extension = get_extension_oid("postbox", true);
+  static uint64 looked_at = 0;
+  static Oid extension = InvalidOid;
+  const uint64 epoch = pg_atomic_read_u64(&shared_state()->extension_epoch);
+  pg_memory_barrier();
+  if (!OidIsValid(extension) || looked_at != epoch) {
+    extension = get_extension_oid("postbox", true);
+    looked_at = epoch;
+  }
   if (OidIsValid(extension)) {
     LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);
   }

@@ -26,6 +26,19 @@ SnapshotGuard::~SnapshotGuard() {
   if (std::uncaught_exceptions() == 0) PopActiveSnapshot();
 }
 
+// Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
+// writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events. The
+// function reads under the lock.
+int64 LastValue(Oid sequence) {
+  return Pg([&]() -> int64 {
+    LOCAL_FCINFO(call, 1);
+    InitFunctionCallInfoData(*call, nullptr, 1, InvalidOid, nullptr, nullptr);
+    call->args[0] = {ObjectIdGetDatum(sequence), false};
+    const Datum value = pg_sequence_last_value(call);
+    return call->isnull ? 0 : DatumGetInt64(value);
+  });
+}
+
 LogMoment TakeMoment(int64 last_seq) {
   const Snapshot active = GetActiveSnapshot();
   const FullTransactionId next = ReadNextFullTransactionId();

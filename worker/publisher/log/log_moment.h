@@ -20,6 +20,9 @@ class SnapshotGuard {
   SnapshotGuard& operator=(const SnapshotGuard&) = delete;
 };
 
+// The last value that a sequence has given out; 0: none.
+int64 LastValue(Oid sequence);
+
 // The moment of the active snapshot. `last_seq` was read before that was taken.
 LogMoment TakeMoment(int64 last_seq);
 

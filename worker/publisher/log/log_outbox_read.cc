@@ -35,13 +35,7 @@ constexpr std::size_t BacklogPart(std::size_t all) { return all - KeptPart(all);
 }  // namespace
 
 LogOutbox::Read LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
-  // Not SELECT last_value FROM the sequence: nextval() shows there, for a moment, the value that it
-  // writes to WAL, which is up to 32 ahead, and a high-water mark that is too high loses events.
-  // The function reads under the lock.
-  static Statement& sequence =
-      *new Statement("SELECT coalesce(pg_sequence_last_value($1), 0)", {REGCLASSOID});
-  sequence.Run({ObjectIdGetDatum(sequence_)});
-  const int64 last_seq = Int64Column(0, 1);
+  const int64 last_seq = LastValue(sequence_);
   const SnapshotGuard snapshot;
   Read read;
   read.moment = TakeMoment(last_seq);
