@@ -32,7 +32,9 @@ SELECT postbox.create_publication('log', 'app.log', 'shop.video.events'), postbo
 SELECT postbox.create_subscription('follower', 'app.inbox', 'shop.video.events.follower');
 DROP EXTENSION postbox;
 SELECT count(*) FROM postbox.outbox;
+\set VERBOSITY terse
 DROP EXTENSION postbox CASCADE;
+\set VERBOSITY default
 -- the tables are there with their events
 SELECT count(*) FROM app.log UNION ALL SELECT count(*) FROM app.jobs UNION ALL SELECT count(*) FROM app.old UNION ALL SELECT count(*) FROM app.inbox;
 SELECT count(*) FROM app.log_version UNION ALL SELECT count(*) FROM app.jobs_version UNION ALL SELECT count(*) FROM app.inbox_tombstone;
@@ -78,7 +80,9 @@ SELECT outcome, count(*) FROM app.inbox GROUP BY 1 ORDER BY 1;
 RESET ROLE;
 
 -- renamed meanwhile: the parts are named, or found by nobody
+\set VERBOSITY terse
 DROP EXTENSION postbox CASCADE;
+\set VERBOSITY default
 CREATE EXTENSION postbox;
 SET ROLE regress_alice;
 ALTER TABLE app.log RENAME TO renamed;
@@ -113,7 +117,9 @@ SELECT postbox.register_outbox('evil.jobs');
 DROP TABLE evil.jobs;
 SELECT postbox.create_outbox('evil.jobs', 'table'), postbox.create_outbox('evil.log');
 RESET ROLE;
+\set VERBOSITY terse
 DROP EXTENSION postbox CASCADE;
+\set VERBOSITY default
 CREATE EXTENSION postbox;
 SET ROLE regress_mallory;
 SELECT postbox.register_outbox('evil.jobs', counter => 'app.log_version');

@@ -293,6 +293,19 @@ void RowReader::ReadOneByOne(uint64 rows) {
   MemoryContextSwitchTo(before);
 }
 
+std::span<const StoredRow> RowReader::NextUnread(const char* problem) {
+  Begin();
+  const MemoryContext before = MemoryContextSwitchTo(memory_);
+  Pg([&] { TakeParts(table_->tupdesc, table_->vals[next_], problem, views_); });
+  Try([&] { TakeKey(table_->tupdesc, table_->vals[next_], views_); });
+  MemoryContextSwitchTo(before);
+  SPI_tuptable = table_;
+  ++next_;
+  return Portion();
+}
+
+int64 RowReader::NextSeq() const { return Int64Column(next_, kSeq + 1); }
+
 bool IsOfValue(const PostgresError& error) {
   const int sqlclass = ERRCODE_TO_CATEGORY(error.sqlstate);
   return sqlclass == ERRCODE_DATA_EXCEPTION || error.sqlstate == ERRCODE_DATA_CORRUPTED;

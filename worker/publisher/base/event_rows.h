@@ -74,6 +74,10 @@ class RowReader {
   // The next rows. What the last portion referred to is gone. Empty: the budget has no room for the
   // next row, and was told so.
   std::span<const StoredRow> Next(ByteBudget* budget);
+  // The next row, which is not read: why, says `problem`.
+  std::span<const StoredRow> NextUnread(const char* problem);
+  // Of the next row; 0 if it is NULL.
+  int64 NextSeq() const;
   // Which row of SPI_tuptable the first one of the last portion is.
   uint64 portion() const { return from_; }
 

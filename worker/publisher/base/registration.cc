@@ -198,9 +198,11 @@ void LeaveIfExtensionGone() {
 void ShareExtension() {
   static uint64 looked_at = 0;
   static Oid extension = InvalidOid;
-  const uint64 epoch = pg_atomic_read_u64(&shared_state()->extension_epoch);
+  // Without the library in shared_preload_libraries, as in a test, nothing tells of a change.
+  const bool told = shared_state() != nullptr;
+  const uint64 epoch = told ? pg_atomic_read_u64(&shared_state()->extension_epoch) : 0;
   pg_memory_barrier();
-  if (!OidIsValid(extension) || looked_at != epoch) {
+  if (!OidIsValid(extension) || looked_at != epoch || !told) {
     extension = get_extension_oid("postbox", true);
     looked_at = epoch;
   }

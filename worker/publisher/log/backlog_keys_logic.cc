@@ -45,15 +45,17 @@ void BacklogKeys::NoteSeen(std::int64_t first, std::int64_t last, const XidSnaps
 }
 
 void BacklogKeys::Withhold(std::int64_t seq, const std::string& key) {
-  if (withheld_.emplace(seq, key).second) withheld_keys_.insert(key);
+  withheld_.emplace(seq, key);
+  withheld_keys_.insert(key);
 }
 
 void BacklogKeys::Release(const std::vector<std::int64_t>& seqs) {
   for (const std::int64_t seq : seqs) {
-    const auto event = withheld_.find(seq);
-    if (event == withheld_.end()) continue;
-    withheld_keys_.erase(withheld_keys_.find(event->second));
-    withheld_.erase(event);
+    const auto [begin, end] = withheld_.equal_range(seq);
+    for (auto event = begin; event != end; ++event) {
+      withheld_keys_.erase(withheld_keys_.find(event->second));
+    }
+    withheld_.erase(begin, end);
   }
 }
 
@@ -64,8 +66,8 @@ bool BacklogKeys::MayHave(std::string_view key) const {
 }
 
 bool BacklogKeys::MayGo(std::int64_t seq) const {
-  const auto event = withheld_.find(seq);
-  return event == withheld_.end() || !MayHave(event->second);
+  const auto [begin, end] = withheld_.equal_range(seq);
+  return std::none_of(begin, end, [&](const auto& event) { return MayHave(event.second); });
 }
 
 bool BacklogKeys::Forget(const LogPosition& position) {

@@ -49,8 +49,7 @@ class BacklogKeys {
   bool MustWait(const std::string& key) const {
     return MayHave(key) || withheld_keys_.contains(key);
   }
-  // Whether the waiting event with this seq, if there is one, has not to wait for the backlog any
-  // more.
+  // Whether none of the waiting events with this seq has to wait for the backlog any more.
   bool MayGo(std::int64_t seq) const;
   // Forgets the ranges that this position has. Returns whether there were any.
   bool Forget(const LogPosition& position);
@@ -70,7 +69,7 @@ class BacklogKeys {
 
   std::size_t keys_of_range_;
   std::vector<Range> ranges_;  // the first one begins before all
-  std::unordered_map<std::int64_t, std::string> withheld_;
+  std::unordered_multimap<std::int64_t, std::string> withheld_;
   std::unordered_multiset<std::string> withheld_keys_;
 };
 

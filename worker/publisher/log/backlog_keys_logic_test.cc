@@ -78,6 +78,17 @@ TEST(BacklogKeys, EventsBehindOneThatWaitsDoSoToo) {
   EXPECT_TRUE(keys.MustWait(Key(2 * kRange)));
 }
 
+TEST(BacklogKeys, EventsWithOneSeqWaitForEachOther) {
+  BacklogKeys keys;
+  AddKeys(&keys, 1, 2 * kRange);
+  keys.Withhold(900'001, Key(1));
+  keys.Withhold(900'001, Key(2 * kRange));
+  EXPECT_TRUE(keys.Forget(ReadUpTo(kRange)));
+  EXPECT_FALSE(keys.MayGo(900'001));
+  keys.Release({900'001, 900'001});
+  EXPECT_FALSE(keys.MustWait(Key(1)));
+}
+
 TEST(BacklogKeys, TellsKeysApartInEveryRangeOfAMillion) {
   BacklogKeys keys;
   constexpr std::int64_t kMany = 1'000'000;

@@ -252,10 +252,9 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
   for (const auto& event : wanted) seqs.push_back(event.seq);
   const uint64 rows = again_.Run({Int64ArrayValue(seqs)});
   Events events;
-  const std::size_t taken = reader_.TakeRows(rows, budget, &events);
-  const std::optional<int64> left =
-      taken < rows ? std::optional(Int64Column(taken, 1)) : std::nullopt;
-  std::unordered_map<std::int64_t, EventPointer*> event_of;
+  const std::optional<int64> left = reader_.TakeRows(rows, budget, &events);
+  // A seq that was given out twice has two rows, one for each of its events.
+  std::unordered_multimap<std::int64_t, EventPointer*> event_of;
   for (EventPointer& event : events) event_of.emplace(event->seq, &event);
 
   std::vector<ParkedEvents::Waiting> behind;
@@ -269,6 +268,7 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
       continue;
     }
     EventPointer claimed = std::move(*found->second);
+    event_of.erase(found);
     claimed->handle = event.handle;
     claimed->urgent = progress_->is_split();
     if (parked_.Pauses(claimed->key)) {

@@ -83,7 +83,9 @@ void LogOutbox::ReadBacklog(std::size_t limit, ByteBudget* budget, Read* read) {
     }
     if (part.needed() > 0) budget->Refuse(part.needed());
   }
-  ReadAhead(limit - (read->main ? read->main->events.size() : 0), budget, read);
+  // It may be more than was asked for, where a seq is there twice.
+  const std::size_t taken = read->main ? read->main->events.size() : 0;
+  ReadAhead(limit - std::min(limit, taken), budget, read);
   // The backlog has its turn again, unless an event waits for more than there may be now.
   if (ahead_first && budget->needed() == 0) ahead_first_ = false;
   read->more = read->more || ahead_first || ahead_first_;
@@ -192,11 +194,18 @@ bool LogOutbox::MustWait(const ClaimedEvent& event) const {
   return LogReader::IsTooLong(event.key) || backlog_keys_->keys.MustWait(event.key);
 }
 
+// Rows with the same seq are told apart by nothing when they are read again.
 std::vector<bool> LogOutbox::Withheld(const LogChunk& chunk, LaneProgress::Part part) const {
   std::vector<bool> withheld(chunk.events.size());
   if (part == LaneProgress::Part::kMain || !backlog_keys_ || !ordering_.ordered()) return withheld;
   for (std::size_t i = 0; i < chunk.events.size(); ++i) {
-    withheld[i] = MustWait(*chunk.events[i]);
+    if (!MustWait(*chunk.events[i])) continue;
+    const std::int64_t seq = chunk.events[i]->seq;
+    std::size_t first = i;
+    while (first > 0 && chunk.events[first - 1]->seq == seq) --first;
+    for (; first < chunk.events.size() && chunk.events[first]->seq == seq; ++first) {
+      withheld[first] = true;
+    }
   }
   return withheld;
 }

@@ -42,11 +42,17 @@ constexpr const char* kKeys = "SELECT seq, aggregate_id";
 // Behind the columns. That a row is of a transaction is said as a range of (txid, seq): after
 // txid = t.xid, seq alone would be an order, and its index could serve.
 constexpr const char* kLate =
-    " FROM unnest($1) AS t(xid) CROSS JOIN LATERAL (SELECT * FROM {log} WHERE (txid, seq) > "
-    "(t.xid, $2) AND (txid, seq) <= (t.xid, $3) AND {here}{mine_late} ORDER BY txid, seq LIMIT $4) "
-    "AS late ORDER BY seq LIMIT $4";
+    " FROM (SELECT late.* FROM unnest($1) AS t(xid) CROSS JOIN LATERAL "
+    "(SELECT * FROM (SELECT * FROM {log} WHERE (txid, seq) > (t.xid, $2) AND (txid, seq) <= "
+    "(t.xid, $3) AND {here}{mine} "
+    "ORDER BY txid, seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5) AS late "
+    "ORDER BY seq FETCH FIRST $4 ROWS WITH TIES) AS late LIMIT $5";
+constexpr const char* kPlain =
+    " FROM {log} WHERE {here} AND seq > $1 AND seq <= $2{mine_plain} ORDER BY seq LIMIT $3";
 constexpr const char* kFresh =
-    " FROM {log} WHERE {here} AND seq > $1 AND seq <= $2{mine_fresh} ORDER BY seq LIMIT $3";
+    " FROM (SELECT * FROM {log} WHERE {here} AND seq > $1 AND seq <= "
+    "$2{mine_new} "
+    "ORDER BY seq FETCH FIRST $3 ROWS WITH TIES) AS fresh LIMIT $4";
 
 using Filler = std::function<std::string(std::string_view)>;
 
@@ -69,12 +75,13 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
       "t.seqs) AS u(txid, seq) UNION ALL SELECT t.txid, f.seq FROM t CROSS JOIN LATERAL (SELECT "
       "seq FROM {log} WHERE (txid, seq) > (t.txid, $3) AND (txid, seq) <= (t.txid, $4) AND "
       "{here}{mine} ORDER BY txid, seq LIMIT 1) AS f WHERE t.txid > $1) AS l GROUP BY l.txid "
-      "ORDER BY min(l.seq) LIMIT $5");
+      "ORDER BY min(l.seq) FETCH FIRST $5 ROWS WITH TIES");
   sql->any_late = fill(
       "SELECT FROM {log} WHERE txid > $1 AND txid < $2 AND seq > $3 AND seq <= $4 AND "
-      "{here}{mine_late} ORDER BY txid, seq LIMIT 1");
+      "{here}{mine_new} ORDER BY txid, seq LIMIT 1");
   sql->late = fill(std::string(kEvents) + kLate);
   sql->late_keys = fill(std::string(kKeys) + kLate);
+  sql->plain = fill(std::string(kEvents) + kPlain);
   sql->fresh = fill(std::string(kEvents) + kFresh);
   sql->fresh_keys = fill(std::string(kKeys) + kFresh);
   sql->transaction_of = fill(
@@ -226,8 +233,8 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"event", kEventColumns},
                        {"slice", in_slice},
                        {"mine", typed_by("$6")},
-                       {"mine_late", typed_by("$5")},
-                       {"mine_fresh", typed_by("$4")},
+                       {"mine_new", typed_by("$5")},
+                       {"mine_plain", typed_by("$4")},
                        {"mine_again", typed_by("$2")},
                        {"behind", kBehind},
                        {"too_large", too_large},

@@ -25,10 +25,14 @@ struct LogOutboxSql {
   // $1 to $4 as above; $5: types.
   std::string any_late;
   // Rows that appeared late, in the order of seq. $1 xid8[]: their transactions; $2, $3 bigint:
-  // after, up to; $4 int: at most; $5 text[]: aggregate types, if filtered.
+  // after, up to; $4 int: at most, and all rows with the last seq; $5 int: all the same at most; $6
+  // text[]: aggregate types, if filtered.
   std::string late;
   // New rows, in the order of seq. $1, $2 bigint: after, up to; $3 int: at most; $4 text[]:
   // aggregate types, if filtered.
+  std::string plain;
+  // The same. $1, $2 bigint: after, up to; $3, $4 int: at most, as in `late`; $5
+  // text[]: aggregate types, if filtered.
   std::string fresh;
   // The same rows with the columns seq and aggregate_id only. Parameters as above.
   std::string late_keys;
@@ -40,12 +44,12 @@ struct LogOutboxSql {
   std::string again;
   std::string again_keys;
 
-  // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since the log
-  // may have been emptied; $4 bool: an earlier row of their key is held, so they wait behind it.
+  // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since a seq
+  // may be there twice; $4 bool: an earlier row of their key is held, so they wait behind it.
   std::string park_behind;
   // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
-  // until the next try, or infinity; $6 text: the key, since the log may have been emptied.
-  // Returns the id.
+  // until the next try, or infinity; $6 text: the key, since the seq may be there twice, or the
+  // log have been emptied. Returns the id.
   std::string park;
   // The same for a row that cannot be an event: with what can be stored of it.
   std::string park_unreadable;

@@ -7,6 +7,10 @@
 namespace postbox::publisher {
 namespace {
 
+// A sequence that was set back, or began again, has given out some seqs twice. A chunk takes so many
+// rows more than it is to have, to have all of the last seq.
+constexpr int kMostRepeats = 1000;
+
 // While no more are new than these, there are few rows of new transactions.
 constexpr std::int64_t kFewNewSeqs = 500;
 
@@ -52,12 +56,13 @@ std::size_t LogChunk::Bytes() const {
 
 void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
   relation_name_ = relation_name;
-  const std::vector<Oid> late = {XID8ARRAYOID, INT8OID, INT8OID, INT4OID};
-  const std::vector<Oid> fresh = {INT8OID, INT8OID, INT4OID};
+  const std::vector<Oid> late = {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID};
+  const std::vector<Oid> fresh = {INT8OID, INT8OID, INT4OID, INT4OID};
   late_txids_ = FilteredStatement(publication_, sql.late_txids,
                                   {XID8OID, XID8OID, INT8OID, INT8OID, INT4OID});
   any_late_ = FilteredStatement(publication_, sql.any_late, {XID8OID, XID8OID, INT8OID, INT8OID});
   late_ = FilteredStatement(publication_, sql.late, late);
+  plain_ = FilteredStatement(publication_, sql.plain, {INT8OID, INT8OID, INT4OID});
   fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
   late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
   transaction_of_ = Statement(sql.transaction_of, {INT8OID, INT8OID});
@@ -111,7 +116,8 @@ LogChunk LogReader::ReadLate(const LogPosition& position, const LogMoment& momen
     if (late.txids.empty()) continue;
     const uint64 rows =
         late_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
-                           Int64GetDatum(late.upto), Int32GetDatum(static_cast<int32>(count))});
+                           Int64GetDatum(late.upto), Int32GetDatum(static_cast<int32>(count)),
+                           Int32GetDatum(static_cast<int32>(count) + kMostRepeats)});
     TakeRows(rows, budget, &chunk.events);
     chunk.full = IsFull(chunk, limit, *budget);
     if (chunk.full) break;
@@ -127,7 +133,8 @@ LogChunk LogReader::Read(const LogPosition& position, const LogMoment& moment, s
   const std::size_t count = limit - chunk.events.size();
   if (ReadPlain(position, moment, count, budget, &chunk)) return chunk;
   const uint64 rows = fresh_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
-                                          Int32GetDatum(static_cast<int32>(count))});
+                                          Int32GetDatum(static_cast<int32>(count)),
+                                          Int32GetDatum(static_cast<int32>(count) + kMostRepeats)});
   TakeRows(rows, budget, &chunk.events);
   chunk.full = IsFull(chunk, limit, *budget);
   return chunk;
@@ -138,28 +145,34 @@ bool LogReader::ReadPlain(const LogPosition& position, const LogMoment& moment, 
   if (!PlainRows::Possible()) return false;
   const std::size_t before = chunk->events.size();
   PlainRows rows(topic_, ordering_, limit, budget, &chunk->events);
-  // One more than is taken: whether there are more.
-  fresh_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
+  // One more than is taken: whether that has the seq of the last one.
+  plain_.RunReadOnly({Int64GetDatum(position.from()), Int64GetDatum(moment.hwm),
                       Int32GetDatum(static_cast<int32>(limit) + 1)},
                      rows.receiver());
   chunk->full = rows.Ended();
   return !chunk->full || chunk->events.size() > before;
 }
 
-std::size_t LogReader::TakeRows(uint64 rows, ByteBudget* budget, Events* events) const {
+std::optional<std::int64_t> LogReader::TakeRows(uint64 rows, ByteBudget* budget,
+                                                Events* events) const {
   CheckEventColumns(relation_name_);
-  const std::size_t before = events->size();
-  events->reserve(before + rows);
+  events->reserve(events->size() + rows);
   RowReader reader(rows);
   while (!reader.AtEnd()) {
-    const std::span<const StoredRow> portion = reader.Next(budget);
-    if (portion.empty()) break;
+    std::span<const StoredRow> portion = reader.Next(budget);
+    if (portion.empty()) {
+      // All rows of a seq are taken together, since up to the last seq everything is read. What
+      // there is no room for is parked, and tried again from there.
+      const int64 left = reader.NextSeq();
+      if (events->empty() || events->back()->seq != left) return left;
+      portion = reader.NextUnread("rows with the same seq are too large together");
+    }
     for (const StoredRow& row : portion) {
       events->push_back(MakeEvent(row, topic_, ordering_));
       budget->Take(events->back()->bytes());
     }
   }
-  return events->size() - before;
+  return std::nullopt;
 }
 
 LogReader::Transaction LogReader::TransactionOf(const LogMoment& moment, std::int64_t seq) {
@@ -172,11 +185,13 @@ LogReader::Transaction LogReader::TransactionOf(const LogMoment& moment, std::in
 bool LogReader::IsTooLong(const std::string& key) { return key.size() > kMaxKey; }
 
 bool LogReader::ReadKeys(const LogMoment& moment, KnownKeys* known) {
-  const auto count = Int32GetDatum(static_cast<int32>(KeysOfStep()));
+  const auto count = static_cast<int32>(KeysOfStep());
+  const auto most = Int32GetDatum(count + kMostRepeats);
   const auto begin = std::chrono::steady_clock::now();
   // Whether the step ends with these rows, or with the seqs up to here.
   const auto take = [&](uint64 rows, std::optional<std::int64_t> upto) {
     const std::int64_t last = TakeKeys(rows, moment.snapshot, known);
+    if (rows >= KeysOfStep() + kMostRepeats) known->readable = false;
     if (!known->readable) return true;
     const bool full = rows >= KeysOfStep();
     if (full || upto) known->read = known->read.AfterPartial(moment, full ? last : *upto);
@@ -186,14 +201,15 @@ bool LogReader::ReadKeys(const LogMoment& moment, KnownKeys* known) {
     const Late late = FindLate(read, moment, KeysOfStep());
     if (late.txids.empty()) continue;
     if (take(late_keys_.RunReadOnly({XidArrayValue(late.txids), Int64GetDatum(read.after),
-                                     Int64GetDatum(late.upto), count}),
+                                     Int64GetDatum(late.upto), Int32GetDatum(count), most}),
              std::nullopt)) {
       return false;
     }
   }
   const std::int64_t from = known->read.from();
   const std::int64_t upto = std::min(moment.hwm, from + known->window);
-  const uint64 rows = fresh_keys_.RunReadOnly({Int64GetDatum(from), Int64GetDatum(upto), count});
+  const uint64 rows = fresh_keys_.RunReadOnly(
+      {Int64GetDatum(from), Int64GetDatum(upto), Int32GetDatum(count), most});
   // Perhaps most are of other types, or there are none.
   if (std::chrono::steady_clock::now() - begin < kShortStep && known->window < kMostSeqs) {
     known->window *= 2;

@@ -69,8 +69,9 @@ class LogReader {
   // An event of such a key cannot be published, and no such key is read.
   static bool IsTooLong(const std::string& key);
 
-  // Makes events of the rows of SPI_tuptable as far as the budget goes. Returns how many.
-  std::size_t TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
+  // Makes events of the rows of SPI_tuptable, which are in the order of seq, as far as the budget
+  // goes. Returns the seq of the first row that is left.
+  std::optional<std::int64_t> TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
 
  private:
   // Of which transactions late rows are looked for, and up to which seq.
@@ -91,7 +92,8 @@ class LogReader {
   const Ordering& ordering_;
   std::string relation_name_;
   Statement transaction_of_;
-  FilteredStatement late_txids_, any_late_, late_, fresh_, late_keys_, fresh_keys_, again_keys_;
+  FilteredStatement late_txids_, any_late_, late_, plain_, fresh_, late_keys_, fresh_keys_,
+      again_keys_;
 };
 
 }  // namespace postbox::publisher

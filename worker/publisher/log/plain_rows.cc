@@ -47,11 +47,13 @@ bool PlainRows::Ended() {
 
 bool PlainRows::Take(TupleTableSlot* slot) {
   slot_getallattrs(slot);
-  if (!readable_ || events_.size() >= limit_) return Stop();
+  if (!readable_ || slot->tts_isnull[0]) return StopBefore(0);
+  const std::int64_t seq = DatumGetInt64(slot->tts_values[0]);
+  if (events_.size() >= limit_) return StopBefore(seq);
   const MemoryContext before = MemoryContextSwitchTo(memory_);
   StoredRow row;
   const bool plain = ReadPlainRow(slot, &row);
-  const bool goes_on = plain ? Add(row) : Stop();
+  const bool goes_on = plain ? Add(row) : StopBefore(seq);
   MemoryContextSwitchTo(before);
   MemoryContextReset(memory_);
   return goes_on;
@@ -63,7 +65,7 @@ bool PlainRows::Add(const StoredRow& row) noexcept {
     const std::size_t bytes = event->bytes();
     if (bytes_ + bytes > (bytes_ == 0 ? budget_->next() : budget_->left())) {
       refused_ = bytes;
-      return Stop();
+      return StopBefore(row.seq);
     }
     bytes_ += bytes;
     events_.push_back(std::move(event));
@@ -74,8 +76,12 @@ bool PlainRows::Add(const StoredRow& row) noexcept {
   }
 }
 
-bool PlainRows::Stop() noexcept {
+bool PlainRows::StopBefore(std::int64_t seq) noexcept {
   stopped_ = true;
+  while (events_.size() > first_ && events_.back()->seq == seq) {
+    bytes_ -= events_.back()->bytes();
+    events_.pop_back();
+  }
   return false;
 }
 

@@ -31,7 +31,8 @@ class PlainRows {
 
   // For a statement with the columns of an event (CheckEventColumns()) in the order of seq.
   DestReceiver* receiver() { return &receiver_.base; }
-  // After the statement: throws what has gone wrong. True: rows were left.
+  // After the statement: throws what has gone wrong. True: rows were left, all of them above the
+  // seq of the last event. Rows of one seq are taken together or left together.
   bool Ended();
 
  private:
@@ -45,9 +46,9 @@ class PlainRows {
   }
   // Inside Pg(). False: the statement is to end.
   bool Take(TupleTableSlot* slot);
-  // What is raised waits for Ended(), since the caller is no C++.
+  // What is raised in these waits for Ended(), since the caller is no C++.
   bool Add(const StoredRow& row) noexcept;
-  bool Stop() noexcept;
+  bool StopBefore(std::int64_t seq) noexcept;
 
   const std::string_view topic_;
   const Ordering& ordering_;
