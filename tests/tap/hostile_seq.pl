@@ -218,6 +218,23 @@ subtest 'a sequence that was set back and has come to where it was again loses n
 	is(messages_published($emulator), $before + 6020, 'once');
 };
 
+subtest 'a sequence that is set to the greatest seq, as after a restore, while an event is not committed: of both events with its seq none is lost' => sub {
+	my $before = messages_published($emulator);
+	my $session = $node->background_psql('postgres');
+	$session->query_safe(q{BEGIN; SELECT postbox.outbox_emit('video', 'held', 'video.changed', '{}'::jsonb)});
+	# Both are refused together, so both are sent again.
+	emulator_fault($emulator, 'rpc=Publish,code=PERMISSION_DENIED,count=1000000');
+	$node->safe_psql('postgres', q{SELECT setval('app.outbox_seq', (SELECT pg_sequence_last_value('app.outbox_seq') - 1)); SELECT postbox.outbox_emit('video', 'other', 'video.changed', '{}'::jsonb)});
+	$session->query_safe('COMMIT');
+	$session->quit;
+	is($node->safe_psql('postgres', q{SELECT count(DISTINCT seq) FROM app.outbox WHERE aggregate_id IN ('held', 'other')}), '1', 'they have one seq');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND pending = 2 FROM postbox.publication_status}, 'both wait');
+	emulator_fault($emulator, '--clear');
+	wait_for(sub { messages_published($emulator) >= $before + 2 }, 'both are published');
+	others_flow(0);
+	is(messages_published($emulator), $before + 22, 'once');
+};
+
 unlike(log_since($node, $start), qr/terminated by signal|PANIC/, 'nothing crashed');
 
 $node->stop;

@@ -7,8 +7,8 @@
 namespace postbox::publisher {
 namespace {
 
-// A sequence that was set back, or began again, has given out some seqs twice. A chunk takes so many
-// rows more than it is to have, to have all of the last seq.
+// A sequence that was set back, or began again, has given out some seqs twice. A chunk takes so
+// many rows more than it is to have, to have all of the last seq.
 constexpr int kMostRepeats = 1000;
 
 // While no more are new than these, there are few rows of new transactions.
