@@ -126,7 +126,7 @@ OutboxFacts ReadFacts(Oid relation) {
       " ORDER BY i.indisprimary DESC, i.indexrelid LIMIT 1),"
       " o.kind = 'log', coalesce(o.parked::oid, 0), o.adopted,"
       " coalesce(extract(epoch FROM o.generation_span)::bigint, 0), o.version_floor,"
-      " 'postbox.stamp_event()'::regprocedure::oid"
+      " coalesce(to_regprocedure('postbox.stamp_event()')::oid, 0)"
       " FROM postbox.outbox o WHERE o.relation = $1";
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);

@@ -109,11 +109,12 @@ void FindReplicaFlaws(Oid table, const char* kind, std::vector<Flaw>* flaws) {
                     {TriggersStatement(name, kind)}});
 }
 
+// A trigger of type 7 fires before each row that is inserted.
 void FindStampFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   Parameters key;
   key.AddOid(REGCLASSOID, parts.relation);
   if (Run("SELECT FROM postbox.log_partitions($1) p WHERE NOT EXISTS (SELECT FROM pg_trigger t "
-          "WHERE t.tgrelid = p.part AND t.tgenabled = 'O' "
+          "WHERE t.tgrelid = p.part AND t.tgenabled = 'O' AND t.tgtype = 7 AND t.tgqual IS NULL "
           "AND t.tgfoid = 'postbox.stamp_event()'::regprocedure)",
           key) == 0) {
     return;

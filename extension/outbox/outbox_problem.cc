@@ -245,12 +245,14 @@ class Check {
 
   // One that is enabled ALWAYS would stamp what logical replication brings.
   static bool HasStamp(Oid partition, Oid stamp) {
+    constexpr int16 kStampType = TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT;
     bool found = false;
     ForEachCatalogRow(TriggerRelationId, TriggerRelidNameIndexId,
                       {{Anum_pg_trigger_tgrelid, partition}}, [&](HeapTuple tuple) {
                         const auto* trigger = reinterpret_cast<Form_pg_trigger>(GETSTRUCT(tuple));
-                        found |= trigger->tgfoid == stamp &&
-                                 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN;
+                        found |= trigger->tgfoid == stamp && trigger->tgtype == kStampType &&
+                                 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
+                                 heap_attisnull(tuple, Anum_pg_trigger_tgqual, nullptr);
                       });
     return found;
   }

@@ -3,7 +3,8 @@
 // rely on it (worker/publisher/base/log_position_logic.h):
 //
 //  - the transaction has its id before it takes the sequence number;
-//  - no two rows have one seq, and none has one that the sequence has not given out.
+//  - no row has a seq that the sequence has not given out, and no two have the same one, unless
+//    somebody sets the sequence back.
 //
 // Rows of another cluster keep what they have (rebase.cc): a restore brings them. So do rows of
 // another generation than that of now keep it: it is the key of the partitions, which a trigger
@@ -12,10 +13,12 @@
 // Each partition has a trigger of its own, not the log: so that a parallel pg_restore makes it when
 // the rows of the partition are there.
 //
-// What passes the trigger by:
+// What passes the trigger by, or through it as it is:
 //   outbox_emit, where it needs no statement: it gives true values itself (plain_table.h)
 //   logical replication, whose rows event_replicated marks (replicated.cc)
 //   a superuser with session_replication_role = replica, to put rows back as they were
+//   rows of a log that is not registered: its owner restores it, and the registration comes later
+//   an UPDATE; one that moves a row into another partition counts as an INSERT there
 //   an owner who disables the trigger: postbox.outbox_problem says so
 #include "extension/outbox/stamp.h"
 
@@ -93,6 +96,17 @@ void CheckMayRestore(Oid log, const char* column, int32 value, int32 here) {
         "Leave out txid, seq, origin and generation: their values are given.");
 }
 
+// Nothing if the log is none yet, and its owner restores it.
+std::shared_ptr<Outbox> FindRegistered(Oid log) {
+  try {
+    return FindOutbox(log);
+  } catch (const PostgresError& error) {
+    const bool owner = Pg([&] { return OwnsRelation(log, GetUserId()); });
+    if (error.raised_by_postgres || error.sqlstate != ERRCODE_WRONG_OBJECT_TYPE || !owner) throw;
+    return nullptr;
+  }
+}
+
 HeapTuple Stamp(const TriggerData& trigger) {
   const Oid log = LogOfPartition(RelationGetRelid(trigger.tg_relation));
   const Row row(trigger);
@@ -104,7 +118,8 @@ HeapTuple Stamp(const TriggerData& trigger) {
   }
   // Of an INSERT into a partition, too.
   Pg([&] { LockRelationOid(log, RowExclusiveLock); });
-  const std::shared_ptr<Outbox> outbox = FindOutbox(log);
+  const std::shared_ptr<Outbox> outbox = FindRegistered(log);
+  if (outbox == nullptr) return trigger.tg_trigtuple;
   const OutboxFacts& facts = outbox->facts();
   const int16 now = GenerationOfNow(facts);
   const int16 generation = DatumGetInt16(row.Value(kGeneration).value_or(Int16GetDatum(now)));

@@ -119,7 +119,8 @@ subtest 'a plain INSERT wakes the publishers' => sub {
 
 subtest 'a trigger that the owner has disabled or dropped is shown, and put back' => sub {
 	my $part = $node->safe_psql('postgres', q{SELECT part FROM postbox.log_partitions('app.outbox') ORDER BY 1 LIMIT 1});
-	for my $change ("ALTER TABLE $part DISABLE TRIGGER postbox_stamp", "DROP TRIGGER postbox_stamp ON $part", "ALTER TABLE $part DISABLE TRIGGER ALL", "ALTER TABLE $part ENABLE ALWAYS TRIGGER postbox_stamp")
+	for my $change ("ALTER TABLE $part DISABLE TRIGGER postbox_stamp", "DROP TRIGGER postbox_stamp ON $part", "ALTER TABLE $part DISABLE TRIGGER ALL", "ALTER TABLE $part ENABLE ALWAYS TRIGGER postbox_stamp",
+		"CREATE OR REPLACE TRIGGER postbox_stamp BEFORE INSERT ON $part FOR EACH ROW WHEN (false) EXECUTE FUNCTION postbox.stamp_event()", "CREATE OR REPLACE TRIGGER postbox_stamp BEFORE UPDATE ON $part FOR EACH ROW EXECUTE FUNCTION postbox.stamp_event()")
 	{
 		$node->safe_psql('postgres', $change);
 		is($node->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'broken', "$change: the publication is broken");
@@ -221,18 +222,20 @@ subtest 'a sequence that was set back and has come to where it was again loses n
 subtest 'a sequence that is set to the greatest seq, as after a restore, while an event is not committed: of both events with its seq none is lost' => sub {
 	my $before = messages_published($emulator);
 	my $session = $node->background_psql('postgres');
-	$session->query_safe(q{BEGIN; SELECT postbox.outbox_emit('video', 'held', 'video.changed', '{}'::jsonb)});
-	# Both are refused together, so both are sent again.
+	$session->query_safe(q{BEGIN});
+	# All are refused together. One of them is tried, then all that are left at once.
 	emulator_fault($emulator, 'rpc=Publish,code=PERMISSION_DENIED,count=1000000');
+	emit($node, 'postgres', 4);
+	$session->query_safe(q{SELECT postbox.outbox_emit('video', 'held', 'video.changed', '{}'::jsonb)});
 	$node->safe_psql('postgres', q{SELECT setval('app.outbox_seq', (SELECT pg_sequence_last_value('app.outbox_seq') - 1)); SELECT postbox.outbox_emit('video', 'other', 'video.changed', '{}'::jsonb)});
 	$session->query_safe('COMMIT');
 	$session->quit;
 	is($node->safe_psql('postgres', q{SELECT count(DISTINCT seq) FROM app.outbox WHERE aggregate_id IN ('held', 'other')}), '1', 'they have one seq');
-	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND pending = 2 FROM postbox.publication_status}, 'both wait');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND pending = 6 FROM postbox.publication_status}, 'both wait');
 	emulator_fault($emulator, '--clear');
-	wait_for(sub { messages_published($emulator) >= $before + 2 }, 'both are published');
+	wait_for(sub { messages_published($emulator) >= $before + 6 }, 'all are published');
 	others_flow(0);
-	is(messages_published($emulator), $before + 22, 'once');
+	is(messages_published($emulator), $before + 26, 'once');
 };
 
 unlike(log_since($node, $start), qr/terminated by signal|PANIC/, 'nothing crashed');

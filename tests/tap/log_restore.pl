@@ -251,6 +251,22 @@ subtest 'a copy of the table without the positions of its lanes' => sub {
 	}
 };
 
+subtest 'a restore of the schema, then of the data, within a cluster' => sub {
+	my $database = 'within';
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, 'CREATE EXTENSION postbox;' . create_sql('app'));
+	$node->safe_psql($database, emit_sql(5, 'app'));
+	wait_sent(5, 'its events are sent');
+	wait_read($node, $database);
+	$node->command_ok([ 'pg_dump', '-d', $node->connstr($database), "--$_-only", '-f', "$dump.within_$_" ], "dump: $_") for 'schema', 'data';
+	$node->safe_psql('postgres', 'CREATE DATABASE beside');
+	load($node, 'beside', "within_$_") for 'schema', 'data';
+	my $rows = 'SELECT txid, seq, id FROM app.outbox ORDER BY seq';
+	is($node->safe_psql('beside', $rows), $node->safe_psql($database, $rows), 'the rows are as they were');
+	done($_) for 'beside', $database;
+	nothing_else($node);
+};
+
 set_configuration($node, 'shared_preload_libraries', undef);
 $node->restart;
 take_xids($node, 8000);
