@@ -1,7 +1,7 @@
 // The settings that change what SQL does, while events are applied.
 //
 // A role, a database or a session may have other values than the server, and a session that applies
-// events is anybody's: a puller whose role has session_replication_role = replica would check no
+// events is any role's: a puller whose role has session_replication_role = replica would check no
 // foreign key of a target and fire no trigger. So what changes the effect of a statement has a
 // fixed value while events are applied, like what changes the form of values (pinned_settings.h):
 // the one that is built into the server. The exception is default_text_search_config, whose

@@ -217,7 +217,7 @@ class Projection {
   int binding_ = 0;
 
   const std::string all_present_;
-  // Whoever runs one of them keeps it: a call within it may remove it here.
+  // The caller keeps the one that it runs: a call within it may remove it here.
   std::unordered_map<std::string, std::shared_ptr<Statements>> statements_;
   std::shared_ptr<Statements> full_;  // those for all_present_
   std::unique_ptr<RowSet> set_;

@@ -167,7 +167,7 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
 }
 
 // What is wrong with a projection, with the repair; nothing if it is in order, if it does not
-// exist, or if its target is locked: whoever asks for the status does not wait.
+// exist, or if its target is locked: a look at the status does not wait.
 std::string ProjectionProblem(int64 id) {
   SpiConnection connection;
   FixedSearchPath search_path;
@@ -191,7 +191,7 @@ std::string ProjectionProblem(int64 id) {
     if (!error.detail.empty()) text += " " + error.detail;
     if (!error.hint.empty()) text += " " + error.hint;
   }
-  // A session that looks at the status, and then leaves its transaction open, holds up nobody.
+  // A session that looks at the status, and then leaves its transaction open, holds up no other.
   if (OidIsValid(target)) Pg([&] { UnlockRelationOid(target, AccessShareLock); });
   return text;
 }

@@ -114,7 +114,7 @@ POSTBOX_FUNCTION(register_inbox) {
     SpiConnection connection;
     FixedSearchPath search_path;
     CheckUnregistered(relation);
-    // Whoever may not register it does not wait for it, and blocks nobody.
+    // A role that may not register it does not wait for it, and blocks no other.
     LockForRepair(relation);
     CheckUnregistered(relation);
     RegisterInbox(relation, retention, tombstones);

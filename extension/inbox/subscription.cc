@@ -186,7 +186,7 @@ void DropSubscription(const std::string& name) {
   Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }
 
-// Whoever may apply the events of a subscription has to find them. The owner of an inbox may, and
+// Roles that apply the events of a subscription have to find them. The owner of an inbox may, and
 // whoever else has INSERT on it; that there is a subscription was decided by whoever may create
 // them.
 void RequirePuller() {

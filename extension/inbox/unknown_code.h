@@ -1,4 +1,4 @@
-// Whether to write a table runs code of which nobody here knows what it does: triggers and rules,
+// Whether to write a table runs code of which it is not known what it does: triggers and rules,
 // but also what stands in a DEFAULT, a CHECK, a domain or an index. Such code may change settings,
 // or the rows of the inbox, between two events.
 //

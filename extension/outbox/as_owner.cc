@@ -185,7 +185,7 @@ POSTBOX_FUNCTION(purge_outbox) {
 }
 
 // So partitions belong to the owner of the outbox, who has to be able to drop them, and its code
-// runs as the owner, whoever puts them back.
+// runs as the owner, whatever role puts them back.
 POSTBOX_FUNCTION(make_partitions) {
   using namespace postbox;
   return Guarded([&] {

@@ -27,7 +27,7 @@ std::vector<std::string> Names(const std::string& argument, const char* name) {
   return TextArrayArgument(array, name);
 }
 
-// The name has a schema: the search_path of whoever changes the table does not say where its
+// The name has a schema: the search_path of the changing session does not say where its
 // changes go.
 Oid FindNamedOutbox(const std::string& name) {
   bool has_schema = false;

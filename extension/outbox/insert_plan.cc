@@ -40,7 +40,7 @@ void InsertPlan::NeedNoRightOn(Oid relation, std::initializer_list<const char*> 
   Pg([&] {
     Bitmapset* inserted = POSTBOX_INSERTED_COLUMNS(linitial_node(PlannedStmt, plan_->stmt_list));
     for (const char* column : columns) {
-      // In place, without the memory that a copy would need: the plan is shared by nobody else.
+      // In place, without the memory that a copy would need: the plan is not shared.
       bms_del_member(inserted, get_attnum(relation, column) - FirstLowInvalidHeapAttributeNumber);
     }
   });

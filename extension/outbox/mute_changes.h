@@ -1,7 +1,7 @@
 // postbox.mute_changes: the owner of a table changes it in one transaction without events.
 //
 // Rule: both the role that has set it and the role that makes the change have the rights of the
-// table's owner. Otherwise the change is refused: neither are events lost that somebody else counts
+// table's owner. Otherwise the change is refused: neither are events lost that another role counts
 // on, nor are those emitted that are not wanted.
 //
 //  1. A function of the owner (SECURITY DEFINER) sets it, and returns. What its caller changes then

@@ -95,7 +95,7 @@ bool CounterIsUsable(const OutboxFacts& facts) {
   return RelationOwner(facts.counter) == facts.owner || Pg([&] { return OwnerMayCount(facts); });
 }
 
-// Whoever emits would be told of the counter only.
+// The emitter would be told of the counter only.
 [[noreturn]] void ThrowNoCounterRights(const OutboxFacts& facts) {
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
         "Its version counter " + facts.counter_name + " belongs to role \"" +

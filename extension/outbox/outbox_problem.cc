@@ -2,7 +2,7 @@
 // postbox.log_sequence(outbox).
 //
 // Judged by the catalogs, so it raises no error whatever the owner of the outbox has done, and
-// waits for nobody's lock. Each look at the status asks for each publication.
+// waits for no lock. Each look at the status asks for each publication.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/catalog.h"

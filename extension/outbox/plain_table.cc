@@ -245,7 +245,7 @@ void InsertIntoHeap(const PlainTable* table, std::span<HeapTuple> rows) {
   pfree(slots);
 }
 
-// Makes the row, unless somebody else makes one at the same time: as INSERT ... ON
+// Makes the row, unless another session makes one at the same time: as INSERT ... ON
 // CONFLICT does it, the row can be taken back until its key is in the index. `token`: of the lock
 // of speculative insertions, which is held. (A row that is deleted instead would be waited for: two
 // sessions that have both met a third one would wait for each other.)

@@ -69,7 +69,7 @@ struct EventCount {
 // Counts the versions of aggregates of one type up, in their order, as one statement with a new
 // snapshot would, and locks their rows. No aggregate may be there twice. The first event of a new
 // aggregate has version `first`. Returns how many it has counted: the next one has to be counted by
-// a statement, since somebody else has written its row. It waits for a transaction that has changed
+// a statement, since another session wrote its row. It waits for a transaction that has changed
 // a row, and has counted none of those behind it then.
 size_t CountUpInTable(PlainTable* counter, Datum aggregate_type, int64 first,
                       std::span<EventCount> counts);

@@ -43,7 +43,7 @@ std::optional<Datum> OptionalDatum(FunctionCallInfo fcinfo, int argument) {
   return fcinfo->args[argument].value;
 }
 
-// To the client only: whoever reads the server log cannot do anything about it, and a test suite
+// To the client only: a reader of the server log cannot do anything about it, and a test suite
 // that creates publications would fill it.
 void Warn(const std::string& message, const char* hint) {
   Pg([&] {
@@ -254,7 +254,7 @@ std::optional<LogStart> FindStart(Oid outbox, bool is_log, const std::string& st
   key.AddOid(REGCLASSOID, outbox);
   Run("SELECT coalesce(pg_sequence_last_value(postbox.log_sequence($1)), 0)", key);
   position.seq = Int64Column(0, 1);
-  // After the seq: whoever has taken that has a smaller one.
+  // After the seq: an event that has taken that has a smaller one.
   position.next_xid = std::to_string(U64FromFullTransactionId(ReadNextFullTransactionId()));
   if (start == "now") return position;
 
@@ -330,7 +330,7 @@ std::string CredentialOf(const std::string& name) {
   return TextColumn(0, 1);
 }
 
-// Whoever names another topic spends the credential, and so does whoever names another credential.
+// To name another topic spends the credential, and so does to name another credential.
 // Returns the one that is spent.
 std::string RequireRightToSpend(const std::string& name, const Properties& properties) {
   if (!properties.topic.has_value() && !properties.credential.has_value()) return "";
@@ -339,7 +339,7 @@ std::string RequireRightToSpend(const std::string& name, const Properties& prope
   return credential;
 }
 
-// With the registration locked: somebody may have given the publication another credential since
+// With the registration locked: the publication may have been given another credential since
 // the right to spend the one before was looked at.
 void RequireSameCredential(const std::string& name, const Properties& properties,
                            const std::string& checked) {

@@ -12,13 +12,13 @@
 //   2. Rows of other clusters are settled by these, in batches (postbox.settle_rows): what the old
 //      position had not read becomes a parked event that is due. It goes out before what its key
 //      has here, and its row is marked, in one transaction. What the old position had read stays
-//      where it is, and nobody reads it. (sql/install/functions/32_foreign_rows.sql)
+//      where it is, and is not read. (sql/install/functions/32_foreign_rows.sql)
 //
 // What comes in which order:
-//  - Rows before lanes: nobody settles them until the lane's row is there. A worker makes no lane;
+//  - Rows before lanes: they are not settled until the lane's row is there. A worker makes no lane;
 //    create_publication does, so a dump has all lanes of its publications.
 //  - Lanes before rows: they are settled when they appear, whenever that is.
-//  - Rows and no lanes, as in a copy of the table: nobody knows what was published. They are kept,
+//  - Rows and no lanes, as in a copy of the table: what was published is unknown. They are kept,
 //    postbox.outbox_status says so, and postbox.resolve_unknown_origin decides.
 //  - A worker that looks while pg_restore loads: a log without its index on (origin, seq) is not
 //    complete, and is not read. pg_restore makes an index of a partitioned table valid when all
@@ -44,7 +44,7 @@ namespace {
 
 // How many rows a call settles at most: a worker has other publications to serve.
 constexpr int kBatch = 2000;
-// Of more clusters no log has events, unless somebody made them up: each costs every look at it.
+// Of more clusters no log has events, unless origins are forged: each costs every look at it.
 constexpr int kMostClusters = 100;
 
 int64 Rebase(Oid relation) {
@@ -78,7 +78,7 @@ int64 Rebase(Oid relation) {
   return settled;
 }
 
-// What nobody knows, a superuser has to say. He asks the table as its owner.
+// What is not known, a superuser decides. The table is asked as its owner.
 void DecideUnknown(Oid relation, bool published) {
   SpiConnection connection;
   FixedSearchPath search_path;

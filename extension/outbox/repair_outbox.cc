@@ -328,7 +328,7 @@ POSTBOX_FUNCTION(register_outbox) {
     FixedSearchPath search_path;
     RequireOwner(relation);
     ReadUnregistered(relation, fcinfo->args[1]);
-    // Whoever may not register it does not wait for it, and blocks nobody.
+    // A role that may not register it does not wait for it, and blocks no other.
     LockForRepair(relation);
     RequireOwner(relation);
     const OutboxParts parts = ReadUnregistered(relation, fcinfo->args[1]);

@@ -1,10 +1,10 @@
 // postbox.stamp_event: the trigger that gives a row of a log its txid, seq and origin, whatever the
-// INSERT says. So nobody who may INSERT says when or where an event was emitted, and workers can
+// INSERT says. So no role with INSERT says when or where an event was emitted, and workers can
 // rely on it (worker/publisher/base/log_position_logic.h):
 //
 //  - the transaction has its id before it takes the sequence number;
 //  - no row has a seq that the sequence has not given out, and no two have the same one, unless
-//    somebody sets the sequence back.
+//    the sequence is set back.
 //
 // Rows of another cluster keep what they have (rebase.cc): a restore brings them. So do rows of
 // another generation than that of now keep it: it is the key of the partitions, which a trigger

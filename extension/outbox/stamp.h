@@ -1,4 +1,4 @@
-// What a row of a log has that nobody who emits says: txid, seq, generation and origin. outbox_emit
+// What the emitter of a row of a log does not say: txid, seq, generation and origin. outbox_emit
 // takes them here, and so does the trigger of plain INSERTs (stamp.cc).
 //
 // Rule: the transaction has its id before it takes a sequence number of a log. Workers rely on it.

@@ -45,7 +45,7 @@ Datum WithoutStatement(const char* shown, F&& f) {
   PG_TRY();
   {
     pgstat_report_activity(STATE_RUNNING, shown);
-    // What the server logs of this statement from here on, whoever logs it and when.
+    // What the server, or an extension of it, logs of this statement from here on.
     debug_query_string = shown;
     result = Guarded(f);
   }
@@ -300,7 +300,7 @@ void CreateCredential(FunctionCallInfo fcinfo) {
     Throw(ERRCODE_DUPLICATE_OBJECT, "credential \"" + name + "\" already exists", "",
           "Choose another name, or change it with postbox.alter_credential.");
   }
-  // One that has stayed behind when somebody deleted its credential otherwise is overwritten.
+  // One that has stayed behind when its credential was deleted otherwise is overwritten.
   if (definition.secret.has_value()) StoreSecret(name, *definition.secret);
 }
 

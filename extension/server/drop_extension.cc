@@ -5,8 +5,8 @@
 // extension, an inbox has a column of one of its types. With CASCADE these go, and the tables stay
 // with their events. register_outbox and register_inbox take them back.
 //
-// It asks tables of Postbox and the catalogs only: whoever drops the extension is a superuser, and
-// nobody's code runs with his rights.
+// It asks tables of Postbox and the catalogs only: a superuser drops the extension, and
+// no code of a user runs with these rights.
 #include "extension/base/act_as.h"
 #include "extension/base/registrar.h"
 #include "extension/base/relation.h"
@@ -45,7 +45,7 @@ struct Loss {
 Loss FindLoss() {
   const SpiConnection connection;
   const FixedSearchPath search_path;
-  // The server refuses whoever does not own the extension. He is told nothing before.
+  // The server refuses a role that does not own the extension. Nothing is said to it before.
   Run("SELECT pg_has_role(e.extowner, 'USAGE') FROM pg_extension e WHERE e.extname = 'postbox'");
   if (!BoolColumn(0, 1)) return {};
   const Registrar registrar("outbox");

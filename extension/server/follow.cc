@@ -6,8 +6,8 @@
 // another owner than the outbox they are of no use to it: emitting, publishing and purging run as
 // the owner of the outbox.
 //
-//  - Nothing is done with the rights of Postbox. A part is altered by whoever has altered the
-//    outbox, as if he had named it. What he may not do stays undone, and a WARNING says so.
+//  - Nothing is done with the rights of Postbox. A part is altered by the role that has altered the
+//    outbox, as if it had named it. What it may not do stays undone, and a WARNING says so.
 //  - A part goes along only from where the outbox was: what had the old owner gets the new one, and
 //    what was in the old schema goes into the new one. The owner of an outbox may have dropped a
 //    part, and in a restored database its number may be that of another's table. When a superuser
@@ -75,7 +75,7 @@ struct Part {
 };
 
 // The parts of the outboxes and inboxes among the relations that the statement has altered. Asked
-// as the owner of Postbox, since nobody's ALTER TABLE needs a right on schema postbox.
+// as the owner of Postbox, since no ALTER TABLE needs a right on schema postbox.
 std::vector<Part> PartsOfAltered() {
   Run("SELECT coalesce(array_agg(DISTINCT objid), '{}') FROM pg_event_trigger_ddl_commands() "
       "WHERE classid = 'pg_class'::regclass AND objsubid = 0");

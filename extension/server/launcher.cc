@@ -40,11 +40,11 @@ constexpr milliseconds kMaxRestartDelay = seconds(60);
 constexpr int kMaxProbes = 4;
 // A refused start of a database's only worker is repeated after this.
 constexpr milliseconds kRefusalDelay = seconds(1);
-// While databases wait and nobody has to give up its slot yet, it is looked again after this.
+// While databases wait and no worker has to give up its slot yet, it is looked again after this.
 constexpr milliseconds kLookAgain(250);
 // A worker that was asked to give up its slot and has not left is told to after this.
 constexpr milliseconds kYieldPatience = seconds(30);
-// A database of which nobody knows whether it has the extension is named in the log after this.
+// A database of which it is not known whether it has the extension is named in the log after this.
 constexpr milliseconds kNamedAfter = seconds(5);
 
 enum class Extension { kUnknown, kPresent, kAbsent };

@@ -14,7 +14,8 @@
 namespace postbox {
 
 // Throws unless the table can be this part of an outbox or inbox of `owner`: it is an ordinary one
-// of his, belongs to no other, and has this shape or can get it. `what` says what it is to be.
+// of that role, belongs to no other, and has this shape or can get it. `what` says what it is to
+// be.
 void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shape);
 
 // The rights of the owner of a table, for the life of the object. Needs FixedSearchPath.

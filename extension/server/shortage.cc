@@ -88,7 +88,7 @@ std::optional<Obstacle> LookAtSlots() {
     }
     found.remedy = RemedyOf(start_problem);
   } else if (!serving && settings().publishers == 0) {
-    // A worker that only looks whether this database has a value of its own serves nobody.
+    // A worker that only looks whether this database has a value of its own serves no publication.
     found.served = false;
     found.cause = "postbox.publishers is 0.";
     found.remedy = "Raise it, and reload the configuration.";
@@ -104,7 +104,7 @@ std::optional<Obstacle> FindObstacle() {
                   "Add it, and restart the server."};
 }
 
-// Somebody is to get the events of the outbox. Asked again only when that may have changed.
+// A publication reads the outbox. Asked again only when that may have changed.
 bool IsPublished(Oid outbox) {
   static Oid asked_of = InvalidOid;
   static uint64 asked_at = 0;

@@ -18,7 +18,7 @@ namespace postbox {
 std::string CauseOf(StartProblem problem);
 const char* RemedyOf(StartProblem problem);
 
-// For outbox_emit: says to the client, once a session, that nobody publishes the events of this
+// For outbox_emit: says to the client, once a session, that no worker publishes the events of this
 // database, or that its workers cannot, and why; unless the outbox has no publication. Costs a look
 // at shared memory while nothing of the kind is known of any database.
 void WarnUnserved(Oid outbox);

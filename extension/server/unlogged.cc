@@ -1,4 +1,4 @@
-// postbox.unlogged_problem(tables): which tables of an outbox or inbox somebody has made UNLOGGED.
+// postbox.unlogged_problem(tables): which tables of an outbox or inbox are UNLOGGED.
 // Nothing keeps an owner from it; so it is said where one looks.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"

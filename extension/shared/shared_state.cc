@@ -127,7 +127,7 @@ bool WakePublishers(Oid database, const WakeSet& outboxes) {
       pg_memory_barrier();
       // Before the latch, whose setting is a memory barrier.
       pg_atomic_write_u32(&worker->wake_up, 1);
-      // Either a worker that leaves is seen to have left, or whoever reads its slot then sees this.
+      // Either a worker that leaves is seen to have left, or the next reader of its slot sees this.
       pg_memory_barrier();
       const uint32 proc_number = pg_atomic_read_u32(&worker->proc_number);
       SetLatchOf(proc_number);

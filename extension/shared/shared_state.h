@@ -17,7 +17,7 @@
 // Invariants:
 //  - A slot changes only under SharedStateLock() in exclusive mode. `database` and `proc_number`
 //    are atomics, so that a commit can wake workers without a lock. What it reads may be out of
-//    date; then it sets a latch that nobody waits for, which every latch owner has to tolerate
+//    date; then it sets a latch without a waiter, which every latch owner has to tolerate
 //    anyway.
 //  - A worker's pid is in its slot only while that process exists: the worker sets it before it
 //    connects to its database and clears it after it has left the proc array. So a process that has
@@ -74,7 +74,7 @@ struct StandbyWait {
   TimestampTz since;
 };
 
-// A publication that a worker tries again and again, since its topic answers nobody.
+// A publication that a worker tries again and again, since its topic answers no request.
 inline constexpr size_t kMaxShownError = 255;
 struct OutageSlot {
   uint64 publication;  // HashOfName(); 0: all those for which there was no room
@@ -88,7 +88,7 @@ struct WorkerSlot {
   pg_atomic_uint32 database;     // Oid; InvalidOid when the slot is free
   pg_atomic_uint32 proc_number;  // of the attached worker; kNobody otherwise
   pg_atomic_uint64 seen_at;  // when the worker last came round its loop; MonotonicMilliseconds()
-  pg_atomic_uint32 wake_up;  // 1: somebody has set the latch in WakePublishers()
+  pg_atomic_uint32 wake_up;  // 1: WakePublishers() has set the latch
   pg_atomic_uint32 woken_for[WakeSet::kWords];  // the outboxes for which; written before wake_up
   // When it last had something to do; MonotonicMilliseconds(). PG_UINT64_MAX: it has.
   pg_atomic_uint64 worked_at;
@@ -223,7 +223,7 @@ uint64 HashOfName(std::string_view name);
 // A position in WAL as pg_lsn is written.
 std::string LsnText(XLogRecPtr position);
 
-// Of a clock that nobody sets and that all processes of the machine share.
+// Of the monotonic clock, which all processes of the machine share.
 uint64 MonotonicMilliseconds();
 
 // How a token is written into lock_token: `postbox-` and 16 hexadecimal digits.

@@ -78,7 +78,7 @@ std::string Definition(const ColumnShape& column) {
          (column.default_value.empty() ? "" : " DEFAULT " + column.default_value) + column.more;
 }
 
-// Nothing if the column can be put back by nobody.
+// Nothing if the column cannot be put back.
 std::vector<std::string> AddStatements(const std::string& table, const ColumnShape& column) {
   if (!column.can_be_added) return {};
   const std::string add = "ALTER TABLE " + table + " ADD COLUMN " + Definition(column);

@@ -36,7 +36,7 @@ struct TableShape {
   std::string comment;
 };
 
-// What is wrong, and the statements that repair it; none if nobody can.
+// What is wrong, and the statements that repair it; none if there is no repair.
 struct Flaw {
   std::string object;
   std::string problem;

@@ -11,7 +11,7 @@
 // it, and the builder drops it.
 //
 // The context of a trace goes out under two names: those of W3C Trace Context and those that
-// Google's clients write and read. Whoever sets one sets both.
+// Google's clients write and read. To set one sets both.
 
 #ifndef POSTBOX_PROTO_RULES_ATTRIBUTES_H_
 #define POSTBOX_PROTO_RULES_ATTRIBUTES_H_

@@ -1,10 +1,10 @@
 // How several users share a number of places, or of bytes, so that none of them has to wait for
 // what the others hold.
 //
-// A user who is the only one to hold places gets everything. Otherwise he takes more as long as he
+// A user that is the only one to hold places gets everything. Otherwise it takes more as long as it
 // holds less than twice what is free. So two of them get two fifths each, there is always something
-// left for who comes later, and it does not matter how long the others hold theirs. If less is left
-// than a user's guaranteed part, he gets that part nevertheless. Together they hold at most
+// left for a later user, and it does not matter how long the others hold theirs. If less is left
+// than a user's guaranteed part, it gets that part nevertheless. Together they hold at most
 // 1 + 1/kGuaranteedPart times the places.
 #ifndef POSTBOX_PROTO_RULES_FAIR_SHARE_H_
 #define POSTBOX_PROTO_RULES_FAIR_SHARE_H_

@@ -23,7 +23,7 @@ constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
 }
 
 // A deadlock, a serialization failure, a lock that is not available, or a lack of memory or disk.
-// One event may be its cause, or a transaction that is too large, or somebody else.
+// One event may be its cause, or a transaction that is too large, or another session.
 constexpr bool IsContentionSqlstate(std::string_view sqlstate) {
   if (sqlstate.size() != 5) return false;
   std::string_view error_class = sqlstate.substr(0, 2);

@@ -20,10 +20,10 @@ namespace postbox {
 inline constexpr std::chrono::milliseconds kIdle(1000);
 // A worker with work keeps its slot for so long, if others wait.
 inline constexpr std::chrono::milliseconds kTurn(10'000);
-// A database of which nobody knows whether it has work gets a slot after so long, to look: events
+// A database that may have work gets a slot after so long, to look: events
 // may come without a message (plain INSERT), or be due again.
 inline constexpr std::chrono::milliseconds kLookInterval(30'000);
-// A lack of slots that is over within this time makes nobody give up anything. Parallel queries
+// A lack of slots that is over within this time makes no worker give up its slot. Parallel queries
 // take slots for moments.
 inline constexpr std::chrono::milliseconds kSlotPatience(1000);
 
@@ -37,7 +37,7 @@ struct Turn {
 
 inline constexpr std::size_t kNobodyYields = static_cast<std::size_t>(-1);
 
-// The place of the worker that gives up its slot, or kNobodyYields: nobody has to now.
+// The place of the worker that gives up its slot, or kNobodyYields: none has to now.
 constexpr std::size_t WhoYields(std::span<const Turn> turns) {
   const auto rank = [](const Turn& turn) {
     if (turn.leaving) return 0;

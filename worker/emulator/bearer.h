@@ -22,7 +22,7 @@
 namespace postbox::emulator {
 
 // A service account that may call, and the file with its public key, or a certificate with it
-// (PEM). The file is read when a token of this account comes: whoever takes it away revokes the
+// (PEM). The file is read when a token of this account comes: to take it away revokes the
 // key, and may give it back.
 struct TrustedAccount {
   std::string email;

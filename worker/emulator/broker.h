@@ -101,7 +101,7 @@ class Broker {
   absl::Status DeleteTopic(const std::string& name);
   absl::StatusOr<google::pubsub::v1::PublishResponse> Publish(
       const google::pubsub::v1::PublishRequest& request);
-  // Publish() in two steps, so that the publisher can be answered before anybody has a message:
+  // Publish() in two steps, so that the publisher can be answered before delivery:
   // Accept() gives the messages their ids and their place, Deliver() delivers them. Messages of a
   // topic are delivered in the order in which they were accepted. If Deliver() is not called within
   // a second, Tick() does it.

@@ -139,7 +139,7 @@ absl::StatusOr<iam::TestIamPermissionsResponse> Broker::TestIamPermissions(
       return Invalid("permission \"", permission,
                      "\" must be one of Pub/Sub without wildcards, as in pubsub.topics.publish");
     }
-    // Of what does not exist nobody has a permission. Who calls is not known here.
+    // Of what does not exist there is no permission. The caller is not known here.
     if (exists) response.add_permissions(permission);
   }
   return response;

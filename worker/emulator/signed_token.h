@@ -1,4 +1,4 @@
-// JSON Web Tokens (RFC 7519) that somebody else has signed with RS256.
+// JSON Web Tokens (RFC 7519) of other issuers, signed with RS256.
 #ifndef POSTBOX_WORKER_EMULATOR_SIGNED_TOKEN_H_
 #define POSTBOX_WORKER_EMULATOR_SIGNED_TOKEN_H_
 

@@ -17,7 +17,7 @@ namespace postbox::emulator {
 struct TlsOptions {
   std::string certificate_file;  // PEM, with the chain; empty: plain text
   std::string key_file;          // PEM
-  // With TLS only. If it is null, whoever connects may do everything.
+  // With TLS only. If it is null, every client may do everything.
   std::shared_ptr<const BearerVerifier> verifier;
   // If they are given, the IAM policies are enforced; these accounts may do everything.
   std::optional<std::set<std::string>> administrators;

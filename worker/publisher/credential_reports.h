@@ -1,7 +1,7 @@
 // Tells what the clients of this worker know of their identities: postbox.credential_state, which
 // postbox.credential_status shows. No secret is in it.
 //
-// A row is written when it changes, at most once a second. An endpoint that asks nobody for an
+// A row is written when it changes, at most once a second. An endpoint that asks no client for an
 // identity has no rows. If the server does not let the worker write, that is logged and tried again
 // later: it holds up nothing.
 #ifndef POSTBOX_WORKER_PUBLISHER_CREDENTIAL_REPORTS_H_

@@ -48,7 +48,7 @@ void postbox_publisher_main(Datum slot) {
   InstallTerminateHandler();
   SetUpHeap();
   // gRPC would write into the server log by itself each time that something fails. The worker says
-  // it, with the publication. Whoever wants more sets the variable for the server.
+  // it, with the publication. The variable, set for the server, allows more.
   setenv("GRPC_VERBOSITY", "NONE", 0);
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);

@@ -7,7 +7,7 @@
 //   TakeResults()  what has a result. While the client ends (IsEnding), these say nothing of the
 //                  topic, since the identity is not used any more.
 //
-// A client ends in steps, so that nobody waits for it: nothing is handed over any more; what is on
+// A client ends in steps, so that no lane waits for it: nothing is handed over any more; what is on
 // its way has kClientFinishTime for its results, and is cancelled then; at the end what has no
 // result is given back. No event is handed to the next client before: so the order of a key is
 // kept.
@@ -37,7 +37,7 @@ class Outlet {
   bool UsesCredentials() const { return !config_.credentials.empty(); }
   // Null if there is none, or it ends.
   pubsub::Publisher* client() const { return IsEnding() ? nullptr : client_.get(); }
-  // Why there is no client; empty if there is one, or nobody has tried.
+  // Why there is no client; empty if there is one, or none was tried.
   const std::string& error() const { return error_; }
   InFlight* in_flight() { return &in_flight_; }
 
@@ -53,7 +53,7 @@ class Outlet {
   Events TakeResults(TimestampTz now);
   std::size_t outstanding() const { return client_ == nullptr ? 0 : client_->outstanding(); }
 
-  // Nobody uses it any more, or the client is to be another one.
+  // It is not used any more, or the client is to be another one.
   void End(TimestampTz now);
   bool IsEnding() const { return cancel_at_ != 0; }
   TimestampTz NextStep() const;
@@ -94,7 +94,7 @@ class Outlets {
   void Use(const Choices& choices, TimestampTz now);
   // The settings have changed.
   void FollowSettings(TimestampTz now);
-  // Those whose file has changed. What nobody uses any more, and has ended, is forgotten.
+  // Those whose file has changed. What is not used any more, and has ended, is forgotten.
   std::set<std::string> FollowFiles(TimestampTz now);
 
   // Whether the endpoint asks any of them who it is.

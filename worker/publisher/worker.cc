@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kFinishTime(1000), kCancelTime(2000);
 // Another database needs the slot: so long for what is on its way.
 constexpr int64 kYieldMs = 10'000;
 constexpr int64 kFinishStepMs = 200;
-// When so much time is over, what is left is not stored any more. Somebody waits for this process
+// When so much time is over, what is left is not stored any more. The server waits for this process
 // to leave; leases that are not given back are taken over.
 constexpr int64 kLeaveMs = 4000;
 constexpr int64 kCredentialsLookMs = 1000;

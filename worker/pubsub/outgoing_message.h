@@ -28,7 +28,7 @@ enum class PublishStatus : std::uint8_t {
                  // message is not at fault
   kUnknown,      // publish_timeout is over while the topic answered others, or it was cancelled, or
                  // the answer is not valid: the broker may or may not have taken the message
-  kUnreachable,  // the same, and the topic answered nobody: the message is not at fault
+  kUnreachable,  // the same, and the topic answered nothing: the message is not at fault
 };
 
 // Two cache lines (prefetch.h). The members that are used again after a message has waited stand in

@@ -36,7 +36,7 @@
 // for that beyond `send_by`. A message may wait in its queue for as long as its `send_by` allows;
 // if that is over, it is kBehind, and so is what follows of its key.
 //
-// A topic that answers nobody is down (topic_health.h). Then its requests are sent one at a time,
+// A topic that gives no answer is down (topic_health.h). Then its requests are sent one at a time,
 // and what fails goes to the end of the line instead of having a backoff of its own. When one
 // request is answered, everything is sent. If that does not happen within publish_timeout,
 // everything that waits is kUnreachable. So is what becomes too old before it had time for an
@@ -191,7 +191,7 @@ class PublishScheduler {
   };
 
   Topic* FindTopic(std::string_view name);
-  // Whose turn it is to send; null if nobody may.
+  // Whose turn it is to send; null if none may.
   Topic* NextTopic();
   bool MaySend(const Topic& topic) const;
   // Whether requests of the topic may wait for a stream.
@@ -231,7 +231,7 @@ class PublishScheduler {
   void Bisect(Queue* queue, const Batch& batch);
   void Fail(Queue* queue, const Batch& batch, PublishStatus status, const std::string& error);
   void StopKey(Queue* queue, PublishStatus status, const std::string& error);
-  // Nobody waits for the batch any longer.
+  // The batch is not waited for any longer.
   void End(Queue* queue, const Batch& batch);
   void Deliver(Queue* queue, OutgoingMessage* message, PublishStatus status,
                const std::string& error);

@@ -26,7 +26,7 @@ bool HadNoWay(std::string_view error) {
 
 PublishScheduler::Topic* PublishScheduler::NextTopic() {
   std::size_t limit = window_.limit();
-  // What waits for a stream may wait behind a connection that is lost. It costs nobody anything, as
+  // What waits for a stream may wait behind a connection that is lost. It costs nothing, as
   // long as others find a stream.
   const bool free_stream = channels_.HasFreeStream();
   const auto held = [&](const Topic& topic) {

@@ -6,7 +6,7 @@
 //
 // A call waits here until there is a token for it. When Pub/Sub refuses a token with
 // UNAUTHENTICATED, the credentials are read again and the call is repeated once, so that a key that
-// was replaced and revoked is noticed by nobody.
+// was replaced and revoked is not noticed.
 //
 // The deadlines are kept here, with one timer for all calls. A deadline of gRPC would cost both
 // sides a timer and a header for each call. A call is cancelled at most 0.1 s after its deadline.

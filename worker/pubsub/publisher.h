@@ -102,7 +102,7 @@ class Publisher {
   // The number of messages that Publish() took and TakeResults() has not returned yet.
   std::size_t outstanding() const;
 
-  // Topics that answer nobody now.
+  // Topics that answer no request now.
   std::vector<FailingTopic> FailingTopics() const;
   // Whether there are any. Costs nothing.
   bool AnyFails() const;

@@ -16,7 +16,7 @@
 //     runs empty.
 //   - If the answers to twice as many take more than half as long again, the line has only become
 //     longer, whatever the base says: the limit goes back, and is not doubled for kGrowAgain.
-//   - If nobody had to wait, it goes back by an eighth, down to `least`.
+//   - If no request had to wait, it goes back by an eighth, down to `least`.
 //   - Under load many requests are in flight all the time. So after the first round, and when the
 //     base was not measured for kBaseValid, there is a probe: few requests only, until
 //     kProbeAnswers of them are answered. The median of their times is the base. The answers of the

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostIdentity = 300;
 constexpr char kThreadName[] = "postbox-token";
-// Whoever waits for a token that nobody asks for any more looks again after this time.
+// A caller that waits for a token that is no longer fetched looks again after this time.
 constexpr std::chrono::seconds kIdle{3600};
 
 // For a state that is shown: in one line, and cut.
@@ -39,7 +39,7 @@ std::string IdentityOf(const CredentialsFile& file) {
   return "";
 }
 
-// Why there are none where nobody has named a file. Services are often started without HOME.
+// Why there are none where no file is named. Services are often started without HOME.
 std::string WithoutNamedFile(const std::string& path, const std::string& problem) {
   std::string text = std::string("no usable Google credentials: ") + kCredentialsVariable;
   if (path.empty()) {
@@ -228,7 +228,7 @@ void TokenSource::ThreadMain() {
       FetchOne(&lock);
       continue;
     }
-    // It was wanted in a margin that the clock has left again: whoever wants one next says so.
+    // It was wanted in a margin that the clock has left again: the next caller says so.
     if (now >= next_try_) wanted_ = false;
     changed_.wait_until(lock, wanted_ ? next_try_ : now + kIdle);
   }
@@ -261,7 +261,7 @@ void TokenSource::FetchOne(std::unique_lock<std::mutex>* lock) {
     state_.last_error = Shortened(error.text);
     failure_ = std::move(error);
     next_try_ = SteadyClock::now() + backoff_.Next();
-    wanted_ = false;  // until somebody asks again
+    wanted_ = false;  // until the next request for one
   }
   changed_.notify_all();
   if (on_change_) on_change_();

@@ -99,7 +99,7 @@ class TokenSource {
   std::condition_variable changed_;
   // Guarded by it:
   bool stopping_ = false;
-  bool wanted_ = true;  // somebody has asked since the last token
+  bool wanted_ = true;  // it was asked for since the last token
   CredentialState state_;
   std::string header_;  // empty: no token
   std::string quota_project_;

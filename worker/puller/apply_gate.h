@@ -51,7 +51,7 @@ class ApplyGate {
   // Whether one more would be let in beside these, `connected` appliers, of which those without a
   // batch are about to take one. Otherwise as Open.
   bool HasRoomBeside(int connected, TimePoint now);
-  // When the gate may open by itself, because somebody is no longer counted.
+  // When the gate may open by itself, because a thread is no longer counted.
   TimePoint NextOpening(TimePoint now) const;
   // Lets an applier in, also if the gate is closed.
   Ticket Enter(TimePoint now);

@@ -95,7 +95,7 @@ BatchApplier::Fault BatchApplier::FaultOf(const InboxResult& result) const {
   if (result.sqlstate.empty()) return Fault::kConnection;
   if (result.not_begun) return Fault::kSurroundings;
   if (result.sqlstate == "57014") {
-    // The same code says that somebody has cancelled the statement.
+    // The same code says that the statement was cancelled.
     const bool too_long =
         policy_.statement_timeout.count() > 0 && result.took >= policy_.statement_timeout;
     return too_long ? Fault::kSlow : Fault::kSurroundings;

@@ -5,7 +5,7 @@
 //     none, the halves of the batch are tried, and so on until the event at fault stands alone. The
 //     other events are applied.
 //   - A deadlock, a lock that is not available, a lack of memory or a statement that takes too long
-//     can be the fault of one event, of the size of the transaction, or of nobody. The event that
+//     can be the fault of one event, of the size of the transaction, or of neither. The event that
 //     the error names is set aside, to be applied alone later, and the rest is tried in smaller
 //     transactions. Transactions stay smaller until several in a row have fitted and have taken
 //     less than a quarter of statement_timeout. A connection that breaks makes them smaller, too,

@@ -11,7 +11,7 @@ namespace postbox::puller {
 namespace {
 
 // A session that does not load the library does not know the settings of the extension: then
-// current_setting has no more than what somebody has set, and everybody may read it.
+// current_setting has no more than what was set, and every role may read it.
 constexpr char kQuery[] = R"(
     SELECT s.name, s.inbox::oid, s.inbox::text, s.subscription, s.max_outstanding_messages,
            s.max_outstanding_bytes, s.appliers, s.batch_size,

@@ -201,7 +201,7 @@ std::chrono::seconds ConnectTime() {
 }
 
 // The connect_timeout of the connection string, or else of PGCONNECT_TIMEOUT or the service in
-// PGSERVICE, which counts for each host, in seconds. A thread that nobody waits for any more would
+// PGSERVICE, which counts for each host, in seconds. A thread that is not waited for any more would
 // never end without one.
 std::string ConnectTimeout(const std::string& dsn) {
   const auto most = static_cast<int>(ConnectTime().count());
@@ -221,7 +221,7 @@ std::string ConnectTimeout(const std::string& dsn) {
 }
 
 // An attempt to connect, which a thread of its own makes: libpq knows how to try several hosts,
-// each with a time-out, only in a call that blocks. Nobody need wait for its end.
+// each with a time-out, only in a call that blocks. Its end need not be waited for.
 class Attempt {
  public:
   explicit Attempt(std::vector<std::pair<const char*, std::string>> parameters)

@@ -19,11 +19,11 @@
 //     answer_time more. Then the statement is cancelled, which also ends the wait for a standby,
 //     and kCancelTime later the connection counts as broken. With statement_timeout = 0 nobody
 //     can tell a silent server from a long statement; then only the interrupt ends the wait.
-//   - The interrupt is a descriptor that becomes readable when somebody wants the thread to stop.
+//   - The interrupt is a descriptor that becomes readable when the thread is to stop.
 //     It ends every wait at once; the connection is broken then.
 //   - Two calls of libpq cannot be interrupted: the one that connects, which resolves names, tries
 //     several hosts and speaks TLS and Kerberos, and the one that asks for a cancel. Each is made
-//     by a thread of its own, which nobody has to wait for. There are never many of them: to
+//     by a thread of its own, which is not waited for. There are never many of them: to
 //     connect always has a time-out, whatever the connection string says, and a connection whose
 //     last request for a cancel has not been answered sends no other one.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_

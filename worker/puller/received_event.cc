@@ -111,7 +111,7 @@ void Poison(std::string why, ReceivedEvent* event) {
   if (event->poison.empty()) event->poison = std::move(why);
 }
 
-// Whether somebody may have meant a number: nothing is in it but digits with a sign before them, a
+// Whether a number may be meant: nothing is in it but digits with a sign before them, a
 // point, an exponent, and what stands between groups of digits. Two points, or a sign behind a
 // digit, are those of a release or a date.
 bool MayBeNumber(std::string_view text) {

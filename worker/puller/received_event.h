@@ -14,7 +14,7 @@
 // two.
 //
 // Other things have the names timestamp and version, too. So a timestamp may be anything, and a
-// version whatever nobody can mean as a number: "1.2.0" is that of a schema perhaps. "1.0" may be
+// version what cannot be meant as a number: "1.2.0" is that of a schema perhaps. "1.0" may be
 // either, and is refused. An event whose version was left alone has none: projections refuse it,
 // and the log tells of it, so that it is never applied unnoticed as if there were none.
 //

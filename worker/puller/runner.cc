@@ -149,7 +149,7 @@ bool Runner::Stuck() {
     return std::vector<uint64_t>();
   });
   if (io_silent > limit) return true;
-  // Without a limit for statements nobody can tell a long one from a thread that is stuck.
+  // Without a limit for statements a long one looks like a thread that is stuck.
   if (config_.statement_timeout.count() == 0) return false;
   const auto least = now - limit - config_.statement_timeout;
   return std::any_of(appliers_.begin(), appliers_.end(), [&](const Applier& applier) {

@@ -10,7 +10,7 @@
 namespace postbox::puller {
 namespace {
 
-// The table of the reports can be locked by anybody, and events shall not wait for it. Nor do they
+// The table of the reports can be locked by any role, and events shall not wait for it. Nor do they
 // wait for long for a session that does not answer.
 constexpr TransactionLimits kReportLimits{.statement_timeout = std::chrono::seconds(5),
                                           .lock_timeout = std::chrono::milliseconds(50),

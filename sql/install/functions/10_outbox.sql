@@ -1,5 +1,5 @@
 -- Sessions cache outboxes and workers cache publications. This trigger invalidates both caches when a change of the
--- tables commits, whoever made it: a function, a trigger or a restore. It is for each row, since a statement that finds no
+-- tables commits, whatever made it: a function, a trigger or a restore. It is for each row, since a statement that finds no
 -- row changes nothing: every DROP of any object looks here for what it has to forget. Like all triggers of Postbox's own tables it
 -- fires whatever session_replication_role is: a worker that does not hear of a publication would publish nothing.
 CREATE OR REPLACE FUNCTION postbox.configuration_changed() RETURNS trigger

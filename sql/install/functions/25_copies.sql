@@ -2,7 +2,7 @@
 
 -- A publication belongs to a database. A copy of the database beside the original has the same publications, and would publish
 -- everything twice. So a publication that was copied within the cluster is not published while the original is there, or until
--- postbox.claim_publication says so. In another cluster it goes on by itself: nobody there knows the original. A physical copy cannot
+-- postbox.claim_publication says so. In another cluster it goes on by itself: the original is not known there. A physical copy cannot
 -- be told from its original.
 CREATE OR REPLACE FUNCTION postbox.this_database() RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION postbox.code_of_users(relation regclass, other regcla
 COMMENT ON FUNCTION postbox.code_of_users(regclass, regclass) IS
     'The code of an ordinary user that reading a table would run, or may run; NULL if there is none';
 
--- For whoever gave up waiting for a lock.
+-- For a session that gave up waiting for a lock.
 CREATE OR REPLACE FUNCTION postbox.lock_holders(registered postbox.outbox) RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp

@@ -57,7 +57,7 @@ COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this d
 --   FAILED    publish_attempts > 0, next_retry_at = infinity: max_attempts are used up
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
 --   DUE       publish_attempts = 0, next_retry_at finite: was FAILED or RETRY and is redriven, or was BEHIND and is the first,
---             or nobody answered for it alone (last_error says so), which is no attempt
+--             or no answer came for it alone (last_error says so), which is no attempt
 -- A leased row that had a next_retry_at has -infinity there, and is DUE when it is given back. A discarded row has published_at = -infinity.
 
 CREATE OR REPLACE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
@@ -249,7 +249,7 @@ COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
     'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
 
 -- Counted with the rights of the current user. What the owner of an outbox has made of it is shown with its publication. It hides no
--- other one and holds up nobody: errors become `problem`, and what is locked, or may run code of users, is not counted.
+-- other one and holds up none: errors become `problem`, and what is locked, or may run code of users, is not counted.
 CREATE OR REPLACE FUNCTION postbox.publication_backlog(publication text,
     OUT ready bigint, OUT parked bigint, OUT oldest_ready interval, OUT oldest_parked interval, OUT problem text, OUT broken boolean)
     LANGUAGE plpgsql

@@ -33,8 +33,8 @@ COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Wh
 -- Rows of other clusters. They come with a restore, with pg_upgrade, or with a copy of the table, at any time and in any
 -- order. Readers take rows of this cluster only. What a former position had not read is settled once: in one transaction
 -- the event is put into the table of parked events, for each publication that misses it, where it is due, before later events of
--- its key; and its row gets the origin -2147483648, which nobody reads. It stays for the retention. What the former
--- positions had read stays as it is. A row of a cluster of which no position is known is kept: nobody knows whether it
+-- its key; and its row gets the origin -2147483648, which no lane reads. It stays for the retention. What the former
+-- positions had read stays as it is. A row of a cluster of which no position is known is kept: it is not known whether it
 -- was published.
 
 CREATE OR REPLACE FUNCTION postbox.foreign_origins(outbox regclass, part regclass, most_unknown int DEFAULT 1,
@@ -61,7 +61,7 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
-    -- Whoever may INSERT can make up any number of others: most often the first of them will do. From one to the next, through the index.
+    -- Their owner can forge any number of others: most often the first of them will do. From one to the next, through the index.
     known := false;
     hwm := NULL;
     xmin := NULL;
@@ -200,7 +200,7 @@ CREATE OR REPLACE FUNCTION postbox.begin_here(outbox regclass) RETURNS boolean
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- One at a time: whoever else wants to settle rows comes again.
+    -- One at a time: another session that settles rows comes again.
     PERFORM FROM postbox.outbox o WHERE o.relation = begin_here.outbox FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN false;
@@ -282,7 +282,7 @@ $$;
 COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
     'Makes parked events, which are due, of up to `most` events that a publication has not read and that were visible to a snapshot; false if there are more';
 
--- What nobody knows, a superuser has to say.
+-- What is not known, a superuser decides.
 CREATE OR REPLACE FUNCTION postbox.resolve_unknown_origin(outbox regclass, published boolean) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) IS

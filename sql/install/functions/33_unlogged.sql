@@ -1,4 +1,4 @@
--- Tables of an outbox or inbox that somebody has made UNLOGGED. Nothing keeps an owner from it; so it is said where one looks.
+-- Tables of an outbox or inbox that are UNLOGGED. Nothing keeps an owner from it; so it is said where one looks.
 CREATE OR REPLACE FUNCTION postbox.unlogged_problem(VARIADIC tables regclass[]) RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS

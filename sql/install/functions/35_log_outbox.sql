@@ -8,7 +8,7 @@
 -- transaction began: each is written to for a quarter of the retention, in turn. Each has a partition, made with the
 -- outbox. The retention touches five generations at most, so one at least is past it, and its partition is emptied.
 --   - Rule: TRUNCATE only under the lock of the partition, and only if under this lock every lane of every publication
---     has read all of its rows. Whoever has inserted into it holds its lock until his transaction ends, so no row can be
+--     has read all of its rows. A transaction that has inserted into it holds its lock until it ends, so no row can be
 --     committed between the check and the TRUNCATE.
 --   - What cannot be emptied in its turn (a row is unread, no publication reads the outbox, the partition is locked, no
 --     worker runs) stays. New rows join it when its turn comes again, and it is emptied in a later one.
@@ -73,7 +73,7 @@ BEGIN
     END IF;
     FOR i IN 0..5 LOOP
         CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
-        -- Without it nobody could emit when its turn comes.
+        -- Without it no event could be emitted when its turn comes.
         part := postbox.free_name(schema, log, '_g' || i);
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
         PERFORM postbox.add_stamp_trigger(format('%I.%I', schema, part)::regclass);
@@ -171,7 +171,7 @@ BEGIN
     -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
     EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
     IF row_security_active(part) THEN
-        RETURN false;  -- nobody knows what is in it; postbox.retention_problem says so
+        RETURN false;  -- it is not known what is in it; postbox.retention_problem says so
     END IF;
     EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
     IF NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
@@ -311,7 +311,7 @@ BEGIN
         IF problem IS NULL AND code IS NOT NULL THEN
             problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
         ELSIF problem IS NULL THEN
-            -- What the owner of one outbox has made of it hides no other, and holds up nobody.
+            -- What the owner of one outbox has made of it hides no other, and holds up none.
             BEGIN
                 problem := postbox.show_retention_problem(outbox);
             EXCEPTION

@@ -257,7 +257,7 @@ BEGIN
                 'let the owner drop that code, or run SELECT * FROM postbox.repair_outbox');
             CONTINUE;
         END IF;
-        -- What the owner of one outbox has made of it hides no other, and holds up nobody.
+        -- What the owner of one outbox has made of it hides no other, and holds up none.
         BEGIN
             RETURN QUERY SELECT * FROM postbox.show_findings(table_of.relation);
             problem := CASE WHEN table_of.outbox IS NOT NULL THEN postbox.show_retention_problem(table_of.relation) END;
@@ -313,7 +313,7 @@ CREATE OR REPLACE FUNCTION postbox.doctor_of_publications() RETURNS SETOF postbo
 AS $$
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('publications', CASE WHEN s.state IN ('active', 'waiting') THEN 'warning' ELSE 'error' END, s.publication,
-            -- Not also what failed before nobody served it.
+            -- Not also what failed before it was unserved.
             format('it is %s: ', s.state) || coalesce(CASE WHEN s.state = 'unserved' AND starts_with(s.last_error, p.reason) THEN p.reason ELSE s.last_error END, 'the role may not see why'), CASE
             -- The server's own text, with its remedy.
             WHEN s.state = 'unserved' AND s.last_error LIKE 'nobody publishes it: %' THEN NULL

@@ -50,7 +50,7 @@ BEGIN
         BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         EXCEPTION WHEN dependent_objects_still_exist THEN
-            -- Nobody's DROP fails because of an object that was put upon the table of another.
+            -- No DROP fails because of an object that was put upon the table of another role.
             RAISE NOTICE USING
                 MESSAGE = format('table %s is left behind, since other objects depend on it', orphan),
                 HINT = 'Its owner can drop it with DROP TABLE ... CASCADE.';

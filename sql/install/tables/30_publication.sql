@@ -30,7 +30,7 @@ COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which i
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
--- A long backlog is in nobody's way: what comes after it is read ahead of it, and its position is beside that of the lane. Who does
+-- A long backlog is in no event's way: what comes after it is read ahead of it, and its position is beside that of the lane. Who does
 -- not know of it takes what it has read for unread.
 CREATE TYPE postbox.position_ahead AS (
     after    bigint,

@@ -7,7 +7,7 @@
 // came before it, and looks for itself whether it is needed: so a run that was interrupted is
 // completed by the next one.
 //
-// Nothing is ever deleted, and no right is taken from anybody.
+// Nothing is ever deleted, and no right is taken away.
 #ifndef POSTBOX_WORKER_CLI_PROVISION_PLAN_H_
 #define POSTBOX_WORKER_CLI_PROVISION_PLAN_H_
 

@@ -226,7 +226,7 @@ grpc::Status Remote::ApplyGrants(const Grants& grants) {
   iam::SetIamPolicyRequest request;
   request.set_resource(grants.resource);
   iam::Policy& policy = *request.mutable_policy();
-  // Read again here: the etag makes sure that nobody's change is lost.
+  // Read again here: the etag makes sure that no change is lost.
   const grpc::Status status = GetPolicy(grants.resource, &policy);
   if (!status.ok()) return status;
   for (const Grant& grant : grants.grants) {

@@ -1,7 +1,7 @@
 // Reads the values of a mapping in a document, and collects what is wrong with them.
 //
 // Each problem names the file, the path of the value in it, for example subscriptions[2].retry, and
-// what is allowed there. A key that nobody has asked for is a problem, too: the nearest key that is
+// what is allowed there. A key that was not asked for is a problem, too: the nearest key that is
 // known is named.
 #ifndef POSTBOX_WORKER_CLI_PROVISION_SECTION_H_
 #define POSTBOX_WORKER_CLI_PROVISION_SECTION_H_
@@ -70,7 +70,7 @@ class Section {
   void Complain(const std::string& key, const std::string& text) const {
     problems_->Add(PathOf(key), text);
   }
-  // To be called last: reports the keys that nobody has asked for.
+  // To be called last: reports the keys that were not asked for.
   void End() const;
 
  private:

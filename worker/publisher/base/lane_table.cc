@@ -113,7 +113,7 @@ TimestampTz Suspend(const Publication& publication, const std::string& error,
   }
   if (const TimestampTz suspended = Int64Column(0, 2); suspended != 0) return suspended;
   const int attempts = Int32Column(0, 1) + 1;
-  // Whoever alters the publication writes the row that is locked now.
+  // To alter the publication writes the row that is locked now.
   Parameters current = Current(publication);
   if (Run(std::string("SELECT 1") + kIsCurrent, current) == 0) return 0;
   const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
@@ -144,7 +144,7 @@ bool EndSuspension(const Publication& publication) {
 namespace {
 
 // Of the suspended publications `p` for which the condition holds. Rows that an owner has locked
-// are left out: whoever waited for them would wait for as long as the owner likes.
+// are left out: to wait for them would take as long as the owner likes.
 void RetryWhere(const char* condition, Parameters& parameters) {
   Run(std::string(
           "UPDATE postbox.lane SET attempts = 1, next_retry_at = pg_catalog.now() "

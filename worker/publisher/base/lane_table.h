@@ -11,13 +11,13 @@
 //    ends or has more than its share. Another worker takes the lane over when the token's worker is
 //    gone, or was not heard of for postbox.lease_timeout (extension/shared/shared_state.h). Every
 //    checkpoint is written under the condition that the token is still the writer's, so a worker
-//    that has lost its lane stores nothing. A lane that nobody may take is only looked at, and an
+//    that has lost its lane stores nothing. A lane that may not be taken is only looked at, and an
 //    owner without events writes nothing.
 //
 // The races around the owner of a lane:
 //
 //   A holds the lane, B looks for one.
-//   1. B reads the row FOR UPDATE SKIP LOCKED: a lane that somebody is just looking at, or
+//   1. B reads the row FOR UPDATE SKIP LOCKED: a lane that another worker is just looking at, or
 //      checkpointing, is passed over.
 //   2. B reads the token from the row first, and asks for the tokens of living workers afterwards.
 //      A worker that began in between and took this lane would have changed the row, which B has
@@ -66,7 +66,7 @@ bool EndSuspension(const Publication& publication);
 void RetryNow(const std::set<std::string>& credentials);
 void RetryAllNow();
 
-// So many events more of a table outbox were sent again. False: somebody has locked the row.
+// So many events more of a table outbox were sent again. False: another session has locked the row.
 bool StoreSentAgain(const std::string& publication, std::int64_t events);
 
 // The processes that hold locks on a relation in modes that keep others from reading or writing it,
@@ -95,7 +95,7 @@ class LaneRow {
   // Whether lanes of the outbox are from another cluster. Then it must be re-based.
   bool IsForeign(Oid outbox);
   // A step of extension/outbox/rebase.cc. Returns how many rows it has settled; 0 also while
-  // somebody else does it.
+  // another session does it.
   int64 Rebase(Oid outbox);
 
   // Gives the lane up for others to take. `in_order`: no worker may have sent events that are still
@@ -107,7 +107,7 @@ class LaneRow {
   bool Checkpoint(const LanePosition& position, std::int64_t sent_again);
 
  private:
-  // Whether it is this worker's or nobody's, given the token in its row.
+  // Whether it is this worker's or free, given the token in its row.
   bool MayTake(const std::string& token) const;
 
   const std::string publication_;

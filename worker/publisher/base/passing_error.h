@@ -1,4 +1,4 @@
-// Errors of a statement that say nothing about the outbox: somebody was in the way for a moment.
+// Errors of a statement that say nothing about the outbox: a lock was in the way for a moment.
 // The transaction is rolled back and done again soon, and the publication is not suspended unless
 // that lasts.
 //

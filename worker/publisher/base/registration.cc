@@ -125,7 +125,7 @@ void PinSettings() {
       {"default_transaction_read_only", "off"},
       {"search_path", "pg_catalog, pg_temp"},
       {"statement_timeout", "0"},
-      // One publication's table or row that somebody has locked holds up all others for so long.
+      // One publication's table or row that is locked holds up all others for so long.
       {"lock_timeout", "100ms"},
       {"idle_in_transaction_session_timeout", "0"},
       {"idle_session_timeout", "0"},
@@ -331,7 +331,7 @@ void ShowProblem(const std::string& problem) {
 
 std::chrono::milliseconds RecordHeartbeat() {
   const uint64 now = MonotonicMilliseconds();
-  // Whoever reads the old value afterwards has not read what this worker does next.
+  // A process that reads the old value afterwards has not read what this worker does next.
   const uint64 before = pg_atomic_exchange_u64(&Slot()->seen_at, now);
   return std::chrono::milliseconds(now - before);
 }

@@ -20,7 +20,7 @@ SentAgain::SentAgain(const std::string& publication, int slice)
 void SentAgain::AddResults(std::span<const EventPointer> events) {
   for (const EventPointer& event : events) {
     count_ += event->sent_again;
-    // It is sent again sooner or later, if nobody discards it.
+    // It is sent again sooner or later, if it is not discarded.
     const bool published = event->status == pubsub::PublishStatus::kPublished;
     if (!published && event->maybe_taken) ++count_;
   }

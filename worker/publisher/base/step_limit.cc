@@ -49,7 +49,7 @@ Step step;
 timer_t timer;
 bool created = false;
 
-// A clock that somebody sets ends no step.
+// A clock that is set ends no step.
 int64 Now() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);

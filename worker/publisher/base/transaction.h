@@ -13,7 +13,7 @@ namespace postbox::publisher {
 // Whether COMMIT waits until the transaction is on disk.
 enum class Durability { kAtCommit, kSoon };
 
-// A transaction that begins when somebody needs it. `activity` shows in pg_stat_activity and must
+// A transaction that begins when it is needed. `activity` shows in pg_stat_activity and must
 // be a literal.
 class Transaction {
  public:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostParked = 1000;
 
-// Locks the publication, then its lanes, as ALTER and DROP do. False: somebody else is at it, or
+// Locks the publication, then its lanes, as ALTER and DROP do. False: another session is at it, or
 // has a lane, or the publication has been altered again.
 bool LockAll(const Publication& publication) {
   Parameters name;

@@ -102,7 +102,7 @@ class LogOutbox : public OutboxSource {
   // Takes the lane, or gives it up if the worker has more than its share. False: it is not ours.
   bool Acquire(ClaimResult* result);
   // Whether the row says that this worker has the lane, though it has no progress here: it was
-  // rolled back, or the publication was altered. Nobody else takes it, so it is taken, even above
+  // rolled back, or the publication was altered. No other takes it, so it is taken, even above
   // the share, and given up in order.
   bool IsLeftBehind();
   // A step of re-basing. Returns how many rows it has settled.
@@ -244,7 +244,7 @@ class LogOutbox : public OutboxSource {
   // read. 0: it has not. kUpToNow: up to those that are there when the lane is read first.
   static constexpr std::int64_t kUpToNow = std::numeric_limits<std::int64_t>::max();
   std::int64_t maybe_sent_upto_ = 0;
-  bool lease_uncertain_ = false;  // somebody may have taken the lane over
+  bool lease_uncertain_ = false;  // another worker may have taken the lane over
   bool maybe_left_ = true;        // see IsLeftBehind()
 };
 

@@ -8,7 +8,7 @@
 //
 // An event that was read ahead is published if its key is none of the backlog's. These keys are
 // read first, and under each snapshot with which events are read ahead those of rows that have
-// become visible since: emitters of one key come one after the other, so whoever sees an event sees
+// become visible since: emitters of one key come one after the other, so if one is seen, so are
 // all earlier ones of its key, and their keys are known. The later event is withheld until the last
 // range of the backlog that has its key is published (backlog_keys_logic.h). What was handed out
 // before the keys were read goes before it in the client.
@@ -256,11 +256,11 @@ LogOutbox::Marker LogOutbox::MarkEnd(const LogMoment& moment) {
   const auto at = [&](std::int64_t seq) { return Marker{seq, Clock::now(), long_transaction}; };
   const std::int64_t end = std::max(last, position.from());
   // More than one zone: it has yet to read late rows, and has looked at none above them. The
-  // transaction of those may have more there, if somebody looked while it was running.
+  // transaction of those may have more there, if a chunk was read while it was running.
   const bool is_late = position.zones().size() > 1;
   // What comes after a long transaction goes ahead of it, unless that is a longer backlog itself:
   // then to know the keys of the first would cost more than the others gain. So does what stands
-  // between its last rows, if somebody looked a moment before.
+  // between its last rows, if a chunk was read a moment before.
   if (long_transaction != 0 && moment.hwm - last <= long_by) {
     return at(is_late && last - position.from() <= kFewSeqs ? position.from() : end);
   }

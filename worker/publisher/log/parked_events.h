@@ -13,7 +13,7 @@
 //   published                    Settle(), DeletePublished(): the row is deleted, and the next one
 //                                of its key is due
 //   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
-//   nobody answers for it        the same, but it is no attempt
+//   no answer comes              the same, but it is no attempt
 //
 // However many rows wait, nothing here reads them before it is their turn. Rows behind another one
 // have next_retry_at = 'infinity', and are reached through the first row of their key. Whoever
@@ -22,7 +22,7 @@
 //
 // What must not happen is that a row is behind nothing. So it is put behind a row that is locked
 // against DELETE until the commit; whoever deletes that row looks for the next one afterwards. If
-// the row cannot be locked, somebody may just be deleting it: then the new one is due, and Claim()
+// the row cannot be locked, it may just be deleted: then the new one is due, and Claim()
 // puts it behind if there is still an earlier one. Load() repairs what an UPDATE or DELETE of the
 // owner's own has left.
 //
@@ -164,7 +164,7 @@ class ParkedEvents {
   int load_keys_ = 10'000;                 // of a step; less when one took too long
   std::string loaded_upto_;                // the key at which it goes on
   std::unordered_set<std::string> found_;  // the keys that it has found, and those added meanwhile
-  // Keys whose first row is behind, but was locked by somebody.
+  // Keys whose first row is behind, but was locked by another session.
   std::unordered_set<std::string> to_make_due_;
   // Rows may be behind although nothing stops a key: on_failure was 'park_key' before.
   bool free_behind_rows_ = false;

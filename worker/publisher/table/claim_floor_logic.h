@@ -3,7 +3,7 @@
 // The index of the claim keeps entries of rows that were published, until a VACUUM. To pass all of
 // them in each claim would cost more with every event. So a walk begins at a floor, up to which
 // nothing waited the last time. A row can appear below it: its transaction took the seq long before
-// it committed, or somebody gave the row back. A seq that was not seen kRecent ago is never below.
+// it committed, or the row was given back. A seq that was not seen kRecent ago is never below.
 // For the others a walk begins at the start every kLookInterval, and at once if a claim has found
 // nothing, but not more often than every kLookAgain, and so that it takes a tenth of the time at
 // most.
@@ -16,7 +16,7 @@
 //   - the rows that it has passed since it began at the start: its own claims that are published
 //     by now, and rows that were under the lease of another one. That one may give them back: then
 //     they are found when a walk begins at the start again.
-// These are runs of consecutive numbers. A seq that nobody has seen is in no run, so a row whose
+// These are runs of consecutive numbers. A seq that was not seen is in no run, so a row whose
 // transaction commits late is found at once.
 //
 // The order of a key depends on none of this: what a claim does not see blocks its key

@@ -1,6 +1,6 @@
 // The rows of a table outbox that this worker has leased and not settled. All lanes of the outbox
 // know them: also those of other publications, and of one that was altered and whose old lane still
-// waits for results. So a row under this worker's token that is not among them is in nobody's hand.
+// waits for results. So a row under this worker's token that is not among them is in no hand.
 //
 // A step is a transaction of one lane. What it has claimed is in hand at once, and what it has
 // settled is until the next step begins: only then its COMMIT is known to have gone through.

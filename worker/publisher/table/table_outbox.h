@@ -39,7 +39,7 @@
 //      lease is given back, and postbox.publish_timeout is at most half of the lease, so in this
 //      window A sends nothing any more. A itself takes over none that it has in hand, however old:
 //      its result may be here, and wait for a lock on the table. An old one under its token that
-//      it has not in hand it gives back: the token was written by somebody else.
+//      it has not in hand it gives back: another session has written the token.
 //   4. A's result is stored without waiting for the disk. If the server crashes before it is there,
 //      the row is still leased, its worker is gone, and the event is sent again.
 //
@@ -66,7 +66,7 @@ class TableOutbox : public OutboxSource {
   TableOutbox(Publication publication, std::string topic, std::string lock_token);
 
   ClaimResult Claim(const ClaimLimits& limits, Transaction* transaction) override;
-  // Rows wait for the clock, and for whoever has locked them.
+  // Rows wait for the clock, and for sessions that have locked them.
   std::optional<ReadMark> ReadUpTo() const override { return std::nullopt; }
   void ForgetPlans() override { statements_.reset(); }
   bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;

@@ -111,7 +111,7 @@ std::map<TableOutbox::Ending, TableOutbox::Leases> TableOutbox::EndingLeases(Dat
         ending = Ending::kForgotten;
       }
     } else if (!lives && token.starts_with("postbox-") && token.size() == kLockTokenSize - 1) {
-      // A token of another form belongs to somebody else's publisher: only the time-out ends it.
+      // A token of another form belongs to another publisher: only the time-out ends it.
       ending = Ending::kGone;
     } else if (old || (timeless && !lives)) {
       ending = Ending::kOld;

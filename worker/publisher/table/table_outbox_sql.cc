@@ -10,7 +10,7 @@ namespace postbox::publisher {
 
 namespace {
 
-// What waits for ever is leased by nobody, whatever token somebody has written there: a worker sets
+// What waits for ever is not leased, whatever token is written there: a worker sets
 // another time when it leases a row.
 constexpr std::string_view kUnleased =
     "published_at IS NULL AND (lock_token IS NULL OR next_retry_at = 'infinity')";
@@ -224,7 +224,7 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
 }
 
 void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
-  // What cannot end takes no room from what may, however much of it somebody has written.
+  // What cannot end takes no room from what may, however much of it is written.
   const std::string may_end =
       "CASE WHEN c.lock_token IS NULL OR " + std::string(kOld) + " OR " + std::string(kTimeless) +
       " THEN true ELSE left(c.lock_token, 8) = 'postbox-' AND "
