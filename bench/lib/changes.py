@@ -28,6 +28,7 @@ def changes(report, smoke):
     rows, rounds = (300, 1) if smoke else (1_000_000, 3)
     with bed.opened(smoke) as server:
         outbox = server.outbox("app.outbox")
+        server.insert_by_hand(outbox)
         file = server.cluster.directory / "data/items"
         server.sql(f"""COPY (SELECT n, 'a title of moderate length ' || n, n * 1.25, now() FROM generate_series(1, {rows}) AS n)
                        TO '{file}'""")

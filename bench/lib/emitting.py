@@ -33,6 +33,7 @@ def emit(report, smoke):
         amount = " ".join(f"{count} {what}" for what, count in length.items())
         say(f"emit: {clients} clients, {rounds} rounds of {amount} each")
         outbox = server.outbox("app.outbox")
+        server.insert_by_hand(outbox)
         server.sql(f"""
             CREATE TABLE app.account (account int PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 80);
             INSERT INTO app.account SELECT n, 0 FROM generate_series(1, {accounts}) AS n;
