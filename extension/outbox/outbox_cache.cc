@@ -339,6 +339,24 @@ std::shared_ptr<Outbox> FindOutbox(Oid relation) {
   return outbox;
 }
 
+bool IsOutbox(Oid relation) {
+  // The last one that was none, and when.
+  static Oid none = InvalidOid;
+  static uint64 as_of = 0;
+  WatchInvalidations();
+  const auto found = entries.find(relation);
+  if (found != entries.end() && !found->second.stale) return true;
+  if (none == relation && as_of == changes) return false;
+  as_of = changes;
+  const SpiConnection connection;
+  const FixedSearchPath search_path;
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  if (postbox::Run("SELECT FROM postbox.outbox WHERE relation = $1", key) > 0) return true;
+  none = relation;
+  return false;
+}
+
 Oid LogOfPartition(Oid partition) {
   WatchInvalidations();
   if (const auto found = logs.find(partition); found != logs.end()) return found->second;

@@ -142,6 +142,9 @@ class Outbox {
 // may make the cache drop its own.
 std::shared_ptr<Outbox> FindOutbox(Oid relation);
 
+// Whether the table is registered as an outbox.
+bool IsOutbox(Oid relation);
+
 // The log that this table is a partition of; the table itself if it is none.
 Oid LogOfPartition(Oid partition);
 

@@ -19,6 +19,7 @@
 //   a superuser with session_replication_role = replica, to put rows back as they were
 //   rows of a log that is not registered: its owner restores it, and the registration comes later
 //   an UPDATE; one that moves a row into another partition counts as an INSERT there
+//   a trigger of the owner that comes after this one
 //   an owner who disables the trigger: postbox.outbox_problem says so
 #include "extension/outbox/stamp.h"
 
@@ -96,17 +97,6 @@ void CheckMayRestore(Oid log, const char* column, int32 value, int32 here) {
         "Leave out txid, seq, origin and generation: their values are given.");
 }
 
-// Nothing if the log is none yet, and its owner restores it.
-std::shared_ptr<Outbox> FindRegistered(Oid log) {
-  try {
-    return FindOutbox(log);
-  } catch (const PostgresError& error) {
-    const bool owner = Pg([&] { return OwnsRelation(log, GetUserId()); });
-    if (error.raised_by_postgres || error.sqlstate != ERRCODE_WRONG_OBJECT_TYPE || !owner) throw;
-    return nullptr;
-  }
-}
-
 HeapTuple Stamp(const TriggerData& trigger) {
   const Oid log = LogOfPartition(RelationGetRelid(trigger.tg_relation));
   const Row row(trigger);
@@ -118,8 +108,11 @@ HeapTuple Stamp(const TriggerData& trigger) {
   }
   // Of an INSERT into a partition, too.
   Pg([&] { LockRelationOid(log, RowExclusiveLock); });
-  const std::shared_ptr<Outbox> outbox = FindRegistered(log);
-  if (outbox == nullptr) return trigger.tg_trigtuple;
+  // It is none yet, and its owner restores it.
+  if (!IsOutbox(log) && Pg([&] { return OwnsRelation(log, GetUserId()); })) {
+    return trigger.tg_trigtuple;
+  }
+  const std::shared_ptr<Outbox> outbox = FindOutbox(log);
   const OutboxFacts& facts = outbox->facts();
   const int16 now = GenerationOfNow(facts);
   const int16 generation = DatumGetInt16(row.Value(kGeneration).value_or(Int16GetDatum(now)));

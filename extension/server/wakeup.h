@@ -23,9 +23,10 @@
 //    another session, which does not know what the transaction did: it wakes the workers of the
 //    database and the sessions that wait, and says that the configuration changed if the server
 //    says so (hooks.h).
-//  - A plain INSERT into an outbox sets no flag. The worker finds the row when it polls. (A row of
-//    a log whose seq was written by hand moves no sequence. Where a worker has more than ten lanes,
-//    it waits for the poll at which its lane has its turn: worker/publisher/poll.h.)
+//  - A plain INSERT into a table outbox sets no flag, nor does one past the trigger of a log
+//    (outbox/stamp.cc). The worker finds the row when it polls. (Such a row of a log may move no
+//    sequence. Where a worker has more than ten lanes, it waits for the poll at which its lane has
+//    its turn: worker/publisher/poll.h.)
 //
 // The flags are in the memory of the backend; the messages are in SharedState. Nothing is on disk:
 // after a crash every worker starts and reads everything.

@@ -231,7 +231,7 @@ subtest 'a sequence that is set to the greatest seq, as after a restore, while a
 	$session->query_safe('COMMIT');
 	$session->quit;
 	is($node->safe_psql('postgres', q{SELECT count(DISTINCT seq) FROM app.outbox WHERE aggregate_id IN ('held', 'other')}), '1', 'they have one seq');
-	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND pending = 6 FROM postbox.publication_status}, 'both wait');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND pending = 6 FROM postbox.publication_status}, 'all wait');
 	emulator_fault($emulator, '--clear');
 	wait_for(sub { messages_published($emulator) >= $before + 6 }, 'all are published');
 	others_flow(0);

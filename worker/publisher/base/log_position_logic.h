@@ -88,6 +88,7 @@ struct LogMoment {
   XidSnapshot snapshot;
   FullXid next_xid = 3;
   FullXid left_out = 0;  // a transaction of which nothing is read; 0: none
+  int64_t last_seq = 0;  // of the sequence: hwm is less where only a backlog is read
 
   bool Sees(FullXid xid) const { return xid != left_out && snapshot.Sees(xid); }
   // What has been read of a zone after a look under this moment.

@@ -200,11 +200,11 @@ void ShareExtension() {
   static Oid extension = InvalidOid;
   // Without the library in shared_preload_libraries, as in a test, nothing tells of a change.
   const bool told = shared_state() != nullptr;
-  const uint64 epoch = told ? pg_atomic_read_u64(&shared_state()->extension_epoch) : 0;
+  const uint64 generation = told ? ConfigGeneration() : 0;
   pg_memory_barrier();
-  if (!OidIsValid(extension) || looked_at != epoch || !told) {
+  if (!OidIsValid(extension) || looked_at != generation || !told) {
     extension = get_extension_oid("postbox", true);
-    looked_at = epoch;
+    looked_at = generation;
   }
   if (OidIsValid(extension)) {
     LockDatabaseObject(ExtensionRelationId, extension, 0, AccessShareLock);

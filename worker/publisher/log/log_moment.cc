@@ -43,7 +43,7 @@ LogMoment TakeMoment(int64 last_seq) {
   const Snapshot active = GetActiveSnapshot();
   const FullTransactionId next = ReadNextFullTransactionId();
   LogMoment moment;
-  moment.hwm = last_seq;
+  moment.hwm = moment.last_seq = last_seq;
   moment.next_xid = U64FromFullTransactionId(next);
   moment.snapshot.xmin = Widen(active->xmin, next);
   moment.snapshot.xmax = Widen(active->xmax, next);

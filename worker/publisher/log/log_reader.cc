@@ -86,7 +86,7 @@ LogReader::Late LogReader::FindLate(const LateRead& read, const LogMoment& momen
   Late late{read.txids, read.upto};
   if (read.range_end <= read.range_begin) return late;
   // Most often there are none.
-  if (moment.hwm - read.upto <= kFewNewSeqs &&
+  if (moment.last_seq - read.upto <= kFewNewSeqs &&
       any_late_.RunReadOnly({XidValue(read.range_begin - 1), XidValue(read.range_end),
                              Int64GetDatum(read.after), Int64GetDatum(read.upto)}) == 0) {
     return late;
