@@ -266,7 +266,7 @@ subtest 'a restore of the schema, then of the data, within a cluster' => sub {
 	# The registration may come later than the rows, also of an INSERT in a function.
 	$node->safe_psql('beside', q{CREATE TABLE app.kept AS TABLE app.outbox; DELETE FROM app.outbox; DELETE FROM postbox.lane; DELETE FROM postbox.publication; CREATE TABLE app.registered AS TABLE postbox.outbox; DELETE FROM postbox.outbox});
 	my $position = log_position($node);
-	is($node->safe_psql('beside', q{BEGIN; SET LOCAL search_path = app, postbox; DO $$ DECLARE k record; n int := 0; BEGIN FOR k IN SELECT * FROM kept LOOP INSERT INTO outbox SELECT k.*; n := n + 1; END LOOP; IF n <> 5 THEN RAISE 'lost'; END IF; END $$; SHOW search_path; COMMIT}),
+	is($node->safe_psql('beside', q{BEGIN; SET LOCAL search_path = app, postbox; DO $$ DECLARE k kept; n int := 0; BEGIN FOR k IN SELECT * FROM kept LOOP INSERT INTO outbox VALUES (k.*); n := n + 1; END LOOP; IF n <> 5 THEN RAISE 'lost'; END IF; END $$; SHOW search_path; COMMIT}),
 		'app, postbox', 'the session is as it was');
 	is($node->safe_psql('beside', $rows), $node->safe_psql($database, $rows), 'so are the rows');
 	unlike(log_since($node, $position), qr/SPI stack|signal 11/, 'nothing is left behind');
