@@ -114,6 +114,10 @@ HeapTuple Stamp(const TriggerData& trigger) {
   }
   const std::shared_ptr<Outbox> outbox = FindOutbox(log);
   const OutboxFacts& facts = outbox->facts();
+  if (!facts.is_log) {
+    Throw(ERRCODE_WRONG_OBJECT_TYPE, "outbox \"" + facts.name + "\" is no log", "",
+          "Drop the trigger that calls stamp_event().");
+  }
   const int16 now = GenerationOfNow(facts);
   const int16 generation = DatumGetInt16(row.Value(kGeneration).value_or(Int16GetDatum(now)));
   if (generation != now) CheckMayRestore(log, "generation", generation, now);

@@ -117,6 +117,23 @@ subtest 'a plain INSERT wakes the publishers' => sub {
 	$node->safe_psql('postgres', q{ALTER SYSTEM RESET postbox.poll_interval; SELECT pg_reload_conf()});
 };
 
+subtest 'the function of the trigger on another table is an error, or does nothing' => sub {
+	$node->safe_psql('postgres', q{SELECT postbox.create_outbox('app.tab', 'table'); ALTER TABLE app.tab ADD txid xid8, ADD origin int, ADD generation smallint;
+		CREATE TABLE app.other (n int, origin int)});
+	for my $table ('tab', 'other')
+	{
+		for my $kind ('BEFORE INSERT', 'AFTER INSERT', 'BEFORE UPDATE')
+		{
+			$node->safe_psql('postgres', "CREATE OR REPLACE TRIGGER stamp $kind ON app.$table FOR EACH ROW EXECUTE FUNCTION postbox.stamp_event()");
+			my ($code, $stdout, $stderr) = $node->psql('postgres', $table eq 'other' ? 'INSERT INTO app.other VALUES (1, NULL); UPDATE app.other SET n = 2' : "INSERT INTO app.tab (@{[COLUMNS]}) VALUES (@{[EVENT]})");
+			my $error = $kind ne 'BEFORE INSERT' ? qr/stamp_event\(\) is the trigger function of log outboxes/ : $table eq 'tab' ? qr/outbox "app.tab" is no log\n.*Drop the trigger/s : qr/\A\z/;
+			$error = qr/\A\z/ if $table eq 'tab' && $kind eq 'BEFORE UPDATE';
+			like($stderr, $error, "$table, $kind");
+		}
+	}
+	$node->safe_psql('postgres', q{SELECT postbox.drop_outbox('app.tab'); DROP TABLE app.other});
+};
+
 subtest 'a trigger that the owner has disabled or dropped is shown, and put back' => sub {
 	my $part = $node->safe_psql('postgres', q{SELECT part FROM postbox.log_partitions('app.outbox') ORDER BY 1 LIMIT 1});
 	for my $change ("ALTER TABLE $part DISABLE TRIGGER postbox_stamp", "DROP TRIGGER postbox_stamp ON $part", "ALTER TABLE $part DISABLE TRIGGER ALL", "ALTER TABLE $part ENABLE ALWAYS TRIGGER postbox_stamp",
