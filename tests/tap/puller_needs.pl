@@ -117,10 +117,16 @@ subtest 'work that takes long gets more connections, which are given back' => su
 
 subtest 'a subscription without a connection says why' => sub {
 	$node->safe_psql('postgres', 'ALTER ROLE puller CONNECTION LIMIT 2');
+	# At first another session of the role is there, so neither gets one.
+	my $other = $node->background_psql('postgres', extra_params => [ '-U', 'puller' ]);
 	my $puller = start_puller($node, 'postgres', $emulator, @as_puller, grace_period => 0);
-	wait_until($node, 'postgres', q{SELECT count(*) = 2 AND count(*) FILTER (WHERE last_error ~ '^no connection to the database: .*too many connections for role') = 1
+	my $no_connection = q{last_error ~ '^no connection to the database: .*too many connections for role'};
+	wait_until($node, 'postgres', "SELECT count(*) FILTER (WHERE $no_connection) = 2 FROM postbox.subscription_status", 'both say it');
+	$other->quit;
+	# The last error of one that has gone on stays.
+	wait_until($node, 'postgres', qq{SELECT count(*) = 2 AND count(*) FILTER (WHERE $no_connection AND retrying_since IS NOT NULL) = 1
 		FROM postbox.subscription_status WHERE stream = 'connected'}, 'its row says it, over the connection of the configuration') or diag($puller->{output});
-	my $starving = $node->safe_psql('postgres', q{SELECT subscription FROM postbox.subscription_status WHERE last_error ~ '^no connection'});
+	my $starving = $node->safe_psql('postgres', "SELECT subscription FROM postbox.subscription_status WHERE $no_connection AND retrying_since IS NOT NULL");
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM postbox.doctor() WHERE detail ~ 'nobody pulls'}), '0', 'nobody says that it is not pulled');
 	like($node->safe_psql('postgres', q{SELECT status, detail, remedy FROM postbox.doctor() WHERE "check" = 'connections'}),
 		qr/^error\|.*role puller may have 2 connections.*3.*\|.*ALTER ROLE puller CONNECTION LIMIT/, 'postbox.doctor() compares the need with the limit');
