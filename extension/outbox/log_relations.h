@@ -2,8 +2,8 @@
 //
 // What a worker relies on when it reads a row (worker/publisher/base/log_position_logic.h):
 //
-//  - txid comes before seq in the row: defaults are evaluated in this order, so the transaction id
-//    is assigned before the sequence number is taken, for a plain INSERT and for COPY as well.
+//  - The transaction id is assigned before the sequence number is taken: by outbox_emit, and for a
+//    plain INSERT or COPY by the trigger of the partition (stamp.h).
 //  - The sequence has CACHE 1: a greater seq was taken later.
 //
 // The column generation says which partition a row lies in, and so when it is purged: by default it

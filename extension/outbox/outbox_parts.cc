@@ -3,6 +3,7 @@
 #include "extension/base/relation.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_registration.h"
+#include "extension/outbox/stamp.h"
 #include "extension/outbox/table_relations.h"
 
 extern "C" {
@@ -109,16 +110,8 @@ void FindReplicaFlaws(Oid table, const char* kind, std::vector<Flaw>* flaws) {
                     {TriggersStatement(name, kind)}});
 }
 
-// A trigger of type 7 fires before each row that is inserted.
 void FindStampFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
-  Parameters key;
-  key.AddOid(REGCLASSOID, parts.relation);
-  if (Run("SELECT FROM postbox.log_partitions($1) p WHERE NOT EXISTS (SELECT FROM pg_trigger t "
-          "WHERE t.tgrelid = p.part AND t.tgenabled = 'O' AND t.tgtype = 7 AND t.tgqual IS NULL "
-          "AND t.tgfoid = 'postbox.stamp_event()'::regprocedure)",
-          key) == 0) {
-    return;
-  }
+  if (!OidIsValid(Pg([&] { return UnstampedPartition(parts.relation); }))) return;
   const std::string name = RelationName(parts.relation);
   flaws->push_back({name,
                     "no trigger gives the rows of some partitions their txid and seq",

@@ -7,16 +7,14 @@
 #include "extension/base/arguments.h"
 #include "extension/base/catalog.h"
 #include "extension/base/statement.h"
+#include "extension/outbox/stamp.h"
 
 extern "C" {
 #include <catalog/indexing.h>
 #include <catalog/pg_depend.h>
 #include <catalog/pg_index.h>
 #include <catalog/pg_sequence.h>
-#include <catalog/pg_trigger.h>
-#include <commands/trigger.h>
 #include <executor/executor.h>
-#include <parser/parse_func.h>
 }
 
 namespace postbox {
@@ -230,31 +228,12 @@ class Check {
 
   void LookAtStamps() {
     if (!outbox_.is_log) return;
-    const Oid stamp = LookupFuncName(
-        list_make2(makeString(pstrdup("postbox")), makeString(pstrdup("stamp_event"))), 0, nullptr,
-        true);
-    ListCell* cell;
-    foreach (cell, PartitionsOf(outbox_.relation)) {
-      if (HasStamp(lfirst_oid(cell), stamp)) continue;
-      found_.Add(7, psprintf("the trigger postbox_stamp of %s, which gives the rows of an INSERT "
-                             "their txid and seq, was dropped or disabled; run SELECT * FROM "
-                             "postbox.repair_outbox(%s, dry_run => false)",
-                             QualifiedName(lfirst_oid(cell)), quote_literal_cstr(name_)));
-    }
-  }
-
-  // One that is enabled ALWAYS would stamp what logical replication brings.
-  static bool HasStamp(Oid partition, Oid stamp) {
-    constexpr int16 kStampType = TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT;
-    bool found = false;
-    ForEachCatalogRow(TriggerRelationId, TriggerRelidNameIndexId,
-                      {{Anum_pg_trigger_tgrelid, partition}}, [&](HeapTuple tuple) {
-                        const auto* trigger = reinterpret_cast<Form_pg_trigger>(GETSTRUCT(tuple));
-                        found |= trigger->tgfoid == stamp && trigger->tgtype == kStampType &&
-                                 trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
-                                 heap_attisnull(tuple, Anum_pg_trigger_tgqual, nullptr);
-                      });
-    return found;
+    const Oid partition = UnstampedPartition(outbox_.relation);
+    if (!OidIsValid(partition)) return;
+    found_.Add(7, psprintf("the trigger postbox_stamp of %s, which gives the rows of an INSERT "
+                           "their txid and seq, was dropped or disabled; run SELECT * FROM "
+                           "postbox.repair_outbox(%s, dry_run => false)",
+                           QualifiedName(partition), quote_literal_cstr(name_)));
   }
 
   Registered outbox_;

@@ -96,19 +96,15 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
   sql->again_keys = fill(kKeys + again);
 }
 
-// Up to the column next_retry_at.
-constexpr std::string_view kParkAsItIs =
-    "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
-    "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), "
-    "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
-    "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
-    "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, ";
-
 void FillParking(const Filler& fill, LogOutboxSql* sql) {
   // Behind a row that may just be going, it is due: Claim() looks whether it is the first then. A
   // row that cannot be an event is marked as in park_unreadable.
   sql->park_behind = fill(
-      std::string(kParkAsItIs) +
+      "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
+      "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, "
+      "''), coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
+      "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
+      "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, "
       "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM (SELECT DISTINCT * FROM unnest($2, $3) AS "
       "u(behind_seq, key)) AS w CROSS JOIN LATERAL (SELECT * FROM {log} WHERE {at_behind} AND "
       "coalesce(aggregate_id, '') = w.key ORDER BY seq OFFSET 0) AS e ON CONFLICT (publication, "
