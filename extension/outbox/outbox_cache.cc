@@ -1,6 +1,7 @@
 #include "extension/outbox/outbox_cache.h"
 
 #include "extension/base/act_as.h"
+#include "extension/base/catalog.h"
 #include "extension/base/relation.h"
 #include "extension/server/define_settings.h"
 #include "extension/server/wakeup.h"
@@ -339,22 +340,19 @@ std::shared_ptr<Outbox> FindOutbox(Oid relation) {
   return outbox;
 }
 
+// Read as it is now, whatever the snapshot of the transaction is.
 bool IsOutbox(Oid relation) {
-  // The last one that was none, and when.
-  static Oid none = InvalidOid;
-  static uint64 as_of = 0;
   WatchInvalidations();
   const auto found = entries.find(relation);
   if (found != entries.end() && !found->second.stale) return true;
-  if (none == relation && as_of == changes) return false;
-  as_of = changes;
-  const SpiConnection connection;
-  const FixedSearchPath search_path;
-  Parameters key;
-  key.AddOid(REGCLASSOID, relation);
-  if (postbox::Run("SELECT FROM postbox.outbox WHERE relation = $1", key) > 0) return true;
-  none = relation;
-  return false;
+  const Oid outboxes = PostboxRelation("outbox");
+  const Oid key = PostboxRelation("outbox_pkey");
+  return Pg([&] {
+    bool is_outbox = false;
+    ForEachCatalogRow(outboxes, key, {{get_attnum(outboxes, "relation"), relation}},
+                      [&](HeapTuple /*row*/) { is_outbox = true; });
+    return is_outbox;
+  });
 }
 
 Oid LogOfPartition(Oid partition) {

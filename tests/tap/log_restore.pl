@@ -270,6 +270,14 @@ subtest 'a restore of the schema, then of the data, within a cluster' => sub {
 		'app, postbox', 'the session is as it was');
 	is($node->safe_psql('beside', $rows), $node->safe_psql($database, $rows), 'so are the rows');
 	unlike(log_since($node, $position), qr/SPI stack|signal 11/, 'nothing is left behind');
+	# A session that has found a log unregistered notices that it is registered.
+	my $session = $node->background_psql('beside');
+	my $put_back = q{INSERT INTO app.outbox SELECT txid, seq, gen_random_uuid(), aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, origin, generation FROM app.kept LIMIT 1};
+	$session->query_safe($put_back);
+	$node->safe_psql('beside', 'INSERT INTO postbox.outbox SELECT * FROM app.registered');
+	$session->query_safe($put_back);
+	$session->quit;
+	is($node->safe_psql('beside', 'SELECT count(*) - count(DISTINCT seq) FROM app.outbox'), '1', 'its row has a seq of its own, as the one before had not');
 	done($_) for 'beside', $database;
 	nothing_else($node);
 };
