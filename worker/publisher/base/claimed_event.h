@@ -9,10 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "proto/rules/limits.h"
 #include "worker/pubsub/outgoing_message.h"
 #include "worker/pubsub/prefetch.h"
 
 namespace postbox::publisher {
+
+// An aggregate id with more bytes is no ordering key.
+inline constexpr std::size_t kMaxKey = pubsub::kMaxOrderingKeyBytes;
 
 struct ClaimedEvent : pubsub::OutgoingMessage {
   std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event

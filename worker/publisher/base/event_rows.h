@@ -23,8 +23,6 @@ namespace postbox::publisher {
 
 // A payload with more bytes fits into no message.
 inline constexpr std::size_t kMaxPayload = pubsub::kMaxRequestBytes;
-// An aggregate id with more is no ordering key.
-inline constexpr std::size_t kMaxKey = pubsub::kMaxOrderingKeyBytes;
 
 // Plain data in the memory of the transaction.
 struct StoredRow {

@@ -1,7 +1,6 @@
 // See lane_table.h.
 #include "worker/publisher/base/lane_table.h"
 
-#include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/registration.h"
 
 namespace postbox::publisher {
@@ -198,13 +197,6 @@ struct RowStatements {
       "SELECT lock_token FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
       "AND slice OPERATOR(pg_catalog.=) $2 AND lock_token IS NOT NULL",
       {TEXTOID, INT4OID}};
-  Statement foreign{
-      "SELECT 1 FROM postbox.lane l, postbox.publication p "
-      "WHERE p.name OPERATOR(pg_catalog.=) l.publication "
-      "AND p.outbox OPERATOR(pg_catalog.=) $1 "
-      "AND l.system_identifier OPERATOR(pg_catalog.<>) $2::numeric LIMIT 1",
-      {OIDOID, TEXTOID}};
-  Statement rebase{"SELECT postbox.settle_foreign_events($1::pg_catalog.regclass)", {OIDOID}};
   Statement read{
       "SELECT coalesce(lock_token, ''), floor, snapshot::pg_catalog.text, "
       "pg_catalog.array_to_string(zone_upto, ' '), "
@@ -276,24 +268,6 @@ LaneRow::LaneRow(const Publication& publication, int slice, std::string lock_tok
 bool LaneRow::IsOurs() {
   return RowStatements::Of().look.Run({TextValue(publication_), Int32GetDatum(slice_)}) > 0 &&
          TextColumn(0, 1) == lock_token_;
-}
-
-bool LaneRow::IsForeign(Oid outbox) {
-  return RowStatements::Of().foreign.Run({ObjectIdGetDatum(outbox), TextValue(Identifier())}) > 0;
-}
-
-int64 LaneRow::Rebase(Oid outbox) {
-  RowStatements::Of().rebase.Run({ObjectIdGetDatum(outbox)});
-  const int64 settled = Int64Column(0, 1);
-  Failpoint("during_rebase");
-  if (settled == 0) return 0;
-  Pg([&] {
-    ereport(LOG,
-            (errmsg("the outbox of publication \"%s\" has events of another cluster: %lld that "
-                    "were not published there follow",
-                    publication_.c_str(), static_cast<long long>(settled))));
-  });
-  return settled;
 }
 
 std::optional<LaneRow::Taken> LaneRow::TryAcquire() {

@@ -92,12 +92,6 @@ class LaneRow {
   // Whether it is this worker's, as the row says.
   bool IsOurs();
 
-  // Whether lanes of the outbox are from another cluster. Then it must be re-based.
-  bool IsForeign(Oid outbox);
-  // A step of extension/outbox/rebase.cc. Returns how many rows it has settled; 0 also while
-  // another session does it.
-  int64 Rebase(Oid outbox);
-
   // Gives the lane up for others to take. `in_order`: no worker may have sent events that are still
   // to be read. `sent_again`: so many events more were sent again.
   void Release(bool in_order, std::int64_t sent_again);

@@ -37,6 +37,10 @@ class History {
   FullXid next_xid() const { return next_xid_; }
   const std::set<FullXid>& running() const { return running_; }
   const std::vector<Row>& rows() const { return rows_; }
+  const Row& RowOf(int64_t seq) const {
+    return *std::find_if(rows_.begin(), rows_.end(),
+                         [&](const Row& row) { return row.seq == seq; });
+  }
   bool committed(FullXid txid) const { return committed_.contains(txid); }
 
   XidSnapshot Snapshot() const {

@@ -49,11 +49,6 @@ struct ClaimResult {
   std::size_t needed = 0;
 };
 
-// This part of the budget is kept free for what may come after a backlog (KeepsRoom()). What is
-// claimed comes in portions of about as much, so little more than this is empty at any time: the
-// fewer events wait in the client, the fewer of a key go into a request.
-constexpr std::size_t KeptPart(std::size_t all) { return std::max(all / 32, std::size_t{all > 1}); }
-
 // How far an outbox has been read: to this value of a sequence, which moves with every event.
 struct ReadMark {
   Oid sequence;

@@ -1,34 +1,126 @@
-// A lane that reads ahead of a backlog as LogOutbox does, against random histories, failures and
-// crashes: log_position_logic.h, lane_progress_logic.h.
+// A lane that reads ahead of a backlog, against random histories, failures and crashes.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "worker/publisher/base/log_history.h"
-#include "worker/publisher/log/backlog_keys_logic.h"
-#include "worker/publisher/log/lane_progress_logic.h"
+#include "worker/publisher/log/backlog_logic.h"
 
 namespace postbox::publisher {
 namespace {
 
 using Part = LaneProgress::Part;
 
-class OvertakingReader {
+// Reads a history as LogReader reads a log, in steps so small that all of its ways are taken.
+class HistoryReader : public ChunkReader {
  public:
-  OvertakingReader(unsigned seed, bool crashes)
-      : seed_(seed),
-        random_(seed),
-        crashes_(crashes),
-        limit_(static_cast<size_t>(1 + random_.Number(4))) {}
+  explicit HistoryReader(RandomHistory& random) : random_(random) {}
+  // So often, of 100 times, keys cannot be read.
+  void FailAtKeys(int percent) { fails_ = percent; }
+
+  LogChunk Read(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                ByteBudget* budget) override {
+    return TakeRows(Unread(random_.history(), position, moment, limit), limit, moment, budget);
+  }
+
+  LogChunk ReadLate(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                    ByteBudget* budget) override {
+    EXPECT_NE(moment.left_out, 0u);
+    return Read(position, moment, limit, budget);
+  }
+
+  Transaction TransactionOf(const LogMoment& moment, std::int64_t seq) override {
+    Transaction found{0, seq};
+    for (const Row& row : random_.history().rows()) {
+      if (row.seq == seq && random_.history().committed(row.txid)) found.txid = row.txid;
+    }
+    for (const Row& row : random_.history().rows()) {
+      if (found.txid == row.txid && row.seq <= moment.hwm) found.last = std::max(seq, row.seq);
+    }
+    return found;
+  }
+
+  bool ReadKeys(const LogMoment& moment, KnownKeys* known) override {
+    MayFail();
+    const auto rows = Unread(random_.history(), known->read, moment, 3);
+    for (const Row& row : rows) {
+      known->keys.Add(row.seq, std::to_string(row.key));
+      // As the filter, it takes a key for another now and then.
+      if (random_.Chance(3)) known->keys.Add(row.seq, std::to_string(random_.Number(6)));
+    }
+    if (!rows.empty()) {
+      known->keys.NoteSeen(rows.front().seq, rows.back().seq, moment.snapshot);
+    }
+    known->read = rows.size() == 3 ? known->read.AfterPartial(moment, rows.back().seq)
+                                   : known->read.AfterAll(moment);
+    return rows.size() < 3;
+  }
+
+  void ReadWithheld(const std::vector<std::int64_t>& seqs, KnownKeys* known) override {
+    MayFail();
+    for (const std::int64_t seq : seqs) {
+      known->keys.Withhold(seq, std::to_string(random_.history().RowOf(seq).key));
+    }
+  }
+
+ private:
+  LogChunk TakeRows(const std::vector<Row>& rows, std::size_t limit, const LogMoment& moment,
+                    ByteBudget* budget) {
+    LogChunk chunk;
+    chunk.left_out = moment.left_out;
+    for (const Row& row : rows) {
+      // Some are larger than others.
+      const auto bytes = static_cast<std::size_t>(1 + row.seq % 3);
+      if (bytes > budget->next()) {
+        budget->Refuse(bytes);
+        break;
+      }
+      budget->Take(bytes);
+      chunk.events.push_back(NewEvent());
+      chunk.events.back()->seq = row.seq;
+      chunk.events.back()->key = std::to_string(row.key);
+      chunk.events.back()->encoded.assign(bytes, 'x');
+    }
+    chunk.full = chunk.events.size() >= limit || budget->refused();
+    return chunk;
+  }
+
+  void MayFail() {
+    if (random_.Chance(fails_)) throw std::runtime_error("no keys");
+  }
+
+  RandomHistory& random_;
+  int fails_ = 0;
+};
+
+// How many events went the ways that are to be tested.
+struct Seen {
+  std::size_t overtaken = 0;
+  std::size_t beside = 0;
+  std::size_t withheld = 0;
+  std::size_t released_early = 0;
+};
+
+// A worker that has a lane, and what Pub/Sub and the database make of it.
+class RandomWorker {
+ public:
+  RandomWorker(unsigned seed, bool crashes, Seen& seen)
+      : seed_(seed), random_(seed), crashes_(crashes), seen_(seen) {
+    limits_.moment = std::chrono::milliseconds(random_.Number(5));
+    limits_.many_seqs = 2 + random_.Number(12);
+    limits_.few_seqs = random_.Number(4);
+    limits_.most_withheld = 5;
+    limits_.keys_of_range = 2;
+    limits_.keys_time = std::chrono::milliseconds(1 + random_.Number(3));
+    reader_.FailAtKeys(random_.Number(20));
+    Acquire();
+  }
 
   RandomHistory& random() { return random_; }
-  size_t overtaken() const { return overtaken_; }
-  size_t beside() const { return beside_; }
-  size_t withheld() const { return withheld_; }
-  size_t released_early() const { return released_early_; }
 
   void Step(bool quiet) {
     const int action = random_.Number(100);
@@ -36,28 +128,31 @@ class OvertakingReader {
       Claim(quiet);
     } else if (action < 85) {
       Answer(quiet || random_.Chance(80));
+    } else if (ends_) {
+      return;
     } else if (action < 95) {
       Store();
     } else if (action < 97) {
       // Given up when what is on its way has its results: another one takes the lane.
-      if (progress_.outstanding() > 0 || progress_.failed() > 0) return;
+      if (lane_->progress.outstanding() > 0 || lane_->progress.failed() > 0) return;
       Store();
-      progress_ = LaneProgress(stored_, progress_.next());
-      keys_.reset();
+      Acquire();
     } else if (crashes_ && !quiet) {
-      progress_ = LaneProgress(stored_, progress_.next());
       sent_.clear();
-      keys_.reset();
-      main_unstored_ = false;
+      Acquire();
     }
   }
 
-  // From here on nothing happens but what it does.
-  void BeginTheEnd() { caught_up_ = false; }
-  bool Done() const { return progress_.idle() && !progress_.is_split() && caught_up_; }
+  // From here on nothing happens but what it does, and it stores what it must.
+  void BeginTheEnd() {
+    caught_up_ = false;
+    ends_ = true;
+    reader_.FailAtKeys(0);
+  }
+  bool Done() const { return lane_->progress.idle() && !lane_->progress.is_split() && caught_up_; }
 
   void ExpectNothingLost() {
-    std::map<int, int64_t> last;
+    std::map<int, std::int64_t> last;
     for (const Row& row : random_.history().rows()) {
       if (random_.history().committed(row.txid)) last[row.key] = std::max(last[row.key], row.seq);
     }
@@ -75,136 +170,73 @@ class OvertakingReader {
   }
 
  private:
-  void Store() {
-    stored_ = progress_.settled();
-    if (progress_.outstanding(Part::kMain) == 0 && progress_.failed() == 0) main_unstored_ = false;
-  }
-
-  struct Keys {
-    LogPosition read;
-    BacklogKeys keys{2};
+  struct Lane {
+    Lane(const LanePosition& stored, LaneProgress::Handle next, RandomWorker& worker)
+        : progress(stored, next),
+          backlog(
+              progress, worker.reader_, true, [&worker] { return ++worker.milliseconds_ * 1000; },
+              worker.limits_) {}
+    LaneProgress progress;
+    Backlog backlog;
   };
 
-  Row RowOf(int64_t seq) const {
-    return *std::find_if(random_.history().rows().begin(), random_.history().rows().end(),
-                         [&](const Row& row) { return row.seq == seq; });
+  void Acquire() { lane_.emplace(stored_, lane_ ? lane_->progress.next() : 1, *this); }
+
+  void Store() {
+    stored_ = lane_->progress.settled();
+    lane_->backlog.Stored();
   }
 
   void Claim(bool quiet) {
     caught_up_ = false;
-    if (progress_.failed() > 0) {
-      HandOut(progress_.FirstFailed(limit_));
+    if (lane_->backlog.TakeStoreDue()) Store();
+    if (const auto again = lane_->progress.FirstAgain(3)) {
+      for (const auto& event : *again) {
+        EXPECT_TRUE(lane_->progress.HandOut(event.handle));
+        Send(event.handle, event.seq);
+      }
       return;
     }
-    if (progress_.waiting() > 0) {
-      HandOut(progress_.FirstWaiting(limit_));
-      return;
-    }
+    ByteBudget budget(random_.Chance(50) ? 1 + random_.Number(9) : 100, 100);
     const LogMoment moment = random_.Moment(quiet);
-    if (!progress_.is_split()) {
-      caught_up_ = !Read(Part::kMain, moment);
-      const int64_t from = progress_.read().main.from();
-      const auto more = static_cast<int>(moment.hwm - from);
-      if (!caught_up_ && random_.Chance(30)) {
-        progress_.Split(from + random_.Number(more + 1));
-        long_transaction_ = RowOf(progress_.read().main.lowest()).txid;
-      }
+    const bool was_split = lane_->progress.is_split();
+    Backlog::Read read;
+    try {
+      read = lane_->backlog.ReadNew(moment, stored_.main,
+                                    {.events = static_cast<std::size_t>(1 + random_.Number(4)),
+                                     .budget = &budget,
+                                     .most_events = static_cast<std::size_t>(random_.Number(40)),
+                                     .most_bytes = static_cast<std::size_t>(random_.Number(80)),
+                                     .may_read_keys = quiet || random_.Chance(90)});
+    } catch (const std::runtime_error&) {
+      EXPECT_TRUE(lane_->backlog.ForgetUnreadKeys());
       return;
     }
-    LogMoment end = moment;
-    end.hwm = progress_.read().ahead->position.floor();
-    const bool main_read = random_.Chance(60);
-    const size_t before = progress_.next();
-    const bool beside = main_read && ReadBeside(end);
-    const bool more = main_read && !beside && Read(Part::kMain, end);
-    const bool nothing_left = main_read && !beside && !more && progress_.next() == before;
-    if (!nothing_left || main_unstored_) {
-      ReadAhead(moment, end);
-    } else if (!progress_.withheld().empty()) {
-      progress_.Release([](int64_t) { return true; });
-      keys_.reset();
-    } else if (progress_.Join()) {
-      keys_.reset();
-    } else {
-      keys_.reset();
-      Read(Part::kAhead, moment);
-    }
+    EXPECT_FALSE(lane_->backlog.ForgetUnreadKeys());
+    seen_.released_early += lane_->progress.waiting();
+    if (read.main && read.main->left_out != 0) seen_.beside += read.main->events.size();
+    if (read.ahead) Take(*read.ahead, Part::kAhead, read.moment);
+    if (read.main) Take(*read.main, Part::kMain, read.main_moment);
+    const bool more = lane_->backlog.SplitOrJoin(read);
+    caught_up_ = !was_split && !read.main->full && !more;
   }
 
-  void HandOut(const std::vector<LaneProgress::Event>& events) {
-    for (const auto& event : events) {
-      EXPECT_TRUE(progress_.HandOut(event.handle));
-      Send(event.handle, event.seq);
-    }
-  }
-
-  void ReadAhead(const LogMoment& moment, const LogMoment& end) {
-    if (!keys_) {
-      keys_ = Keys{stored_.main};
-      for (const int64_t seq : progress_.withheld()) {
-        keys_->keys.Withhold(seq, std::to_string(RowOf(seq).key));
+  void Take(const LogChunk& chunk, Part part, const LogMoment& moment) {
+    if (chunk.full && chunk.events.empty()) return;
+    const std::vector<bool> withheld = lane_->backlog.Withheld(chunk, part);
+    LaneProgress::Handle handle = lane_->backlog.Add(chunk, part, moment, withheld);
+    for (std::size_t i = 0; i < chunk.events.size(); ++i, ++handle) {
+      if (withheld[i]) {
+        ++seen_.withheld;
+        continue;
       }
+      seen_.overtaken += part == Part::kAhead ? 1 : 0;
+      Send(handle, chunk.events[i]->seq);
     }
-    const auto rows = Unread(random_.history(), keys_->read, end, 3);
-    for (const Row& row : rows) keys_->keys.Add(row.seq, std::to_string(row.key));
-    if (!rows.empty()) keys_->keys.NoteSeen(rows.front().seq, rows.back().seq, end.snapshot);
-    if (rows.size() == 3) {
-      keys_->read = keys_->read.AfterPartial(end, rows.back().seq);
-      return;
-    }
-    keys_->read = keys_->read.AfterAll(end);
-    if (keys_->keys.Forget(stored_.main)) {
-      const auto released = progress_.Release([&](int64_t seq) { return keys_->keys.MayGo(seq); });
-      keys_->keys.Release(released);
-      released_early_ += released.size();
-      if (!released.empty()) return;
-    }
-    if (progress_.withheld().size() <= 5) Read(Part::kAhead, moment);
   }
 
-  // What others have committed late comes before the rest of a long transaction.
-  bool ReadBeside(LogMoment moment) {
-    moment.left_out = long_transaction_;
-    const size_t before = progress_.next();
-    Read(Part::kMain, moment);
-    beside_ += progress_.next() - before;
-    return progress_.next() > before;
-  }
-
-  // Returns whether the chunk was full.
-  bool Read(Part part, const LogMoment& moment) {
-    const LogPosition position =
-        part == Part::kMain ? progress_.read().main : progress_.read().ahead->position;
-    const auto rows = Unread(random_.history(), position, moment, limit_);
-    std::vector<std::int64_t> seqs;
-    for (const Row& row : rows) seqs.push_back(row.seq);
-    const bool full = rows.size() == limit_;
-    if (part == Part::kMain && !rows.empty()) main_unstored_ = true;
-    auto handle = progress_.Add(seqs, After(position, moment, full ? seqs.back() : 0), part);
-    for (const Row& row : rows) {
-      // As the filter, it takes a key for another now and then.
-      const bool filtered = part == Part::kAhead && keys_;
-      const std::string key = std::to_string(row.key);
-      if (filtered && random_.Chance(3)) keys_->keys.Add(1, key);
-      if (filtered && keys_->keys.MustWait(key)) {
-        EXPECT_TRUE(progress_.Withhold(handle++));
-        keys_->keys.Withhold(row.seq, key);
-        ++withheld_;
-      } else {
-        overtaken_ += part == Part::kAhead ? 1 : 0;
-        Send(handle++, row.seq);
-      }
-    }
-    return full;
-  }
-
-  static LogPosition After(const LogPosition& position, const LogMoment& moment, int64_t last) {
-    if (last > 0) return position.AfterPartial(moment, last);
-    return moment.left_out == 0 ? position.AfterAll(moment) : position.AfterLate(moment);
-  }
-
-  void Send(LaneProgress::Handle handle, int64_t seq) {
-    sent_[RowOf(seq).key].push_back({handle, seq});
+  void Send(LaneProgress::Handle handle, std::int64_t seq) {
+    sent_[random_.history().RowOf(seq).key].push_back({handle, seq});
   }
 
   // The first event of a key is published, or fails with all that wait behind it.
@@ -213,7 +245,7 @@ class OvertakingReader {
     if (sent_.empty()) return;
     auto at = std::next(sent_.begin(), random_.Number(static_cast<int>(sent_.size())));
     if (!published) {
-      for (const auto& [handle, seq] : at->second) EXPECT_TRUE(progress_.Fail(handle));
+      for (const auto& [handle, seq] : at->second) EXPECT_TRUE(lane_->progress.Fail(handle));
       at->second.clear();
       return;
     }
@@ -234,57 +266,47 @@ class OvertakingReader {
     }
     last_[at->first] = seq;
     ++published_[seq];
-    EXPECT_TRUE(progress_.Settle(handle));
+    EXPECT_TRUE(lane_->progress.Settle(handle));
   }
 
   const unsigned seed_;
   RandomHistory random_;
   const bool crashes_;
-  const size_t limit_;
-  LaneProgress progress_{LanePosition{}};
+  BacklogLimits limits_;
+  std::int64_t milliseconds_ = 0;
+  HistoryReader reader_{random_};
+  std::optional<Lane> lane_;
   LanePosition stored_;
-  std::optional<Keys> keys_;
-  std::map<int, std::vector<std::pair<LaneProgress::Handle, int64_t>>> sent_;
-  std::map<int64_t, int> published_;
-  std::map<int, int64_t> last_;  // of each key
-  bool main_unstored_ = false;   // what was read of the backlog may be sent again
+  std::map<int, std::vector<std::pair<LaneProgress::Handle, std::int64_t>>> sent_;
+  std::map<std::int64_t, int> published_;
+  std::map<int, std::int64_t> last_;  // of each key
   bool caught_up_ = false;
-  FullXid long_transaction_ = 0;
-  size_t beside_ = 0;
-  size_t overtaken_ = 0;
-  size_t withheld_ = 0;
-  size_t released_early_ = 0;
+  bool ends_ = false;
+  Seen& seen_;
 };
 
 void ReadRandomHistories(bool crashes) {
-  size_t overtaken = 0;
-  size_t beside = 0;
-  size_t withheld = 0;
-  size_t released_early = 0;
+  Seen seen;
   for (unsigned seed = 0; seed < 600 && !testing::Test::HasFailure(); ++seed) {
-    OvertakingReader reader(seed, crashes);
+    RandomWorker worker(seed, crashes, seen);
     for (int step = 0; step < 800; ++step) {
-      if (reader.random().Chance(40)) reader.random().Happen();
-      reader.Step(false);
+      if (worker.random().Chance(40)) worker.random().Happen();
+      worker.Step(false);
     }
-    while (!reader.random().AllEnded()) {
-      reader.random().CommitOne();
-      if (reader.random().Chance(50)) reader.Step(true);
+    while (!worker.random().AllEnded()) {
+      worker.random().CommitOne();
+      if (worker.random().Chance(50)) worker.Step(true);
     }
-    reader.BeginTheEnd();
+    worker.BeginTheEnd();
     int steps = 0;
-    while (!reader.Done() && ++steps < 100'000) reader.Step(true);
-    ASSERT_TRUE(reader.Done()) << "seed " << seed;
-    reader.ExpectNothingLost();
-    overtaken += reader.overtaken();
-    beside += reader.beside();
-    withheld += reader.withheld();
-    released_early += reader.released_early();
+    while (!worker.Done() && ++steps < 100'000) worker.Step(true);
+    ASSERT_TRUE(worker.Done()) << "seed " << seed;
+    worker.ExpectNothingLost();
   }
-  EXPECT_GT(overtaken, 1000u);
-  EXPECT_GT(beside, 100u);
-  EXPECT_GT(withheld, 100u);
-  EXPECT_GT(released_early, 20u);
+  EXPECT_GT(seen.overtaken, 1000u);
+  EXPECT_GT(seen.beside, 100u);
+  EXPECT_GT(seen.withheld, 100u);
+  EXPECT_GT(seen.released_early, 20u);
 }
 
 TEST(Backlog, IsOvertakenByOtherKeysOnlyAndEachEventIsPublishedOnce) { ReadRandomHistories(false); }

@@ -4,12 +4,19 @@
 #include <utility>
 
 namespace postbox::publisher {
+namespace {
+
+LogPosition& PositionOf(LanePosition& position, LaneProgress::Part part) {
+  return part == LaneProgress::Part::kMain ? position.main : position.ahead->position;
+}
+
+}  // namespace
 
 LaneProgress::Handle LaneProgress::Add(const std::vector<std::int64_t>& seqs, LogPosition after,
                                        Part part) {
   const Handle first = next_;
-  outstanding_[Index(part)] += seqs.size();
-  Of(read_, part) = after;
+  outstanding_[part] += seqs.size();
+  PositionOf(read_, part) = after;
   AddChunk(seqs, State::kOutstanding, std::move(after), part);
   Advance(part);
   return first;
@@ -25,14 +32,14 @@ LaneProgress::Handle LaneProgress::first_unsettled() const {
 
 void LaneProgress::AddChunk(const std::vector<std::int64_t>& seqs, State state, LogPosition after,
                             Part part) {
-  chunks_[Index(part)].push_back(
+  chunks_[part].push_back(
       {next_, seqs, std::vector<State>(seqs.size(), state), seqs.size(), std::move(after)});
   next_ += seqs.size();
 }
 
 LaneProgress::Place LaneProgress::Find(Handle handle, State state) {
   for (const Part part : {Part::kMain, Part::kAhead}) {
-    std::deque<Chunk>& chunks = chunks_[Index(part)];
+    std::deque<Chunk>& chunks = chunks_[part];
     auto after = std::upper_bound(chunks.begin(), chunks.end(), handle,
                                   [](Handle h, const Chunk& chunk) { return h < chunk.first; });
     if (after == chunks.begin()) continue;
@@ -50,7 +57,7 @@ bool LaneProgress::Settle(Handle handle) {
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kSettled;
   --place.chunk->unsettled;
-  --outstanding_[Index(place.part)];
+  --outstanding_[place.part];
   if (place.chunk->of_withheld) ForgetWithheld(place.chunk->seqs[place.index]);
   Advance(place.part);
   return true;
@@ -60,7 +67,7 @@ bool LaneProgress::Fail(Handle handle) {
   const Place place = Find(handle, State::kOutstanding);
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kFailed;
-  --outstanding_[Index(place.part)];
+  --outstanding_[place.part];
   ++failed_;
   return true;
 }
@@ -74,22 +81,17 @@ bool LaneProgress::HandOut(Handle handle) {
   }
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kOutstanding;
-  ++outstanding_[Index(place.part)];
+  ++outstanding_[place.part];
   --*count;
   return true;
 }
 
-std::vector<LaneProgress::Event> LaneProgress::FirstFailed(std::size_t most) const {
-  if (outstanding() > 0) return {};
-  return First(State::kFailed, std::min(most, failed_));
-}
-
-std::vector<LaneProgress::Event> LaneProgress::FirstWaiting(std::size_t most) const {
-  return First(State::kWaiting, std::min(most, waiting_));
-}
-
-std::vector<LaneProgress::Event> LaneProgress::First(State state, std::size_t most) const {
+std::optional<std::vector<LaneProgress::Event>> LaneProgress::FirstAgain(std::size_t most) const {
+  if (failed_ == 0 && waiting_ == 0) return std::nullopt;
   std::vector<Event> first;
+  if (failed_ > 0 && outstanding() > 0) return first;
+  const State state = failed_ > 0 ? State::kFailed : State::kWaiting;
+  most = std::min(most, failed_ > 0 ? failed_ : waiting_);
   first.reserve(most);
   auto main = chunks_[0].begin();
   auto ahead = chunks_[1].begin();
@@ -126,7 +128,7 @@ std::vector<std::int64_t> LaneProgress::Release(const std::function<bool(std::in
   if (seqs.empty()) return seqs;
   waiting_ += seqs.size();
   AddChunk(seqs, State::kWaiting, read_.ahead->position, Part::kAhead);
-  chunks_[Index(Part::kAhead)].back().of_withheld = true;
+  chunks_[Part::kAhead].back().of_withheld = true;
   return seqs;
 }
 
@@ -138,14 +140,14 @@ void LaneProgress::ForgetWithheld(std::int64_t seq) {
     return true;
   };
   if (forget(settled_.ahead->withheld)) return;
-  for (Chunk& chunk : chunks_[Index(Part::kAhead)]) {
+  for (Chunk& chunk : chunks_[Part::kAhead]) {
     if (forget(chunk.withheld)) return;
   }
 }
 
 bool LaneProgress::Join() {
-  std::deque<Chunk>& main = chunks_[Index(Part::kMain)];
-  std::deque<Chunk>& ahead = chunks_[Index(Part::kAhead)];
+  std::deque<Chunk>& main = chunks_[Part::kMain];
+  std::deque<Chunk>& ahead = chunks_[Part::kAhead];
   const bool any_withheld = std::any_of(ahead.begin(), ahead.end(),
                                         [](const Chunk& chunk) { return !chunk.withheld.empty(); });
   if (!main.empty() || any_withheld || !settled_.ahead->withheld.empty()) return false;
@@ -160,10 +162,10 @@ bool LaneProgress::Join() {
 }
 
 void LaneProgress::Advance(Part part) {
-  std::deque<Chunk>& chunks = chunks_[Index(part)];
+  std::deque<Chunk>& chunks = chunks_[part];
   while (!chunks.empty() && chunks.front().unsettled == 0) {
     Chunk& chunk = chunks.front();
-    Of(settled_, part) = std::move(chunk.after);
+    PositionOf(settled_, part) = std::move(chunk.after);
     if (!chunk.withheld.empty()) {
       std::vector<std::int64_t>& all = settled_.ahead->withheld;
       all.insert(all.end(), chunk.withheld.begin(), chunk.withheld.end());

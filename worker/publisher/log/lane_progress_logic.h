@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "worker/publisher/base/log_position_logic.h"
@@ -40,7 +41,7 @@ class LaneProgress {
   using Handle = std::uint64_t;
 
   // Of a log without a long backlog all is in the first part.
-  enum class Part : std::uint8_t { kMain, kAhead };
+  enum Part : std::uint8_t { kMain, kAhead };
 
   struct Event {
     Handle handle;
@@ -59,10 +60,14 @@ class LaneProgress {
   Handle first_unsettled() const;
   // Where the next chunks begin. Its withheld events are of no account.
   const LanePosition& read() const { return read_; }
+  // Of one part; the second only of a split lane.
+  const LogPosition& read(Part part) const {
+    return part == Part::kMain ? read_.main : read_.ahead->position;
+  }
   // What may be checkpointed.
   const LanePosition& settled() const { return settled_; }
   std::size_t outstanding() const { return outstanding_[0] + outstanding_[1]; }
-  std::size_t outstanding(Part part) const { return outstanding_[Index(part)]; }
+  std::size_t outstanding(Part part) const { return outstanding_[part]; }
   // Events that wait to be handed out again.
   std::size_t failed() const { return failed_; }
   bool idle() const { return chunks_[0].empty() && chunks_[1].empty(); }
@@ -83,10 +88,9 @@ class LaneProgress {
   // An outstanding event must be published again.
   bool Fail(Handle handle);
 
-  // The first `most` failed events in the order of reading; none while something is outstanding.
-  std::vector<Event> FirstFailed(std::size_t most) const;
-  // The first `most` waiting ones.
-  std::vector<Event> FirstWaiting(std::size_t most) const;
+  // What is handed out before anything new is read, `most` events in the order of reading: failed
+  // ones, but none while something is outstanding; or else waiting ones. Nothing if there are none.
+  std::optional<std::vector<Event>> FirstAgain(std::size_t most) const;
   // A failed or waiting event is outstanding. Returns false for a handle that is neither.
   bool HandOut(Handle handle);
 
@@ -118,12 +122,7 @@ class LaneProgress {
     Part part = Part::kMain;
   };
 
-  static std::size_t Index(Part part) { return static_cast<std::size_t>(part); }
-  static LogPosition& Of(LanePosition& position, Part part) {
-    return part == Part::kMain ? position.main : position.ahead->position;
-  }
   Place Find(Handle handle, State state);
-  std::vector<Event> First(State state, std::size_t most) const;
   void AddChunk(const std::vector<std::int64_t>& seqs, State state, LogPosition after, Part part);
   void Advance(Part part);
   // The seq is not stored any more.

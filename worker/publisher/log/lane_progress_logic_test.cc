@@ -51,9 +51,9 @@ TEST(LaneProgress, HandsFailedEventsOutAgainInTheOrderOfReadingOnceNothingIsOuts
   EXPECT_TRUE(progress.Fail(second));
   EXPECT_TRUE(progress.Fail(first));
   EXPECT_TRUE(progress.Settle(first + 1));
-  EXPECT_TRUE(progress.FirstFailed(10).empty()) << "one is outstanding still";
+  EXPECT_TRUE(progress.FirstAgain(10).value().empty()) << "one is outstanding still";
   EXPECT_TRUE(progress.Settle(second + 1));
-  const auto again = progress.FirstFailed(10);
+  const auto again = progress.FirstAgain(10).value();
   ASSERT_EQ(again.size(), 2u);
   for (const auto& event : again) EXPECT_TRUE(progress.HandOut(event.handle));
   EXPECT_FALSE(progress.HandOut(again[0].handle));
@@ -70,13 +70,13 @@ TEST(LaneProgress, HandsOutFailedEventsInSteps) {
   LaneProgress progress(Lane(10));
   const auto first = progress.Add({11, 12, 13}, At(13));
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(progress.Fail(first + static_cast<unsigned>(i)));
-  ASSERT_EQ(progress.FirstFailed(2).size(), 2u);
+  ASSERT_EQ(progress.FirstAgain(2).value().size(), 2u);
   EXPECT_TRUE(progress.HandOut(first));
   EXPECT_EQ(progress.failed(), 2u);
-  EXPECT_TRUE(progress.FirstFailed(2).empty()) << "one is outstanding";
+  EXPECT_TRUE(progress.FirstAgain(2).value().empty()) << "one is outstanding";
   EXPECT_TRUE(progress.Fail(first));
-  ASSERT_EQ(progress.FirstFailed(1).size(), 1u);
-  EXPECT_EQ(progress.FirstFailed(1)[0].handle, first) << "it is the first again";
+  ASSERT_EQ(progress.FirstAgain(1).value().size(), 1u);
+  EXPECT_EQ(progress.FirstAgain(1).value()[0].handle, first) << "it is the first again";
 }
 
 TEST(LaneProgress, SettlesAnEmptyChunkAtOnce) {
@@ -146,7 +146,7 @@ TEST(LaneProgress, HandsOutWithheldEventsWhenTheBacklogIsPublished) {
   EXPECT_TRUE(progress.withheld().empty());
   EXPECT_EQ(progress.waiting(), 2u);
   EXPECT_EQ(progress.failed(), 0u);
-  const auto again = progress.FirstWaiting(10);
+  const auto again = progress.FirstAgain(10).value();
   ASSERT_EQ(again.size(), 2u);
   EXPECT_EQ(again[0].seq, 103) << "in the order of reading";
   EXPECT_EQ(again[1].seq, 101);
@@ -178,7 +178,8 @@ TEST(LaneProgress, HandsOutThoseWithheldEventsThatMayGoAndKeepsTheOthersStored) 
   EXPECT_EQ(progress.withheld(), std::vector<std::int64_t>{102});
   EXPECT_EQ(progress.waiting(), 2u);
   EXPECT_EQ(progress.settled().ahead->withheld, (std::vector<std::int64_t>{101, 102, 103}));
-  for (const auto& event : progress.FirstWaiting(10)) {
+  const auto released = progress.FirstAgain(10).value();
+  for (const auto& event : released) {
     EXPECT_TRUE(progress.HandOut(event.handle));
     EXPECT_TRUE(progress.Settle(event.handle));
   }
@@ -216,13 +217,13 @@ TEST(LaneProgress, WithholdsEventsAgainWhenMoreOfTheBacklogComes) {
   };
   EXPECT_TRUE(progress.Withhold(add(101)));
   progress.Release(kAll);
-  const auto first = progress.FirstWaiting(10);
+  const auto first = progress.FirstAgain(10).value();
   ASSERT_EQ(first.size(), 1u);
   EXPECT_TRUE(progress.HandOut(first[0].handle));
   EXPECT_TRUE(progress.Withhold(add(102)));
   EXPECT_EQ(progress.settled().ahead->withheld, std::vector<std::int64_t>{101});
   progress.Release(kAll);
-  const auto second = progress.FirstWaiting(10);
+  const auto second = progress.FirstAgain(10).value();
   ASSERT_EQ(second.size(), 1u);
   EXPECT_EQ(second[0].seq, 102);
   EXPECT_TRUE(progress.HandOut(second[0].handle));
@@ -240,7 +241,7 @@ TEST(LaneProgress, HandsFailedEventsOfBothPartsOutInTheOrderOfReading) {
       progress.Add({101}, LogPosition::At({101, {7, 7, {}}, 7}, 100), LaneProgress::Part::kAhead);
   const auto third = progress.Add({12}, At(12));
   for (const auto handle : {third, second, first}) EXPECT_TRUE(progress.Fail(handle));
-  const auto again = progress.FirstFailed(10);
+  const auto again = progress.FirstAgain(10).value();
   ASSERT_EQ(again.size(), 3u);
   EXPECT_EQ(again[0].seq, 11);
   EXPECT_EQ(again[1].seq, 101);

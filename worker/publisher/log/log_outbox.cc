@@ -2,198 +2,218 @@
 #include "worker/publisher/log/log_outbox.h"
 
 #include "extension/base/act_as.h"
-#include "extension/base/relation.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/time_scale.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/registration.h"
-#include "worker/publisher/base/row_security.h"
-#include "worker/publisher/base/server_text.h"
-#include "worker/publisher/base/step_limit.h"
 #include "worker/publisher/log/log_moment.h"
+#include "worker/publisher/log/position_check.h"
 
 namespace postbox::publisher {
 namespace {
 
+using pubsub::PublishStatus;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kMostRebaseTime = std::chrono::hours(1);
-// How often a lane looks for rows of other clusters. They come with a restore.
-constexpr milliseconds kLookForForeignRows = std::chrono::seconds(1);
+// After the keys of a backlog could not be read.
+constexpr milliseconds kPauseOfKeys = std::chrono::minutes(5);
+constexpr milliseconds kNothingToDo = std::chrono::hours(1);
 
-// One plan of each serves all logs of the worker.
-struct CommonStatements {
-  // Returns a row if the log has its index on the origin. Without it, a restore is in progress.
-  Statement complete{
+// Microseconds of a clock that is never set.
+Moment Now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+// Whether the log has its index on the origin. Without it, a restore is in progress.
+bool IsComplete(Oid log) {
+  // One plan serves all logs. It is never destroyed: at exit the server's memory goes without us.
+  static Statement& statement = *new Statement(
       "SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_index i ON i.indrelid "
       "OPERATOR(pg_catalog.=) a.attrelid AND i.indkey[0] OPERATOR(pg_catalog.=) a.attnum "
       "WHERE a.attrelid OPERATOR(pg_catalog.=) $1 AND a.attname OPERATOR(pg_catalog.=) 'origin' "
       "AND i.indisvalid LIMIT 1",
-      {OIDOID}};
-  Statement unsettled{"SELECT postbox.has_unsettled($1, $1)", {REGCLASSOID}};
+      {OIDOID});
+  return statement.Run({ObjectIdGetDatum(log)}) > 0;
+}
 
-  // They are never destroyed: at exit the server's memory goes without us.
-  static CommonStatements& Of() {
-    static CommonStatements& statements = *new CommonStatements;
-    return statements;
+bool AllPublished(std::span<const EventPointer> events) {
+  return std::all_of(events.begin(), events.end(), [](const EventPointer& event) {
+    return event->status == PublishStatus::kPublished && event->handle != 0;
+  });
+}
+
+// It was not the event's fault: the lane sends it again.
+bool IsSentAgain(const ClaimedEvent& event) {
+  return event.leaving || event.status == PublishStatus::kTopicBroken ||
+         event.status == PublishStatus::kUnreachable;
+}
+
+// Whether settling them may write to the table of parked events.
+bool WritesParked(std::span<const EventPointer> events) {
+  return std::any_of(events.begin(), events.end(), [](const EventPointer& event) {
+    if (event->handle == 0) return true;
+    return event->status != PublishStatus::kPublished && !IsSentAgain(*event);
+  });
+}
+
+// Whether all of them are known: they may be of what was rolled back.
+bool SettlePublished(std::span<const EventPointer> events, LaneProgress& progress) {
+  bool known = true;
+  for (const EventPointer& event : events) {
+    if (event->status != PublishStatus::kPublished || event->handle == 0) continue;
+    known = progress.Settle(event->handle) && known;
   }
-};
+  return known;
+}
 
 }  // namespace
 
 LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneShare> share,
                      std::string topic, std::string lock_token)
     : publication_(std::move(publication)),
-      slice_(slice),
-      share_(std::move(share)),
       topic_(std::move(topic)),
       ordering_(publication_.ordering),
-      row_(publication_, slice, std::move(lock_token)),
+      ownership_(publication_, slice, std::move(share), std::move(lock_token)),
+      foreign_(publication_, ownership_.share().foreign),
       sent_again_(publication_.name, slice),
-      parked_(publication_, topic_, ordering_, share_->log),
-      reader_(publication_, topic_, ordering_) {}
+      parked_(publication_, topic_, ordering_, ownership_.share().log),
+      reader_(publication_, topic_, ordering_),
+      tables_(publication_) {}
 
-LogOutbox::~LogOutbox() {
-  if (progress_) --share_->held;
+LogOutbox::Lane::Lane(LanePosition position, LaneProgress::Handle next, Moment stored_at,
+                      ChunkReader& reader, bool ordered)
+    : progress(position, next),
+      backlog(progress, reader, ordered, Now),
+      stored(std::move(position), next, stored_at) {}
+
+void LogOutbox::BeginStep() {
+  step_ = {};
+  parked_.BeginStep();
+  sent_again_.BeginStep();
+  if (lane_) lane_->stored.BeginStep();
 }
 
 Oid LogOutbox::Open() {
-  Oid owner = InvalidOid;
-  Pg([&] {
-    Relation relation = try_relation_open(publication_.outbox, AccessShareLock);
-    if (relation == nullptr) return;
-    owner = relation->rd_rel->relowner;
-    relation_close(relation, NoLock);
-  });
-  const std::string parked = RelationName(publication_.parked);
-  std::string sequence = RelationName(sequence_);
-  if (sequence.empty()) {
-    sequence_ = LogSequence(publication_.outbox);
-    sequence = RelationName(sequence_);
-  }
-  if (!OidIsValid(owner) || parked.empty() || sequence.empty()) {
-    Throw(ERRCODE_UNDEFINED_TABLE,
-          "the outbox of publication \"" + publication_.name + "\" is not complete",
-          "Its log, its sequence or its table of parked events does not exist.",
-          sequence.empty() ? "Make its sequence OWNED BY its column seq again."
-                           : "Drop it with postbox.drop_outbox.");
-  }
-  relation_name_ = RelationName(publication_.outbox);
-  std::string names = relation_name_ + parked + sequence;
-  if (names != prepared_for_) {
-    Prepare(parked);
+  const Oid owner = tables_.Open();
+  if (std::string names = tables_.Names(); names != prepared_for_) {
+    Run("SELECT postbox.cluster_origin()");
+    Use(MakeLogOutboxSql(tables_.log(), tables_.parked(), Int32Column(0, 1), ownership_.slice(),
+                         publication_.lanes, publication_.filtered));
     prepared_for_ = std::move(names);
   }
-  RefuseRowSecurity(publication_.outbox, owner);
-  RefuseRowSecurity(publication_.parked, owner);
   return owner;
-}
-
-void LogOutbox::Prepare(const std::string& parked) {
-  Run("SELECT postbox.cluster_origin()");
-  Use(MakeLogOutboxSql(relation_name_, parked, Int32Column(0, 1), slice_, publication_.lanes,
-                       publication_.filtered),
-      parked);
 }
 
 void LogOutbox::ForgetPlans() {
   prepared_for_.clear();
-  Use({}, "");
+  Use({});
 }
 
-void LogOutbox::Use(const LogOutboxSql& sql, const std::string& parked) {
-  foreign_ = Statement(sql.foreign, {TEXTOID});
-  any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
-  again_ = FilteredStatement(publication_, sql.again, {INT8ARRAYOID});
-  parked_.Prepare(sql, parked);
-  reader_.Prepare(sql, relation_name_);
+void LogOutbox::Use(const LogOutboxSql& sql) {
+  foreign_.Prepare(sql.foreign);
+  parked_.Prepare(sql, tables_.parked());
+  reader_.Prepare(sql, tables_.log());
 }
 
-int LogOutbox::Share() const {
-  const int workers = std::max(1, CountLiving(identity().database, LeaseMilliseconds()));
-  return (publication_.lanes + workers - 1) / workers;
-}
+// Having the lane.
 
 bool LogOutbox::Acquire(ClaimResult* result) {
-  if (progress_ && share_->held > Share()) {
-    // There are more workers now: finish what is outstanding, then let one of them have it.
-    if (progress_->outstanding() > 0 || progress_->failed() > 0 || parked_.HasOutstanding()) {
+  if (lane_ && ownership_.IsAboveShare()) {
+    // Finish what is outstanding, then let another worker have it.
+    if (lane_->progress.outstanding() > 0 || lane_->progress.failed() > 0 ||
+        parked_.HasOutstanding()) {
       return false;
     }
-    if (PositionMoved()) Checkpoint();
+    if (lane_->IsOutdated()) Checkpoint();
     GiveUpRow("");
     return false;
   }
-  if (progress_) return !lease_uncertain_;
-  lease_uncertain_ = false;
-  if (share_->held >= Share() && !IsLeftBehind()) return false;
-  if (row_.IsForeign(publication_.outbox)) {
-    Rebase();
-    result->more = !row_.IsForeign(publication_.outbox);
+  if (lane_) return !ownership_.uncertain();
+  if (!ownership_.MayTake()) return false;
+  if (foreign_.LanesAreForeign()) {
+    foreign_.Settle();
+    result->more = !foreign_.LanesAreForeign();
     return false;
   }
-  if (CommonStatements::Of().complete.Run({ObjectIdGetDatum(publication_.outbox)}) == 0) {
-    return false;
-  }
-  std::optional<LaneRow::Taken> taken = row_.TryAcquire();
+  if (!IsComplete(publication_.outbox)) return false;
+  std::optional<LaneRow::Taken> taken = ownership_.TryTake();
   if (!taken) return false;
-  stored_ = taken->position;
-  stored_next_ = next_handle_;
-  stored_at_ = Clock::now();
-  dirty_ = false;
-  read_below_ = 0;
-  progress_.emplace(std::move(taken->position), next_handle_);
+  lane_.emplace(std::move(taken->position), next_handle_, Now(), reader_, ordering_.ordered());
   if (!taken->given_up) maybe_sent_upto_ = kUpToNow;
-  ++share_->held;
-  depends_on_commit_ = true;
+  step_.depends = true;
   return true;
 }
 
-bool LogOutbox::IsLeftBehind() {
-  maybe_left_ = maybe_left_ && row_.IsOurs();
-  return maybe_left_;
-}
-
-int64 LogOutbox::Rebase() {
-  // Cancelled, it would begin at the start again.
-  StepLimit::Extend(share_->rebase_time);
-  share_->rebase_time = std::min(share_->rebase_time * 2, kMostRebaseTime);
-  const int64 settled = row_.Rebase(publication_.outbox);
-  share_->rebase_time = LaneShare::kFirstRebaseTime;
-  share_->look_at = {};
-  return settled;
-}
-
-// Rows of this cluster may follow events of another one that were not published there.
 bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
-  const Clock::time_point begin = Clock::now();
-  if (begin >= share_->look_at) {
-    bool unsettled = false;
-    {
-      const ActAs owner(owner_role);
-      foreign_.Run({TextValue(publication_.name)});
-      unsettled = BoolColumn(0, 1);
-      share_->settled = Int64Column(0, 2);
-      if (unsettled) {
-        CommonStatements::Of().unsettled.Run({ObjectIdGetDatum(publication_.outbox)});
-        unsettled = BoolColumn(0, 1);
-      }
-    }
-    if (unsettled) {
-      result->more = Rebase() > 0;
-      return false;
-    }
-    // Where many rows had to be passed, it may cost a twentieth of the time.
-    const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
-    share_->look_at = Clock::now() + std::max(kLookForForeignRows, took * 20);
+  if (foreign_.Any(owner_role)) {
+    result->more = foreign_.Settle() > 0;
+    return false;
   }
-  if (share_->settled != settled_) {
-    settled_ = share_->settled;
-    // Another worker may have done it. All that was parked goes before what is in the log.
-    reload_parked_ = true;
-    parked_first_ = !publication_.parked_blocks;
+  if (foreign_.SettledSince()) {
+    // All that was parked goes before what is in the log.
+    lane_->parked.reload = true;
+    lane_->parked.first = !publication_.parked_blocks;
   }
   return true;
+}
+
+bool LogOutbox::LoadParked() {
+  const bool was_loaded = parked_.loaded();
+  if (was_loaded && !lane_->parked.reload) return true;
+  const bool all = parked_.Load();
+  lane_->parked.repaired_at = Now();
+  if (!all) return false;
+  lane_->parked.reload = false;
+  // Perhaps lanes were merged, or an earlier lane had begun with what goes first.
+  lane_->parked.first = lane_->parked.first || (!was_loaded && !publication_.parked_blocks);
+  return true;
+}
+
+void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
+  ownership_.Drop();
+  if (!lane_) return;
+  const LaneProgress& progress = lane_->progress;
+  // What has failed was not sent, or is counted.
+  const auto events =
+      static_cast<std::int64_t>(progress.next() - lane_->stored.next() - unsent -
+                                progress.failed() - progress.waiting() + parked_.outstanding());
+  if (events > 0 && !why.empty()) {
+    sent_again_.Add(events);
+    const std::string name = ownership_.Name();
+    LogLimited("begins again " + name,
+               {.message = name + " begins at its stored position again, up to " +
+                           std::to_string(events) + " events are sent again: " + why});
+  }
+  next_handle_ = progress.next();
+  lane_.reset();
+  parked_.Reset();
+}
+
+// `why`: as for BeginAtStored().
+void LogOutbox::GiveUpRow(const std::string& why) {
+  BeginAtStored(why);
+  ownership_.Release(maybe_sent_upto_ == 0, sent_again_.Take());
+  maybe_sent_upto_ = 0;
+}
+
+void LogOutbox::RollBack(const std::string& error) {
+  // What comes after a backlog waits for it rather than that the backlog is held up.
+  if (lane_ && lane_->backlog.ForgetUnreadKeys()) {
+    no_keys_until_ = After(Now(), Scaled(kPauseOfKeys));
+  }
+  const bool had_stored = lane_ && lane_->stored.RollBack();
+  if (!lane_ || step_.depends) {
+    sent_again_.RollBack();
+    BeginAtStored(error, step_.handed_out.size());
+    return;
+  }
+  for (const LaneProgress::Handle handle : step_.handed_out) lane_->progress.Fail(handle);
+  if (had_stored) {
+    lane_->backlog.StoreFailed();
+    sent_again_.RollBackStored();
+  }
+  parked_.RollBack();
 }
 
 // Claim.
@@ -204,55 +224,46 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   ClaimResult result;
   const Oid owner_role = Open();
   if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
-  if (std::exchange(store_backlog_, false)) {
+  if (lane_->backlog.TakeStoreDue()) {
     Checkpoint();
-    if (!progress_) return result;
+    if (!lane_) return result;
   }
   const ActAs owner(owner_role);
-  const bool was_loaded = parked_.loaded();
-  if (!was_loaded || reload_parked_) {
-    result.more = !parked_.Load();
-    repaired_at_ = Clock::now();
-    if (result.more) return result;
-    reload_parked_ = false;
-    // Perhaps lanes were merged, or an earlier lane had begun with what goes first.
-    parked_first_ = parked_first_ || (!was_loaded && !publication_.parked_blocks);
-  }
-
-  ByteBudget budget(limits.bytes, limits.first);
-  const bool again = progress_->failed() > 0;
-  if (again) {
-    // Nothing new may overtake what has to be sent again.
-    if (progress_->outstanding() == 0) {
-      ClaimAgain(progress_->FirstFailed(limits.events), &budget, &result);
-    }
-  } else if (progress_->waiting() > 0) {
-    ClaimAgain(progress_->FirstWaiting(limits.events), &budget, &result);
-  } else {
-    const bool more = parked_.Claim(limits.events, &budget, &result.events);
-    if (result.events.empty() && !more && !parked_.HasOutstanding() && !budget.refused()) {
-      parked_first_ = false;
-    }
-    if (result.events.size() < limits.events && !budget.refused() && !parked_first_) {
-      ClaimNew(limits, &budget, &result);
-    }
-    result.more = result.more || more;
-  }
-  if (!again) CountSentAgain(result);
-  // Failed ones, too: perhaps they were given back while they waited for a standby.
-  if (!result.events.empty()) result.durable_at = FlushVisibleWal();
-  result.needed = budget.needed();
+  result.more = !LoadParked();
+  if (!result.more) ClaimSome(limits, &result);
   return result;
+}
+
+void LogOutbox::ClaimSome(const ClaimLimits& limits, ClaimResult* result) {
+  ByteBudget budget(limits.bytes, limits.first);
+  // Nothing new may overtake what has to be sent again.
+  const bool failed = lane_->progress.failed() > 0;
+  if (const auto again = lane_->progress.FirstAgain(limits.events)) {
+    if (!again->empty()) ClaimAgain(*again, &budget, result);
+  } else {
+    const bool more = parked_.Claim(limits.events, &budget, &result->events);
+    if (result->events.empty() && !more && !parked_.HasOutstanding() && !budget.refused()) {
+      lane_->parked.first = false;
+    }
+    if (result->events.size() < limits.events && !budget.refused() && !lane_->parked.first) {
+      ClaimNew(limits, &budget, result);
+    }
+    result->more = result->more || more;
+  }
+  if (!failed) CountSentAgain(*result);
+  // Failed ones, too: perhaps they were given back while they waited for a standby.
+  if (!result->events.empty()) result->durable_at = FlushVisibleWal();
+  result->needed = budget.needed();
 }
 
 void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteBudget* budget,
                            ClaimResult* result) {
+  LaneProgress& progress = lane_->progress;
   std::vector<std::int64_t> seqs;
   seqs.reserve(wanted.size());
   for (const auto& event : wanted) seqs.push_back(event.seq);
-  const uint64 rows = again_.Run({Int64ArrayValue(seqs)});
   Events events;
-  const std::optional<int64> left = reader_.TakeRows(rows, budget, &events);
+  const std::optional<std::int64_t> left = reader_.ReadAgain(seqs, budget, &events);
   // A seq that was given out twice has two rows, one for each of its events.
   std::unordered_multimap<std::int64_t, EventPointer*> event_of;
   for (EventPointer& event : events) event_of.emplace(event->seq, &event);
@@ -260,46 +271,70 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
   std::vector<ParkedEvents::Waiting> behind;
   for (const auto& event : wanted) {
     if (left && event.seq >= *left) continue;
-    progress_->HandOut(event.handle);
-    handed_out_.push_back(event.handle);
+    progress.HandOut(event.handle);
+    step_.handed_out.push_back(event.handle);
     const auto found = event_of.find(event.seq);
     if (found == event_of.end()) {  // retention or another session has removed it
-      progress_->Settle(event.handle);
+      progress.Settle(event.handle);
       continue;
     }
     EventPointer claimed = std::move(*found->second);
     event_of.erase(found);
     claimed->handle = event.handle;
-    claimed->urgent = progress_->is_split();
+    claimed->urgent = progress.is_split();
     if (parked_.Pauses(claimed->key)) {
       behind.push_back({event.seq, claimed->key});
-      progress_->Settle(event.handle);
+      progress.Settle(event.handle);
     } else {
       result->events.push_back(std::move(claimed));
     }
   }
   ParkBehind(behind);
-  const bool any_left =
-      progress_->waiting() > 0 || (result->events.empty() && progress_->failed() > 0);
+  const bool any_left = progress.waiting() > 0 || (result->events.empty() && progress.failed() > 0);
   result->more = any_left && budget->needed() == 0;
 }
 
 void LogOutbox::ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
-  Read read = ReadNew(limits.events - result->events.size(), budget);
-  if (!ConfigIsCurrent()) return;  // perhaps it takes other events now
-  if (read.ahead) Take(&*read.ahead, LaneProgress::Part::kAhead, read.moment, result);
-  if (read.main) Take(&*read.main, LaneProgress::Part::kMain, read.main_moment, result);
-  result->more = result->more || read.more;
-  SplitOrJoin(read, result);
+  std::optional<Backlog::Read> read = ReadNew(limits.events - result->events.size(), budget);
+  // Perhaps it takes other events now.
+  if (!read || !ConfigIsCurrent()) return;
+  if (read->ahead) Take(&*read->ahead, LaneProgress::Part::kAhead, read->moment, result);
+  if (read->main) Take(&*read->main, LaneProgress::Part::kMain, read->main_moment, result);
+  const bool more = lane_->backlog.SplitOrJoin(*read);
+  result->more = result->more || read->more || more;
+}
+
+std::optional<Backlog::Read> LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
+  const int64 last_seq = LastValue(tables_.sequence());
+  const SnapshotGuard snapshot;
+  const LogMoment moment = TakeMoment(last_seq);
+  if (maybe_sent_upto_ == kUpToNow) maybe_sent_upto_ = moment.hwm;
+  switch (CheckPosition(lane_->progress.read(), moment, reader_, tables_)) {
+    case PositionFit::kFits:
+      break;
+    case PositionFit::kEmptied:
+      return std::nullopt;
+    case PositionFit::kBeginsAgain:
+      BeginAgain();
+  }
+  if (lane_->hwm != moment.hwm) {
+    lane_->hwm = moment.hwm;
+    lane_->drawn_below = moment.next_xid;
+  }
+  const auto lanes = static_cast<std::size_t>(std::max(ownership_.share().held, 1));
+  return lane_->backlog.ReadNew(
+      moment, lane_->stored.main(),
+      {.events = limit,
+       .budget = budget,
+       .most_events = static_cast<std::size_t>(settings().max_outstanding_messages) / lanes,
+       .most_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024 / lanes,
+       .may_read_keys = Now() >= no_keys_until_});
 }
 
 void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment,
                      ClaimResult* result) {
-  const bool ahead = part == LaneProgress::Part::kAhead;
   if (chunk->full && chunk->events.empty()) return;
-  const LogPosition& position = ahead ? progress_->read().ahead->position : progress_->read().main;
-  LogPosition after = LogReader::After(position, moment, *chunk);
-  const std::vector<bool> withheld = Withheld(*chunk, part);
+  const std::vector<bool> withheld = lane_->backlog.Withheld(*chunk, part);
   if (parked_.HasKeys()) {
     std::vector<ParkedEvents::Waiting> behind;
     for (std::size_t i = 0; i < chunk->events.size(); ++i) {
@@ -308,26 +343,24 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
     }
     ParkBehind(behind);
   }
+  LaneProgress& progress = lane_->progress;
+  const std::int64_t from = progress.read(part).from();
+  LaneProgress::Handle handle = lane_->backlog.Add(*chunk, part, moment, withheld);
   if (!chunk->events.empty()) {
-    dirty_ = true;
-    backlog_unstored_ = backlog_unstored_ || !ahead;
-    read_below_ = moment.next_xid;
-  } else if (after.from() > position.from()) {
-    passed_below_ = moment.next_xid;
+    lane_->stored.NoteRead(moment.next_xid);
+  } else if (progress.read(part).from() > from) {
+    lane_->stored.NotePassed(moment.next_xid);
   }
-  LaneProgress::Handle handle = progress_->Add(chunk->Seqs(), std::move(after), part);
   result->events.reserve(result->events.size() + chunk->events.size());
-  for (std::size_t i = 0; i < chunk->events.size(); ++i) {
+  for (std::size_t i = 0; i < chunk->events.size(); ++i, ++handle) {
+    if (withheld[i]) continue;
     EventPointer& event = chunk->events[i];
-    event->handle = handle++;
-    event->urgent = ahead;
-    if (withheld[i]) {
-      progress_->Withhold(event->handle);
-      backlog_keys_->keys.Withhold(event->seq, event->key);
-    } else if (parked_.Pauses(event->key)) {
-      progress_->Settle(event->handle);
+    event->handle = handle;
+    event->urgent = part == LaneProgress::Part::kAhead;
+    if (parked_.Pauses(event->key)) {
+      progress.Settle(handle);
     } else {
-      handed_out_.push_back(event->handle);
+      step_.handed_out.push_back(handle);
       result->events.push_back(std::move(event));
     }
   }
@@ -342,38 +375,45 @@ void LogOutbox::CountSentAgain(const ClaimResult& result) {
   sent_again_.Add(std::count_if(events.begin(), events.end(), [&](const EventPointer& event) {
     return event->seq <= maybe_sent_upto_;
   }));
-  const bool all = events.empty() && !result.more && result.needed == 0 && !progress_->is_split() &&
-                   progress_->waiting() == 0;
-  if (all && progress_->read().from() >= maybe_sent_upto_) maybe_sent_upto_ = 0;
+  const LaneProgress& progress = lane_->progress;
+  const bool all = events.empty() && !result.more && result.needed == 0 && !progress.is_split() &&
+                   progress.waiting() == 0;
+  if (all && progress.read().from() >= maybe_sent_upto_) maybe_sent_upto_ = 0;
+}
+
+// All transactions that have a seq up to the mark had ended when it was read for the last time.
+std::optional<ReadMark> LogOutbox::ReadUpTo() const {
+  if (!lane_ || ownership_.uncertain() || lane_->progress.is_split() || !lane_->progress.idle()) {
+    return std::nullopt;
+  }
+  if (!parked_.loaded() || parked_.HasKeys() || lane_->parked.reload || lane_->parked.first) {
+    return std::nullopt;
+  }
+  const LogPosition& position = lane_->progress.read().main;
+  if (position.zones().size() != 1 || position.top().xmin < lane_->drawn_below) {
+    return std::nullopt;
+  }
+  return ReadMark{tables_.sequence(), position.from()};
+}
+
+// What is still out is of rows that are gone: its results are ignored. What is stored says of no
+// key of the new log that its events are published.
+void LogOutbox::BeginAgain() {
+  next_handle_ = lane_->progress.next();
+  const Moment stored_at = lane_->stored.written_at();
+  const ParkedTurn parked = lane_->parked;
+  lane_.emplace(LanePosition(), next_handle_, stored_at, reader_, ordering_.ordered());
+  lane_->parked = parked;
 }
 
 // Settle.
 
-bool LogOutbox::AllPublished(std::span<const EventPointer> events) {
-  return std::all_of(events.begin(), events.end(), [](const EventPointer& event) {
-    return event->status == pubsub::PublishStatus::kPublished && event->handle != 0;
-  });
-}
-
-bool LogOutbox::IsSentAgain(const ClaimedEvent& event) {
-  using pubsub::PublishStatus;
-  return event.leaving || event.status == PublishStatus::kTopicBroken ||
-         event.status == PublishStatus::kUnreachable;
-}
-
-bool LogOutbox::WritesParked(std::span<const EventPointer> events) {
-  return std::any_of(events.begin(), events.end(), [](const EventPointer& event) {
-    if (event->handle == 0) return true;
-    return event->status != pubsub::PublishStatus::kPublished && !IsSentAgain(*event);
-  });
-}
-
 bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transaction) {
   BeginStep();
   sent_again_.AddResults(events);
-  if (!progress_) return false;  // the lane begins at its stored position again
-  depends_on_commit_ = true;
-  const bool known = SettlePublished(events);
+  if (!lane_) return false;  // the lane begins at its stored position again
+  step_.depends = true;
+  const bool known = SettlePublished(events, lane_->progress);
   if (AllPublished(events)) return known;
 
   transaction->Begin();
@@ -381,25 +421,15 @@ bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transa
   // Another worker may have the lane by now, and publish these events. What this one parked would
   // stop their keys there.
   if (WritesParked(events)) Checkpoint();
-  if (!progress_) return false;
+  if (!lane_) return false;
   const ActAs owner(owner_role);
   SettleUnpublished(events);
   parked_.DeletePublished();
-  share_->log.Write();
-  return known;
-}
-
-bool LogOutbox::SettlePublished(std::span<const EventPointer> events) {
-  bool known = true;
-  for (const EventPointer& event : events) {
-    if (event->status != pubsub::PublishStatus::kPublished || event->handle == 0) continue;
-    known = progress_->Settle(event->handle) && known;
-  }
+  ownership_.share().log.Write();
   return known;
 }
 
 void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
-  using pubsub::PublishStatus;
   std::vector<const ClaimedEvent*> behind;
   for (const EventPointer& event : events) {
     if (event->handle == 0) {
@@ -407,28 +437,86 @@ void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
     } else if (event->status == PublishStatus::kPublished) {
       continue;
     } else if (IsSentAgain(*event)) {
-      progress_->Fail(event->handle);
+      lane_->progress.Fail(event->handle);
     } else if (event->status == PublishStatus::kBehind) {
       behind.push_back(event.get());
     } else {
       // Refused, or unknown while others went through. It must not hold up the position.
-      if (progress_->Settle(event->handle)) parked_.Park(*event);
+      if (lane_->progress.Settle(event->handle)) parked_.Park(*event);
     }
   }
   std::vector<ParkedEvents::Waiting> park_behind;
   for (const ClaimedEvent* event : behind) {
     if (parked_.Pauses(event->key)) {
-      if (progress_->Settle(event->handle)) park_behind.push_back({event->seq, event->key});
+      if (lane_->progress.Settle(event->handle)) park_behind.push_back({event->seq, event->key});
     } else {
-      progress_->Fail(event->handle);
+      lane_->progress.Fail(event->handle);
     }
   }
   ParkBehind(park_behind);
 }
 
 void LogOutbox::ParkBehind(const std::vector<ParkedEvents::Waiting>& events) {
-  depends_on_commit_ = depends_on_commit_ || !events.empty();
+  step_.depends = step_.depends || !events.empty();
   parked_.ParkBehind(events);
+}
+
+// Maintain.
+
+milliseconds LogOutbox::CheckpointIn() const {
+  if (ownership_.uncertain()) return milliseconds(0);
+  const milliseconds checkpoint(settings().checkpoint_interval);
+  const milliseconds maintenance = std::chrono::seconds(settings().maintenance_interval);
+  return lane_->stored
+      .DueIn(lane_->progress.settled(), sent_again_.any(), Now(), {checkpoint, maintenance})
+      .value_or(kNothingToDo);
+}
+
+milliseconds LogOutbox::MaintainIn() const {
+  if (!lane_) return kNothingToDo;
+  if (!ownership_.share().log.empty()) return milliseconds(0);
+  const milliseconds repair_in = std::chrono::seconds(settings().maintenance_interval) -
+                                 Between(lane_->parked.repaired_at, Now());
+  return std::max(milliseconds(0), std::min(CheckpointIn(), repair_in));
+}
+
+void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
+  if (!lane_) return;
+  BeginStep();
+  ownership_.share().log.Write();
+  if ((leaving && lane_->IsOutdated()) || CheckpointIn().count() == 0) {
+    transaction->Begin();
+    Checkpoint();
+    return;
+  }
+  if (leaving || MaintainIn().count() > 0) return;
+  // In a transaction of its own: a failure here does not take a checkpoint back. Another session's
+  // UPDATE or DELETE of parked rows may have ended a pause.
+  transaction->Begin();
+  const ActAs owner(Open());
+  if (parked_.Load()) lane_->parked.repaired_at = Now();
+}
+
+void LogOutbox::GiveUp(Transaction* transaction) {
+  if (!lane_) return;
+  BeginStep();
+  ownership_.share().log.Write();
+  transaction->Begin();
+  if (lane_->IsOutdated()) Checkpoint();
+  if (lane_) GiveUpRow("the lane was given up before all events were published");
+}
+
+void LogOutbox::Checkpoint() {
+  const std::int64_t sent_again = sent_again_.Take();
+  if (!ownership_.Store(lane_->progress.settled(), sent_again)) {
+    sent_again_.Add(sent_again);
+    BeginAtStored("");
+    return;
+  }
+  // What comes after a backlog is read as the stored position says.
+  step_.depends = step_.depends || lane_->progress.is_split();
+  lane_->stored.Write(lane_->progress, Now());
+  lane_->backlog.Stored();
 }
 
 }  // namespace postbox::publisher

@@ -41,19 +41,6 @@ bool IsFull(const LogChunk& chunk, std::size_t limit, const ByteBudget& budget) 
 
 }  // namespace
 
-std::vector<std::int64_t> LogChunk::Seqs() const {
-  std::vector<std::int64_t> seqs;
-  seqs.reserve(events.size());
-  for (const EventPointer& event : events) seqs.push_back(event->seq);
-  return seqs;
-}
-
-std::size_t LogChunk::Bytes() const {
-  std::size_t bytes = 0;
-  for (const EventPointer& event : events) bytes += event->bytes();
-  return bytes;
-}
-
 void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
   relation_name_ = relation_name;
   const std::vector<Oid> late = {XID8ARRAYOID, INT8OID, INT8OID, INT4OID, INT4OID};
@@ -66,19 +53,10 @@ void LogReader::Prepare(const LogOutboxSql& sql, const std::string& relation_nam
   fresh_ = FilteredStatement(publication_, sql.fresh, fresh);
   late_keys_ = FilteredStatement(publication_, sql.late_keys, late);
   transaction_of_ = Statement(sql.transaction_of, {INT8OID, INT8OID});
+  any_read_ = Statement(sql.any_read, {INT8OID, TEXTOID, XID8OID});
+  again_ = FilteredStatement(publication_, sql.again, {INT8ARRAYOID});
   again_keys_ = FilteredStatement(publication_, sql.again_keys, {INT8ARRAYOID});
   fresh_keys_ = FilteredStatement(publication_, sql.fresh_keys, fresh);
-}
-
-LogPosition LogReader::After(const LogPosition& position, const LogMoment& moment,
-                             const LogChunk& chunk) {
-  if (chunk.left_out != 0) {
-    LogMoment looked = moment;
-    looked.left_out = chunk.left_out;
-    return position.AfterPartial(looked, chunk.events.back()->seq);
-  }
-  return chunk.full ? position.AfterPartial(moment, chunk.events.back()->seq)
-                    : position.AfterAll(moment);
 }
 
 LogReader::Late LogReader::FindLate(const LateRead& read, const LogMoment& moment,
@@ -175,14 +153,27 @@ std::optional<std::int64_t> LogReader::TakeRows(uint64 rows, ByteBudget* budget,
   return std::nullopt;
 }
 
+std::optional<std::int64_t> LogReader::ReadAgain(const std::vector<std::int64_t>& seqs,
+                                                 ByteBudget* budget, Events* events) {
+  return TakeRows(again_.Run({Int64ArrayValue(seqs)}), budget, events);
+}
+
+// What the newest snapshot does not see, none does.
+std::optional<bool> LogReader::AnyRead(const LanePosition& position) {
+  const XidSnapshot& seen = position.newest();
+  if (any_read_.RunReadOnly(
+          {Int64GetDatum(position.from()), TextValue(seen.ToText()), XidValue(seen.xmax)}) == 0) {
+    return std::nullopt;
+  }
+  return BoolColumn(0, 1);
+}
+
 LogReader::Transaction LogReader::TransactionOf(const LogMoment& moment, std::int64_t seq) {
   if (transaction_of_.Run({Int64GetDatum(seq), Int64GetDatum(moment.hwm)}) == 0) return {0, seq};
   return {static_cast<FullXid>(Int64Column(0, 1)), std::max(seq, Int64Column(0, 2))};
 }
 
 // Keys.
-
-bool LogReader::IsTooLong(const std::string& key) { return key.size() > kMaxKey; }
 
 bool LogReader::ReadKeys(const LogMoment& moment, KnownKeys* known) {
   const auto count = static_cast<int32>(KeysOfStep());

@@ -7,35 +7,13 @@
 
 #include "extension/base/statement.h"
 #include "worker/publisher/base/event_rows.h"
-#include "worker/publisher/base/log_position_logic.h"
-#include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/publication.h"
-#include "worker/publisher/log/backlog_keys_logic.h"
+#include "worker/publisher/log/chunk_reader.h"
 #include "worker/publisher/log/log_outbox_sql.h"
 
 namespace postbox::publisher {
 
-struct LogChunk {
-  // To hand out, in order.
-  Events events;
-  // There may be more. If nothing was read either, the first event is too large for the budget.
-  bool full = false;
-  FullXid left_out = 0;  // the moment's
-
-  std::vector<std::int64_t> Seqs() const;
-  std::size_t Bytes() const;
-};
-
-// Which keys a backlog has, as far as they have been read.
-struct KnownKeys {
-  LogPosition read;
-  BacklogKeys keys{};
-  bool complete = false;         // all were known at a moment
-  std::int64_t window = 50'000;  // how many new seqs the next step looks at
-  bool readable = true;          // false: they cannot all be known
-};
-
-class LogReader {
+class LogReader : public ChunkReader {
  public:
   // All of these must outlive the object.
   LogReader(const Publication& publication, const std::string& topic, const Ordering& ordering)
@@ -43,37 +21,26 @@ class LogReader {
 
   void Prepare(const LogOutboxSql& sql, const std::string& relation_name);
 
-  // What is late, then what is new, up to the moment's hwm.
   LogChunk Read(const LogPosition& position, const LogMoment& moment, std::size_t limit,
-                ByteBudget* budget);
-  // What is late only.
+                ByteBudget* budget) override;
   LogChunk ReadLate(const LogPosition& position, const LogMoment& moment, std::size_t limit,
-                    ByteBudget* budget);
-  // Where a lane stands that has read the chunk, which is not full or not empty.
-  static LogPosition After(const LogPosition& position, const LogMoment& moment,
-                           const LogChunk& chunk);
+                    ByteBudget* budget) override;
+  Transaction TransactionOf(const LogMoment& moment, std::int64_t seq) override;
+  bool ReadKeys(const LogMoment& moment, KnownKeys* known) override;
+  void ReadWithheld(const std::vector<std::int64_t>& seqs, KnownKeys* known) override;
 
-  // The transaction that has written this row, and its last seq up to the moment's hwm; 0 and `seq`
-  // if there is no such row. Needs no snapshot.
-  struct Transaction {
-    FullXid txid;
-    std::int64_t last;
-  };
-  Transaction TransactionOf(const LogMoment& moment, std::int64_t seq);
+  // The same events for rows that are known, in the order of seq, as far as the budget goes.
+  // Returns the seq of the first one that is left.
+  std::optional<std::int64_t> ReadAgain(const std::vector<std::int64_t>& seqs, ByteBudget* budget,
+                                        Events* events);
+  // Whether there is a row that this position has read, or a later snapshot would have; nothing if
+  // the log is empty.
+  std::optional<bool> AnyRead(const LanePosition& position);
 
-  // Adds the keys of some thousand of those events. True: these were all. False also if they cannot
-  // be read; then they never can.
-  bool ReadKeys(const LogMoment& moment, KnownKeys* known);
-  // The same for events that are withheld already.
-  void ReadWithheld(const std::vector<std::int64_t>& seqs, KnownKeys* known);
-  // An event of such a key cannot be published, and no such key is read.
-  static bool IsTooLong(const std::string& key);
-
+ private:
   // Makes events of the rows of SPI_tuptable, which are in the order of seq, as far as the budget
   // goes. Returns the seq of the first row that is left.
   std::optional<std::int64_t> TakeRows(uint64 rows, ByteBudget* budget, Events* events) const;
-
- private:
   // Of which transactions late rows are looked for, and up to which seq.
   struct Late {
     std::vector<FullXid> txids;
@@ -91,8 +58,8 @@ class LogReader {
   const std::string& topic_;
   const Ordering& ordering_;
   std::string relation_name_;
-  Statement transaction_of_;
-  FilteredStatement late_txids_, any_late_, late_, plain_, fresh_, late_keys_, fresh_keys_,
+  Statement transaction_of_, any_read_;
+  FilteredStatement again_, late_txids_, any_late_, late_, plain_, fresh_, late_keys_, fresh_keys_,
       again_keys_;
 };
 

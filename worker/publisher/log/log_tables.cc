@@ -1,0 +1,37 @@
+#include "worker/publisher/log/log_tables.h"
+
+#include "extension/base/relation.h"
+#include "worker/publisher/base/row_security.h"
+
+namespace postbox::publisher {
+
+Oid LogTables::Open() {
+  Oid owner = InvalidOid;
+  Pg([&] {
+    Relation relation = try_relation_open(publication_.outbox, AccessShareLock);
+    if (relation == nullptr) return;
+    owner = relation->rd_rel->relowner;
+    relation_close(relation, NoLock);
+  });
+  parked_ = RelationName(publication_.parked);
+  sequence_name_ = RelationName(sequence_);
+  if (sequence_name_.empty()) {
+    sequence_ = LogSequence(publication_.outbox);
+    sequence_name_ = RelationName(sequence_);
+  }
+  if (!OidIsValid(owner) || parked_.empty() || sequence_name_.empty()) {
+    Throw(ERRCODE_UNDEFINED_TABLE,
+          "the outbox of publication \"" + publication_.name + "\" is not complete",
+          "Its log, its sequence or its table of parked events does not exist.",
+          sequence_name_.empty() ? "Make its sequence OWNED BY its column seq again."
+                                 : "Drop it with postbox.drop_outbox.");
+  }
+  log_ = RelationName(publication_.outbox);
+  RefuseRowSecurity(publication_.outbox, owner);
+  RefuseRowSecurity(publication_.parked, owner);
+  return owner;
+}
+
+std::string LogTables::Names() const { return log_ + parked_ + sequence_name_; }
+
+}  // namespace postbox::publisher
