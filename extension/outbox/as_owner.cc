@@ -129,13 +129,13 @@ Tables FindTablesOf(const std::string& publication) {
 // not for everybody.
 std::optional<std::string> LastError(const std::string& publication) {
   static Statement& find = *new Statement(
-      "SELECT l.last_error FROM postbox.lane l WHERE l.publication = $1 "
-      "AND l.attempts > 0 AND l.next_retry_at IS NOT NULL ORDER BY l.next_retry_at DESC LIMIT 1",
+      "SELECT s.last_error FROM postbox.publication_state s WHERE s.publication = $1 "
+      "AND s.attempts > 0 AND s.next_retry_at IS NOT NULL",
       {TEXTOID});
   if (std::optional<std::string> error = RetryError(publication)) return error;
   const SpiConnection connection;
   const FixedSearchPath search_path;
-  const Registrar registrar("lane");
+  const Registrar registrar("publication_state");
   const uint64 rows = find.Run({TextValue(publication)});
   if (rows == 0 || IsNull(0, 1)) return std::nullopt;
   return TextColumn(0, 1);

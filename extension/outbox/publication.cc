@@ -2,10 +2,11 @@
 //
 // Any number of publications read a log, each with lanes and positions of its own.
 //
-// postbox.publication and postbox.lane are written as their owner, after a check that the caller
-// owns the outbox. An event of a table outbox has one published_at, so two publications of such an
-// outbox may not take the same type of aggregate. This holds under concurrency: both transactions
-// lock the outbox's row in postbox.outbox first, so the second sees the publication of the first.
+// postbox.publication, its state and its lanes are written as their owner, after a check that the
+// caller owns the outbox. An event of a table outbox has one published_at, so two publications of
+// such an outbox may not take the same type of aggregate. This holds under concurrency: both
+// transactions lock the outbox's row in postbox.outbox first, so the second sees the publication of
+// the first.
 #include "extension/base/act_as.h"
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
@@ -353,7 +354,7 @@ void RequireSameCredential(const std::string& name, const Properties& properties
 void EndSuspension(const std::string& name) {
   Parameters key;
   key.AddText(name);
-  Run("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
+  Run("UPDATE postbox.publication_state SET attempts = 0, next_retry_at = NULL, last_error = NULL, "
       "suspended_since = NULL WHERE publication = $1",
       key);
 }
@@ -388,13 +389,15 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   }
   if (properties.credential.has_value()) UseCredential(name, *properties.credential);
   if (!is_log) CheckAgainstOthers(name, outbox);
-  Parameters lane;
-  lane.AddText(name).AddInt(*properties.lanes);
-  // A worker that was just suspending the lane of a dropped publication may have left a row.
-  Run("DELETE FROM postbox.lane WHERE publication = $1 AND $2 > 0", lane);
-  Run("INSERT INTO postbox.lane (publication, slice, system_identifier) SELECT $1, s, "
-      "c.system_identifier FROM generate_series(0, $2 - 1) s, pg_control_system() c",
-      lane);
+  Parameters key;
+  key.AddText(name);
+  Run("INSERT INTO postbox.publication_state (publication) VALUES ($1)", key);
+  if (is_log) {
+    key.AddInt(*properties.lanes);
+    Run("INSERT INTO postbox.lane (publication, slice, system_identifier) SELECT $1, s, "
+        "c.system_identifier FROM generate_series(0, $2 - 1) s, pg_control_system() c",
+        key);
+  }
   if (position.has_value()) {
     BeginAt(name, outbox, *position);
     return;
@@ -470,7 +473,7 @@ void ResumePublication(const std::string& name) {
   Parameters key;
   key.AddText(name);
   // One that fails again has a short backoff again.
-  Run("UPDATE postbox.lane SET attempts = 1, next_retry_at = now() "
+  Run("UPDATE postbox.publication_state SET attempts = 1, next_retry_at = now() "
       "WHERE publication = $1 AND attempts > 0 AND next_retry_at IS NOT NULL",
       key);
   ConfigChangedAtCommit();

@@ -35,6 +35,7 @@ $node->safe_psql(
 my $configuration = q{
 	SELECT relation, kind, counter, retention, adopted, columns FROM postbox.outbox ORDER BY relation::text;
 	SELECT * FROM postbox.publication ORDER BY name;
+	SELECT * FROM postbox.publication_state ORDER BY publication;
 	SELECT * FROM postbox.lane ORDER BY publication;
 	SELECT c.relname, c.relowner::regrole FROM pg_class c WHERE c.relnamespace = 'app'::regnamespace ORDER BY 1;
 	SELECT * FROM app.outbox ORDER BY seq;

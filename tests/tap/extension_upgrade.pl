@@ -80,7 +80,7 @@ sub fill
 		UPDATE app.jobs SET publish_attempts = 7, next_retry_at = 'infinity', last_error = 'INVALID_ARGUMENT' WHERE seq = 1;
 		INSERT INTO app.outbox_parked (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, publish_attempts, next_retry_at, last_error)
 			SELECT 'videos', 0, gen_random_uuid(), 'video', 'parked', 'video.created', 1, 'v1', '{"title": "p"}', '{}', now(), 5, 'infinity', 'INVALID_ARGUMENT';
-		UPDATE postbox.lane SET attempts = 3, suspended_since = now(), next_retry_at = now() + interval '1 hour', last_error = 'NOT_FOUND: no such topic' WHERE publication = 'broken';
+		UPDATE postbox.publication_state SET attempts = 3, suspended_since = now(), next_retry_at = now() + interval '1 hour', last_error = 'NOT_FOUND: no such topic' WHERE publication = 'broken';
 	});
 	# The inbox: a projection, a handler, a subscription, applied events, a tombstone, a dead letter.
 	follow($node, $database, "$topic.follower", 'video.created', 'job.changed');
@@ -124,7 +124,7 @@ sub updates
 	fill($version);
 	is($node->safe_psql($database, q{SELECT (SELECT count(*) FROM app.outbox), (SELECT count(*) FROM postbox.lane),
 		(SELECT count(*) FROM postbox.paused_keys), (SELECT count(*) FROM postbox.dead_letter), (SELECT count(*) FROM app.inbox_tombstone)}),
-		'21|5|2|1|1', 'the database is filled');
+		'21|4|2|1|1', 'the database is filled');
 	$node->safe_psql($database, "$rows CREATE TABLE app.before AS SELECT * FROM pg_temp.rows()");
 	my $session = $node->background_psql($database);
 	$session->query_safe('SET client_min_messages = error');    # that nobody publishes

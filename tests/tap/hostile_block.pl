@@ -51,7 +51,7 @@ sub end_all
 	as_superuser(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}) if $new_worker;
 	# What is suspended is tried at once.
 	as_superuser(q{
-		UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0;
+		UPDATE postbox.publication_state SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0;
 		SELECT postbox.alter_publication(name, max_attempts => max_attempts) FROM postbox.publication});
 	as_mallory(q{SELECT postbox.redrive('evil.tab'), postbox.redrive('evil.log'), postbox.wake_publishers()});
 	return;
@@ -86,7 +86,7 @@ for my $hook (@hooks)
 				$act->();
 			},
 			after => sub {
-				wait_until($node, 'postgres', "SELECT last_error IS NOT NULL FROM postbox.lane WHERE publication = '$publication' AND slice = 0", 'the status says why hers do not') if $publication;
+				wait_until($node, 'postgres', "SELECT last_error IS NOT NULL FROM postbox.publication_state WHERE publication = '$publication'", 'the status says why hers do not') if $publication;
 				# After a rest hers go on in the same worker, too: in the first place.
 				end_all($unset, $place ne $hooks[0][0]);
 			},
@@ -121,7 +121,7 @@ for my $lock (
 		never => 1, outcome => "others' events flow",
 		act => sub { $act->(); $held = hold($statement); as_superuser('SELECT postbox.wake_publishers()'); },
 		after => sub {
-			wait_until($node, 'postgres', "SELECT last_error LIKE '%$reason%' FROM postbox.lane WHERE publication = '$publication' AND slice = 0", 'the status says why hers do not') if $publication;
+			wait_until($node, 'postgres', "SELECT last_error LIKE '%$reason%' FROM postbox.publication_state WHERE publication = '$publication'", 'the status says why hers do not') if $publication;
 			let_go($held);
 			end_all('SELECT 1');
 		},
@@ -154,7 +154,7 @@ attempt('code that fills memory',
 		publish_table();
 	},
 	after => sub {
-		wait_until($node, 'postgres', q{SELECT last_error LIKE '%took more than % of memory%' FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the status says why')
+		wait_until($node, 'postgres', q{SELECT last_error LIKE '%took more than % of memory%' FROM postbox.publication_state WHERE publication = 'tab'}, 'the status says why')
 			or diag(column('tab', 'publication_status::text'));
 		end_all($hooks[0][2], 1);
 	},

@@ -61,15 +61,15 @@ for my $hook (@hooks)
 				$act->('key-' . ++$keys);
 				wait_for(sub { log_since($node, $position) =~ /attempt: \Q$place\E runs as mallory/ }, "the code ran: $what") unless $publication;
 				next unless $publication && $reason;
-				wait_until($node, 'postgres', "SELECT last_error LIKE '%$reason%' FROM postbox.lane WHERE publication = '$publication' AND slice = 0", "$what: the reason is shown")
+				wait_until($node, 'postgres', "SELECT last_error LIKE '%$reason%' FROM postbox.publication_state WHERE publication = '$publication'", "$what: the reason is shown")
 				  or diag(column($publication, 'last_error'));
 				# What is suspended is tried at once.
-				as_superuser("UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE publication = '$publication'");
+				as_superuser("UPDATE postbox.publication_state SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE publication = '$publication'");
 			}
 			as_mallory($unset);
 			set_goal();
 		});
-	as_superuser('UPDATE postbox.lane SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0');
+	as_superuser('UPDATE postbox.publication_state SET next_retry_at = NULL, attempts = 0, last_error = NULL WHERE attempts > 0');
 	as_mallory(q{SELECT postbox.redrive('evil.tab'), postbox.redrive('evil.log')});
 	wait_empty([ 'tab', 'log' ], 'both go on');
 }
@@ -109,7 +109,7 @@ attempt('a thousand warnings in each claim',
 		as_mallory($hooks[0][1] =~ s/HOOK/$hooks[0][0]/r);
 		set_goal(q{DO $r$ BEGIN FOR i IN 1..1000 LOOP RAISE WARNING 'flood'; END LOOP; RAISE EXCEPTION 'made'; END $r$});
 		publish_table();
-		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'it is tried again');
+		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.publication_state WHERE publication = 'tab'}, 'it is tried again');
 		my $lines = () = log_since($node, $row) =~ /WARNING:  flood/g;
 		cmp_ok($lines, '<=', 5000, 'the claim is not tried without a pause');
 	},
@@ -123,9 +123,9 @@ attempt('an error with a long message in the claim of a table outbox',
 		as_mallory($hooks[0][1] =~ s/HOOK/$hooks[0][0]/r);
 		set_goal(q{DO $r$ BEGIN RAISE EXCEPTION '%', clock_timestamp() || repeat('ä', 25000000); END $r$});
 		publish_table();
-		wait_until($node, 'postgres', q{SELECT last_error LIKE '%ääää%' FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the reason is shown');
-		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'and it is tried again');
-		cmp_ok($node->safe_psql('postgres', q{SELECT max(octet_length(last_error)) FROM postbox.lane}), '<', 10_000, 'it is short where it is stored');
+		wait_until($node, 'postgres', q{SELECT last_error LIKE '%ääää%' FROM postbox.publication_state WHERE publication = 'tab'}, 'the reason is shown');
+		wait_until($node, 'postgres', q{SELECT attempts > 1 FROM postbox.publication_state WHERE publication = 'tab'}, 'and it is tried again');
+		cmp_ok($node->safe_psql('postgres', q{SELECT max(octet_length(last_error)) FROM postbox.publication_state}), '<', 10_000, 'it is short where it is stored');
 		cmp_ok(log_position($node) - $row, '<', 1_000_000, 'and in the log');
 	},
 	unset => $hooks[0][2], after => sub { set_goal(); });

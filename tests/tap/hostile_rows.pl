@@ -168,8 +168,8 @@ for my $column (@columns)
 		as_mallory(join '; ', 'BEGIN', ($alter =~ /seq/ ? ($insert, "ALTER TABLE evil.log $alter") : ("ALTER TABLE evil.log $alter", $insert)), 'COMMIT');
 		wait_so("SELECT state = 'broken' AND last_error LIKE '%$reason%' FROM postbox.publication_status WHERE publication = 'log'", 'the status says why')
 		  or diag(column('log', 'last_error'));
-		wait_so("SELECT last_error LIKE '%$reason%' FROM postbox.lane WHERE publication = 'log' AND slice = 0", 'the worker has found it')
-		  or diag($node->safe_psql('postgres', 'SELECT last_error FROM postbox.lane'));
+		wait_so("SELECT last_error LIKE '%$reason%' FROM postbox.publication_state WHERE publication = 'log'", 'the worker has found it')
+		  or diag($node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_state'));
 		like(($node->psql('postgres', "SET ROLE mallory; $insert"))[2], qr/outbox "evil\.log" is incomplete.*column seq no longer has a sequence.*postbox\.repair_outbox/s, 'an INSERT is refused with the remedy') if $alter =~ /seq/;
 		others_flow();
 		as_mallory("ALTER TABLE evil.log $back");

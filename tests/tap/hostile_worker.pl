@@ -98,7 +98,7 @@ for my $policy (
 	attempt($hook,
 		set => "CREATE POLICY hook ON evil.$table $expression; ALTER TABLE evil.$table ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
 		act => $act, outcome => $suspended,
-		never => sub { wait_until($node, 'postgres', qq{SELECT last_error LIKE '%affected by row-level security%NO FORCE%' FROM postbox.lane WHERE publication = '$publication' AND slice = 0}, 'the reason is shown') },
+		never => sub { wait_until($node, 'postgres', qq{SELECT last_error LIKE '%affected by row-level security%NO FORCE%' FROM postbox.publication_state WHERE publication = '$publication'}, 'the reason is shown') },
 		unset => "DROP POLICY hook ON evil.$table; ALTER TABLE evil.$table DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY", flows => [$publication]);
 }
 
@@ -113,7 +113,7 @@ attempt('a function whose SET clause names another role',
 	set => q{CREATE FUNCTION evil.as_other() RETURNS trigger LANGUAGE plpgsql SET role = 'none' AS $x$ BEGIN PERFORM evil.hook('as another role'); RETURN new; END $x$;
 		CREATE TRIGGER hook BEFORE UPDATE ON evil.tab FOR EACH ROW EXECUTE FUNCTION evil.as_other()},
 	act => \&publish_table, outcome => $suspended,
-	never => sub { wait_until($node, 'postgres', q{SELECT last_error LIKE '%role%' FROM postbox.lane WHERE publication = 'tab' AND slice = 0}, 'the reason is shown') },
+	never => sub { wait_until($node, 'postgres', q{SELECT last_error LIKE '%role%' FROM postbox.publication_state WHERE publication = 'tab'}, 'the reason is shown') },
 	unset => 'DROP TRIGGER hook ON evil.tab', flows => ['tab']);
 
 attempt('a view in the place of a table outbox',
@@ -139,7 +139,7 @@ attempt('a table outbox that becomes a view',
 		CREATE RULE "_RETURN" AS ON SELECT TO evil.turned DO INSTEAD SELECT * FROM evil.rows WHERE evil.good(aggregate_id, 'a table that is a view')},
 	act => sub {
 		as_mallory('SELECT postbox.wake_publishers()');
-		wait_until($node, 'postgres', q{SELECT last_error LIKE '%column%ctid%does not exist%' FROM postbox.lane WHERE publication = 'turned'}, 'the worker does not run its query');
+		wait_until($node, 'postgres', q{SELECT last_error LIKE '%column%ctid%does not exist%' FROM postbox.publication_state WHERE publication = 'turned'}, 'the worker does not run its query');
 		as_victim('SELECT count(*) FROM postbox.publication_status');
 	},
 	never => 1, outcome => 'suspends its own publication, and its query is not run', unset => 'DROP VIEW evil.turned')

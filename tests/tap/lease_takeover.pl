@@ -200,7 +200,7 @@ subtest 'an event has its result before its lease ends, whatever postbox.publish
 	wait_for(sub { log_since($node, $position) =~ /events are tried for 1 s only/ }, 'the server log says so');
 	is($node->safe_psql('postgres', q{SELECT status FROM postbox.doctor() WHERE subject = 'postbox.time_scale'}), 'warning', 'the doctor warns of a scale that is for tests');
 	my $id = $node->safe_psql('postgres', q{SELECT event_id FROM postbox.outbox_emit('video', 'slow', 'video.changed', '{}'::jsonb)});
-	wait_until($node, 'postgres', q{SELECT last_error LIKE '%publish timeout 1 s%' FROM postbox.lane WHERE slice = 0}, 'nobody has answered for half of the lease');
+	wait_until($node, 'postgres', q{SELECT last_error LIKE '%publish timeout 1 s%' FROM postbox.publication_state}, 'nobody has answered for half of the lease');
 	wait_until($node, 'postgres', "SELECT lock_token IS NULL AND publish_attempts = 0 FROM app.outbox WHERE id = '$id'", 'the event is given back');
 	emulator_fault($emulator, '--clear');
 	wait_until($node, 'postgres', "SELECT published_at IS NOT NULL FROM app.outbox WHERE id = '$id'", 'and goes out later');

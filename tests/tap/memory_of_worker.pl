@@ -164,7 +164,7 @@ for my $outbox ('log', 'tab')
 			set_timeout('1s');
 			emit_events($outbox, count => 26, keys => 26, bytes => $large);
 			emit_events($outbox, count => 40, keys => 26, bytes => $large / 10);
-			wait_until($node, 'postgres', "SELECT bool_or(attempts > 0) FROM postbox.lane WHERE publication = '$outbox'", 'the result is unknown');
+			wait_until($node, 'postgres', "SELECT bool_or(attempts > 0) FROM postbox.publication_state WHERE publication = '$outbox'", 'the result is unknown');
 			set_timeout($timeout);
 			emulator_fault($emulator, '--clear');
 			wait_sent(66, 'all are sent');

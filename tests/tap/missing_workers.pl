@@ -40,7 +40,7 @@ sub set_scale
 }
 
 # An attempt failed long ago, as the one of a worker that the machine was too busy for, and there has been nothing to publish since.
-sub fail_once_before { return $node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 1, next_retry_at = now() - interval '1 hour', suspended_since = now() - interval '2 hours'}); }
+sub fail_once_before { return $node->safe_psql('postgres', q{UPDATE postbox.publication_state SET attempts = 1, next_retry_at = now() - interval '1 hour', suspended_since = now() - interval '2 hours'}); }
 
 # How many lanes each living worker has.
 use constant SHARES => q{SELECT string_agg(n::text, ' ' ORDER BY n) FROM (

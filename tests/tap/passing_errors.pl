@@ -64,7 +64,7 @@ sub with_trigger
 		last unless $log =~ $complaint;
 	}
 	unlike($log, $complaint, 'the worker has not complained');
-	is($node->safe_psql('postgres', 'SELECT max(attempts) FROM postbox.lane'), '0', 'no failed attempt is counted');
+	is($node->safe_psql('postgres', 'SELECT max(attempts) FROM postbox.publication_state'), '0', 'no failed attempt is counted');
 	is((worker_pids($node, 'postgres'))[0], $worker, 'the worker is the same');
 	$node->safe_psql('postgres', 'DROP TRIGGER passing ON app.outbox');
 	return;

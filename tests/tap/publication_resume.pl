@@ -31,7 +31,7 @@ sub emit_keys
 
 sub status { return $node->safe_psql('postgres', "SELECT $_[0] FROM postbox.publication_status WHERE publication = 'videos'"); }
 sub wait_status { my ($so, $what) = @_; return wait_until($node, 'postgres', "SELECT $so FROM postbox.publication_status WHERE publication = 'videos'", $what); }
-sub attempts { return $node->safe_psql('postgres', q{SELECT attempts FROM postbox.lane WHERE publication = 'videos'}); }
+sub attempts { return $node->safe_psql('postgres', q{SELECT attempts FROM postbox.publication_state WHERE publication = 'videos'}); }
 sub calls { return calls_of($emulator, 'Publish'); }
 
 sub suspend
@@ -89,25 +89,25 @@ subtest 'it goes on by itself within seconds' => sub {
 
 subtest 'a try is one request' => sub {
 	suspend('PERMISSION_DENIED', 200);
-	wait_until($node, 'postgres', q{SELECT attempts >= 2 FROM postbox.lane WHERE publication = 'videos'}, 'it has been tried again');
+	wait_until($node, 'postgres', q{SELECT attempts >= 2 FROM postbox.publication_state WHERE publication = 'videos'}, 'it has been tried again');
 	my ($before, $attempts) = (calls(), attempts());
-	wait_until($node, 'postgres', "SELECT attempts >= $attempts + 3 FROM postbox.lane WHERE publication = 'videos'", 'three more tries');
+	wait_until($node, 'postgres', "SELECT attempts >= $attempts + 3 FROM postbox.publication_state WHERE publication = 'videos'", 'three more tries');
 	my $requests = calls() - $before;
 	cmp_ok($requests, '<=', attempts() - $attempts + 1, "took $requests requests");
 };
 
 subtest 'tries are 2 to 4 s apart, however long it lasts' => sub {
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() WHERE publication = 'videos'});
-	wait_until($node, 'postgres', q{SELECT attempts > 100 FROM postbox.lane WHERE publication = 'videos'}, 'also the hundredth');
-	is($node->safe_psql('postgres', q{SELECT next_retry_at <= now() + interval '4 s' FROM postbox.lane WHERE publication = 'videos'}), 't', 'is followed by the next one');
+	$node->safe_psql('postgres', q{UPDATE postbox.publication_state SET attempts = 100, next_retry_at = now() WHERE publication = 'videos'});
+	wait_until($node, 'postgres', q{SELECT attempts > 100 FROM postbox.publication_state WHERE publication = 'videos'}, 'also the hundredth');
+	is($node->safe_psql('postgres', q{SELECT next_retry_at <= now() + interval '4 s' FROM postbox.publication_state WHERE publication = 'videos'}), 't', 'is followed by the next one');
 	my $begin = time;
 	my $first = attempts();
-	wait_until($node, 'postgres', "SELECT attempts >= $first + 2 FROM postbox.lane WHERE publication = 'videos'", 'and that by another one');
+	wait_until($node, 'postgres', "SELECT attempts >= $first + 2 FROM postbox.publication_state WHERE publication = 'videos'", 'and that by another one');
 	cmp_ok(attempts() - $first, '<=', (time - $begin) / 2 + 1, 'with pauses in between');
 };
 
 subtest 'postbox.resume_publication tries it at once' => sub {
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '1 h' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
+	$node->safe_psql('postgres', q{UPDATE postbox.publication_state SET attempts = 100, next_retry_at = now() + interval '1 h' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
 	emulator_fault($emulator, '--clear');
 	my ($failed, undef, $stderr) = $node->psql('postgres', q{SET ROLE guest; SELECT postbox.resume_publication('videos')});
 	like($stderr, qr/ERROR:  must be owner of .*outbox/, 'it is not for everybody');
@@ -121,7 +121,7 @@ subtest 'postbox.resume_publication tries it at once' => sub {
 
 subtest 'if the cause is still there, it is suspended again, and tried soon' => sub {
 	suspend('NOT_FOUND', 5);
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '30 s' WHERE publication = 'videos'});
+	$node->safe_psql('postgres', q{UPDATE postbox.publication_state SET attempts = 100, next_retry_at = now() + interval '30 s' WHERE publication = 'videos'});
 	my $before = calls();
 	$node->safe_psql('postgres', q{SELECT postbox.resume_publication('videos')});
 	wait_for(sub { calls() > $before }, 'it is tried');
@@ -129,7 +129,7 @@ subtest 'if the cause is still there, it is suspended again, and tried soon' => 
 };
 
 subtest 'a reload tries all of them at once' => sub {
-	$node->safe_psql('postgres', q{UPDATE postbox.lane SET attempts = 100, next_retry_at = now() + interval '1 h' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
+	$node->safe_psql('postgres', q{UPDATE postbox.publication_state SET attempts = 100, next_retry_at = now() + interval '1 h' WHERE publication = 'videos'; SELECT postbox.wake_publishers()});
 	emulator_fault($emulator, '--clear');
 	$node->reload;
 	goes_on('after the reload');
@@ -140,13 +140,13 @@ subtest 'a topic that refuses everything is probed with one event; none is blame
 	$node->restart;
 	suspend('INVALID_ARGUMENT', 200);
 	my $before = calls();
-	wait_until($node, 'postgres', q{SELECT attempts >= 4 FROM postbox.lane WHERE publication = 'videos'}, 'it has been tried again and again');
+	wait_until($node, 'postgres', q{SELECT attempts >= 4 FROM postbox.publication_state WHERE publication = 'videos'}, 'it has been tried again and again');
 	my $requests = calls() - $before;
 	# One try looks whether it is the event or the topic.
 	cmp_ok($requests, '<', 4 + 500, "with $requests requests");
 	$before = calls();
-	my $attempts = $node->safe_psql('postgres', q{SELECT attempts FROM postbox.lane WHERE publication = 'videos'});
-	wait_until($node, 'postgres', "SELECT attempts >= $attempts + 2 FROM postbox.lane WHERE publication = 'videos'", 'two more tries');
+	my $attempts = $node->safe_psql('postgres', q{SELECT attempts FROM postbox.publication_state WHERE publication = 'videos'});
+	wait_until($node, 'postgres', "SELECT attempts >= $attempts + 2 FROM postbox.publication_state WHERE publication = 'videos'", 'two more tries');
 	cmp_ok(calls() - $before, '<=', 3, 'take one request each');
 	is(status('parked'), '0', 'no event is parked');
 	emulator_fault($emulator, '--clear');

@@ -49,7 +49,7 @@ sub emit_both
 		SELECT count(*) FROM postbox.publication_status WHERE last_error IS NOT NULL;
 		SELECT coalesce(max(extract(epoch FROM at - clock_timestamp())), 0) FROM (
 			SELECT retry_at FROM postbox.publication_status WHERE state = 'retrying'
-			UNION ALL SELECT next_retry_at FROM postbox.lane WHERE last_error !~ 'took longer than') AS next_try(at)});
+			UNION ALL SELECT next_retry_at FROM postbox.publication_state WHERE last_error !~ 'took longer than') AS next_try(at)});
 	$site->{pause} = $pause if $pause > ($site->{pause} // 0);
 	$site->{emitted} += 40;
 	$site->{suspended} = 1 if $failing eq '2';

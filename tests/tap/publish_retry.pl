@@ -165,7 +165,7 @@ subtest 'an outage is no fault of the events: they are tried for ever, nothing i
 		wait_until($node, 'postgres', "SELECT state = 'retrying' AND last_error LIKE 'UNAVAILABLE%' FROM postbox.publication_status WHERE publication = '$kind'", "$kind: the publication is retrying and says why");
 		emit_to($kind, 'e', 'three');
 	}
-	wait_until($node, 'postgres', q{SELECT attempts > 1 AND last_error LIKE 'UNAVAILABLE%' FROM postbox.lane WHERE publication = 'table'}, 'table: more often than max_attempts');
+	wait_until($node, 'postgres', q{SELECT attempts > 1 AND last_error LIKE 'UNAVAILABLE%' FROM postbox.publication_state WHERE publication = 'table'}, 'table: more often than max_attempts');
 	is(ask("SELECT count(*) FROM $parked{$_} WHERE aggregate_id = '$_-e' AND (publish_attempts > 0 OR next_retry_at IS NOT NULL)"), '0', "$_: no event is blamed") for @kinds;
 	is(ask(q{SELECT count(*) FROM app.logs_parked WHERE aggregate_id = 'log-e'}), '0', 'log: nothing is parked');
 	emulator_fault($emulator, '--clear');

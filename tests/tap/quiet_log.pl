@@ -71,7 +71,7 @@ subtest 'a failure that goes on has a few lines with their count, and another on
 	my $tries = 0;
 	my $session = $node->background_psql('postgres');
 	wait_for(sub {
-		$session->query_safe(q{UPDATE postbox.lane SET next_retry_at = now() WHERE publication = 'jobs' AND next_retry_at > now(); SELECT postbox.alter_publication('jobs', max_attempts => 5 + (random() * 5)::int)});
+		$session->query_safe(q{UPDATE postbox.publication_state SET next_retry_at = now() WHERE publication = 'jobs' AND next_retry_at > now(); SELECT postbox.alter_publication('jobs', max_attempts => 5 + (random() * 5)::int)});
 		$tries = $session->query_safe('SELECT last_value FROM app.tries');
 		return $tries > 10 && log_since($node, $position) =~ /is suspended: even try.*\n.*DETAIL:  This was repeated/;
 	}, 'it has failed for a while, and a line has the number of those that have none');

@@ -35,8 +35,8 @@ sub wait_all_published
 subtest 'a topic that refuses: the publication is suspended, its events stay as they are, others go on' => sub {
 	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND,attribute=aggregate_type:outbox');
 	emit_to('app.outbox', 20);
-	wait_until($node, 'postgres', q{SELECT attempts >= 3 FROM postbox.lane WHERE publication = 'videos'}, 'it has been tried several times');
-	like($node->safe_psql('postgres', q{SELECT last_error FROM postbox.lane WHERE publication = 'videos'}), qr/^NOT_FOUND/, 'the reason is kept');
+	wait_until($node, 'postgres', q{SELECT attempts >= 3 FROM postbox.publication_state WHERE publication = 'videos'}, 'it has been tried several times');
+	like($node->safe_psql('postgres', q{SELECT last_error FROM postbox.publication_state WHERE publication = 'videos'}), qr/^NOT_FOUND/, 'the reason is kept');
 	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE 'NOT_FOUND%' AND retry_at IS NOT NULL FROM postbox.publication_status WHERE publication = 'videos'}, 'the status view shows it');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM app.outbox WHERE published_at IS NOT NULL OR publish_attempts > 0 OR next_retry_at IS NOT NULL'), '0', 'no event is blamed');
 	emit_to('app.other', 20);
@@ -46,7 +46,7 @@ subtest 'a topic that refuses: the publication is suspended, its events stay as 
 subtest 'it recovers by itself' => sub {
 	emulator_fault($emulator, '--clear');
 	wait_all_published('app.outbox', 'its events go out');
-	wait_until($node, 'postgres', q{SELECT attempts = 0 AND next_retry_at IS NULL AND last_error IS NULL FROM postbox.lane WHERE publication = 'videos'}, 'and nothing of it is left');
+	wait_until($node, 'postgres', q{SELECT attempts = 0 AND next_retry_at IS NULL AND last_error IS NULL FROM postbox.publication_state WHERE publication = 'videos'}, 'and nothing of it is left');
 	wait_until($node, 'postgres', q{SELECT bool_and(state = 'active') FROM postbox.publication_status}, 'both are active');
 };
 

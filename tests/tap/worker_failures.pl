@@ -18,8 +18,7 @@ wait_published($node, 'postgres', 5);
 
 subtest 'a worker that raises an error is started again, after a longer time each time' => sub {
 	my $position = log_position($node);
-	$node->append_conf('postgresql.conf', "postbox.failpoint = 'after_claim=error'");
-	$node->reload;
+	with_new_workers($node, 'postgres', 'postbox.failpoint', 'after_claim=error');
 	emit($node, 'postgres', 5);
 	my @delays;
 	wait_for(sub {

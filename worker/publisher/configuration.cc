@@ -1,8 +1,8 @@
 #include "worker/publisher/configuration.h"
 
-#include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"
+#include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/transaction.h"
 

@@ -2,7 +2,7 @@
 
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
-#include "worker/publisher/base/lane_table.h"
+#include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/make_sources.h"

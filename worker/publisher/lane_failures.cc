@@ -1,8 +1,8 @@
 #include "worker/publisher/lane_failures.h"
 
-#include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"
+#include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/base/transaction.h"
@@ -18,6 +18,29 @@ constexpr milliseconds kLockRetry(100);
 // A lock that is held for longer is shown.
 constexpr milliseconds kLockPatience = seconds(1);
 constexpr pubsub::BackoffPolicy kSuspectBackoff{seconds(30), 2.0, seconds(3600)};
+
+// The processes that hold locks on a relation in modes that keep others from reading or writing it,
+// with commas between them; empty if there are none.
+std::string LockHolders(Oid relation) {
+  Parameters parameters;
+  parameters.AddOid(OIDOID, relation).AddOid(OIDOID, MyDatabaseId);
+  // A database that was copied with CREATE DATABASE has relations of the same OIDs.
+  const uint64 rows =
+      Run("SELECT DISTINCT l.pid FROM pg_catalog.pg_locks l "
+          "WHERE l.locktype OPERATOR(pg_catalog.=) 'relation'::pg_catalog.text "
+          "AND l.database OPERATOR(pg_catalog.=) $2 "
+          "AND l.relation OPERATOR(pg_catalog.=) $1 AND l.granted AND l.pid IS NOT NULL "
+          "AND (l.mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock'::pg_catalog.text "
+          "OR l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'::pg_catalog.text "
+          "OR l.mode OPERATOR(pg_catalog.=) 'ShareRowExclusiveLock'::pg_catalog.text "
+          "OR l.mode OPERATOR(pg_catalog.=) 'ShareLock'::pg_catalog.text)",
+          parameters);
+  std::string holders;
+  for (uint64 row = 0; row < rows; ++row) {
+    holders += (row == 0 ? "" : ", ") + std::to_string(Int32Column(row, 1));
+  }
+  return holders;
+}
 
 }  // namespace
 

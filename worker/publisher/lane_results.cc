@@ -1,8 +1,8 @@
 #include "worker/publisher/lane_results.h"
 
 #include "worker/publisher/base/failpoint.h"
-#include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/passing_error.h"
+#include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/scale.h"

@@ -330,11 +330,9 @@ DECLARE
     why text;
 BEGIN
     FOR publication, outbox, topic, why, retry_at, suspended_since IN
-        SELECT p.name, p.outbox, p.topic, CASE WHEN p.home <> postbox.this_database() THEN postbox.copy_problem(p.name) END, l.next_retry_at, l.suspended_since
+        SELECT p.name, p.outbox, p.topic, CASE WHEN p.home <> postbox.this_database() THEN postbox.copy_problem(p.name) END, s.next_retry_at, s.suspended_since
         FROM postbox.publication p
-        LEFT JOIN LATERAL (SELECT l.next_retry_at, l.suspended_since FROM postbox.lane l
-                           WHERE l.publication = p.name AND l.attempts > 0 AND l.next_retry_at IS NOT NULL
-                           ORDER BY l.next_retry_at DESC LIMIT 1) l ON true
+        LEFT JOIN postbox.publication_state s ON s.publication = p.name AND s.attempts > 0 AND s.next_retry_at IS NOT NULL
         ORDER BY p.name
     LOOP
         IF why IS NOT NULL THEN
@@ -345,7 +343,9 @@ BEGIN
               INTO state, why, retry_at, suspended_since FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
-        SELECT sum(l.sent_again), max(l.sent_again_at) INTO sent_again_at_most, sent_again_at FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
+        SELECT sum(s.sent_again), max(s.sent_again_at) INTO sent_again_at_most, sent_again_at
+        FROM (SELECT l.publication, l.sent_again, l.sent_again_at FROM postbox.lane l UNION ALL SELECT p.publication, p.sent_again, p.sent_again_at FROM postbox.publication_state p) s
+        WHERE s.publication = list_publication_status.publication;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT CASE WHEN count(l.hwm) < (SELECT p.lanes FROM postbox.publication p WHERE p.name = list_publication_status.publication)

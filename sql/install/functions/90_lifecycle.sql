@@ -11,6 +11,7 @@ BEGIN
             DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
             DELETE FROM postbox.given_version g WHERE g.outbox = OLD.relation;
         WHEN 'publication' THEN
+            DELETE FROM postbox.publication_state s WHERE s.publication = OLD.name;
             DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
             DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;
         WHEN 'inbox' THEN

@@ -30,8 +30,31 @@ COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which i
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
--- A long backlog is in no event's way: what comes after it is read ahead of it, and its position is beside that of the lane. Who does
--- not know of it takes what it has read for unread.
+CREATE TABLE postbox.publication_state (
+    publication     text        PRIMARY KEY,
+    attempts        int         NOT NULL DEFAULT 0,
+    next_retry_at   timestamptz,
+    suspended_since timestamptz,
+    last_error      text,
+    sent_again      bigint      NOT NULL DEFAULT 0,
+    sent_again_at   timestamptz
+) WITH (fillfactor = 50);
+COMMENT ON TABLE postbox.publication_state IS
+    'Whether a publication is suspended after failed attempts, for all workers; see postbox.publication_status';
+COMMENT ON COLUMN postbox.publication_state.attempts IS 'How many attempts in a row have failed';
+COMMENT ON COLUMN postbox.publication_state.next_retry_at IS 'When the next attempt is due after a failed one; NULL: at once';
+COMMENT ON COLUMN postbox.publication_state.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
+COMMENT ON COLUMN postbox.publication_state.last_error IS 'Why the last attempt failed; NULL if it succeeded';
+COMMENT ON COLUMN postbox.publication_state.sent_again IS
+    'How many events were sent again, at most, beside those that the lanes of a log count; see postbox.publication_status.sent_again_at_most';
+COMMENT ON COLUMN postbox.publication_state.sent_again_at IS 'When the last of them were counted; NULL: there were none';
+SELECT pg_catalog.pg_extension_config_dump('postbox.publication_state', '');
+-- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
+GRANT SELECT (publication, attempts, next_retry_at, suspended_since, sent_again, sent_again_at) ON postbox.publication_state TO PUBLIC;
+GRANT SELECT ON postbox.publication_state TO pg_monitor, postbox_operator;
+
+-- A long backlog is in no event's way: what comes after it is read ahead of it, and its position is beside that of the lane. Readers
+-- that ignore it take what was read ahead for unread.
 CREATE TYPE postbox.position_ahead AS (
     after    bigint,
     upto     bigint[],
@@ -49,9 +72,6 @@ COMMENT ON COLUMN postbox.position_ahead.withheld IS 'The seqs of events in thos
 CREATE TABLE postbox.lane (
     publication   text NOT NULL,
     slice         int  NOT NULL,
-    attempts      int  NOT NULL DEFAULT 0,
-    next_retry_at timestamptz,
-    last_error    text,
     lock_token    text,
     locked_at     timestamptz,
     system_identifier numeric,
@@ -62,19 +82,15 @@ CREATE TABLE postbox.lane (
     zone_upto     bigint[],
     zone_snapshot pg_snapshot[],
     zone_next_xid xid8[],
-    suspended_since timestamptz,
     ahead         postbox.position_ahead,
     sent_again    bigint NOT NULL DEFAULT 0,
     sent_again_at timestamptz,
     PRIMARY KEY (publication, slice)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.lane IS
-    'A lane of a publication: a hash slice of its keys, its failed attempts and, in a log outbox, its worker and position';
+    'A lane of a publication of a log outbox: a hash slice of its keys, its worker and its position';
 COMMENT ON COLUMN postbox.lane.slice IS 'The keys of the lane: those of which postbox.lane_slice(aggregate_id, lanes) is this number';
-COMMENT ON COLUMN postbox.lane.attempts IS 'How many attempts in a row have failed';
-COMMENT ON COLUMN postbox.lane.next_retry_at IS 'When the next attempt is due after a failed one; NULL: at once';
-COMMENT ON COLUMN postbox.lane.last_error IS 'Why the last attempt failed; NULL if it succeeded';
-COMMENT ON COLUMN postbox.lane.lock_token IS 'Log outbox: the worker that holds the lane, see postbox.workers, or held it and is gone; NULL: it was given up in order';
+COMMENT ON COLUMN postbox.lane.lock_token IS 'The worker that holds the lane, see postbox.workers, or held it and is gone; NULL: it was given up in order';
 COMMENT ON COLUMN postbox.lane.locked_at IS 'When that worker last wrote this row';
 COMMENT ON COLUMN postbox.lane.system_identifier IS 'The cluster whose transaction ids the position is made of';
 COMMENT ON COLUMN postbox.lane.floor IS 'Every row of the log up to this seq is read';
@@ -85,12 +101,7 @@ COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq belo
 COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.ahead IS 'What is read above hwm, ahead of a long backlog; NULL: nothing';
-COMMENT ON COLUMN postbox.lane.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
-COMMENT ON COLUMN postbox.lane.sent_again IS
-    'How many of its events were sent again, at most, see postbox.publication_status.sent_again_at_most; of a table outbox all are counted in the lane with slice 0';
+COMMENT ON COLUMN postbox.lane.sent_again IS 'How many of its events were sent again, at most, see postbox.publication_status.sent_again_at_most';
 COMMENT ON COLUMN postbox.lane.sent_again_at IS 'When the last of them were counted; NULL: there were none';
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
--- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
-GRANT SELECT (publication, slice, attempts, next_retry_at, lock_token, locked_at, system_identifier, floor, hwm, snapshot, next_xid, zone_upto,
-    zone_snapshot, zone_next_xid, suspended_since, ahead, sent_again, sent_again_at) ON postbox.lane TO PUBLIC;
-GRANT SELECT ON postbox.lane TO pg_monitor, postbox_operator;
+GRANT SELECT ON postbox.lane TO PUBLIC;

@@ -20,11 +20,11 @@ ORDER BY 1;
 SELECT c.relname, has_table_privilege('public', c.oid, 'SELECT') AS readable,
        has_table_privilege('public', c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE') AS writable
 FROM pg_class c
-WHERE c.relnamespace = 'postbox'::regnamespace AND c.relname IN ('outbox', 'publication', 'lane') ORDER BY 1;
+WHERE c.relnamespace = 'postbox'::regnamespace AND c.relname IN ('outbox', 'publication', 'publication_state', 'lane') ORDER BY 1;
 
 -- configuration goes into a dump
 SELECT c.relname FROM pg_extension e CROSS JOIN unnest(e.extconfig) config JOIN pg_class c ON c.oid = config
-WHERE e.extname = 'postbox' AND c.relname IN ('outbox', 'publication', 'lane') ORDER BY 1;
+WHERE e.extname = 'postbox' AND c.relname IN ('outbox', 'publication', 'publication_state', 'lane') ORDER BY 1;
 
 -- no search_path changes what a function does: it is fixed, or the names were bound when the function was created
 SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang

@@ -133,8 +133,8 @@ INSERT INTO attempts (what, statement) VALUES
     ('INSERT dead_letter', $$INSERT INTO postbox.dead_letter (inbox) VALUES ($inbox)$$),
     ('UPDATE outbox', $$UPDATE postbox.outbox SET retention = '1 s'$$),
     ('UPDATE publication', $$UPDATE postbox.publication SET topic = 'x'$$),
-    ('UPDATE lane', $$UPDATE postbox.lane SET next_retry_at = 'infinity'$$),
-    ('SELECT last_error of lane', $$SELECT last_error FROM postbox.lane$$),
+    ('UPDATE state', $$UPDATE postbox.publication_state SET next_retry_at = 'infinity'$$),
+    ('SELECT last_error of state', $$SELECT last_error FROM postbox.publication_state$$),
     ('SELECT lane FOR UPDATE', $$SELECT FROM postbox.lane FOR UPDATE$$),
     ('LOCK lane', $$LOCK TABLE postbox.lane$$),
     ('TRUNCATE inbox', $$TRUNCATE postbox.inbox$$),
@@ -185,8 +185,8 @@ INSERT INTO shop.log_parked (publication, seq, id, aggregate_type, aggregate_id,
     VALUES ('log', 1, :'event', 'order', 'parked', 'order.created', 1, 'v1', '{}', '{}', now(), 5, 'infinity', 'INVALID_ARGUMENT');
 SELECT version FROM postbox.outbox_emit('order', 'parked', 'order.created', '{}', event_id => :'event', outbox => 'shop.jobs');
 UPDATE shop.jobs SET publish_attempts = 5, next_retry_at = 'infinity', last_error = 'INVALID_ARGUMENT';
-INSERT INTO postbox.lane (publication, slice) VALUES ('jobs', 0) ON CONFLICT DO NOTHING;
-UPDATE postbox.lane SET attempts = 1, next_retry_at = 'infinity', last_error = 'a key of an event' WHERE publication = 'jobs' AND slice = 0;
+INSERT INTO postbox.publication_state (publication) VALUES ('jobs') ON CONFLICT DO NOTHING;
+UPDATE postbox.publication_state SET attempts = 1, next_retry_at = 'infinity', last_error = 'a key of an event' WHERE publication = 'jobs';
 CREATE FUNCTION seen(role text) RETURNS TABLE (pending bigint, suspended bigint, errors bigint, paused bigint, dead bigint) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('role', role, true);

@@ -8,7 +8,7 @@ SELECT postbox.create_publication('lists', 'catalog.outbox', 'projects/shop-2/to
     max_attempts => 1, base_backoff => '100 ms', max_backoff => '100 ms', on_failure => 'park_event');
 SELECT name, outbox, topic, aggregate_types, ordering, lanes, max_attempts, base_backoff, max_backoff, on_failure
 FROM postbox.publication ORDER BY name;
-SELECT publication, slice, attempts, next_retry_at, last_error, lock_token, floor, suspended_since FROM postbox.lane ORDER BY publication;
+SELECT publication, attempts, next_retry_at, last_error, suspended_since, sent_again, sent_again_at FROM postbox.publication_state ORDER BY publication;
 
 -- names: refused where Pub/Sub refuses, a warning where they are unusual
 SELECT postbox.check_topic_name('catalog.video.events');
@@ -67,13 +67,13 @@ SET postbox.project_id = 'shop-1';
 -- changing: NULL leaves as it is
 SELECT postbox.alter_publication('lists', max_attempts => 7);
 SELECT postbox.alter_publication('lists', aggregate_types => ARRAY['list', 'album'], max_backoff => '1 min');
-UPDATE postbox.lane SET attempts = 3, next_retry_at = 'infinity', last_error = 'NOT_FOUND: no such topic',
+UPDATE postbox.publication_state SET attempts = 3, next_retry_at = 'infinity', last_error = 'NOT_FOUND: no such topic',
     suspended_since = '-infinity' WHERE publication = 'lists';
 SELECT publication, state, retry_at, suspended_since, last_error FROM postbox.publication_status ORDER BY 1;
 SELECT subject, detail, remedy FROM postbox.doctor() WHERE "check" = 'publications' ORDER BY 1;
 SELECT postbox.alter_publication('lists', topic => 'catalog.list.events', on_failure => 'park_key');
 SELECT name, topic, aggregate_types, max_attempts, base_backoff, max_backoff, on_failure FROM postbox.publication ORDER BY name;
-SELECT publication, slice, attempts, next_retry_at, last_error, lock_token, floor, suspended_since FROM postbox.lane ORDER BY publication;
+SELECT publication, attempts, next_retry_at, last_error, suspended_since, sent_again, sent_again_at FROM postbox.publication_state ORDER BY publication;
 SELECT postbox.alter_publication('lists', aggregate_types => '{}');
 SELECT postbox.alter_publication('lists', aggregate_types => ARRAY['video']);
 SELECT postbox.alter_publication('lists', max_attempts => 0);

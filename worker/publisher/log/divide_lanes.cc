@@ -3,9 +3,9 @@
 #include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
-#include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
+#include "worker/publisher/log/lane_row.h"
 #include "worker/publisher/log/log_moment.h"
 
 namespace postbox::publisher {
@@ -127,10 +127,10 @@ void BeginAll(const Publication& publication, const LogMoment& moment) {
   // What the lanes that go have counted stays.
   Run("WITH gone AS (DELETE FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
       "AND slice OPERATOR(pg_catalog.>=) $2 RETURNING sent_again, sent_again_at) "
-      "UPDATE postbox.lane SET sent_again = sent_again OPERATOR(pg_catalog.+) "
+      "UPDATE postbox.publication_state SET sent_again = sent_again OPERATOR(pg_catalog.+) "
       "coalesce((SELECT pg_catalog.sum(g.sent_again)::bigint FROM gone g), 0), sent_again_at = "
       "GREATEST(sent_again_at, (SELECT pg_catalog.max(g.sent_again_at) FROM gone g)) "
-      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) 0",
+      "WHERE publication OPERATOR(pg_catalog.=) $1",
       parameters);
   Run("INSERT INTO postbox.lane (publication, slice, lock_token, system_identifier, floor, hwm, "
       "snapshot, next_xid, zone_upto, zone_snapshot, zone_next_xid) SELECT $1, n.slice, "

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "worker/publisher/base/event_log.h"
-#include "worker/publisher/base/lane_table.h"
 #include "worker/publisher/log/foreign_rows.h"
+#include "worker/publisher/log/lane_row.h"
 
 namespace postbox::publisher {
 

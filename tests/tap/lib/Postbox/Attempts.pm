@@ -35,7 +35,7 @@ my @escapes = (
 	'CREATE ROLE made', 'ALTER ROLE mallory SUPERUSER', 'ALTER ROLE mallory CREATEROLE', 'GRANT alice TO mallory', 'GRANT pg_read_server_files TO mallory',
 	'CREATE TABLE pg_catalog.made (a int)', 'CREATE FUNCTION pg_catalog.made() RETURNS int LANGUAGE sql RETURN 1',
 	'CREATE TABLE postbox.made (a int)', 'CREATE FUNCTION postbox.made() RETURNS int LANGUAGE sql RETURN 1', 'CREATE TABLE app.made (a int)',
-	q{UPDATE postbox.lane SET last_error = 'made'}, 'DELETE FROM postbox.publication', q{UPDATE postbox.outbox SET retention = '1 s'},
+	q{UPDATE postbox.publication_state SET last_error = 'made'}, 'DELETE FROM postbox.publication', q{UPDATE postbox.outbox SET retention = '1 s'},
 	'CREATE TRIGGER made BEFORE INSERT ON postbox.lane FOR EACH ROW EXECUTE FUNCTION evil.row_hook()',
 	'SELECT FROM app.log', 'DELETE FROM app.log', 'TRUNCATE app.log', 'LOCK TABLE app.log IN ACCESS EXCLUSIVE MODE',
 	'LOCK TABLE postbox.lane IN ACCESS EXCLUSIVE MODE', 'LOCK TABLE postbox.publication IN SHARE MODE',

@@ -20,7 +20,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 our @EXPORT = qw(own_address start_emulator stop_emulator emulator_fault new_node create_outbox emit wait_published
-	own_installation set_configuration crash stop_between_transactions wait_workers worker_pids worker_pid launcher_pid wait_until wait_for server_version log_since log_position
+	own_installation set_configuration with_new_workers crash stop_between_transactions wait_workers worker_pids worker_pid launcher_pid wait_until wait_for server_version log_since log_position
 	disturbed undisturbed_log_since);
 
 my $topic = 'catalog.video.events';
@@ -195,6 +195,19 @@ sub set_configuration
 	open(my $out, '>', $file) or BAIL_OUT("$file: $!");
 	print $out @lines;
 	close($out) or BAIL_OUT("$file: $!");
+	return;
+}
+
+# Sets it for workers that begin with it: one that is told of a reload may claim events before it reads the files.
+sub with_new_workers
+{
+	my ($node, $database, $name, $value) = @_;
+	set_configuration($node, 'postbox.publishers', 0);
+	$node->reload;
+	wait_workers($node, $database, 0);
+	set_configuration($node, $name, $value);
+	set_configuration($node, 'postbox.publishers', undef);
+	$node->reload;
 	return;
 }
 

@@ -1,12 +1,7 @@
-// All SQL on postbox.lane. A row stands for one lane of a publication, and tells three things:
+// All SQL on postbox.lane. A row stands for one lane of a publication of a log, and tells:
 //
-//  - In the row of slice 0: whether the publication is suspended, until when and why. The state is
-//    shared by all workers. A worker that finds that the publication cannot be published suspends
-//    it for all of them. A lane that is suspended already is not suspended a second time, so
-//    several workers that fail together count as one failure.
-//  - Of each lane: how many of its events were sent again (sent_again.h); of a table outbox in the
-//    row of slice 0.
-//  - Of a log outbox: which worker has the lane, and how far it is. A lane has one owner at a time:
+//  - How many of its events were sent again (sent_again.h).
+//  - Which worker has the lane, and how far it is. A lane has one owner at a time:
 //    the worker whose lock_token stands in its row and that is alive. It keeps the lane until it
 //    ends or has more than its share. Another worker takes the lane over when the token's worker is
 //    gone, or was not heard of for postbox.lease_timeout (extension/shared/shared_state.h). Every
@@ -32,46 +27,14 @@
 // tests/models/lane_lease.pml checks these.
 //
 // All functions run in a transaction of the caller's, with the rights of the worker itself.
-#ifndef POSTBOX_WORKER_PUBLISHER_BASE_LANE_TABLE_H_
-#define POSTBOX_WORKER_PUBLISHER_BASE_LANE_TABLE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_LOG_LANE_ROW_H_
+#define POSTBOX_WORKER_PUBLISHER_LOG_LANE_ROW_H_
 
 #include "extension/base/statement.h"
-#include "proto/rules/backoff.h"
 #include "worker/publisher/base/log_position_logic.h"
 #include "worker/publisher/base/publication.h"
 
 namespace postbox::publisher {
-
-struct Suspension {
-  bool publication_exists = false;
-  int attempts = 0;          // failures in a row
-  TimestampTz retry_at = 0;  // 0: not suspended
-  TimestampTz since = 0;     // the first of them
-};
-
-Suspension ReadSuspension(const std::string& publication);
-
-// Suspends a publication, longer with each failure in a row and at least until `earliest`, and
-// keeps `error` for postbox.publication_status. Returns until when. If it is suspended already,
-// nothing changes. If it was dropped, or has another topic or credential by now, the failure says
-// nothing about it: 0.
-TimestampTz Suspend(const Publication& publication, const std::string& error,
-                    const pubsub::BackoffPolicy& backoff, TimestampTz earliest = 0);
-
-// The publication works again: its failures are no longer counted. Returns whether there were any.
-// Of one that has another topic or credential by now, they stay.
-bool EndSuspension(const Publication& publication);
-// Something may have changed that concerns the publications with these credentials (empty: that of
-// the server's environment), or all: each is tried at once, and soon again.
-void RetryNow(const std::set<std::string>& credentials);
-void RetryAllNow();
-
-// So many events more of a table outbox were sent again. False: another session has locked the row.
-bool StoreSentAgain(const std::string& publication, std::int64_t events);
-
-// The processes that hold locks on a relation in modes that keep others from reading or writing it,
-// with commas between them; empty if there are none.
-std::string LockHolders(Oid relation);
 
 // The row of one lane of a log outbox.
 class LaneRow {
@@ -112,4 +75,4 @@ class LaneRow {
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_BASE_LANE_TABLE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_LOG_LANE_ROW_H_

@@ -1,5 +1,5 @@
-// See lane_table.h.
-#include "worker/publisher/base/lane_table.h"
+// See lane_row.h.
+#include "worker/publisher/log/lane_row.h"
 
 #include "worker/publisher/base/registration.h"
 
@@ -63,134 +63,6 @@ struct ZoneTexts {
 
 std::string Identifier() { return std::to_string(GetSystemIdentifier()); }
 
-// Whether what this worker knows of a publication is still so, as far as failures go.
-constexpr const char* kIsCurrent =
-    " FROM postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) $1 "
-    "AND p.outbox OPERATOR(pg_catalog.=) $2 AND p.topic OPERATOR(pg_catalog.=) $3 "
-    "AND p.created_at OPERATOR(pg_catalog.=) $4 "
-    "AND coalesce(p.credential, '') OPERATOR(pg_catalog.=) $5";
-
-Parameters Current(const Publication& publication) {
-  Parameters parameters;
-  parameters.AddText(publication.name).AddOid(OIDOID, publication.outbox);
-  parameters.AddText(publication.topic);
-  parameters.Add(TIMESTAMPTZOID, TimestampTzGetDatum(publication.created_at));
-  parameters.AddText(publication.credential);
-  return parameters;
-}
-
-}  // namespace
-
-Suspension ReadSuspension(const std::string& publication) {
-  // It runs with every claim. It is never destroyed: at exit the server's memory goes without us.
-  static Statement& statement = *new Statement(
-      "SELECT coalesce(l.attempts, 0), CASE WHEN l.next_retry_at OPERATOR(pg_catalog.>) "
-      "pg_catalog.now() THEN l.next_retry_at END, l.suspended_since FROM postbox.publication p "
-      "LEFT JOIN postbox.lane l ON l.publication OPERATOR(pg_catalog.=) p.name "
-      "AND l.slice OPERATOR(pg_catalog.=) 0 WHERE p.name OPERATOR(pg_catalog.=) $1",
-      {TEXTOID});
-  Suspension state;
-  if (statement.Run({TextValue(publication)}) == 0) return state;
-  state.publication_exists = true;
-  state.attempts = Int32Column(0, 1);
-  state.retry_at = Int64Column(0, 2);
-  state.since = Int64Column(0, 3);
-  return state;
-}
-
-TimestampTz Suspend(const Publication& publication, const std::string& error,
-                    const pubsub::BackoffPolicy& backoff, TimestampTz earliest) {
-  Parameters name;
-  name.AddText(publication.name);
-  // The row lock makes workers that fail together take turns; the second one then sees that the
-  // publication is suspended.
-  if (Run("SELECT attempts, CASE WHEN next_retry_at OPERATOR(pg_catalog.>) pg_catalog.now() "
-          "THEN next_retry_at END FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
-          "AND slice OPERATOR(pg_catalog.=) 0 FOR UPDATE",
-          name) == 0) {
-    return 0;  // dropped meanwhile, or a restore has yet to load it
-  }
-  if (const TimestampTz suspended = Int64Column(0, 2); suspended != 0) return suspended;
-  const int attempts = Int32Column(0, 1) + 1;
-  // To alter the publication writes the row that is locked now.
-  Parameters current = Current(publication);
-  if (Run(std::string("SELECT 1") + kIsCurrent, current) == 0) return 0;
-  const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
-  const TimestampTz retry_at =
-      std::max(earliest, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count()));
-  Parameters values;
-  values.AddText(publication.name).AddInt(attempts);
-  values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);
-  Run("UPDATE postbox.lane SET attempts = $2, next_retry_at = $3, last_error = $4, "
-      "suspended_since = CASE WHEN attempts OPERATOR(pg_catalog.=) 0 THEN pg_catalog.now() "
-      "ELSE coalesce(suspended_since, pg_catalog.now()) END "
-      "WHERE publication OPERATOR(pg_catalog.=) $1 AND slice OPERATOR(pg_catalog.=) 0",
-      values);
-  return retry_at;
-}
-
-bool EndSuspension(const Publication& publication) {
-  Parameters current = Current(publication);
-  return Run(std::string("UPDATE postbox.lane SET attempts = 0, next_retry_at = NULL, "
-                         "last_error = NULL, suspended_since = NULL "
-                         "WHERE publication OPERATOR(pg_catalog.=) $1 "
-                         "AND slice OPERATOR(pg_catalog.=) 0 "
-                         "AND attempts OPERATOR(pg_catalog.>) 0 AND EXISTS (SELECT") +
-                 kIsCurrent + ")",
-             current) > 0;
-}
-
-namespace {
-
-// Of the suspended publications `p` for which the condition holds. Rows that an owner has locked
-// are left out: to wait for them would take as long as the owner likes.
-void RetryWhere(const char* condition, Parameters& parameters) {
-  Run(std::string(
-          "UPDATE postbox.lane SET attempts = 1, next_retry_at = pg_catalog.now() "
-          "WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
-          "SELECT l.ctid FROM postbox.lane l JOIN postbox.publication p "
-          "ON p.name OPERATOR(pg_catalog.=) l.publication "
-          "WHERE l.next_retry_at IS NOT NULL AND l.attempts OPERATOR(pg_catalog.>) 0 AND ") +
-          condition + " FOR UPDATE OF l SKIP LOCKED))",
-      parameters);
-}
-
-}  // namespace
-
-void RetryNow(const std::set<std::string>& credentials) {
-  Parameters parameters;
-  parameters.Add(TEXTARRAYOID, TextArrayValue({credentials.begin(), credentials.end()}));
-  RetryWhere("coalesce(p.credential, '') OPERATOR(pg_catalog.=) ANY ($1)", parameters);
-}
-
-void RetryAllNow() {
-  Parameters none;
-  RetryWhere("true", none);
-}
-
-std::string LockHolders(Oid relation) {
-  Parameters parameters;
-  parameters.AddOid(OIDOID, relation).AddOid(OIDOID, MyDatabaseId);
-  // A database that was copied with CREATE DATABASE has relations of the same OIDs.
-  const uint64 rows =
-      Run("SELECT DISTINCT l.pid FROM pg_catalog.pg_locks l "
-          "WHERE l.locktype OPERATOR(pg_catalog.=) 'relation'::pg_catalog.text "
-          "AND l.database OPERATOR(pg_catalog.=) $2 "
-          "AND l.relation OPERATOR(pg_catalog.=) $1 AND l.granted AND l.pid IS NOT NULL "
-          "AND (l.mode OPERATOR(pg_catalog.=) 'AccessExclusiveLock'::pg_catalog.text "
-          "OR l.mode OPERATOR(pg_catalog.=) 'ExclusiveLock'::pg_catalog.text "
-          "OR l.mode OPERATOR(pg_catalog.=) 'ShareRowExclusiveLock'::pg_catalog.text "
-          "OR l.mode OPERATOR(pg_catalog.=) 'ShareLock'::pg_catalog.text)",
-          parameters);
-  std::string holders;
-  for (uint64 row = 0; row < rows; ++row) {
-    holders += (row == 0 ? "" : ", ") + std::to_string(Int32Column(row, 1));
-  }
-  return holders;
-}
-
-namespace {
-
 // What they say of a lane are values: one plan of each serves all lanes of the worker.
 struct RowStatements {
   Statement look{
@@ -243,13 +115,6 @@ struct RowStatements {
       {TEXTOID, INT4OID, TEXTOID, TEXTOID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTARRAYOID,
        TEXTARRAYOID, TEXTARRAYOID, TEXTOID, TEXTOID, INT8OID, TEXTARRAYOID, TEXTARRAYOID,
        TEXTARRAYOID, INT8ARRAYOID, INT8OID}};
-  Statement add_sent_again{
-      "UPDATE postbox.lane SET sent_again = sent_again OPERATOR(pg_catalog.+) $2, "
-      "sent_again_at = pg_catalog.now() WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
-      "SELECT ctid FROM postbox.lane WHERE publication OPERATOR(pg_catalog.=) $1 "
-      "AND slice OPERATOR(pg_catalog.=) 0 FOR UPDATE SKIP LOCKED))",
-      {TEXTOID, INT8OID}};
-
   // They are never destroyed: at exit the server's memory goes without us.
   static RowStatements& Of() {
     static RowStatements& statements = *new RowStatements;
@@ -325,11 +190,6 @@ bool LaneRow::Checkpoint(const LanePosition& position, std::int64_t sent_again) 
               Int64ArrayValue(position.ahead ? position.ahead->withheld
                                              : std::vector<std::int64_t>()),
               Int64GetDatum(sent_again)}) == 1;
-}
-
-bool StoreSentAgain(const std::string& publication, std::int64_t events) {
-  return RowStatements::Of().add_sent_again.Run({TextValue(publication), Int64GetDatum(events)}) >
-         0;
 }
 
 }  // namespace postbox::publisher
