@@ -75,18 +75,20 @@ inline const char* QualifiedName(Oid relation) {
   return quote_qualified_identifier(schema, name);
 }
 
-// The first of several problems: the least rank, and of these the least text.
-struct FirstProblem {
+// One of several problems. The first is that of the least rank, and of these of the least text.
+struct FoundProblem {
   int rank = 0;
-  const char* text = nullptr;
+  const char* text = nullptr;  // nullptr: there is none
+  const char* code = nullptr;
+  const char* subject = nullptr;
+  const char* remedy = nullptr;
 
-  void Add(int its_rank, const char* its_text) {
+  void Add(const FoundProblem& other) {
     if (text != nullptr) {
-      if (its_rank > rank) return;
-      if (its_rank == rank && std::strcmp(its_text, text) >= 0) return;
+      if (other.rank > rank) return;
+      if (other.rank == rank && std::strcmp(other.text, text) >= 0) return;
     }
-    rank = its_rank;
-    text = its_text;
+    *this = other;
   }
 };
 

@@ -11,6 +11,7 @@
 #include "extension/inbox/event_types.h"
 #include "extension/inbox/inbox_cache.h"
 #include "extension/inbox/rights.h"
+#include "extension/shared/problem.h"
 
 extern "C" {
 #include <storage/lmgr.h>
@@ -166,9 +167,9 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
   Run("INSERT INTO postbox.handler (inbox, event_types, function) VALUES ($1, $2, $3)", row);
 }
 
-// What is wrong with a projection, with the repair; nothing if it is in order, if it does not
-// exist, or if its target is locked: a look at the status does not wait.
-std::string ProjectionProblem(int64 id) {
+// Nothing if the projection is in order, if it does not exist, or if its target is locked: a look
+// at the status does not wait.
+std::optional<Problem> ProjectionProblem(int64 id) {
   SpiConnection connection;
   FixedSearchPath search_path;
   Parameters key;
@@ -176,24 +177,23 @@ std::string ProjectionProblem(int64 id) {
   std::vector<ProjectionConfig> configs = ReadProjections(
       "SELECT " + std::string(kProjectionColumns) + " FROM postbox.projection p WHERE id = $1",
       key);
-  if (configs.empty()) return "";
+  if (configs.empty()) return std::nullopt;
   const Oid target = configs[0].target;
   if (OidIsValid(target) &&
       !Pg([&] { return ConditionalLockRelationOid(target, AccessShareLock); })) {
-    return "";
+    return std::nullopt;
   }
-  std::string text;
+  std::optional<Problem> problem;
   try {
     ResolveColumns(configs[0]);
   } catch (const PostgresError& error) {
     if (error.raised_by_postgres) throw;
-    text = error.message + ".";
-    if (!error.detail.empty()) text += " " + error.detail;
-    if (!error.hint.empty()) text += " " + error.hint;
+    problem = {"projection_broken", "error", "projection " + std::to_string(id),
+               error.message + (error.detail.empty() ? "" : ". " + error.detail), error.hint};
   }
   // A session that looks at the status, and then leaves its transaction open, holds up no other.
   if (OidIsValid(target)) Pg([&] { UnlockRelationOid(target, AccessShareLock); });
-  return text;
+  return problem;
 }
 
 // Drops a row of postbox.projection or postbox.handler.
@@ -251,9 +251,7 @@ POSTBOX_FUNCTION(drop_projection) {
 POSTBOX_FUNCTION(projection_problem) {
   using namespace postbox;
   return Guarded([&]() -> Datum {
-    const std::string problem = ProjectionProblem(DatumGetInt64(Argument(fcinfo, 0, "id")));
-    fcinfo->isnull = problem.empty();
-    return problem.empty() ? Datum{0} : TextValue(problem);
+    return ProblemResult(fcinfo, ProjectionProblem(DatumGetInt64(Argument(fcinfo, 0, "id"))));
   });
 }
 

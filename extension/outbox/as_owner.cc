@@ -18,6 +18,7 @@
 #include "extension/base/statement.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/publishing_state.h"
+#include "extension/shared/problem.h"
 
 extern "C" {
 #include <catalog/pg_authid.h>
@@ -239,13 +240,12 @@ POSTBOX_FUNCTION(show_retention_problem) {
     Parameters outbox;
     outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
     const Tables tables = FindTables(OidArgument(fcinfo, 0, "outbox"));
-    std::string problem;
+    std::optional<Problem> problem;
     if (IsThere(tables.outbox) && MaySee({tables.outbox})) {
       const Rights owner(RelationOwner(tables.outbox));
-      Run("SELECT postbox.retention_problem($1)", outbox);
-      problem = TextColumn(0, 1);
+      Run("SELECT p.* FROM postbox.retention_problem($1) p", outbox);
+      problem = ProblemRow();
     }
-    fcinfo->isnull = problem.empty();
-    return problem.empty() ? Datum{0} : TextValue(problem);
+    return ProblemResult(fcinfo, problem);
   });
 }

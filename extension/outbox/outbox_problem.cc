@@ -8,6 +8,7 @@
 #include "extension/base/catalog.h"
 #include "extension/base/statement.h"
 #include "extension/outbox/stamp.h"
+#include "extension/shared/problem.h"
 
 extern "C" {
 #include <catalog/indexing.h>
@@ -82,7 +83,7 @@ class Check {
  public:
   explicit Check(const Registered& outbox) : outbox_(outbox) {}
 
-  const FirstProblem& LookAtTables() {
+  const FoundProblem& LookAtTables() {
     if (!OidIsValid(outbox_.relation)) return found_;
     there_ = WithRelation(outbox_.relation,
                           [&](const FormData_pg_class& form) { owner_ = form.relowner; });
@@ -90,9 +91,9 @@ class Check {
       name_ = QualifiedName(outbox_.relation);
       LookAtColumns();
     } else {
-      found_.Add(1, psprintf("the relation with OID %u was dropped; drop the outbox with "
-                             "postbox.drop_outbox",
-                             outbox_.relation));
+      found_.Add({1, psprintf("the relation with OID %u was dropped", outbox_.relation),
+                  "relation_dropped", psprintf("%u", outbox_.relation),
+                  "drop the outbox with postbox.drop_outbox"});
     }
     LookAtParkedColumns();
     if (there_) {
@@ -167,13 +168,14 @@ class Check {
       ReleaseSysCache(tuple);
     }
     if (!OidIsValid(type)) {
-      found_.Add(2, psprintf("column \"%s\" of %s does not exist; rename it back or add it again",
-                             name, QualifiedName(relation)));
+      found_.Add({2, psprintf("column \"%s\" of %s does not exist", name, QualifiedName(relation)),
+                  "column_missing", QualifiedName(relation), "rename it back or add it again"});
     } else if (typed && type != column.type && (column.type != TEXTOID || type != VARCHAROID)) {
       found_.Add(
-          3, psprintf("column \"%s\" of %s has type %s instead of %s; change its type back", name,
-                      QualifiedName(relation),
-                      format_type_extended(type, -1, FORMAT_TYPE_ALLOW_INVALID), column.type_name));
+          {3,
+           psprintf("column \"%s\" of %s has type %s instead of %s", name, QualifiedName(relation),
+                    format_type_extended(type, -1, FORMAT_TYPE_ALLOW_INVALID), column.type_name),
+           "column_type", QualifiedName(relation), "change its type back"});
     }
   }
 
@@ -194,9 +196,8 @@ class Check {
                         ReleaseSysCache(sequence);
                       });
     if (!outbox_.is_log || has_sequence) return;
-    found_.Add(4, psprintf("outbox %s has no sequence; make its sequence OWNED BY its column seq "
-                           "again, or run SELECT * FROM postbox.repair_outbox(%s)",
-                           name_, quote_literal_cstr(name_)));
+    found_.Add({4, psprintf("outbox %s has no sequence", name_), "sequence_missing", name_,
+                psprintf("make its sequence OWNED BY its column seq again, or %s", Repair())});
   }
 
   void LookAtSequence(const FormData_pg_sequence& sequence, AttrNumber column) {
@@ -204,9 +205,12 @@ class Check {
     // An adopted table may have sequences of its own.
     if (outbox_.adopted && get_attnum(outbox_.relation, "seq") != column) return;
     const char* name = QualifiedName(sequence.seqrelid);
-    found_.Add(5, psprintf("sequence %s does not give out its values one by one, which the order "
-                           "of events is; run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE",
-                           name, name));
+    found_.Add({5,
+                psprintf("sequence %s does not give out its values one by one, which the order of "
+                         "events is",
+                         name),
+                "sequence_options", name,
+                psprintf("run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE", name)});
   }
 
   void LookAtIndexes() {
@@ -220,27 +224,35 @@ class Check {
                                  index->indkey.values[0] == origin;
                       });
     if (found) return;
-    found_.Add(6, psprintf("outbox %s has no valid index on (origin, seq): its restore is not "
-                           "complete, or the index was dropped; then run CREATE INDEX ON %s "
-                           "(origin, seq)",
-                           name_, name_));
+    found_.Add({6,
+                psprintf("outbox %s has no valid index on (origin, seq): its restore is not "
+                         "complete, or the index was dropped",
+                         name_),
+                "index_missing", name_,
+                psprintf("if no restore is running, run CREATE INDEX ON %s (origin, seq)", name_)});
   }
 
   void LookAtStamps() {
     if (!outbox_.is_log) return;
     const Oid partition = UnstampedPartition(outbox_.relation);
     if (!OidIsValid(partition)) return;
-    found_.Add(7, psprintf("the trigger postbox_stamp of %s, which gives the rows of an INSERT "
-                           "their txid and seq, was dropped or disabled; run SELECT * FROM "
-                           "postbox.repair_outbox(%s, dry_run => false)",
-                           QualifiedName(partition), quote_literal_cstr(name_)));
+    found_.Add({7,
+                psprintf("the trigger postbox_stamp of %s, which gives the rows of an INSERT their "
+                         "txid and seq, was dropped or disabled",
+                         QualifiedName(partition)),
+                "trigger_missing", QualifiedName(partition), Repair()});
+  }
+
+  const char* Repair() const {
+    return psprintf("run SELECT * FROM postbox.repair_outbox(%s, dry_run => false)",
+                    quote_literal_cstr(name_));
   }
 
   Registered outbox_;
   bool there_ = false;
   Oid owner_ = InvalidOid;
   const char* name_ = nullptr;
-  FirstProblem found_;
+  FoundProblem found_;
 };
 
 Registered ReadRegistered(HeapTupleHeader row) {
@@ -265,14 +277,14 @@ Registered ReadRegistered(HeapTupleHeader row) {
   return outbox;
 }
 
-// Not inside Pg(). NULL if nothing is wrong.
-std::optional<std::string> PartsProblem(Oid relation) {
-  static Statement& find = *new Statement("SELECT postbox.parts_problem($1)", {REGCLASSOID});
+// Not inside Pg().
+std::optional<Problem> PartsProblem(Oid relation) {
+  static Statement& find =
+      *new Statement("SELECT p.* FROM postbox.parts_problem($1) p", {REGCLASSOID});
   const SpiConnection connection;
   const FixedSearchPath search_path;
   find.RunReadOnly({ObjectIdGetDatum(relation)});
-  if (IsNull(0, 1)) return std::nullopt;
-  return TextColumn(0, 1);
+  return ProblemRow();
 }
 
 // The sequence that the first of its columns with one owns, whatever the column is called.
@@ -307,22 +319,22 @@ POSTBOX_FUNCTION(outbox_problem) {
     const Datum row = fcinfo->args[0].value;
     const FixedSearchPath search_path;  // names are qualified by it
     struct Found {
-      FirstProblem first;
+      FoundProblem first;
       bool has_its_parts;
       Oid relation;
     };
     const Found found = Pg([&]() -> Found {
       const Registered outbox = ReadRegistered(DatumGetHeapTupleHeader(row));
       Check check(outbox);
-      const FirstProblem& first = check.LookAtTables();
+      const FoundProblem& first = check.LookAtTables();
       return {first, check.HasItsParts(), outbox.relation};
     });
-    const char* text = found.first.text;
-    std::optional<std::string> of_parts;
-    if (!found.has_its_parts) of_parts = PartsProblem(found.relation);
-    fcinfo->isnull = text == nullptr && !of_parts.has_value();
-    if (fcinfo->isnull) return Datum{0};
-    return TextValue(of_parts.has_value() ? *of_parts : std::string(text));
+    std::optional<Problem> problem;
+    if (!found.has_its_parts) problem = PartsProblem(found.relation);
+    if (const FoundProblem& first = found.first; !problem && first.text != nullptr) {
+      problem = {first.code, "error", first.subject, first.text, first.remedy};
+    }
+    return ProblemResult(fcinfo, problem);
   });
 }
 

@@ -30,7 +30,7 @@ class Search {
  public:
   explicit Search(Oid of) : of_(of) {}
 
-  const FirstProblem& LookAtAll() {
+  const FoundProblem& LookAtAll() {
     LookAtRowSecurity();
     LookAtTable(of_);
     ListCell* cell;
@@ -43,7 +43,7 @@ class Search {
   void LookAtRowSecurity() {
     WithRelation(of_, [&](const FormData_pg_class& form) {
       if (!form.relrowsecurity || !form.relforcerowsecurity) return;
-      found_.Add(2, psprintf("row security is forced on %s", QualifiedName(of_)));
+      found_.Add({2, psprintf("row security is forced on %s", QualifiedName(of_))});
     });
   }
 
@@ -51,7 +51,7 @@ class Search {
   void LookAtTable(Oid table) {
     const bool there = WithRelation(table, [&](const FormData_pg_class& form) {
       if (form.relkind == RELKIND_RELATION || form.relkind == RELKIND_PARTITIONED_TABLE) return;
-      found_.Add(1, psprintf("%s is not a table", QualifiedName(table)));
+      found_.Add({1, psprintf("%s is not a table", QualifiedName(table))});
     });
     if (!there) return;
     LookAtDependencies(RelationRelationId, table);
@@ -135,7 +135,8 @@ class Search {
     const Oid owner = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple))->proowner;
     ReleaseSysCache(tuple);
     if (superuser_arg(owner)) return;
-    found_.Add(3, psprintf("%s uses function %s", QualifiedName(of_), format_procedure(function)));
+    found_.Add(
+        {3, psprintf("%s uses function %s", QualifiedName(of_), format_procedure(function))});
   }
 
   void LookAtOperator(Oid operation) {
@@ -144,11 +145,12 @@ class Search {
     const Oid owner = reinterpret_cast<Form_pg_operator>(GETSTRUCT(tuple))->oprowner;
     ReleaseSysCache(tuple);
     if (superuser_arg(owner)) return;
-    found_.Add(3, psprintf("%s uses operator %s", QualifiedName(of_), format_operator(operation)));
+    found_.Add(
+        {3, psprintf("%s uses operator %s", QualifiedName(of_), format_operator(operation))});
   }
 
   Oid of_;
-  FirstProblem found_;
+  FoundProblem found_;
 };
 
 }  // namespace
@@ -159,12 +161,12 @@ POSTBOX_FUNCTION(code_of_users) {
   return Guarded([&]() -> Datum {
     const FixedSearchPath search_path;  // names are qualified by it
     const char* code = Pg([&]() -> const char* {
-      FirstProblem first;
+      FoundProblem first;
       for (int argument = 0; argument < 2; ++argument) {
         if (!HasArgument(fcinfo, argument)) continue;
         Search search(DatumGetObjectId(fcinfo->args[argument].value));
-        const FirstProblem& found = search.LookAtAll();
-        if (found.text != nullptr) first.Add(found.rank, found.text);
+        const FoundProblem& found = search.LookAtAll();
+        if (found.text != nullptr) first.Add(found);
       }
       return first.text;
     });

@@ -5,6 +5,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
 #include "extension/base/postgres.h"
+#include "extension/shared/problem.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "extension/shared/time_scale.h"
@@ -75,63 +76,82 @@ Service LookAtSlots(const std::string& publication) {
   return service;
 }
 
-// The cause, and what to do.
-std::string WhyNobodyServes(const Service& service) {
+Problem Unserved(const char* code, const std::string& cause, std::string remedy) {
+  return {.code = code, .detail = "nobody publishes it: " + cause, .remedy = std::move(remedy)};
+}
+
+Problem WhyNobodyServes(const Service& service) {
   if (settings().publishers == 0) {
-    return "postbox.publishers is 0; raise it, and reload the configuration";
+    return Unserved("no_publishers", "postbox.publishers is 0",
+                    "raise it, and reload the configuration");
   }
   if (service.silent != 0) {
-    return "worker process " + std::to_string(service.silent) +
-           " does not go on; end it if it does not come back";
+    return Unserved("worker_stopped",
+                    "worker process " + std::to_string(service.silent) + " does not go on",
+                    "end it if it does not come back");
   }
   if (service.running > 0) {
-    return "a worker runs, but cannot read the publications; see the server log";
+    return Unserved("publications_unreadable", "a worker runs, but cannot read the publications",
+                    "see the server log");
   }
+  const std::string slots = std::to_string(max_worker_processes);
   if (pg_atomic_read_u32(&shared_state()->launcher_proc_number) == kNobody) {
-    return "the launcher does not run; see the server log, and raise max_worker_processes, which "
-           "is " +
-           std::to_string(max_worker_processes) + ", if it was used up when the server started";
+    return Unserved("no_launcher", "the launcher does not run",
+                    "see the server log, and raise max_worker_processes, which is " + slots +
+                        ", if it was used up when the server started");
   }
-  if (service.held) return "a session drops, renames, moves or copies the database";
+  if (service.held) {
+    return Unserved("database_held", "a session drops, renames, moves or copies the database", "");
+  }
   if (service.did_not_come_up) {
-    return "worker processes do not come up; see the server log: most often postbox_worker.so, or "
-           "a "
-           "library that it needs, is not installed";
+    return Unserved("workers_fail_to_start", "worker processes do not come up",
+                    "see the server log: most often postbox_worker.so, or a library that it needs, "
+                    "is not installed");
   }
-  if (service.starting > 0) return "the workers are just starting";
-  if (!service.no_slot) return "no worker runs in this database; see the server log";
+  if (service.starting > 0) return Unserved("starting", "the workers are just starting", "");
+  if (!service.no_slot) {
+    return Unserved("no_worker", "no worker runs in this database", "see the server log");
+  }
   if (service.start_problem == StartProblem::kNoWorkerSlot) {
-    return "as many publishers run as postbox.max_workers allows, which is " +
-           std::to_string(settings().max_workers) + "; raise it; until then it waits for its turn";
+    return Unserved("max_workers",
+                    "as many publishers run as postbox.max_workers allows, which is " +
+                        std::to_string(settings().max_workers),
+                    "raise it; until then it waits for its turn");
   }
-  return "all background worker slots of the server are in use; raise max_worker_processes, which "
-         "is " +
-         std::to_string(max_worker_processes) +
-         ", and restart the server; until then it waits for its turn";
+  return Unserved("max_worker_processes", "all background worker slots of the server are in use",
+                  "raise max_worker_processes, which is " + slots +
+                      ", and restart the server; until then it waits for its turn");
 }
 
 struct State {
-  const char* name = nullptr;  // nullptr: nothing is the matter
-  std::string reason;          // empty: not for everybody
+  const char* name = nullptr;      // nullptr: nothing is the matter
+  std::optional<Problem> problem;  // nothing: not for everybody
   TimestampTz since = 0, next_try = 0;
 };
 
-State Unserved(const std::string& cause) { return {"unserved", "nobody publishes it: " + cause}; }
-
 State LookAt(const std::string& publication) {
-  if (RecoveryInProgress()) return Unserved("this server is a standby, and its primary publishes");
+  if (RecoveryInProgress()) {
+    return {"unserved",
+            Unserved("standby", "this server is a standby, and its primary publishes", "")};
+  }
   if (!Preloaded()) {
-    return Unserved("postbox is not in shared_preload_libraries; add it, and restart the server");
+    return {"unserved", Unserved("not_preloaded", "postbox is not in shared_preload_libraries",
+                                 "add it, and restart the server")};
   }
   const Service service = LookAtSlots(publication);
-  if (service.serving == 0) return Unserved(WhyNobodyServes(service));
-  if (service.outage) return {"retrying", "", service.outage->since, service.outage->next_try};
+  if (service.serving == 0) return {"unserved", WhyNobodyServes(service)};
+  if (service.outage) {
+    return {"retrying", std::nullopt, service.outage->since, service.outage->next_try};
+  }
   if (!service.waits) return {};
   const TimestampTz since = service.first.since;
   const char* since_text = Pg([since] { return timestamptz_to_str(since); });
-  return {"waiting", "its events wait for a synchronous standby to confirm WAL up to " +
-                         LsnText(service.first.position) + ", since " + since_text +
-                         "; see pg_stat_replication and synchronous_standby_names"};
+  return {"waiting",
+          Problem{.code = "waits_for_standby",
+                  .severity = "warning",
+                  .detail = "its events wait for a synchronous standby to confirm WAL up to " +
+                            LsnText(service.first.position) + ", since " + since_text,
+                  .remedy = "see pg_stat_replication and synchronous_standby_names"}};
 }
 
 }  // namespace
@@ -146,19 +166,20 @@ std::optional<std::string> RetryError(const std::string& publication) {
 }  // namespace postbox
 
 POSTBOX_FUNCTION(publishing_state) {
-  return postbox::Guarded([&]() -> Datum {
-    const postbox::State state = postbox::LookAt(postbox::TextArgument(fcinfo, 0, "publication"));
-    TupleDesc descriptor = nullptr;
-    const bool row = postbox::Pg(
-        [&] { return get_call_result_type(fcinfo, nullptr, &descriptor) == TYPEFUNC_COMPOSITE; });
-    if (!row) {
-      postbox::Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "publishing_state must return a row");
-    }
-    return postbox::Pg([&] {
-      bool nulls[] = {state.name == nullptr, state.reason.empty(), state.since == 0,
-                      state.next_try == 0};
+  using namespace postbox;
+  return Guarded([&]() -> Datum {
+    const std::string publication = TextArgument(fcinfo, 0, "publication");
+    State state = LookAt(publication);
+    if (state.problem) state.problem->subject = publication;
+    return Pg([&] {
+      TupleDesc descriptor = nullptr;
+      if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
+        elog(ERROR, "publishing_state must return a row");
+      }
+      bool nulls[] = {state.name == nullptr, !state.problem, state.since == 0, state.next_try == 0};
+      const Oid problem_type = TupleDescAttr(descriptor, 1)->atttypid;
       Datum values[] = {nulls[0] ? 0 : CStringGetTextDatum(state.name),
-                        nulls[1] ? 0 : CStringGetTextDatum(state.reason.c_str()),
+                        nulls[1] ? 0 : ProblemValue(problem_type, *state.problem),
                         TimestampTzGetDatum(state.since), TimestampTzGetDatum(state.next_try)};
       return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls));
     });

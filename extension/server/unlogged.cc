@@ -5,6 +5,7 @@
 #include "extension/base/catalog.h"
 #include "extension/base/guard.h"
 #include "extension/base/spi.h"
+#include "extension/shared/problem.h"
 
 namespace postbox {
 namespace {
@@ -44,8 +45,7 @@ POSTBOX_FUNCTION(unlogged_problem) {
     List* unlogged = HasArgument(fcinfo, 0)
                          ? Pg([&] { return UnloggedOf(DatumGetArrayTypeP(tables)); })
                          : nullptr;
-    fcinfo->isnull = unlogged == nullptr;
-    if (unlogged == nullptr) return Datum{0};
+    if (unlogged == nullptr) return ProblemResult(fcinfo, std::nullopt);
     std::set<std::string> names;
     ListCell* cell;
     foreach (cell, unlogged) names.insert(static_cast<const char*>(lfirst(cell)));
@@ -55,9 +55,13 @@ POSTBOX_FUNCTION(unlogged_problem) {
       list += (list.empty() ? "" : ", ") + name;
       repair += (repair.empty() ? "" : "; ") + ("ALTER TABLE " + name + " SET LOGGED");
     }
-    return TextValue(list + (names.size() == 1 ? " is" : " are") +
-                     " UNLOGGED: a crash of the server or a failover empties what is, and may have "
-                     "done so; run " +
-                     repair);
+    const char* is = names.size() == 1 ? " is" : " are";
+    return ProblemResult(
+        fcinfo, Problem{.code = "unlogged",
+                        .subject = *names.begin(),
+                        .detail = list + is +
+                                  " UNLOGGED: a crash of the server or a failover empties what "
+                                  "is, and may have done so",
+                        .remedy = "run " + repair});
   });
 }

@@ -186,7 +186,7 @@ subtest 'rows of any number of clusters that somebody has made up hold up no eve
 		others_flow(0);
 	}
 	unlike(undisturbed_log_since($node, $position), qr/is suspended/, 'the publication is not suspended');
-	my $status = q{SET statement_timeout = '30s'; SELECT problem FROM postbox.outbox_status};
+	my $status = q{SET statement_timeout = '30s'; SELECT concat_ws('; ', problem, remedy) FROM postbox.outbox_status};
 	like($node->safe_psql('postgres', $status), qr/^events of another cluster are kept: .*postbox\.resolve_unknown_origin\('app\.outbox', true\)/, 'the status says what is the matter');
 	my $before = messages_published($emulator);
 	my ($code, $stdout, $stderr) = $node->psql('postgres', q{SELECT postbox.resolve_unknown_origin('app.outbox', true)});

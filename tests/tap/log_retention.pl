@@ -54,7 +54,7 @@ sub past_retention
 }
 
 sub count_of { my ($table) = @_; return $node->safe_psql('postgres', "SELECT count(*) FROM $table"); }
-sub problem_of { my ($name) = @_; return $node->safe_psql('postgres', "SELECT problem FROM postbox.outbox_status WHERE outbox = 'app.$name'::regclass"); }
+sub problem_of { my ($name) = @_; return $node->safe_psql('postgres', "SELECT concat_ws('; ', problem, remedy) FROM postbox.outbox_status WHERE outbox = 'app.$name'::regclass"); }
 sub wait_read { my ($name) = @_; return wait_until($node, 'postgres', "SELECT pending = 0 FROM postbox.publication_status WHERE publication = '$name'", "$name is read"); }
 
 subtest 'with a new generation every second, under load, nothing is lost and each key is in order' => sub {
@@ -165,7 +165,7 @@ subtest 'without a publication nothing is purged, and the status says so' => sub
 	create_log('orphan', '40 days', unpublished => 1);
 	$node->safe_psql('postgres', insert_into('orphan', 'generate_series(0, 5)'));
 	is($node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.orphan'); SELECT count(*) FROM app.orphan}), "0\n6", 'all are kept');
-	is(problem_of('orphan'), 'events older than the retention are kept: no publication reads this outbox', 'the status says why');
+	is(problem_of('orphan'), 'events older than the retention are kept: no publication reads this outbox; create a publication with postbox.create_publication, or drop the outbox', 'the status says why');
 	is($node->safe_psql('postgres', q{SELECT publications FROM postbox.outbox_status WHERE outbox = 'app.orphan'::regclass}), '0', 'it has no publication');
 	my $before = messages_published($emulator);
 	$node->safe_psql('postgres', q{SELECT postbox.create_publication('orphan', 'app.orphan', 'catalog.orphan.events')});
@@ -180,7 +180,7 @@ subtest 'a foreign key that keeps a partition from being emptied is shown, and k
 	$node->safe_psql('postgres', "CREATE TABLE app.audit (id uuid CONSTRAINT of_event REFERENCES $part (id))");
 	$node->safe_psql('postgres', insert_into('referenced', $_)) for 0 .. 5;
 	wait_read('referenced');
-	is(problem_of('referenced'), "events older than the retention are kept: $part cannot be emptied, because foreign key of_event of app.audit references it; drop the foreign key", 'the status says which');
+	is(problem_of('referenced'), "events older than the retention are kept: $part cannot be emptied, because foreign key of_event of app.audit references it; run ALTER TABLE app.audit DROP CONSTRAINT of_event", 'the status says which');
 	# All generations are past a retention of a microsecond, but the one that is written to.
 	$node->safe_psql('postgres', q{UPDATE postbox.outbox SET retention = '1 microsecond' WHERE relation = 'app.referenced'::regclass});
 	wait_until($node, 'postgres', "SELECT count(*) = 2 AND count(*) FILTER (WHERE tableoid = '$part'::regclass) = 1 FROM app.referenced", 'the others are emptied');
@@ -205,7 +205,7 @@ subtest 'what row security hides is kept, and the status says so' => sub {
 	$node->safe_psql('postgres', "CREATE POLICY lower ON $part USING (seq < $last); ALTER TABLE $part ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; DROP TABLE app.keep");
 	$node->safe_psql('postgres', q{SELECT postbox.purge_outbox('app.hidden')});
 	is(count_of($part), 2, 'the event that the policy hides is kept');
-	is(problem_of('hidden'), "events older than the retention are kept: row security is forced on the owner of $part; use ALTER TABLE $part NO FORCE ROW LEVEL SECURITY", 'and the status says why');
+	is(problem_of('hidden'), "events older than the retention are kept: row security is forced on the owner of $part; run ALTER TABLE $part NO FORCE ROW LEVEL SECURITY", 'and the status says why');
 	my $before = messages_published($emulator);
 	$node->safe_psql('postgres', qq{ALTER TABLE $part NO FORCE ROW LEVEL SECURITY; SELECT postbox.alter_publication('hidden', topic => 'catalog.hidden.events')});
 	wait_for(sub { messages_published($emulator) == $before + 1 }, 'it is published when the publication goes on');

@@ -52,6 +52,7 @@ my %values = (
 		q('{"aggregate_type": "order", "aggregate_id": 7, "event_type": "order.created", "payload": "\\ud800", "version": 3, "attributes": {"n": 1}}'),
 		q('{"event_id": 1}'), "(repeat('[', 5000) || repeat(']', 5000))" ],
 	'postbox.outcome' => [ 'NULL', map { "'$_'::postbox.outcome" } qw(applied stale ignored rejected) ],
+	'postbox.problem' => [ 'NULL', 'ROW(NULL, NULL, NULL, NULL, NULL)', q{ROW('unlogged', 'error', 'fuzz.log', 'detail', NULL)}, q{ROW('', '', '', '', '; ')} ],
 	'oid' => [ 'NULL', '0', '1', '1259', '4294967295', "'fuzz.log'::regclass::oid", "'fuzz.inbox'::regclass::oid", "'fuzz.log_version'::regclass::oid" ],
 	'pg_snapshot' => [ 'NULL', "'3:3:'", "'1:9:3'", 'pg_current_snapshot()', "'3:9223372036854775807:'" ],
 	'numeric' => [ 'NULL', '0', '1', '-1', "'NaN'", '18446744073709551615', '1e1000', '0.5' ],

@@ -150,7 +150,7 @@ my @calls = (
 	q{SELECT postbox.doctor_of_changes()}, q{SELECT postbox.doctor_of_connections()}, q{SELECT postbox.list_pullers()},
 	(map { "SELECT postbox.doctor_of_$_()" } qw(server settings transactions tables rights publications subscriptions)),
 	q{SELECT postbox.show_findings('app.log'), postbox.findings_of('app.log'), postbox.show_findings('app.inbox'), postbox.findings_of('app.inbox')},
-	q{SELECT postbox.latest_time(o), postbox.known_until(), postbox.library_state(), postbox.make_finding('a', 'b', 'c', 'd; e') FROM postbox.outbox o},
+	q{SELECT postbox.latest_time(o), postbox.known_until(), postbox.library_state(), postbox.make_finding('a', 'b', 'c', 'd', 'e'), postbox.problem_text(ROW('a', 'b', 'c', 'd', 'e')::postbox.problem) FROM postbox.outbox o},
 	q{SELECT postbox.list_outbox_status(), postbox.show_retention_problem('app.log'), postbox.retention_problem('app.log')},
 	q{SELECT postbox.log_partitions('app.log'), postbox.read_by_all('app.log')},
 	q{SELECT postbox.parts_of(ARRAY['app.log'::pg_catalog.regclass::pg_catalog.oid]), postbox.free_name('app', 'log', '_g0'), postbox.parts_problem('app.log')},

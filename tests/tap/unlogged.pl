@@ -23,8 +23,8 @@ sub problems
 {
 	return $node->safe_psql('postgres', q{
 		SELECT 'publication ' || publication || ': ' || last_error FROM postbox.publication_status WHERE last_error ~ 'UNLOGGED'
-		UNION ALL SELECT 'outbox ' || outbox || ': ' || problem FROM postbox.outbox_status WHERE problem ~ 'UNLOGGED'
-		UNION ALL SELECT kind || ' ' || inbox || ': ' || problem FROM postbox.inbox_problem ORDER BY 1});
+		UNION ALL SELECT 'outbox ' || outbox || ': ' || problem || '; ' || remedy FROM postbox.outbox_status WHERE problem ~ 'UNLOGGED'
+		UNION ALL SELECT kind || ' ' || inbox || ': ' || problem || '; ' || remedy FROM postbox.inbox_problem ORDER BY 1});
 }
 
 sub repair { my ($table) = @_; return "a crash of the server or a failover empties what is, and may have done so; run ALTER TABLE $table SET LOGGED"; }

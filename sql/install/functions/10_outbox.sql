@@ -117,39 +117,49 @@ COMMENT ON FUNCTION postbox.parts_of(oid[]) IS 'The tables that belong to the ou
 
 -- A part may have been dropped, or have another owner than the outbox: event triggers were disabled, or it was given away.
 -- Catalogs may be large: so it keeps its plans, which go through indexes.
-CREATE OR REPLACE FUNCTION postbox.parts_problem(relation regclass) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.problem_text(problem postbox.problem) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT concat_ws('; ', problem.detail, problem.remedy) WHERE problem.detail IS NOT NULL
+$$;
+COMMENT ON FUNCTION postbox.problem_text(postbox.problem) IS 'A problem and its remedy in one text, for people; NULL if there is none';
+
+CREATE OR REPLACE FUNCTION postbox.parts_problem(relation regclass) RETURNS postbox.problem
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
-    found_problem text;
+    found_problem postbox.problem;
 BEGIN
     WITH part AS (
         SELECT p.* FROM postbox.parts_of(ARRAY[parts_problem.relation::oid]) p
-    ), problem(rank, text) AS (
+    ), problem(rank, code, subject, detail, remedy) AS (
         -- One that has lost a column is still there if it is the owner's.
-        SELECT 1, format('the %s of %s was dropped; run SELECT * FROM postbox.repair_outbox(%L)', k.kind, o.relation, o.relation)
+        SELECT 1, 'part_dropped', o.relation, format('the %s of %s was dropped', k.kind, o.relation),
+               format('run SELECT * FROM postbox.repair_outbox(%L, dry_run => false)', o.relation)
         FROM postbox.outbox o JOIN pg_class t ON t.oid = o.relation
         CROSS JOIN LATERAL (VALUES ('version counter', o.counter), ('table of parked events', o.parked)) AS k(kind, part)
         WHERE o.relation = parts_problem.relation AND (k.kind = 'version counter' OR o.kind = 'log')
           AND NOT EXISTS (SELECT FROM part p WHERE p.kind = k.kind)
           AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = k.part AND c.relkind = 'r' AND c.relowner = t.relowner)
         UNION ALL
-        SELECT 1, format('the table of tombstones of %s was dropped; run SELECT * FROM postbox.repair_inbox(%L)', i.relation, i.relation)
+        SELECT 1, 'part_dropped', i.relation, format('the table of tombstones of %s was dropped', i.relation),
+               format('run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', i.relation)
         FROM postbox.inbox i JOIN pg_class t ON t.oid = i.relation
         WHERE i.relation = parts_problem.relation AND NOT EXISTS (SELECT FROM part p)
           AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = i.tombstone AND c.relkind = 'r' AND c.relowner = t.relowner)
         UNION ALL
-        SELECT 2, format('the %1$s of %2$s, %3$s, belongs to role %4$I, whose rights the owner of the %6$s, %5$I, does not have; '
-                         'if the table is what it is taken for, run SELECT * FROM postbox.repair_%6$s(%2$L)',
-                         p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), pg_get_userbyid(o.relowner),
-                         CASE WHEN p.kind = 'table of tombstones' THEN 'inbox' ELSE 'outbox' END)
+        SELECT 2, 'part_of_other_owner', p.relation, format('the %s of %s, %s, belongs to role %I, whose rights the owner of the %s, %I, does not have',
+                   p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), k.kind, pg_get_userbyid(o.relowner)),
+               format('if the table is what it is taken for, run SELECT * FROM postbox.repair_%s(%L, dry_run => false)', k.kind, p.relation)
         FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
+        CROSS JOIN LATERAL (SELECT CASE WHEN p.kind = 'table of tombstones' THEN 'inbox' ELSE 'outbox' END AS kind) k
         WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
     )
-    SELECT p.text INTO found_problem FROM problem p ORDER BY p.rank, p.text LIMIT 1;
-    RETURN found_problem;
+    SELECT p.code, 'error', p.subject::text, p.detail, p.remedy INTO found_problem FROM problem p ORDER BY p.rank, p.detail LIMIT 1;
+    RETURN CASE WHEN FOUND THEN found_problem END;
 END
 $$;
 COMMENT ON FUNCTION postbox.parts_problem(regclass) IS 'What is wrong with the tables that belong to an outbox or inbox, and the repair; NULL if nothing is';

@@ -19,13 +19,13 @@ COMMENT ON FUNCTION postbox.copied_from(text) IS
     'The database of this cluster to which a publication with this home belongs, if that is another one; NULL if it belongs here, or nobody else has it. '
     'What is marked as a template is there to be copied';
 
-CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS postbox.problem
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN (SELECT format('nobody publishes it: it was copied from database "%s"; drop it, or run SELECT postbox.claim_publication(%L) if it has to be published here, too',
-                          postbox.copied_from(p.home), p.name)
+    RETURN (SELECT ROW('copied', 'error', p.name, format('nobody publishes it: it was copied from database "%s"', postbox.copied_from(p.home)),
+                       format('drop it, or run SELECT postbox.claim_publication(%L) if it has to be published here, too', p.name))::postbox.problem
             FROM postbox.publication p WHERE p.name = copy_problem.publication AND postbox.copied_from(p.home) IS NOT NULL);
 END
 $$;
@@ -96,7 +96,7 @@ $$;
 COMMENT ON FUNCTION postbox.add_outbox_triggers(regclass, text) IS
     'Puts the triggers of a table of an outbox on it, and enables them. Its kind: log, table, or parked for the parked events of a log';
 
-CREATE OR REPLACE FUNCTION postbox.replicated_problem(outbox regclass) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.replicated_problem(outbox regclass) RETURNS postbox.problem
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -108,9 +108,9 @@ BEGIN
                         WHERE p.outbox = replicated_problem.outbox AND f.origin = 2147483647) THEN
         EXECUTE format('SELECT EXISTS (SELECT FROM %s e WHERE e.origin = 2147483647)', outbox) INTO kept;
     END IF;
-    RETURN CASE WHEN kept THEN
-        format('events that came by logical replication are kept: they are published where they were emitted; '
-               'run SELECT postbox.resolve_unknown_origin(''%s'', true) if that is so for all that come, false if they are to be published here', outbox) END;
+    RETURN CASE WHEN kept THEN ROW('replicated_events', 'warning', outbox,
+        'events that came by logical replication are kept: they are published where they were emitted',
+        format('run SELECT postbox.resolve_unknown_origin(%L, true) if that is so for all that come, false if they are to be published here', outbox))::postbox.problem END;
 END
 $$;
 COMMENT ON FUNCTION postbox.replicated_problem(regclass) IS

@@ -243,7 +243,7 @@ COMMENT ON VIEW postbox.paused_keys IS
     'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
 
 -- In C, because each look at the status asks: see extension/outbox/outbox_problem.cc.
-CREATE OR REPLACE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS postbox.problem
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
     'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
@@ -310,10 +310,10 @@ COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'not see its events';
 
 -- From shared memory: a look at it costs nothing.
-CREATE OR REPLACE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT reason text, OUT since timestamptz, OUT next_try timestamptz)
+CREATE OR REPLACE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT problem postbox.problem, OUT since timestamptz, OUT next_try timestamptz)
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.publishing_state(text) IS
-    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and the reason; retrying if Pub/Sub does not answer, '
+    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and why; retrying if Pub/Sub does not answer, '
     'since when, and the next try; NULL if nothing is the matter';
 
 CREATE OR REPLACE FUNCTION postbox.list_publication_status()
@@ -330,7 +330,7 @@ DECLARE
     why text;
 BEGIN
     FOR publication, outbox, topic, why, retry_at, suspended_since IN
-        SELECT p.name, p.outbox, p.topic, CASE WHEN p.home <> postbox.this_database() THEN postbox.copy_problem(p.name) END, s.next_retry_at, s.suspended_since
+        SELECT p.name, p.outbox, p.topic, CASE WHEN p.home <> postbox.this_database() THEN postbox.problem_text(postbox.copy_problem(p.name)) END, s.next_retry_at, s.suspended_since
         FROM postbox.publication p
         LEFT JOIN postbox.publication_state s ON s.publication = p.name AND s.attempts > 0 AND s.next_retry_at IS NOT NULL
         ORDER BY p.name
@@ -339,7 +339,7 @@ BEGIN
             state := 'unserved';
         ELSE
             -- What waits for a standby hides no failure that is still to be tried again.
-            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), p.reason, coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem), coalesce(p.next_try, retry_at), least(p.since, suspended_since)
               INTO state, why, retry_at, suspended_since FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
@@ -352,7 +352,7 @@ BEGIN
                    THEN 0 ELSE min(l.hwm) END, array_agg(l.lock_token ORDER BY l.slice) FILTER (WHERE l.lock_token IS NOT NULL)
               INTO "position", leases FROM postbox.lane l WHERE l.publication = list_publication_status.publication;
         END IF;
-        problem := postbox.outbox_problem(registered);
+        problem := postbox.problem_text(postbox.outbox_problem(registered));
         IF problem IS NOT NULL THEN
             state := 'broken';
             last_error := problem;
@@ -367,7 +367,7 @@ BEGIN
             SELECT CASE state WHEN 'suspended' THEN 'active' ELSE state END, NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
         last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
-                                       postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)), '');
+                                       postbox.problem_text(postbox.unlogged_problem(registered.relation, registered.parked, registered.counter))), '');
         IF broken THEN
             state := 'broken';
         END IF;

@@ -232,7 +232,7 @@ COMMENT ON FUNCTION postbox.purge_log_outbox(regclass) IS
     'postbox.purge_outbox for a log outbox: makes the partitions that are missing, and empties those whose events are older than the '
     'retention and that every lane has read. Skips partitions that are locked';
 
-CREATE OR REPLACE FUNCTION postbox.retention_problem(outbox regclass) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.retention_problem(outbox regclass) RETURNS postbox.problem
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -241,58 +241,65 @@ DECLARE
     published boolean := EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = retention_problem.outbox);
     part regclass;
     kept boolean;
-    reason text;
+    problem postbox.problem := ROW('retention', 'warning', outbox, NULL, NULL);
 BEGIN
     IF registered.kind <> 'log' THEN
         RETURN NULL;
     END IF;
     IF published AND EXISTS (SELECT FROM postbox.foreign_origins(outbox, outbox) f WHERE NOT f.known) THEN
-        RETURN coalesce(postbox.replicated_problem(outbox), format('events of another cluster are kept: the positions of its lanes are not known, so nobody knows whether they were published; '
-                      'restore postbox.lane, or run SELECT postbox.resolve_unknown_origin(''%s'', true) if they were, false if not', outbox));
+        RETURN coalesce(postbox.replicated_problem(outbox), ROW('unknown_origin', 'warning', outbox,
+            'events of another cluster are kept: the positions of its lanes are not known, so it is not known whether they were published',
+            format('restore postbox.lane, or run SELECT postbox.resolve_unknown_origin(%L, true) if they were, false if not', outbox))::postbox.problem);
     END IF;
     IF registered.retention IS NULL THEN
         RETURN NULL;
     END IF;
-    SELECT format('events older than the retention are kept: row security is forced on the owner of %1$s; use ALTER TABLE %1$s NO FORCE ROW LEVEL SECURITY', r.relation)
-        INTO reason
+    SELECT format('events older than the retention are kept: row security is forced on the owner of %s', r.relation),
+           format('run ALTER TABLE %s NO FORCE ROW LEVEL SECURITY', r.relation)
+        INTO problem.detail, problem.remedy
     FROM (SELECT registered.parked UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p) AS r(relation)
     WHERE row_security_active(r.relation)
     ORDER BY r.relation::text LIMIT 1;
     IF FOUND THEN
-        RETURN reason;
+        RETURN problem;
     END IF;
-    SELECT format('events older than the retention are kept: %s cannot be emptied, because foreign key %s of %s references it; drop the foreign key',
-                  c.confrelid::regclass, quote_ident(c.conname), c.conrelid::regclass)
-        INTO reason
+    SELECT format('events older than the retention are kept: %s cannot be emptied, because foreign key %I of %s references it',
+                  c.confrelid::regclass, c.conname, c.conrelid::regclass),
+           format('run ALTER TABLE %s DROP CONSTRAINT %I', c.conrelid::regclass, c.conname)
+        INTO problem.detail, problem.remedy
     FROM pg_constraint c
     WHERE c.contype = 'f' AND c.confrelid IN (SELECT outbox UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p)
     ORDER BY c.confrelid::regclass::text, c.conname LIMIT 1;
     IF FOUND THEN
-        RETURN reason;
+        RETURN problem;
     END IF;
     FOR part IN SELECT postbox.past_retention(registered) LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO kept;
         kept := kept AND NOT postbox.is_read(outbox, part);
         EXIT WHEN kept;
     END LOOP;
-    RETURN CASE
-        WHEN kept IS NOT TRUE THEN NULL
-        WHEN published THEN 'events older than the retention are kept: not every publication has read all of them, or one that '
-                            'cannot be published has been altered or is parked; see postbox.publication_status and postbox.paused_keys'
-        ELSE 'events older than the retention are kept: no publication reads this outbox'
-    END;
+    IF kept IS NOT TRUE THEN
+        RETURN NULL;
+    ELSIF published THEN
+        problem.detail := 'events older than the retention are kept: not every publication has read all of them, or one that cannot be published has been altered or is parked';
+        problem.remedy := 'see postbox.publication_status and postbox.paused_keys';
+    ELSE
+        problem.detail := 'events older than the retention are kept: no publication reads this outbox';
+        problem.remedy := 'create a publication with postbox.create_publication, or drop the outbox';
+    END IF;
+    RETURN problem;
 END
 $$;
 COMMENT ON FUNCTION postbox.retention_problem(regclass) IS
     'Why a log outbox keeps events that are older than its retention, or events of another cluster, judged with the rights of the current user; NULL if it does not';
 
-CREATE OR REPLACE FUNCTION postbox.show_retention_problem(outbox regclass) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.show_retention_problem(outbox regclass) RETURNS postbox.problem
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_retention_problem(regclass) IS
     'postbox.retention_problem, run as the owner of the outbox; NULL if the caller may not see its events';
 
 CREATE OR REPLACE FUNCTION postbox.list_outbox_status()
-    RETURNS TABLE (outbox regclass, kind text, retention interval, publications bigint, problem text)
+    RETURNS TABLE (outbox regclass, kind text, retention interval, publications bigint, problem text, remedy text)
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '100ms'
@@ -300,27 +307,31 @@ AS $$
 DECLARE
     registered postbox.outbox;
     code text;
+    found_problem postbox.problem;
 BEGIN
     FOR registered IN SELECT o.* FROM postbox.outbox o ORDER BY o.relation LOOP
         outbox := registered.relation;
         kind := registered.kind;
         retention := registered.retention;
         SELECT count(*) INTO publications FROM postbox.publication p WHERE p.outbox = registered.relation;
-        problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
+        found_problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
         code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
-        IF problem IS NULL AND code IS NOT NULL THEN
-            problem := 'whether it keeps events that are older than the retention is not looked at: ' || code;
-        ELSIF problem IS NULL THEN
+        IF found_problem IS NULL AND code IS NOT NULL THEN
+            found_problem.detail := 'whether it keeps events that are older than the retention is not looked at: ' || code;
+        ELSIF found_problem IS NULL THEN
             -- What the owner of one outbox has made of it hides no other, and holds up none.
             BEGIN
-                problem := postbox.show_retention_problem(outbox);
+                found_problem := postbox.show_retention_problem(outbox);
             EXCEPTION
                 WHEN lock_not_available THEN
-                    problem := format('the outbox cannot be read: %s', postbox.lock_holders(registered));
+                    found_problem.detail := format('the outbox cannot be read: %s', postbox.lock_holders(registered));
+                    found_problem.remedy := 'wait until its transaction ends, or end it with pg_terminate_backend';
                 WHEN OTHERS THEN
-                    problem := format('the outbox cannot be read: %s', SQLERRM);
+                    found_problem.detail := format('the outbox cannot be read: %s', SQLERRM);
             END;
         END IF;
+        problem := found_problem.detail;
+        remedy := found_problem.remedy;
         RETURN NEXT;
     END LOOP;
 END
@@ -333,6 +344,7 @@ COMMENT ON VIEW postbox.outbox_status IS
 COMMENT ON COLUMN postbox.outbox_status.problem IS
     'What is wrong with the tables of the outbox, or why it keeps events that are older than the retention; NULL if nothing is, or '
     'if the caller may not read the outbox';
+COMMENT ON COLUMN postbox.outbox_status.remedy IS 'What to do, with the statement that does it; NULL if that depends';
 
 -- Of another cluster, and not settled yet.
 CREATE OR REPLACE FUNCTION postbox.foreign_backlog(outbox regclass, publication text, OUT unread bigint, OUT oldest timestamptz)

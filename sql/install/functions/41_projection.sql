@@ -35,17 +35,18 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION postbox.forget_missing_fields() IS 'Trigger: removes what was noticed of projections that are dropped';
 
-CREATE OR REPLACE FUNCTION postbox.projection_problem(id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.projection_problem(id bigint) RETURNS postbox.problem
     AS 'MODULE_PATHNAME', 'projection_problem' LANGUAGE C STABLE STRICT;
 COMMENT ON FUNCTION postbox.projection_problem(bigint) IS
     'Why a projection cannot write its target, with the repair; NULL if it can, or if the target is locked';
 
-CREATE OR REPLACE FUNCTION postbox.handler_problem(id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION postbox.handler_problem(id bigint) RETURNS postbox.problem
     LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
     -- postbox.handler.function has the form that format() makes here, since create_handler has written it so. Which names
     -- are quoted depends on quote_all_identifiers.
     AS $$
-        SELECT format('function %s does not exist, or does not return void. Create it again, or remove the handler with postbox.drop_handler(%s).', h.function, h.id)
+        SELECT 'handler_broken', 'error', format('handler %s', h.id), format('function %s does not exist, or does not return void', h.function),
+               format('create it again, or run SELECT postbox.drop_handler(%s)', h.id)
         FROM postbox.handler h
         WHERE h.id = handler_problem.id AND NOT EXISTS (
             SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
@@ -56,32 +57,29 @@ CREATE OR REPLACE FUNCTION postbox.handler_problem(id bigint) RETURNS text
 COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
 
 CREATE OR REPLACE VIEW postbox.inbox_problem AS
-    SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.problem
-    FROM postbox.projection p, LATERAL (SELECT postbox.projection_problem(p.id) AS problem) w
-    WHERE w.problem IS NOT NULL
-    UNION ALL
-    SELECT h.inbox, 'handler', h.id, h.event_types, w.problem
-    FROM postbox.handler h, LATERAL (SELECT postbox.handler_problem(h.id) AS problem) w
-    WHERE w.problem IS NOT NULL
-    UNION ALL
-    SELECT i.relation, 'inbox', NULL, NULL, w.problem
-    FROM postbox.inbox i, LATERAL (SELECT postbox.parts_problem(i.relation) AS problem) w
-    WHERE w.problem IS NOT NULL
-    UNION ALL
-    SELECT i.relation, 'inbox', NULL, NULL, w.problem
-    FROM postbox.inbox i, LATERAL (SELECT postbox.unlogged_problem(i.relation, i.tombstone) AS problem) w
-    WHERE w.problem IS NOT NULL
-    UNION ALL
-    SELECT p.inbox, 'projection', p.id, p.event_types || p.delete_types, w.problem
-    FROM postbox.projection p, LATERAL (SELECT postbox.unlogged_problem(p.target) AS problem) w
-    WHERE w.problem IS NOT NULL
-    UNION ALL
-    SELECT p.inbox, 'field', p.id, m.event_types,
-        format('field "%s", which column %I of %s takes, was in none of the last 100 events of type %s.', m.field, m.column_name, p.target,
-               array_to_string(m.event_types, ', '))
-            || coalesce(' The events have a field "' || m.similar_field || '".', '')
-            || format(' If the name is wrong, remove the projection with postbox.drop_projection(%s) and create it again with the right one in columns.', p.id)
-    FROM postbox.missing_field m JOIN postbox.projection p ON p.id = m.projection;
+    SELECT f.inbox, f.kind, f.id, f.event_types, f.problem, f.remedy FROM (
+        SELECT p.inbox, 'projection' AS kind, p.id, p.event_types || p.delete_types AS event_types, w.detail AS problem, w.remedy
+        FROM postbox.projection p, LATERAL postbox.projection_problem(p.id) w
+        UNION ALL
+        SELECT h.inbox, 'handler', h.id, h.event_types, w.detail, w.remedy
+        FROM postbox.handler h, LATERAL postbox.handler_problem(h.id) w
+        UNION ALL
+        SELECT i.relation, 'inbox', NULL, NULL, w.detail, w.remedy
+        FROM postbox.inbox i, LATERAL postbox.parts_problem(i.relation) w
+        UNION ALL
+        SELECT i.relation, 'inbox', NULL, NULL, w.detail, w.remedy
+        FROM postbox.inbox i, LATERAL postbox.unlogged_problem(i.relation, i.tombstone) w
+        UNION ALL
+        SELECT p.inbox, 'projection', p.id, p.event_types || p.delete_types, w.detail, w.remedy
+        FROM postbox.projection p, LATERAL postbox.unlogged_problem(p.target) w
+        UNION ALL
+        SELECT p.inbox, 'field', p.id, m.event_types,
+            format('field "%s", which column %I of %s takes, was in none of the last 100 events of type %s', m.field, m.column_name, p.target,
+                   array_to_string(m.event_types, ', '))
+                || coalesce('; the events have a field "' || m.similar_field || '"', ''),
+            format('if the name is wrong, remove the projection with postbox.drop_projection(%s) and create it again with the right one in columns', p.id)
+        FROM postbox.missing_field m JOIN postbox.projection p ON p.id = m.projection) f
+    WHERE f.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS
     'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
     'applied; inboxes whose tables a crash would empty, so that events take effect again; projections whose targets a crash would empty; and, of kind '

@@ -6,16 +6,13 @@ CREATE OR REPLACE FUNCTION postbox.library_state(OUT version text, OUT preloaded
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.library_state() IS 'The version of the library that the server has loaded, and whether it did so when it started';
 
--- Without `otherwise` the remedy is behind the cause, after the first semicolon: only where nothing before it comes from users, whose text would
--- be shown as what to do otherwise.
-CREATE OR REPLACE FUNCTION postbox.make_finding("check" text, status text, subject text, problem text, otherwise text DEFAULT NULL) RETURNS postbox.finding
+CREATE OR REPLACE FUNCTION postbox.make_finding("check" text, status text, subject text, detail text, remedy text) RETURNS postbox.finding
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT "check", status, subject, left(problem, e.cause - 1), coalesce(otherwise, substr(problem, e.cause + 2))
-    FROM (SELECT CASE WHEN otherwise IS NULL AND strpos(problem, '; ') > 0 THEN strpos(problem, '; ') ELSE length(problem) + 1 END) AS e(cause)
+    SELECT "check", status, subject, detail, remedy
 $$;
-COMMENT ON FUNCTION postbox.make_finding(text, text, text, text, text) IS 'A finding of a problem with its remedy, or of a text of ours: cause; remedy';
+COMMENT ON FUNCTION postbox.make_finding(text, text, text, text, text) IS 'A finding of postbox.doctor()';
 
 -- What a standby shows of its primary, it shows of this moment, by the clock of the primary. It has replayed no transaction if it has just been
 -- copied, or was started while its primary was stopped. Ages are compared with coalesce(known_until(), now()): they seem greater then, not smaller.
@@ -44,36 +41,36 @@ BEGIN
     SELECT * INTO library FROM postbox.library_state();
     IF NOT library.preloaded THEN
         RETURN NEXT postbox.make_finding('preloaded', CASE WHEN EXISTS (SELECT FROM postbox.publication) THEN 'error' ELSE 'warning' END, 'shared_preload_libraries',
-            'postbox is not in shared_preload_libraries, so no worker publishes events or empties inboxes; add it to the configuration, and restart the server');
+            'postbox is not in shared_preload_libraries, so no worker publishes events or empties inboxes', 'add it to the configuration, and restart the server');
     END IF;
     IF installed <> library.version THEN
         RETURN NEXT postbox.make_finding('version', 'error', 'postbox',
-            format('the SQL objects of this database are of version %s, the library that the server has loaded of version %s; ', installed, library.version)
-            || CASE WHEN installed = files THEN 'restart the server, so that it loads the new library' ELSE 'run ALTER EXTENSION postbox UPDATE' END);
+            format('the SQL objects of this database are of version %s, the library that the server has loaded of version %s', installed, library.version),
+            CASE WHEN installed = files THEN 'restart the server, so that it loads the new library' ELSE 'run ALTER EXTENSION postbox UPDATE' END);
     ELSIF files <> library.version THEN
         RETURN NEXT postbox.make_finding('version', 'warning', 'postbox', format('the files of version %s are installed, the library that the server has loaded '
-            'is of version %s; restart the server, and run ALTER EXTENSION postbox UPDATE', files, library.version));
+            'is of version %s', files, library.version), 'restart the server, and run ALTER EXTENSION postbox UPDATE');
     END IF;
     IF library.preloaded AND current_setting('postbox.publishers')::int >= current_setting('max_worker_processes')::int THEN
         RETURN NEXT postbox.make_finding('workers', 'error', 'max_worker_processes', format('postbox.publishers is %s, and with the launcher that does not fit into '
-            'max_worker_processes, which is %s; raise max_worker_processes, and restart the server',
-            current_setting('postbox.publishers'), current_setting('max_worker_processes')));
+            'max_worker_processes, which is %s', current_setting('postbox.publishers'), current_setting('max_worker_processes')),
+            'raise max_worker_processes, and restart the server');
     END IF;
     IF current_setting('postbox.publishers')::int > current_setting('postbox.max_workers')::int THEN
-        RETURN NEXT postbox.make_finding('workers', 'warning', 'postbox.max_workers', format('postbox.publishers is %s, and no more than postbox.max_workers run, which is %s; '
-            'raise postbox.max_workers, or lower postbox.publishers', current_setting('postbox.publishers'), current_setting('postbox.max_workers')));
+        RETURN NEXT postbox.make_finding('workers', 'warning', 'postbox.max_workers', format('postbox.publishers is %s, and no more than postbox.max_workers run, which is %s',
+            current_setting('postbox.publishers'), current_setting('postbox.max_workers')), 'raise postbox.max_workers, or lower postbox.publishers');
     END IF;
     IF has_function_privilege('postbox.list_workers()', 'EXECUTE') THEN
-        RETURN QUERY SELECT (postbox.make_finding('workers', 'error', d.datname, 'the database has no worker: there are not enough worker slots, or workers do not come up; '
+        RETURN QUERY SELECT (postbox.make_finding('workers', 'error', d.datname, 'the database has no worker: there are not enough worker slots, or workers do not come up',
             'raise max_worker_processes or postbox.max_workers; the server log says which')).*
             FROM postbox.list_workers() w JOIN pg_database d ON d.oid = w.database_id WHERE w.state = 'unserved';
     END IF;
     RETURN QUERY SELECT (postbox.make_finding('workers', 'warning', t.evtname, 'the event trigger is disabled, so what belongs to an outbox or inbox does not follow '
-        'it when it is dropped or gets another owner; ' || format('run ALTER EVENT TRIGGER %I ENABLE ALWAYS', t.evtname))).*
+        'it when it is dropped or gets another owner', format('run ALTER EVENT TRIGGER %I ENABLE ALWAYS', t.evtname))).*
         FROM pg_event_trigger t WHERE t.evtname IN ('postbox_forget_dropped', 'postbox_follow_altered', 'postbox_refuse_drop') AND t.evtenabled <> 'A';
     IF NOT pg_has_role('pg_monitor', 'USAGE') AND NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
-        RETURN NEXT postbox.make_finding('visibility', 'warning', current_user, 'the role may not see all that is checked; '
-            || format('run GRANT pg_monitor TO %I, or let a member of pg_monitor call postbox.doctor()', current_user));
+        RETURN NEXT postbox.make_finding('visibility', 'warning', current_user, 'the role may not see all that is checked',
+            format('run GRANT pg_monitor TO %I, or let a member of pg_monitor call postbox.doctor()', current_user));
     END IF;
 END
 $$;
@@ -88,29 +85,29 @@ DECLARE
     publish int := (SELECT s.setting FROM pg_settings s WHERE s.name = 'postbox.publish_timeout');
 BEGIN
     IF current_setting('postbox.project_id') = '' THEN
-        RETURN QUERY SELECT (postbox.make_finding('settings', 'error', p.name, format('postbox.project_id is not set, and the topic %s has a short name; ', p.topic)
-            || 'set postbox.project_id in postgresql.conf, and reload the configuration')).*
+        RETURN QUERY SELECT (postbox.make_finding('settings', 'error', p.name, format('postbox.project_id is not set, and the topic %s has a short name', p.topic),
+            'set postbox.project_id in postgresql.conf, and reload the configuration')).*
             FROM postbox.publication p WHERE p.topic NOT LIKE 'projects/%';
-        RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, format('postbox.project_id is not set, and the subscription %s has a short name; ', s.subscription)
-            || 'set postbox.project_id in postgresql.conf and reload the configuration, or start postbox pull with --project')).*
+        RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, format('postbox.project_id is not set, and the subscription %s has a short name', s.subscription),
+            'set postbox.project_id in postgresql.conf and reload the configuration, or start postbox pull with --project')).*
             FROM postbox.subscription s WHERE s.enabled AND s.subscription NOT LIKE 'projects/%';
     END IF;
     IF publish * 2 > lease THEN
         RETURN NEXT postbox.make_finding('settings', 'warning', 'postbox.publish_timeout', format('postbox.publish_timeout is %s s, and no more than half of postbox.lease_timeout '
-            'counts, which is %s s; raise postbox.lease_timeout, or lower postbox.publish_timeout', publish, lease));
+            'counts, which is %s s', publish, lease), 'raise postbox.lease_timeout, or lower postbox.publish_timeout');
     END IF;
-    RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, 'it is for tests of Postbox, whose workers then fail, or give up too early or too late; remove it from the configuration')).*
+    RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, 'it is for tests of Postbox, whose workers then fail, or give up too early or too late', 'remove it from the configuration')).*
         FROM pg_settings s WHERE s.name = 'postbox.failpoint' AND s.setting <> '' OR s.name = 'postbox.time_scale' AND s.setting <> '100';
-    RETURN QUERY SELECT (postbox.make_finding('durability', 'error', s.name, 'it is off: after a crash of the machine the database may be corrupt, and events that consumers have seen may be gone; '
-        || format('set %s = on in postgresql.conf, and reload the configuration', s.name))).*
+    RETURN QUERY SELECT (postbox.make_finding('durability', 'error', s.name, 'it is off: after a crash of the machine the database may be corrupt, and events that consumers have seen may be gone',
+        format('set %s = on in postgresql.conf, and reload the configuration', s.name))).*
         FROM pg_settings s WHERE s.name IN ('fsync', 'full_page_writes') AND s.setting = 'off';
-    RETURN QUERY SELECT (postbox.make_finding('durability', 'warning', s.name, 'it is off, so nothing keeps the tables of Postbox small; '
-        || format('set %s = on in postgresql.conf, and reload the configuration', s.name))).*
+    RETURN QUERY SELECT (postbox.make_finding('durability', 'warning', s.name, 'it is off, so nothing keeps the tables of Postbox small',
+        format('set %s = on in postgresql.conf, and reload the configuration', s.name))).*
         FROM pg_settings s WHERE s.name IN ('autovacuum', 'track_counts') AND s.setting = 'off';
     IF pg_has_role('pg_read_all_stats', 'USAGE') AND NOT pg_is_in_recovery() AND current_setting('synchronous_standby_names') <> ''
        AND NOT EXISTS (SELECT FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum')) THEN
         RETURN NEXT postbox.make_finding('durability', 'error', 'synchronous_standby_names', format('it is ''%s'', and no such standby is connected: commits wait, and events are '
-            'not published; start the standby, or remove it from synchronous_standby_names and reload the configuration', current_setting('synchronous_standby_names')));
+            'not published', current_setting('synchronous_standby_names')), 'start the standby, or remove it from synchronous_standby_names and reload the configuration');
     END IF;
 END
 $$;
@@ -123,19 +120,19 @@ CREATE OR REPLACE FUNCTION postbox.doctor_of_transactions() RETURNS SETOF postbo
 AS $$
 DECLARE
     span interval := least('1 hour', (SELECT min(o.retention) / 4 FROM postbox.outbox o), (SELECT min(i.retention) / 4 FROM postbox.inbox i));
-    old text := 'for longer than ' || span || ': the retention cannot remove events, and vacuum no rows; ';
+    old text := 'for longer than ' || span || ': the retention cannot remove events, and vacuum no rows';
 BEGIN
-    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', 'process ' || a.pid, format('a transaction of role %s is open since %s, ', replace(quote_ident(a.usename), ';', ','),
-            date_trunc('second', a.xact_start)) || old || format('let the application end it, or run SELECT pg_terminate_backend(%s)', a.pid))).*
+    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', 'process ' || a.pid, format('a transaction of role %I is open since %s, ', a.usename,
+            date_trunc('second', a.xact_start)) || old, format('let the application end it, or run SELECT pg_terminate_backend(%s)', a.pid))).*
         FROM pg_stat_activity a
         WHERE a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL AND a.datname = current_database())
           AND a.xact_start < clock_timestamp() - span
         ORDER BY a.xact_start LIMIT 10;
-    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', p.gid, format('a prepared transaction of database %s waits since %s, ', replace(quote_ident(p.database), ';', ','),
-            date_trunc('second', p.prepared)) || old || format('run COMMIT PREPARED %L or ROLLBACK PREPARED %L in that database', p.gid, p.gid))).*
+    RETURN QUERY SELECT (postbox.make_finding('transactions', 'warning', p.gid, format('a prepared transaction of database %I waits since %s, ', p.database,
+            date_trunc('second', p.prepared)) || old, format('run COMMIT PREPARED %L or ROLLBACK PREPARED %L in that database', p.gid, p.gid))).*
         FROM pg_prepared_xacts p WHERE p.prepared < clock_timestamp() - span ORDER BY p.prepared LIMIT 10;
     RETURN QUERY SELECT (postbox.make_finding('transactions', 'error', d.datname, format('the oldest transaction id that is not frozen is %s transactions old, and at 2 billion '
-            'the server takes no more writes; ', age(d.datfrozenxid)) || 'end old transactions, remove unused replication slots, and run VACUUM (FREEZE) in that database')).*
+            'the server takes no more writes', age(d.datfrozenxid)), 'end old transactions, remove unused replication slots, and run VACUUM (FREEZE) in that database')).*
         FROM pg_database d WHERE age(d.datfrozenxid) > 1500000000;
 END
 $$;
@@ -181,7 +178,7 @@ BEGIN
     END IF;
     SELECT o.* INTO registered FROM postbox.outbox o WHERE o.relation = findings_of.relation;
     -- Code of users is not run, and a part that is missing is not counted: both might take for ever.
-    IF postbox.outbox_problem(registered) IS NOT NULL OR postbox.code_of_users(registered.relation, registered.parked) IS NOT NULL THEN
+    IF (postbox.outbox_problem(registered)).code IS NOT NULL OR postbox.code_of_users(registered.relation, registered.parked) IS NOT NULL THEN
         RETURN;
     END IF;
     RETURN QUERY SELECT (postbox.make_finding('tables', 'error', f.object, f.problem, CASE WHEN f.repair IS NULL THEN 'nobody can put it back: create another outbox'
@@ -193,7 +190,7 @@ BEGIN
     latest := postbox.latest_time(registered);
     IF latest > clock_timestamp() + interval '1 minute' THEN
         RETURN NEXT postbox.make_finding('clock', 'warning', relation::text, format('one of the last events has occurred at %s, which is in the future: the clock of an emitter or of this '
-            'server is wrong; ', date_trunc('second', latest)) || 'set the clock, and let emitters leave occurred_at out; this is over with the next 10 events');
+            'server is wrong', date_trunc('second', latest)), 'set the clock, and let emitters leave occurred_at out; this is over with the next 10 events');
     END IF;
 END
 $$;
@@ -228,29 +225,23 @@ AS $$
 DECLARE
     registered regclass;
     table_of record;
-    problem text;
+    problem postbox.problem;
 BEGIN
     FOR registered IN SELECT o.relation FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i ORDER BY 1 LOOP
         -- Just before it is used: its owner may add code at any time.
         SELECT o.relation, postbox.outbox_problem(o) AS problem, postbox.code_of_users(o.relation, o.parked) AS code,
-               postbox.unlogged_problem(o.relation, o.parked, o.counter) AS unlogged, ARRAY[o.relation, o.parked, o.counter] AS parts, o AS outbox
+               postbox.unlogged_problem(o.relation, o.parked, o.counter) AS unlogged, o AS outbox, 'outbox' AS kind
         INTO table_of FROM postbox.outbox o WHERE o.relation = registered;
         IF NOT FOUND THEN
             SELECT i.relation, postbox.parts_problem(i.relation) AS problem, NULL::text AS code, postbox.unlogged_problem(i.relation, i.tombstone) AS unlogged,
-                   ARRAY[i.relation, i.tombstone] AS parts, NULL::postbox.outbox AS outbox
+                   NULL::postbox.outbox AS outbox, 'inbox' AS kind
             INTO table_of FROM postbox.inbox i WHERE i.relation = registered;
         END IF;
-        IF table_of.unlogged IS NOT NULL THEN
-            RETURN NEXT postbox.make_finding('unlogged', 'error', table_of.relation::text, table_of.unlogged, format('run ALTER TABLE %s SET LOGGED', (
-                SELECT c.oid::regclass FROM pg_class c WHERE c.relpersistence = 'u' AND (c.oid = ANY(table_of.parts)
-                    OR c.oid IN (SELECT t.relid FROM unnest(table_of.parts) AS part, pg_partition_tree(part) t))
-                ORDER BY c.oid LIMIT 1)));
+        IF (table_of.unlogged).code IS NOT NULL THEN
+            RETURN NEXT postbox.make_finding('unlogged', (table_of.unlogged).severity, table_of.relation::text, (table_of.unlogged).detail, (table_of.unlogged).remedy);
         END IF;
-        IF table_of.problem IS NOT NULL THEN
-            RETURN NEXT postbox.make_finding('tables', 'error', table_of.relation::text, table_of.problem, CASE
-                WHEN table_of.problem NOT LIKE '%postbox.repair\_%' THEN 'do what the detail says, or look it up in "Signs and remedies" of docs/operations.md'
-                WHEN table_of.outbox IS NULL THEN format('run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', table_of.relation)
-                ELSE format('run SELECT * FROM postbox.repair_outbox(%L, dry_run => false)', table_of.relation) END);
+        IF (table_of.problem).code IS NOT NULL THEN
+            RETURN NEXT postbox.make_finding('tables', (table_of.problem).severity, table_of.relation::text, (table_of.problem).detail, (table_of.problem).remedy);
             CONTINUE;
         ELSIF table_of.code IS NOT NULL THEN
             RETURN NEXT postbox.make_finding('tables', 'warning', table_of.relation::text, 'the tables are not looked at: ' || table_of.code,
@@ -260,18 +251,17 @@ BEGIN
         -- What the owner of one outbox has made of it hides no other, and holds up none.
         BEGIN
             RETURN QUERY SELECT * FROM postbox.show_findings(table_of.relation);
-            problem := CASE WHEN table_of.outbox IS NOT NULL THEN postbox.show_retention_problem(table_of.relation) END;
+            problem := CASE WHEN table_of.kind = 'outbox' THEN postbox.show_retention_problem(table_of.relation) END;
         EXCEPTION
             WHEN lock_not_available THEN
                 RETURN NEXT postbox.make_finding('tables', 'warning', table_of.relation::text,
                     'not looked at: ' || coalesce(postbox.lock_holders(table_of.outbox), 'a table is locked'), 'wait for the process that has the lock, or end it, and try again');
                 CONTINUE;
             WHEN OTHERS THEN
-                problem := format('the table cannot be read: %s', SQLERRM);
+                problem := ROW('unreadable', 'warning', table_of.relation, format('the table cannot be read: %s', SQLERRM), 'remove that cause, and try again');
         END;
-        IF problem IS NOT NULL THEN
-            RETURN NEXT postbox.make_finding('retention', 'warning', table_of.relation::text, problem,
-                'create a publication, drop the outbox, or see postbox.publication_status, postbox.paused_keys and "Signs and remedies" in docs/operations.md');
+        IF problem.code IS NOT NULL THEN
+            RETURN NEXT postbox.make_finding('retention', problem.severity, table_of.relation::text, problem.detail, problem.remedy);
         END IF;
     END LOOP;
     RETURN QUERY SELECT * FROM postbox.doctor_of_changes();
@@ -283,25 +273,25 @@ CREATE OR REPLACE FUNCTION postbox.doctor_of_rights() RETURNS SETOF postbox.find
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT (postbox.make_finding('rights', 'error', c.oid::regclass::text, format('its owner %s may not read and write it, and workers act as the owner; ', replace(quote_ident(pg_get_userbyid(c.relowner)), ';', ','))
-            || format('run GRANT ALL ON %s TO %I', c.oid::regclass, pg_get_userbyid(c.relowner)))).*
+    SELECT (postbox.make_finding('rights', 'error', c.oid::regclass::text, format('its owner %s may not read and write it, and workers act as the owner', quote_ident(pg_get_userbyid(c.relowner))),
+            format('run GRANT ALL ON %s TO %I', c.oid::regclass, pg_get_userbyid(c.relowner)))).*
     FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT o.parked FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i
           UNION ALL SELECT i.tombstone FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
     WHERE NOT (has_table_privilege(c.relowner, c.oid, 'SELECT') AND has_table_privilege(c.relowner, c.oid, 'INSERT')
                AND has_table_privilege(c.relowner, c.oid, 'UPDATE') AND has_table_privilege(c.relowner, c.oid, 'DELETE'))
     UNION ALL
-    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('role %s may insert into it, but does not have USAGE on its schema, and so cannot name it; ',
-            replace(quote_ident(pg_get_userbyid(a.grantee)), ';', ',')) || format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(a.grantee)))).*
+    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('role %s may insert into it, but does not have USAGE on its schema, and so cannot name it',
+            quote_ident(pg_get_userbyid(a.grantee))), format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(a.grantee)))).*
     FROM postbox.outbox o JOIN pg_class c ON c.oid = o.relation CROSS JOIN LATERAL aclexplode(c.relacl) a
     WHERE a.privilege_type = 'INSERT' AND a.grantee <> 0 AND NOT has_schema_privilege(a.grantee, c.relnamespace, 'USAGE')
     UNION ALL
-    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('its owner %s does not have USAGE on its schema; ', replace(quote_ident(pg_get_userbyid(c.relowner)), ';', ','))
-            || format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner)))).*
+    SELECT (postbox.make_finding('rights', 'warning', c.oid::regclass::text, format('its owner %s does not have USAGE on its schema', quote_ident(pg_get_userbyid(c.relowner))),
+            format('run GRANT USAGE ON SCHEMA %s TO %I', c.relnamespace::regnamespace, pg_get_userbyid(c.relowner)))).*
     FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
     WHERE NOT has_schema_privilege(c.relowner, c.relnamespace, 'USAGE')
     UNION ALL
-    SELECT (postbox.make_finding('rights', 'error', r.rolname, 'the role has rights beyond those of operators, and whoever is or becomes it may redrive and discard events; '
-            || 'run ALTER ROLE postbox_operator NOLOGIN NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION NOBYPASSRLS')).*
+    SELECT (postbox.make_finding('rights', 'error', r.rolname, 'the role has rights beyond those of operators, and every member of it may redrive and discard events',
+            'run ALTER ROLE postbox_operator NOLOGIN NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION NOBYPASSRLS')).*
     FROM pg_roles r WHERE r.rolname = 'postbox_operator'
       AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls)
 $$;
@@ -314,24 +304,24 @@ AS $$
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('publications', CASE WHEN s.state IN ('active', 'waiting') THEN 'warning' ELSE 'error' END, s.publication,
             -- Not also what failed before it was unserved.
-            format('it is %s: ', s.state) || coalesce(CASE WHEN s.state = 'unserved' AND starts_with(s.last_error, p.reason) THEN p.reason ELSE s.last_error END, 'the role may not see why'), CASE
-            -- The server's own text, with its remedy.
-            WHEN s.state = 'unserved' AND s.last_error LIKE 'nobody publishes it: %' THEN NULL
+            format('it is %s: ', s.state) || coalesce((w.problem).detail, s.last_error, 'the role may not see why'), CASE
+            WHEN (w.problem).code IS NOT NULL THEN (w.problem).remedy
             WHEN s.last_error LIKE 'NOT_FOUND%' THEN format('create the topic %s, or run SELECT postbox.alter_publication(%L, topic => ...)', s.topic, s.publication)
             WHEN s.last_error ~ '^(PERMISSION_DENIED|UNAUTHENTICATED)' THEN format('grant roles/pubsub.publisher on the topic %s to the service account of the server', s.topic)
             WHEN s.last_error ~ '^(UNAVAILABLE|DEADLINE_EXCEEDED)' THEN 'look at postbox.endpoint, the network, DNS and firewalls between the server and Pub/Sub'
             WHEN s.last_error LIKE 'RESOURCE_EXHAUSTED%' THEN 'raise the quota, or wait'
             ELSE 'look the detail up in "Signs and remedies" of docs/operations.md'
             END)).*
-        FROM postbox.publication_status s CROSS JOIN LATERAL postbox.publishing_state(s.publication) p
+        FROM postbox.publication_status s JOIN postbox.outbox o ON o.relation = s.outbox CROSS JOIN LATERAL postbox.publishing_state(s.publication) p
+        CROSS JOIN LATERAL (SELECT coalesce(postbox.copy_problem(s.publication), CASE WHEN s.state = p.state THEN p.problem END) AS problem) w
         -- What is wrong with the tables, the library or a setting is said there; and a standby shall not publish.
         WHERE (s.state <> 'active' OR s.last_error IS NOT NULL) AND s.state <> 'broken' AND NOT (s.state = 'unserved' AND pg_is_in_recovery())
-          AND (s.state <> 'active' OR s.last_error NOT LIKE '% UNLOGGED: %') AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);
-    RETURN QUERY SELECT (postbox.make_finding('publications', 'warning', o.relation::text, 'no publication reads this outbox; run SELECT postbox.create_publication, or drop the outbox')).*
+          AND (s.state <> 'active' OR s.last_error <> postbox.problem_text(postbox.unlogged_problem(o.relation, o.parked, o.counter)) IS NOT FALSE) AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);
+    RETURN QUERY SELECT (postbox.make_finding('publications', 'warning', o.relation::text, 'no publication reads this outbox', 'run SELECT postbox.create_publication, or drop the outbox')).*
         FROM postbox.outbox o WHERE NOT EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation);
-    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s; ',
-            count(*), min(replace(k.first_event_id::text, ';', ',')), min(replace(k.last_error, ';', ','))) || 'remove the cause and run '
-            || format('SELECT postbox.redrive(%L), or give the events up, one after the other, with SELECT postbox.discard(%L, %L)', k.outbox, k.outbox, min(k.first_event_id::text)))).*
+    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s',
+            count(*), min(k.first_event_id::text), min(k.last_error)),
+            format('remove the cause and run SELECT postbox.redrive(%L), or give the events up, one after the other, with SELECT postbox.discard(%L, %L)', k.outbox, k.outbox, min(k.first_event_id::text)))).*
         FROM postbox.paused_keys k GROUP BY k.outbox;
 END
 $$;
@@ -402,9 +392,9 @@ DECLARE
     known timestamptz := coalesce(postbox.known_until(), now());
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, coalesce(p.id::text, p.inbox::text)), p.problem,
-            'repair or drop what is named; see "Broken projections and handlers" in docs/inbox.md')).*
+            coalesce(p.remedy, 'repair or drop what is named; see "Broken projections and handlers" in docs/inbox.md'))).*
         FROM postbox.inbox_problem p WHERE p.kind IN ('projection', 'handler');
-    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.id), p.problem, 'see "Fields that no event has" in docs/inbox.md')).*
+    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.id), p.problem, p.remedy)).*
         FROM postbox.inbox_problem p WHERE p.kind = 'field';
     -- A puller reports every 5 minutes at least. Who may not see its reports does not know. A standby has those that it has replayed. It does not
     -- see the sessions of the primary.
@@ -438,8 +428,8 @@ BEGIN
         FROM postbox.subscription_status t JOIN postbox.subscription b ON b.name = t.subscription
         WHERE t.unanswered_since IS NOT NULL AND t.last_seen > known - interval '6 minutes'
           AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox));
-    RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text, format('%s events could not be applied, the last at %s; ', count(*), date_trunc('second', max(d.failed_at)))
-            || 'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*
+    RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text, format('%s events could not be applied, the last at %s', count(*), date_trunc('second', max(d.failed_at))),
+            'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*
         FROM postbox.dead_letter d GROUP BY d.inbox;
 END
 $$;

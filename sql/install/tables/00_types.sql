@@ -28,6 +28,15 @@ COMMENT ON TYPE postbox.outcome IS
 CREATE DOMAIN postbox.event_type AS text;
 COMMENT ON DOMAIN postbox.event_type IS 'Text. The forms of outbox_emit that take any type have it, so that PostgreSQL prefers those with text';
 
+-- What a function whose name ends in _problem returns. Where there is none, it is NULL as a whole; only the remedy may be NULL by itself.
+CREATE TYPE postbox.problem AS (code text, severity text, subject text, detail text, remedy text);
+COMMENT ON TYPE postbox.problem IS 'Something that is wrong with what belongs to an outbox or inbox';
+COMMENT ON COLUMN postbox.problem.code IS 'Its kind, for programs, such as column_missing or unlogged';
+COMMENT ON COLUMN postbox.problem.severity IS 'warning, or error: something does not work';
+COMMENT ON COLUMN postbox.problem.subject IS 'The table, publication, projection or handler that has it';
+COMMENT ON COLUMN postbox.problem.detail IS 'What it is, and the cause';
+COMMENT ON COLUMN postbox.problem.remedy IS 'What to do, with the statement that does it; NULL if that depends';
+
 CREATE TYPE postbox.finding AS ("check" text, status text, subject text, detail text, remedy text);
 COMMENT ON TYPE postbox.finding IS 'What a check of postbox.doctor() has found';
 COMMENT ON COLUMN postbox.finding.status IS 'ok, warning, or error: something does not work';

@@ -11,14 +11,14 @@ CREATE TABLE app."Old" (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggreg
 SELECT postbox.adopt_outbox('app."Old"');
 
 -- tries a statement, and shows what is found meanwhile
-CREATE FUNCTION app.try(statements text, OUT outbox text, OUT problem text) RETURNS SETOF record LANGUAGE plpgsql AS $$
+CREATE FUNCTION app.try(statements text, OUT outbox text, OUT code text, OUT subject text, OUT problem text) RETURNS SETOF record LANGUAGE plpgsql AS $$
 BEGIN
     BEGIN
         EXECUTE statements;
-        RETURN QUERY SELECT o.relation::text, f.problem FROM postbox.outbox o, LATERAL (
-            SELECT postbox.outbox_problem(o) UNION ALL SELECT 'code: ' || postbox.code_of_users(o.relation, o.parked)
-            UNION ALL SELECT postbox.unlogged_problem(o.relation, o.parked, o.counter)) AS f(problem)
-        WHERE f.problem IS NOT NULL ORDER BY 1, 2;
+        RETURN QUERY SELECT o.relation::text, f.code, f.subject, f.problem FROM postbox.outbox o, LATERAL (
+            SELECT (v.p).code, (v.p).subject, postbox.problem_text(v.p) FROM (VALUES (postbox.outbox_problem(o)), (postbox.unlogged_problem(o.relation, o.parked, o.counter))) AS v(p)
+            UNION ALL SELECT 'code_of_users', NULL, 'code: ' || postbox.code_of_users(o.relation, o.parked)) AS f(code, subject, problem)
+        WHERE f.problem IS NOT NULL ORDER BY 1, 2, 4;
         RAISE SQLSTATE 'PB000';
     EXCEPTION WHEN SQLSTATE 'PB000' THEN NULL;
     END;

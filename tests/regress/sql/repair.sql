@@ -188,7 +188,7 @@ DROP SEQUENCE evil."it's ""quoted""_seq" CASCADE;
 DROP TABLE evil."it's ""quoted""_g1";
 SELECT count(*) FROM postbox.outbox o, postbox.repair_outbox(o.relation, false) WHERE o.kind = 'log' AND o.relation::text LIKE 'evil%';
 SELECT count(*) FROM postbox.outbox o, postbox.repair_outbox(o.relation) WHERE o.kind = 'log' AND o.relation::text LIKE 'evil%';
-SELECT version, outbox_problem FROM postbox.outbox o, postbox.outbox_emit('a', 'b', 'c', '{}', outbox => o.relation), postbox.outbox_problem(o) WHERE o.kind = 'log' AND o.relation::text LIKE 'evil%';
+SELECT version, p.code FROM postbox.outbox o, postbox.outbox_emit('a', 'b', 'c', '{}', outbox => o.relation), postbox.outbox_problem(o) p WHERE o.kind = 'log' AND o.relation::text LIKE 'evil%';
 RESET ROLE;
 
 SET client_min_messages = warning;
