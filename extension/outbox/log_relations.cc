@@ -87,6 +87,8 @@ TableShape ParkedShape() {
       {"next_retry_at", "timestamp with time zone", "", true, "", "'-infinity'"});
   shape.columns.push_back({"last_error", "text", "", false});
   shape.columns.push_back({"parked_at", "timestamp with time zone", "now()"});
+  // The row in the log cannot be an event, and this one has what can be stored of it.
+  shape.columns.push_back({"unreadable", "boolean", "false"});
   shape.primary_key = "publication, id";
   shape.indexes = {{"_key", "publication, aggregate_id, seq", ""},
                    {"_due", "publication, next_retry_at, publish_attempts, seq", ""}};

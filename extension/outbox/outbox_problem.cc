@@ -64,7 +64,8 @@ constexpr ExpectedColumn kOfTable[] = {
     {"lock_token", TEXTOID, "text"},
     {"locked_at", TIMESTAMPTZOID, "timestamp with time zone"},
 };
-constexpr ExpectedColumn kPublication = {"publication", TEXTOID, "text"};
+constexpr ExpectedColumn kOfParked[] = {{"publication", TEXTOID, "text"},
+                                        {"unreadable", BOOLOID, "boolean"}};
 
 // What follows is for inside Pg(), except the SQL functions.
 
@@ -150,7 +151,7 @@ class Check {
     }
     for (const ExpectedColumn& column : kEvent) Expect(outbox_.parked, column);
     for (const ExpectedColumn& column : kAttempts) Expect(outbox_.parked, column);
-    Expect(outbox_.parked, kPublication);
+    for (const ExpectedColumn& column : kOfParked) Expect(outbox_.parked, column);
     Expect(outbox_.parked, kSeqColumn);
   }
 

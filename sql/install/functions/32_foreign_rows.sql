@@ -130,7 +130,7 @@ $$;
 COMMENT ON FUNCTION postbox.has_unsettled(regclass, regclass) IS
     'Whether a log outbox, or one of its partitions, has rows of another cluster that postbox.settle_rows has to settle';
 
--- A row that cannot be an event is marked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its key
+-- A row that cannot be an event is parked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its key
 -- waits for it.
 CREATE OR REPLACE FUNCTION postbox.parking_statement(parked regclass, source text) RETURNS text
     LANGUAGE sql STABLE
@@ -138,11 +138,11 @@ CREATE OR REPLACE FUNCTION postbox.parking_statement(parked regclass, source tex
 AS $$
     SELECT format($sql$
         INSERT INTO %1$s AS q (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload,
-            attributes, occurred_at, publish_attempts, last_error, next_retry_at)
+            attributes, occurred_at, publish_attempts, last_error, unreadable, next_retry_at)
         SELECT u.publication, u.seq, u.id, coalesce(u.aggregate_type, ''), coalesce(u.aggregate_id, ''), coalesce(u.event_type, ''),
             greatest(u.version, 1), coalesce(u.schema_version, ''), coalesce(u.payload, ''),
-            CASE WHEN u.unreadable THEN to_jsonb(text 'a column is null') ELSE u.attributes END, coalesce(u.occurred_at, now()), 0,
-            CASE WHEN u.unreadable THEN 'the row cannot be an event: a column is null' END,
+            coalesce(u.attributes, '{}'), coalesce(u.occurred_at, now()), 0,
+            CASE WHEN u.unreadable THEN 'the row cannot be an event: a column is null' END, u.unreadable,
             CASE WHEN u.place > 1 OR EXISTS (
                 SELECT FROM %1$s b WHERE b.publication = u.publication AND b.aggregate_id = coalesce(u.aggregate_id, '') AND b.seq < u.seq)
             THEN 'infinity' ELSE now() END

@@ -133,7 +133,7 @@ BEGIN
     END IF;
     EXECUTE format($sql$
         SELECT EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq IS NULL) OR EXISTS (SELECT FROM %1$s WHERE origin = $1 AND seq < 1)
-            OR EXISTS (SELECT FROM %2$s p JOIN %1$s e ON e.seq = p.seq AND e.id = p.id WHERE jsonb_typeof(p.attributes) <> 'object')
+            OR EXISTS (SELECT FROM %2$s p JOIN %1$s e ON e.seq = p.seq AND e.id = p.id WHERE p.unreadable)
         $sql$, part, parked) INTO unread USING postbox.cluster_origin();
     RETURN NOT unread;
 END

@@ -80,8 +80,8 @@ UPDATE postbox.lane SET system_identifier = (SELECT system_identifier FROM pg_co
 SELECT rows FROM log_app.purge();
 UPDATE postbox.lane SET hwm = 1000 WHERE publication = 'log_short';
 -- but not while an event that cannot be published, of which there is no copy, is parked, nor one that no lane reads
-INSERT INTO log_app.short_parked (publication, seq, id, aggregate_type, aggregate_id, event_type, version, payload, attributes, next_retry_at)
-SELECT 'log_short', seq, id, 'video', 'v', 'video.created', 1, '', '"no object"', 'infinity' FROM log_app.short;
+INSERT INTO log_app.short_parked (publication, seq, id, aggregate_type, aggregate_id, event_type, version, payload, unreadable, next_retry_at)
+SELECT 'log_short', seq, id, 'video', 'v', 'video.created', 1, '', true, 'infinity' FROM log_app.short;
 SELECT rows FROM log_app.purge();
 DELETE FROM log_app.short_parked;
 SET session_replication_role = replica;

@@ -311,6 +311,12 @@ bool IsOfValue(const PostgresError& error) {
   return sqlclass == ERRCODE_DATA_EXCEPTION || error.sqlstate == ERRCODE_DATA_CORRUPTED;
 }
 
+void Reject(std::string why, ClaimedEvent* event) {
+  event->encoded.clear();
+  event->status = pubsub::PublishStatus::kRejected;
+  event->error = std::move(why);
+}
+
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering) {
   EventPointer event = NewEvent();
   event->key = row.key;
@@ -321,8 +327,7 @@ EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Order
   }
   event->topic = topic;
   ordering.SetKey(row.event.aggregate_id, &event->ordering_key);
-  event->status = pubsub::PublishStatus::kRejected;
-  event->error = std::string("the row cannot be an event: ") + row.problem;
+  Reject(std::string("the row cannot be an event: ") + row.problem, event.get());
   return event;
 }
 

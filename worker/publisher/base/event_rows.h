@@ -98,7 +98,10 @@ class RowReader {
 // others concern the table.
 bool IsOfValue(const PostgresError& error);
 
-// `topic` must outlive the event.
+// The event cannot be sent, and is not encoded.
+void Reject(std::string why, ClaimedEvent* event);
+
+// `topic` must outlive the event. One of a row with a problem is rejected.
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering);
 
 }  // namespace postbox::publisher

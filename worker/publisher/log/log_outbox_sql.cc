@@ -98,14 +98,17 @@ void FillReads(const Filler& fill, LogOutboxSql* sql) {
 
 void FillParking(const Filler& fill, LogOutboxSql* sql) {
   // Behind a row that may just be going, it is due: Claim() looks whether it is the first then. A
-  // row that cannot be an event is marked as in park_unreadable.
+  // row that cannot be an event is parked as in park_unreadable.
   sql->park_behind = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
-      "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, "
+      "next_retry_at, unreadable) SELECT $1, seq, id, coalesce(aggregate_type, ''), "
+      "coalesce(aggregate_id, "
       "''), coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), "
-      "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(to_jsonb({problem}), "
-      "attributes), coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, "
-      "CASE WHEN $4 THEN 'infinity' ELSE now() END FROM (SELECT DISTINCT * FROM unnest($2, $3) AS "
+      "CASE WHEN {too_large} THEN '' ELSE coalesce(payload, '') END, coalesce(attributes, "
+      "{no_attributes}), "
+      "coalesce(occurred_at, now()), 0, 'the row cannot be an event: ' || {problem}, "
+      "CASE WHEN $4 THEN 'infinity' ELSE now() END, {problem} IS NOT NULL FROM (SELECT DISTINCT * "
+      "FROM unnest($2, $3) AS "
       "u(behind_seq, key)) AS w CROSS JOIN LATERAL (SELECT * FROM {log} WHERE {at_behind} AND "
       "coalesce(aggregate_id, '') = w.key ORDER BY seq OFFSET 0) AS e ON CONFLICT (publication, "
       "id) DO NOTHING");
@@ -115,21 +118,22 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "ELSE now() + make_interval(secs => $5) END FROM (SELECT * FROM {log} WHERE {at_2} "
       "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
-  // The columns of the table of parked events are NOT NULL. Attributes that are no JSON object mark
-  // the row as one that cannot be an event; they say why.
+  // The columns of the table of parked events are NOT NULL.
   sql->park_unreadable = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
-      "next_retry_at) SELECT $1, seq, id, coalesce(aggregate_type, ''), coalesce(aggregate_id, "
+      "next_retry_at, unreadable) SELECT $1, seq, id, coalesce(aggregate_type, ''), "
+      "coalesce(aggregate_id, "
       "''), "
       "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
-      "to_jsonb($4), now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM (SELECT * FROM {log} WHERE {at_2} "
+      "{no_attributes}, now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
+      "ELSE now() + make_interval(secs => $5) END, true FROM (SELECT * FROM {log} WHERE {at_2} "
       "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   sql->repair = fill(
       "UPDATE {parked} p SET aggregate_type = e.aggregate_type, aggregate_id = e.aggregate_id, "
       "event_type = e.event_type, version = e.version, schema_version = e.schema_version, "
-      "payload = e.payload, attributes = e.attributes, occurred_at = e.occurred_at "
+      "payload = e.payload, attributes = e.attributes, occurred_at = e.occurred_at, "
+      "unreadable = false "
       "FROM {log} e WHERE p.publication = $1 AND p.id = ANY(ARRAY(SELECT unnest($2)::uuid)) "
       "AND e.id = p.id AND e.seq = p.seq AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS "
       "NOT NULL AND e.event_type IS NOT NULL AND e.version > 0 AND e.schema_version IS NOT NULL "
@@ -143,8 +147,7 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "FOR UPDATE) AS p");
   sql->unpark = fill("DELETE FROM {parked} WHERE ctid = ANY($1)");
   sql->park_again = fill(
-      "UPDATE {parked} SET publish_attempts = publish_attempts + $5, last_error = CASE WHEN "
-      "jsonb_typeof(attributes) = 'object' THEN $3 ELSE coalesce(last_error, $3) END, "
+      "UPDATE {parked} SET publish_attempts = publish_attempts + $5, last_error = $3, "
       "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
       "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");
 }
@@ -187,11 +190,12 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
   sql->park_due_behind = fill(
       "UPDATE {parked} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
   sql->rows_of_keys = fill(
-      "SELECT {columns}, publish_attempts FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
+      "SELECT {columns}, publish_attempts, {why} FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
       "LATERAL (SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id = k.key "
       "AND p.seq > k.after ORDER BY p.publication, p.aggregate_id, p.seq LIMIT $4) AS p LIMIT $4");
   sql->rows_of_ids = fill(
-      "SELECT {columns}, publish_attempts FROM unnest($2) AS w(parked_id) CROSS JOIN LATERAL "
+      "SELECT {columns}, publish_attempts, {why} FROM unnest($2) AS w(parked_id) CROSS JOIN "
+      "LATERAL "
       "(SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.id >= w.parked_id::uuid AND "
       "p.id <= w.parked_id::uuid ORDER BY p.id LIMIT 1) AS p ORDER BY seq");
 }
@@ -233,6 +237,8 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"mine_plain", typed_by("$4")},
                        {"mine_again", typed_by("$2")},
                        {"behind", kBehind},
+                       {"no_attributes", "'{}'"},
+                       {"why", "CASE WHEN unreadable THEN coalesce(last_error, '') END"},
                        {"too_large", too_large},
                        {"problem", problem},
                        {"most", most}});

@@ -80,8 +80,9 @@ struct LogOutboxSql {
   std::string due;
   // $1 tid[]: locked rows.
   std::string park_due_behind;
-  // Parked rows: the columns of the log and publish_attempts. $1 text: publication. Key by key, in
-  // the order of seq: $2 text[]: keys; $3 bigint[]: as above; $4 int: at most. Or $2 text[]: ids.
+  // Parked rows: the columns of the log, publish_attempts, and why the row cannot be an event. $1
+  // text: publication. Key by key, in the order of seq: $2 text[]: keys; $3 bigint[]: as above; $4
+  // int: at most. Or $2 text[]: ids.
   std::string rows_of_keys;
   std::string rows_of_ids;
 };

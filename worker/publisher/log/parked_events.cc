@@ -350,8 +350,9 @@ void ParkedEvents::TakeRows(Statement* statement, std::initializer_list<Datum> v
 Events ParkedEvents::ReadRows(Statement* statement, std::initializer_list<Datum> values,
                               ByteBudget* budget, std::vector<std::string>* unreadable) {
   const uint64 rows = statement->Run(values);
-  CheckEventColumns(relation_name_, {INT4OID});
+  CheckEventColumns(relation_name_, {INT4OID, TEXTOID});
   constexpr int kAttempts = 11;
+  constexpr int kWhyUnreadable = 12;
   Events events;
   RowReader reader(rows);
   while (!reader.AtEnd()) {
@@ -361,8 +362,10 @@ Events ParkedEvents::ReadRows(Statement* statement, std::initializer_list<Datum>
       const StoredRow& row = portion[i];
       EventPointer event = MakeEvent(row, topic_, ordering_);
       event->id = row.event.id;
-      event->attempts = Int32Column(reader.portion() + i, kAttempts);
-      if (row.problem != nullptr && !event->id.empty()) unreadable->push_back(event->id);
+      const uint64 at = reader.portion() + i;
+      event->attempts = Int32Column(at, kAttempts);
+      if (!IsNull(at, kWhyUnreadable)) Reject(TextColumn(at, kWhyUnreadable), event.get());
+      if (event->encoded.empty() && !event->id.empty()) unreadable->push_back(event->id);
       budget->Take(event->bytes());
       events.push_back(std::move(event));
     }

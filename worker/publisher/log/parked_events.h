@@ -5,9 +5,9 @@
 // Other sessions change them by postbox.redrive and postbox.discard.
 //
 //   refused                      Park(): the row is copied with its error, attempts and next retry
-//   a row that cannot be an      ParkUnreadable(): likewise, with attributes that are no JSON
-//   event                        object, and without its payload. It stays in the log; each try
-//                                looks there whether its owner has repaired it
+//   a row that cannot be an      Park(): likewise, without its payload, and marked as unreadable.
+//   event                        It stays in the log; each try looks there whether its owner has
+//                                repaired it
 //   an event of a paused key     ParkBehind(): copied with no attempts; it waits for earlier ones
 //   its time has come            Claim(): the first row of its key, and those that wait behind it
 //   published                    Settle(), DeletePublished(): the row is deleted, and the next one
