@@ -391,6 +391,9 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   if (!is_log) CheckAgainstOthers(name, outbox);
   Parameters key;
   key.AddText(name);
+  // A restore of the extension's tables without this outbox leaves rows behind.
+  Run("DELETE FROM postbox.publication_state WHERE publication = $1", key);
+  Run("DELETE FROM postbox.lane WHERE publication = $1", key);
   Run("INSERT INTO postbox.publication_state (publication) VALUES ($1)", key);
   if (is_log) {
     key.AddInt(*properties.lanes);

@@ -89,5 +89,17 @@ subtest 'as SQL that drops first what is there' => sub {
 	check('again');
 };
 
+subtest 'of the extension without the outboxes: their publications can be made again' => sub {
+	$node->safe_psql('postgres', 'CREATE DATABASE part');
+	my $errors;
+	IPC::Run::run([ 'pg_restore', '-N', 'app', '-d', $node->connstr('part'), "$dump.archive" ], '2>', \$errors);
+	is($node->safe_psql('part', 'SELECT count(*) > 0 FROM postbox.publication_state WHERE publication NOT IN (SELECT name FROM postbox.publication)'), 't', 'rows are left over');
+	$node->safe_psql('part', q{
+		CREATE SCHEMA IF NOT EXISTS app;
+		SELECT postbox.create_outbox('app.outbox', 'table'), postbox.create_outbox('app.log');
+		SELECT postbox.create_publication('videos', 'app.outbox', 'catalog.video.events'), postbox.create_publication('odd', 'app.log', 'catalog.odd.events', lanes => 2)});
+	is($node->safe_psql('part', 'SELECT (SELECT count(*) FROM postbox.publication_state), (SELECT count(*) FROM postbox.lane)'), '2|2', 'and these have theirs');
+};
+
 $node->stop;
 done_testing();

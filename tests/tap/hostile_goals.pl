@@ -115,7 +115,7 @@ attempt('a thousand warnings in each claim',
 	},
 	unset => $hooks[0][2], after => sub { set_goal(); });
 
-# A message of 50 MB would go into the log, into postbox.lane and into the memory of everyone who looks at the status, with
+# A message of 50 MB would go into the log, into postbox.publication_state and into the memory of everyone who looks at the status, with
 # each attempt. (It is a new one each time, so that it is not the same message again.)
 attempt('an error with a long message in the claim of a table outbox',
 	place => $hooks[0][0], outcome => 'is cut',

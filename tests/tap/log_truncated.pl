@@ -48,6 +48,21 @@ subtest 'while workers run' => sub {
 	wait_until($node, 'postgres', 'SELECT last_error IS NULL FROM postbox.publication_status', 'no error is shown');
 };
 
+subtest 'lanes that get none of the new events store that the log began again, too' => sub {
+	set_configuration($node, 'postbox.maintenance_interval', '1h');
+	$node->reload;
+	emit_more(100);
+	wait_all('100 events');
+	wait_until($node, 'postgres', 'SELECT min(hwm) >= 100 FROM postbox.lane', 'all lanes have passed them');
+	$node->safe_psql('postgres', $truncate);
+	emit_key('one');
+	++$published;
+	wait_all('one event');
+	wait_until($node, 'postgres', 'SELECT max(hwm) = 1 FROM postbox.lane', 'no lane has an earlier position');
+	set_configuration($node, 'postbox.maintenance_interval', undef);
+	$node->reload;
+};
+
 subtest 'what is refused after its log was emptied parks no new event of the same number' => sub {
 	my ($fired, $errors) = (counted($emulator, 'faults_fired'), counted($emulator, 'errors'));
 	emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,latency-ms=5000,count=1');

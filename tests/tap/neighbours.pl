@@ -164,7 +164,7 @@ for my $kind ('table', 'log')
 		my $session = $node->background_psql('postgres');
 		$session->query_safe('BEGIN; SET LOCAL ROLE hostile; LOCK TABLE hostile.outbox IN ACCESS EXCLUSIVE MODE');
 		my $pid = $session->query_safe('SELECT pg_backend_pid()');
-		# The view must not wait either: it is asked for the lane, which holds the reason.
+		# The view must not wait either: it is asked for the state, which holds the reason.
 		wait_until($node, 'postgres', "SELECT last_error ~ 'locked by process $pid' FROM postbox.publication_state WHERE publication = 'hostile'", 'the reason names who holds the lock');
 		app_flows('while an outbox is locked');
 		$session->query_safe('COMMIT');

@@ -132,7 +132,7 @@ my @calls = (
 	q{SELECT postbox.count_backlog('jobs'), postbox.count_backlog('log')},
 	q{SELECT postbox.foreign_backlog('app.log', 'log'), postbox.log_sequence('app.log')},
 	q{SELECT postbox.park_unread('log', 0, '3:3:', 1)},
-	q{SELECT postbox.copied_from(home), postbox.copied_from(postbox.this_database()), postbox.copy_problem(name), postbox.replicated_problem('app.log') FROM postbox.publication},
+	q{SELECT postbox.copied_from(home), postbox.copied_from(postbox.this_database()), postbox.copy_problem(name), postbox.state_problem(name), postbox.replicated_problem('app.log') FROM postbox.publication},
 	q{UPDATE postbox.publication SET home = '1/2'; SELECT postbox.claim_publication('log'), postbox.claim_publication()},
 	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log'), postbox.redrive_parked('app.log', NULL)},
 	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.settle_foreign_events('app.log')},

@@ -50,6 +50,24 @@ subtest 'it recovers by itself' => sub {
 	wait_until($node, 'postgres', q{SELECT bool_and(state = 'active') FROM postbox.publication_status}, 'both are active');
 };
 
+subtest 'a publication whose state a restore left out says so, and its workers wait after a failure' => sub {
+	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND,attribute=aggregate_type:outbox');
+	$node->safe_psql('postgres', q{DELETE FROM postbox.publication_state WHERE publication = 'videos'});
+	my $position = log_position($node);
+	my $calls = calls_of($emulator, 'Publish');
+	emit_to('app.outbox', 20);
+	wait_for(sub { calls_of($emulator, 'Publish') >= $calls + 3 }, 'it is tried again');
+	my $begin = time;
+	wait_for(sub { time >= $begin + 3 }, 'three seconds pass');
+	cmp_ok(calls_of($emulator, 'Publish'), '<', $calls + 1000, 'with pauses of up to half a second, 20 events of two workers each time');
+	like($node->safe_psql('postgres', q{SELECT last_error FROM postbox.publication_status WHERE publication = 'videos'}),
+		qr/^failures of the publication are not stored.*INSERT INTO postbox.publication_state \(publication\) VALUES \('videos'\) as a superuser/, 'the status says so');
+	emulator_fault($emulator, '--clear');
+	wait_all_published('app.outbox', 'its events go out');
+	$node->safe_psql('postgres', q{INSERT INTO postbox.publication_state (publication) VALUES ('videos')});
+	wait_until($node, 'postgres', q{SELECT bool_and(state = 'active' AND last_error IS NULL) FROM postbox.publication_status}, 'and the repair ends it');
+};
+
 subtest 'a publication is no longer suspended when it is altered' => sub {
 	$node->safe_psql('postgres', q{SELECT postbox.alter_publication('videos', topic => 'catalog.video.missing', base_backoff => '1h', max_backoff => '1h')});
 	emit_to('app.outbox', 5);

@@ -1,4 +1,4 @@
-// What a failure of a lane suspends: the publication, in postbox.lane, for all workers.
+// What a failure of a lane suspends: the publication, for all workers (base/publication_state.h).
 //
 //  - What the results say of the topic: policy/suspension_policy.h.
 //  - A statement on the outbox failed: the table was altered, a trigger raised an error or took too

@@ -316,6 +316,17 @@ COMMENT ON FUNCTION postbox.publishing_state(text) IS
     'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and why; retrying if Pub/Sub does not answer, '
     'since when, and the next try; NULL if nothing is the matter';
 
+-- A restore may have left it out, or have yet to load it: so a worker makes no row.
+CREATE OR REPLACE FUNCTION postbox.state_problem(publication text) RETURNS postbox.problem
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT 'state_missing', 'warning', publication, 'failures of the publication are not stored, because it has no row in postbox.publication_state',
+        format('restore that table, or run INSERT INTO postbox.publication_state (publication) VALUES (%L) as a superuser', publication)
+    WHERE NOT EXISTS (SELECT FROM postbox.publication_state s WHERE s.publication = state_problem.publication)
+$$;
+COMMENT ON FUNCTION postbox.state_problem(text) IS 'That the failures of a publication cannot be stored, and what to do; NULL if they can';
+
 CREATE OR REPLACE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
                    oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
@@ -342,10 +353,10 @@ BEGIN
             SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem), coalesce(p.next_try, retry_at), least(p.since, suspended_since)
               INTO state, why, retry_at, suspended_since FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
+        why := nullif(concat_ws('; ', why, postbox.problem_text(postbox.state_problem(publication))), '');
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
-        SELECT sum(s.sent_again), max(s.sent_again_at) INTO sent_again_at_most, sent_again_at
-        FROM (SELECT l.publication, l.sent_again, l.sent_again_at FROM postbox.lane l UNION ALL SELECT p.publication, p.sent_again, p.sent_again_at FROM postbox.publication_state p) s
-        WHERE s.publication = list_publication_status.publication;
+        SELECT sum(s.sent_again), max(s.sent_again_at) INTO sent_again_at_most, sent_again_at FROM (SELECT l.publication, l.sent_again, l.sent_again_at FROM postbox.lane l
+            UNION ALL SELECT p.publication, p.sent_again, p.sent_again_at FROM postbox.publication_state p) s WHERE s.publication = list_publication_status.publication;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
         IF registered.parked IS NOT NULL THEN
             SELECT CASE WHEN count(l.hwm) < (SELECT p.lanes FROM postbox.publication p WHERE p.name = list_publication_status.publication)

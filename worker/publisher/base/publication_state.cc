@@ -40,8 +40,15 @@ Suspension ReadSuspension(const std::string& publication) {
   return state;
 }
 
+// Of a publication without a state, in a row.
+constexpr int kUnknownAttempts = 6;
+
 TimestampTz Suspend(const Publication& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff, TimestampTz earliest) {
+  const auto retry = [&](int attempts) {
+    const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
+    return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count());
+  };
   Parameters name;
   name.AddText(publication.name);
   // The row lock makes workers that fail together take turns; the second one then sees that the
@@ -50,16 +57,16 @@ TimestampTz Suspend(const Publication& publication, const std::string& error,
           "THEN next_retry_at END FROM postbox.publication_state "
           "WHERE publication OPERATOR(pg_catalog.=) $1 FOR UPDATE",
           name) == 0) {
-    return 0;  // dropped meanwhile, or a restore has yet to load it
+    // Dropped meanwhile, or a restore has yet to load it: a row that was made here would be in its
+    // way. How many failures there were before is not known.
+    return std::max(earliest, retry(kUnknownAttempts));
   }
   if (const TimestampTz suspended = Int64Column(0, 2); suspended != 0) return suspended;
   const int attempts = Int32Column(0, 1) + 1;
   // To alter the publication writes the row that is locked now.
   Parameters current = Current(publication);
   if (Run(std::string("SELECT 1") + kIsCurrent, current) == 0) return 0;
-  const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
-  const TimestampTz retry_at =
-      std::max(earliest, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count()));
+  const TimestampTz retry_at = std::max(earliest, retry(attempts));
   Parameters values;
   values.AddText(publication.name).AddInt(attempts);
   values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);

@@ -1,4 +1,4 @@
-// All SQL of the workers on postbox.publication_state: whether a publication is suspended, until
+// postbox.publication_state: whether a publication is suspended, until
 // when and why.
 //
 // All workers share it. A worker that finds that the publication cannot be published suspends it
@@ -25,8 +25,8 @@ Suspension ReadSuspension(const std::string& publication);
 
 // Suspends a publication, longer with each failure in a row and at least until `earliest`, and
 // keeps `error` for postbox.publication_status. Returns until when. If it is suspended already,
-// nothing changes. If it was dropped, or has another topic or credential by now, the failure says
-// nothing about it: 0.
+// nothing changes. If it has no state, nothing is stored, and only this worker waits. If it has
+// another topic or credential by now, the failure says nothing about it: 0.
 TimestampTz Suspend(const Publication& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff, TimestampTz earliest = 0);
 

@@ -11,26 +11,6 @@ constexpr std::size_t MainPart(std::size_t all) { return all - KeptPart(all); }
 
 }  // namespace
 
-std::vector<std::int64_t> LogChunk::Seqs() const {
-  std::vector<std::int64_t> seqs;
-  seqs.reserve(events.size());
-  for (const EventPointer& event : events) seqs.push_back(event->seq);
-  return seqs;
-}
-
-std::size_t LogChunk::Bytes() const {
-  std::size_t bytes = 0;
-  for (const EventPointer& event : events) bytes += event->bytes();
-  return bytes;
-}
-
-LogPosition LogChunk::After(const LogPosition& position, const LogMoment& moment) const {
-  LogMoment looked = moment;
-  looked.left_out = left_out;
-  return full || left_out != 0 ? position.AfterPartial(looked, events.back()->seq)
-                               : position.AfterAll(moment);
-}
-
 // Reading.
 
 Backlog::Read Backlog::ReadNew(const LogMoment& moment, const LogPosition& stored,
@@ -92,8 +72,10 @@ std::size_t Backlog::RoomOfMain(const Room& room) const {
   const std::size_t of_claim = ReadsAhead() ? MainPart(room.events) : room.events;
   const std::size_t outstanding = progress_.outstanding(Part::kMain);
   if (outstanding == 0) return of_claim;
-  std::size_t most = MainPart(room.most_events);
-  if (event_bytes_ > 0) most = std::min(most, MainPart(room.most_bytes) / event_bytes_);
+  std::size_t most = MainPart(room.most_events) / room.lanes;
+  if (event_bytes_ > 0) {
+    most = std::min(most, MainPart(room.most_bytes) / room.lanes / event_bytes_);
+  }
   // While the keys are read, no more than keeps the client busy.
   if (ReadsAhead() && !keys_->complete) most /= 4;
   // Not in crumbs.
@@ -211,7 +193,7 @@ bool Backlog::SplitOrJoin(const Read& read) {
     return true;
   }
   if (progress_.Join()) keys_.reset();
-  return store_due_;
+  return false;
 }
 
 void Backlog::MarkBacklog(const Read& read) {
@@ -222,7 +204,7 @@ void Backlog::MarkBacklog(const Read& read) {
   }
   if (!marker_ || position.from() > marker_->seq) marker_ = MarkEnd(read.moment);
   const bool far = marker_->seq - position.lowest() > limits_.many_seqs;
-  if (!far && now_() < After(marker_->since, limits_.moment)) return;
+  if (!far && now_() < After(marker_->since, limits_.patience)) return;
   progress_.Split(marker_->seq);
   long_transaction_ = marker_->long_transaction;
   marker_.reset();

@@ -36,7 +36,7 @@ namespace postbox::publisher {
 // Tests turn the clock, and have smaller limits.
 struct BacklogLimits {
   // A lane that is behind for so long, or by so many seqs, has a backlog.
-  std::chrono::milliseconds moment{50};
+  std::chrono::milliseconds patience{50};
   std::int64_t many_seqs = 10'000;
   // What is read ahead may begin with so many seqs of the backlog's own transaction.
   std::int64_t few_seqs = 2'500;
@@ -57,9 +57,10 @@ class Backlog {
   struct Room {
     std::size_t events;
     ByteBudget* budget;
-    // What may be outstanding of the lane, in events and bytes.
+    // What may be outstanding of all `lanes` together, in events and bytes.
     std::size_t most_events;
     std::size_t most_bytes;
+    std::size_t lanes;
     // Otherwise what comes after the backlog waits.
     bool may_read_keys;
   };
@@ -79,6 +80,8 @@ class Backlog {
         ordered_(ordered),
         now_(std::move(now)),
         limits_(limits) {}
+  Backlog(const Backlog&) = delete;
+  Backlog& operator=(const Backlog&) = delete;
 
   // The next chunk of the lane, or of each of its parts. `stored`: the lane's stored position.
   Read ReadNew(const LogMoment& moment, const LogPosition& stored, const Room& room);

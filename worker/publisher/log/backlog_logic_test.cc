@@ -1,4 +1,5 @@
 // A lane that reads ahead of a backlog, against random histories, failures and crashes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -110,7 +111,7 @@ class RandomWorker {
  public:
   RandomWorker(unsigned seed, bool crashes, Seen& seen)
       : seed_(seed), random_(seed), crashes_(crashes), seen_(seen) {
-    limits_.moment = std::chrono::milliseconds(random_.Number(5));
+    limits_.patience = std::chrono::milliseconds(random_.Number(5));
     limits_.many_seqs = 2 + random_.Number(12);
     limits_.few_seqs = random_.Number(4);
     limits_.most_withheld = 5;
@@ -130,6 +131,8 @@ class RandomWorker {
       Answer(quiet || random_.Chance(80));
     } else if (ends_) {
       return;
+    } else if (action < 87) {
+      FailToStore();
     } else if (action < 95) {
       Store();
     } else if (action < 97) {
@@ -187,6 +190,17 @@ class RandomWorker {
     lane_->backlog.Stored();
   }
 
+  // Its commit fails. What comes after a backlog is read as the stored position says.
+  void FailToStore() {
+    if (lane_->progress.is_split() && !crashes_) return;
+    lane_->backlog.Stored();
+    lane_->backlog.StoreFailed();
+    if (lane_->progress.is_split()) {
+      sent_.clear();
+      Acquire();
+    }
+  }
+
   void Claim(bool quiet) {
     caught_up_ = false;
     if (lane_->backlog.TakeStoreDue()) Store();
@@ -207,6 +221,7 @@ class RandomWorker {
                                      .budget = &budget,
                                      .most_events = static_cast<std::size_t>(random_.Number(40)),
                                      .most_bytes = static_cast<std::size_t>(random_.Number(80)),
+                                     .lanes = static_cast<std::size_t>(1 + random_.Number(2)),
                                      .may_read_keys = quiet || random_.Chance(90)});
     } catch (const std::runtime_error&) {
       EXPECT_TRUE(lane_->backlog.ForgetUnreadKeys());
@@ -310,6 +325,70 @@ void ReadRandomHistories(bool crashes) {
 }
 
 TEST(Backlog, IsOvertakenByOtherKeysOnlyAndEachEventIsPublishedOnce) { ReadRandomHistories(false); }
+
+// A reader for which the backlog has one key, "old", and what comes after it these events.
+class ScriptedReader : public ChunkReader {
+ public:
+  std::vector<std::pair<std::int64_t, std::string>> ahead;
+
+  LogChunk Read(const LogPosition& position, const LogMoment& /*moment*/, std::size_t /*limit*/,
+                ByteBudget* /*budget*/) override {
+    LogChunk chunk;
+    if (position.floor() == 0) {
+      chunk.full = true;
+      return chunk;
+    }
+    for (const auto& [seq, key] : ahead) {
+      chunk.events.push_back(NewEvent());
+      chunk.events.back()->seq = seq;
+      chunk.events.back()->key = key;
+    }
+    return chunk;
+  }
+  LogChunk ReadLate(const LogPosition& position, const LogMoment& moment, std::size_t limit,
+                    ByteBudget* budget) override {
+    return Read(position, moment, limit, budget);
+  }
+  Transaction TransactionOf(const LogMoment& /*moment*/, std::int64_t seq) override {
+    return {0, seq};
+  }
+  bool ReadKeys(const LogMoment& /*moment*/, KnownKeys* known) override {
+    known->keys.Add(5, "old");
+    return true;
+  }
+  void ReadWithheld(const std::vector<std::int64_t>& /*seqs*/, KnownKeys* /*known*/) override {}
+};
+
+std::vector<bool> WithheldOf(const std::vector<std::pair<std::int64_t, std::string>>& ahead) {
+  ScriptedReader reader;
+  reader.ahead = ahead;
+  LaneProgress progress{LanePosition{}};
+  progress.Split(10);
+  Backlog backlog(progress, reader, true, [] { return Moment{0}; });
+  ByteBudget budget = ByteBudget::Unlimited();
+  const Backlog::Read read =
+      backlog.ReadNew({.hwm = 100, .snapshot = {}, .next_xid = 3}, LogPosition(),
+                      {.events = 10,
+                       .budget = &budget,
+                       .most_events = 100,
+                       .most_bytes = 100,
+                       .lanes = 1,
+                       .may_read_keys = true});
+  if (!read.ahead) return {};
+  return backlog.Withheld(*read.ahead, Part::kAhead);
+}
+
+TEST(Backlog, KeepsTheLaterEventsOfItsKeysBackAndWhatHasTheSameSeq) {
+  EXPECT_THAT(WithheldOf({{11, "new"}, {12, "old"}, {13, "new"}}),
+              testing::ElementsAre(false, true, false));
+  EXPECT_THAT(WithheldOf({{11, "a"}, {12, "b"}, {12, "old"}, {12, "c"}, {13, "d"}}),
+              testing::ElementsAre(false, true, true, true, false));
+}
+
+TEST(Backlog, KeepsBackWhatHasAKeyThatIsTooLongToBeRead) {
+  EXPECT_THAT(WithheldOf({{11, "new"}, {12, std::string(kMaxKey + 1, 'x')}}),
+              testing::ElementsAre(false, true));
+}
 
 TEST(Backlog, IsOvertakenByOtherKeysOnlyAndNothingIsLostInCrashes) { ReadRandomHistories(true); }
 

@@ -19,12 +19,26 @@ struct LogChunk {
   bool full = false;
   FullXid left_out = 0;  // the moment's
 
-  std::vector<std::int64_t> Seqs() const;
-  std::size_t Bytes() const;
+  std::vector<std::int64_t> Seqs() const {
+    std::vector<std::int64_t> seqs;
+    seqs.reserve(events.size());
+    for (const EventPointer& event : events) seqs.push_back(event->seq);
+    return seqs;
+  }
+  std::size_t Bytes() const {
+    std::size_t bytes = 0;
+    for (const EventPointer& event : events) bytes += event->bytes();
+    return bytes;
+  }
   // Whether there is nothing up to the moment's hwm.
   bool IsEnd() const { return events.empty() && !full; }
   // Where a lane stands that has read the chunk, which is not full or not empty.
-  LogPosition After(const LogPosition& position, const LogMoment& moment) const;
+  LogPosition After(const LogPosition& position, const LogMoment& moment) const {
+    LogMoment looked = moment;
+    looked.left_out = left_out;
+    return full || left_out != 0 ? position.AfterPartial(looked, events.back()->seq)
+                                 : position.AfterAll(moment);
+  }
 };
 
 // Which keys a backlog has, as far as they have been read.

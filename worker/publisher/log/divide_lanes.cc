@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kMostParked = 1000;
 
-// Locks the publication, then its lanes, as ALTER and DROP do. False: another session is at it, or
-// has a lane, or the publication has been altered again.
+// Locks the publication, its state and its lanes, in the order of ALTER and DROP. False: another
+// session has one of them, or the publication has been altered again.
 bool LockAll(const Publication& publication) {
   Parameters name;
   name.AddText(publication.name);
@@ -22,6 +22,11 @@ bool LockAll(const Publication& publication) {
           "WHERE name OPERATOR(pg_catalog.=) $1 FOR UPDATE SKIP LOCKED",
           name) == 0 ||
       Int32Column(0, 1) != publication.lanes || Int32Column(0, 2) != publication.wanted_lanes) {
+    return false;
+  }
+  if (Run("SELECT FROM postbox.publication_state WHERE publication OPERATOR(pg_catalog.=) $1 "
+          "FOR UPDATE SKIP LOCKED",
+          name) == 0) {
     return false;
   }
   Parameters lanes;

@@ -22,15 +22,13 @@ bool LaneOwnership::IsLeftBehind() {
   return maybe_left_;
 }
 
-bool LaneOwnership::MayTake() {
-  uncertain_ = false;
-  return share_->held < Share() || IsLeftBehind();
-}
+bool LaneOwnership::MayTake() { return share_->held < Share() || IsLeftBehind(); }
 
 std::optional<LaneRow::Taken> LaneOwnership::TryTake() {
   std::optional<LaneRow::Taken> taken = row_.TryAcquire();
   if (!taken) return std::nullopt;
   has_ = true;
+  uncertain_ = false;
   ++share_->held;
   return taken;
 }

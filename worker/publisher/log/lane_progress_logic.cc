@@ -6,6 +6,8 @@
 namespace postbox::publisher {
 namespace {
 
+std::size_t Index(LaneProgress::Part part) { return static_cast<std::size_t>(part); }
+
 LogPosition& PositionOf(LanePosition& position, LaneProgress::Part part) {
   return part == LaneProgress::Part::kMain ? position.main : position.ahead->position;
 }
@@ -15,7 +17,7 @@ LogPosition& PositionOf(LanePosition& position, LaneProgress::Part part) {
 LaneProgress::Handle LaneProgress::Add(const std::vector<std::int64_t>& seqs, LogPosition after,
                                        Part part) {
   const Handle first = next_;
-  outstanding_[part] += seqs.size();
+  outstanding_[Index(part)] += seqs.size();
   PositionOf(read_, part) = after;
   AddChunk(seqs, State::kOutstanding, std::move(after), part);
   Advance(part);
@@ -32,14 +34,14 @@ LaneProgress::Handle LaneProgress::first_unsettled() const {
 
 void LaneProgress::AddChunk(const std::vector<std::int64_t>& seqs, State state, LogPosition after,
                             Part part) {
-  chunks_[part].push_back(
+  chunks_[Index(part)].push_back(
       {next_, seqs, std::vector<State>(seqs.size(), state), seqs.size(), std::move(after)});
   next_ += seqs.size();
 }
 
 LaneProgress::Place LaneProgress::Find(Handle handle, State state) {
   for (const Part part : {Part::kMain, Part::kAhead}) {
-    std::deque<Chunk>& chunks = chunks_[part];
+    std::deque<Chunk>& chunks = chunks_[Index(part)];
     auto after = std::upper_bound(chunks.begin(), chunks.end(), handle,
                                   [](Handle h, const Chunk& chunk) { return h < chunk.first; });
     if (after == chunks.begin()) continue;
@@ -57,7 +59,7 @@ bool LaneProgress::Settle(Handle handle) {
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kSettled;
   --place.chunk->unsettled;
-  --outstanding_[place.part];
+  --outstanding_[Index(place.part)];
   if (place.chunk->of_withheld) ForgetWithheld(place.chunk->seqs[place.index]);
   Advance(place.part);
   return true;
@@ -67,7 +69,7 @@ bool LaneProgress::Fail(Handle handle) {
   const Place place = Find(handle, State::kOutstanding);
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kFailed;
-  --outstanding_[place.part];
+  --outstanding_[Index(place.part)];
   ++failed_;
   return true;
 }
@@ -81,7 +83,7 @@ bool LaneProgress::HandOut(Handle handle) {
   }
   if (place.chunk == nullptr) return false;
   place.chunk->states[place.index] = State::kOutstanding;
-  ++outstanding_[place.part];
+  ++outstanding_[Index(place.part)];
   --*count;
   return true;
 }
@@ -128,7 +130,7 @@ std::vector<std::int64_t> LaneProgress::Release(const std::function<bool(std::in
   if (seqs.empty()) return seqs;
   waiting_ += seqs.size();
   AddChunk(seqs, State::kWaiting, read_.ahead->position, Part::kAhead);
-  chunks_[Part::kAhead].back().of_withheld = true;
+  chunks_[Index(Part::kAhead)].back().of_withheld = true;
   return seqs;
 }
 
@@ -140,14 +142,14 @@ void LaneProgress::ForgetWithheld(std::int64_t seq) {
     return true;
   };
   if (forget(settled_.ahead->withheld)) return;
-  for (Chunk& chunk : chunks_[Part::kAhead]) {
+  for (Chunk& chunk : chunks_[Index(Part::kAhead)]) {
     if (forget(chunk.withheld)) return;
   }
 }
 
 bool LaneProgress::Join() {
-  std::deque<Chunk>& main = chunks_[Part::kMain];
-  std::deque<Chunk>& ahead = chunks_[Part::kAhead];
+  std::deque<Chunk>& main = chunks_[Index(Part::kMain)];
+  std::deque<Chunk>& ahead = chunks_[Index(Part::kAhead)];
   const bool any_withheld = std::any_of(ahead.begin(), ahead.end(),
                                         [](const Chunk& chunk) { return !chunk.withheld.empty(); });
   if (!main.empty() || any_withheld || !settled_.ahead->withheld.empty()) return false;
@@ -162,7 +164,7 @@ bool LaneProgress::Join() {
 }
 
 void LaneProgress::Advance(Part part) {
-  std::deque<Chunk>& chunks = chunks_[part];
+  std::deque<Chunk>& chunks = chunks_[Index(part)];
   while (!chunks.empty() && chunks.front().unsettled == 0) {
     Chunk& chunk = chunks.front();
     PositionOf(settled_, part) = std::move(chunk.after);

@@ -41,7 +41,7 @@ class LaneProgress {
   using Handle = std::uint64_t;
 
   // Of a log without a long backlog all is in the first part.
-  enum Part : std::uint8_t { kMain, kAhead };
+  enum class Part : std::uint8_t { kMain, kAhead };
 
   struct Event {
     Handle handle;
@@ -67,7 +67,7 @@ class LaneProgress {
   // What may be checkpointed.
   const LanePosition& settled() const { return settled_; }
   std::size_t outstanding() const { return outstanding_[0] + outstanding_[1]; }
-  std::size_t outstanding(Part part) const { return outstanding_[part]; }
+  std::size_t outstanding(Part part) const { return outstanding_[static_cast<std::size_t>(part)]; }
   // Events that wait to be handed out again.
   std::size_t failed() const { return failed_; }
   bool idle() const { return chunks_[0].empty() && chunks_[1].empty(); }

@@ -1,4 +1,4 @@
-// All SQL on postbox.lane. A row stands for one lane of a publication of a log, and tells:
+// The row of a lane in postbox.lane. It stands for one lane of a publication of a log, and tells:
 //
 //  - How many of its events were sent again (sent_again.h).
 //  - Which worker has the lane, and how far it is. A lane has one owner at a time:

@@ -88,7 +88,8 @@ LogOutbox::Lane::Lane(LanePosition position, LaneProgress::Handle next, Moment s
       stored(std::move(position), next, stored_at) {}
 
 void LogOutbox::BeginStep() {
-  step_ = {};
+  step_.handed_out.clear();
+  step_.depends = false;
   parked_.BeginStep();
   sent_again_.BeginStep();
   if (lane_) lane_->stored.BeginStep();
@@ -309,6 +310,7 @@ std::optional<Backlog::Read> LogOutbox::ReadNew(std::size_t limit, ByteBudget* b
   const SnapshotGuard snapshot;
   const LogMoment moment = TakeMoment(last_seq);
   if (maybe_sent_upto_ == kUpToNow) maybe_sent_upto_ = moment.hwm;
+  if (lane_->drawn.hwm != moment.hwm) lane_->drawn = {moment.hwm, moment.next_xid};
   switch (CheckPosition(lane_->progress.read(), moment, reader_, tables_)) {
     case PositionFit::kFits:
       break;
@@ -317,17 +319,13 @@ std::optional<Backlog::Read> LogOutbox::ReadNew(std::size_t limit, ByteBudget* b
     case PositionFit::kBeginsAgain:
       BeginAgain();
   }
-  if (lane_->hwm != moment.hwm) {
-    lane_->hwm = moment.hwm;
-    lane_->drawn_below = moment.next_xid;
-  }
-  const auto lanes = static_cast<std::size_t>(std::max(ownership_.share().held, 1));
   return lane_->backlog.ReadNew(
       moment, lane_->stored.main(),
       {.events = limit,
        .budget = budget,
-       .most_events = static_cast<std::size_t>(settings().max_outstanding_messages) / lanes,
-       .most_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024 / lanes,
+       .most_events = static_cast<std::size_t>(settings().max_outstanding_messages),
+       .most_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024,
+       .lanes = static_cast<std::size_t>(std::max(ownership_.share().held, 1)),
        .may_read_keys = Now() >= no_keys_until_});
 }
 
@@ -390,7 +388,7 @@ std::optional<ReadMark> LogOutbox::ReadUpTo() const {
     return std::nullopt;
   }
   const LogPosition& position = lane_->progress.read().main;
-  if (position.zones().size() != 1 || position.top().xmin < lane_->drawn_below) {
+  if (position.zones().size() != 1 || position.top().xmin < lane_->drawn.below) {
     return std::nullopt;
   }
   return ReadMark{tables_.sequence(), position.from()};
@@ -402,8 +400,11 @@ void LogOutbox::BeginAgain() {
   next_handle_ = lane_->progress.next();
   const Moment stored_at = lane_->stored.written_at();
   const ParkedTurn parked = lane_->parked;
+  const Drawn drawn = lane_->drawn;
   lane_.emplace(LanePosition(), next_handle_, stored_at, reader_, ordering_.ordered());
+  lane_->stored.MarkUnwritten();
   lane_->parked = parked;
+  lane_->drawn = drawn;
 }
 
 // Settle.

@@ -83,19 +83,24 @@ class LogOutbox : public OutboxSource {
     bool reload = false;  // the table has rows that were put there meanwhile
     bool first = false;   // without a pause, keys would go on before them
   };
+  // The last value of the sequence as it was read, and a transaction id that was above those of all
+  // rows up to it when it was read so for the first time.
+  struct Drawn {
+    std::int64_t hwm = 0;
+    FullXid below = 0;
+  };
   // What is in memory of a lane that this worker has.
   struct Lane {
     Lane(LanePosition position, LaneProgress::Handle next, Moment stored_at, ChunkReader& reader,
          bool ordered);
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
     bool IsOutdated() const { return stored.IsOutdated(progress.settled()); }
 
     LaneProgress progress;
     Backlog backlog;
     StoredPosition stored;
-    // The last value of the sequence as it was read, and a transaction id that was above those of
-    // all rows up to it when it was read so for the first time.
-    std::int64_t hwm = 0;
-    FullXid drawn_below = 0;
+    Drawn drawn{};
     ParkedTurn parked{};
   };
   // What a call has done that depends on its commit.

@@ -30,14 +30,20 @@ class StoredPosition {
   };
 
   // As it was when the lane was taken. `next`: the handle of the first event that is read then.
+  // What was running when it was stored may be of events that the lane has passed.
   StoredPosition(LanePosition position, LaneProgress::Handle next, Moment now)
-      : position_(std::move(position)), next_(next), written_at_(now) {}
+      : position_(std::move(position)),
+        next_(next),
+        written_at_(now),
+        passed_below_(position_.main.top().xmax) {}
 
   const LogPosition& main() const { return position_.main; }
   // The handle of the first event that is not behind it.
   LaneProgress::Handle next() const { return next_; }
   Moment written_at() const { return written_at_; }
 
+  // The row has another position than the one here, which nothing of the log is behind.
+  void MarkUnwritten() { read_since_ = true; }
   // Events of the lane were read whose transactions are all below this one.
   void NoteRead(FullXid next_xid);
   // Events of other lanes were passed, and none of this one.
@@ -68,7 +74,7 @@ class StoredPosition {
   std::optional<Before> before_;  // what this step has written over
   bool read_since_ = false;       // events, since it was written
   FullXid read_below_ = 0;
-  FullXid passed_below_ = 0;
+  FullXid passed_below_;
 };
 
 }  // namespace postbox::publisher

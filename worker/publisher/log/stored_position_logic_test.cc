@@ -105,7 +105,7 @@ TEST_F(StoredPositionTest, OfASplitLaneIsWrittenWhateverHasChanged) {
 
 TEST_F(StoredPositionTest, IsWhatItWasWhenTheStepFailsThatHasWrittenIt) {
   const auto first = progress_.next();
-  Read(11, Quiet(11, 110), 110);
+  Read(11, At(11, 105, 110), 110);
   stored_.BeginStep();
   EXPECT_FALSE(stored_.RollBack()) << "this step has written nothing";
   stored_.Write(progress_, After(0, milliseconds(300)));
@@ -114,6 +114,24 @@ TEST_F(StoredPositionTest, IsWhatItWasWhenTheStepFailsThatHasWrittenIt) {
   EXPECT_EQ(stored_.main(), Quiet(10, 100).main);
   EXPECT_EQ(stored_.next(), first);
   EXPECT_EQ(DueIn(400), 100) << "not at once: it has just failed";
+}
+
+TEST_F(StoredPositionTest, OfALogThatBeganAgainIsWrittenAlsoIfTheLaneHasNoneOfItsEvents) {
+  LaneProgress progress{LanePosition()};
+  StoredPosition stored(LanePosition(), 1, 0);
+  stored.MarkUnwritten();
+  EXPECT_FALSE(stored.DueIn(progress.settled(), false, 0, kIntervals)) << "nothing is known yet";
+  progress.Add({}, Quiet(5, 120).main);
+  stored.NotePassed(120);
+  EXPECT_EQ(stored.DueIn(progress.settled(), false, 0, kIntervals), kIntervals.checkpoint);
+}
+
+TEST(StoredPosition, ThatWasTakenIsWrittenOnceMoreWhenWhatRanThenHasEnded) {
+  LaneProgress progress(At(20, 105, 110));
+  StoredPosition stored(At(20, 105, 110), 1, 0);
+  EXPECT_FALSE(stored.DueIn(progress.settled(), false, 0, kIntervals));
+  progress.Add({}, At(20, 112, 120).main);
+  EXPECT_EQ(stored.DueIn(progress.settled(), false, 0, kIntervals), kIntervals.maintenance);
 }
 
 }  // namespace
