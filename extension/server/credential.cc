@@ -277,7 +277,7 @@ void RequireNewSnapshots() {
   if (!IsolationUsesXactSnapshot()) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "this cannot be done in a transaction of isolation level REPEATABLE READ or SERIALIZABLE",
-        "It would not see who uses the credential now.",
+        "It would not see the uses of the credential that are new.",
         "Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.");
 }
 

@@ -77,7 +77,7 @@ Service LookAtSlots(const std::string& publication) {
 }
 
 Problem Unserved(const char* code, const std::string& cause, std::string remedy) {
-  return {.code = code, .detail = "nobody publishes it: " + cause, .remedy = std::move(remedy)};
+  return {.code = code, .detail = "no worker publishes it: " + cause, .remedy = std::move(remedy)};
 }
 
 Problem WhyNobodyServes(const Service& service) {

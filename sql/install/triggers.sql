@@ -26,7 +26,7 @@ COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters are
 
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
-COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Whoever may apply the events of a subscription reports on it';
+COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Roles that may apply the events of a subscription report on it';
 CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT postbox.is_operator())
     OR (SELECT pg_has_role('pg_monitor', 'USAGE')) OR EXISTS (SELECT FROM postbox.subscription s
         WHERE s.name = subscription_status.subscription AND postbox.owns_inbox(s.inbox)));

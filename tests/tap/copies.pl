@@ -277,7 +277,7 @@ subtest 'a physical copy that is started as documented publishes nothing beside 
 	emit_both($copy, 'witness', 3);
 	nothing_sent('the copy does not publish');
 	is($copy->safe_psql('witness', q{SELECT publication, state, last_error FROM postbox.publication_status}),
-		"log|unserved|nobody publishes it: postbox.publishers is 0; raise it, and reload the configuration\ntab|unserved|nobody publishes it: postbox.publishers is 0; raise it, and reload the configuration",
+		"log|unserved|no worker publishes it: postbox.publishers is 0; raise it, and reload the configuration\ntab|unserved|no worker publishes it: postbox.publishers is 0; raise it, and reload the configuration",
 		'it says why');
 	# For good.
 	for my $database (qw(witness source)) { $copy->safe_psql($database, 'SELECT postbox.drop_publication(name) FROM postbox.publication'); }

@@ -112,7 +112,7 @@ subtest 'nobody serves a publication: its state says so, and why' => sub {
 	wait_shares('2 2', 'both workers have their share');
 	set('postbox.publishers', 0);
 	$node->reload;
-	wait_state($node, 'unserved', 'nobody publishes it: postbox.publishers is 0; raise it', 'no workers are wanted');
+	wait_state($node, 'unserved', 'no worker publishes it: postbox.publishers is 0; raise it', 'no workers are wanted');
 	set('postbox.publishers', 2);
 	$node->reload;
 	wait_state($node, 'active', '^$', 'it is served again');

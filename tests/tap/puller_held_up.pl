@@ -1,5 +1,5 @@
 # A subscription that cannot be pulled has a row in postbox.subscription_status with the reason, and `postbox pull` goes on until that is
-# over. Only what nobody pulls is called so.
+# over. Only what has no puller is called so.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub doctor_says
 	my ($pattern, $what) = @_;
 	my $said = doctor();
 	like($said, $pattern, $what);
-	unlike($said, qr/nobody pulls/, 'and not that nobody pulls it') unless "$pattern" =~ /nobody pulls/;
+	unlike($said, qr/no puller/, 'and not that it has no puller') unless "$pattern" =~ /no puller/;
 	return;
 }
 
@@ -42,8 +42,8 @@ sub state_shown
 	return (split /\s{2,}/, $line // '')[1];
 }
 
-doctor_says(qr/^error\|follower\|nobody pulls it\|start postbox pull, or run SELECT postbox.drop_subscription\('follower'\)$/, 'nobody pulls it');
-is(state_shown(), 'nobody pulls', 'so says postbox status');
+doctor_says(qr/^error\|follower\|no puller reports on it\|start postbox pull, or run SELECT postbox.drop_subscription\('follower'\)$/, 'no puller reports on it');
+is(state_shown(), 'no puller', 'so says postbox status');
 
 subtest 'no credentials can be found' => sub {
 	local $emulator->{endpoint} = 'https://127.0.0.1:1';
@@ -75,9 +75,9 @@ my $granting = qr/grant INSERT on app.inbox to the role that is to pull, if it i
 subtest 'the role may not apply' => sub {
 	my $puller = start_puller($node, 'postgres', $emulator, @as_puller);
 	# It opens its session again and again.
-	wait_for(sub { doctor() =~ /^error\|follower\|nobody pulls it; a session of role puller that calls itself postbox pull \(process \d+\) may not apply it, nor report on it: the role has no INSERT on app.inbox\|$granting$/ },
+	wait_for(sub { doctor() =~ /^error\|follower\|no puller reports on it; a session of role puller that calls itself postbox pull \(process \d+\) may not apply it, nor report on it: the role has no INSERT on app.inbox\|$granting$/ },
 		'postbox.doctor() says why, and that anybody may call a session so') or diag(doctor());
-	is(state_shown(), 'nobody pulls', 'so says postbox status');
+	is(state_shown(), 'no puller', 'so says postbox status');
 	$node->safe_psql('postgres', 'GRANT INSERT ON app.inbox TO puller');
 	wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected'}, 'it reports when it may');
 	is(state_shown(), 'connected', 'and is shown');
@@ -89,8 +89,8 @@ subtest 'a session that only has the name of a puller' => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE mallory LOGIN CONNECTION LIMIT 1; GRANT USAGE ON SCHEMA app TO mallory');
 	my $session = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);
 	$session->query_safe(q{SET application_name = 'postbox pull follower'});
-	doctor_says(qr/^error\|follower\|nobody pulls it; a session of role mallory that calls itself postbox pull .*\|$granting$/, 'does not hide that nobody pulls');
-	is(state_shown(), 'nobody pulls', 'nor does postbox status');
+	doctor_says(qr/^error\|follower\|no puller reports on it; a session of role mallory that calls itself postbox pull .*\|$granting$/, 'does not hide that it has no puller');
+	is(state_shown(), 'no puller', 'nor does postbox status');
 	$node->safe_psql('postgres', 'ALTER ROLE mallory CONNECTION LIMIT 0');
 	is(connections_said(), '', 'and without INSERT its connections do not count');
 

@@ -70,7 +70,7 @@ subtest 'a standby shows the reports of pullers, and doctor() what they say' => 
 	$primary->wait_for_catchup($standby);
 	wait_until($standby, 'postgres', 'SELECT count(*) = 0 FROM postbox.subscription_status', 'it knows that the puller has left');
 	wait_until($primary, 'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}, 'and its sessions have ended');
-	like(finding($primary, 'subscriptions'), qr/^error: nobody pulls it; start postbox pull/, 'and so does doctor() on the primary');
+	like(finding($primary, 'subscriptions'), qr/^error: no puller reports on it; start postbox pull/, 'and so does doctor() on the primary');
 	is(finding($standby, 'subscriptions'), "warning: $no_report", 'which knows of no report on the standby');
 };
 
@@ -79,10 +79,10 @@ subtest 'a puller that cannot report is unknown to a standby, which says no more
 	$puller = start_puller($primary, 'postgres', $emulator, dsn => $primary->connstr('postgres') . ' user=reader');
 	wait_until($primary, 'postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name LIKE 'postbox pull %'}, 'the puller is there');
 	$primary->wait_for_catchup($standby);
-	like(finding($primary, 'subscriptions'), qr/^error: nobody pulls it; a session of role reader /, 'the primary knows its session');
+	like(finding($primary, 'subscriptions'), qr/^error: no puller reports on it; a session of role reader /, 'the primary knows its session');
 	is(finding($standby, 'subscriptions'), "warning: $no_report", 'the standby does not, and tells nobody to drop the subscription');
 	my (undef, $out) = postbox($standby, 'status');
-	like($out, qr/^follower +no report /m, 'nor does postbox status say that nobody pulls it');
+	like($out, qr/^follower +no report /m, 'nor does postbox status say that it has no puller');
 	stop_puller($puller);
 };
 
@@ -121,7 +121,7 @@ subtest 'every view and doctor() answer on a standby' => sub {
 	like(finding($standby, 'standby'), qr/^ok: this server is a standby: .* as its primary had it at 20.* is not said$/, 'it says what a standby does not know');
 	is(finding($primary, 'standby'), '', 'which is of no interest on a primary');
 	is($standby->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'unserved', 'the publication is unserved');
-	is($standby->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status'), 'nobody publishes it: this server is a standby, and its primary publishes', 'and why');
+	is($standby->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status'), 'no worker publishes it: this server is a standby, and its primary publishes', 'and why');
 };
 
 subtest 'status and doctor answer on a standby, and say that it is one' => sub {

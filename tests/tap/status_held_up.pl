@@ -69,8 +69,8 @@ sub problems_with
 }
 
 # There are no workers here.
-my $nobody = 'nobody publishes it: postbox.publishers is 0; raise it, and reload the configuration';
-is(status('publication, state, pending, last_error'), "jobs|unserved|0|$nobody\nlog|unserved|0|$nobody\nzebra|unserved|2|$nobody", 'all is counted at first');
+my $unserved = 'no worker publishes it: postbox.publishers is 0; raise it, and reload the configuration';
+is(status('publication, state, pending, last_error'), "jobs|unserved|0|$unserved\nlog|unserved|0|$unserved\nzebra|unserved|2|$unserved", 'all is counted at first');
 is((paused_keys())[0], 'app.log|1', 'and the paused key is shown');
 
 # [table, publications that are not counted, outboxes whose keys are not read]
@@ -86,8 +86,8 @@ foreach my $case (
 	$session->query_safe('SET ROLE owner');
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe('BEGIN; ' . ($lock // "LOCK TABLE ONLY $table"));
-	my $expected = join("\n", map { $_ eq $publication ? "$_|unserved||$nobody; the backlog is not counted: a table of the outbox is locked by process $pid" : "$_|unserved|0|$nobody" } qw(jobs log));
-	is(status('publication, state, pending, last_error'), "$expected\nzebra|unserved|2|$nobody", "$table is locked: the status is shown, and who locks it");
+	my $expected = join("\n", map { $_ eq $publication ? "$_|unserved||$unserved; the backlog is not counted: a table of the outbox is locked by process $pid" : "$_|unserved|0|$unserved" } qw(jobs log));
+	is(status('publication, state, pending, last_error'), "$expected\nzebra|unserved|2|$unserved", "$table is locked: the status is shown, and who locks it");
 	my ($keys, $warnings) = paused_keys();
 	is($keys, 'app.log|1', "$table is locked: paused keys are shown");
 	like($warnings, qr/could not read the paused keys of outbox \Q$outbox\E\n.*locked by process $pid/, "$table is locked: and who locks it") if $outbox;
@@ -125,8 +125,8 @@ foreach my $case (
 	my ($what, $statement, $undo, $publication, $reason, $outbox) = @$case;
 	$node->safe_psql('postgres', "SET ROLE owner; $statement");
 	$node->safe_psql('postgres', 'INSERT INTO held.armed DEFAULT VALUES');
-	my $expected = join("\n", map { $_ eq $publication ? "$_|unserved||$nobody; the backlog is not counted: $reason" : "$_|unserved|0|$nobody" } qw(jobs log));
-	is(status('publication, state, pending, last_error'), "$expected\nzebra|unserved|2|$nobody", "$what: the status is shown, and what is the matter");
+	my $expected = join("\n", map { $_ eq $publication ? "$_|unserved||$unserved; the backlog is not counted: $reason" : "$_|unserved|0|$unserved" } qw(jobs log));
+	is(status('publication, state, pending, last_error'), "$expected\nzebra|unserved|2|$unserved", "$what: the status is shown, and what is the matter");
 	my ($keys, $warnings) = paused_keys();
 	is($keys, 'app.log|1', "$what: paused keys are shown");
 	like($warnings, qr/could not read the paused keys of outbox \Q$outbox\E\n.*\Q$reason\E/, "$what: and what is the matter") if $outbox;
@@ -136,7 +136,7 @@ foreach my $case (
 	$node->safe_psql('postgres', "SET ROLE owner; $undo");
 }
 is(problems(), problems_with(''), 'nothing is the matter with the retention at the end');
-is(status('publication, state, pending, last_error'), "jobs|unserved|0|$nobody\nlog|unserved|0|$nobody\nzebra|unserved|2|$nobody", 'all is counted at the end');
+is(status('publication, state, pending, last_error'), "jobs|unserved|0|$unserved\nlog|unserved|0|$unserved\nzebra|unserved|2|$unserved", 'all is counted at the end');
 
 $node->stop;
 done_testing();

@@ -63,7 +63,7 @@ subtest 'five databases with max_worker_processes = 4: the events of every datab
 };
 
 subtest 'a database without a worker says so' => sub {
-	wait_unserved_state(qr/^unserved: nobody publishes it: all background worker slots of the server are in use; raise max_worker_processes, which is 4, and restart the server; until then it waits for its turn/, 'its publications are unserved, with what to raise');
+	wait_unserved_state(qr/^unserved: no worker publishes it: all background worker slots of the server are in use; raise max_worker_processes, which is 4, and restart the server; until then it waits for its turn/, 'its publications are unserved, with what to raise');
 	wait_until($node, $databases[0], q{SELECT count(*) >= 3 AND count(*) = count(database) FROM postbox.workers WHERE state = 'unserved' AND pid IS NULL}, 'the view of the workers names all of them');
 	wait_for(sub { starts($position) > 10 }, 'there were turns');
 	my @warnings = warnings_in_log($position);
@@ -142,7 +142,7 @@ subtest 'postbox.max_workers leaves slots to others' => sub {
 	set('postbox.max_workers', 3);
 	$node->reload;
 	wait_until($node, 'postgres', q{SELECT count(*) <= 3 FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}, 'workers that are too many leave');
-	wait_unserved_state(qr/^unserved: nobody publishes it: as many publishers run as postbox.max_workers allows, which is 3; raise it/, 'the state says why');
+	wait_unserved_state(qr/^unserved: no worker publishes it: as many publishers run as postbox.max_workers allows, which is 3; raise it/, 'the state says why');
 	emit($node, $_, 5) for @databases;
 	wait_until($node, $_, unpublished($_), "all of $_ are published, in turn") for @databases;
 	is($node->safe_psql('postgres', q{SELECT count(*) <= 3 FROM pg_stat_activity WHERE backend_type = 'postbox publisher'}), 't', 'by three workers');

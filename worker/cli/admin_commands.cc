@@ -103,9 +103,10 @@ Command AddTail(CLI::App* app) {
   AddPlace(tail, &options->broker);
   tail->add_option("SUBSCRIPTION", options->subscription, "Subscription, as an id or projects/...")
       ->required();
-  tail->add_flag("--ack", options->ack,
-                 "Acknowledge them: nobody else gets them (default: they are given back at the "
-                 "end)");
+  tail->add_flag(
+      "--ack", options->ack,
+      "Acknowledge them: they are not delivered again (default: they are given back at the "
+      "end)");
   tail->add_option("--count", options->count, "End after so many messages")
       ->check(CLI::Range(1, 1000000));
   tail->footer(

@@ -90,8 +90,8 @@ void AddEmulatorTls(CLI::App* emulator, postbox::emulator::EmulatorOptions* opti
   key->needs(certificate)->type_name("FILE");
   emulator
       ->add_option("--trust", options->accounts,
-                   "Service account that may call, and its public key or certificate (PEM); nobody "
-                   "else may; repeat for several. The file is read at each call")
+                   "Service account that may call, and its public key or certificate (PEM); others "
+                   "may not; repeat for several. The file is read at each call")
       ->type_name("EMAIL=FILE")
       ->needs(certificate);
   emulator
@@ -134,7 +134,7 @@ void AddEmulatorAuth(CLI::App* emulator, postbox::emulator::EmulatorOptions* opt
                           ->add_option("--auth-port", auth->port,
                                        "Serve tokens over HTTP on this port, 0 for a free one: "
                                        "OAuth token endpoint, token exchange, IAM credentials, "
-                                       "metadata server. Nobody may call without a token then")
+                                       "metadata server. Calls without a token are refused then")
                           ->check(CLI::Range(0, 65535))
                           ->needs("--tls-cert");
   emulator

@@ -79,7 +79,7 @@ void LaneFailures::Pass(Moment now, const std::string& reason) {
   if (Between(passing_since_, now) < Scale()(kLockPatience)) return;
   std::string holders;
   try {
-    InTransaction("postbox: looking for who has locked an outbox",
+    InTransaction("postbox: looking for the locks on an outbox",
                   [&] { holders = LockHolders(publication_->outbox); });
   } catch (const PostgresError&) {
     // The reason without the name of the process is still one.

@@ -227,7 +227,7 @@ CREATE OR REPLACE FUNCTION postbox.repair_outbox(outbox regclass, dry_run boolea
     RETURNS TABLE (object text, problem text, repair text)
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.repair_outbox(regclass, boolean) IS
-    'What is missing or wrong of the tables of an outbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'What is missing or wrong of the tables of an outbox, and the statements that repair it; NULL where none does. They are run if dry_run is '
     'false. For the owner of the outbox';
 
 CREATE OR REPLACE FUNCTION postbox.register_outbox(relation regclass, retention interval DEFAULT '7 days', counter regclass DEFAULT NULL,

@@ -16,7 +16,7 @@ AS $$
     WHERE home <> this.name AND split_part(home, '/', 1) = split_part(this.name, '/', 1) AND NOT d.datistemplate
 $$;
 COMMENT ON FUNCTION postbox.copied_from(text) IS
-    'The database of this cluster to which a publication with this home belongs, if that is another one; NULL if it belongs here, or nobody else has it. '
+    'The database of this cluster to which a publication with this home belongs, if that is another one; NULL if it belongs here, or no other database has it. '
     'What is marked as a template is there to be copied';
 
 CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS postbox.problem
@@ -24,7 +24,7 @@ CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS postbo
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN (SELECT ROW('copied', 'error', p.name, format('nobody publishes it: it was copied from database "%s"', postbox.copied_from(p.home)),
+    RETURN (SELECT ROW('copied', 'error', p.name, format('no worker publishes it: it was copied from database "%s"', postbox.copied_from(p.home)),
                        format('drop it, or run SELECT postbox.claim_publication(%L) if it has to be published here, too', p.name))::postbox.problem
             FROM postbox.publication p WHERE p.name = copy_problem.publication AND postbox.copied_from(p.home) IS NOT NULL);
 END
@@ -114,4 +114,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.replicated_problem(regclass) IS
-    'That a log outbox keeps events that logical replication has brought, judged with the rights of the current user; NULL if it does not, or somebody has decided';
+    'That a log outbox keeps events that logical replication has brought, judged with the rights of the current user; NULL if it does not, or that was decided';

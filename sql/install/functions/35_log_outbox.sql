@@ -82,7 +82,7 @@ BEGIN
     RETURN added;
 END
 $$;
-COMMENT ON FUNCTION postbox.add_missing_partitions(regclass) IS 'What postbox.make_partitions does as the owner of a log outbox; for nobody else';
+COMMENT ON FUNCTION postbox.add_missing_partitions(regclass) IS 'What postbox.make_partitions does as the owner of a log outbox; internal';
 
 CREATE OR REPLACE FUNCTION postbox.make_partitions(outbox regclass) RETURNS int
     LANGUAGE C AS 'MODULE_PATHNAME';

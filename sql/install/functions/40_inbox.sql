@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION postbox.repair_inbox(inbox regclass, dry_run boolean 
     RETURNS TABLE (object text, problem text, repair text)
     AS 'MODULE_PATHNAME', 'repair_inbox' LANGUAGE C;
 COMMENT ON FUNCTION postbox.repair_inbox(regclass, boolean) IS
-    'What is missing or wrong of the tables of an inbox, and the statements that repair it; NULL where nobody can. They are run if dry_run is '
+    'What is missing or wrong of the tables of an inbox, and the statements that repair it; NULL where none does. They are run if dry_run is '
     'false. For the owner of the inbox';
 
 CREATE OR REPLACE FUNCTION postbox.register_inbox(relation regclass, retention interval DEFAULT '14 days', tombstone regclass DEFAULT NULL)

@@ -46,7 +46,7 @@ CREATE OR REPLACE VIEW postbox.credential_status AS
 COMMENT ON VIEW postbox.credential_status IS
     'The identities of publications and subscriptions, what workers know of them, and what is wrong with them; never a secret. For members of pg_monitor and postbox_operator';
 COMMENT ON COLUMN postbox.credential_status.name IS 'NULL stands for the identity of publications without a credential';
-COMMENT ON COLUMN postbox.credential_status.identity IS 'Who it is, as far as that is known without asking: the e-mail address of a service account, for example';
+COMMENT ON COLUMN postbox.credential_status.identity IS 'The account, as far as that is known without asking: the e-mail address of a service account, for example';
 COMMENT ON COLUMN postbox.credential_status.valid_until IS 'When the token ends that is used now; another one is fetched before';
 COMMENT ON COLUMN postbox.credential_status.used_by IS 'Publications and subscriptions. What pullers know is in postbox.subscription_status';
 COMMENT ON COLUMN postbox.credential_status.last_error IS 'Why it cannot be used; NULL if nothing is known against it';

@@ -171,7 +171,7 @@ DECLARE
     latest timestamptz;
 BEGIN
     IF EXISTS (SELECT FROM postbox.inbox i WHERE i.relation = findings_of.relation) THEN
-        RETURN QUERY SELECT (postbox.make_finding('tables', 'error', f.object, f.problem, CASE WHEN f.repair IS NULL THEN 'nobody can put it back: create another inbox'
+        RETURN QUERY SELECT (postbox.make_finding('tables', 'error', f.object, f.problem, CASE WHEN f.repair IS NULL THEN 'it cannot be put back: create another inbox'
                              ELSE format('run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', relation) END)).*
             FROM postbox.repair_inbox(relation) f;
         RETURN;
@@ -181,7 +181,7 @@ BEGIN
     IF (postbox.outbox_problem(registered)).code IS NOT NULL OR postbox.code_of_users(registered.relation, registered.parked) IS NOT NULL THEN
         RETURN;
     END IF;
-    RETURN QUERY SELECT (postbox.make_finding('tables', 'error', f.object, f.problem, CASE WHEN f.repair IS NULL THEN 'nobody can put it back: create another outbox'
+    RETURN QUERY SELECT (postbox.make_finding('tables', 'error', f.object, f.problem, CASE WHEN f.repair IS NULL THEN 'it cannot be put back: create another outbox'
                          ELSE format('run SELECT * FROM postbox.repair_outbox(%L, dry_run => false)', relation) END)).*
         FROM postbox.repair_outbox(relation) f;
     IF FOUND THEN
@@ -290,7 +290,7 @@ AS $$
     FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
     WHERE NOT has_schema_privilege(c.relowner, c.relnamespace, 'USAGE')
     UNION ALL
-    SELECT (postbox.make_finding('rights', 'error', r.rolname, 'the role has rights beyond those of operators, and every member of it may redrive and discard events',
+    SELECT (postbox.make_finding('rights', 'error', r.rolname, 'the role has rights beyond those of operators, and its members may redrive and discard events',
             'run ALTER ROLE postbox_operator NOLOGIN NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION NOBYPASSRLS')).*
     FROM pg_roles r WHERE r.rolname = 'postbox_operator'
       AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls)
@@ -400,7 +400,7 @@ BEGIN
     -- see the sessions of the primary.
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'warning' ELSE 'error' END, s.name, CASE
             WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'no report of a puller is known here, and this server is a standby'
-            WHEN s.stream IS NULL THEN CASE WHEN s.pid IS NULL THEN 'nobody pulls it' ELSE format('no report comes, though a session of role %I that calls itself postbox pull '
+            WHEN s.stream IS NULL THEN CASE WHEN s.pid IS NULL THEN 'no puller reports on it' ELSE format('no report comes, though a session of role %I that calls itself postbox pull '
                 'is connected (process %s): it takes other subscriptions, has just started, or gets no connection more', s.rolname, s.pid) END
                 || CASE WHEN s.other_pid IS NULL THEN '' ELSE format('; a session of role %I that calls itself postbox pull (process %s) may not apply it, nor report on it: the role '
                 'has no INSERT on %s', s.other_role, s.other_pid, s.inbox) END
@@ -444,7 +444,7 @@ BEGIN
             format('run SELECT postbox.create_credential(%L, ...), or let it use another one', u.credential))).*
         FROM (SELECT p.name, p.credential FROM postbox.publication p UNION ALL SELECT s.name, s.credential FROM postbox.subscription s) u
         WHERE u.credential IS NOT NULL AND NOT EXISTS (SELECT FROM postbox.credential c WHERE c.name = u.credential);
-    RETURN QUERY SELECT (postbox.make_finding('credentials', 'warning', g.credential, format('it is granted to %L, and no role has this name: who gets the name gets the credential', g.grantee),
+    RETURN QUERY SELECT (postbox.make_finding('credentials', 'warning', g.credential, format('it is granted to %L, and no role has this name: a role that gets the name gets the credential', g.grantee),
             format('run SELECT postbox.revoke_credential(%L, %L)', g.credential, g.grantee))).*
         FROM postbox.credential_grant g WHERE NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = g.grantee);
     -- Who may not see the status does not know.

@@ -104,7 +104,7 @@ void AppendTable(const std::vector<Row>& rows, std::vector<std::string>* lines) 
 std::string SubscriptionState(const Json& row, bool standby) {
   if (row["enabled"] == false) return "disabled";
   if (row["stream"].is_null()) {
-    return row["session"].is_null() && !standby ? "nobody pulls" : "no report";
+    return row["session"].is_null() && !standby ? "no puller" : "no report";
   }
   if (!row["unanswered_since"].is_null()) return "no answer";
   return row["retrying_since"].is_null() ? Text(row, "stream") : "retrying";

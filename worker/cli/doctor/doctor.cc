@@ -202,11 +202,11 @@ class Doctor {
     }
     const grpc::Status status = admin_->Connect(SomeProject());
     if (!status.ok()) {
-      report_.Error("endpoint", endpoint.address,
-                    std::string(endpoint.plaintext ? "" : "over TLS, ") +
-                        "nobody answers: " + StatusText(status),
-                    "look at postbox.endpoint, the network, DNS and firewalls; http:// is for "
-                    "emulators, and without it TLS is spoken");
+      report_.Error(
+          "endpoint", endpoint.address,
+          std::string(endpoint.plaintext ? "" : "over TLS, ") + "no answer: " + StatusText(status),
+          "look at postbox.endpoint, the network, DNS and firewalls; http:// is for "
+          "emulators, and without it TLS is spoken");
       return false;
     }
     report_.Ok("endpoint", endpoint.address,
