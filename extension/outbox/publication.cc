@@ -211,7 +211,6 @@ void AddTo(Parameters* parameters, const Properties& properties) {
 void TakeForeignRows(const std::string& name, Oid outbox) {
   Parameters parameters;
   parameters.AddText(name).AddOid(REGCLASSOID, outbox);
-  Run("DELETE FROM postbox.former_position WHERE publication = $1 AND $2 <> 0", parameters);
   if (Run("INSERT INTO postbox.former_position (publication, slice, origin) "
           "SELECT DISTINCT $1, l.slice, f.origin FROM postbox.lane l, postbox.publication p "
           "JOIN postbox.lane_progress f ON f.publication = p.name "
@@ -394,6 +393,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   // A restore of the extension's tables without this outbox leaves rows behind.
   Run("DELETE FROM postbox.publication_state WHERE publication = $1", key);
   Run("DELETE FROM postbox.lane WHERE publication = $1", key);
+  Run("DELETE FROM postbox.former_position WHERE publication = $1", key);
   Run("INSERT INTO postbox.publication_state (publication) VALUES ($1)", key);
   if (is_log) {
     key.AddInt(*properties.lanes);

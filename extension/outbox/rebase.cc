@@ -96,7 +96,7 @@ void DecideUnknown(Oid relation, bool published) {
     Throw(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
           "outbox \"" + outbox->facts().name + "\" has events of more than " +
               std::to_string(kMostClusters) + " unknown clusters",
-          "A role with INSERT can write any origin: most of them are forged.",
+          "Each cluster has one origin: most of these are forged.",
           "DELETE the events whose origin no cluster of yours has (postbox.cluster_origin()), then "
           "call the function again.");
   }

@@ -76,8 +76,12 @@ Service LookAtSlots(const std::string& publication) {
   return service;
 }
 
-Problem Unserved(const char* code, const std::string& cause, std::string remedy) {
-  return {.code = code, .detail = "no worker publishes it: " + cause, .remedy = std::move(remedy)};
+Problem Unserved(const char* code, const std::string& cause, std::string remedy,
+                 const char* severity = "error") {
+  return {.code = code,
+          .severity = severity,
+          .detail = "no worker publishes it: " + cause,
+          .remedy = std::move(remedy)};
 }
 
 Problem WhyNobodyServes(const Service& service) {
@@ -108,9 +112,10 @@ Problem WhyNobodyServes(const Service& service) {
                     "see the server log: most often postbox_worker.so, or a library that it needs, "
                     "is not installed");
   }
-  if (service.starting > 0) return Unserved("starting", "the workers are just starting", "");
+  if (service.starting > 0)
+    return Unserved("starting", "the workers are just starting", "", "warning");
   if (!service.no_slot) {
-    return Unserved("no_worker", "no worker runs in this database", "see the server log");
+    return Unserved("no_worker", "none runs in this database", "see the server log");
   }
   if (service.start_problem == StartProblem::kNoWorkerSlot) {
     return Unserved("max_workers",
@@ -131,8 +136,8 @@ struct State {
 
 State LookAt(const std::string& publication) {
   if (RecoveryInProgress()) {
-    return {"unserved",
-            Unserved("standby", "this server is a standby, and its primary publishes", "")};
+    return {"unserved", Unserved("standby", "this server is a standby, and its primary publishes",
+                                 "", "warning")};
   }
   if (!Preloaded()) {
     return {"unserved", Unserved("not_preloaded", "postbox is not in shared_preload_libraries",

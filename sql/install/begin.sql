@@ -51,7 +51,7 @@ BEGIN
     IF unfit OPERATOR(pg_catalog.<>) '' THEN
         RAISE object_not_in_prerequisite_state USING
             MESSAGE = 'role "postbox_operator" exists and is not fit for operators of Postbox',
-            DETAIL = pg_catalog.format('It has %s. Its members may redrive and discard events.', unfit),
+            DETAIL = pg_catalog.format('It has %s. Its sessions and members may redrive and discard events.', unfit),
             HINT = 'Take these attributes away with ALTER ROLE, or rename the role.';
     END IF;
 END

@@ -209,5 +209,11 @@ subtest 'lanes that are merged keep what they have counted' => sub {
 	is($node->safe_psql('log', 'SELECT (SELECT sum(sent_again) FROM postbox.lane) + (SELECT sum(sent_again) FROM postbox.publication_state)'), $count + 5, 'all of it is there');
 };
 
+subtest 'lanes are divided also of a publication without a state' => sub {
+	$node->safe_psql('log', 'DELETE FROM postbox.publication_state');
+	$node->safe_psql('log', q{SELECT postbox.alter_publication('videos', lanes => 2)});
+	wait_until($node, 'log', q{SELECT lanes = 2 AND wanted_lanes IS NULL FROM postbox.publication}, 'it has 2 lanes');
+};
+
 $node->stop;
 done_testing();

@@ -61,7 +61,9 @@ subtest 'a publication whose state a restore left out says so, and its workers w
 	wait_for(sub { time >= $begin + 3 }, 'three seconds pass');
 	cmp_ok(calls_of($emulator, 'Publish'), '<', $calls + 1000, 'with pauses of up to half a second, 20 events of two workers each time');
 	like($node->safe_psql('postgres', q{SELECT last_error FROM postbox.publication_status WHERE publication = 'videos'}),
-		qr/^failures of the publication are not stored.*INSERT INTO postbox.publication_state \(publication\) VALUES \('videos'\) as a superuser/, 'the status says so');
+		qr/failures of the publication are not stored.*INSERT INTO postbox.publication_state \(publication\) VALUES \('videos'\) as a superuser/, 'the status says so');
+	is($node->safe_psql('postgres', q{SELECT remedy FROM postbox.doctor() WHERE detail ~ '^failures of the publication are not stored'}),
+		"if no restore is running, run INSERT INTO postbox.publication_state (publication) VALUES ('videos') as a superuser", 'and so does the doctor');
 	emulator_fault($emulator, '--clear');
 	wait_all_published('app.outbox', 'its events go out');
 	$node->safe_psql('postgres', q{INSERT INTO postbox.publication_state (publication) VALUES ('videos')});

@@ -322,7 +322,7 @@ CREATE OR REPLACE FUNCTION postbox.state_problem(publication text) RETURNS postb
     SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT 'state_missing', 'warning', publication, 'failures of the publication are not stored, because it has no row in postbox.publication_state',
-        format('restore that table, or run INSERT INTO postbox.publication_state (publication) VALUES (%L) as a superuser', publication)
+        format('if no restore is running, run INSERT INTO postbox.publication_state (publication) VALUES (%L) as a superuser', publication)
     WHERE NOT EXISTS (SELECT FROM postbox.publication_state s WHERE s.publication = state_problem.publication)
 $$;
 COMMENT ON FUNCTION postbox.state_problem(text) IS 'That the failures of a publication cannot be stored, and what to do; NULL if they can';
@@ -353,7 +353,6 @@ BEGIN
             SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem), coalesce(p.next_try, retry_at), least(p.since, suspended_since)
               INTO state, why, retry_at, suspended_since FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
-        why := nullif(concat_ws('; ', why, postbox.problem_text(postbox.state_problem(publication))), '');
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
         SELECT sum(s.sent_again), max(s.sent_again_at) INTO sent_again_at_most, sent_again_at FROM (SELECT l.publication, l.sent_again, l.sent_again_at FROM postbox.lane l
             UNION ALL SELECT p.publication, p.sent_again, p.sent_again_at FROM postbox.publication_state p) s WHERE s.publication = list_publication_status.publication;
@@ -378,7 +377,8 @@ BEGIN
             SELECT CASE state WHEN 'suspended' THEN 'active' ELSE state END, NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
         last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
-                                       postbox.problem_text(postbox.unlogged_problem(registered.relation, registered.parked, registered.counter))), '');
+                                       postbox.problem_text(postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)),
+                                       postbox.problem_text(postbox.state_problem(publication))), '');
         IF broken THEN
             state := 'broken';
         END IF;

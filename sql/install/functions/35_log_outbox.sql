@@ -318,6 +318,7 @@ BEGIN
         code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
         IF found_problem IS NULL AND code IS NOT NULL THEN
             found_problem.detail := 'whether it keeps events that are older than the retention is not looked at: ' || code;
+            found_problem.remedy := 'let the owner drop that code';
         ELSIF found_problem IS NULL THEN
             -- What the owner of one outbox has made of it hides no other, and holds up none.
             BEGIN

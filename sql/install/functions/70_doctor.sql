@@ -290,7 +290,7 @@ AS $$
     FROM (SELECT o.relation FROM postbox.outbox o UNION ALL SELECT i.relation FROM postbox.inbox i) r(relation) JOIN pg_class c ON c.oid = r.relation
     WHERE NOT has_schema_privilege(c.relowner, c.relnamespace, 'USAGE')
     UNION ALL
-    SELECT (postbox.make_finding('rights', 'error', r.rolname, 'the role has rights beyond those of operators, and its members may redrive and discard events',
+    SELECT (postbox.make_finding('rights', 'error', r.rolname, 'the role has rights beyond those of operators, and its sessions and members may redrive and discard events',
             'run ALTER ROLE postbox_operator NOLOGIN NOSUPERUSER NOCREATEROLE NOCREATEDB NOREPLICATION NOBYPASSRLS')).*
     FROM pg_roles r WHERE r.rolname = 'postbox_operator'
       AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication OR r.rolbypassrls)
@@ -304,7 +304,7 @@ AS $$
 BEGIN
     RETURN QUERY SELECT (postbox.make_finding('publications', CASE WHEN s.state IN ('active', 'waiting') THEN 'warning' ELSE 'error' END, s.publication,
             -- Not also what failed before it was unserved.
-            format('it is %s: ', s.state) || coalesce((w.problem).detail, s.last_error, 'the role may not see why'), CASE
+            format('it is %s: ', s.state) || coalesce(CASE WHEN s.state = 'unserved' THEN (w.problem).detail END, s.last_error, 'the role may not see why'), CASE
             WHEN (w.problem).code IS NOT NULL THEN (w.problem).remedy
             WHEN s.last_error LIKE 'NOT_FOUND%' THEN format('create the topic %s, or run SELECT postbox.alter_publication(%L, topic => ...)', s.topic, s.publication)
             WHEN s.last_error ~ '^(PERMISSION_DENIED|UNAUTHENTICATED)' THEN format('grant roles/pubsub.publisher on the topic %s to the service account of the server', s.topic)
@@ -312,11 +312,14 @@ BEGIN
             WHEN s.last_error LIKE 'RESOURCE_EXHAUSTED%' THEN 'raise the quota, or wait'
             ELSE 'look the detail up in "Signs and remedies" of docs/operations.md'
             END)).*
-        FROM postbox.publication_status s JOIN postbox.outbox o ON o.relation = s.outbox CROSS JOIN LATERAL postbox.publishing_state(s.publication) p
+        FROM postbox.publication_status s LEFT JOIN postbox.outbox o ON o.relation = s.outbox CROSS JOIN LATERAL postbox.publishing_state(s.publication) p
         CROSS JOIN LATERAL (SELECT coalesce(postbox.copy_problem(s.publication), CASE WHEN s.state = p.state THEN p.problem END) AS problem) w
         -- What is wrong with the tables, the library or a setting is said there; and a standby shall not publish.
         WHERE (s.state <> 'active' OR s.last_error IS NOT NULL) AND s.state <> 'broken' AND NOT (s.state = 'unserved' AND pg_is_in_recovery())
-          AND (s.state <> 'active' OR s.last_error <> postbox.problem_text(postbox.unlogged_problem(o.relation, o.parked, o.counter)) IS NOT FALSE) AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);
+          AND (s.state <> 'active' OR s.last_error <> concat_ws('; ', postbox.problem_text(postbox.unlogged_problem(o.relation, o.parked, o.counter)),
+              postbox.problem_text(postbox.state_problem(s.publication)))) AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);
+    RETURN QUERY SELECT (postbox.make_finding('publications', w.severity, w.subject, w.detail, w.remedy)).*
+        FROM postbox.publication p CROSS JOIN LATERAL postbox.state_problem(p.name) w WHERE w.code IS NOT NULL AND NOT pg_is_in_recovery();
     RETURN QUERY SELECT (postbox.make_finding('publications', 'warning', o.relation::text, 'no publication reads this outbox', 'run SELECT postbox.create_publication, or drop the outbox')).*
         FROM postbox.outbox o WHERE NOT EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation);
     RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s',

@@ -40,33 +40,30 @@ Suspension ReadSuspension(const std::string& publication) {
   return state;
 }
 
-// Of a publication without a state, in a row.
-constexpr int kUnknownAttempts = 6;
-
 TimestampTz Suspend(const Publication& publication, const std::string& error,
                     const pubsub::BackoffPolicy& backoff, TimestampTz earliest) {
-  const auto retry = [&](int attempts) {
-    const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
-    return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count());
-  };
+  // How often a publication without a state has failed in a row is not known.
+  constexpr int kUnknownAttempts = 3;
   Parameters name;
   name.AddText(publication.name);
   // The row lock makes workers that fail together take turns; the second one then sees that the
   // publication is suspended.
-  if (Run("SELECT attempts, CASE WHEN next_retry_at OPERATOR(pg_catalog.>) pg_catalog.now() "
+  const bool has_state =
+      Run("SELECT attempts, CASE WHEN next_retry_at OPERATOR(pg_catalog.>) pg_catalog.now() "
           "THEN next_retry_at END FROM postbox.publication_state "
           "WHERE publication OPERATOR(pg_catalog.=) $1 FOR UPDATE",
-          name) == 0) {
-    // Dropped meanwhile, or a restore has yet to load it: a row that was made here would be in its
-    // way. How many failures there were before is not known.
-    return std::max(earliest, retry(kUnknownAttempts));
-  }
-  if (const TimestampTz suspended = Int64Column(0, 2); suspended != 0) return suspended;
-  const int attempts = Int32Column(0, 1) + 1;
+          name) > 0;
+  const TimestampTz suspended = has_state ? Int64Column(0, 2) : 0;
+  if (suspended != 0) return suspended;
+  const int attempts = has_state ? Int32Column(0, 1) + 1 : kUnknownAttempts;
   // To alter the publication writes the row that is locked now.
   Parameters current = Current(publication);
   if (Run(std::string("SELECT 1") + kIsCurrent, current) == 0) return 0;
-  const TimestampTz retry_at = std::max(earliest, retry(attempts));
+  const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());
+  const TimestampTz retry_at =
+      std::max(earliest, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay.count()));
+  // A restore may have yet to load the row: one that was made here would be in its way.
+  if (!has_state) return retry_at;
   Parameters values;
   values.AddText(publication.name).AddInt(attempts);
   values.Add(TIMESTAMPTZOID, TimestampTzGetDatum(retry_at)).AddText(error);

@@ -24,11 +24,10 @@ bool LockAll(const Publication& publication) {
       Int32Column(0, 1) != publication.lanes || Int32Column(0, 2) != publication.wanted_lanes) {
     return false;
   }
-  if (Run("SELECT FROM postbox.publication_state WHERE publication OPERATOR(pg_catalog.=) $1 "
-          "FOR UPDATE SKIP LOCKED",
-          name) == 0) {
-    return false;
-  }
+  // It may have none (Suspend()), which is in no way here.
+  const std::string state =
+      "SELECT FROM postbox.publication_state WHERE publication OPERATOR(pg_catalog.=) $1";
+  if (Run(state + " FOR UPDATE SKIP LOCKED", name) == 0 && Run(state, name) > 0) return false;
   Parameters lanes;
   lanes.AddText(publication.name).AddText(std::to_string(GetSystemIdentifier()));
   const uint64 rows =

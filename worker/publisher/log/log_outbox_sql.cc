@@ -33,7 +33,12 @@ constexpr std::string_view kProblem =
     "CASE WHEN aggregate_type IS NULL OR aggregate_id IS NULL OR event_type IS NULL OR version IS "
     "NULL OR version < 1 OR schema_version IS NULL OR payload IS NULL OR attributes IS NULL OR "
     "occurred_at IS NULL THEN 'a column is null' WHEN {too_large} THEN 'its payload is larger "
-    "than any message' END";
+    "than any message' WHEN jsonb_typeof(attributes) <> 'object' THEN 'attributes are not a JSON "
+    "object' WHEN NOT isfinite(occurred_at) THEN 'occurred_at is infinite' END";
+// The same of a parked one. Others may have written any text there, however large.
+constexpr std::string_view kWhy =
+    "CASE WHEN NOT unreadable THEN NULL WHEN substr(last_error, 1, 2000) LIKE 'the row cannot be "
+    "an event: %' THEN substr(last_error, 1, 2000) ELSE 'the row cannot be an event' END";
 constexpr std::string_view kTooLarge = "octet_length(payload) > {most}";
 
 constexpr const char* kEvents = "SELECT {columns}";
@@ -238,7 +243,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"mine_again", typed_by("$2")},
                        {"behind", kBehind},
                        {"no_attributes", "'{}'"},
-                       {"why", "CASE WHEN unreadable THEN coalesce(last_error, '') END"},
+                       {"why", kWhy},
                        {"too_large", too_large},
                        {"problem", problem},
                        {"most", most}});
