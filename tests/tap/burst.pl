@@ -95,6 +95,7 @@ sub entries_of_burst
 	return sql("SELECT sum(idx_tup_read) + (SELECT seq_tup_read FROM pg_stat_all_tables WHERE relid = 'app.$table'::regclass) FROM pg_stat_all_indexes WHERE relid = 'app.$table'::regclass") / BURST;
 }
 
+my $worker = worker_pid($node, 'postgres');
 for my $into ([ 'first' ], [ 'adopted' ], [ 'second', 'third' ])
 {
 	my %least;
@@ -113,6 +114,7 @@ for my $into ([ 'first' ], [ 'adopted' ], [ 'second', 'third' ])
 	}
 	ok($least{$_} > 1 && $least{$_} < MOST, sprintf('%.1f entries are read for an event of a burst into %s', $least{$_}, $_)) or explain($_) for @$into;
 }
+is(worker_pid($node, 'postgres'), $worker, 'one worker has published all of them, with the plans that it had made');
 
 # A log: reading it writes nothing, but what is refused is parked, with what comes behind it, found again and published later.
 sql("SELECT postbox.create_outbox('app.log'); SELECT postbox.create_publication('log', 'app.log', '@{[TOPIC]}', max_attempts => 1)");

@@ -56,7 +56,7 @@ TimestampTz Suspend(const Publication& publication, const std::string& error,
   const TimestampTz suspended = has_state ? Int64Column(0, 2) : 0;
   if (suspended != 0) return suspended;
   const int attempts = has_state ? Int32Column(0, 1) + 1 : kUnknownAttempts;
-  // To alter the publication writes the row that is locked now.
+  // Altering the publication's topic or credential writes the row that is locked now.
   Parameters current = Current(publication);
   if (Run(std::string("SELECT 1") + kIsCurrent, current) == 0) return 0;
   const auto delay = pubsub::BackoffDelay(backoff, attempts, pubsub::JitterRandom());

@@ -9,6 +9,16 @@ extern "C" {
 
 namespace postbox::publisher {
 
+Oid LockOwned(Oid relation, LOCKMODE mode) {
+  return Pg([&]() -> Oid {
+    Relation locked = try_relation_open(relation, mode);
+    if (locked == nullptr) return InvalidOid;
+    const Oid owner = locked->rd_rel->relowner;
+    relation_close(locked, NoLock);
+    return owner;
+  });
+}
+
 void RefuseRowSecurity(Oid relation, Oid role) {
   if (Pg([&] { return check_enable_rls(relation, role, true); }) != RLS_ENABLED) return;
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,

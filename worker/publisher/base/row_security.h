@@ -6,6 +6,10 @@
 
 namespace postbox::publisher {
 
+// Locks the relation in this mode until the transaction ends, and returns its owner; InvalidOid if
+// it does not exist.
+Oid LockOwned(Oid relation, LOCKMODE mode);
+
 // Throws insufficient_privilege if policies of the relation hold for `role`. What they hide would
 // be passed over for ever. The setting row_security = off does the same, but for the triggers of
 // the owner as well, whatever they read. Nothing changes as long as the relation is locked.

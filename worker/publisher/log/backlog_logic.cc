@@ -150,8 +150,8 @@ bool Backlog::MustWait(const ClaimedEvent& event) const {
 
 // Rows with the same seq are indistinguishable when they are read again.
 std::vector<bool> Backlog::Withheld(const LogChunk& chunk, Part part) const {
+  if (part == Part::kMain || !keys_ || !ordered_) return {};
   std::vector<bool> withheld(chunk.events.size());
-  if (part == Part::kMain || !keys_ || !ordered_) return withheld;
   for (std::size_t i = 0; i < chunk.events.size(); ++i) {
     if (!MustWait(*chunk.events[i])) continue;
     const std::int64_t seq = chunk.events[i]->seq;
@@ -169,7 +169,7 @@ LaneProgress::Handle Backlog::Add(const LogChunk& chunk, Part part, const LogMom
   unstored_ = unstored_ || (part == Part::kMain && !chunk.events.empty());
   const LaneProgress::Handle first =
       progress_.Add(chunk.Seqs(), chunk.After(progress_.read(part), moment), part);
-  for (std::size_t i = 0; i < chunk.events.size(); ++i) {
+  for (std::size_t i = 0; i < withheld.size(); ++i) {
     if (!withheld[i]) continue;
     progress_.Withhold(first + i);
     keys_->keys.Withhold(chunk.events[i]->seq, chunk.events[i]->key);

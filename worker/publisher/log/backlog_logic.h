@@ -85,7 +85,7 @@ class Backlog {
 
   // The next chunk of the lane, or of each of its parts. `stored`: the lane's stored position.
   Read ReadNew(const LogMoment& moment, const LogPosition& stored, const Room& room);
-  // Which events of a chunk have to wait for earlier ones of their keys.
+  // Which events of a chunk have to wait for earlier ones of their keys; empty: none has.
   std::vector<bool> Withheld(const LogChunk& chunk, Part part) const;
   // Adds a chunk to the progress, which is not full or not empty. Returns the handle of its first
   // event. All are outstanding but those that are withheld.

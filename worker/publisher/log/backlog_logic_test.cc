@@ -241,7 +241,7 @@ class RandomWorker {
     const std::vector<bool> withheld = lane_->backlog.Withheld(chunk, part);
     LaneProgress::Handle handle = lane_->backlog.Add(chunk, part, moment, withheld);
     for (std::size_t i = 0; i < chunk.events.size(); ++i, ++handle) {
-      if (withheld[i]) {
+      if (!withheld.empty() && withheld[i]) {
         ++seen_.withheld;
         continue;
       }

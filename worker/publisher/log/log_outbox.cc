@@ -333,11 +333,12 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
                      ClaimResult* result) {
   if (chunk->full && chunk->events.empty()) return;
   const std::vector<bool> withheld = lane_->backlog.Withheld(*chunk, part);
+  const auto is_withheld = [&](std::size_t i) { return !withheld.empty() && withheld[i]; };
   if (parked_.HasKeys()) {
     std::vector<ParkedEvents::Waiting> behind;
     for (std::size_t i = 0; i < chunk->events.size(); ++i) {
       const ClaimedEvent& event = *chunk->events[i];
-      if (!withheld[i] && parked_.Pauses(event.key)) behind.push_back({event.seq, event.key});
+      if (!is_withheld(i) && parked_.Pauses(event.key)) behind.push_back({event.seq, event.key});
     }
     ParkBehind(behind);
   }
@@ -351,7 +352,7 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
   }
   result->events.reserve(result->events.size() + chunk->events.size());
   for (std::size_t i = 0; i < chunk->events.size(); ++i, ++handle) {
-    if (withheld[i]) continue;
+    if (is_withheld(i)) continue;
     EventPointer& event = chunk->events[i];
     event->handle = handle;
     event->urgent = part == LaneProgress::Part::kAhead;

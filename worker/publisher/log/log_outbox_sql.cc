@@ -37,7 +37,8 @@ constexpr std::string_view kProblem =
     "object' WHEN NOT isfinite(occurred_at) THEN 'occurred_at is infinite' END";
 // The same of a parked one. Others may have written any text there, however large.
 constexpr std::string_view kWhy =
-    "CASE WHEN NOT unreadable THEN NULL WHEN substr(last_error, 1, 2000) LIKE 'the row cannot be "
+    "CASE WHEN unreadable IS NOT TRUE THEN NULL WHEN substr(last_error, 1, 2000) LIKE 'the row "
+    "cannot be "
     "an event: %' THEN substr(last_error, 1, 2000) ELSE 'the row cannot be an event' END";
 constexpr std::string_view kTooLarge = "octet_length(payload) > {most}";
 

@@ -6,13 +6,7 @@
 namespace postbox::publisher {
 
 Oid LogTables::Open() {
-  Oid owner = InvalidOid;
-  Pg([&] {
-    Relation relation = try_relation_open(publication_.outbox, AccessShareLock);
-    if (relation == nullptr) return;
-    owner = relation->rd_rel->relowner;
-    relation_close(relation, NoLock);
-  });
+  const Oid owner = LockOwned(publication_.outbox, AccessShareLock);
   parked_ = RelationName(publication_.parked);
   sequence_name_ = RelationName(sequence_);
   if (sequence_name_.empty()) {

@@ -59,13 +59,7 @@ TableOutbox::TableOutbox(Publication publication, std::string topic, std::string
       log_(publication_.name) {}
 
 Oid TableOutbox::Open() {
-  Oid owner = InvalidOid;
-  Pg([&] {
-    Relation relation = try_relation_open(publication_.outbox, RowExclusiveLock);
-    if (relation == nullptr) return;
-    owner = relation->rd_rel->relowner;
-    relation_close(relation, NoLock);
-  });
+  const Oid owner = LockOwned(publication_.outbox, RowExclusiveLock);
   if (!OidIsValid(owner)) return InvalidOid;
   RefuseRowSecurity(publication_.outbox, owner);
   std::string name = RelationName(publication_.outbox);
