@@ -66,6 +66,7 @@ class Room:
 RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE, POLICY = 'worker/publisher', 'worker/publisher/base', 'worker/publisher/policy'
+DELIVERY = 'worker/publisher/delivery'
 WORKER_BASE, PUBSUB, PULLER = 'worker/base', 'worker/pubsub', 'worker/puller'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
@@ -80,8 +81,9 @@ ROOMS = {
     'extension/outbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
     'extension/inbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
     PUBLISHER_BASE: Room((BASE, SHARED, RULES, PUBSUB), ('server',), (PUBSUB,)),
-    f'{PUBLISHER}/log': Room((POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
-    f'{PUBLISHER}/table': Room((POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
+    DELIVERY: Room((POLICY, PUBLISHER_BASE, BASE, SHARED, RULES), ('server',)),
+    f'{PUBLISHER}/log': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
+    f'{PUBLISHER}/table': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
     POLICY: Room((RULES,)),
     PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', POLICY, PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
                     ('server', 'system'), (PUBSUB,)),
@@ -105,7 +107,8 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 # What is linked together, by the rooms that it is made of. proto/rules is compiled into each.
 MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
-    'postbox_worker.so': (RULES, BASE, SHARED, POLICY, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
+    'postbox_worker.so': (RULES, BASE, SHARED, POLICY, PUBLISHER_BASE, DELIVERY, f'{PUBLISHER}/log',
+                          f'{PUBLISHER}/table', PUBLISHER,
                           PUBSUB),
     'postbox': (RULES, WORKER_BASE, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
                 COMPLETION, 'worker/cli'),

@@ -158,7 +158,7 @@ target_link_libraries(extension PRIVATE extension_base extension_shared)
 
 # postbox_worker.so: only the publisher worker loads it. All of it but the entry is there once, for the
 # benchmarks as well; what of it knows no Postgres is in publisher_logic, for unit tests.
-sources(files worker/publisher/policy worker/publisher/base worker/publisher/log worker/publisher/table worker/publisher)
+sources(files worker/publisher/policy worker/publisher/base worker/publisher/delivery worker/publisher/log worker/publisher/table worker/publisher)
 set(worker_entry ${CMAKE_SOURCE_DIR}/worker/publisher/main.cc)
 set(registration ${CMAKE_SOURCE_DIR}/worker/publisher/base/registration.cc)  # apart: a test compiles it again for another layout
 set(logic ${files})

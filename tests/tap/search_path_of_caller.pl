@@ -118,6 +118,7 @@ my @calls = (
 				"SELECT postbox.show_paused_keys('app.$_'), postbox.outbox_paused_keys('app.$_'), postbox.require_outbox('app.$_'), postbox.code_of_users('app.$_')",
 				"SELECT postbox.show_backlog('$_'), postbox.publication_backlog('$_'), postbox.publishing_state('$_')",
 				"SELECT postbox.outbox_problem(o), postbox.lock_holders(o), postbox.unlogged_problem(o.relation, o.parked), postbox.outbox_column(o, 'id'), postbox.outbox_column(o, 'occurred_at', 'e.') FROM postbox.outbox o",
+				"SELECT postbox.parked_form(o), postbox.remove_event(o, '550e8400-e29b-41d4-a716-446655440002') FROM postbox.outbox o",
 			)
 		} qw(log jobs adopted)),
 	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one
@@ -134,8 +135,7 @@ my @calls = (
 	q{SELECT postbox.park_unread('log', 0, '3:3:', 1)},
 	q{SELECT postbox.copied_from(home), postbox.copied_from(postbox.this_database()), postbox.copy_problem(name), postbox.state_problem(name), postbox.replicated_problem('app.log') FROM postbox.publication},
 	q{UPDATE postbox.publication SET home = '1/2'; SELECT postbox.claim_publication('log'), postbox.claim_publication()},
-	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log'), postbox.redrive_parked('app.log', NULL)},
-	q{SELECT postbox.discard_parked('app.log', '550e8400-e29b-41d4-a716-446655440000'), postbox.settle_foreign_events('app.log')},
+	q{SELECT postbox.is_read('app.log', 'app.log_g0'), postbox.purge_log_outbox('app.log'), postbox.settle_foreign_events('app.log')},
 	q{UPDATE postbox.lane SET system_identifier = 1, floor = 0, hwm = 0, snapshot = '3:3:', next_xid = '3' WHERE publication OPERATOR(pg_catalog.=) 'log'},
 	q{SELECT postbox.settle_foreign_events('app.log')},
 	q{SELECT postbox.has_read(l, '3', 1) FROM postbox.lane_progress l},

@@ -49,8 +49,9 @@ CREATE OR REPLACE FUNCTION postbox.wake_publishers() RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this database when the transaction commits';
 
--- A row of a table outbox that is not published is in one of these states. lock_token is NULL except in INFLIGHT, and without meaning where
--- somebody else has written one into a row that is FAILED or BEHIND.
+-- An event that is not published is in one of these states, in a row of a table outbox, or of the table of parked events of a log
+-- (worker/publisher/delivery/parked_queue.h). Only a table's row is PENDING or INFLIGHT: there, lock_token is NULL in all other states, and
+-- without meaning where an application has written one into a row that is FAILED or BEHIND.
 --   PENDING   next_retry_at IS NULL
 --   INFLIGHT  lock_token IS NOT NULL, next_retry_at is NULL or -infinity: a worker has claimed it
 --   RETRY     publish_attempts > 0, next_retry_at finite
@@ -60,24 +61,58 @@ COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this d
 --             or no answer came for it alone (last_error says so), which is no attempt
 -- A leased row that had a next_retry_at has -infinity there, and is DUE when it is given back. A discarded row has published_at = -infinity.
 
+-- Where the two kinds differ, as SQL about such a row, q. `parked`: it is in one of the last four states. `of`: it is of the publication p,
+-- and not published. `sorted`: the index that finds the first row of a key. `free`: at the end of a SET, takes a lock token away.
+CREATE OR REPLACE FUNCTION postbox.parked_form(registered postbox.outbox, OUT relation regclass, OUT id text, OUT key text,
+    OUT parked text, OUT "of" text, OUT sorted text, OUT free text)
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF registered.kind = 'log' THEN
+        relation := registered.parked;
+        id := 'q.id';
+        key := 'q.aggregate_id';
+        parked := 'true';
+        "of" := 'q.publication = p.name';
+        sorted := 'q.publication, q.aggregate_id, q.seq';
+        free := '';
+    ELSE
+        relation := registered.relation;
+        id := postbox.outbox_column(registered, 'id', 'q.');
+        key := postbox.outbox_column(registered, 'aggregate_id', 'q.');
+        parked := 'q.published_at IS NULL AND q.next_retry_at IS NOT NULL AND (q.lock_token IS NULL OR q.next_retry_at = ''infinity'')';
+        "of" := format('q.published_at IS NULL AND (p.aggregate_types IS NULL OR %s = ANY (p.aggregate_types))',
+                       postbox.outbox_column(registered, 'aggregate_type', 'q.'));
+        sorted := key || ', q.seq';
+        free := ', lock_token = NULL, locked_at = NULL';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION postbox.parked_form(postbox.outbox) IS 'How the parked events of an outbox stand in their table, as SQL about a row q of it';
+
 CREATE OR REPLACE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     registered postbox.outbox := postbox.require_outbox(outbox);
+    form record := postbox.parked_form(registered);
+    which text := '';
     redriven bigint;
 BEGIN
-    IF registered.kind = 'log' THEN
-        RETURN postbox.redrive_parked(outbox, event_id);
+    IF event_id IS NOT NULL THEN
+        which := format('AND %s = $1', form.id);
+        IF registered.kind = 'log' THEN
+            which := which || ' AND q.publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2))';
+        END IF;
     END IF;
     -- The events that wait behind one of these follow when it is published.
     EXECUTE format($sql$
-        UPDATE %s SET next_retry_at = now(), publish_attempts = 0, lock_token = NULL, locked_at = NULL
-        WHERE published_at IS NULL AND (lock_token IS NULL OR next_retry_at = 'infinity') AND (publish_attempts > 0 OR next_retry_at <> 'infinity' AND next_retry_at > now())
-          AND next_retry_at IS NOT NULL %s
-        $sql$, outbox, CASE WHEN event_id IS NOT NULL THEN format('AND %s = $1', postbox.outbox_column(registered, 'id')) END)
-        USING event_id;
+        UPDATE %s AS q SET next_retry_at = now(), publish_attempts = 0%s
+        WHERE %s AND (q.publish_attempts > 0 OR q.next_retry_at <> 'infinity' AND q.next_retry_at > now()) %s
+        $sql$, form.relation, form.free, form.parked, which)
+        USING event_id, outbox;
     GET DIAGNOSTICS redriven = ROW_COUNT;
     IF redriven > 0 THEN
         PERFORM postbox.wake_publishers();
@@ -93,50 +128,75 @@ COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
     'Makes one parked event, or all of the outbox, due now with a fresh count of attempts; returns how many. Needs SELECT '
     'and UPDATE on the outbox, or on the table of parked events of a log outbox; members of postbox_operator act as its owner';
 
-CREATE OR REPLACE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS boolean
+-- The keys of the event, by publication; NULL if there is no such event.
+CREATE OR REPLACE FUNCTION postbox.remove_event(registered postbox.outbox, event_id uuid, OUT publications text[], OUT keys text[])
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    registered postbox.outbox := postbox.require_outbox(outbox);
-    id_column text := postbox.outbox_column(registered, 'id');
-    key_column text := postbox.outbox_column(registered, 'aggregate_id');
+    form record := postbox.parked_form(registered);
     key text;
     holder text;
 BEGIN
-    IF event_id IS NULL THEN
-        RAISE null_value_not_allowed USING
-            MESSAGE = 'event_id may not be null',
-            HINT = 'postbox.paused_keys shows the event that stops a key.';
-    END IF;
     IF registered.kind = 'log' THEN
-        RETURN postbox.discard_parked(outbox, event_id);
+        EXECUTE format($sql$
+            WITH discarded AS (
+                DELETE FROM %s WHERE publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1
+                RETURNING publication, aggregate_id)
+            SELECT array_agg(publication), array_agg(aggregate_id) FROM discarded
+            $sql$, form.relation) INTO publications, keys USING event_id, registered.relation;
+        RETURN;
     END IF;
-    EXECUTE format('SELECT %s, CASE WHEN next_retry_at IS NULL OR next_retry_at < ''infinity'' THEN lock_token END FROM %s WHERE %s = $1 AND published_at IS NULL FOR UPDATE', key_column, outbox, id_column)
+    EXECUTE format($sql$
+        SELECT %s, CASE WHEN q.next_retry_at IS NULL OR q.next_retry_at < 'infinity' THEN q.lock_token END FROM %s q
+        WHERE %s = $1 AND q.published_at IS NULL FOR UPDATE
+        $sql$, form.key, form.relation, form.id)
         INTO key, holder USING event_id;
     IF key IS NULL THEN
-        RETURN false;
+        RETURN;
     END IF;
     IF holder IS NOT NULL THEN
         RAISE object_in_use USING
             MESSAGE = format('event %s is being published', event_id),
             HINT = 'Try again when the attempt is over.';
     END IF;
-    EXECUTE format($sql$UPDATE %s SET published_at = '-infinity', next_retry_at = NULL, lock_token = NULL, locked_at = NULL WHERE %s = $1$sql$, outbox, id_column)
+    EXECUTE format('UPDATE %s AS q SET published_at = ''-infinity'', next_retry_at = NULL%s WHERE %s = $1', form.relation, form.free, form.id)
         USING event_id;
+    SELECT coalesce(array_agg(p.name), '{}'), coalesce(array_agg(key), '{}') INTO publications, keys
+    FROM postbox.publication p WHERE p.outbox = registered.relation;
+END
+$$;
+COMMENT ON FUNCTION postbox.remove_event(postbox.outbox, uuid) IS
+    'Takes an unpublished event out of an outbox, of a log a parked one; returns its key and whose it was. An error if it is being published';
+
+CREATE OR REPLACE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    registered postbox.outbox := postbox.require_outbox(outbox);
+    form record := postbox.parked_form(registered);
+    removed record;
+BEGIN
+    IF event_id IS NULL THEN
+        RAISE null_value_not_allowed USING
+            MESSAGE = 'event_id may not be null',
+            HINT = 'postbox.paused_keys shows the event that stops a key.';
+    END IF;
+    removed := postbox.remove_event(registered, event_id);
+    IF removed.keys IS NULL THEN
+        RETURN false;
+    END IF;
     -- In a statement of its own, which sees what a worker has parked behind the event before it was locked here. The next
     -- event of the key is due now, and those behind it follow.
     EXECUTE format($sql$
-        UPDATE %1$s SET next_retry_at = now(), lock_token = NULL, locked_at = NULL
-        WHERE ctid = ANY (ARRAY(
-            SELECT h.tid FROM postbox.publication p CROSS JOIN LATERAL (
-                SELECT e.ctid AS tid FROM %1$s e
-                WHERE %2$s = $1 AND e.published_at IS NULL AND (p.aggregate_types IS NULL OR %3$s = ANY (p.aggregate_types))
-                ORDER BY %2$s, e.seq LIMIT 1) h
-            WHERE p.outbox = $2))
-          AND published_at IS NULL AND next_retry_at = 'infinity' AND publish_attempts = 0
-        $sql$, outbox, postbox.outbox_column(registered, 'aggregate_id', 'e.'), postbox.outbox_column(registered, 'aggregate_type', 'e.'))
-        USING key, outbox;
+        UPDATE %1$s AS q SET next_retry_at = now()%2$s
+        WHERE q.ctid = ANY (ARRAY(
+            SELECT h.tid FROM unnest($1, $2) AS k(publication, key) JOIN postbox.publication p ON p.name = k.publication
+            CROSS JOIN LATERAL (SELECT q.ctid AS tid FROM %1$s q WHERE %3$s AND %4$s = k.key ORDER BY %5$s LIMIT 1) h))
+          AND %6$s AND q.next_retry_at = 'infinity' AND q.publish_attempts = 0
+        $sql$, form.relation, form.free, form."of", form.key, form.sorted, form.parked)
+        USING removed.publications, removed.keys;
     PERFORM postbox.wake_publishers();
     RETURN true;
 END

@@ -6,6 +6,7 @@
 #include "extension/shared/time_scale.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/delivery/event_result.h"
 #include "worker/publisher/log/log_moment.h"
 #include "worker/publisher/log/position_check.h"
 
@@ -43,17 +44,11 @@ bool AllPublished(std::span<const EventPointer> events) {
   });
 }
 
-// It was not the event's fault: the lane sends it again.
-bool IsSentAgain(const ClaimedEvent& event) {
-  return event.leaving || event.status == PublishStatus::kTopicBroken ||
-         event.status == PublishStatus::kUnreachable;
-}
-
 // Whether settling them may write to the table of parked events.
 bool WritesParked(std::span<const EventPointer> events) {
   return std::any_of(events.begin(), events.end(), [](const EventPointer& event) {
-    if (event->handle == 0) return true;
-    return event->status != PublishStatus::kPublished && !IsSentAgain(*event);
+    const EventResult result = ResultOf(*event);
+    return event->handle == 0 || result == EventResult::kBehind || result == EventResult::kFailed;
   });
 }
 
@@ -436,15 +431,20 @@ void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
   for (const EventPointer& event : events) {
     if (event->handle == 0) {
       parked_.Settle(*event);
-    } else if (event->status == PublishStatus::kPublished) {
       continue;
-    } else if (IsSentAgain(*event)) {
-      lane_->progress.Fail(event->handle);
-    } else if (event->status == PublishStatus::kBehind) {
-      behind.push_back(event.get());
-    } else {
-      // Refused, or unknown while others went through. It must not hold up the position.
-      if (lane_->progress.Settle(event->handle)) parked_.Park(*event);
+    }
+    switch (ResultOf(*event)) {
+      case EventResult::kPublished:
+        break;
+      case EventResult::kSentAgain:
+        lane_->progress.Fail(event->handle);
+        break;
+      case EventResult::kBehind:
+        behind.push_back(event.get());
+        break;
+      case EventResult::kFailed:
+        // It must not hold up the position.
+        if (lane_->progress.Settle(event->handle)) parked_.Park(*event);
     }
   }
   std::vector<ParkedEvents::Waiting> park_behind;

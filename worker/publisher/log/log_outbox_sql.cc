@@ -18,9 +18,6 @@ constexpr std::string_view kEventColumns =
     "id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, "
     "occurred_at";
 
-// A parked row that waits for an earlier one of its key.
-constexpr std::string_view kBehind = "p.publish_attempts = 0 AND p.next_retry_at = 'infinity'";
-
 // The rows with a seq, to be followed by ORDER BY seq. Only the index on (origin, seq) gives that
 // order (enable_sort is off), and as a range it is no order that is there anyway. A plan that was
 // made for a small partition would read all of the index on (txid, seq) otherwise; and a comparison
@@ -120,8 +117,8 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "id) DO NOTHING");
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
-      "next_retry_at) SELECT $1, seq, {event}, $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END FROM (SELECT * FROM {log} WHERE {at_2} "
+      "next_retry_at) SELECT $1, seq, {event}, $3, $4, {retry_at} FROM (SELECT * FROM {log} WHERE "
+      "{at_2} "
       "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   // The columns of the table of parked events are NOT NULL.
@@ -131,8 +128,7 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "coalesce(aggregate_id, "
       "''), "
       "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
-      "{no_attributes}, now(), $3, $4, CASE WHEN $5 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $5) END, true FROM (SELECT * FROM {log} WHERE {at_2} "
+      "{no_attributes}, now(), $3, $4, {retry_at}, true FROM (SELECT * FROM {log} WHERE {at_2} "
       "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   sql->repair = fill(
@@ -152,49 +148,17 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "WHERE p.publication = $1 AND p.id >= w.id::uuid AND p.id <= w.id::uuid ORDER BY p.id "
       "FOR UPDATE) AS p");
   sql->unpark = fill("DELETE FROM {parked} WHERE ctid = ANY($1)");
-  sql->park_again = fill(
-      "UPDATE {parked} SET publish_attempts = publish_attempts + $5, last_error = $3, "
-      "next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $4) END WHERE publication = $1 AND id = $2::uuid");
+  sql->park_again = fill("UPDATE {parked} SET {retry} WHERE publication = $1 AND id = $2::uuid");
 }
 
-// Each goes through one index: (publication, aggregate_id, seq) to the first row of a key, or
+// Each goes through one index: (publication, aggregate_id, seq) to the rows of a key, or
 // (publication, next_retry_at, publish_attempts, seq) to what is due.
 void FillQueue(const Filler& fill, LogOutboxSql* sql) {
-  // From the first row of each key to the next greater key, however many rows lie in between.
-  sql->heads = fill(
-      "WITH RECURSIVE head AS ((SELECT p.aggregate_id, p.seq, p.ctid AS tid, {behind} AS behind, "
-      "1 AS n FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id >= $2 "
-      "ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) "
-      "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT p.aggregate_id, "
-      "p.seq, p.ctid, {behind} FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id > "
-      "head.aggregate_id ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) AS next "
-      "WHERE head.n < $3) SELECT aggregate_id, seq, tid, behind, true{slice} FROM head");
-  sql->heads_of = fill(
-      "SELECT k.key, h.seq, h.tid, h.behind FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
-      "LATERAL "
-      "(SELECT p.seq, p.ctid AS tid, {behind} AS behind FROM {parked} p WHERE p.publication = $1 "
-      "AND p.aggregate_id = k.key AND p.seq > k.after "
-      "ORDER BY p.publication, p.aggregate_id, p.seq LIMIT 1) AS h");
-  sql->hold =
-      fill("SELECT aggregate_id FROM {parked} WHERE ctid = ANY($1) FOR KEY SHARE SKIP LOCKED");
-  sql->make_due = fill(
-      "UPDATE {parked} SET next_retry_at = now() WHERE ctid = ANY(ARRAY(SELECT p.ctid FROM "
-      "{parked} "
-      "p WHERE p.ctid = ANY($1) AND CASE WHEN {behind} THEN true ELSE false END "
-      "FOR UPDATE SKIP LOCKED)) RETURNING aggregate_id");
-  sql->free_behind = fill(
-      "UPDATE {parked} SET next_retry_at = now() WHERE ctid = ANY(ARRAY(SELECT p.ctid FROM "
-      "{parked} "
-      "p WHERE p.publication = $1 AND {behind}{slice} ORDER BY p.next_retry_at, "
-      "p.publish_attempts, p.seq LIMIT $2 FOR UPDATE SKIP LOCKED))");
   sql->due = fill(
       "SELECT aggregate_id, seq, id::text FROM {parked} WHERE publication = $1 AND next_retry_at "
       "<= "
       "now(){slice} AND aggregate_id NOT IN (SELECT unnest($3)) "
       "ORDER BY next_retry_at, publish_attempts, seq LIMIT $2");
-  sql->park_due_behind = fill(
-      "UPDATE {parked} SET next_retry_at = 'infinity', publish_attempts = 0 WHERE ctid = ANY($1)");
   sql->rows_of_keys = fill(
       "SELECT {columns}, publish_attempts, {why} FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
       "LATERAL (SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id = k.key "
@@ -204,6 +168,21 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
       "LATERAL "
       "(SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.id >= w.parked_id::uuid AND "
       "p.id <= w.parked_id::uuid ORDER BY p.id LIMIT 1) AS p ORDER BY seq");
+}
+
+ParkedQueueForm FormOf(const std::string& parked, const std::string& slice) {
+  return {.table = parked,
+          .key = "q.aggregate_id",
+          .of = "q.publication = $1",
+          .order = "q.publication, q.aggregate_id",
+          .times = "q.next_retry_at, q.publish_attempts, q.seq",
+          .behind_time = "= 'infinity'",
+          .still = "",
+          .parked = "",
+          .slice = slice,
+          .lock = "FOR KEY SHARE",
+          .freed = "now()",
+          .free = ""};
 }
 
 }  // namespace
@@ -226,7 +205,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
     return Fill(kAt, {{"origin", std::to_string(origin)}, {"seq", seq}});
   };
   const std::string at_1 = at("$1"), at_2 = at("$2"), at_failed = at("w.failed"),
-                    at_behind = at("w.behind_seq");
+                    at_behind = at("w.behind_seq"), retry = Retry(), retry_at = RetryAt("$5");
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
                        {"at_1", at_1},
@@ -242,8 +221,9 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"mine_new", typed_by("$5")},
                        {"mine_plain", typed_by("$4")},
                        {"mine_again", typed_by("$2")},
-                       {"behind", kBehind},
                        {"no_attributes", "'{}'"},
+                       {"retry", retry},
+                       {"retry_at", retry_at},
                        {"why", kWhy},
                        {"too_large", too_large},
                        {"problem", problem},
@@ -259,6 +239,7 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
   FillReads(fill, &sql);
   FillParking(fill, &sql);
   FillQueue(fill, &sql);
+  sql.queue = MakeParkedQueueSql(FormOf(parked, in_slice));
   return sql;
 }
 

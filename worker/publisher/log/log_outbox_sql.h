@@ -8,6 +8,8 @@
 
 #include <string>
 
+#include "worker/publisher/delivery/parked_queue_sql.h"
+
 namespace postbox::publisher {
 
 struct LogOutboxSql {
@@ -63,28 +65,16 @@ struct LogOutboxSql {
   // above.
   std::string park_again;
 
-  // The first parked row of each key. Returns aggregate_id, seq, ctid, and whether the row is
-  // behind. Of all keys of the lane, $1 text: publication; or of some, $2 text[]: keys, $3
-  // bigint[]: of each, a seq that is not above its rows.
-  std::string heads;
-  std::string heads_of;
-  // Keeps rows from being deleted until commit, without waiting for anyone. $1 tid[]. Returns
-  // aggregate_id.
-  std::string hold;
-  // Rows that are behind are due, unless they are locked. $1 tid[]. Returns aggregate_id.
-  std::string make_due;
-  // The same for any rows. $1 text: publication; $2 int: at most.
-  std::string free_behind;
   // Rows whose time has come, the longest due first. Returns aggregate_id, seq, id. $1 text:
   // publication; $2 int: at most; $3 text[]: without these keys.
   std::string due;
-  // $1 tid[]: locked rows.
-  std::string park_due_behind;
   // Parked rows: the columns of the log, publish_attempts, and why the row cannot be an event. $1
-  // text: publication. Key by key, in the order of seq: $2 text[]: keys; $3 bigint[]: as above; $4
-  // int: at most. Or $2 text[]: ids.
+  // text: publication. Key by key, in the order of seq: $2 text[]: keys; $3 bigint[]: of each, a
+  // seq below its rows; $4 int: at most. Or $2 text[]: ids.
   std::string rows_of_keys;
   std::string rows_of_ids;
+
+  ParkedQueueSql queue;
 };
 
 // `log` and `parked` are quoted, qualified names. `origin` is that of this cluster: other rows are

@@ -1,6 +1,7 @@
 #include "worker/publisher/log/parked_events.h"
 
 #include "worker/publisher/base/server_text.h"
+#include "worker/publisher/delivery/event_result.h"
 
 namespace postbox::publisher {
 
@@ -13,9 +14,8 @@ constexpr int kFewestLoadKeys = 100;
 
 bool ParkedEvents::Load() {
   load_fails_ = true;
-  if (!keys_.in_round()) {
+  if (!round_.running()) {
     keys_.BeginRound();
-    loaded_upto_.clear();
     const bool no_page = table_.HasNoPage();
     free_behind_rows_ = !blocks_ && !no_page;
     if (no_page) {
@@ -24,12 +24,11 @@ bool ParkedEvents::Load() {
       return true;
     }
   }
-  ParkedTable::HeadsRead read = table_.Heads(loaded_upto_, load_keys_);
-  loaded_upto_ = std::move(read.last);
-  for (const ParkedHead& head : read.heads) keys_.Found(head.key, head.seq);
-  MakeDue(read.heads);
+  const std::vector<ParkedHead> heads = round_.Next(&table_.queue(), load_keys_);
+  for (const ParkedHead& head : heads) keys_.Found(head.key, head.seq);
+  table_.queue().MakeDue(heads, &to_make_due_);
   load_fails_ = false;
-  if (read.full) return false;
+  if (round_.running()) return false;
   // What another session has deleted pauses nothing.
   keys_.EndRound();
   return true;
@@ -49,12 +48,8 @@ void ParkedEvents::ForgetLoad() {
   published_.clear();
   settled_.clear();
   to_make_due_.clear();
+  round_.Stop();
   if (std::exchange(load_fails_, false)) load_keys_ = std::max(load_keys_ / 2, kFewestLoadKeys);
-}
-
-EventRetry ParkedEvents::Retry(const ClaimedEvent& event, int attempts) const {
-  return RetryOf(event.status == pubsub::PublishStatus::kRejected, attempts,
-                 publication_.max_attempts, publication_.backoff, pubsub::JitterRandom());
 }
 
 void ParkedEvents::Log(const EventRetry& retry, const std::string& id, const std::string& key,
@@ -72,23 +67,13 @@ std::vector<std::int64_t> ParkedEvents::SeqsBefore(const std::vector<std::string
 }
 
 std::vector<ParkedHead> ParkedEvents::HeadsOf(const std::vector<std::string>& keys) {
-  return table_.HeadsOf(keys, SeqsBefore(keys));
-}
-
-void ParkedEvents::MakeDue(const std::vector<ParkedHead>& heads) {
-  std::vector<ItemPointerData> behind;
-  for (const ParkedHead& head : heads) {
-    if (!head.behind) continue;
-    behind.push_back(head.tid);
-    to_make_due_.insert(head.key);
-  }
-  for (const std::string& key : table_.MakeDue(behind)) to_make_due_.erase(key);
+  return table_.queue().HeadsOf(keys, SeqsBefore(keys));
 }
 
 // Moving aside.
 
 void ParkedEvents::Park(const ClaimedEvent& event) {
-  const EventRetry retry = Retry(event, 0);
+  const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   const std::string id = table_.Park(event, retry, error);
   keys_.Add(event.key, event.seq);
@@ -99,12 +84,9 @@ void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
   if (events.empty()) return;
   std::unordered_set<std::string> distinct;
   for (const Waiting& event : events) distinct.insert(event.key);
-  const std::vector<ParkedHead> heads = HeadsOf({distinct.begin(), distinct.end()});
-  const std::unordered_set<std::string> held = table_.Hold(heads);
-  std::unordered_map<std::string, std::int64_t> held_seqs;
-  for (const ParkedHead& head : heads) {
-    if (held.contains(head.key)) held_seqs.emplace(head.key, head.seq);
-  }
+  const std::vector<std::string> keys_of_events(distinct.begin(), distinct.end());
+  const std::unordered_map<std::string, std::int64_t> held_seqs =
+      table_.queue().HoldHeadsOf(keys_of_events, SeqsBefore(keys_of_events));
   for (const bool behind : {true, false}) {
     std::vector<std::int64_t> seqs;
     std::vector<std::string> keys;
@@ -127,9 +109,9 @@ bool ParkedEvents::Claim(std::size_t limit, ByteBudget* budget, Events* events) 
   if (!to_make_due_.empty()) {
     const std::vector<std::string> keys(to_make_due_.begin(), to_make_due_.end());
     to_make_due_.clear();
-    MakeDue(HeadsOf(keys));
+    table_.queue().MakeDue(HeadsOf(keys), &to_make_due_);
   }
-  free_behind_rows_ = free_behind_rows_ && table_.FreeBehind(limit);
+  free_behind_rows_ = free_behind_rows_ && table_.queue().FreeBehind(limit);
   bool more = free_behind_rows_;
   const std::vector<DueRow> due = table_.Due(limit, keys_.KeysOnTheirWay());
   if (due.empty()) return more;
@@ -171,7 +153,7 @@ std::vector<std::string> ParkedEvents::DueKeys(const std::vector<DueRow>& due, b
   for (const ParkedHead& head : heads) {
     if (!begin.contains(head.key)) in_front.push_back(head);
   }
-  const std::unordered_set<std::string> held = table_.Hold(in_front);
+  const std::unordered_set<std::string> held = table_.queue().Hold(in_front);
   std::vector<std::string> ids;
   for (const DueRow* row : later) {
     if (held.contains(row->key)) ids.push_back(row->id);
@@ -180,7 +162,7 @@ std::vector<std::string> ParkedEvents::DueKeys(const std::vector<DueRow>& due, b
     table_.PutBehind(ids);
     *more = true;
   }
-  MakeDue(in_front);
+  table_.queue().MakeDue(in_front, &to_make_due_);
   return keys;
 }
 
@@ -202,17 +184,13 @@ void ParkedEvents::Take(Events rows, Events* events) {
 }
 
 void ParkedEvents::Settle(const ClaimedEvent& event) {
-  using pubsub::PublishStatus;
-  const bool published = event.status == PublishStatus::kPublished;
+  const EventResult result = ResultOf(event);
+  const bool published = result == EventResult::kPublished;
   keys_.Settle(event.key, event.seq, published && blocks_);
   settled_.insert(event.key);
-  if (published) {
-    published_.push_back(event.id);
-    return;
-  }
-  const bool rejected = event.status == PublishStatus::kRejected;
-  if (event.leaving || (!rejected && event.status != PublishStatus::kUnknown)) return;
-  const EventRetry retry = Retry(event, event.attempts);
+  if (published) published_.push_back(event.id);
+  if (result != EventResult::kFailed) return;
+  const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   table_.ParkAgain(event, retry, error);
   Log(retry, event.id, event.key, error);
@@ -226,7 +204,7 @@ void ParkedEvents::DeletePublished() {
   for (const ParkedHead& head : heads) settled_.erase(head.key);
   for (const std::string& key : settled_) keys_.Gone(key);
   settled_.clear();
-  if (blocks_) MakeDue(heads);
+  if (blocks_) table_.queue().MakeDue(heads, &to_make_due_);
 }
 
 }  // namespace postbox::publisher

@@ -15,16 +15,9 @@
 //   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
 //   no answer comes              the same, but it is no attempt
 //
-// However many rows wait, nothing here reads them before it is their turn. Rows behind another one
-// have next_retry_at = 'infinity', and are reached through the first row of their key. Whoever
-// removes that makes the next one due in the same transaction. The keys are read in steps, and
-// kept.
-//
-// What must not happen is that a row is behind nothing. So it is put behind a row that is locked
-// against DELETE until the commit; whoever deletes that row looks for the next one afterwards. If
-// the row cannot be locked, it may just be deleted: then the new one is due, and Claim()
-// puts it behind if there is still an earlier one. Load() repairs what an UPDATE or DELETE of the
-// owner's own has left.
+// How rows wait behind the first one of their key is told in delivery/parked_queue.h. If that one
+// cannot be held, it may just be deleted: then the new one is due, and Claim() puts it behind if
+// there is still an earlier one. The keys are read in steps (Load()), and kept.
 //
 // The statements are in parked_table.h. Which keys have rows, and which of these are on their way,
 // is in paused_keys_logic.h.
@@ -88,14 +81,11 @@ class ParkedEvents {
   void DeletePublished();
 
  private:
-  // When an event that had so many attempts is tried again.
-  EventRetry Retry(const ClaimedEvent& event, int attempts) const;
   void Log(const EventRetry& retry, const std::string& id, const std::string& key,
            const std::string& error);
 
   std::vector<std::int64_t> SeqsBefore(const std::vector<std::string>& keys) const;
   std::vector<ParkedHead> HeadsOf(const std::vector<std::string>& keys);
-  void MakeDue(const std::vector<ParkedHead>& heads);
 
   // The keys of which the first row is due; puts other rows that are due behind it.
   std::vector<std::string> DueKeys(const std::vector<DueRow>& due, bool* more);
@@ -117,7 +107,7 @@ class ParkedEvents {
   // Rows may be behind although nothing stops a key: on_failure was 'park_key' before.
   bool free_behind_rows_ = false;
 
-  std::string loaded_upto_;  // the key at which Load() goes on
+  HeadsRound round_;         // of Load()
   int load_keys_ = 10'000;   // of a step; less when one took too long
   bool load_fails_ = false;  // its last step has not ended
 };

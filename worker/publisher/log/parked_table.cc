@@ -17,15 +17,10 @@ void ParkedTable::Prepare(const LogOutboxSql& sql, const std::string& name) {
   s.lock = Statement(sql.lock, {TEXTOID, TEXTARRAYOID});
   s.unpark = Statement(sql.unpark, {TIDARRAYOID});
   s.park_again = Statement(sql.park_again, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
-  s.heads = Statement(sql.heads, {TEXTOID, TEXTOID, INT4OID});
-  s.heads_of = Statement(sql.heads_of, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID});
-  s.hold = Statement(sql.hold, {TIDARRAYOID});
-  s.make_due = Statement(sql.make_due, {TIDARRAYOID});
-  s.free_behind = Statement(sql.free_behind, {TEXTOID, INT4OID});
   s.due = Statement(sql.due, {TEXTOID, INT4OID, TEXTARRAYOID});
-  s.park_due_behind = Statement(sql.park_due_behind, {TIDARRAYOID});
   s.rows_of_keys = Statement(sql.rows_of_keys, {TEXTOID, TEXTARRAYOID, INT8ARRAYOID, INT4OID});
   s.rows_of_ids = Statement(sql.rows_of_ids, {TEXTOID, TEXTARRAYOID});
+  queue_.Prepare(sql.queue, name);
 }
 
 bool ParkedTable::HasNoPage() const {
@@ -37,56 +32,6 @@ bool ParkedTable::HasNoPage() const {
     table_close(relation, NoLock);
     return no_page;
   });
-}
-
-// The first rows of keys.
-
-ParkedTable::HeadsRead ParkedTable::Heads(const std::string& from, int most) {
-  const uint64 rows = statements_.heads.Run({Name(), TextValue(from), Int32GetDatum(most)});
-  CheckColumns(name_, {TEXTOID, INT8OID, TIDOID, BOOLOID, BOOLOID});
-  HeadsRead read{{}, rows == static_cast<uint64>(most), rows > 0 ? TextColumn(rows - 1, 1) : from};
-  for (uint64 row = 0; row < rows; ++row) {
-    if (!BoolColumn(row, 5)) continue;
-    read.heads.push_back(
-        {TextColumn(row, 1), Int64Column(row, 2), TidColumn(row, 3), BoolColumn(row, 4)});
-  }
-  return read;
-}
-
-std::vector<ParkedHead> ParkedTable::HeadsOf(const std::vector<std::string>& keys,
-                                             const std::vector<std::int64_t>& before) {
-  if (keys.empty()) return {};
-  const uint64 rows =
-      statements_.heads_of.Run({Name(), TextArrayValue(keys), Int64ArrayValue(before)});
-  CheckColumns(name_, {TEXTOID, INT8OID, TIDOID, BOOLOID});
-  std::vector<ParkedHead> heads;
-  heads.reserve(rows);
-  for (uint64 row = 0; row < rows; ++row) {
-    heads.push_back(
-        {TextColumn(row, 1), Int64Column(row, 2), TidColumn(row, 3), BoolColumn(row, 4)});
-  }
-  return heads;
-}
-
-std::unordered_set<std::string> ParkedTable::Hold(const std::vector<ParkedHead>& heads) {
-  std::vector<ItemPointerData> tids;
-  for (const ParkedHead& head : heads) tids.push_back(head.tid);
-  if (tids.empty()) return {};
-  const uint64 rows = statements_.hold.Run({TidArrayValue(tids)});
-  CheckColumns(name_, {TEXTOID});
-  const std::vector<std::string> keys = TextColumns(rows, 1);
-  return {keys.begin(), keys.end()};
-}
-
-std::vector<std::string> ParkedTable::MakeDue(const std::vector<ItemPointerData>& rows) {
-  if (rows.empty()) return {};
-  const uint64 due = statements_.make_due.Run({TidArrayValue(rows)});
-  CheckColumns(name_, {TEXTOID});
-  return TextColumns(due, 1);
-}
-
-bool ParkedTable::FreeBehind(std::size_t most) {
-  return statements_.free_behind.Run({Name(), Int32GetDatum(static_cast<int32>(most))}) == most;
 }
 
 // Moving aside.
@@ -115,21 +60,19 @@ void ParkedTable::ParkAgain(const ClaimedEvent& event, const EventRetry& retry,
                               Int32GetDatum(retry.counted)});
 }
 
-Datum ParkedTable::Lock(const std::vector<std::string>& ids) {
+std::vector<ItemPointerData> ParkedTable::Lock(const std::vector<std::string>& ids) {
   const uint64 rows = statements_.lock.Run({Name(), TextArrayValue(ids)});
   CheckColumns(name_, {TIDOID});
   std::vector<ItemPointerData> tids;
   tids.reserve(rows);
   for (uint64 row = 0; row < rows; ++row) tids.push_back(TidColumn(row, 1));
-  return TidArrayValue(tids);
+  return tids;
 }
 
-void ParkedTable::PutBehind(const std::vector<std::string>& ids) {
-  statements_.park_due_behind.Run({Lock(ids)});
-}
+void ParkedTable::PutBehind(const std::vector<std::string>& ids) { queue_.PutBehind(Lock(ids)); }
 
 void ParkedTable::Delete(const std::vector<std::string>& ids) {
-  if (!ids.empty()) statements_.unpark.Run({Lock(ids)});
+  if (!ids.empty()) statements_.unpark.Run({TidArrayValue(Lock(ids))});
 }
 
 // Reading.

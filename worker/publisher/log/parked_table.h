@@ -1,5 +1,6 @@
 // The table of parked events of a log outbox, as one lane reads and writes it: a function for each
-// of its statements (log_outbox_sql.h). What they mean is in parked_events.h.
+// of its statements (log_outbox_sql.h), beside those that a table outbox has, too: queue(). What
+// they mean is in parked_events.h.
 //
 // All functions run in a transaction, as the owner of the outbox. Keys are in the encoding of the
 // server.
@@ -11,18 +12,11 @@
 #include "extension/base/statement.h"
 #include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/publication.h"
+#include "worker/publisher/delivery/parked_queue.h"
 #include "worker/publisher/log/log_outbox_sql.h"
 #include "worker/publisher/policy/event_retry.h"
 
 namespace postbox::publisher {
-
-// The first row of a key.
-struct ParkedHead {
-  std::string key;
-  std::int64_t seq;
-  ItemPointerData tid;
-  bool behind;
-};
 
 // A row whose time has come.
 struct DueRow {
@@ -35,34 +29,16 @@ class ParkedTable {
  public:
   // All of these must outlive the object.
   ParkedTable(const Publication& publication, const std::string& topic, const Ordering& ordering)
-      : publication_(publication), topic_(topic), ordering_(ordering) {}
+      : publication_(publication), topic_(topic), ordering_(ordering), queue_(publication) {}
 
   // `name`: quoted and qualified.
   void Prepare(const LogOutboxSql& sql, const std::string& name);
 
+  ParkedQueue& queue() { return queue_; }
+
   // Whether it has not even a page, as that of an outbox of which nothing was ever parked. Then no
   // statement is planned to read it, for one outbox of many.
   bool HasNoPage() const;
-
-  // The first rows of `most` keys, those of other lanes among them, from key `from` on. `heads`:
-  // those of the lane; `last`: the last key; `full`: there may be more.
-  struct HeadsRead {
-    std::vector<ParkedHead> heads;
-    bool full;
-    std::string last;
-  };
-  HeadsRead Heads(const std::string& from, int most);
-  // In no order; of keys without a row, nothing. `before`: of each, a seq that is not above its
-  // rows.
-  std::vector<ParkedHead> HeadsOf(const std::vector<std::string>& keys,
-                                  const std::vector<std::int64_t>& before);
-
-  // Keeps the rows from being deleted until commit. Returns the keys of those that it could lock.
-  std::unordered_set<std::string> Hold(const std::vector<ParkedHead>& heads);
-  // Rows that are behind are due, unless they are locked. Returns the keys of those that are.
-  std::vector<std::string> MakeDue(const std::vector<ItemPointerData>& rows);
-  // The same for any rows. Returns whether there may be more than `most`.
-  bool FreeBehind(std::size_t most);
 
   // A row of the log. Returns the id, or nothing if it was there.
   std::string Park(const ClaimedEvent& event, const EventRetry& retry, const std::string& error);
@@ -84,7 +60,7 @@ class ParkedTable {
  private:
   Datum Name() const { return TextValue(publication_.name); }
   // Where these rows are, which are locked now.
-  Datum Lock(const std::vector<std::string>& ids);
+  std::vector<ItemPointerData> Lock(const std::vector<std::string>& ids);
   // Makes events of the rows of a statement as far as the budget goes. Those that cannot be one are
   // copied from the log again, where their owner may have repaired them.
   Events Read(Statement* statement, std::initializer_list<Datum> values, ByteBudget* budget);
@@ -97,9 +73,9 @@ class ParkedTable {
   std::string name_;
   struct {
     Statement park_behind, park, park_unreadable, repair, lock, unpark, park_again;
-    Statement heads, heads_of, hold, make_due, free_behind;
-    Statement due, park_due_behind, rows_of_keys, rows_of_ids;
+    Statement due, rows_of_keys, rows_of_ids;
   } statements_;
+  ParkedQueue queue_;
 };
 
 }  // namespace postbox::publisher

@@ -36,7 +36,6 @@ class PausedKeys {
   void Found(const std::string& key, std::int64_t first);
   // A key that was not found, nor added meanwhile, has no row, unless one is on its way.
   void EndRound();
-  bool in_round() const { return in_round_; }
   bool read() const { return read_; }
 
   // A row was put into the table.

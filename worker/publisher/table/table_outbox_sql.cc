@@ -46,6 +46,13 @@ constexpr std::string_view kDueAgain =
     "next_retry_at = CASE WHEN next_retry_at = '-infinity' THEN now() ELSE next_retry_at END";
 
 constexpr std::string_view kFree = "lock_token = NULL, locked_at = NULL";
+constexpr std::string_view kFreeToo = ", lock_token = NULL, locked_at = NULL";
+
+// Of row q, found by its place: it stops its key.
+constexpr std::string_view kIsParked =
+    " AND CASE WHEN q.published_at IS NULL AND (q.lock_token IS NULL OR q.next_retry_at = "
+    "'infinity') THEN q.next_retry_at IS NOT NULL AND NOT (q.next_retry_at = 'infinity' AND "
+    "q.publish_attempts = 0) ELSE false END";
 
 // Leases that have run out, and those whose time means nothing. (Clocks differ, and are set back.)
 constexpr std::string_view kOld = "c.locked_at < now() - make_interval(secs => $3)";
@@ -75,10 +82,8 @@ class Templates {
                                   {"free", kFree},
                                   {"id", columns_.id.name},
                                   {"key", columns_.AggregateId()},
-                                  {"key_b", columns_.AggregateId("b.")},
                                   {"key_c", columns_.AggregateId("c.")},
                                   {"key_f", columns_.AggregateId("f.")},
-                                  {"key_h", columns_.AggregateId("h.")},
                                   {"payload_name", columns_.payload.name},
                                   {"attributes_name", columns_.attributes.name},
                                   {"event_type", columns_.event_type.name},
@@ -88,10 +93,26 @@ class Templates {
                                   {"payload", columns_.Payload()},
                                   {"attributes", columns_.Attributes()},
                                   {"occurred_at", columns_.OccurredAt()},
-                                  {"type_b", TypeOf("b.", types)},
                                   {"type_c", TypeOf("c.", types)},
                                   {"type_f", TypeOf("f.", types)},
-                                  {"type_h", TypeOf("h.", types)}});
+                                  {"retry", Retry()}});
+  }
+
+  // Of rows that are published or leased, others take care.
+  ParkedQueueForm Queue() const {
+    const std::string key = columns_.AggregateId("q.");
+    return {.table = relation_,
+            .key = key,
+            .of = "q.published_at IS NULL" + TypeOf("q.", "2"),
+            .order = key,
+            .times = "q.next_retry_at",
+            .behind_time = ">= 'infinity'",
+            .still = " AND q.published_at IS NULL",
+            .parked = kIsParked,
+            .slice = "",
+            .lock = "FOR SHARE",
+            .freed = "NULL",
+            .free = kFreeToo};
   }
 
  private:
@@ -159,25 +180,9 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
   sql->lock_behind = templates.Fill(
       "SELECT seq, ctid FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
       "THEN {behind} ELSE false END FOR UPDATE SKIP LOCKED");
-  sql->free_behind = templates.Fill(
-      "UPDATE {table} SET next_retry_at = NULL, {free} WHERE ctid = ANY(ARRAY(SELECT b.ctid FROM "
-      "{table} b WHERE b.published_at IS NULL AND b.next_retry_at >= 'infinity' "
-      "AND b.publish_attempts = 0{type_b} ORDER BY b.next_retry_at LIMIT $1 "
-      "FOR UPDATE SKIP LOCKED))",
-      "2");
   sql->lock = templates.Fill(
       "SELECT seq, ctid FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
       "THEN next_retry_at IS NULL OR next_retry_at <= now() ELSE false END FOR UPDATE SKIP LOCKED");
-  sql->heads = templates.Fill(
-      "SELECT (SELECT h.ctid FROM {table} h WHERE {key_h} = k.k AND h.published_at IS "
-      "NULL{type_h} ORDER BY {key_h}, h.seq LIMIT 1) FROM unnest($1) AS k(k)",
-      "2");
-  sql->hold_parked = templates.Fill(
-      "SELECT {key} FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
-      "THEN next_retry_at IS NOT NULL AND NOT ({behind}) ELSE false END FOR SHARE SKIP LOCKED");
-  sql->park_behind = templates.Fill(
-      "UPDATE {table} SET next_retry_at = 'infinity', publish_attempts = 0, {free} WHERE ctid = "
-      "ANY($1)");
   sql->lease = templates.Fill(
       "UPDATE {table} SET lock_token = $2, locked_at = now(), next_retry_at = "
       "CASE WHEN next_retry_at IS NULL THEN NULL ELSE timestamptz '-infinity' END "
@@ -204,23 +209,14 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
   sql->release_behind = templates.Fill(
       "UPDATE {table} SET {free}, next_retry_at = 'infinity', "
       "publish_attempts = 0 WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
-  sql->park = templates.Fill(
-      "UPDATE {table} SET {free}, publish_attempts = publish_attempts "
-      "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $4) END WHERE {id} = $1::uuid AND {ours}");
-  sql->park_seq = templates.Fill(
-      "UPDATE {table} SET {free}, publish_attempts = publish_attempts "
-      "+ $5, last_error = $3, next_retry_at = CASE WHEN $4 = 'infinity' THEN 'infinity' "
-      "ELSE now() + make_interval(secs => $4) END WHERE seq = $1 AND lock_token = $2");
+  sql->park = templates.Fill("UPDATE {table} SET {free}, {retry} WHERE {id} = $1::uuid AND {ours}");
+  sql->park_seq =
+      templates.Fill("UPDATE {table} SET {free}, {retry} WHERE seq = $1 AND lock_token = $2");
   sql->park_unreadable = templates.Fill(
       "UPDATE {table} SET {free}, publish_attempts = publish_attempts + 1, last_error = $2, "
       "next_retry_at = CASE WHEN publish_attempts + 1 >= $3 THEN 'infinity' ELSE now() + "
       "make_interval(secs => least($4 * 2 ^ least(publish_attempts, 60), $5)) END "
       "WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN true ELSE false END RETURNING seq");
-  sql->make_due = templates.Fill(
-      "UPDATE {table} SET next_retry_at = now(), {free} WHERE ctid = ANY(ARRAY(SELECT ctid FROM "
-      "{table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} THEN {behind} ELSE false END "
-      "FOR UPDATE SKIP LOCKED))");
 }
 
 void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
@@ -253,18 +249,6 @@ void FillMaintain(const Templates& templates, TableOutboxSql* sql) {
   sql->any_behind = templates.Fill(
       "SELECT FROM {table} WHERE published_at IS NULL AND next_retry_at >= 'infinity' "
       "AND publish_attempts = 0 ORDER BY next_retry_at LIMIT 1");
-  // From the first row of each key to the next greater key, however many rows lie in between.
-  sql->keys = templates.Fill(
-      "WITH RECURSIVE head AS ((SELECT {key_b} AS key, b.ctid AS tid, "
-      "{unleased} AND {behind} AS behind, 1 AS n FROM {table} b "
-      "WHERE b.published_at IS NULL AND {key_b} >= $1{type_b} ORDER BY {key_b}, b.seq LIMIT 1) "
-      "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT {key_b}, b.ctid, "
-      "{unleased} AND {behind} FROM {table} b WHERE b.published_at IS NULL AND "
-      "{key_b} > "
-      "head.key{type_b} "
-      "ORDER BY {key_b}, b.seq LIMIT 1) AS next WHERE head.n < $2) SELECT key, tid, behind "
-      "FROM head",
-      "3");
 }
 
 }  // namespace
@@ -276,6 +260,7 @@ TableOutboxSql MakeTableOutboxSql(const std::string& relation, const OutboxColum
   FillClaim(templates, &sql);
   FillSettle(templates, &sql);
   FillMaintain(templates, &sql);
+  sql.queue = MakeParkedQueueSql(templates.Queue());
   return sql;
 }
 

@@ -1,4 +1,4 @@
-// The SQL of the table outbox. Text only; table_outbox.cc runs it.
+// The SQL of the table outbox. Text only; event_table.cc runs it.
 //
 // Every statement is written so that it has one sensible plan whatever the statistics say, because
 // a plan is kept and the table was empty when it was made: one table, rows found by ctid or through
@@ -12,6 +12,7 @@
 #include <string>
 
 #include "extension/shared/outbox_columns.h"
+#include "worker/publisher/delivery/parked_queue_sql.h"
 
 namespace postbox::publisher {
 
@@ -35,19 +36,9 @@ struct TableOutboxSql {
   std::string followers;
   // Locks those that do. $1 tid[]. Returns seq and ctid.
   std::string lock_behind;
-  // Such rows wait in the queue again, where nothing stops a key. $1 int: at most; $2 text[]:
-  // aggregate types.
-  std::string free_behind;
   // Locks rows that still wait or are due, without waiting for anyone. $1 tid[]. Returns seq and
   // ctid.
   std::string lock;
-  // The first unpublished row of each key. $1 text[]: keys; $2 text[]: aggregate types. Returns
-  // ctid.
-  std::string heads;
-  // Keeps parked rows parked until commit. $1 tid[]: heads. Returns aggregate_id.
-  std::string hold_parked;
-  // Parks locked rows behind their predecessor. $1 tid[].
-  std::string park_behind;
   // Leases locked rows and returns what a message is made of, publish_attempts, and whether the row
   // was parked or behind: then it has next_retry_at = -infinity as long. $1 tid[], $2 text: lock
   // token.
@@ -59,16 +50,13 @@ struct TableOutboxSql {
   std::string confirm_at;
   std::string release;         // waits again; one that was parked or behind is due
   std::string release_behind;  // parked behind its predecessor
-  // $1 text: id, $2 text: lock token, $3 text: error, $4 float8: seconds until the next try, or
-  // infinity.
+  // $1 text: id, $2 text: lock token, $3 to $5 as Retry() has them.
   std::string park;
   // The same for a row without an id. $1 bigint: seq.
   std::string park_seq;
   // Parks unleased rows that cannot be read. $1 tid[]; $2 text: error; $3 int: max_attempts; $4, $5
   // float8: base and greatest backoff in seconds.
   std::string park_unreadable;
-  // Rows that are behind, the first ones of their keys, are due, unless they are locked. $1 tid[].
-  std::string make_due;
 
   // Leases among the first rows that wait, the first that are due, and rows that were seen: ctid,
   // seq, lock_token, whether the time-out is over, whether locked_at means nothing (it is missing,
@@ -81,9 +69,8 @@ struct TableOutboxSql {
   std::string take_over;
   // Whether any row is behind another one.
   std::string any_behind;
-  // The first unpublished row of each key, by keys. $1 text: from this key on; $2 int: at most; $3
-  // text[]: aggregate types. Returns aggregate_id, ctid and whether the row is behind.
-  std::string keys;
+
+  ParkedQueueSql queue;
 };
 
 // `relation` is the quoted, qualified name. `columns`: see outbox_columns.h; state columns and seq

@@ -1,0 +1,42 @@
+// What the result of an event means for it, in both kinds of outbox.
+#ifndef POSTBOX_WORKER_PUBLISHER_DELIVERY_EVENT_RESULT_H_
+#define POSTBOX_WORKER_PUBLISHER_DELIVERY_EVENT_RESULT_H_
+
+#include "proto/rules/backoff.h"
+#include "worker/publisher/base/claimed_event.h"
+#include "worker/publisher/base/publication.h"
+#include "worker/publisher/policy/event_retry.h"
+
+namespace postbox::publisher {
+
+enum class EventResult {
+  kPublished,
+  kSentAgain,  // it was not the event's fault: it waits as before
+  kBehind,     // it was not sent, since an earlier one of its key was not published
+  kFailed,     // refused, or without an answer while others have one
+};
+
+inline EventResult ResultOf(const ClaimedEvent& event) {
+  using pubsub::PublishStatus;
+  if (event.status == PublishStatus::kPublished) return EventResult::kPublished;
+  if (event.leaving) return EventResult::kSentAgain;
+  switch (event.status) {
+    case PublishStatus::kTopicBroken:
+    case PublishStatus::kUnreachable:
+      return EventResult::kSentAgain;
+    case PublishStatus::kBehind:
+      return EventResult::kBehind;
+    default:
+      return EventResult::kFailed;
+  }
+}
+
+// When an event that has failed is tried again.
+inline EventRetry NextRetry(const Publication& publication, const ClaimedEvent& event) {
+  return RetryOf(event.status == pubsub::PublishStatus::kRejected, event.attempts,
+                 publication.max_attempts, publication.backoff, pubsub::JitterRandom());
+}
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_DELIVERY_EVENT_RESULT_H_
