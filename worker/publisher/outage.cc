@@ -28,10 +28,6 @@ std::string TimeText(TimestampTz time) {
   return Pg([&]() -> const char* { return timestamptz_to_str(time); });
 }
 
-Moment ToMoment(std::chrono::steady_clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
-}
-
 bool Fails(const Outlet& outlet) {
   return outlet.client() != nullptr && outlet.client()->AnyFails();
 }
@@ -45,7 +41,7 @@ void OutageWatch::Look(const Outlets& outlets, const std::vector<LanePointer>& l
                                [](const auto& outlet) { return Fails(*outlet); });
   if (!any && outages_.IsOver()) return;
   now_ = now;
-  steady_now_ = ToMoment(std::chrono::steady_clock::now());
+  steady_now_ = SteadyNow();
   const auto forgotten = std::chrono::seconds(PublishTimeout()) * pubsub::TopicHealth::kForgotten;
   if (outages_.Look(steady_now_, Failing(outlets, lanes), forgotten)) Show();
   const auto is_ours = [](const std::string& name) { return TellsOfOutage(HashOfName(name)); };

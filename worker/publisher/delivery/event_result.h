@@ -4,6 +4,7 @@
 
 #include "proto/rules/backoff.h"
 #include "worker/publisher/base/claimed_event.h"
+#include "worker/publisher/base/event_log.h"
 #include "worker/publisher/base/publication.h"
 #include "worker/publisher/policy/event_retry.h"
 
@@ -35,6 +36,10 @@ inline EventResult ResultOf(const ClaimedEvent& event) {
 inline EventRetry NextRetry(const Publication& publication, const ClaimedEvent& event) {
   return RetryOf(event.status == pubsub::PublishStatus::kRejected, event.attempts,
                  publication.max_attempts, publication.backoff, pubsub::JitterRandom());
+}
+
+inline EventLog::Kind KindOf(const EventRetry& retry) {
+  return retry.failed() ? EventLog::kFailed : EventLog::kParked;
 }
 
 }  // namespace postbox::publisher

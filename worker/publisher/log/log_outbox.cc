@@ -8,7 +8,6 @@
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/delivery/event_result.h"
 #include "worker/publisher/log/log_moment.h"
-#include "worker/publisher/log/position_check.h"
 
 namespace postbox::publisher {
 namespace {
@@ -19,12 +18,6 @@ using std::chrono::milliseconds;
 // After the keys of a backlog could not be read.
 constexpr milliseconds kPauseOfKeys = std::chrono::minutes(5);
 constexpr milliseconds kNothingToDo = std::chrono::hours(1);
-
-// Microseconds of a clock that is never set.
-Moment Now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-}
 
 // Whether the log has its index on the origin. Without it, a restore is in progress.
 bool IsComplete(Oid log) {
@@ -76,18 +69,11 @@ LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneSha
       reader_(publication_, topic_, ordering_),
       tables_(publication_) {}
 
-LogOutbox::Lane::Lane(LanePosition position, LaneProgress::Handle next, Moment stored_at,
-                      ChunkReader& reader, bool ordered)
-    : progress(position, next),
-      backlog(progress, reader, ordered, Now),
-      stored(std::move(position), next, stored_at) {}
-
 void LogOutbox::BeginStep() {
-  step_.handed_out.clear();
-  step_.depends = false;
+  memory_is_ahead_ = false;
   parked_.BeginStep();
   sent_again_.BeginStep();
-  if (lane_) lane_->stored.BeginStep();
+  if (lane_) lane_->BeginStep();
 }
 
 Oid LogOutbox::Open() {
@@ -117,8 +103,8 @@ void LogOutbox::Use(const LogOutboxSql& sql) {
 bool LogOutbox::Acquire(ClaimResult* result) {
   if (lane_ && ownership_.IsAboveShare()) {
     // Finish what is outstanding, then let another worker have it.
-    if (lane_->progress.outstanding() > 0 || lane_->progress.failed() > 0 ||
-        parked_.HasOutstanding()) {
+    if (lane_->progress().outstanding() > 0 || lane_->progress().failed() > 0 ||
+        parked_.outstanding() > 0) {
       return false;
     }
     if (lane_->IsOutdated()) Checkpoint();
@@ -135,9 +121,9 @@ bool LogOutbox::Acquire(ClaimResult* result) {
   if (!IsComplete(publication_.outbox)) return false;
   std::optional<LaneRow::Taken> taken = ownership_.TryTake();
   if (!taken) return false;
-  lane_.emplace(std::move(taken->position), next_handle_, Now(), reader_, ordering_.ordered());
-  if (!taken->given_up) maybe_sent_upto_ = kUpToNow;
-  step_.depends = true;
+  lane_.emplace(std::move(taken->position), next_handle_, reader_, ordering_.ordered());
+  if (!taken->given_up) maybe_sent_.MarkAll();
+  memory_is_ahead_ = true;
   return true;
 }
 
@@ -148,32 +134,16 @@ bool LogOutbox::SettleForeignRows(Oid owner_role, ClaimResult* result) {
   }
   if (foreign_.SettledSince()) {
     // All that was parked goes before what is in the log.
-    lane_->parked.reload = true;
-    lane_->parked.first = !publication_.parked_blocks;
+    parked_.ReloadFirst();
   }
-  return true;
-}
-
-bool LogOutbox::LoadParked() {
-  const bool was_loaded = parked_.loaded();
-  if (was_loaded && !lane_->parked.reload) return true;
-  const bool all = parked_.Load();
-  lane_->parked.repaired_at = Now();
-  if (!all) return false;
-  lane_->parked.reload = false;
-  // Perhaps lanes were merged, or an earlier lane had begun with what goes first.
-  lane_->parked.first = lane_->parked.first || (!was_loaded && !publication_.parked_blocks);
   return true;
 }
 
 void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
   ownership_.Drop();
   if (!lane_) return;
-  const LaneProgress& progress = lane_->progress;
-  // What has failed was not sent, or is counted.
-  const auto events =
-      static_cast<std::int64_t>(progress.next() - lane_->stored.next() - unsent -
-                                progress.failed() - progress.waiting() + parked_.outstanding());
+  const std::int64_t events = lane_->SentSinceStored() - static_cast<std::int64_t>(unsent) +
+                              static_cast<std::int64_t>(parked_.outstanding());
   if (events > 0 && !why.empty()) {
     sent_again_.Add(events);
     const std::string name = ownership_.Name();
@@ -181,7 +151,7 @@ void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
                {.message = name + " begins at its stored position again, up to " +
                            std::to_string(events) + " events are sent again: " + why});
   }
-  next_handle_ = progress.next();
+  next_handle_ = lane_->progress().next();
   lane_.reset();
   parked_.Reset();
 }
@@ -189,24 +159,24 @@ void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
 // `why`: as for BeginAtStored().
 void LogOutbox::GiveUpRow(const std::string& why) {
   BeginAtStored(why);
-  ownership_.Release(maybe_sent_upto_ == 0, sent_again_.Take());
-  maybe_sent_upto_ = 0;
+  ownership_.Release(!maybe_sent_.any(), sent_again_.Take());
+  maybe_sent_.Clear();
 }
 
 void LogOutbox::RollBack(const std::string& error) {
   // What comes after a backlog waits for it rather than that the backlog is held up.
-  if (lane_ && lane_->backlog.ForgetUnreadKeys()) {
-    no_keys_until_ = After(Now(), Scaled(kPauseOfKeys));
+  if (lane_ && lane_->backlog().ForgetUnreadKeys()) {
+    no_keys_until_ = After(SteadyNow(), Scaled(kPauseOfKeys));
   }
-  const bool had_stored = lane_ && lane_->stored.RollBack();
-  if (!lane_ || step_.depends) {
+  const bool had_stored = lane_ && lane_->stored().RollBack();
+  if (!lane_ || memory_is_ahead_) {
     sent_again_.RollBack();
-    BeginAtStored(error, step_.handed_out.size());
+    BeginAtStored(error, lane_ ? lane_->handed_out() : 0);
     return;
   }
-  for (const LaneProgress::Handle handle : step_.handed_out) lane_->progress.Fail(handle);
+  lane_->GiveBack();
   if (had_stored) {
-    lane_->backlog.StoreFailed();
+    lane_->backlog().StoreFailed();
     sent_again_.RollBackStored();
   }
   parked_.RollBack();
@@ -220,12 +190,12 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
   ClaimResult result;
   const Oid owner_role = Open();
   if (!Acquire(&result) || !SettleForeignRows(owner_role, &result)) return result;
-  if (lane_->backlog.TakeStoreDue()) {
+  if (lane_->backlog().TakeStoreDue()) {
     Checkpoint();
     if (!lane_) return result;
   }
   const ActAs owner(owner_role);
-  result.more = !LoadParked();
+  result.more = !parked_.Ready();
   if (!result.more) ClaimSome(limits, &result);
   return result;
 }
@@ -233,20 +203,24 @@ ClaimResult LogOutbox::Claim(const ClaimLimits& limits, Transaction* transaction
 void LogOutbox::ClaimSome(const ClaimLimits& limits, ClaimResult* result) {
   ByteBudget budget(limits.bytes, limits.first);
   // Nothing new may overtake what has to be sent again.
-  const bool failed = lane_->progress.failed() > 0;
-  if (const auto again = lane_->progress.FirstAgain(limits.events)) {
+  const bool failed = lane_->progress().failed() > 0;
+  if (const auto again = lane_->progress().FirstAgain(limits.events)) {
     if (!again->empty()) ClaimAgain(*again, &budget, result);
   } else {
     const bool more = parked_.Claim(limits.events, &budget, &result->events);
-    if (result->events.empty() && !more && !parked_.HasOutstanding() && !budget.refused()) {
-      lane_->parked.first = false;
-    }
-    if (result->events.size() < limits.events && !budget.refused() && !lane_->parked.first) {
+    if (result->events.size() < limits.events && !budget.refused() && !parked_.GoFirst()) {
       ClaimNew(limits, &budget, result);
     }
     result->more = result->more || more;
   }
-  if (!failed) CountSentAgain(*result);
+  // Those that are claimed again after a failure were counted before.
+  if (!failed) {
+    sent_again_.Add(maybe_sent_.Count(result->events));
+    const LaneProgress& progress = lane_->progress();
+    const bool all = result->events.empty() && !result->more && budget.needed() == 0 &&
+                     !progress.is_split() && progress.waiting() == 0;
+    if (all) maybe_sent_.NotePassed(progress.read().from());
+  }
   // Failed ones, too: perhaps they were given back while they waited for a standby.
   if (!result->events.empty()) result->durable_at = FlushVisibleWal();
   result->needed = budget.needed();
@@ -254,7 +228,7 @@ void LogOutbox::ClaimSome(const ClaimLimits& limits, ClaimResult* result) {
 
 void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteBudget* budget,
                            ClaimResult* result) {
-  LaneProgress& progress = lane_->progress;
+  LaneProgress& progress = lane_->progress();
   std::vector<std::int64_t> seqs;
   seqs.reserve(wanted.size());
   for (const auto& event : wanted) seqs.push_back(event.seq);
@@ -268,7 +242,7 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
   for (const auto& event : wanted) {
     if (left && event.seq >= *left) continue;
     progress.HandOut(event.handle);
-    step_.handed_out.push_back(event.handle);
+    lane_->HandOut(event.handle);
     const auto found = event_of.find(event.seq);
     if (found == event_of.end()) {  // retention or another session has removed it
       progress.Settle(event.handle);
@@ -285,49 +259,32 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
       result->events.push_back(std::move(claimed));
     }
   }
-  ParkBehind(behind);
+  if (parked_.ParkBehind(behind)) memory_is_ahead_ = true;
   const bool any_left = progress.waiting() > 0 || (result->events.empty() && progress.failed() > 0);
   result->more = any_left && budget->needed() == 0;
 }
 
 void LogOutbox::ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result) {
-  std::optional<Backlog::Read> read = ReadNew(limits.events - result->events.size(), budget);
+  const Backlog::Room room{
+      .events = limits.events - result->events.size(),
+      .budget = budget,
+      .most_events = static_cast<std::size_t>(settings().max_outstanding_messages),
+      .most_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024,
+      .lanes = static_cast<std::size_t>(std::max(ownership_.share().held, 1)),
+      .may_read_keys = SteadyNow() >= no_keys_until_};
+  std::optional<Backlog::Read> read = lane_->ReadNew(reader_, tables_, room, &maybe_sent_);
   // Perhaps it takes other events now.
   if (!read || !ConfigIsCurrent()) return;
   if (read->ahead) Take(&*read->ahead, LaneProgress::Part::kAhead, read->moment, result);
   if (read->main) Take(&*read->main, LaneProgress::Part::kMain, read->main_moment, result);
-  const bool more = lane_->backlog.SplitOrJoin(*read);
+  const bool more = lane_->backlog().SplitOrJoin(*read);
   result->more = result->more || read->more || more;
-}
-
-std::optional<Backlog::Read> LogOutbox::ReadNew(std::size_t limit, ByteBudget* budget) {
-  const int64 last_seq = LastValue(tables_.sequence());
-  const SnapshotGuard snapshot;
-  const LogMoment moment = TakeMoment(last_seq);
-  if (maybe_sent_upto_ == kUpToNow) maybe_sent_upto_ = moment.hwm;
-  if (lane_->drawn.hwm != moment.hwm) lane_->drawn = {moment.hwm, moment.next_xid};
-  switch (CheckPosition(lane_->progress.read(), moment, reader_, tables_)) {
-    case PositionFit::kFits:
-      break;
-    case PositionFit::kEmptied:
-      return std::nullopt;
-    case PositionFit::kBeginsAgain:
-      BeginAgain();
-  }
-  return lane_->backlog.ReadNew(
-      moment, lane_->stored.main(),
-      {.events = limit,
-       .budget = budget,
-       .most_events = static_cast<std::size_t>(settings().max_outstanding_messages),
-       .most_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024,
-       .lanes = static_cast<std::size_t>(std::max(ownership_.share().held, 1)),
-       .may_read_keys = Now() >= no_keys_until_});
 }
 
 void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment,
                      ClaimResult* result) {
   if (chunk->full && chunk->events.empty()) return;
-  const std::vector<bool> withheld = lane_->backlog.Withheld(*chunk, part);
+  const std::vector<bool> withheld = lane_->backlog().Withheld(*chunk, part);
   const auto is_withheld = [&](std::size_t i) { return !withheld.empty() && withheld[i]; };
   if (parked_.HasKeys()) {
     std::vector<ParkedEvents::Waiting> behind;
@@ -335,15 +292,15 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
       const ClaimedEvent& event = *chunk->events[i];
       if (!is_withheld(i) && parked_.Pauses(event.key)) behind.push_back({event.seq, event.key});
     }
-    ParkBehind(behind);
+    if (parked_.ParkBehind(behind)) memory_is_ahead_ = true;
   }
-  LaneProgress& progress = lane_->progress;
+  LaneProgress& progress = lane_->progress();
   const std::int64_t from = progress.read(part).from();
-  LaneProgress::Handle handle = lane_->backlog.Add(*chunk, part, moment, withheld);
+  LaneProgress::Handle handle = lane_->backlog().Add(*chunk, part, moment, withheld);
   if (!chunk->events.empty()) {
-    lane_->stored.NoteRead(moment.next_xid);
+    lane_->stored().NoteRead(moment.next_xid);
   } else if (progress.read(part).from() > from) {
-    lane_->stored.NotePassed(moment.next_xid);
+    lane_->stored().NotePassed(moment.next_xid);
   }
   result->events.reserve(result->events.size() + chunk->events.size());
   for (std::size_t i = 0; i < chunk->events.size(); ++i, ++handle) {
@@ -354,53 +311,17 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
     if (parked_.Pauses(event->key)) {
       progress.Settle(handle);
     } else {
-      step_.handed_out.push_back(handle);
+      lane_->HandOut(handle);
       result->events.push_back(std::move(event));
     }
   }
   result->more = result->more || chunk->full;
 }
 
-// Events of a claim that another worker may have sent. Those that are claimed again after a failure
-// were counted before.
-void LogOutbox::CountSentAgain(const ClaimResult& result) {
-  if (maybe_sent_upto_ == 0) return;
-  const Events& events = result.events;
-  sent_again_.Add(std::count_if(events.begin(), events.end(), [&](const EventPointer& event) {
-    return event->seq <= maybe_sent_upto_;
-  }));
-  const LaneProgress& progress = lane_->progress;
-  const bool all = events.empty() && !result.more && result.needed == 0 && !progress.is_split() &&
-                   progress.waiting() == 0;
-  if (all && progress.read().from() >= maybe_sent_upto_) maybe_sent_upto_ = 0;
-}
-
-// All transactions that have a seq up to the mark had ended when it was read for the last time.
 std::optional<ReadMark> LogOutbox::ReadUpTo() const {
-  if (!lane_ || ownership_.uncertain() || lane_->progress.is_split() || !lane_->progress.idle()) {
-    return std::nullopt;
-  }
-  if (!parked_.loaded() || parked_.HasKeys() || lane_->parked.reload || lane_->parked.first) {
-    return std::nullopt;
-  }
-  const LogPosition& position = lane_->progress.read().main;
-  if (position.zones().size() != 1 || position.top().xmin < lane_->drawn.below) {
-    return std::nullopt;
-  }
-  return ReadMark{tables_.sequence(), position.from()};
-}
-
-// What is still out is of rows that are gone: its results are ignored. What is stored says of no
-// key of the new log that its events are published.
-void LogOutbox::BeginAgain() {
-  next_handle_ = lane_->progress.next();
-  const Moment stored_at = lane_->stored.written_at();
-  const ParkedTurn parked = lane_->parked;
-  const Drawn drawn = lane_->drawn;
-  lane_.emplace(LanePosition(), next_handle_, stored_at, reader_, ordering_.ordered());
-  lane_->stored.MarkUnwritten();
-  lane_->parked = parked;
-  lane_->drawn = drawn;
+  if (!lane_ || ownership_.uncertain() || parked_.AnyToRead()) return std::nullopt;
+  const std::optional<std::int64_t> seq = lane_->PublishedUpTo();
+  return seq ? std::optional(ReadMark{tables_.sequence(), *seq}) : std::nullopt;
 }
 
 // Settle.
@@ -409,8 +330,8 @@ bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transa
   BeginStep();
   sent_again_.AddResults(events);
   if (!lane_) return false;  // the lane begins at its stored position again
-  step_.depends = true;
-  const bool known = SettlePublished(events, lane_->progress);
+  memory_is_ahead_ = true;
+  const bool known = SettlePublished(events, lane_->progress());
   if (AllPublished(events)) return known;
 
   transaction->Begin();
@@ -437,30 +358,25 @@ void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
       case EventResult::kPublished:
         break;
       case EventResult::kSentAgain:
-        lane_->progress.Fail(event->handle);
+        lane_->progress().Fail(event->handle);
         break;
       case EventResult::kBehind:
         behind.push_back(event.get());
         break;
       case EventResult::kFailed:
         // It must not hold up the position.
-        if (lane_->progress.Settle(event->handle)) parked_.Park(*event);
+        if (lane_->progress().Settle(event->handle)) parked_.Park(*event);
     }
   }
   std::vector<ParkedEvents::Waiting> park_behind;
   for (const ClaimedEvent* event : behind) {
     if (parked_.Pauses(event->key)) {
-      if (lane_->progress.Settle(event->handle)) park_behind.push_back({event->seq, event->key});
+      if (lane_->progress().Settle(event->handle)) park_behind.push_back({event->seq, event->key});
     } else {
-      lane_->progress.Fail(event->handle);
+      lane_->progress().Fail(event->handle);
     }
   }
-  ParkBehind(park_behind);
-}
-
-void LogOutbox::ParkBehind(const std::vector<ParkedEvents::Waiting>& events) {
-  step_.depends = step_.depends || !events.empty();
-  parked_.ParkBehind(events);
+  if (parked_.ParkBehind(park_behind)) memory_is_ahead_ = true;
 }
 
 // Maintain.
@@ -469,17 +385,15 @@ milliseconds LogOutbox::CheckpointIn() const {
   if (ownership_.uncertain()) return milliseconds(0);
   const milliseconds checkpoint(settings().checkpoint_interval);
   const milliseconds maintenance = std::chrono::seconds(settings().maintenance_interval);
-  return lane_->stored
-      .DueIn(lane_->progress.settled(), sent_again_.any(), Now(), {checkpoint, maintenance})
+  return lane_->stored()
+      .DueIn(lane_->progress().settled(), sent_again_.any(), SteadyNow(), {checkpoint, maintenance})
       .value_or(kNothingToDo);
 }
 
 milliseconds LogOutbox::MaintainIn() const {
   if (!lane_) return kNothingToDo;
   if (!ownership_.share().log.empty()) return milliseconds(0);
-  const milliseconds repair_in = std::chrono::seconds(settings().maintenance_interval) -
-                                 Between(lane_->parked.repaired_at, Now());
-  return std::max(milliseconds(0), std::min(CheckpointIn(), repair_in));
+  return std::max(milliseconds(0), std::min(CheckpointIn(), parked_.RepairIn()));
 }
 
 void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
@@ -496,7 +410,7 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   // UPDATE or DELETE of parked rows may have ended a pause.
   transaction->Begin();
   const ActAs owner(Open());
-  if (parked_.Load()) lane_->parked.repaired_at = Now();
+  parked_.Repair();
 }
 
 void LogOutbox::GiveUp(Transaction* transaction) {
@@ -510,15 +424,15 @@ void LogOutbox::GiveUp(Transaction* transaction) {
 
 void LogOutbox::Checkpoint() {
   const std::int64_t sent_again = sent_again_.Take();
-  if (!ownership_.Store(lane_->progress.settled(), sent_again)) {
+  if (!ownership_.Store(lane_->progress().settled(), sent_again)) {
     sent_again_.Add(sent_again);
     BeginAtStored("");
     return;
   }
   // What comes after a backlog is read as the stored position says.
-  step_.depends = step_.depends || lane_->progress.is_split();
-  lane_->stored.Write(lane_->progress, Now());
-  lane_->backlog.Stored();
+  memory_is_ahead_ = memory_is_ahead_ || lane_->progress().is_split();
+  lane_->stored().Write(lane_->progress(), SteadyNow());
+  lane_->backlog().Stored();
 }
 
 }  // namespace postbox::publisher

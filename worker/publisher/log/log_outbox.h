@@ -7,10 +7,9 @@
 //             it what follows of its key (parked_events.h). Unknown: tried again.
 //   Maintain  the position goes into the lane's row, at most every postbox.checkpoint_interval
 //
-// It puts together: whether the lane is ours (lane_ownership.h), what is read of the log
-// (log_reader.h) and whether the position fits it (position_check.h), a long backlog and what comes
-// after it (backlog_logic.h), what is settled (lane_progress_logic.h) and stored
-// (stored_position_logic.h), rows of other clusters (foreign_rows.h), and parked events.
+// It puts together: whether the lane is ours (lane_ownership.h), what is in memory of it
+// (log_lane.h), what is read of the log (log_reader.h), rows of other clusters (foreign_rows.h),
+// and parked events.
 //
 // Invariants:
 //  - WAL is flushed up to what a read made visible before an event is handed out: a crash cannot
@@ -45,13 +44,12 @@
 
 #include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/sent_again.h"
-#include "worker/publisher/log/backlog_logic.h"
 #include "worker/publisher/log/foreign_rows.h"
 #include "worker/publisher/log/lane_ownership.h"
+#include "worker/publisher/log/log_lane.h"
 #include "worker/publisher/log/log_reader.h"
 #include "worker/publisher/log/log_tables.h"
 #include "worker/publisher/log/parked_events.h"
-#include "worker/publisher/log/stored_position_logic.h"
 
 namespace postbox::publisher {
 
@@ -67,7 +65,7 @@ class LogOutbox : public OutboxSource {
   bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
-  bool KeepsRoom() const override { return !lane_ || !lane_->progress.is_split(); }
+  bool KeepsRoom() const override { return !lane_ || !lane_->progress().is_split(); }
   void GiveUp(Transaction* transaction) override;
   void MarkLeaseUncertain() override { ownership_.MarkUncertain(); }
   // Its successor publishes from the stored position on, also what is outstanding here. Were this
@@ -76,38 +74,6 @@ class LogOutbox : public OutboxSource {
   void RollBack(const std::string& error) override;
 
  private:
-  // When parked events are read, and before what.
-  struct ParkedTurn {
-    Moment repaired_at = 0;
-    bool reload = false;  // the table has rows that were put there meanwhile
-    bool first = false;   // without a pause, keys would go on before them
-  };
-  // The last value of the sequence as it was read, and a transaction id that was above those of all
-  // rows up to it when it was read so for the first time.
-  struct Drawn {
-    std::int64_t hwm = 0;
-    FullXid below = 0;
-  };
-  // What is in memory of a lane that this worker has.
-  struct Lane {
-    Lane(LanePosition position, LaneProgress::Handle next, Moment stored_at, ChunkReader& reader,
-         bool ordered);
-    Lane(const Lane&) = delete;
-    Lane& operator=(const Lane&) = delete;
-    bool IsOutdated() const { return stored.IsOutdated(progress.settled()); }
-
-    LaneProgress progress;
-    Backlog backlog;
-    StoredPosition stored;
-    Drawn drawn{};
-    ParkedTurn parked{};
-  };
-  // What a call has done that depends on its commit.
-  struct Step {
-    std::vector<LaneProgress::Handle> handed_out;
-    bool depends = false;  // memory is as if all of it were stored
-  };
-
   // A call begins: nothing of it has to be taken back.
   void BeginStep();
   // Checks the relations, and makes the statements if their names are new. Returns the owner.
@@ -118,8 +84,6 @@ class LogOutbox : public OutboxSource {
   bool Acquire(ClaimResult* result);
   // False: there are rows of other clusters to settle, which comes first.
   bool SettleForeignRows(Oid owner_role, ClaimResult* result);
-  // Whether it is known which keys have parked events.
-  bool LoadParked();
   // Drops what is in memory: the lane is not ours until it is taken, and begins at its stored
   // position. `why`: for the log, if events were handed out since. Empty: they are not sent again.
   // `unsent`: so many of them were not.
@@ -131,16 +95,10 @@ class LogOutbox : public OutboxSource {
   void ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteBudget* budget,
                   ClaimResult* result);
   void ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimResult* result);
-  std::optional<Backlog::Read> ReadNew(std::size_t limit, ByteBudget* budget);
   // Makes a part of the progress of a chunk, and hands out what may be published.
   void Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment, ClaimResult* result);
-  void CountSentAgain(const ClaimResult& result);
-
-  // Forgets the position, so that all that is in the log is read.
-  void BeginAgain();
 
   void SettleUnpublished(std::span<const EventPointer> events);
-  void ParkBehind(const std::vector<ParkedEvents::Waiting>& events);
 
   std::chrono::milliseconds CheckpointIn() const;
   void Checkpoint();
@@ -156,14 +114,11 @@ class LogOutbox : public OutboxSource {
   LogTables tables_;
   std::string prepared_for_;  // the names that the statements were made with
 
-  std::optional<Lane> lane_;
-  LaneProgress::Handle next_handle_ = 1;  // handles of an earlier lane are never given again
-  Step step_;
+  std::optional<LogLane> lane_;      // while it is ours
+  LogLane::Handle next_handle_ = 1;  // handles of an earlier lane are never given again
+  bool memory_is_ahead_ = false;     // the step has done what is as if it were stored
   Moment no_keys_until_ = 0;
-  // Another worker had the lane, and may have sent events up to this seq that are not stored as
-  // read. 0: it has not. kUpToNow: up to those that are there when the lane is read first.
-  static constexpr std::int64_t kUpToNow = std::numeric_limits<std::int64_t>::max();
-  std::int64_t maybe_sent_upto_ = 0;
+  MaybeSent maybe_sent_;
 };
 
 }  // namespace postbox::publisher

@@ -1,5 +1,6 @@
 #include "worker/publisher/log/parked_events.h"
 
+#include "extension/shared/settings.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/delivery/event_result.h"
 
@@ -11,6 +12,31 @@ namespace {
 constexpr int kFewestLoadKeys = 100;
 
 }  // namespace
+
+bool ParkedEvents::Ready() {
+  const bool was_read = keys_.read();
+  if (was_read && !reload_) return true;
+  const bool all = Load();
+  loaded_at_ = SteadyNow();
+  if (!all) return false;
+  reload_ = false;
+  // Perhaps lanes were merged, or an earlier lane had begun with what goes first.
+  first_ = first_ || (!was_read && !publication_.parked_blocks);
+  return true;
+}
+
+void ParkedEvents::Repair() {
+  if (Load()) loaded_at_ = SteadyNow();
+}
+
+std::chrono::milliseconds ParkedEvents::RepairIn() const {
+  return std::chrono::seconds(settings().maintenance_interval) - Between(loaded_at_, SteadyNow());
+}
+
+void ParkedEvents::ReloadFirst() {
+  reload_ = true;
+  first_ = !publication_.parked_blocks;
+}
 
 bool ParkedEvents::Load() {
   load_fails_ = true;
@@ -42,6 +68,8 @@ void ParkedEvents::RollBack() {
 void ParkedEvents::Reset() {
   keys_.Reset();
   ForgetLoad();
+  loaded_at_ = 0;
+  reload_ = first_ = false;
 }
 
 void ParkedEvents::ForgetLoad() {
@@ -50,11 +78,6 @@ void ParkedEvents::ForgetLoad() {
   to_make_due_.clear();
   round_.Stop();
   if (std::exchange(load_fails_, false)) load_keys_ = std::max(load_keys_ / 2, kFewestLoadKeys);
-}
-
-void ParkedEvents::Log(const EventRetry& retry, const std::string& id, const std::string& key,
-                       const std::string& error) {
-  log_.Add(retry.failed() ? EventLog::kFailed : EventLog::kParked, id, key, error);
 }
 
 // The first rows of keys.
@@ -77,11 +100,11 @@ void ParkedEvents::Park(const ClaimedEvent& event) {
   const std::string error = ServerText(event.error);
   const std::string id = table_.Park(event, retry, error);
   keys_.Add(event.key, event.seq);
-  Log(retry, id, event.key, error);
+  log_.Add(KindOf(retry), id, event.key, error);
 }
 
-void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
-  if (events.empty()) return;
+bool ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
+  if (events.empty()) return false;
   std::unordered_set<std::string> distinct;
   for (const Waiting& event : events) distinct.insert(event.key);
   const std::vector<std::string> keys_of_events(distinct.begin(), distinct.end());
@@ -100,11 +123,18 @@ void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
     table_.ParkBehind(seqs, keys, behind);
   }
   for (const Waiting& event : events) keys_.Add(event.key, event.seq);
+  return true;
 }
 
 // Trying again.
 
 bool ParkedEvents::Claim(std::size_t limit, ByteBudget* budget, Events* events) {
+  const bool more = ClaimDue(limit, budget, events);
+  if (events->empty() && !more && outstanding() == 0 && !budget->refused()) first_ = false;
+  return more;
+}
+
+bool ParkedEvents::ClaimDue(std::size_t limit, ByteBudget* budget, Events* events) {
   if (keys_.empty()) return false;
   if (!to_make_due_.empty()) {
     const std::vector<std::string> keys(to_make_due_.begin(), to_make_due_.end());
@@ -193,7 +223,7 @@ void ParkedEvents::Settle(const ClaimedEvent& event) {
   const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   table_.ParkAgain(event, retry, error);
-  Log(retry, event.id, event.key, error);
+  log_.Add(KindOf(retry), event.id, event.key, error);
 }
 
 void ParkedEvents::DeletePublished() {

@@ -31,6 +31,7 @@
 #include "worker/publisher/base/event_log.h"
 #include "worker/publisher/log/parked_table.h"
 #include "worker/publisher/log/paused_keys_logic.h"
+#include "worker/publisher/policy/moment.h"
 
 namespace postbox::publisher {
 
@@ -47,11 +48,19 @@ class ParkedEvents {
   void Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
     table_.Prepare(sql, relation_name);
   }
-  // Reads which keys have rows, some in a step, from where the last step has stopped. True: that
-  // were all; the next step begins with the first again.
-  bool Load();
-  // Whether all have been read since Reset(). Until then nothing may be claimed.
-  bool loaded() const { return keys_.read(); }
+  // Whether it is known which keys have rows, since Reset() and ReloadFirst(); reads some of them.
+  // Until then nothing may be claimed.
+  bool Ready();
+  // Reads them once more, some in a step, and repairs what is behind nothing.
+  void Repair();
+  std::chrono::milliseconds RepairIn() const;
+  // Rows were put into the table that go before all that is in the log.
+  void ReloadFirst();
+  // Whether nothing of the log may be claimed before what is parked: without a pause, their keys
+  // would go on there.
+  bool GoFirst() const { return first_; }
+  // Whether a claim may find any.
+  bool AnyToRead() const { return !keys_.read() || !keys_.empty() || reload_ || first_; }
   void BeginStep() { keys_.BeginStep(); }
   // A transaction that has parked nothing and settled nothing has failed. What the table has is not
   // known any more, but what was claimed in an earlier one is still outstanding.
@@ -61,7 +70,6 @@ class ParkedEvents {
 
   bool Pauses(const std::string& key) const { return blocks_ && keys_.contains(key); }
   bool HasKeys() const { return !keys_.empty(); }
-  bool HasOutstanding() const { return keys_.AnyOnTheirWay(); }
   std::size_t outstanding() const { return keys_.on_their_way(); }
 
   void Park(const ClaimedEvent& event);
@@ -70,7 +78,8 @@ class ParkedEvents {
     std::int64_t seq;
     std::string key;
   };
-  void ParkBehind(const std::vector<Waiting>& events);
+  // Returns whether there are any.
+  bool ParkBehind(const std::vector<Waiting>& events);
 
   // Appends the parked events that may be tried now, as far as the budget goes; none of a key of
   // which one is outstanding. Returns whether claiming again at once may find more.
@@ -81,14 +90,15 @@ class ParkedEvents {
   void DeletePublished();
 
  private:
-  void Log(const EventRetry& retry, const std::string& id, const std::string& key,
-           const std::string& error);
+  // The next step of a round over the keys, or the first one. Whether the round has ended.
+  bool Load();
 
   std::vector<std::int64_t> SeqsBefore(const std::vector<std::string>& keys) const;
   std::vector<ParkedHead> HeadsOf(const std::vector<std::string>& keys);
 
   // The keys of which the first row is due; puts other rows that are due behind it.
   std::vector<std::string> DueKeys(const std::vector<DueRow>& due, bool* more);
+  bool ClaimDue(std::size_t limit, ByteBudget* budget, Events* events);
   // Hands out those of each key that may be tried together.
   void Take(Events rows, Events* events);
   // What is known is dropped. If that was while it was read, the next step reads less.
@@ -110,6 +120,9 @@ class ParkedEvents {
   HeadsRound round_;         // of Load()
   int load_keys_ = 10'000;   // of a step; less when one took too long
   bool load_fails_ = false;  // its last step has not ended
+  Moment loaded_at_ = 0;
+  bool reload_ = false;  // there are rows that a round has yet to read
+  bool first_ = false;   // see GoFirst()
 };
 
 }  // namespace postbox::publisher

@@ -47,7 +47,6 @@ class PausedKeys {
   void HandOut(const std::string& key, std::int64_t seq);
   // One has its result. `published`: it will be deleted.
   void Settle(const std::string& key, std::int64_t seq, bool published);
-  bool AnyOnTheirWay() const { return !on_their_way_.empty(); }
   std::vector<std::string> KeysOnTheirWay() const;
   // Rows, of all keys.
   std::size_t on_their_way() const;

@@ -76,7 +76,7 @@ TEST(PausedKeys, AreNotMovedByWhatWasNotPublished) {
   keys.HandOut("a", 10);
   keys.Settle("a", 10, false);
   EXPECT_EQ(keys.Before("a"), 9);
-  EXPECT_FALSE(keys.AnyOnTheirWay());
+  EXPECT_EQ(keys.on_their_way(), 0U);
 }
 
 TEST(PausedKeys, CountTheRowsOnTheirWay) {
@@ -106,7 +106,7 @@ TEST(PausedKeys, AfterAFailureHaveOnTheirWayWhatEarlierStepsHandedOut) {
   EXPECT_TRUE(keys.empty()) << "what the table has is to be read again";
   EXPECT_FALSE(keys.read());
   keys.Reset();
-  EXPECT_FALSE(keys.AnyOnTheirWay());
+  EXPECT_EQ(keys.on_their_way(), 0U);
 }
 
 }  // namespace

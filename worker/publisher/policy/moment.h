@@ -16,6 +16,12 @@ namespace postbox::publisher {
 using Moment = std::int64_t;
 inline constexpr Moment kNever = std::numeric_limits<Moment>::max();
 
+// Of a clock that is never set.
+inline Moment ToMoment(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+inline Moment SteadyNow() { return ToMoment(std::chrono::steady_clock::now()); }
+
 constexpr Moment After(Moment from, std::chrono::milliseconds delay) {
   return from + std::chrono::microseconds(delay).count();
 }

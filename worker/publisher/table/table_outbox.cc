@@ -218,7 +218,7 @@ bool TableOutbox::Park(const ClaimedEvent& event) {
   const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   if (!table_.Park(event, retry, error)) return false;
-  log_.Add(retry.failed() ? EventLog::kFailed : EventLog::kParked, event.id, event.key, error);
+  log_.Add(KindOf(retry), event.id, event.key, error);
   return true;
 }
 
