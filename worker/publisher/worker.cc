@@ -1,9 +1,6 @@
 // See worker.h.
 #include "worker/publisher/worker.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "extension/shared/settings.h"
 #include "extension/shared/time_scale.h"
 #include "proto/rules/resource_name.h"
@@ -34,20 +31,19 @@ constexpr int64 kLeaveMs = 4000;
 constexpr int64 kCredentialsLookMs = 1000;
 // A publication of which an event has gone through within this time is busy.
 constexpr int64 kRecentlyMs = 100;
-constexpr int64 kSettleMs = 10;  // a lane stores parts of its results before others have their turn
 constexpr long kReportCountsMs = 100;  // until the statistics have an idle worker's last counts
+
+// When a line of the log that was held back is due.
+TimestampTz NextLine(TimestampTz now) {
+  const auto due = NextDueLine();
+  if (due == decltype(due)::max()) return DT_NOEND;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - RepeatLimit::Clock::now());
+  return After(now, std::max<int64>(left.count(), 0));
+}
 
 }  // namespace
 
-Worker::Worker() : notify_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), outlets_(notify_fd_) {
-  if (notify_fd_ < 0) Throw(ERRCODE_INSUFFICIENT_RESOURCES, "could not create an eventfd");
-  Pg([&] {
-    wait_set_ = POSTBOX_CREATE_WAIT_EVENT_SET(3);
-    AddWaitEventToSet(wait_set_, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, nullptr);
-    AddWaitEventToSet(wait_set_, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, nullptr, nullptr);
-    AddWaitEventToSet(wait_set_, WL_SOCKET_READABLE, notify_fd_, nullptr, nullptr);
-  });
-}
+Worker::Worker() : outlets_(wait_point_.notify_fd()) {}
 
 void Worker::Run() {
   while (!StopRequested() && !YieldRequested()) {
@@ -58,10 +54,7 @@ void Worker::Run() {
     FollowSettings();
     WriteDueLines();
     const bool progress = Step();
-    if (progress || busy_) {
-      busy_ = !budget_.empty();
-      NoteWork(busy_);
-    }
+    reports_.ShowWork(!budget_.empty(), progress);
     if (!progress) Wait();
   }
   LeaveIfThreadDied();
@@ -88,8 +81,7 @@ bool Worker::Step() {
   bool progress = CollectResults();
   outlets_.HandOver(ConfirmedByStandbys());
   WatchStandbys();
-  outages_.Look(outlets_, lanes_, now_);
-  reports_.Look(outlets_, now_);
+  reports_.Look(outlets_, lanes_, now_);
   if (succession_.Proceed(now_, &lanes_)) ArrangeLanes();
   // First what workers that are gone have left behind; then it can be claimed.
   // Each lane comes first in turn, so that a slow one does not keep the others waiting for ever.
@@ -111,42 +103,18 @@ void Worker::Heartbeat() {
 
 void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
-  TimestampTz until = std::min(poll_.next(), NextLine());
+  TimestampTz until = std::min({poll_.next(), NextLine(now_), settlements_.NextStep()});
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
-  for (const LanePointer& lane : to_settle_)
-    if (!lane->results().WaitsForRest()) until = std::min(until, lane->results().NextStep());
-
   until = std::min(until, succession_.NextStep(now_));
   if (identity().ordinal == 0) until = std::min(until, retention_.NextStep());
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
-  until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), outages_.NextLook()});
+  until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), reports_.NextLook()});
   // Others must hear of this worker before they take over what it has.
   long timeout = std::min(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until),
                           static_cast<long>(LeaseMilliseconds() / 4));
   if (Transaction::HasCounts()) timeout = std::min(timeout, kReportCountsMs);
   // Idle: what the last transactions counted goes out now, for autovacuum.
-  if (!Sleep(timeout) && Transaction::HasCounts()) Transaction::ReportCounts();
-}
-
-TimestampTz Worker::NextLine() const {
-  const auto due = NextDueLine();
-  if (due == decltype(due)::max()) return DT_NOEND;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - RepeatLimit::Clock::now());
-  return After(now_, std::max<int64>(left.count(), 0));
-}
-
-bool Worker::Sleep(long milliseconds) {
-  ::WaitEvent event;
-  const int events = Pg([&] {
-    static const uint32 wait_event = ::postbox::WaitEvent("PostboxPublisher");
-    return WaitEventSetWait(wait_set_, std::clamp(milliseconds, 1L, 60'000L), &event, 1,
-                            wait_event);
-  });
-  if (events > 0 && (event.events & WL_SOCKET_READABLE) != 0) {
-    uint64 count = 0;
-    [[maybe_unused]] const ssize_t size = read(notify_fd_, &count, sizeof count);
-  }
-  return events > 0;
+  if (!wait_point_.Sleep(timeout) && Transaction::HasCounts()) Transaction::ReportCounts();
 }
 
 // Configuration.
@@ -232,16 +200,7 @@ void Worker::ArrangeLanes() {
   const bool shared = tenants.size() + succession_.awaited() > 1;
   budget_.SetTenants(std::move(tenants));
   for (const LanePointer& lane : lanes_) lane->tenant()->shares_worker = shared;
-  PublishWorkerError();
-}
-
-void Worker::PublishWorkerError() {
-  std::string error = outlets_.error();
-  for (const LanePointer& lane : lanes_) {
-    if (error.empty()) error = lane->configuration_error();
-  }
-  if (error != shown_error_) ShowProblem(Shortened(ServerText(error), kMaxShownError));
-  shown_error_ = std::move(error);
+  reports_.ShowError(outlets_, lanes_);
 }
 
 void Worker::SuspendSuspects() {
@@ -297,7 +256,7 @@ bool Worker::ClaimLanes() {
     outlet->in_flight()->HandOver(outlet->client(), confirmed);
     if (!had_plans) LimitPlans(lanes_, now_);
   }
-  PublishWorkerError();
+  reports_.ShowError(outlets_, lanes_);
   return progress;
 }
 
@@ -315,44 +274,20 @@ bool Worker::CollectResults() {
     Events events = outlet->TakeResults(now_);
     if (!events.empty()) Failpoint("after_publish_before_mark");
     progress |= !events.empty() || ending != outlet->IsEnding();
-    GiveToLanes(std::move(events), leaving_ || ending);
+    settlements_.Add(std::move(events), ending);
   }
   return SettleLanes() || progress;
 }
 
-void Worker::GiveToLanes(Events events, bool leaving) {
-  for (EventPointer& event : events) {
-    auto* lane = static_cast<Lane*>(event->owner.get());
-    if (!lane->results().HasResults())
-      to_settle_.push_back(std::static_pointer_cast<Lane>(event->owner));
-    lane->results().Add(std::move(event), leaving);
-  }
-}
-
 bool Worker::SettleLanes() {
-  bool part = false;
-  // A lane that has stored a part comes behind those that wait for its publication's next turn.
-  std::vector<LanePointer> behind;
-  for (const LanePointer& lane : std::exchange(to_settle_, {})) {
-    const TimestampTz until = After(GetCurrentTimestamp(), kSettleMs);
-    auto settled = TooLate() ? LaneResults::Progress::kNothing : LaneResults::Progress::kPart;
-    bool stored = false;
-    while (settled == LaneResults::Progress::kPart && !TooLate() && GetCurrentTimestamp() < until) {
-      settled = lane->results().Step(now_, leaving_, &budget_);
-      stored |= settled == LaneResults::Progress::kPart;
-    }
-    part |= settled == LaneResults::Progress::kPart;
-    if (settled != LaneResults::Progress::kAll) {
-      (stored ? behind : to_settle_).push_back(lane);
-      continue;
-    }
-    // The publication may have a new lane by now.
+  const Settlements::Stored stored = settlements_.Step(now_, &budget_);
+  // The publication may have a new lane by now.
+  for (const LanePointer& lane : stored.lanes) {
     for (const LanePointer& other : lanes_) {
       if (other->publication().name == lane->publication().name) other->MarkReady();
     }
   }
-  to_settle_.insert(to_settle_.end(), behind.begin(), behind.end());
-  return part;
+  return stored.some;
 }
 
 // Synchronous standbys.
@@ -361,38 +296,16 @@ void Worker::WatchStandbys() {
   if (outlets_.Stalled(now_)) {
     // With as much left of the lease as sending may take, and some more.
     GiveBackUnsafe(static_cast<int64>(LeaseMilliseconds()) * 1000 / 4);
-    ShowStandbyWaits();
-  } else if (!shown_.empty()) {
-    shown_.clear();
-    postbox::publisher::ShowStandbyWaits({});
-    LogLimited("standby answers",
-               {.message = "events do not wait for a synchronous standby any more"});
+    reports_.ShowStandbyWaits(outlets_);
+  } else if (reports_.EndStandbyWaits()) {
     WantIn(WakeSet::All());
   }
-}
-
-void Worker::ShowStandbyWaits() {
-  std::vector<StandbyQueue::Waiting> waiting = outlets_.WaitingForStandbys();
-  if (waiting == shown_) return;
-  std::vector<StandbyWait> waits;
-  waits.reserve(waiting.size());
-  for (const StandbyQueue::Waiting& one : waiting) {
-    waits.push_back({HashOfName(one.publication), one.position, one.since});
-  }
-  postbox::publisher::ShowStandbyWaits(waits);
-  if (shown_.empty()) {
-    LogLimited("standby",
-               {.message = "events wait for a synchronous standby to confirm WAL up to " +
-                           LsnText(waiting.front().position),
-                .hint = "See pg_stat_replication and synchronous_standby_names."});
-  }
-  shown_ = std::move(waiting);
 }
 
 void Worker::GiveBackUnsafe(int64 most) {
   Events events = outlets_.TakeUnsafe(now_, most);
   for (const EventPointer& event : events) event->status = pubsub::PublishStatus::kBehind;
-  GiveToLanes(std::move(events), leaving_);
+  settlements_.Add(std::move(events), false);
   SettleLanes();
 }
 
@@ -407,7 +320,7 @@ void Worker::WaitForResults(int64 milliseconds) {
     if (CollectResults()) continue;
     // Commits go on setting the latch, which does not matter any more.
     ResetLatch(MyLatch);
-    Sleep(std::min(left, 100L));
+    wait_point_.Sleep(std::min(left, 100L));
   }
   CollectResults();
 }
@@ -432,25 +345,18 @@ void Worker::Drain() {
   // Nothing is read any more from here on, so this is not too early to ask.
   RetireOutdated();
   outlets_.StopHandOver();
-  leave_by_ = After(GetCurrentTimestamp(), kLeaveMs);
+  settlements_.LeaveBy(After(GetCurrentTimestamp(), kLeaveMs));
   WaitForResults(Scaled(kFinishTime).count());
-  leaving_ = true;
+  settlements_.StopCounting();
   if (outlets_.outstanding() > 0) {
     outlets_.Cancel();
     WaitForResults(Scaled(kCancelTime).count());
   }
-  GiveToLanes(outlets_.Close(), leaving_);
-  // In turn, and those that fail once.
-  for (std::vector<LanePointer> lanes = std::exchange(to_settle_, {}); !lanes.empty();) {
-    std::erase_if(lanes, [&](const LanePointer& lane) {
-      RecordHeartbeat();
-      return TooLate() ||
-             lane->results().Step(now_, leaving_, &budget_) != LaneResults::Progress::kPart;
-    });
-  }
+  settlements_.Add(outlets_.Close(), false);
+  settlements_.Drain(now_, &budget_);
   for (const auto* lanes : {&succession_.finishing(), &std::as_const(lanes_)}) {
     for (const LanePointer& lane : *lanes) {
-      if (!TooLate()) lane->Conclude(now_, true);
+      if (!settlements_.TooLate()) lane->Conclude(now_, true);
     }
   }
 }

@@ -27,17 +27,17 @@
 
 #include "extension/base/guard.h"
 #include "extension/shared/shared_state.h"
-#include "worker/publisher/base/registration.h"
 #include "worker/publisher/budget.h"
 #include "worker/publisher/configuration.h"
-#include "worker/publisher/credential_reports.h"
 #include "worker/publisher/heap.h"
 #include "worker/publisher/lane.h"
-#include "worker/publisher/outage.h"
 #include "worker/publisher/outlet.h"
 #include "worker/publisher/poll.h"
 #include "worker/publisher/retention.h"
+#include "worker/publisher/settlements.h"
 #include "worker/publisher/succession.h"
+#include "worker/publisher/wait_point.h"
+#include "worker/publisher/worker_reports.h"
 
 namespace postbox::publisher {
 
@@ -59,8 +59,6 @@ class Worker {
   // One turn of the loop. Returns whether there may be more to do at once.
   bool Step();
   void Wait();
-  // Returns false when the time is over and nothing happened.
-  bool Sleep(long milliseconds);
   void Heartbeat();
   // Others may have this worker's lanes by now.
   void MarkLeasesUncertain() {
@@ -83,59 +81,40 @@ class Worker {
   void ArrangeLanes();
   // What has ended an earlier worker of the database is not touched again at once.
   void SuspendSuspects();
-  // When a line of the log that was held back is due.
-  TimestampTz NextLine() const;
-  // Shows sessions that nothing, or not all, can be published, and why.
-  void PublishWorkerError();
-
   bool ClaimLanes();
   // Whether events of other publications go through.
   bool OthersPublish(const Lane& lane) const;
   // Takes the results that the clients have, and lets the lanes store theirs.
   bool CollectResults();
-  void GiveToLanes(Events events, bool leaving);
   // Whether a lane has stored some of its results, and not all.
   bool SettleLanes();
-
   // Shows for which publications events wait for a synchronous standby, and gives them back when
   // they have waited for too long.
   void WatchStandbys();
-  void ShowStandbyWaits();
   void GiveBackUnsafe(int64 most);
 
   // Gives back everything that is in flight, in a few seconds at most.
   void Drain();
   void WaitForResults(int64 milliseconds);
-  // Whether the worker has to leave at once.
-  bool TooLate() const {
-    return StopRequested() && leave_by_ != 0 && GetCurrentTimestamp() > leave_by_;
-  }
   // Waits for the results of what is on its way, as long as there is no hurry.
   void Finish();
   // Whether there is something to publish.
   bool WorkLeft() const;
 
-  int notify_fd_ = -1;
-  WaitEventSet* wait_set_ = nullptr;
+  WaitPoint wait_point_;
   Outlets outlets_;
   Configuration configuration_;
-  std::string shown_error_;  // as it is shown
   std::vector<LanePointer> lanes_;
   Succession succession_;
-  std::vector<LanePointer> to_settle_;  // lanes with results, also of publications that are gone
+  Settlements settlements_;
   Budget budget_;
   HeapTrimmer heap_;
   Poll poll_;
   Retention retention_;
+  WorkerReports reports_;
   std::size_t first_lane_ = 0;  // whose turn it is to claim first
-  bool leaving_ = false;        // failures are not counted any more
-  bool busy_ = true;            // it has work, as others see it
-  TimestampTz leave_by_ = 0;    // of Drain(); 0: not leaving
   TimestampTz now_ = 0;         // as of the current step
   TimestampTz next_credentials_look_ = 0;
-  std::vector<StandbyQueue::Waiting> shown_;  // what others see of the queue
-  OutageWatch outages_;
-  CredentialReports reports_;
 };
 
 }  // namespace postbox::publisher
