@@ -15,8 +15,8 @@
 //
 // The row also holds what was used, other than time (bench/usage.h).
 //
-// The first chunk is not counted: it makes the plans and fills the caches of a new process. Nobody
-// else may claim meanwhile (postbox.publishers = 0).
+// The first chunk is not counted: it makes the plans and fills the caches of a new process. No
+// worker may claim meanwhile (postbox.publishers = 0).
 #include "bench/usage.h"
 
 #include <deque>

@@ -54,8 +54,8 @@ free_port() {
     printf "%d\n", unpack_sockaddr_in(getsockname(S))'
 }
 
-# with_own_mounts COMMAND...: becomes COMMAND, which may mount file systems if POSTBOX_OWN_MOUNTS=1. Nobody else
-# sees them, and they vanish with the last process.
+# with_own_mounts COMMAND...: becomes COMMAND, which may mount file systems if POSTBOX_OWN_MOUNTS=1. No other
+# process sees them, and they vanish with the last process.
 with_own_mounts() {
   if [ "$(id -u)" = 0 ] && unshare --mount --propagation private true 2>/dev/null; then
     export POSTBOX_OWN_MOUNTS=1

@@ -143,7 +143,7 @@ class Watch:
     def _run(self):
         try:
             self._watch()
-        except Exception as error:  # nothing would be watched, and nobody would know
+        except Exception as error:  # otherwise nothing would be watched, and nothing would say so
             self._error = error
 
     def _watch(self):

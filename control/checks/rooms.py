@@ -147,7 +147,7 @@ def _server_directory():
 
 @functools.lru_cache(maxsize=None)
 def world_of(header):
-    """The world of a header that is not in the tree: 'standard', a key of WORLDS, or None if nobody knows it."""
+    """The world of a header that is not in the tree: 'standard', a key of WORLDS, or None if it is unknown."""
     header = os.path.normpath(header)
     if header in STANDARD:
         return 'standard'

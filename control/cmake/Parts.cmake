@@ -111,7 +111,7 @@ united(files ${plain})
 add_library(postbox_plain STATIC ${files})
 target_link_libraries(postbox_plain PUBLIC postbox_warnings postbox_base postbox_messages nlohmann_json::nlohmann_json PkgConfig::CURL PkgConfig::SQLITE)
 
-# The executable. (proto/rules/ holds headers only: whoever includes them compiles them.)
+# The executable. (proto/rules/ holds headers only: each includer compiles them.)
 function(part name room)
   sources(files ${room})
   list(REMOVE_ITEM files ${plain})

@@ -5,8 +5,8 @@
 //   2. the worker that has had nothing to do for longest, if that is kIdle at least;
 //   3. the worker that has its slot for longest, if that is kTurn at least.
 // So an idle database gives way at once, and a busy one after its turn. With `n` databases that are
-// busy and `m` slots, each waits for about (n / m - 1) turns. Where nobody waits, nobody gives up
-// anything: then this is not asked.
+// busy and `m` slots, each waits for about (n / m - 1) turns. Where no database waits, none gives
+// up anything: then this is not asked.
 #ifndef POSTBOX_PROTO_RULES_TURNS_H_
 #define POSTBOX_PROTO_RULES_TURNS_H_
 

@@ -1,7 +1,7 @@
 -- The schema postbox belongs to Postbox alone. Who owns it, may create in it, or has left an object in it could put functions
 -- beside those of Postbox that a superuser's statement would call. CREATE EXTENSION creates the schema, but takes one that
--- is there: DROP EXTENSION leaves it behind, a restore creates it first, and somebody else may have done so. So this
--- script goes on only if the schema is a superuser's, nobody else may create in it, and it is empty. (pg_upgrade runs no
+-- is there: DROP EXTENSION leaves it behind, a restore creates it first, and another role may have done so. So this
+-- script goes on only if the schema is a superuser's, no other role may create in it, and it is empty. (pg_upgrade runs no
 -- script.)
 --
 -- CREATE EXTENSION runs the script with the schema in its search_path. From here on it is not.

@@ -1,7 +1,7 @@
 -- Dead letters: events that could not be applied. They are kept with their payload until they are redriven or deleted.
 --
 -- A role sees and may discard the dead letters of an inbox if it has the rights of the owner of the inbox, or those
--- of postbox_operator. It may not DELETE: whoever may DELETE may LOCK TABLE, which would hold up the dead letters of all inboxes.
+-- of postbox_operator. It may not DELETE: a role that may DELETE may LOCK TABLE, which would hold up the dead letters of all inboxes.
 
 CREATE TABLE postbox.dead_letter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,11 +1,11 @@
 // The rows of an outbox as a worker gets them, of both kinds, and the events made of them.
 //
-// A row is data and not a promise: the owner may alter the table, and whoever may INSERT may have
-// written anything. What is wrong with the columns concerns the whole outbox: CheckEventColumns()
-// throws, and the publication is suspended with the reason. What is wrong with one row concerns
-// this row: it becomes an event that must not be sent (kRejected, with the reason). That goes the
-// way of an event that Pub/Sub refuses, so it is parked in its turn, and the order of its key
-// stays.
+// A row is data and not a promise: the owner may alter the table, and a role that may INSERT may
+// have written anything. What is wrong with the columns concerns the whole outbox:
+// CheckEventColumns() throws, and the publication is suspended with the reason. What is wrong with
+// one row concerns this row: it becomes an event that must not be sent (kRejected, with the
+// reason). That goes the way of an event that Pub/Sub refuses, so it is parked in its turn, and the
+// order of its key stays.
 //
 // A row is small as SPI has it: a large value is compressed or stands in a TOAST table. Reading it
 // makes it large. So rows are read in portions, as far as a budget goes, and counted before they

@@ -24,8 +24,8 @@ constexpr std::string_view kEventColumns =
 // of the rows (origin, seq) does not end a scan, since origin is the same everywhere.
 constexpr std::string_view kAt = "origin = {origin} AND seq >= {seq} AND seq <= {seq}";
 
-// Why a row of a log cannot be an event, or NULL: its owner has taken a NOT NULL away, or somebody
-// has inserted more than a message may have. Reads no payload.
+// Why a row of a log cannot be an event, or NULL: its owner has taken a NOT NULL away, or it
+// has more than a message may have. Reads no payload.
 constexpr std::string_view kProblem =
     "CASE WHEN aggregate_type IS NULL OR aggregate_id IS NULL OR event_type IS NULL OR version IS "
     "NULL OR version < 1 OR schema_version IS NULL OR payload IS NULL OR attributes IS NULL OR "
