@@ -96,6 +96,39 @@ subtest 'a parked event that is on its way when a read waits too long' => sub {
 	is_sent_once('each event is sent once');
 };
 
+subtest 'events that failed, whose key is paused when they are tried again, and that cannot be put aside then' => sub {
+	store_positions('100ms');
+	set_configuration($node, 'postbox.maintenance_interval', '1s');
+	$node->reload;
+	emulator_fault($emulator, 'rpc=Publish,code=NOT_FOUND');
+	emit_one('late') for 1 .. 2;
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' FROM postbox.publication_status}, 'they have failed');
+	# Its owner parks an earlier event of their key. The worker cannot read which keys have one, so it does before it claims again; from
+	# then on it cannot write.
+	my $other;
+	in_the_way(q{
+		LOCK TABLE app.outbox_parked IN ACCESS EXCLUSIVE MODE;
+		INSERT INTO app.outbox_parked (publication, seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, publish_attempts, next_retry_at)
+		SELECT 'videos', seq - 1, '550e8400-e29b-41d4-a716-446655440000', aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at, 9, 'infinity'
+		FROM app.outbox WHERE aggregate_id = 'late' ORDER BY seq LIMIT 1},
+		sub {
+			$other = IPC::Run::start([ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres') . ' application_name=in_the_way',
+				map { ('-c', $_) } 'BEGIN', 'LOCK TABLE app.outbox_parked IN SHARE MODE', 'SELECT pg_sleep(100000)' ]);
+			wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM pg_locks WHERE relation = 'app.outbox_parked'::regclass AND mode = 'ShareLock'}, 'another session waits to lock it');
+		});
+	my $position = log_position($node);
+	emulator_fault($emulator, '--clear');
+	wait_for(sub { (() = log_since($node, $position) =~ /postbox publisher.*still waiting for RowExclusiveLock/g) >= 1 }, 'the worker tries to put them aside');
+	wait_until($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM pg_locks WHERE relation = 'app.outbox_parked'::regclass AND NOT granted)}, 'and gives up');
+	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'in_the_way'});
+	$other->finish;
+	wait_until($node, 'postgres', q{SELECT count(*) = 3 FROM app.outbox_parked}, 'they are put aside when the table can be written');
+	$node->safe_psql('postgres', q{SELECT postbox.discard('app.outbox', '550e8400-e29b-41d4-a716-446655440000')});
+	$sent += 2;
+	wait_for(sub { messages_published($emulator) >= $sent }, 'and sent when their key goes on');
+	is_sent_once('once');
+};
+
 subtest 'a refused event that cannot be put aside' => sub {
 	store_positions('60s');
 	publish_some(20);

@@ -56,7 +56,7 @@ class ParkedQueue {
   };
   HeadsRead Heads(const std::string& from, int most);
   // In no order; of keys without a row, nothing. `before`: of each, a seq that is below its rows;
-  // empty: that is not known.
+  // empty: that is not known. A row without a seq is not found.
   std::vector<ParkedHead> HeadsOf(const std::vector<std::string>& keys,
                                   std::vector<std::int64_t> before = {});
   // Keeps these in the queue until commit. Returns the keys of those that it could lock.

@@ -4,12 +4,6 @@
 
 namespace postbox::publisher {
 
-namespace {
-
-constexpr std::string_view kBehind = "q.next_retry_at = 'infinity' AND q.publish_attempts = 0";
-
-}  // namespace
-
 ParkedQueueSql MakeParkedQueueSql(const ParkedQueueForm& form) {
   // Where a row is found by its place, conditions on its state stand in a CASE: no index fits that,
   // so a plan that is made for a small table is no scan of all rows.

@@ -11,6 +11,9 @@
 
 namespace postbox::publisher {
 
+// A row that waits behind the first one of its key.
+inline constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publish_attempts = 0";
+
 // How the rows of a queue stand in their table. `q` is a row in all of the texts.
 struct ParkedQueueForm {
   std::string table;  // quoted and qualified
@@ -22,11 +25,11 @@ struct ParkedQueueForm {
   std::string_view behind_time;  // behind next_retry_at: 'infinity', as this index takes it
   // These begin with AND. What a row that was found by its place must be to be of the queue still;
   // and if it must be parked, and behind nothing, too. Which rows are of the lane.
-  std::string_view still, parked;
-  std::string slice;
+  std::string_view still;
+  std::string parked, slice;
   std::string_view lock;   // keeps a row in the queue until commit
   std::string_view freed;  // next_retry_at of a row that is not behind any more
-  std::string_view free;   // at the end of a SET: takes away whatever lock token is there
+  std::string free;        // at the end of a SET: takes away whatever lock token is there
 };
 
 struct ParkedQueueSql {

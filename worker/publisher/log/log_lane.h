@@ -18,7 +18,7 @@ class LogLane {
   using Handle = LaneProgress::Handle;
 
   // As it is taken. `next`: no handle from this one on was ever given. `reader` must outlive it.
-  LogLane(LanePosition position, Handle next, ChunkReader& reader, bool ordered);
+  LogLane(LanePosition position, Handle next, LogReader& reader, bool ordered);
   LogLane(const LogLane&) = delete;
   LogLane& operator=(const LogLane&) = delete;
 
@@ -34,14 +34,16 @@ class LogLane {
   std::size_t handed_out() const { return handed_out_.size(); }
   void GiveBack();
 
-  // Reads what is new under one snapshot. `reader` and `tables`: of the log. Nothing: the log was
-  // emptied, which was taken note of.
-  std::optional<Backlog::Read> ReadNew(LogReader& reader, const LogTables& tables,
-                                       const Backlog::Room& room, MaybeSent* maybe_sent);
+  // Reads what is new under one snapshot. Nothing: the log was emptied, which was taken note of.
+  std::optional<Backlog::Read> ReadNew(const LogTables& tables, const Backlog::Room& room,
+                                       MaybeSent* maybe_sent);
   // All transactions that have a seq up to this value of the sequence had ended when it was read
   // for the last time, and all events up to it are published. Nothing: that is not so.
   std::optional<std::int64_t> PublishedUpTo() const;
 
+  // When the position is to be stored, if it is within an hour. `more`: there is something else to
+  // be stored with it.
+  std::chrono::milliseconds StoreIn(bool more) const;
   bool IsOutdated() const { return stored().IsOutdated(progress().settled()); }
   // So many events it has handed out since its stored position that may have been sent. What has
   // failed was not sent, or is counted.
@@ -65,9 +67,9 @@ class LogLane {
   // Forgets the position, so that all that is in the log is read.
   void BeginAgain();
 
-  ChunkReader& reader_;
+  LogReader& reader_;
   const bool ordered_;
-  std::optional<Parts> parts_;
+  std::unique_ptr<Parts> parts_;
   Drawn drawn_;
   std::vector<Handle> handed_out_;  // in this step
 };

@@ -217,8 +217,8 @@ void LogOutbox::ClaimSome(const ClaimLimits& limits, ClaimResult* result) {
   if (!failed) {
     sent_again_.Add(maybe_sent_.Count(result->events));
     const LaneProgress& progress = lane_->progress();
-    const bool all = result->events.empty() && !result->more && budget.needed() == 0 &&
-                     !progress.is_split() && progress.waiting() == 0;
+    const bool all =
+        result->events.empty() && !result->more && !progress.is_split() && progress.waiting() == 0;
     if (all) maybe_sent_.NotePassed(progress.read().from());
   }
   // Failed ones, too: perhaps they were given back while they waited for a standby.
@@ -259,7 +259,7 @@ void LogOutbox::ClaimAgain(const std::vector<LaneProgress::Event>& wanted, ByteB
       result->events.push_back(std::move(claimed));
     }
   }
-  if (parked_.ParkBehind(behind)) memory_is_ahead_ = true;
+  ParkBehind(behind);
   const bool any_left = progress.waiting() > 0 || (result->events.empty() && progress.failed() > 0);
   result->more = any_left && budget->needed() == 0;
 }
@@ -272,7 +272,7 @@ void LogOutbox::ClaimNew(const ClaimLimits& limits, ByteBudget* budget, ClaimRes
       .most_bytes = static_cast<std::size_t>(settings().max_outstanding_bytes) * 1024,
       .lanes = static_cast<std::size_t>(std::max(ownership_.share().held, 1)),
       .may_read_keys = SteadyNow() >= no_keys_until_};
-  std::optional<Backlog::Read> read = lane_->ReadNew(reader_, tables_, room, &maybe_sent_);
+  std::optional<Backlog::Read> read = lane_->ReadNew(tables_, room, &maybe_sent_);
   // Perhaps it takes other events now.
   if (!read || !ConfigIsCurrent()) return;
   if (read->ahead) Take(&*read->ahead, LaneProgress::Part::kAhead, read->moment, result);
@@ -292,7 +292,7 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
       const ClaimedEvent& event = *chunk->events[i];
       if (!is_withheld(i) && parked_.Pauses(event.key)) behind.push_back({event.seq, event.key});
     }
-    if (parked_.ParkBehind(behind)) memory_is_ahead_ = true;
+    ParkBehind(behind);
   }
   LaneProgress& progress = lane_->progress();
   const std::int64_t from = progress.read(part).from();
@@ -376,31 +376,29 @@ void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
       lane_->progress().Fail(event->handle);
     }
   }
-  if (parked_.ParkBehind(park_behind)) memory_is_ahead_ = true;
+  ParkBehind(park_behind);
+}
+
+// What it has to write is taken for written by then, so a failure drops the lane.
+void LogOutbox::ParkBehind(const std::vector<ParkedEvents::Waiting>& events) {
+  memory_is_ahead_ = memory_is_ahead_ || !events.empty();
+  parked_.ParkBehind(events);
 }
 
 // Maintain.
 
-milliseconds LogOutbox::CheckpointIn() const {
-  if (ownership_.uncertain()) return milliseconds(0);
-  const milliseconds checkpoint(settings().checkpoint_interval);
-  const milliseconds maintenance = std::chrono::seconds(settings().maintenance_interval);
-  return lane_->stored()
-      .DueIn(lane_->progress().settled(), sent_again_.any(), SteadyNow(), {checkpoint, maintenance})
-      .value_or(kNothingToDo);
-}
-
 milliseconds LogOutbox::MaintainIn() const {
   if (!lane_) return kNothingToDo;
-  if (!ownership_.share().log.empty()) return milliseconds(0);
-  return std::max(milliseconds(0), std::min(CheckpointIn(), parked_.RepairIn()));
+  if (!ownership_.share().log.empty() || ownership_.uncertain()) return milliseconds(0);
+  return std::max(milliseconds(0), std::min(lane_->StoreIn(sent_again_.any()), parked_.RepairIn()));
 }
 
 void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
   if (!lane_) return;
   BeginStep();
   ownership_.share().log.Write();
-  if ((leaving && lane_->IsOutdated()) || CheckpointIn().count() == 0) {
+  if ((leaving && lane_->IsOutdated()) || ownership_.uncertain() ||
+      lane_->StoreIn(sent_again_.any()).count() == 0) {
     transaction->Begin();
     Checkpoint();
     return;

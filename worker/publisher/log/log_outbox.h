@@ -99,8 +99,8 @@ class LogOutbox : public OutboxSource {
   void Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& moment, ClaimResult* result);
 
   void SettleUnpublished(std::span<const EventPointer> events);
+  void ParkBehind(const std::vector<ParkedEvents::Waiting>& events);
 
-  std::chrono::milliseconds CheckpointIn() const;
   void Checkpoint();
 
   const Publication publication_;

@@ -103,8 +103,8 @@ void ParkedEvents::Park(const ClaimedEvent& event) {
   log_.Add(KindOf(retry), id, event.key, error);
 }
 
-bool ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
-  if (events.empty()) return false;
+void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
+  if (events.empty()) return;
   std::unordered_set<std::string> distinct;
   for (const Waiting& event : events) distinct.insert(event.key);
   const std::vector<std::string> keys_of_events(distinct.begin(), distinct.end());
@@ -123,7 +123,6 @@ bool ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
     table_.ParkBehind(seqs, keys, behind);
   }
   for (const Waiting& event : events) keys_.Add(event.key, event.seq);
-  return true;
 }
 
 // Trying again.

@@ -17,14 +17,14 @@
 //
 // How rows wait behind the first one of their key is told in delivery/parked_queue.h. If that one
 // cannot be held, it may just be deleted: then the new one is due, and Claim() puts it behind if
-// there is still an earlier one. The keys are read in steps (Load()), and kept.
+// there is still an earlier one. The keys are read in steps (Ready()), and kept.
 //
 // The statements are in parked_table.h. Which keys have rows, and which of these are on their way,
 // is in paused_keys_logic.h.
 //
 // All functions run in a transaction of the lane's, as the owner of the outbox. BeginStep() comes
-// before those of a transaction; after its rollback, RollBack() or Reset(), and Load(). Keys are in
-// the encoding of the server.
+// before those of a transaction; after its rollback, RollBack() or Reset(), and Ready(). Keys are
+// in the encoding of the server.
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_PARKED_EVENTS_H_
 
@@ -78,8 +78,7 @@ class ParkedEvents {
     std::int64_t seq;
     std::string key;
   };
-  // Returns whether there are any.
-  bool ParkBehind(const std::vector<Waiting>& events);
+  void ParkBehind(const std::vector<Waiting>& events);
 
   // Appends the parked events that may be tried now, as far as the budget goes; none of a key of
   // which one is outstanding. Returns whether claiming again at once may find more.

@@ -7,8 +7,6 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_LOG_PARKED_TABLE_H_
 #define POSTBOX_WORKER_PUBLISHER_LOG_PARKED_TABLE_H_
 
-#include <unordered_set>
-
 #include "extension/base/statement.h"
 #include "worker/publisher/base/event_rows.h"
 #include "worker/publisher/base/publication.h"

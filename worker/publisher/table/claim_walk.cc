@@ -6,8 +6,6 @@ namespace postbox::publisher {
 
 namespace {
 
-using std::chrono::milliseconds;
-
 // How many chunks one claim walks over: a step stays short, and the next one goes on where this
 // one stopped.
 constexpr int kMaxChunks = 8;
@@ -68,10 +66,9 @@ bool ClaimWalk::Walk(std::size_t most, Choice* choice) {
     at = floor_.Skip(at, in_hand_.seqs());
     const bool bounded = !selection.blocked_keys().empty();
     const int64 upto = bounded ? at + std::min(kSeqsOfChunk, PG_INT64_MAX - at) : PG_INT64_MAX;
-    const Clock::time_point start = Clock::now();
     const EventTable::Read read = table_.Waiting(floor_.Between(at, upto, in_hand_.seqs()),
                                                  chunk_size, selection.blocked_keys());
-    if (from_start) floor_.Took(std::chrono::duration_cast<milliseconds>(Clock::now() - start));
+    if (from_start) floor_.Took(read.took);
     const std::optional<int64> first = Passed(read.candidates, read.cut, &at);
     if (chunks == 0 && !bounded) floor_.Found(Clock::now(), first, Scaled(ClaimFloor::kRecent));
     Take(read.candidates, Kind::kWalk, choice);

@@ -68,10 +68,14 @@ void EventTable::Prepare(const TableOutboxSql& sql) {
 
 EventTable::Read EventTable::Waiting(const ClaimFloor::Ranges& ranges, std::size_t most,
                                      const std::vector<std::string>& without) {
+  const Datum keys = TextArrayValue(without);
+  const auto start = std::chrono::steady_clock::now();
   const uint64 rows = statements_.waiting.Run(
       {Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto),
-       Int32GetDatum(static_cast<int32>(most)), TextArrayValue(without), TextValue(lock_token_)});
-  return {ReadCandidates(rows), rows == most};
+       Int32GetDatum(static_cast<int32>(most)), keys, TextValue(lock_token_)});
+  const auto took = std::chrono::steady_clock::now() - start;
+  return {ReadCandidates(rows), rows == most,
+          std::chrono::duration_cast<std::chrono::milliseconds>(took)};
 }
 
 std::optional<int64> EventTable::NextWaiting(const ClaimFloor::Ranges& ranges) {

@@ -55,9 +55,11 @@ class EventTable {
   ParkedQueue& queue() { return queue_; }
 
   // What waits in ranges of seqs, `most` rows, without these keys. `cut`: there may be more.
+  // `took`: the time of the statement.
   struct Read {
     Candidates candidates;
     bool cut;
+    std::chrono::milliseconds took;
   };
   Read Waiting(const ClaimFloor::Ranges& ranges, std::size_t most,
                const std::vector<std::string>& without);

@@ -21,8 +21,9 @@ constexpr std::string_view kUnleased =
 constexpr std::string_view kOurs =
     "CASE WHEN lock_token IS NULL THEN false ELSE lock_token = $2 END";
 
-// A row that waits behind a parked one of its key.
-constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publish_attempts = 0";
+// Of a row that is found by its place: it stops its key.
+constexpr std::string_view kIsParked =
+    " AND CASE WHEN {unleased} THEN next_retry_at IS NOT NULL AND NOT ({behind}) ELSE false END";
 
 // ORDER BY names the key too, which is constant here: it lets nothing but the index on the key and
 // seq give the order.
@@ -46,14 +47,6 @@ constexpr std::string_view kDueAgain =
     "next_retry_at = CASE WHEN next_retry_at = '-infinity' THEN now() ELSE next_retry_at END";
 
 constexpr std::string_view kFree = "lock_token = NULL, locked_at = NULL";
-constexpr std::string_view kFreeToo = ", lock_token = NULL, locked_at = NULL";
-
-// Of row q, found by its place: it stops its key.
-constexpr std::string_view kIsParked =
-    " AND CASE WHEN q.published_at IS NULL AND (q.lock_token IS NULL OR q.next_retry_at = "
-    "'infinity') THEN q.next_retry_at IS NOT NULL AND NOT (q.next_retry_at = 'infinity' AND "
-    "q.publish_attempts = 0) ELSE false END";
-
 // Leases that have run out, and those whose time means nothing. (Clocks differ, and are set back.)
 constexpr std::string_view kOld = "c.locked_at < now() - make_interval(secs => $3)";
 constexpr std::string_view kTimeless =
@@ -108,11 +101,11 @@ class Templates {
             .times = "q.next_retry_at",
             .behind_time = ">= 'infinity'",
             .still = " AND q.published_at IS NULL",
-            .parked = kIsParked,
+            .parked = Fill(kIsParked),
             .slice = "",
             .lock = "FOR SHARE",
             .freed = "NULL",
-            .free = kFreeToo};
+            .free = ", " + std::string(kFree)};
   }
 
  private:

@@ -2,8 +2,8 @@
 //
 // Every statement is written so that it has one sensible plan whatever the statistics say, because
 // a plan is kept and the table was empty when it was made: one table, rows found by ctid or through
-// the one index that fits. (worker.cc switches sequential and bitmap scans, sorts and hash joins
-// off for its session.)
+// the one index that fits. (base/registration.cc switches sequential and bitmap scans, sorts and
+// hash joins off for its session.)
 //
 // The states of a row are described in table_outbox.h.
 #ifndef POSTBOX_WORKER_PUBLISHER_TABLE_TABLE_OUTBOX_SQL_H_
