@@ -36,6 +36,11 @@ DeadlySettings deadly_settings;
 
 }  // namespace
 
+Trust TrustIn(Oid owner) {
+  const bool trusted = Pg([&] { return MemberCanSetRole(owner, GetUserId()); });
+  return trusted ? Trust::kTrusted : Trust::kRestricted;
+}
+
 ActAs::ActAs(Oid role, Trust trust)
     : restricted_(trust == Trust::kRestricted),
       nest_level_(NewGUCNestLevel()),

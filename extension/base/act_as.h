@@ -15,6 +15,9 @@ namespace postbox {
 // SET: a trigger that left its own search_path behind would decide which operators the caller's
 // next statements mean. Settings with which an error would end the process cannot be changed.
 enum class Trust { kRestricted, kTrusted };
+// How the current role trusts `owner`: one that could become it needs no restriction.
+Trust TrustIn(Oid owner);
+
 class ActAs {
  public:
   explicit ActAs(Oid role, Trust trust = Trust::kRestricted);

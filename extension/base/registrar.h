@@ -18,6 +18,11 @@ class Registrar {
   const FixedSearchPath search_path_;
 };
 
+// Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the
+// end of the transaction, acting as the owner of the registry: what refers to it is created and
+// dropped under this lock. Needs SPI. Throws undefined_table if it has just been dropped.
+void LockRegistration(const char* registry, Oid relation);
+
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_BASE_REGISTRAR_H_

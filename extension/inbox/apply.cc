@@ -6,6 +6,7 @@
 #include "extension/base/subtransaction.h"
 #include "extension/inbox/event_set.h"
 #include "extension/inbox/event_version.h"
+#include "extension/inbox/inbox_registration.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
 #include "proto/rules/sqlstate_class.h"
@@ -275,8 +276,7 @@ ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) 
           "permission denied for inbox \"" + RelationName(relation) + "\"",
           "INSERT on the inbox is the permission to apply events.");
   }
-  const bool trusted = Pg([&] { return MemberCanSetRole(owner, caller); });
-  owner_.emplace(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
+  owner_.emplace(owner, TrustIn(owner));
   inbox_ = Inbox::Find(relation, RowExclusiveLock);
 }
 

@@ -7,7 +7,7 @@
 #include "extension/base/new_relation.h"
 #include "extension/base/registrar.h"
 #include "extension/base/relation.h"
-#include "extension/inbox/apply.h"
+#include "extension/inbox/inbox_registration.h"
 #include "extension/inbox/inbox_shape.h"
 
 extern "C" {
@@ -82,8 +82,7 @@ int64 PurgeInbox(Oid relation, int batch) {
   const Datum before = DatumColumn(0, 2);
   // As the owner, for any role that may act as the owner: the table's triggers run with its rights.
   const Oid owner = RelationOwner(relation);
-  const bool trusted = Pg([&] { return MemberCanSetRole(owner, GetUserId()); });
-  const ActAs act_as(owner, trusted ? Trust::kTrusted : Trust::kRestricted);
+  const ActAs act_as(owner, TrustIn(owner));
   uint64 purged = Purge(RelationName(relation), "received_at", before, batch);
   // The owner may have dropped the tombstones. The ids are purged all the same.
   const std::string tombstone_name = RelationName(tombstone);

@@ -1,6 +1,7 @@
 #include "extension/inbox/inbox_cache.h"
 
 #include "extension/base/relation.h"
+#include "extension/inbox/inbox_registration.h"
 #include "extension/inbox/inbox_tables.h"
 #include "extension/inbox/rights.h"
 #include "extension/inbox/unknown_code.h"
@@ -302,29 +303,6 @@ void Inbox::LoadHandlers() {
     for (const std::string& type : TextArrayColumn(row, 1)) {
       routes_[type].handlers.push_back(handlers_.back().get());
     }
-  }
-}
-
-void ThrowNoInbox(Oid relation) {
-  const std::string name = RelationName(relation);
-  if (name.empty()) {
-    Throw(ERRCODE_UNDEFINED_TABLE, "inbox with OID " + std::to_string(relation) + " does not exist",
-          "Its table has been dropped.", "Create it with postbox.create_inbox.");
-  }
-  Throw(ERRCODE_WRONG_OBJECT_TYPE, "\"" + name + "\" is not an inbox", "",
-        "Create an inbox with postbox.create_inbox. The inboxes of this database are listed in "
-        "postbox.inbox.");
-}
-
-void RequireInboxOwner(Oid relation) {
-  Parameters key;
-  key.AddOid(REGCLASSOID, relation);
-  const std::string name = RelationName(relation);
-  if (name.empty() || Run("SELECT FROM postbox.inbox WHERE relation = $1", key) == 0) {
-    ThrowNoInbox(relation);
-  }
-  if (!Pg([&] { return OwnsRelation(relation, GetUserId()); })) {
-    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "must be owner of inbox \"" + name + "\"");
   }
 }
 

@@ -139,12 +139,6 @@ class Inbox {
   Statement insert_, insert_many_, set_outcome_, count_, delete_rejected_;
 };
 
-// Throws that `relation` is no inbox, or does not exist.
-[[noreturn]] void ThrowNoInbox(Oid relation);
-
-// An error unless the current user owns the inbox. Needs SPI and FixedSearchPath.
-void RequireInboxOwner(Oid relation);
-
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_INBOX_INBOX_CACHE_H_

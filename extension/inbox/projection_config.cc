@@ -10,6 +10,7 @@
 #include "extension/base/relation.h"
 #include "extension/inbox/event_types.h"
 #include "extension/inbox/inbox_cache.h"
+#include "extension/inbox/inbox_registration.h"
 #include "extension/inbox/rights.h"
 #include "extension/shared/problem.h"
 

@@ -4,7 +4,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/registrar.h"
 #include "extension/base/relation.h"
-#include "extension/inbox/inbox_cache.h"
+#include "extension/inbox/inbox_registration.h"
 #include "extension/server/credential.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/resource_name.h"

@@ -32,11 +32,7 @@ namespace {
 class Rights {
  public:
   explicit Rights(std::optional<Oid> role) {
-    if (!role.has_value()) return;
-    const Oid caller = GetUserId();
-    // An owner who could become the caller needs no restriction.
-    const bool trusted = Pg([&] { return MemberCanSetRole(*role, caller); });
-    role_.emplace(*role, trusted ? Trust::kTrusted : Trust::kRestricted);
+    if (role.has_value()) role_.emplace(*role, TrustIn(*role));
   }
 
  private:

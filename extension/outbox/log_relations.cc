@@ -1,12 +1,15 @@
 #include "extension/outbox/log_relations.h"
 
+#include "extension/base/catalog.h"
 #include "extension/base/guard.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 
 extern "C" {
 #include <access/xlog.h>
+#include <catalog/pg_trigger.h>
 #include <common/hashfn.h>
+#include <parser/parse_func.h>
 }
 
 namespace postbox {
@@ -23,6 +26,20 @@ std::string GenerationOfNow(const NullableDatum& retention) {
   }
   Run("SELECT postbox.generation_expression(postbox.generation_span($1))", parameters);
   return TextColumn(0, 1);
+}
+
+// One that is enabled ALWAYS would stamp what logical replication brings.
+bool HasStamp(Oid partition, Oid stamp) {
+  constexpr int16 kStampType = TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT;
+  bool found = false;
+  ForEachCatalogRow(TriggerRelationId, TriggerRelidNameIndexId,
+                    {{Anum_pg_trigger_tgrelid, partition}}, [&](HeapTuple tuple) {
+                      const auto* trigger = reinterpret_cast<Form_pg_trigger>(GETSTRUCT(tuple));
+                      found |= trigger->tgfoid == stamp && trigger->tgtype == kStampType &&
+                               trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
+                               heap_attisnull(tuple, Anum_pg_trigger_tgqual, nullptr);
+                    });
+  return found;
 }
 
 }  // namespace
@@ -125,6 +142,17 @@ void MakePartitions(Oid log) {
   Parameters outbox;
   outbox.AddOid(REGCLASSOID, log);
   Run("SELECT postbox.make_partitions($1)", outbox);
+}
+
+Oid UnstampedPartition(Oid log) {
+  const Oid stamp =
+      LookupFuncName(list_make2(makeString(pstrdup("postbox")), makeString(pstrdup("stamp_event"))),
+                     0, nullptr, true);
+  ListCell* cell;
+  foreach (cell, PartitionsOf(log)) {
+    if (!HasStamp(lfirst_oid(cell), stamp)) return lfirst_oid(cell);
+  }
+  return InvalidOid;
 }
 
 }  // namespace postbox

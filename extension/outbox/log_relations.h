@@ -56,6 +56,10 @@ void CreateLogTables(const NewRelation& relation, const NullableDatum& retention
 // Makes the partitions of a registered log that are missing, as its owner. Needs SPI.
 void MakePartitions(Oid log);
 
+// A partition of a log of which the trigger does not stamp each row that is inserted: it was
+// dropped, disabled or altered. InvalidOid if there is none. For inside Pg().
+Oid UnstampedPartition(Oid log);
+
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_OUTBOX_LOG_RELATIONS_H_

@@ -13,7 +13,7 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
-#include "extension/outbox/outbox_cache.h"
+#include "extension/outbox/outbox_facts.h"
 #include "extension/outbox/outbox_registration.h"
 #include "extension/outbox/table_relations.h"
 
@@ -66,23 +66,23 @@ void ReleaseAdoptedTable(const OutboxFacts& facts) {
 void DropOutbox(Oid relation) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  FindOutboxForOwner(relation);
+  ReadOwnedOutbox(relation);
   // The same order as plain DROP TABLE takes: the table first, then its registration.
   Pg([&] { LockRelationOid(relation, AccessExclusiveLock); });
-  const std::shared_ptr<Outbox> outbox = FindOutboxForOwner(relation);
+  const OutboxFacts facts = ReadOwnedOutbox(relation);
   {
     const Registrar registrar("outbox");
     Parameters key;
     key.AddOid(REGCLASSOID, relation);
     Run("DELETE FROM postbox.outbox WHERE relation = $1", key);
   }
-  if (outbox->facts().adopted) {
-    ReleaseAdoptedTable(outbox->facts());
+  if (facts.adopted) {
+    ReleaseAdoptedTable(facts);
   } else {
-    Run("DROP TABLE " + outbox->facts().name);
+    Run("DROP TABLE " + facts.name);
   }
-  Run("DROP TABLE " + outbox->facts().counter_name);
-  if (!outbox->facts().parked_name.empty()) Run("DROP TABLE " + outbox->facts().parked_name);
+  Run("DROP TABLE " + facts.counter_name);
+  if (!facts.parked_name.empty()) Run("DROP TABLE " + facts.parked_name);
 }
 
 }  // namespace

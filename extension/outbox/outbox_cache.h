@@ -23,8 +23,8 @@
 
 #include "extension/base/statement.h"
 #include "extension/outbox/insert_plan.h"
+#include "extension/outbox/outbox_facts.h"
 #include "extension/outbox/plain_table.h"
-#include "extension/shared/outbox_columns.h"
 
 namespace postbox {
 
@@ -49,27 +49,6 @@ enum class OutboxStatement {
   kInsert,
 };
 inline constexpr size_t kOutboxStatements = 9;
-
-// What is read from the catalogs. If two reads are equal, the prepared statements are still right.
-struct OutboxFacts {
-  Oid relation;
-  Oid owner;
-  Oid counter;
-  Oid sequence;
-  Oid given_versions;  // postbox.given_version
-  Oid stamp;           // postbox.stamp_event
-  bool is_log;
-  bool adopted;
-  std::string name;          // quoted and qualified
-  std::string counter_name;  // quoted and qualified
-  std::string parked_name;   // quoted and qualified; empty unless it is a log
-  std::string primary_key;   // the name of the unique index on the id
-  int64 generation_span;     // seconds; 0 unless it is a log
-  int64 version_floor;       // the versions of an aggregate that the counter lacks are above it
-  OutboxColumns columns;     // of an adopted table; else the standard ones
-
-  bool operator==(const OutboxFacts&) const = default;
-};
 
 // The tables of an outbox, open to be written without a statement: for some events in a row. All
 // are plain, or none is open: no code of a user runs meanwhile.
@@ -147,10 +126,6 @@ bool IsOutbox(Oid relation);
 
 // The log that this table is a partition of; the table itself if it is none.
 Oid LogOfPartition(Oid partition);
-
-// The same as FindOutbox(), for changing the outbox: throws insufficient_privilege unless the
-// current user owns it.
-std::shared_ptr<Outbox> FindOutboxForOwner(Oid relation);
 
 // The outbox that the setting postbox.default_outbox names, with the search_path of the session (so
 // not under FixedSearchPath); InvalidOid if the setting is empty or does not count for the current

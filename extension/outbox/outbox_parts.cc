@@ -3,7 +3,6 @@
 #include "extension/base/relation.h"
 #include "extension/outbox/log_relations.h"
 #include "extension/outbox/outbox_registration.h"
-#include "extension/outbox/stamp.h"
 #include "extension/outbox/table_relations.h"
 
 extern "C" {

@@ -7,7 +7,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/catalog.h"
 #include "extension/base/statement.h"
-#include "extension/outbox/stamp.h"
+#include "extension/outbox/log_relations.h"
 #include "extension/shared/problem.h"
 
 extern "C" {

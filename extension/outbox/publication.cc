@@ -15,7 +15,7 @@
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
-#include "extension/outbox/outbox_cache.h"
+#include "extension/outbox/outbox_facts.h"
 #include "extension/server/credential.h"
 #include "extension/server/operator_role.h"
 #include "extension/server/wakeup.h"
@@ -362,7 +362,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
                        const std::string& start) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  const bool is_log = FindOutboxForOwner(outbox)->facts().is_log;
+  const bool is_log = ReadOwnedOutbox(outbox).is_log;
   CheckOrdering(*properties.ordering, is_log);
   CheckLanes(*properties.lanes, is_log);
   const std::optional<LogStart> position = FindStart(outbox, is_log, start);
@@ -418,7 +418,7 @@ Oid OutboxOfPublication(const std::string& name, bool operators = false) {
           "The publications of this database are listed in postbox.publication.");
   }
   const Oid outbox = OidColumn(0, 1);
-  if (!operators || !IsOperator(GetUserId())) FindOutboxForOwner(outbox);
+  if (!operators || !IsOperator(GetUserId())) ReadOwnedOutbox(outbox);
   return outbox;
 }
 
@@ -428,7 +428,7 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   RequireUpdatedExtension();
   const Oid outbox = OutboxOfPublication(name);
   const std::string spent = RequireRightToSpend(name, properties);
-  const bool is_log = FindOutbox(outbox)->facts().is_log;
+  const bool is_log = ReadOutboxFacts(outbox).is_log;
   if (properties.ordering.has_value()) CheckOrdering(*properties.ordering, is_log);
   if (properties.lanes.has_value()) CheckLanes(*properties.lanes, is_log);
   const Registrar registrar("publication");

@@ -31,7 +31,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/spi.h"
 #include "extension/outbox/log_relations.h"
-#include "extension/outbox/outbox_cache.h"
+#include "extension/outbox/outbox_facts.h"
 #include "extension/server/wakeup.h"
 
 extern "C" {
@@ -50,8 +50,7 @@ constexpr int kMostClusters = 100;
 int64 Rebase(Oid relation) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  const std::shared_ptr<Outbox> outbox = FindOutbox(relation);
-  const OutboxFacts& facts = outbox->facts();
+  const OutboxFacts facts = ReadOutboxFacts(relation);
   if (!facts.is_log) {
     Throw(ERRCODE_WRONG_OBJECT_TYPE, "\"" + facts.name + "\" is not a log outbox", "",
           "Only the positions of a log outbox depend on transaction ids.");
@@ -82,20 +81,20 @@ int64 Rebase(Oid relation) {
 void DecideUnknown(Oid relation, bool published) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  const std::shared_ptr<Outbox> outbox = FindOutbox(relation);
+  const OutboxFacts facts = ReadOutboxFacts(relation);
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation).AddInt(kMostClusters + 1);
   std::vector<int> origins;
   {
-    const ActAs owner(outbox->facts().owner);
+    const ActAs owner(facts.owner);
     const uint64 rows = Run(
         "SELECT f.origin FROM postbox.foreign_origins($1, $1, $2) f WHERE NOT f.known", parameters);
     for (uint64 row = 0; row < rows; ++row) origins.push_back(Int32Column(row, 1));
   }
   if (std::ssize(origins) > kMostClusters) {
     Throw(ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-          "outbox \"" + outbox->facts().name + "\" has events of more than " +
-              std::to_string(kMostClusters) + " unknown clusters",
+          "outbox \"" + facts.name + "\" has events of more than " + std::to_string(kMostClusters) +
+              " unknown clusters",
           "Each cluster has one origin: most of these are forged.",
           "DELETE the events whose origin no cluster of yours has (postbox.cluster_origin()), then "
           "call the function again.");

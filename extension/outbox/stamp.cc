@@ -23,15 +23,12 @@
 //   an owner who disables the trigger: postbox.outbox_problem says so
 #include "extension/outbox/stamp.h"
 
-#include "extension/base/catalog.h"
 #include "extension/base/relation.h"
 #include "extension/server/wakeup.h"
 
 extern "C" {
-#include <catalog/pg_trigger.h>
 #include <commands/sequence.h>
 #include <commands/trigger.h>
-#include <parser/parse_func.h>
 #include <storage/lmgr.h>
 }
 
@@ -129,32 +126,7 @@ HeapTuple Stamp(const TriggerData& trigger) {
   return row.Stamped(txid, Int64GetDatum(NextSeq(facts)), Int32GetDatum(ClusterOrigin()));
 }
 
-// One that is enabled ALWAYS would stamp what logical replication brings.
-bool HasStamp(Oid partition, Oid stamp) {
-  constexpr int16 kStampType = TRIGGER_TYPE_BEFORE | TRIGGER_TYPE_ROW | TRIGGER_TYPE_INSERT;
-  bool found = false;
-  ForEachCatalogRow(TriggerRelationId, TriggerRelidNameIndexId,
-                    {{Anum_pg_trigger_tgrelid, partition}}, [&](HeapTuple tuple) {
-                      const auto* trigger = reinterpret_cast<Form_pg_trigger>(GETSTRUCT(tuple));
-                      found |= trigger->tgfoid == stamp && trigger->tgtype == kStampType &&
-                               trigger->tgenabled == TRIGGER_FIRES_ON_ORIGIN &&
-                               heap_attisnull(tuple, Anum_pg_trigger_tgqual, nullptr);
-                    });
-  return found;
-}
-
 }  // namespace
-
-Oid UnstampedPartition(Oid log) {
-  const Oid stamp =
-      LookupFuncName(list_make2(makeString(pstrdup("postbox")), makeString(pstrdup("stamp_event"))),
-                     0, nullptr, true);
-  ListCell* cell;
-  foreach (cell, PartitionsOf(log)) {
-    if (!HasStamp(lfirst_oid(cell), stamp)) return lfirst_oid(cell);
-  }
-  return InvalidOid;
-}
 
 Datum CurrentTxid() {
   return UInt64GetDatum(U64FromFullTransactionId(Pg([] { return GetTopFullTransactionId(); })));

@@ -19,10 +19,6 @@ int64 NextSeq(const OutboxFacts& facts);
 // The generation of the transaction, in a log.
 int16 GenerationOfNow(const OutboxFacts& facts);
 
-// A partition of a log of which the trigger does not stamp each row that is inserted: it was
-// dropped, disabled or altered. InvalidOid if there is none. For inside Pg().
-Oid UnstampedPartition(Oid log);
-
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_OUTBOX_STAMP_H_

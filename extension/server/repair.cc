@@ -58,15 +58,6 @@ void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shap
   }
 }
 
-OwnerRights::OwnerRights(Oid owner)
-    : act_as_(owner, owner == GetUserId() ? Trust::kTrusted : Trust::kRestricted) {
-  // The end of act_as_ takes it back.
-  Pg([] {
-    set_config_option("row_security", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                      false);
-  });
-}
-
 void LockForRepair(Oid relation) {
   if (IsolationUsesXactSnapshot()) {
     Throw(ERRCODE_ACTIVE_SQL_TRANSACTION, "repairing needs isolation level READ COMMITTED",

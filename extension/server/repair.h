@@ -1,14 +1,13 @@
 // What repair_outbox, repair_inbox, register_outbox and register_inbox have in common: flaws are
 // listed, and repaired unless it is a dry run.
 //
-//  - Tables are altered and filled as the owner of the outbox or inbox, in a restricted operation,
-//    and with row_security off: what a policy would hide is an error.
+//  - Tables are altered and filled with OwnerRights.
 //  - Only the owner of a part is changed as the caller, who has to have the right to.
 #ifndef POSTBOX_EXTENSION_SERVER_REPAIR_H_
 #define POSTBOX_EXTENSION_SERVER_REPAIR_H_
 
-#include "extension/base/act_as.h"
 #include "extension/base/new_relation.h"
+#include "extension/base/owner_rights.h"
 #include "extension/shared/table_shape.h"
 
 namespace postbox {
@@ -17,15 +16,6 @@ namespace postbox {
 // of that role, belongs to no other, and has this shape or can get it. `what` says what it is to
 // be.
 void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shape);
-
-// The rights of the owner of a table, for the life of the object. Needs FixedSearchPath.
-class OwnerRights {
- public:
-  explicit OwnerRights(Oid owner);
-
- private:
-  ActAs act_as_;
-};
 
 // Locks the relation against everybody, for what needs to see all of it. Throws unless the
 // transaction is READ COMMITTED, which sees what was committed before the lock.

@@ -1,5 +1,11 @@
 #include "extension/server/wakeup.h"
 
+#include "extension/base/guard.h"
+
+extern "C" {
+#include <commands/trigger.h>
+}
+
 namespace postbox {
 namespace {
 
@@ -130,3 +136,22 @@ void FinishWaitApplied() {
 }
 
 }  // namespace postbox
+
+// The trigger of the tables that hold configuration. Other sessions learn of the change by an
+// invalidation message about the table, workers by the config generation. Workers keep publications
+// and their outboxes only.
+POSTBOX_FUNCTION(configuration_changed) {
+  return postbox::Guarded([&] {
+    if (!CALLED_AS_TRIGGER(fcinfo)) {
+      postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                     "configuration_changed() is a trigger function");
+    }
+    const auto* trigger = reinterpret_cast<const TriggerData*>(fcinfo->context);
+    postbox::Pg([&] { CacheInvalidateRelcache(trigger->tg_relation); });
+    if (postbox::Pg(
+            [&] { return postbox::FindConfigRelations().Has(trigger->tg_relation->rd_id); })) {
+      postbox::ConfigChangedAtCommit();
+    }
+    return Datum{0};
+  });
+}
