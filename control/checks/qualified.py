@@ -18,8 +18,8 @@ RULES = {'operator': 'an operator without its schema', 'construct': 'a construct
          'call': 'a function without its schema', 'type': 'a type without its schema', 'table': 'a table without its schema',
          'search-path': 'a SpiConnection without a FixedSearchPath', 'function': 'a function without a fixed search_path'}
 
-QUALIFIED = ('extension/base', 'extension/shared', 'worker/publisher', 'worker/publisher/base')
-PINNED = ('extension/outbox', 'extension/inbox', 'extension/server')
+QUALIFIED = ('extension/base', 'extension/trust', 'extension/shared', 'worker/publisher', 'worker/publisher/base')
+PINNED = ('extension/lifecycle', 'extension/registry', 'extension/emit', 'extension/apply')
 INSTALL = 'sql/install'
 PATH = 'SET search_path = pg_catalog, pg_temp'
 

@@ -1,11 +1,11 @@
 // See table_outbox.h.
 #include "worker/publisher/table/table_outbox.h"
 
-#include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
 #include "extension/shared/time_scale.h"
+#include "extension/trust/act_as.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"

@@ -1,7 +1,7 @@
 // The leases that TableOutbox takes over, and its repairs.
-#include "extension/base/act_as.h"
 #include "extension/base/spi.h"
 #include "extension/shared/time_scale.h"
+#include "extension/trust/act_as.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"
