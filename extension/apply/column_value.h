@@ -68,7 +68,7 @@ ColumnInput WithoutState(const ColumnInput& input);
 // in other bytes, see value_shape.h.
 Datum ColumnFromJson(ColumnInput* input, const json::Value& value, PayloadJson* payload,
                      bool* null);
-// An element of a key, see Projection::BindKeyText.
+// An element of a key, see ProjectionKey::FromText.
 Datum ColumnFromKeyPart(ColumnInput* input, JsonbValue* value, bool* null);
 Datum ColumnFromEvent(ColumnInput* input, EventField field, const InboxEvent& event,
                       PayloadJson* payload, bool* null);

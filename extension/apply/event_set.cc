@@ -49,7 +49,7 @@ bool EventSet::Take(InboxEvent* event, Outcome* outcome) {
 void EventSet::Add(InboxEvent* event, Outcome* outcome, const BoundValues& bound) {
   MemoryContext outer = MemoryContextSwitchTo(context_);
   Row& row = rows_.emplace_back(Row{event, outcome, projection_->set()->Copy(bound)});
-  const Datum value = projection_->KeyText(row.bound);
+  const Datum value = projection_->key().Text(row.bound);
   const std::string_view key = Pg([&]() -> std::string_view {
     const text* read = DatumGetTextPP(value);
     return {VARDATA_ANY(read), static_cast<size_t>(VARSIZE_ANY_EXHDR(read))};

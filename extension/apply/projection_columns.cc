@@ -399,4 +399,10 @@ ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
   return resolved;
 }
 
+TargetSql ProjectionColumns::Sql(bool returns_version) const {
+  std::vector<std::string> names;
+  for (const ProjectionColumn& column : columns) names.push_back(Quoted(column.name));
+  return {target_name, std::move(names), key_operators, returns_version};
+}
+
 }  // namespace postbox

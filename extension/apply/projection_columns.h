@@ -14,6 +14,7 @@
 #define POSTBOX_EXTENSION_APPLY_PROJECTION_COLUMNS_H_
 
 #include "extension/apply/column_source.h"
+#include "extension/apply/target_sql.h"
 #include "extension/base/spi.h"
 
 namespace postbox {
@@ -49,13 +50,14 @@ struct ProjectionColumns {
   size_t key_size = 0;
   // For each key column the operator of the index that means equal, e.g. OPERATOR(pg_catalog.=).
   std::vector<std::string> key_operators;
-  // The primary key index, if the key is the primary key of a plain table; see projection.h.
+  // The primary key index, if the key is the primary key of a plain table; see target_rows.h.
   Oid primary_key = InvalidOid;
 
   const ProjectionColumn& version() const { return columns[key_size]; }
   // The names of the columns; and of those of the key.
   std::vector<std::string> Names() const { return FirstNames(columns.size()); }
   std::vector<std::string> KeyNames() const { return FirstNames(key_size); }
+  TargetSql Sql(bool returns_version) const;
 
  private:
   std::vector<std::string> FirstNames(size_t count) const {

@@ -1,7 +1,5 @@
 #include "extension/apply/row_set.h"
 
-#include "extension/base/relation.h"
-
 extern "C" {
 #include <access/detoast.h>
 #include <utils/datum.h>
@@ -21,33 +19,17 @@ size_t SizeOf(Datum value, bool by_value, int16 length) {
 
 }  // namespace
 
-RowSet::RowSet(const ProjectionColumns& columns, const std::string& older)
-    : key_size_(columns.key_size) {
-  std::string names, values, key, assignments;
+RowSet::RowSet(const ProjectionColumns& columns) : key_size_(columns.key_size) {
   std::vector<Oid> arrays;
   for (const ProjectionColumn& column : columns.columns) {
     Column added{.type = column.type, .length = 0, .by_value = false, .not_null = column.not_null};
-    Pg([&] {
+    arrays.push_back(Pg([&] {
       get_typlenbyval(column.type, &added.length, &added.by_value);
-      return 0;
-    });
-    const std::string name = Quoted(column.name);
-    const std::string separator = columns_.empty() ? "" : ", ";
-    names += separator + name;
-    values += separator + "$" + std::to_string(columns_.size() + 1);
-    if (columns_.size() < key_size_) {
-      key += separator + name;
-    } else {
-      assignments += (assignments.empty() ? "" : ", ") + name + " = EXCLUDED." + name;
-    }
-    arrays.push_back(Pg([&] { return get_array_type(column.type); }));
+      return get_array_type(column.type);
+    }));
     columns_.push_back(added);
   }
-  statement_ =
-      Statement("INSERT INTO " + columns.target_name + " AS stored (" + names +
-                    ") SELECT * FROM unnest(" + values + ") ON CONFLICT (" + key +
-                    ") DO UPDATE SET " + assignments + " WHERE " + older + " RETURNING " + key,
-                arrays, CURSOR_OPT_GENERIC_PLAN);
+  statement_ = Statement(columns.Sql(false).UpsertSet(), arrays, CURSOR_OPT_GENERIC_PLAN);
 }
 
 bool RowSet::Takes(const BoundValues& row) const {

@@ -13,8 +13,7 @@ namespace postbox {
 
 class RowSet {
  public:
-  // `older`: the condition under which the row `stored` is older than EXCLUDED.
-  RowSet(const ProjectionColumns& columns, const std::string& older);
+  explicit RowSet(const ProjectionColumns& columns);
 
   // Whether the row may be written in a set: with all of its values, and so small that no server
   // refuses it for its size. So it is right, too, where a later row of its key is written instead.

@@ -83,10 +83,11 @@ std::shared_ptr<Inbox> OpenInbox(Oid relation, Oid owner) {
 bool IsThere(Inbox& inbox, Projection& projection, const BoundValues& key, Oid owner,
              int64 version) {
   int64 stored = 0;
-  if (projection.FindStored(key, &stored) && stored >= version) return true;
+  if (projection.rows().FindStored(key, &stored) && stored >= version) return true;
   if (!projection.keeps_tombstones()) return false;
   const ActAs act_as(owner);
-  return inbox.tombstones().FindCommitted(projection.target(), projection.KeyText(key)) >= version;
+  return inbox.tombstones().FindCommitted(projection.target(), projection.key().Text(key)) >=
+         version;
 }
 
 bool Wait(const Wanted& wanted) {
@@ -107,7 +108,7 @@ bool Wait(const Wanted& wanted) {
           "A version of a key does not say which of them is meant.",
           "Read the version column that you wait for.");
   }
-  const BoundValues key = projection->BindKeyText(wanted.key);
+  const BoundValues key = projection->key().FromText(wanted.key);
   if (IsThere(*inbox, *projection, key, owner, wanted.version)) return true;
 
   PrepareToWaitApplied();

@@ -22,7 +22,7 @@ TableShape InboxShape() {
   return shape;
 }
 
-// Tombstones::Find (projection.cc) relies on the order of these columns.
+// Tombstones::Find (extension/apply/tombstones.cc) relies on the order of these columns.
 TableShape TombstoneShape() {
   TableShape shape;
   shape.columns = {{"target", "regclass", "", false, "", "", false},
