@@ -38,99 +38,10 @@ MemoryContext MakeScratch() {
   });
 }
 
-// The columns of the inbox that come from the event, after event_id, in their order.
-constexpr EventField kInboxFields[] = {EventField::kEventType, EventField::kAggregateType,
-                                       EventField::kAggregateId, EventField::kVersion};
-
 Outcome Expected(const Inbox& inbox, const InboxEvent& event) {
   // An event without a type fails later; until then it has a row like one that is applied.
   if (event.IsNull(EventField::kEventType)) return Outcome::kApplied;
-  return inbox.RouteOf(event.event_type) == nullptr ? Outcome::kIgnored : Outcome::kApplied;
-}
-
-Datum KeysOf(const std::vector<const InboxEvent*>& events) {
-  return Pg([&] {
-    auto* values = static_cast<Datum*>(palloc(events.size() * sizeof(Datum)));
-    for (size_t i = 0; i < events.size(); ++i) values[i] = UUIDPGetDatum(&events[i]->id);
-    return ArrayValue(UUIDOID, values, nullptr, events.size());
-  });
-}
-
-// Throws unless each of the events, which have different keys, has its row.
-void RequireRows(Inbox& inbox, const std::vector<const InboxEvent*>& events) {
-  if (events.empty()) return;
-  const Datum keys = KeysOf(events);
-  int64 rows = 0;
-  inbox.count().RunForInt64(&keys, nullptr, &rows);
-  if (rows == static_cast<int64>(events.size())) return;
-  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "inbox \"" + inbox.name() + "\" lost events while they were applied",
-        "A trigger or a handler has deleted their rows or kept them out. Without its row an event "
-        "takes effect each time it is delivered.",
-        "Change the trigger or the handler.");
-}
-
-// Inserts all events in one statement, in the order of their keys, so that two sessions with the
-// same events lock them in the same order. Returns which were new; of two with one key, the first.
-std::vector<bool> InsertMany(Inbox& inbox, const std::vector<InboxEvent>& events) {
-  const size_t count = events.size();
-  std::vector<size_t> order(count);
-  for (size_t i = 0; i < count; ++i) order[i] = i;
-  const auto key = [&](size_t i) { return events[i].id.data; };
-  std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
-    return std::memcmp(key(left), key(right), UUID_LEN) < 0;
-  });
-
-  Datum parameters[6];
-  Pg([&] {
-    auto* values = static_cast<Datum*>(palloc(count * sizeof(Datum)));
-    auto* nulls = static_cast<bool*>(palloc0(count * sizeof(bool)));
-    for (size_t i = 0; i < count; ++i) values[i] = UUIDPGetDatum(&events[order[i]].id);
-    parameters[0] = ArrayValue(UUIDOID, values, nulls, count);
-    for (size_t i = 0; i < count; ++i) {
-      values[i] = inbox.outcome(Expected(inbox, events[order[i]]));
-    }
-    parameters[5] = ArrayValue(inbox.outcome_type(), values, nulls, count);
-    for (size_t field = 0; field < std::size(kInboxFields); ++field) {
-      for (size_t i = 0; i < count; ++i) {
-        values[i] = events[order[i]].Value(kInboxFields[field]);
-        nulls[i] = events[order[i]].IsNull(kInboxFields[field]);
-      }
-      parameters[field + 1] = ArrayValue(EventFieldType(kInboxFields[field]), values, nulls, count);
-    }
-  });
-  const uint64 rows = inbox.insert_many().Run(parameters);
-  // The owner of the inbox may have changed its columns, and given it triggers that change values.
-  if (rows > 0) RequireColumnType(1, UUIDOID);
-
-  // RETURNING keeps the order.
-  std::vector<bool> inserted(count);
-  uint64 row = 0;
-  for (size_t i = 0; i < count && row < rows; ++i) {
-    bool null = false;
-    const pg_uuid_t* id = DatumGetUUIDP(DatumColumn(row, 1, &null));
-    if (null) break;
-    if (std::memcmp(id->data, key(order[i]), UUID_LEN) != 0) continue;
-    inserted[order[i]] = true;
-    ++row;
-  }
-  FreeRows();
-  if (row != rows) {
-    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-          "inbox \"" + inbox.name() + "\" did not store the ids of the events",
-          "A trigger on its table has changed event_id.", "Drop the trigger.");
-  }
-  return inserted;
-}
-
-// Corrects the outcome of rows that were inserted with an expected one.
-void SetOutcome(Inbox& inbox, const std::vector<const InboxEvent*>& events, Outcome outcome) {
-  if (events.empty()) return;
-  const Datum parameters[] = {KeysOf(events), inbox.outcome(outcome)};
-  if (inbox.set_outcome().Run(parameters) == events.size()) return;
-  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "inbox \"" + inbox.name() + "\" did not store the outcome of events",
-        "A trigger on its table prevents it, or has deleted their rows.", "Drop the trigger.");
+  return inbox.routes().Of(event.event_type) == nullptr ? Outcome::kIgnored : Outcome::kApplied;
 }
 
 // Runs the projections that take the event, then the handlers.
@@ -140,7 +51,7 @@ Outcome ApplyEffects(ApplySession& session, InboxEvent* event) {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_type",
           "The type says which projections and handlers take it.");
   }
-  const Route* route = inbox.RouteOf(event->event_type);
+  const Route* route = inbox.routes().Of(event->event_type);
   if (route == nullptr) return Outcome::kIgnored;
   route->RequireFit();
   if (inbox.runs_user_code()) session.PinEffects();  // the event before may have changed them
@@ -164,7 +75,7 @@ Outcome ApplyEffects(ApplySession& session, InboxEvent* event) {
 
 // A trigger or a handler has altered something. Throws if that is what the event was written to.
 void RequireStillFit(ApplySession& session, const InboxEvent& event) {
-  const Route* route = session.inbox().RouteOf(event.event_type);
+  const Route* route = session.inbox().routes().Of(event.event_type);
   if (route != nullptr) route->RequireFit();
 }
 
@@ -191,8 +102,12 @@ std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEven
   std::vector<bool> inserted;
   {
     ScratchMemory memory(scratch);
-    inserted = InsertMany(session.inbox(), events);
-    if (session.inbox().has_triggers()) RequireRows(session.inbox(), WithDifferentKeys(events));
+    Inbox& inbox = session.inbox();
+    std::vector<Outcome> expected;
+    for (const InboxEvent& event : events) expected.push_back(Expected(inbox, event));
+    inserted = inbox.rows().InsertAll(events, expected);
+    InboxRows& rows = session.inbox().rows();
+    if (rows.has_triggers()) rows.Require(WithDifferentKeys(events));
   }
   std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
   EventSet set(&session);
@@ -210,8 +125,8 @@ std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEven
     if (outcomes[i] == Outcome::kStale) stale.push_back(&events[i]);
   }
   Inbox& inbox = session.inbox();
-  SetOutcome(inbox, stale, Outcome::kStale);
-  if (inbox.runs_user_code()) RequireRows(inbox, fresh);
+  inbox.rows().SetOutcome(stale, Outcome::kStale);
+  if (inbox.runs_user_code()) inbox.rows().Require(fresh);
   return outcomes;
 }
 
@@ -290,24 +205,11 @@ void AddContext(PostgresError* error, const std::string& line) {
   error->context += line;
 }
 
-bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome) {
-  Datum values[6] = {UUIDPGetDatum(&event.id)};
-  char nulls[7] = "      ";
-  for (size_t i = 0; i < std::size(kInboxFields); ++i) {
-    values[i + 1] = event.Value(kInboxFields[i]);
-    if (event.IsNull(kInboxFields[i])) nulls[i + 1] = 'n';
-  }
-  values[5] = inbox.outcome(outcome);
-  if (inbox.insert().Run(values, nulls) > 0) return true;
-  if (inbox.has_triggers()) RequireRows(inbox, {&event});
-  return false;
-}
-
 bool IsOfTheEvent(const Inbox& inbox, const InboxEvent* event, const PostgresError& error) {
   if (IsTransientSqlstate(error.SqlState())) return false;
-  const Route* route = event == nullptr ? nullptr : inbox.RouteOf(event->event_type);
+  const Route* route = event == nullptr ? nullptr : inbox.routes().Of(event->event_type);
   if (route != nullptr && route->problem != nullptr) return false;
-  if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE) inbox.CheckRights();
+  if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE) inbox.routes().CheckRights();
   return true;
 }
 
@@ -317,11 +219,11 @@ std::string ErrorText(const PostgresError& error) {
 
 Outcome ApplyOne(ApplySession& session, InboxEvent* event) {
   const Outcome expected = Expected(session.inbox(), *event);
-  if (!InsertEvent(session.inbox(), *event, expected)) return Outcome::kDuplicate;
+  if (!session.inbox().rows().Insert(*event, expected)) return Outcome::kDuplicate;
   const Outcome outcome = ApplyEffectsOf(session, event);
   Inbox& inbox = session.inbox();
-  if (outcome != expected) SetOutcome(inbox, {event}, outcome);
-  if (inbox.runs_user_code()) RequireRows(inbox, {event});
+  if (outcome != expected) inbox.rows().SetOutcome({event}, outcome);
+  if (inbox.runs_user_code()) inbox.rows().Require({event});
   return outcome;
 }
 
@@ -337,7 +239,7 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
   MemoryContext scratch = MakeScratch();
   if (events.empty()) {
     // With no events, a caller learns whether the configuration is the cause of its errors.
-    session.inbox().CheckUsable();
+    session.inbox().routes().CheckUsable();
     return {};
   }
   if (events.size() == 1) {

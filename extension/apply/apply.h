@@ -61,8 +61,8 @@ class ApplySession {
   Inbox& inbox() { return *shared_inbox(); }
   // The same, for who keeps it over another call.
   const std::shared_ptr<Inbox>& shared_inbox();
-  Datum outcome(Outcome outcome) const { return inbox_->outcome(outcome); }
-  Oid outcome_type() const { return inbox_->outcome_type(); }
+  Datum outcome(Outcome outcome) const { return inbox_->rows().ValueOf(outcome); }
+  Oid outcome_type() const { return inbox_->rows().outcome_type(); }
 
   // Fixes the settings on which effects depend (effect_settings.h), for as long as it lives. Code
   // of users that has run may have changed them.
@@ -116,9 +116,6 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
 
 // How deep calls may be nested in one another.
 inline constexpr int kMostNested = 16;
-
-// Only the inbox row. False if it is there already.
-bool InsertEvent(Inbox& inbox, const InboxEvent& event, Outcome outcome);
 
 // The inbox row and the effects of one event, with no subtransaction.
 Outcome ApplyOne(ApplySession& session, InboxEvent* event);

@@ -151,8 +151,7 @@ Outcome Redrive(ApplySession& session, int64 id) {
   Outcome outcome = Outcome::kRejected;
   try {
     InSubtransaction([&] {
-      const Datum key = UUIDPGetDatum(&event.id);
-      session.inbox().delete_rejected().Run(&key);
+      session.inbox().rows().DeleteRejected(event);
       outcome = ApplyOne(session, &event);
       if (outcome != Outcome::kApplied) throw NoEffect();
       RemoveDeadLetter(id);
@@ -276,7 +275,7 @@ void SetRaw(const std::string& raw) {
 
 Outcome RejectEvent(Inbox& inbox, const InboxEvent& event, const std::string& sqlstate,
                     const std::string& text, int attempts) {
-  if (!event.event_id.empty() && !InsertEvent(inbox, event, Outcome::kRejected)) {
+  if (!event.event_id.empty() && !inbox.rows().Insert(event, Outcome::kRejected)) {
     return Outcome::kDuplicate;
   }
   Record(inbox, event, sqlstate, text, attempts);

@@ -13,7 +13,7 @@ EventSet::EventSet(ApplySession* session)
 // The projection that takes the event, if nothing else does and it writes sets.
 Projection* EventSet::ProjectionFor(const InboxEvent& event) const {
   if (event.IsNull(EventField::kEventType)) return nullptr;
-  const Route* route = inbox_->RouteOf(event.event_type);
+  const Route* route = inbox_->routes().Of(event.event_type);
   if (route == nullptr || route->problem != nullptr || !route->handlers.empty() ||
       route->projections.size() != 1 || route->projections[0].deletes) {
     return nullptr;

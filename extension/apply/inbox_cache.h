@@ -1,5 +1,4 @@
-// What a session knows about an inbox: its tables, and for each event type the projections and
-// handlers that take it, with their prepared statements.
+// What a session knows about an inbox: its rows, its tombstones, and what takes its events.
 //
 // An Inbox is read from the catalogs once and dropped when one of its relations, the configuration
 // tables (their trigger configuration_changed sends the message), a schema or a function changes.
@@ -19,39 +18,12 @@
 #define POSTBOX_EXTENSION_APPLY_INBOX_CACHE_H_
 
 #include "extension/apply/inbox_event.h"
+#include "extension/apply/inbox_rows.h"
 #include "extension/apply/projection.h"
-#include "extension/base/spi.h"
-#include "extension/base/statement.h"
+#include "extension/apply/routes.h"
+#include "extension/apply/tombstones.h"
 
 namespace postbox {
-
-struct Handler {
-  Handler(Oid function, std::string search_path, std::string sql, Oid event_type)
-      : function(function),
-        search_path(std::move(search_path)),
-        call(std::move(sql), {event_type}) {}
-
-  const Oid function;
-  const std::string search_path;  // the schema of the function, then pg_temp
-  Statement call;                 // (postbox.event)
-};
-
-// The projections and handlers that take the events of one type. If one of them is broken, no event
-// of the type is applied: that its target or its function is gone, or no longer fits, is not the
-// fault of the event, and half of its effects would be lost.
-struct Route {
-  struct Step {
-    Projection* projection;
-    bool deletes;
-  };
-  std::vector<Step> projections;
-  std::vector<Handler*> handlers;
-  std::shared_ptr<const PostgresError> problem;  // nullptr if nothing is broken
-
-  void RequireFit() const {
-    if (problem != nullptr) throw PostgresError(*problem);
-  }
-};
 
 class Inbox {
  public:
@@ -68,75 +40,30 @@ class Inbox {
   // False when something that it was read from has changed since.
   bool valid() const { return valid_; }
   Oid relation() const { return relation_; }
-  const std::string& name() const { return name_; }  // quoted, qualified
-  Datum outcome(Outcome outcome) const {
-    return ObjectIdGetDatum(outcome_oids_[static_cast<size_t>(outcome)]);
-  }
-  Oid outcome_type() const { return outcome_type_; }
+  const std::string& name() const { return rows_->name(); }  // quoted, qualified
+  InboxRows& rows() { return *rows_; }
   Tombstones& tombstones() { return *tombstones_; }
-
-  // nullptr if nothing takes events of this type.
-  const Route* RouteOf(std::string_view event_type) const;
-  // Throws what is wrong with it if it is broken.
-  Projection* ProjectionOf(Oid target) const;
-  // Whether projections of the target have version columns of their own.
-  bool HasSeveralVersions(Oid target) const;
-  // Throws what is wrong with a projection or handler that is broken, or insufficient_privilege if
-  // a right is missing (rights.h).
-  void CheckUsable() const;
-  void CheckRights() const;
-
-  // (event_id, event_type, aggregate_type, aggregate_id, version, outcome): no row if it is there.
-  Statement& insert() { return insert_; }
-  // The same with arrays; returns event_id of the rows that were not there, in the order given.
-  Statement& insert_many() { return insert_many_; }
-  // (event_id[], outcome)
-  Statement& set_outcome() { return set_outcome_; }
-  // (event_id[]): how many of these have a row.
-  Statement& count() { return count_; }
+  const Routes& routes() const { return *routes_; }
   // Whether code that belongs to users, such as a trigger or a handler, may run when an event is
   // applied. Defaults, policies on the target and types do not count.
   bool runs_user_code() const { return runs_user_code_; }
-  // Whether it may run when a row is inserted into the inbox.
-  bool has_triggers() const { return has_triggers_; }
-  // (event_id): deletes the row of an event that was rejected, so that it can be applied again.
-  Statement& delete_rejected() { return delete_rejected_; }
 
  private:
   friend struct InboxCache;
 
   void Load();
-  void LoadProjections();
-  void LoadProjection(const ProjectionConfig& config);
-  void NoteProblem(const std::vector<std::string>& event_types, Oid target,
-                   const PostgresError& error);
-  void LoadAggregateTypes();
-  void LoadHandlers();
-  void LookForUserCode();
   void Lock(LOCKMODE mode) const;
   bool Watches(Oid relation) const;
 
   const Oid relation_;
   bool valid_ = true;
-  bool loading_ = true;
+  bool loading_ = true;  // the objects below may be missing
   MemoryContext context_ = nullptr;
-  Oid tombstone_ = InvalidOid;
   Oid config_[3] = {};  // postbox.inbox, projection, handler
-  std::string name_;
-  Oid outcome_type_ = InvalidOid;
-  Oid outcome_oids_[kOutcomes] = {};
+  std::unique_ptr<InboxRows> rows_;
   std::unique_ptr<Tombstones> tombstones_;
-  std::vector<std::unique_ptr<Projection>> projections_;
-  std::vector<std::unique_ptr<Handler>> handlers_;
-  std::map<std::string, Route, std::less<>> routes_;
-  struct Problem {
-    Oid target;  // InvalidOid: of a handler, or it is dropped
-    std::shared_ptr<const PostgresError> error;
-  };
-  std::vector<Problem> problems_;
+  std::unique_ptr<Routes> routes_;
   bool runs_user_code_ = false;
-  bool has_triggers_ = false;
-  Statement insert_, insert_many_, set_outcome_, count_, delete_rejected_;
 };
 
 }  // namespace postbox

@@ -12,6 +12,8 @@ class Tombstones {
  public:
   explicit Tombstones(TombstoneTable table);
 
+  Oid relation() const { return table_.relation; }
+
   // Notes that `key` was deleted at `version`. False if it was already, at that version or later.
   bool Raise(Oid target, Datum key, int64 version);
   void Remove(Oid target, Datum key);

@@ -98,11 +98,11 @@ bool Wait(const Wanted& wanted) {
   const Oid relation = InboxOfTarget(wanted.target);
   const Oid owner = RelationOwner(relation);
   const std::shared_ptr<Inbox> inbox = OpenInbox(relation, owner);
-  Projection* projection = inbox->ProjectionOf(wanted.target);
+  Projection* projection = inbox->routes().ProjectionOf(wanted.target);
   if (projection == nullptr) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the projection has just been dropped");
   }
-  if (inbox->HasSeveralVersions(wanted.target)) {
+  if (inbox->routes().HasSeveralVersions(wanted.target)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
           "projections of table " + projection->target_name() + " have different version columns",
           "A version of a key does not say which of them is meant.",
