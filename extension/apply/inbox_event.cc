@@ -53,7 +53,6 @@ bool ParseUuid(std::string_view text, pg_uuid_t* uuid) {
 
 }  // namespace
 
-const char* OutcomeLabel(Outcome outcome) { return kLabels[static_cast<size_t>(outcome)]; }
 const char* EventFieldName(EventField field) { return kFieldInfo[static_cast<size_t>(field)].name; }
 Oid EventFieldType(EventField field) { return kFieldInfo[static_cast<size_t>(field)].type; }
 

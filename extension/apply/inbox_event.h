@@ -17,9 +17,6 @@ namespace postbox {
 enum class Outcome { kApplied, kDuplicate, kStale, kIgnored, kRejected };
 inline constexpr size_t kOutcomes = 5;
 
-// The label in postbox.outcome, e.g. "applied".
-const char* OutcomeLabel(Outcome outcome);
-
 // The attributes of postbox.event, in their order.
 enum class EventField {
   kEventId,

@@ -15,6 +15,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/registry/registered_names.h"
 #include "extension/trust/act_as.h"
 #include "extension/trust/registrar.h"
 
@@ -67,13 +68,6 @@ void RequireSuperuser(const char* function) {
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, std::string("permission denied for ") + function,
         "Credentials are for superusers.",
         "A superuser can let a role use one: SELECT postbox.grant_credential(...).");
-}
-
-void CheckCredentialName(const std::string& name) {
-  if (name.empty() || name.size() >= NAMEDATALEN) {
-    Throw(ERRCODE_INVALID_NAME,
-          "name of a credential must have 1 to " + std::to_string(NAMEDATALEN - 1) + " bytes");
-  }
 }
 
 [[noreturn]] void ThrowUndefined(const std::string& name) {
@@ -284,7 +278,7 @@ void RequireNewSnapshots() {
 void CreateCredential(FunctionCallInfo fcinfo) {
   RequireSuperuser("create_credential");
   const std::string name = TextArgument(fcinfo, 0, "name");
-  CheckCredentialName(name);
+  CheckRegisteredName("credential", name);
   Definition definition{.kind = TextArgument(fcinfo, 1, "kind"),
                         .secret = OptionalText(fcinfo, 2),
                         .file = OptionalText(fcinfo, 3)};

@@ -66,13 +66,7 @@ POSTBOX_FUNCTION(show_findings) {
     const ActAs rights(*owner, TrustIn(*owner));
     Parameters table;
     table.AddOid(REGCLASSOID, relation);
-    const uint64 rows = Run("SELECT * FROM postbox.findings_of($1)", table);
-    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
-    Pg([&] {
-      for (uint64 row = 0; row < rows; ++row) {
-        tuplestore_puttuple(result->setResult, SPI_tuptable->vals[row]);
-      }
-    });
+    ReturnRows(fcinfo, Run("SELECT * FROM postbox.findings_of($1)", table));
     return Datum{0};
   });
 }

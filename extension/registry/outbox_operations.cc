@@ -138,16 +138,6 @@ std::optional<std::string> LastError(const std::string& publication) {
   return TextColumn(0, 1);
 }
 
-// Returns the rows of the last statement.
-void ReturnRows(FunctionCallInfo fcinfo, uint64 rows) {
-  auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
-  Pg([&] {
-    for (uint64 row = 0; row < rows; ++row) {
-      tuplestore_puttuple(result->setResult, SPI_tuptable->vals[row]);
-    }
-  });
-}
-
 }  // namespace
 }  // namespace postbox
 

@@ -16,6 +16,7 @@
 #include "extension/registry/credential.h"
 #include "extension/registry/log_relations.h"
 #include "extension/registry/outbox_facts.h"
+#include "extension/registry/registered_names.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "extension/trust/act_as.h"
@@ -42,34 +43,6 @@ struct Properties {
 std::optional<Datum> OptionalDatum(FunctionCallInfo fcinfo, int argument) {
   if (fcinfo->args[argument].isnull) return std::nullopt;
   return fcinfo->args[argument].value;
-}
-
-// To the client only: a reader of the server log cannot do anything about it, and a test suite
-// that creates publications would fill it.
-void Warn(const std::string& message, const char* hint) {
-  Pg([&] {
-    ereport(WARNING_CLIENT_ONLY, (errcode(ERRCODE_WARNING), errmsg_internal("%s", message.c_str()),
-                                  errhint("%s", hint)));
-  });
-}
-
-// An error where Pub/Sub would refuse the name, a warning where it does not follow the convention.
-void CheckTopic(const std::string& topic) {
-  const std::string problem = pubsub::CheckTopicName(topic);
-  if (!problem.empty()) {
-    Throw(ERRCODE_INVALID_NAME, problem, "",
-          "Give a topic id, or its full name projects/PROJECT/topics/ID.");
-  }
-  const std::string unconventional = pubsub::CheckTopicConvention(topic);
-  if (!unconventional.empty())
-    Warn(unconventional, "Pub/Sub accepts the name, and so does Postbox.");
-}
-
-void CheckPublicationName(const std::string& name) {
-  if (name.empty() || name.size() >= NAMEDATALEN) {
-    Throw(ERRCODE_INVALID_NAME,
-          "name of a publication must have 1 to " + std::to_string(NAMEDATALEN - 1) + " bytes");
-  }
 }
 
 constexpr int kMaxBuckets = 65536;
@@ -157,14 +130,14 @@ void CheckProperties(const Properties& properties) {
 
 void WarnOfWhatIsMissing(const std::string& topic) {
   if (!pubsub::IsFullResourceName(topic) && *settings().project_id == '\0') {
-    Warn("postbox.project_id is not set",
-         "Set it for the database, or give the full name projects/PROJECT/topics/ID.");
+    WarnClient("postbox.project_id is not set",
+               "Set it for the database, or give the full name projects/PROJECT/topics/ID.");
   }
   static bool warned = false;
   if (!Preloaded() && !warned) {
     warned = true;
-    Warn("events wait: postbox is not in shared_preload_libraries, so nothing publishes them",
-         "Add postbox to shared_preload_libraries and restart the server.");
+    WarnClient("events wait: postbox is not in shared_preload_libraries, so nothing publishes them",
+               "Add postbox to shared_preload_libraries and restart the server.");
   }
 }
 
@@ -498,7 +471,7 @@ void DropPublication(const std::string& name) {
 POSTBOX_FUNCTION(create_publication) {
   return postbox::Guarded([&] {
     const std::string name = postbox::TextArgument(fcinfo, 0, "name");
-    postbox::CheckPublicationName(name);
+    postbox::CheckRegisteredName("publication", name);
     const Oid outbox = postbox::OidArgument(fcinfo, 1, "outbox");
     postbox::Properties properties;
     properties.topic = postbox::TextArgument(fcinfo, 2, "topic");

@@ -4,10 +4,10 @@
 #include "extension/base/relation.h"
 #include "extension/registry/credential.h"
 #include "extension/registry/inbox_registration.h"
+#include "extension/registry/registered_names.h"
 #include "extension/shared/settings.h"
 #include "extension/trust/act_as.h"
 #include "extension/trust/registrar.h"
-#include "proto/rules/resource_name.h"
 
 namespace postbox {
 namespace {
@@ -42,34 +42,6 @@ Datum IntervalArgument(FunctionCallInfo fcinfo, int number, const IntervalRange&
           std::string(range.name) + " must be between " + range.text);
   }
   return value;
-}
-
-// To the client only, as in extension/registry/publication.cc.
-void WarnOfName(const std::string& message) {
-  Pg([&] {
-    ereport(WARNING_CLIENT_ONLY, (errmsg_internal("%s", message.c_str()),
-                                  errhint("Pub/Sub accepts the name, and so does Postbox.")));
-  });
-}
-
-void CheckSubscription(const std::string& name) {
-  const std::string problem = pubsub::CheckSubscriptionName(name);
-  if (!problem.empty()) {
-    Throw(ERRCODE_INVALID_NAME, problem, "",
-          "Give a subscription id, or its full name projects/PROJECT/subscriptions/ID.");
-  }
-  const std::string unconventional = pubsub::CheckSubscriptionConvention(name);
-  if (!unconventional.empty()) WarnOfName(unconventional);
-}
-
-void CheckDeadLetterTopic(const std::string& topic) {
-  const std::string problem = pubsub::CheckTopicName(topic);
-  if (!problem.empty()) {
-    Throw(ERRCODE_INVALID_NAME, problem, "",
-          "Give a topic id, or its full name projects/PROJECT/topics/ID.");
-  }
-  const std::string unconventional = pubsub::CheckTopicConvention(topic);
-  if (!unconventional.empty()) WarnOfName(unconventional);
 }
 
 void CheckPolicy(const std::string& on_error, bool has_topic) {
@@ -122,10 +94,7 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
   const std::string name = TextArgument(fcinfo, 0, "name");
   const Oid inbox = OidArgument(fcinfo, 1, "inbox");
   const std::string subscription = TextArgument(fcinfo, 2, "subscription");
-  if (name.empty() || name.size() >= NAMEDATALEN) {
-    Throw(ERRCODE_INVALID_NAME,
-          "name of a subscription must have 1 to " + std::to_string(NAMEDATALEN - 1) + " bytes");
-  }
+  CheckRegisteredName("subscription", name);
   CheckSubscription(subscription);
   Parameters row;
   row.AddText(name).AddOid(REGCLASSOID, inbox).AddText(subscription);
@@ -150,7 +119,7 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
   CheckPolicy(on_error, HasArgument(fcinfo, 12));
   if (HasArgument(fcinfo, 12)) {
     const std::string topic = TextArgument(fcinfo, 12, "dead_letter_topic");
-    CheckDeadLetterTopic(topic);
+    CheckTopic(topic);
     row.AddText(topic);
   } else {
     row.AddNull(TEXTOID);
