@@ -2,6 +2,7 @@
 // tells it where Pub/Sub is: the setting is for members of pg_read_all_settings only.
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
+#include "extension/base/spi.h"
 #include "extension/registry/credential.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/registry/registered_names.h"
