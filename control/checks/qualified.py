@@ -6,6 +6,7 @@ Three kinds of places, each by its own rule:
   - What a function in C++ runs for its caller (the rooms in PINNED): a SpiConnection is followed by a FixedSearchPath.
   - Functions in SQL (sql/install): SET search_path = pg_catalog, pg_temp, or a body in standard SQL, whose names are bound when
     it is created. pg_temp is never searched for functions and operators, but it is for tables: so these have their schema.
+And C++ changes the role, the security context, the search_path and row_security in one room only, TRUSTED.
 """
 import functools
 import os
@@ -16,13 +17,17 @@ from .tree import Problem, line_of
 
 RULES = {'operator': 'an operator without its schema', 'construct': 'a construct that looks up an operator by its name',
          'call': 'a function without its schema', 'type': 'a type without its schema', 'table': 'a table without its schema',
-         'search-path': 'a SpiConnection without a FixedSearchPath', 'function': 'a function without a fixed search_path'}
+         'search-path': 'a SpiConnection without a FixedSearchPath', 'function': 'a function without a fixed search_path',
+         'role': 'a change of the role or of what names mean, outside extension/trust'}
 
-QUALIFIED = ('extension/base', 'extension/shared', 'worker/publisher', 'worker/publisher/base')
-PINNED = ('extension/outbox', 'extension/inbox', 'extension/server')
+QUALIFIED = ('extension/base', 'extension/trust', 'extension/shared', 'worker/publisher', 'worker/publisher/base')
+PINNED = ('extension/lifecycle', 'extension/registry', 'extension/emit', 'extension/apply')
+TRUSTED = 'extension/trust'
 INSTALL = 'sql/install'
 PATH = 'SET search_path = pg_catalog, pg_temp'
 
+_CHANGE_OF_ROLE = re.compile(r'\bSetUserIdAndSecContext\b|\bSetUserIdAndContext\b|\bSECURITY_[A-Z_]+\b'
+                             r'|\bset_config_option\(\s*"(?:search_path|row_security|role|session_authorization)"')
 # A literal is SQL if one of these stands in it; a message in prose has none of them.
 _SQL = re.compile(r'\b(SELECT|INSERT INTO|UPDATE \w+\.|DELETE FROM|WHERE|FROM|RETURNING|JOIN|ORDER BY|VALUES|LOCK TABLE|UNION|CASE WHEN)\b')
 _ADJACENT = re.compile(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*')
@@ -56,9 +61,17 @@ def check(tree):
             yield from unqualified_texts(path, tree.text(path))
         if room in PINNED:
             yield from unpinned(path, tree.text(path))
+        if room != TRUSTED and path.startswith(('extension/', 'worker/')):
+            yield from changes_of_role(path, tree.text(path))
     for path in tree.having('.sql'):
         if path.startswith(INSTALL + '/'):
             yield from functions(path, tree.text(path))
+
+
+def changes_of_role(path, text):
+    code = cpp.split(text).with_literals
+    for match in _CHANGE_OF_ROLE.finditer(code):
+        yield Problem(path, line_of(text, match.start()), 'role', f'{match[0]}: only {TRUSTED} acts as another role (act_as.h)')
 
 
 @functools.lru_cache(maxsize=None)

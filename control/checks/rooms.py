@@ -64,7 +64,9 @@ class Room:
 
 
 RULES, PROTO = 'proto/rules', 'proto'
-BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
+BASE, TRUST, SHARED = 'extension/base', 'extension/trust', 'extension/shared'
+LIFECYCLE, REGISTRY = 'extension/lifecycle', 'extension/registry'
+EMIT, APPLY = 'extension/emit', 'extension/apply'
 PUBLISHER, PUBLISHER_BASE, POLICY = 'worker/publisher', 'worker/publisher/base', 'worker/publisher/policy'
 DELIVERY = 'worker/publisher/delivery'
 WORKER_BASE, PUBSUB, PULLER = 'worker/base', 'worker/pubsub', 'worker/puller'
@@ -76,16 +78,19 @@ PROVISION, COMPLETION = 'worker/cli/provision', 'worker/cli/completion'
 ROOMS = {
     RULES: Room(),
     BASE: Room((), ('server',)),
-    SHARED: Room((BASE,), ('server',)),
-    SERVER_ROOM: Room((SHARED, BASE, RULES), ('server',)),
-    'extension/outbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
-    'extension/inbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
-    PUBLISHER_BASE: Room((BASE, SHARED, RULES, PUBSUB), ('server',), (PUBSUB,)),
+    TRUST: Room((BASE,), ('server',)),
+    SHARED: Room((TRUST, BASE), ('server',)),
+    LIFECYCLE: Room((SHARED, TRUST, BASE, RULES), ('server',)),
+    REGISTRY: Room((LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
+    EMIT: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
+    APPLY: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
+    PUBLISHER_BASE: Room((BASE, TRUST, SHARED, RULES, PUBSUB), ('server',), (PUBSUB,)),
     DELIVERY: Room((POLICY, PUBLISHER_BASE, BASE, SHARED, RULES), ('server',)),
-    f'{PUBLISHER}/log': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
-    f'{PUBLISHER}/table': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
+    f'{PUBLISHER}/log': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED), ('server',)),
+    f'{PUBLISHER}/table': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED), ('server',)),
     POLICY: Room((RULES,)),
-    PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', POLICY, PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
+    PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED, RULES,
+                     PUBSUB),
                     ('server', 'system'), (PUBSUB,)),
     WORKER_BASE: Room((), ('system',)),
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'curl', 'system')),
@@ -106,10 +111,9 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 
 # What is linked together, by the rooms that it is made of. proto/rules is compiled into each.
 MODULES = {
-    'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
-    'postbox_worker.so': (RULES, BASE, SHARED, POLICY, PUBLISHER_BASE, DELIVERY, f'{PUBLISHER}/log',
-                          f'{PUBLISHER}/table', PUBLISHER,
-                          PUBSUB),
+    'postbox.so': (RULES, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
+    'postbox_worker.so': (RULES, BASE, TRUST, SHARED, POLICY, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table',
+                          PUBLISHER, PUBSUB),
     'postbox': (RULES, WORKER_BASE, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
                 COMPLETION, 'worker/cli'),
 }

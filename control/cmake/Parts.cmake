@@ -141,8 +141,8 @@ foreach(shell bash zsh fish)
     COMMAND postbox completion ${shell} > ${completions}/${shell} VERBATIM)
 endforeach()
 
-# extension/base and extension/shared are compiled once and are in both modules of the server.
-foreach(room base shared)
+# extension/base, trust and shared are compiled once and are in both modules of the server.
+foreach(room base trust shared)
   sources(files extension/${room})
   united(files ${files})
   add_library(extension_${room} OBJECT ${files})
@@ -150,11 +150,11 @@ foreach(room base shared)
 endforeach()
 
 # postbox.so: every backend loads it, so it links neither gRPC nor protobuf.
-sources(files extension/server extension/outbox extension/inbox)
+sources(files extension/lifecycle extension/registry extension/emit extension/apply)
 united(files ${files})
 add_library(extension MODULE ${files})
 set_target_properties(extension PROPERTIES PREFIX "" OUTPUT_NAME postbox)
-target_link_libraries(extension PRIVATE extension_base extension_shared)
+target_link_libraries(extension PRIVATE extension_base extension_trust extension_shared)
 
 # postbox_worker.so: only the publisher worker loads it. All of it but the entry is there once, for the
 # benchmarks as well; what of it knows no Postgres is in publisher_logic, for unit tests.
@@ -176,7 +176,7 @@ foreach(part postbox postbox_plain postbox_pubsub extension_base extension publi
   target_compile_definitions(${part} PRIVATE POSTBOX_VERSION="${PROJECT_VERSION}")
 endforeach()
 set_target_properties(publisher_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker)
-target_link_libraries(publisher_worker PRIVATE publisher_core extension_base extension_shared)
+target_link_libraries(publisher_worker PRIVATE publisher_core extension_base extension_trust extension_shared)
 
 foreach(module extension publisher_worker)
   target_link_options(${module} PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)

@@ -15,7 +15,7 @@ set(test_list)
 # What the tests of the server load beside Postbox. None of it is installed.
 add_library(postbox_test MODULE ${CMAKE_SOURCE_DIR}/tests/support/postbox_test.cc)
 set_target_properties(postbox_test PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-target_link_libraries(postbox_test PRIVATE publisher_core extension_base extension_shared)
+target_link_libraries(postbox_test PRIVATE publisher_core extension_base extension_trust extension_shared)
 target_link_options(postbox_test PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
 # What gives the programs of a test host names of its own.
@@ -30,7 +30,7 @@ add_library(other_release_worker MODULE ${files} ${worker_entry} ${registration}
 set_target_properties(other_release_worker PROPERTIES PREFIX "" OUTPUT_NAME postbox_worker
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/other_release)
 target_compile_definitions(other_release_worker PRIVATE POSTBOX_SHARED_STATE_LAYOUT=1 POSTBOX_VERSION="${PROJECT_VERSION}")
-target_link_libraries(other_release_worker PRIVATE postbox_pubsub publisher_logic extension_base)
+target_link_libraries(other_release_worker PRIVATE postbox_pubsub publisher_logic extension_base extension_trust)
 target_link_options(other_release_worker PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 
 # The tests of rooms, which stand beside what they test.
@@ -50,6 +50,7 @@ function(unit_test name)
 endfunction()
 add_custom_target(unit_tests)
 unit_test(rules_test ROOMS proto/rules)
+unit_test(extension_test ROOMS extension/apply)
 unit_test(base_test ROOMS worker/base LINK postbox_base)
 unit_test(pubsub_test ROOMS worker/pubsub LINK postbox_pubsub)
 unit_test(emulator_test ROOMS worker/emulator worker/emulator/schema worker/emulator/store LINK postbox_emulator)

@@ -1,6 +1,5 @@
 #include "extension/base/relation.h"
 
-#include "extension/base/registrar.h"
 #include "extension/base/spi.h"
 
 namespace postbox {
@@ -27,18 +26,6 @@ Oid RelationNamed(const std::string& name) {
   parameters.AddText(name);
   Run("SELECT pg_catalog.to_regclass($1)::pg_catalog.oid", parameters);
   return OidColumn(0, 1);
-}
-
-void LockRegistration(const char* registry, Oid relation) {
-  const Registrar registrar(registry);
-  Parameters key;
-  key.AddOid(REGCLASSOID, relation);
-  const std::string sql = std::string("SELECT FROM postbox.") + registry +
-                          " WHERE relation OPERATOR(pg_catalog.=) $1 FOR UPDATE";
-  if (Run(sql, key) != 0) return;
-  Throw(ERRCODE_UNDEFINED_TABLE,
-        std::string(registry) + " with OID " + std::to_string(relation) + " does not exist",
-        "It has just been dropped.");
 }
 
 Oid PostboxRelation(const char* name) {

@@ -24,11 +24,6 @@ std::string RoleName(Oid role);
 // A relation of schema postbox. Throws undefined_table if the extension is not there.
 Oid PostboxRelation(const char* name);
 
-// Locks the registration of an outbox (registry "outbox") or an inbox (registry "inbox") until the
-// end of the transaction, acting as the owner of the registry: what refers to it is created and
-// dropped under this lock. Needs SPI. Throws undefined_table if it has just been dropped.
-void LockRegistration(const char* registry, Oid relation);
-
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_BASE_RELATION_H_

@@ -204,4 +204,13 @@ void FreeRows() {
   });
 }
 
+void ReturnRows(FunctionCallInfo fcinfo, uint64 rows) {
+  auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+  Pg([&] {
+    for (uint64 row = 0; row < rows; ++row) {
+      tuplestore_puttuple(result->setResult, SPI_tuptable->vals[row]);
+    }
+  });
+}
+
 }  // namespace postbox

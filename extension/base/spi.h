@@ -97,6 +97,9 @@ void RequireColumnType(int column, Oid type);
 // them.
 void FreeRows();
 
+// Returns the first rows of the last statement from a function with a materialized result.
+void ReturnRows(FunctionCallInfo fcinfo, uint64 rows);
+
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_BASE_SPI_H_

@@ -1,5 +1,5 @@
 // A statement that is prepared once and run often: the one way to keep a plan. (The INSERT of an
-// event is the exception that goes to the executor by itself: extension/outbox/insert_plan.h.)
+// event is the exception that goes to the executor by itself: extension/emit/insert_plan.h.)
 //
 // The plan is kept for the life of the Statement. PostgreSQL plans it again by itself when a
 // relation in it changes. What is kept here is the text of the statement, so a cache must drop its

@@ -1,5 +1,5 @@
 // The values of the settings (GUCs) of Postbox in this process. Their names, ranges and meanings
-// are in extension/server/define_settings.cc.
+// are in extension/lifecycle/define_settings.cc.
 //
 // postbox.so owns the variables; postbox_worker.so reads them through extension/shared/exports.h.
 // Strings are never null.

@@ -1,6 +1,6 @@
 // What the processes of Postbox share: which worker serves which database, what sessions tell the
 // launcher, and the counters that workers and waiting sessions watch.
-// extension/server/README.md lists every message with its writer, its reader and its lock.
+// extension/lifecycle/README.md lists every message with its writer, its reader and its lock.
 //
 // The memory is allocated at server start if postbox is in shared_preload_libraries; otherwise
 // there is none, and shared_state() is nullptr. It holds plain data and proc numbers: no pointers,
@@ -119,7 +119,7 @@ inline constexpr int32 kAsServer = -1;
 // `proc_number` of a slot (or of the launcher) without a process.
 inline constexpr uint32 kNobody = PG_UINT32_MAX;
 
-// A session that keeps a database free of workers until its transaction ends (server/hooks.h).
+// A session that keeps a database free of workers until its transaction ends (lifecycle/hooks.h).
 struct Hold {
   Oid database;  // InvalidOid: free
   pid_t holder;

@@ -7,7 +7,7 @@
 //   permanent   Everything else, for example data (22), constraint (23), syntax, rights and names
 //               in a handler (42), raised by a handler (P0001). If the projections and handlers
 //               lack a right to the inbox itself, a call without events fails, too
-//               (extension/inbox/rights.h).
+//               (extension/trust/rights.h).
 #ifndef POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
 #define POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
 

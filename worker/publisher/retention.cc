@@ -1,10 +1,10 @@
 // See retention.h.
 #include "worker/publisher/retention.h"
 
-#include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/shared/time_scale.h"
+#include "extension/trust/act_as.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"

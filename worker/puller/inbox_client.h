@@ -48,7 +48,7 @@ class InboxClient {
 };
 
 // The position in `events` of the event that the context of an error names, which the extension
-// adds to what fails in a projection or a handler (extension/inbox/apply.cc).
+// adds to what fails in a projection or a handler (extension/apply/apply.cc).
 std::optional<size_t> NamedEvent(std::string_view context,
                                  const std::vector<const Delivery*>& events);
 

@@ -53,12 +53,12 @@ COMMENT ON FUNCTION postbox.claim_publication(text) IS
     'Says that a publication of a copied database, or each of them, belongs here and is published here, too. Returns how many did not before';
 
 -- Logical replication may bring rows of another database into an outbox, which publishes them. What arrives is marked, so
--- that it is not published here: see extension/outbox/replicated.cc. Ordinary sessions do not fire the trigger.
+-- that it is not published here: see extension/emit/replicated.cc. Ordinary sessions do not fire the trigger.
 CREATE OR REPLACE FUNCTION postbox.event_replicated() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.event_replicated() IS 'Trigger of outboxes: keeps what logical replication brings from being published here';
 
--- Rows of a log say by txid and seq when they were emitted, and by origin where: see extension/outbox/stamp.cc.
+-- Rows of a log say by txid and seq when they were emitted, and by origin where: see extension/emit/stamp.cc.
 CREATE OR REPLACE FUNCTION postbox.stamp_event() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.stamp_event() IS

@@ -302,7 +302,7 @@ COMMENT ON VIEW postbox.paused_keys IS
     'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
     'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
 
--- In C, because each look at the status asks: see extension/outbox/outbox_problem.cc.
+-- In C, because each look at the status asks: see extension/registry/outbox_problem.cc.
 CREATE OR REPLACE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS postbox.problem
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS

@@ -15,7 +15,7 @@
 --   - So nothing has to be made ahead of time, and nothing depends on the ids of events.
 --
 -- Transaction ids mean nothing in another cluster, and rows of both meet in one log there: restored ones, and those emitted
--- since. The column origin says which cluster a row was written in; see extension/outbox/rebase.cc.
+-- since. The column origin says which cluster a row was written in; see extension/registry/foreign_events.cc.
 
 -- At least a minute: workers purge every postbox.maintenance_interval, and find each generation past the retention in its
 -- turn. NULL counts as 4 days.
@@ -372,7 +372,7 @@ $$;
 COMMENT ON FUNCTION postbox.foreign_backlog(regclass, text) IS
     'Events of other clusters in a log outbox that a publication has not published: how many, 100000 of each at most, and when the oldest occurred';
 
--- In C, because it is asked for often, and its statements are kept (extension/outbox/backlog.cc). Whoever may INSERT can write
+-- In C, because it is asked for often, and its statements are kept (extension/registry/backlog.cc). Whoever may INSERT can write
 -- any seq; what is misplaced has one that no worker reads.
 CREATE OR REPLACE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint,
     OUT oldest_ready timestamptz, OUT oldest_parked timestamptz, OUT misplaced bigint, OUT has_foreign boolean)

@@ -1,5 +1,5 @@
 -- postbox.doctor(): what is wrong with Postbox in this database, why, and what to do. It asks what else says so: the status views, and the
--- repairs as dry runs. What belongs to a user is read by doctor_of, as its owner (extension/server/doctor.cc), and not if that might run code of
+-- repairs as dry runs. What belongs to a user is read by doctor_of, as its owner (extension/registry/doctor.cc), and not if that might run code of
 -- users. Nothing here waits for a lock for longer than 100 ms, and no check that fails hides another.
 
 CREATE OR REPLACE FUNCTION postbox.library_state(OUT version text, OUT preloaded boolean)

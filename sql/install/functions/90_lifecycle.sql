@@ -65,13 +65,13 @@ END
 $$;
 COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
 
--- What belongs to an outbox or inbox goes along when that gets another owner or schema: extension/server/follow.cc.
+-- What belongs to an outbox or inbox goes along when that gets another owner or schema: extension/lifecycle/follow.cc.
 
 CREATE OR REPLACE FUNCTION postbox.follow_altered() RETURNS event_trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.follow_altered() IS 'Event trigger: what belongs to an outbox or inbox follows it to another owner or schema';
 
--- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/server/drop_extension.cc.
+-- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/lifecycle/drop_extension.cc.
 
 CREATE OR REPLACE FUNCTION postbox.refuse_drop() RETURNS event_trigger
     LANGUAGE C AS 'MODULE_PATHNAME';

@@ -25,7 +25,7 @@ SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;
 
 -- The version counter knows the versions that Postbox counts. Of those that emitters give to events of a log, this says of each
--- aggregate type what none is above: extension/outbox/given_version.h. No row is ever changed.
+-- aggregate type what none is above: extension/emit/given_version.h. No row is ever changed.
 CREATE TABLE postbox.given_version (
     outbox         regclass NOT NULL,
     aggregate_type text     NOT NULL COLLATE "C",

@@ -1,4 +1,4 @@
--- Rows of other clusters in a log outbox: extension/outbox/rebase.cc says how they come and what becomes of them.
+-- Rows of other clusters in a log outbox: extension/registry/foreign_events.cc says how they come and what becomes of them.
 
 -- Where lanes stood in other clusters. A position is made of transaction ids, which mean nothing in another cluster. When a
 -- lane comes from one, by a restore or pg_upgrade, its position goes here and it begins again with the rows of this cluster.

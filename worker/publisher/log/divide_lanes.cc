@@ -1,8 +1,8 @@
 #include "worker/publisher/log/divide_lanes.h"
 
-#include "extension/base/act_as.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/trust/act_as.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/row_security.h"
 #include "worker/publisher/log/lane_row.h"

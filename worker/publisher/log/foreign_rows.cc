@@ -1,6 +1,6 @@
 #include "worker/publisher/log/foreign_rows.h"
 
-#include "extension/base/act_as.h"
+#include "extension/trust/act_as.h"
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/step_limit.h"
 

@@ -1,6 +1,6 @@
 // Rows in a log that another cluster wrote: they come with a restore. Which of them were published
-// there is settled first, in steps (extension/outbox/rebase.cc), since rows of this cluster may
-// follow them.
+// there is settled first, in steps (extension/registry/foreign_events.cc), since rows of this
+// cluster may follow them.
 //
 // Settling reads the whole log, however large it is, and an owner's triggers run meanwhile. So a
 // step has a limit of its own, and one that was cancelled would begin at the start again: each try

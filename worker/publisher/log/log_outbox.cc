@@ -1,9 +1,9 @@
 // See log_outbox.h.
 #include "worker/publisher/log/log_outbox.h"
 
-#include "extension/base/act_as.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/time_scale.h"
+#include "extension/trust/act_as.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/delivery/event_result.h"

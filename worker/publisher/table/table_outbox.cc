@@ -1,9 +1,9 @@
 // See table_outbox.h.
 #include "worker/publisher/table/table_outbox.h"
 
-#include "extension/base/act_as.h"
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
+#include "extension/trust/act_as.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"

@@ -1,0 +1,389 @@
+#include "extension/apply/apply.h"
+
+#include "extension/apply/event_set.h"
+#include "extension/apply/event_version.h"
+#include "extension/base/arguments.h"
+#include "extension/base/message_bytes.h"
+#include "extension/base/relation.h"
+#include "extension/base/subtransaction.h"
+#include "extension/lifecycle/wakeup.h"
+#include "extension/registry/inbox_registration.h"
+#include "extension/trust/operator_role.h"
+#include "proto/rules/sqlstate_class.h"
+
+namespace postbox {
+namespace {
+
+// Allocations go into a context of their own, which is emptied at the end.
+class ScratchMemory {
+ public:
+  explicit ScratchMemory(MemoryContext context) : context_(context) {
+    outer_ = MemoryContextSwitchTo(context_);
+  }
+  ~ScratchMemory() {
+    MemoryContextSwitchTo(outer_);
+    MemoryContextReset(context_);
+  }
+  ScratchMemory(const ScratchMemory&) = delete;
+  ScratchMemory& operator=(const ScratchMemory&) = delete;
+
+ private:
+  MemoryContext context_;
+  MemoryContext outer_;
+};
+
+MemoryContext MakeScratch() {
+  return Pg([] {
+    return AllocSetContextCreate(CurrentMemoryContext, "postbox event", ALLOCSET_DEFAULT_SIZES);
+  });
+}
+
+Outcome Expected(const Inbox& inbox, const InboxEvent& event) {
+  // An event without a type fails later; until then it has a row like one that is applied.
+  if (event.IsNull(EventField::kEventType)) return Outcome::kApplied;
+  return inbox.routes().Of(event.event_type) == nullptr ? Outcome::kIgnored : Outcome::kApplied;
+}
+
+// Runs the projections that take the event, then the handlers.
+Outcome ApplyEffects(ApplySession& session, InboxEvent* event) {
+  Inbox& inbox = session.inbox();
+  if (event->IsNull(EventField::kEventType)) {
+    Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_type",
+          "The type says which projections and handlers take it.");
+  }
+  const Route* route = inbox.routes().Of(event->event_type);
+  if (route == nullptr) return Outcome::kIgnored;
+  route->RequireFit();
+  if (inbox.runs_user_code()) session.PinEffects();  // the event before may have changed them
+  bool applied = false;
+  const AppliedVersion version(*event);
+  PayloadJson payload(*event);
+  for (const Route::Step& step : route->projections) {
+    const Outcome outcome = step.projection->Apply(*event, &payload, step.deletes);
+    applied = applied || outcome == Outcome::kApplied;
+  }
+  for (Handler* handler : route->handlers) {
+    const Datum composite = Pg([&] { return CompositeOf(event); });
+    FixedSearchPath search_path(handler->search_path.c_str());
+    handler->call.Run(&composite);
+    FreeRows();
+    applied = true;
+  }
+  if (applied) NotifyAppliedAtCommit();
+  return applied ? Outcome::kApplied : Outcome::kStale;
+}
+
+// A trigger or a handler has altered something. Throws if that is what the event was written to.
+void RequireStillFit(ApplySession& session, const InboxEvent& event) {
+  const Route* route = session.inbox().routes().Of(event.event_type);
+  if (route != nullptr) route->RequireFit();
+}
+
+Outcome ApplyEffectsOf(ApplySession& session, InboxEvent* event) {
+  const std::shared_ptr<Inbox> inbox = session.shared_inbox();
+  return NamingEvent(*event, *inbox, [&] {
+    const Outcome outcome = ApplyEffects(session, event);
+    if (!inbox->valid()) RequireStillFit(session, *event);
+    return outcome;
+  });
+}
+
+std::vector<const InboxEvent*> WithDifferentKeys(const std::vector<InboxEvent>& events) {
+  const auto less = [](const InboxEvent* left, const InboxEvent* right) {
+    return std::memcmp(left->id.data, right->id.data, UUID_LEN) < 0;
+  };
+  std::set<const InboxEvent*, decltype(less)> different(less);
+  for (const InboxEvent& event : events) different.insert(&event);
+  return {different.begin(), different.end()};
+}
+
+std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEvent>& events,
+                                    MemoryContext scratch) {
+  std::vector<bool> inserted;
+  {
+    ScratchMemory memory(scratch);
+    Inbox& inbox = session.inbox();
+    std::vector<Outcome> expected;
+    for (const InboxEvent& event : events) expected.push_back(Expected(inbox, event));
+    inserted = inbox.rows().InsertAll(events, expected);
+    InboxRows& rows = session.inbox().rows();
+    if (rows.has_triggers()) rows.Require(WithDifferentKeys(events));
+  }
+  std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
+  EventSet set(&session);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (!inserted[i]) continue;
+    ScratchMemory memory(scratch);
+    if (set.Take(&events[i], &outcomes[i])) continue;
+    outcomes[i] = ApplyEffectsOf(session, &events[i]);
+  }
+  ScratchMemory memory(scratch);
+  set.Write();
+  std::vector<const InboxEvent*> fresh, stale;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (inserted[i]) fresh.push_back(&events[i]);
+    if (outcomes[i] == Outcome::kStale) stale.push_back(&events[i]);
+  }
+  Inbox& inbox = session.inbox();
+  inbox.rows().SetOutcome(stale, Outcome::kStale);
+  if (inbox.runs_user_code()) inbox.rows().Require(fresh);
+  return outcomes;
+}
+
+Outcome ApplyOrReject(ApplySession& session, InboxEvent* event) {
+  Outcome outcome = Outcome::kApplied;
+  for (bool again = session.nested();; again = true) {
+    try {
+      InSubtransaction([&] { outcome = ApplyOne(session, event); });
+      return outcome;
+    } catch (const PostgresError& error) {
+      Inbox& inbox = session.inbox();
+      if (!IsOfTheEvent(inbox, event, error)) throw;
+      // The missing right may have been granted between the error and the check.
+      if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE && !again) continue;
+      return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
+    }
+  }
+}
+
+std::vector<Outcome> ApplyOneByOne(ApplySession& session, std::vector<InboxEvent>& events,
+                                   MemoryContext scratch) {
+  std::vector<Outcome> outcomes;
+  for (InboxEvent& event : events) {
+    ScratchMemory memory(scratch);
+    outcomes.push_back(ApplyOrReject(session, &event));
+  }
+  return outcomes;
+}
+
+}  // namespace
+
+namespace {
+int depth = 0;
+}  // namespace
+
+ApplySession::Depth::Depth() {
+  Pg([] { check_stack_depth(); });
+  if (depth == kMostNested) {
+    Throw(ERRCODE_STATEMENT_TOO_COMPLEX, "events are applied too deep within each other",
+          "A trigger or a handler applies an event whose trigger or handler applies an event, and "
+          "so on. " +
+              std::to_string(kMostNested) + " such calls are allowed.",
+          "Emit an event to an outbox instead.");
+  }
+  ++depth;
+}
+
+ApplySession::Depth::~Depth() { --depth; }
+bool ApplySession::Depth::nested() const { return depth > 1; }
+
+ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) {
+  text_search_ = TextSearchConfig();
+  PinEffects();
+  const Oid caller = GetUserId();
+  if (RelationName(relation).empty()) ThrowNoInbox(relation);
+  const Oid owner = RelationOwner(relation);
+  const bool allowed =
+      Pg([&] { return pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK; }) ||
+      (callers == Callers::kAppliersAndOperators && IsOperator(caller));
+  if (!allowed) {
+    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
+          "permission denied for inbox \"" + RelationName(relation) + "\"",
+          "INSERT on the inbox is the permission to apply events.");
+  }
+  owner_.emplace(owner, TrustIn(owner));
+  inbox_ = Inbox::Find(relation, RowExclusiveLock);
+}
+
+const std::shared_ptr<Inbox>& ApplySession::shared_inbox() {
+  if (!inbox_->valid()) inbox_ = Inbox::Find(relation_, RowExclusiveLock);
+  return inbox_;
+}
+
+void AddContext(PostgresError* error, const std::string& line) {
+  if (!error->context.empty()) error->context += '\n';
+  error->context += line;
+}
+
+bool IsOfTheEvent(const Inbox& inbox, const InboxEvent* event, const PostgresError& error) {
+  if (IsTransientSqlstate(error.SqlState())) return false;
+  const Route* route = event == nullptr ? nullptr : inbox.routes().Of(event->event_type);
+  if (route != nullptr && route->problem != nullptr) return false;
+  if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE) inbox.routes().CheckRights();
+  return true;
+}
+
+std::string ErrorText(const PostgresError& error) {
+  return error.detail.empty() ? error.message : error.message + "\nDETAIL: " + error.detail;
+}
+
+Outcome ApplyOne(ApplySession& session, InboxEvent* event) {
+  const Outcome expected = Expected(session.inbox(), *event);
+  if (!session.inbox().rows().Insert(*event, expected)) return Outcome::kDuplicate;
+  const Outcome outcome = ApplyEffectsOf(session, event);
+  Inbox& inbox = session.inbox();
+  if (outcome != expected) inbox.rows().SetOutcome({event}, outcome);
+  if (inbox.runs_user_code()) inbox.rows().Require({event});
+  return outcome;
+}
+
+std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>& events,
+                                 OnError on_error) {
+  for (const InboxEvent& event : events) {
+    if (event.IsNull(EventField::kEventId) || event.event_id.empty()) {
+      Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_id",
+            "Without it the inbox cannot tell whether it has seen the event before.",
+            "postbox.record_dead_letter records a message that is no event.");
+    }
+  }
+  MemoryContext scratch = MakeScratch();
+  if (events.empty()) {
+    // With no events, a caller learns whether the configuration is the cause of its errors.
+    session.inbox().routes().CheckUsable();
+    return {};
+  }
+  if (events.size() == 1) {
+    if (on_error == OnError::kReject) return ApplyOneByOne(session, events, scratch);
+    return {ApplyOne(session, &events[0])};
+  }
+  if (on_error == OnError::kRaise) return ApplyInOnePass(session, events, scratch);
+  if (session.nested()) return ApplyOneByOne(session, events, scratch);
+
+  std::vector<Outcome> outcomes;
+  try {
+    InSubtransaction([&] { outcomes = ApplyInOnePass(session, events, scratch); });
+    return outcomes;
+  } catch (const PostgresError& error) {
+    if (!IsOfTheEvent(session.inbox(), nullptr, error)) throw;
+  }
+  return ApplyOneByOne(session, events, scratch);
+}
+
+namespace {
+
+Datum ResultOfOne(ApplySession& session, InboxEvent event, OnError on_error) {
+  std::vector<InboxEvent> events{event};
+  return session.outcome(ApplyEvents(session, events, on_error)[0]);
+}
+
+// The last argument of the functions, on_error.
+OnError OnErrorArgument(FunctionCallInfo fcinfo, int number) {
+  const std::string on_error = TextArgument(fcinfo, number, "on_error");
+  if (on_error == "raise") return OnError::kRaise;
+  if (on_error == "reject") return OnError::kReject;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "invalid on_error \"" + on_error + "\"", "",
+        "It is raise or reject.");
+}
+
+NullableDatum GivenPayload(FunctionCallInfo fcinfo) {
+  return fcinfo->args[1 + static_cast<size_t>(EventField::kPayload)];
+}
+
+// inbox_apply with an argument for each field. The payload is a bytea.
+Datum ApplyFields(FunctionCallInfo fcinfo, const NullableDatum& payload) {
+  const Oid relation = OidArgument(fcinfo, 0, "inbox");
+  const OnError on_error = OnErrorArgument(fcinfo, kEventFields + 1);
+  ApplySession session(relation);
+  InboxEvent event{};
+  for (size_t i = 0; i < kEventFields; ++i) {
+    const bool is_payload = i == static_cast<size_t>(EventField::kPayload);
+    const NullableDatum& field = is_payload ? payload : fcinfo->args[i + 1];
+    event.values[i] = field.value;
+    event.nulls[i] = field.isnull;
+  }
+  Pg([&] { FinishEvent(&event); });
+  return ResultOfOne(session, event, on_error);
+}
+
+// What a driver gives for bytes without their type would be applied as something else.
+Datum BytesOfPayloadText(Datum payload) {
+  const text* plain = Pg([&] { return DatumGetTextPP(payload); });
+  if (std::string_view(VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain)).starts_with("\\x")) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the payload is a bytea that is written as text",
+          "It begins with \"\\x\".", "Cast it: payload => (...)::bytea.");
+  }
+  return Pg([&] { return BytesOfText(PointerGetDatum(plain)); });
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(inbox_apply) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const Datum composite = Argument(fcinfo, 1, "event");
+    const OnError on_error = OnErrorArgument(fcinfo, 2);
+    ApplySession session(relation);
+    const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
+    return ResultOfOne(session, event, on_error);
+  });
+}
+
+POSTBOX_FUNCTION(inbox_apply_fields) {
+  return postbox::Guarded(
+      [&] { return postbox::ApplyFields(fcinfo, postbox::GivenPayload(fcinfo)); });
+}
+
+POSTBOX_FUNCTION(inbox_apply_text) {
+  using namespace postbox;
+  return Guarded([&] {
+    NullableDatum payload = GivenPayload(fcinfo);
+    if (!payload.isnull) payload.value = BytesOfPayloadText(payload.value);
+    return ApplyFields(fcinfo, payload);
+  });
+}
+
+POSTBOX_FUNCTION(inbox_apply_jsonb) {
+  using namespace postbox;
+  return Guarded([&] {
+    NullableDatum payload = GivenPayload(fcinfo);
+    if (!payload.isnull) payload.value = Pg([&] { return BytesOfJsonb(payload.value); });
+    return ApplyFields(fcinfo, payload);
+  });
+}
+
+POSTBOX_FUNCTION(inbox_apply_batch) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const Datum array = Argument(fcinfo, 1, "events");
+    const OnError on_error = OnErrorArgument(fcinfo, 2);
+    Oid outcome_type = InvalidOid;
+    std::vector<Datum> results;
+    {
+      ApplySession session(relation);
+      struct Elements {
+        Datum* values;
+        bool* nulls;
+        int count;
+      };
+      const Elements elements = Pg([&] {
+        ArrayType* events = DatumGetArrayTypeP(array);
+        if (ARR_NDIM(events) > 1) {
+          ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                          errmsg("events must have one dimension")));
+        }
+        Elements found{};
+        deconstruct_array(events, ARR_ELEMTYPE(events), -1, false, TYPALIGN_DOUBLE, &found.values,
+                          &found.nulls, &found.count);
+        return found;
+      });
+      std::vector<InboxEvent> events(static_cast<size_t>(elements.count));
+      for (size_t i = 0; i < events.size(); ++i) {
+        if (elements.nulls[i]) {
+          Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "events may not contain null");
+        }
+        events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
+      }
+      for (const Outcome outcome : ApplyEvents(session, events, on_error)) {
+        results.push_back(session.outcome(outcome));
+      }
+      outcome_type = session.outcome_type();
+    }
+    return Pg([&] {
+      return PointerGetDatum(construct_array(results.data(), static_cast<int>(results.size()),
+                                             outcome_type, sizeof(Oid), true, TYPALIGN_INT));
+    });
+  });
+}

@@ -1,0 +1,142 @@
+#include "extension/apply/inbox_rows.h"
+
+#include "extension/apply/inbox_tables.h"
+#include "extension/apply/unknown_code.h"
+
+namespace postbox {
+namespace {
+
+// The columns of the inbox that come from the event, after event_id, in their order.
+constexpr EventField kInboxFields[] = {EventField::kEventType, EventField::kAggregateType,
+                                       EventField::kAggregateId, EventField::kVersion};
+
+Datum KeysOf(const std::vector<const InboxEvent*>& events) {
+  return Pg([&] {
+    auto* values = static_cast<Datum*>(palloc(events.size() * sizeof(Datum)));
+    for (size_t i = 0; i < events.size(); ++i) values[i] = UUIDPGetDatum(&events[i]->id);
+    return ArrayValue(UUIDOID, values, nullptr, events.size());
+  });
+}
+
+}  // namespace
+
+InboxRows::InboxRows(Oid relation, std::string name) : name_(std::move(name)) {
+  CheckInboxTable(relation, name_);
+  Oid outcome_array = InvalidOid;
+  Pg([&] {
+    outcome_type_ = PostboxType("outcome");
+    outcome_array = get_array_type(outcome_type_);
+    OutcomeOids(outcome_oids_);
+  });
+  const std::string insert = "INSERT INTO " + name_ +
+                             " (event_id, event_type, aggregate_type, aggregate_id, version, "
+                             "outcome) ";
+  insert_ = Statement(insert + "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING",
+                      {UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, outcome_type_});
+  insert_all_ = Statement(
+      insert +
+          "SELECT * FROM unnest($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING "
+          "RETURNING event_id",
+      {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, outcome_array});
+  set_outcome_ = Statement::ByKey("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
+                                  {UUIDARRAYOID, outcome_type_});
+  count_ = Statement::ByKey("SELECT count(*) FROM " + name_ + " WHERE event_id = ANY ($1)",
+                            {UUIDARRAYOID});
+  delete_rejected_ = Statement::ByKey(
+      "DELETE FROM " + name_ + " WHERE event_id = $1 AND outcome = 'rejected'", {UUIDOID});
+  has_triggers_ = WritingRunsUnknownCode(relation);
+}
+
+bool InboxRows::Insert(const InboxEvent& event, Outcome outcome) {
+  Datum values[6] = {UUIDPGetDatum(&event.id)};
+  char nulls[7] = "      ";
+  for (size_t i = 0; i < std::size(kInboxFields); ++i) {
+    values[i + 1] = event.Value(kInboxFields[i]);
+    if (event.IsNull(kInboxFields[i])) nulls[i + 1] = 'n';
+  }
+  values[5] = ValueOf(outcome);
+  if (insert_.Run(values, nulls) > 0) return true;
+  if (has_triggers_) Require({&event});
+  return false;
+}
+
+std::vector<bool> InboxRows::InsertAll(const std::vector<InboxEvent>& events,
+                                       const std::vector<Outcome>& outcomes) {
+  const size_t count = events.size();
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; ++i) order[i] = i;
+  const auto key = [&](size_t i) { return events[i].id.data; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
+    return std::memcmp(key(left), key(right), UUID_LEN) < 0;
+  });
+
+  Datum parameters[6];
+  Pg([&] {
+    auto* values = static_cast<Datum*>(palloc(count * sizeof(Datum)));
+    auto* nulls = static_cast<bool*>(palloc0(count * sizeof(bool)));
+    for (size_t i = 0; i < count; ++i) values[i] = UUIDPGetDatum(&events[order[i]].id);
+    parameters[0] = ArrayValue(UUIDOID, values, nulls, count);
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = ValueOf(outcomes[order[i]]);
+    }
+    parameters[5] = ArrayValue(outcome_type_, values, nulls, count);
+    for (size_t field = 0; field < std::size(kInboxFields); ++field) {
+      for (size_t i = 0; i < count; ++i) {
+        values[i] = events[order[i]].Value(kInboxFields[field]);
+        nulls[i] = events[order[i]].IsNull(kInboxFields[field]);
+      }
+      parameters[field + 1] = ArrayValue(EventFieldType(kInboxFields[field]), values, nulls, count);
+    }
+  });
+  const uint64 rows = insert_all_.Run(parameters);
+  // The owner of the inbox may have changed its columns, and given it triggers that change values.
+  if (rows > 0) RequireColumnType(1, UUIDOID);
+
+  // RETURNING keeps the order.
+  std::vector<bool> inserted(count);
+  uint64 row = 0;
+  for (size_t i = 0; i < count && row < rows; ++i) {
+    bool null = false;
+    const pg_uuid_t* id = DatumGetUUIDP(DatumColumn(row, 1, &null));
+    if (null) break;
+    if (std::memcmp(id->data, key(order[i]), UUID_LEN) != 0) continue;
+    inserted[order[i]] = true;
+    ++row;
+  }
+  FreeRows();
+  if (row != rows) {
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+          "inbox \"" + name_ + "\" did not store the ids of the events",
+          "A trigger on its table has changed event_id.", "Drop the trigger.");
+  }
+  return inserted;
+}
+
+void InboxRows::SetOutcome(const std::vector<const InboxEvent*>& events, Outcome outcome) {
+  if (events.empty()) return;
+  const Datum parameters[] = {KeysOf(events), ValueOf(outcome)};
+  if (set_outcome_.Run(parameters) == events.size()) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "inbox \"" + name_ + "\" did not store the outcome of events",
+        "A trigger on its table prevents it, or has deleted their rows.", "Drop the trigger.");
+}
+
+void InboxRows::Require(const std::vector<const InboxEvent*>& events) {
+  if (events.empty()) return;
+  const Datum keys = KeysOf(events);
+  int64 rows = 0;
+  count_.RunForInt64(&keys, nullptr, &rows);
+  if (rows == static_cast<int64>(events.size())) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "inbox \"" + name_ + "\" lost events while they were applied",
+        "A trigger or a handler has deleted their rows or kept them out. Without its row an event "
+        "takes effect each time it is delivered.",
+        "Change the trigger or the handler.");
+}
+
+void InboxRows::DeleteRejected(const InboxEvent& event) {
+  const Datum key = UUIDPGetDatum(&event.id);
+  delete_rejected_.Run(&key);
+}
+
+}  // namespace postbox

@@ -1,0 +1,157 @@
+#include "extension/lifecycle/wakeup.h"
+
+#include "extension/base/guard.h"
+
+extern "C" {
+#include <commands/trigger.h>
+}
+
+namespace postbox {
+namespace {
+
+// Of the current transaction: what to do at commit.
+struct Requests {
+  WakeSet outboxes;
+  bool config = false;
+  bool extension = false;
+  bool databases = false;
+  bool applied = false;
+} requests;
+
+// Under the lock.
+void NoteExtensionChange(SharedState* state, Oid database) {
+  if (state->extension_change_count < kMaxExtensionChanges) {
+    state->extension_changes[state->extension_change_count++] = database;
+  } else {
+    state->extension_changes_overflow = true;
+  }
+}
+
+// Runs after the commit is visible and with interrupts held: it must not raise an error.
+void Commit(const Requests& wanted) {
+  SharedState* state = shared_state();
+  if (wanted.config || wanted.extension) RaiseConfigGeneration();
+  if (wanted.extension || wanted.databases) {
+    LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+    if (wanted.extension) {
+      pg_atomic_fetch_add_u64(&state->extension_epoch, 1);
+      NoteExtensionChange(state, MyDatabaseId);
+    }
+    if (wanted.databases) state->databases_changed = true;
+    LWLockRelease(SharedStateLock());
+    WakeLauncher();
+  }
+  if (wanted.config || wanted.extension) {
+    AnnounceWork(MyDatabaseId, WakeSet::All());
+  } else if (!wanted.outboxes.empty()) {
+    AnnounceWork(MyDatabaseId, wanted.outboxes);
+  }
+  if (wanted.applied) ConditionVariableBroadcast(&state->applied);
+}
+
+void WakeAtTransactionEnd(XactEvent event, void* /*argument*/) {
+  switch (event) {
+    case XACT_EVENT_COMMIT: {
+      const Requests wanted = requests;
+      requests = {};
+      Commit(wanted);
+      break;
+    }
+    case XACT_EVENT_ABORT:
+    case XACT_EVENT_PREPARE:
+      requests = {};
+      break;
+    default:
+      break;
+  }
+}
+
+void Register() {
+  static bool registered = false;
+  if (registered) return;
+  RegisterXactCallback(WakeAtTransactionEnd, nullptr);
+  registered = true;
+}
+
+void Request(bool Requests::*what) {
+  if (shared_state() == nullptr || requests.*what) return;
+  Register();
+  requests.*what = true;
+}
+
+}  // namespace
+
+ConfigRelations FindConfigRelations() {
+  const Oid schema = get_namespace_oid("postbox", true);
+  if (!OidIsValid(schema)) return {};
+  return {.outbox = get_relname_relid("outbox", schema),
+          .publication = get_relname_relid("publication", schema),
+          .credential = get_relname_relid("credential", schema),
+          .credential_secret = get_relname_relid("credential_secret", schema)};
+}
+
+void ChangeDatabase(Oid database) {
+  LWLockAcquire(SharedStateLock(), LW_EXCLUSIVE);
+  NoteExtensionChange(shared_state(), database);
+  LWLockRelease(SharedStateLock());
+  WakeLauncher();
+}
+
+void RequestPublishersAtCommit(Oid outbox) {
+  if (shared_state() == nullptr) return;
+  Register();
+  requests.outboxes.Add(outbox);
+}
+
+void RequestPublishersAtCommit() {
+  if (shared_state() == nullptr) return;
+  Register();
+  requests.outboxes.AddAll();
+}
+
+void ConfigChangedAtCommit() { Request(&Requests::config); }
+void ExtensionChangedAtCommit() { Request(&Requests::extension); }
+void DatabasesChangedAtCommit() { Request(&Requests::databases); }
+void NotifyAppliedAtCommit() { Request(&Requests::applied); }
+
+void PrepareToWaitApplied() {
+  if (shared_state() != nullptr) ConditionVariablePrepareToSleep(&shared_state()->applied);
+}
+
+void WaitApplied(long timeout_ms) {
+  static uint32 wait_event = 0;
+  if (wait_event == 0) wait_event = WaitEvent("PostboxWaitForVersion");
+  if (shared_state() != nullptr) {
+    ConditionVariableTimedSleep(&shared_state()->applied, timeout_ms, wait_event);
+    return;
+  }
+  (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                  std::min(timeout_ms, 20L), wait_event);
+  ResetLatch(MyLatch);
+  CHECK_FOR_INTERRUPTS();
+}
+
+void FinishWaitApplied() {
+  if (shared_state() != nullptr) ConditionVariableCancelSleep();
+}
+
+}  // namespace postbox
+
+// The trigger of the tables that hold configuration. Other sessions learn of the change by an
+// invalidation message about the table, workers by the config generation. Workers keep publications
+// and their outboxes only.
+POSTBOX_FUNCTION(configuration_changed) {
+  return postbox::Guarded([&] {
+    if (!CALLED_AS_TRIGGER(fcinfo)) {
+      postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                     "configuration_changed() is a trigger function");
+    }
+    const auto* trigger = reinterpret_cast<const TriggerData*>(fcinfo->context);
+    postbox::Pg([&] { CacheInvalidateRelcache(trigger->tg_relation); });
+    if (postbox::Pg(
+            [&] { return postbox::FindConfigRelations().Has(trigger->tg_relation->rd_id); })) {
+      postbox::ConfigChangedAtCommit();
+    }
+    return Datum{0};
+  });
+}

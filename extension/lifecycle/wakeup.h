@@ -1,0 +1,98 @@
+// What a session tells workers, launcher and waiting sessions when its transaction commits, and how
+// a session waits for events to be applied. postbox.so only.
+//
+// Rule: a message is sent after the commit is visible, and a receiver looks at the data only after
+// it has received the message (or has prepared its sleep). So a receiver that is woken sees the
+// commit.
+//
+// The functions named ...AtCommit set a flag of the current transaction. One callback, registered
+// when the backend sets its first flag, sends the messages at commit and clears the flags at abort.
+// The functions cost a few instructions, may be called any number of times in a transaction, raise
+// no error, and do nothing when the library is not preloaded. A flag is not per subtransaction:
+// after ROLLBACK TO SAVEPOINT it stays, and a worker wakes up and finds nothing.
+//
+// What can go wrong, and why no event waits longer than postbox.poll_interval:
+//  - The worker reads its outbox just before the commit is visible and sleeps just after the
+//    message: the latch was set in between, so the sleep ends at once. Worker: ResetLatch, read,
+//    sleep on the latch; session: commit, memory barrier, SetLatch.
+//  - The worker starts, and has no slot yet when the session looks for it: it reads its outbox when
+//    it is up.
+//  - The session is killed between its commit and the callback: the message is lost. The server
+//    restarts all processes then (SIGKILL), or the callback has run (SIGTERM waits for it).
+//  - PREPARE TRANSACTION clears the flags, since nothing is visible yet. COMMIT PREPARED may run in
+//    another session, which does not know what the transaction did: it wakes the workers of the
+//    database and the sessions that wait, and says that the configuration changed if the server
+//    says so (hooks.h).
+//  - A plain INSERT into a table outbox sets no flag, nor does one past the trigger of a log
+//    (emit/stamp.cc). The worker finds the row when it polls. (Such a row of a log may move no
+//    sequence. Where a worker has more than ten lanes, it waits for the poll at which its lane has
+//    its turn: worker/publisher/poll.h.)
+//
+// The flags are in the memory of the backend; the messages are in SharedState. Nothing is on disk:
+// after a crash every worker starts and reads everything.
+#ifndef POSTBOX_EXTENSION_LIFECYCLE_WAKEUP_H_
+#define POSTBOX_EXTENSION_LIFECYCLE_WAKEUP_H_
+
+#include "extension/base/postgres.h"
+#include "extension/shared/shared_state.h"
+
+namespace postbox {
+
+// An event was emitted: wake this database's workers to look at this outbox.
+void RequestPublishersAtCommit(Oid outbox);
+// Events were redriven, or may have been emitted anywhere: they look at all outboxes.
+void RequestPublishersAtCommit();
+
+// Publications or outboxes changed: raise the config generation of this database and wake its
+// workers.
+void ConfigChangedAtCommit();
+
+// The tables that workers read their configuration from; InvalidOid where there is none.
+struct ConfigRelations {
+  Oid outbox = InvalidOid;
+  Oid publication = InvalidOid;
+  Oid credential = InvalidOid;
+  Oid credential_secret = InvalidOid;
+
+  bool Has(Oid relation) const {
+    return relation == outbox || relation == publication || relation == credential ||
+           relation == credential_secret;
+  }
+};
+// By the catalogs of this database. Call it in a transaction, through Pg().
+ConfigRelations FindConfigRelations();
+
+// CREATE, ALTER or DROP EXTENSION postbox in this database: tell its workers and the launcher.
+void ExtensionChangedAtCommit();
+
+// The settings of `database` changed, just now: the launcher looks again how many workers it wants.
+// Only with a preloaded library.
+void ChangeDatabase(Oid database);
+
+// A database was created, dropped, renamed or altered: the launcher reads pg_database again.
+void DatabasesChangedAtCommit();
+
+// An event was applied: wake the sessions in WaitApplied().
+void NotifyAppliedAtCommit();
+
+// Waiting for something to be applied, as wait_for_version does it:
+//
+//   PrepareToWaitApplied();
+//   while (!<look, with a new snapshot, whether it is there>) {
+//     if (<deadline passed>) break;
+//     WaitApplied(<milliseconds that are left>);
+//   }
+//   FinishWaitApplied();
+//
+// PrepareToWaitApplied comes before the look, so that no commit is missed between look and sleep.
+// WaitApplied returns after a commit that applied something in any database, after `timeout_ms`, or
+// spuriously. It raises an error when the query is cancelled: call it through Pg(). When the
+// library is not preloaded there is no message, and it sleeps for 20 ms at most. After an error no
+// FinishWaitApplied is needed: the abort of the transaction does the same.
+void PrepareToWaitApplied();
+void WaitApplied(long timeout_ms);
+void FinishWaitApplied();
+
+}  // namespace postbox
+
+#endif  // POSTBOX_EXTENSION_LIFECYCLE_WAKEUP_H_

@@ -1,0 +1,128 @@
+// postbox.create_inbox, drop_inbox and purge_inbox.
+//
+// The tables are created and dropped as the caller, with the caller's rights. The row of
+// postbox.inbox is written as the owner of postbox.inbox.
+#include "extension/base/arguments.h"
+#include "extension/base/new_relation.h"
+#include "extension/base/relation.h"
+#include "extension/registry/inbox_registration.h"
+#include "extension/registry/inbox_shape.h"
+#include "extension/trust/act_as.h"
+#include "extension/trust/registrar.h"
+
+extern "C" {
+#include <storage/lmgr.h>
+}
+
+namespace postbox {
+namespace {
+
+// The longest name made from that of the inbox: <name>_tombstone_deleted.
+constexpr size_t kInboxSuffixLength = 18;
+
+void CreateTables(const NewRelation& relation) {
+  RunAll(CreateStatements(InboxShape(), relation.schema, relation.name));
+  RunAll(CreateStatements(TombstoneShape(), relation.schema, relation.name + "_tombstone"));
+}
+
+Oid CreateInbox(const NewRelation& relation, Datum retention) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  CreateTables(relation);
+  Parameters names;
+  names.AddText(relation.Qualified()).AddText(relation.Qualified("_tombstone"));
+  Run("SELECT $1::regclass::oid, $2::regclass::oid", names);
+  const Oid table = OidColumn(0, 1);
+  Parameters row;
+  row.AddOid(REGCLASSOID, table).AddOid(REGCLASSOID, OidColumn(0, 2));
+  row.Add(INTERVALOID, retention);
+  const Registrar registrar("inbox");
+  Run("INSERT INTO postbox.inbox (relation, tombstone, retention) VALUES ($1, $2, $3)", row);
+  return table;
+}
+
+// Drops the tables and their registration. The event trigger of 90_lifecycle.sql would delete the
+// registration, but event triggers may be disabled.
+void DropInbox(Oid relation) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(relation);
+  // The same order as plain DROP TABLE takes: the table first, then its registration.
+  Pg([&] { LockRelationOid(relation, AccessExclusiveLock); });
+  RequireInboxOwner(relation);
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  Oid tombstone = InvalidOid;
+  {
+    const Registrar registrar("inbox");
+    Run("DELETE FROM postbox.inbox WHERE relation = $1 RETURNING tombstone::oid", key);
+    tombstone = OidColumn(0, 1);
+  }
+  Run("DROP TABLE " + RelationName(relation));
+  const std::string tombstone_name = RelationName(tombstone);
+  if (!tombstone_name.empty()) Run("DROP TABLE " + tombstone_name);
+}
+
+uint64 Purge(const std::string& table, const char* time, Datum before, int batch) {
+  Parameters parameters;
+  parameters.Add(TIMESTAMPTZOID, before).AddInt(batch);
+  return Run("DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table +
+                 " WHERE " + time + " < $1 ORDER BY " + time + " LIMIT $2 FOR UPDATE SKIP LOCKED))",
+             parameters);
+}
+
+int64 PurgeInbox(Oid relation, int batch) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(relation);
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  Run("SELECT tombstone::oid, now() - retention FROM postbox.inbox WHERE relation = $1", key);
+  const Oid tombstone = OidColumn(0, 1);
+  const Datum before = DatumColumn(0, 2);
+  // As the owner, for any role that may act as the owner: the table's triggers run with its rights.
+  const Oid owner = RelationOwner(relation);
+  const ActAs act_as(owner, TrustIn(owner));
+  uint64 purged = Purge(RelationName(relation), "received_at", before, batch);
+  // The owner may have dropped the tombstones. The ids are purged all the same.
+  const std::string tombstone_name = RelationName(tombstone);
+  if (purged < static_cast<uint64>(batch) && !tombstone_name.empty()) {
+    purged += Purge(tombstone_name, "deleted_at", before, batch - static_cast<int>(purged));
+  }
+  return static_cast<int64>(purged);
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(create_inbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    const std::string name = TextArgument(fcinfo, 0, "name");
+    const Datum retention = Argument(fcinfo, 1, "retention");
+    CheckInboxRetention(retention);
+    const NewRelation relation = ParseNewRelation(name, kInboxSuffixLength);
+    return ObjectIdGetDatum(CreateInbox(relation, retention));
+  });
+}
+
+POSTBOX_FUNCTION(drop_inbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    DropInbox(OidArgument(fcinfo, 0, "inbox"));
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(purge_inbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    const int batch = DatumGetInt32(Argument(fcinfo, 1, "batch"));
+    if (batch < 1) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "batch must be at least 1", "",
+            "It is the largest number of rows that one call deletes.");
+    }
+    return Int64GetDatum(PurgeInbox(relation, batch));
+  });
+}
