@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/quiet_protobuf.h"
-#include "worker/emulator/broker.h"
+#include "worker/emulator/broker/broker.h"
 
 using postbox::fuzz::Input;
 namespace emulator = postbox::emulator;

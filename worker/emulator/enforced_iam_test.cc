@@ -18,8 +18,8 @@
 #include "absl/time/clock.h"
 #include "google/iam/v1/iam_policy.grpc.pb.h"
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "worker/emulator/broker/test_names.h"
 #include "worker/emulator/server.h"
-#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {

@@ -16,13 +16,13 @@
 #include "absl/time/clock.h"
 #include "worker/base/line_queue.h"
 #include "worker/emulator/answer_first.h"
+#include "worker/emulator/broker/resource_spec.h"
 #include "worker/emulator/call_gate.h"
 #include "worker/emulator/faults_service.h"
 #include "worker/emulator/front_door.h"
 #include "worker/emulator/host_port.h"
 #include "worker/emulator/iam_service.h"
 #include "worker/emulator/publisher_service.h"
-#include "worker/emulator/resource_spec.h"
 #include "worker/emulator/schema_service.h"
 #include "worker/emulator/subscriber_service.h"
 #include "worker/emulator/unknown_methods.h"
@@ -66,7 +66,11 @@ class ServerImpl final : public Server {
     if (!credentials.ok()) return credentials.status();
     if (auto s = broker_.Recover(); !s.ok()) return s;
     if (tls.administrators) {
-      gate_.Enforce(std::make_unique<AccessControl>(&broker_, tls.verifier, *tls.administrators));
+      const auto grants = [this](const std::string& resource, const std::string& caller,
+                                 const std::string& permission) {
+        return broker_.Allows(resource, caller, permission);
+      };
+      gate_.Enforce(std::make_unique<AccessControl>(grants, tls.verifier, *tls.administrators));
     }
     // Distributions build abseil with its detection of lock cycles, which each call of gRPC pays
     // for.

@@ -19,9 +19,9 @@
 #include "google/rpc/status.pb.h"
 #include "postbox/emulator/v1/faults.grpc.pb.h"
 #include "worker/emulator/answer_first.h"
+#include "worker/emulator/broker/resource_spec.h"
+#include "worker/emulator/broker/test_names.h"
 #include "worker/emulator/publisher_service.h"
-#include "worker/emulator/resource_spec.h"
-#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {

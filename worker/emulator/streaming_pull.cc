@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 
 #include "worker/emulator/delivery_wire.h"
-#include "worker/emulator/validation.h"
+#include "worker/emulator/rules/validation.h"
 
 namespace postbox::emulator {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
 #include "worker/emulator/respond.h"
-#include "worker/emulator/status.h"
+#include "worker/emulator/rules/status.h"
 #include "worker/emulator/streaming_pull.h"
 
 namespace postbox::emulator {
