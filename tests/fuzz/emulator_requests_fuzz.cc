@@ -42,7 +42,7 @@ class Session {
     for (int steps = 0; !input_.empty() && steps < 200; ++steps) {
       Step();
       for (const emulator::SubscriptionStats& stats : broker_.Stats()) {
-        FUZZ_CHECK(stats.backlog >= 0 && stats.leased >= 0, stats.name);
+        FUZZ_CHECK(stats.counters.backlog >= 0 && stats.counters.leased >= 0, stats.name);
       }
     }
   }

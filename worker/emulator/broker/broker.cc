@@ -309,7 +309,7 @@ absl::StatusOr<Broker::StreamHandle> Broker::OpenStream(const pb::StreamingPullR
   if (!feed.ok()) return feed.status();
   const FlowControl flow_control{request.max_outstanding_messages(),
                                  request.max_outstanding_bytes()};
-  const Subscription::StreamId id =
+  const StreamId id =
       (*feed)->state.OpenStream(flow_control, absl::Seconds(request.stream_ack_deadline_seconds()));
   (*feed)->streams.emplace(id, std::move(listener));
   return StreamHandle{*feed, id};
@@ -364,9 +364,7 @@ std::vector<SubscriptionStats> Broker::Stats() {
   std::vector<SubscriptionStats> all;
   const std::lock_guard<std::mutex> lock(mu_);
   for (const auto& [name, feed] : feeds_) {
-    all.push_back({name, static_cast<int64_t>(feed->state.backlog()),
-                   static_cast<int64_t>(feed->state.leased()),
-                   static_cast<int64_t>(feed->streams.size()), feed->state.counters()});
+    all.push_back({name, static_cast<int64_t>(feed->streams.size()), feed->state.counters()});
   }
   return all;
 }

@@ -59,8 +59,6 @@ struct BrokerOptions {
 
 struct SubscriptionStats {
   std::string name;
-  int64_t backlog = 0;
-  int64_t leased = 0;
   int64_t streams = 0;
   SubscriptionCounters counters;
 };
@@ -71,7 +69,7 @@ class Broker {
   // An open StreamingPull. It must be closed before the handle is destroyed.
   struct StreamHandle {
     std::shared_ptr<Feed> feed;
-    Subscription::StreamId id = 0;
+    StreamId id = 0;
   };
   struct StreamBatch {
     std::vector<LeasedMessage> deliveries;

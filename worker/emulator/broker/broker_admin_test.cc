@@ -193,8 +193,8 @@ TEST_F(BrokerAdminTest, ADetachedSubscriptionHasNoMessagesAndCannotBeReadAnyMore
               "detached");
   broker_.CloseStream(stream);
   Publish("c");
-  EXPECT_EQ(broker_.Stats().at(0).backlog, 0);
-  EXPECT_EQ(broker_.Stats().at(0).leased, 0);
+  EXPECT_EQ(broker_.Stats().at(0).counters.backlog, 0);
+  EXPECT_EQ(broker_.Stats().at(0).counters.leased, 0);
   pb::ListTopicSubscriptionsRequest list;
   list.set_topic(kTopic);
   EXPECT_THAT(broker_.ListTopicSubscriptions(list)->subscriptions(), IsEmpty());
@@ -296,7 +296,7 @@ TEST_F(BrokerAdminTest, ANewSubscriptionSeeksBackIntoWhatItsTopicRetains) {
   EXPECT_THAT(Pull(), ElementsAre("a", "b"));
   now_ += absl::Hours(12);
   broker_.Tick();
-  EXPECT_EQ(broker_.Stats().at(0).backlog + broker_.Stats().at(0).leased, 1);
+  EXPECT_EQ(broker_.Stats().at(0).counters.backlog + broker_.Stats().at(0).counters.leased, 1);
   ASSERT_TRUE(SeekBack(absl::Hours(24 * 10)).ok());
   EXPECT_THAT(Pull(), ElementsAre("b"));
 }

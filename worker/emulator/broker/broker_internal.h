@@ -17,13 +17,13 @@ namespace postbox::emulator {
 // A subscription and the calls that wait for its messages.
 struct Broker::Feed {
   explicit Feed(google::pubsub::v1::Subscription config, uint64_t incarnation, bool deliver_twice,
-                Subscription::TopicExists topic_exists)
+                DeadLetterQueue::TopicExists topic_exists)
       : state(std::move(config), incarnation, deliver_twice, std::move(topic_exists)) {}
 
   Subscription state;
   google::iam::v1::Policy policy;
   bool deleted = false;
-  std::map<Subscription::StreamId, std::shared_ptr<Listener>> streams;
+  std::map<StreamId, std::shared_ptr<Listener>> streams;
   std::vector<std::shared_ptr<Listener>> pulls;  // each is woken once
 };
 

@@ -39,10 +39,11 @@ void Broker::Save(const std::string& resource) {
 
 void Broker::SaveEntries(Feed* feed) {
   if (!journal_.on()) return;
-  const std::vector<uint64_t> touched = feed->state.TakeTouched();
+  const std::vector<uint64_t> touched = feed->state.entries().TakeTouched();
   if (feed->deleted) return;  // one of the same name may exist by now
   for (const uint64_t sequence : touched) {
-    journal_.EntryChanged(feed->state.config().name(), sequence, feed->state.StateOf(sequence));
+    journal_.EntryChanged(feed->state.config().name(), sequence,
+                          feed->state.entries().StateOf(sequence));
   }
 }
 

@@ -75,7 +75,7 @@ absl::StatusOr<pb::Snapshot> Broker::CreateSnapshot(const pb::CreateSnapshotRequ
         request.name().empty() ? NewName(request.subscription(), "snapshot") : request.name();
     if (snapshots_.contains(name)) return AlreadyExists(name);
     Snapshot snapshot;
-    snapshot.unacked = state->Unacked();
+    snapshot.unacked = state->entries().Unacked();
     snapshot.expires = absl::Seconds(kSnapshotSeconds) +
                        (snapshot.unacked.empty() ? now : snapshot.unacked.front()->published);
     if (snapshot.expires < now + absl::Seconds(kMinSnapshotSeconds)) {

@@ -46,7 +46,7 @@ std::shared_ptr<Broker::Feed> Broker::AddFeed(const pb::Subscription& config) {
                                 ABSL_NO_THREAD_SAFETY_ANALYSIS { return topics_.contains(name); };
   auto feed =
       std::make_shared<Feed>(config, ++last_incarnation_, options_.deliver_twice, topic_exists);
-  if (journal_.on()) feed->state.RememberChanges();
+  if (journal_.on()) feed->state.entries().RememberChanges();
   feeds_.emplace(config.name(), feed);
   const auto topic = topics_.find(config.topic());
   if (topic != topics_.end() && !config.detached())

@@ -408,11 +408,11 @@ TEST_F(BrokerTest, AFilterKeepsWhatItDoesNotMatchOutOfTheBacklog) {
       message->set_data("none");
   }
   ASSERT_EQ(broker_.Publish(request)->message_ids_size(), 5);
-  EXPECT_EQ(broker_.Stats().at(0).backlog, 3);
+  EXPECT_EQ(broker_.Stats().at(0).counters.backlog, 3);
   const auto got = Pull();
   EXPECT_THAT(Data(got), ElementsAre("a", "b1", "b2"));
   EXPECT_TRUE(Ack(got).ok());
-  EXPECT_EQ(broker_.Stats().at(0).backlog, 0);
+  EXPECT_EQ(broker_.Stats().at(0).counters.backlog, 0);
 }
 
 TEST_F(BrokerTest, ASeekBringsNothingBackThatTheFilterDoesNotMatch) {
@@ -432,7 +432,7 @@ TEST_F(BrokerTest, ASeekBringsNothingBackThatTheFilterDoesNotMatch) {
   seek.set_snapshot(snapshot.name());
   ASSERT_TRUE(broker_.Seek(seek).ok());
   EXPECT_THAT(Pull(), IsEmpty());
-  EXPECT_EQ(broker_.Stats().at(1).backlog, 0);
+  EXPECT_EQ(broker_.Stats().at(1).counters.backlog, 0);
 }
 
 TEST_F(BrokerTest, ABadFilterIsRefusedAndAFilterIsNotChanged) {

@@ -111,8 +111,12 @@ absl::StatusOr<pb::Topic> Broker::UpdateTopic(const pb::UpdateTopicRequest& requ
 void Broker::ApplyRetention(Topic* topic) {
   const pb::Topic& proto = topic->proto;
   for (const auto& [name, feed] : topic->feeds) {
-    feed->state.SetTopicRetention(
-        proto.has_message_retention_duration() ? &proto.message_retention_duration() : nullptr);
+    pb::Subscription config = feed->state.config();
+    config.clear_topic_message_retention_duration();
+    if (proto.has_message_retention_duration()) {
+      *config.mutable_topic_message_retention_duration() = proto.message_retention_duration();
+    }
+    feed->state.Configure(std::move(config));
     Save(name);
   }
   if (proto.has_message_retention_duration()) return;
@@ -173,7 +177,10 @@ absl::Status Broker::DeleteTopic(const std::string& name) {
   const auto found = topics_.find(name);
   if (found == topics_.end()) return NotFound(name);
   for (const auto& [subscription, feed] : found->second.feeds) {
-    feed->state.TopicDeleted();
+    pb::Subscription config = feed->state.config();
+    config.set_topic("_deleted-topic_");
+    config.clear_topic_message_retention_duration();
+    feed->state.Configure(std::move(config));
     Save(subscription);
   }
   topics_.erase(found);

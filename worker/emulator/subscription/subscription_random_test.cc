@@ -49,7 +49,7 @@ class Simulation {
   void Run(int steps) {
     for (int step = 0; step < steps && !::testing::Test::HasFailure(); ++step) Step();
     // At the end one consumer acks all messages.
-    for (int round = 0; sub_->backlog() + sub_->leased() > 0; ++round) {
+    for (int round = 0; sub_->counters().backlog + sub_->counters().leased > 0; ++round) {
       ASSERT_LT(round, 10'000) << "the subscription does not run empty";
       now_ += absl::Seconds(10);
       sub_->Tick(now_);
@@ -110,7 +110,7 @@ class Simulation {
     }
   }
 
-  Subscription::StreamId PickStream() {
+  StreamId PickStream() {
     return std::next(streams_.begin(), Roll(static_cast<int>(streams_.size())))->first;
   }
 
@@ -179,7 +179,7 @@ class Simulation {
   std::map<std::string, int> published_;  // messages of a key so far
   std::map<uint64_t, int> position_;      // of a message within its key
   std::map<std::string, int> seen_;
-  std::map<Subscription::StreamId, int64_t> streams_;  // with max_outstanding_messages
+  std::map<StreamId, int64_t> streams_;  // with max_outstanding_messages
   std::vector<LeasedMessage> held_;
   std::set<uint64_t> acked_;
 };

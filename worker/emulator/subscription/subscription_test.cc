@@ -58,7 +58,7 @@ class SubscriptionTest : public ::testing::Test {
   static std::string Id(const LeasedMessage& delivery) { return FormatAckId(delivery.ack_id); }
 
   std::vector<LeasedMessage> Pull(int most = 100) { return sub().Pull(most, now_); }
-  std::vector<LeasedMessage> Take(Subscription::StreamId id) { return sub().Take(id, now_); }
+  std::vector<LeasedMessage> Take(StreamId id) { return sub().Take(id, now_); }
   AckOutcome Ack(const LeasedMessage& delivery) { return sub().Acknowledge({Id(delivery)}); }
   AckOutcome Modify(const LeasedMessage& delivery, int seconds) {
     return sub().ModifyAckDeadline({{Id(delivery), seconds}}, now_);
@@ -81,7 +81,7 @@ TEST_F(SubscriptionTest, AnAckedMessageNeverComesAgain) {
   Ack(got[0]);
   Advance(absl::Hours(1));
   EXPECT_THAT(Pull(), IsEmpty());
-  EXPECT_EQ(sub().backlog(), 0u);
+  EXPECT_EQ(sub().counters().backlog, 0);
 }
 
 TEST_F(SubscriptionTest, AMessageComesAgainWithANewAckIdWhenItsDeadlineIsOver) {
@@ -107,7 +107,7 @@ TEST_F(SubscriptionTest, ALateAckCountsUntilTheMessageIsDeliveredAgain) {
   const auto second = Pull();
   ASSERT_THAT(Data(second), ElementsAre("b"));
   Ack(first[1]);  // of the delivery before the current one
-  EXPECT_EQ(sub().leased(), 1u);
+  EXPECT_EQ(sub().counters().leased, 1);
 }
 
 TEST_F(SubscriptionTest, AModifiedDeadlineReplacesTheOldOne) {
@@ -269,7 +269,7 @@ TEST_F(OrderedSubscriptionTest, ANackRedeliversTheMessageAndAllLaterOnesOfItsKey
   EXPECT_THAT(Data(Take(stream)), ElementsAre("2", "3", "4"));
   Ack(first[3]);  // has no effect: of the delivery that was taken back
   Ack(first[0]);
-  EXPECT_EQ(sub().leased(), 3u);
+  EXPECT_EQ(sub().counters().leased, 3);
 }
 
 TEST_F(OrderedSubscriptionTest, AnExpiredBatchIsOneRedeliveryInOrder) {
@@ -301,7 +301,7 @@ TEST_F(OrderedSubscriptionTest, ASuspendedMessageHoldsBackItsKeyAndNoOther) {
   Publish("3", "k");
   Publish("other", "j");
   EXPECT_THAT(Data(Pull()), ElementsAre("other"));
-  EXPECT_EQ(sub().backlog(), 3u);
+  EXPECT_EQ(sub().counters().backlog, 3);
   Advance(absl::Seconds(10));
   EXPECT_THAT(Data(Pull()), ElementsAre("1", "2", "3"));
 }
@@ -403,7 +403,7 @@ TEST_F(DeliverTwiceTest, AMessageComesOnceMoreAfterItsAckAndThenNoMore) {
   EXPECT_NE(Id(first[0]), Id(second[0]));
   Ack(second[0]);
   EXPECT_THAT(Pull(), IsEmpty());
-  EXPECT_EQ(sub().backlog(), 0u);
+  EXPECT_EQ(sub().counters().backlog, 0);
 }
 
 TEST_F(DeliverTwiceTest, OrderedMessagesComeOnceMoreAsARunInOrder) {
@@ -423,7 +423,7 @@ TEST_F(DeliverTwiceTest, OrderedMessagesComeOnceMoreAsARunInOrder) {
   ASSERT_THAT(Data(got), ElementsAre("3"));
   Ack(got[0]);
   EXPECT_THAT(Pull(), IsEmpty());
-  EXPECT_EQ(sub().backlog(), 0u);
+  EXPECT_EQ(sub().counters().backlog, 0);
 }
 
 TEST_F(SubscriptionTest, MessagesOlderThanTheRetentionAreGoneInEveryState) {
@@ -452,8 +452,8 @@ TEST_F(SubscriptionTest, ASeekToATimeReplaysRetainedMessagesAndSkipsOlderOnes) {
   sub().Seek(middle);
   EXPECT_THAT(Data(Pull()), ::testing::UnorderedElementsAre("new", "plain"));
   sub().Seek(absl::InfiniteFuture());
-  EXPECT_EQ(sub().backlog(), 0u);
-  EXPECT_EQ(sub().leased(), 0u);
+  EXPECT_EQ(sub().counters().backlog, 0);
+  EXPECT_EQ(sub().counters().leased, 0);
   sub().Seek(absl::InfinitePast());
   EXPECT_THAT(Pull(), SizeIs(3));
 }
@@ -471,7 +471,7 @@ TEST_F(SubscriptionTest, ASeekToASnapshotRestoresExactlyItsMessages) {
   Publish("c");
   const auto got = Pull();
   Ack(got[0]);
-  const auto snapshot = sub().Unacked();
+  const auto snapshot = sub().entries().Unacked();
   Ack(got[1]);
   Publish("later");
   sub().Seek(snapshot);
