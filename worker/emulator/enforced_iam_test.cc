@@ -84,11 +84,11 @@ class EnforcedIamTest : public testing::Test {
     policies_ = iam::IAMPolicy::NewStub(channel_);
     pb::Topic topic;
     topic.set_name(kOrders);
-    EXPECT_TRUE(server_->broker()->CreateTopic(topic).ok());
+    EXPECT_TRUE(server_->broker()->topics()->Create(topic).ok());
     pb::Subscription subscription;
     subscription.set_name(kSubscription);
     subscription.set_topic(kOrders);
-    EXPECT_TRUE(server_->broker()->CreateSubscription(subscription).ok());
+    EXPECT_TRUE(server_->broker()->subscriptions()->Create(subscription).ok());
   }
   ~EnforcedIamTest() override {
     unlink((directory_ + "/cert").c_str());

@@ -68,7 +68,7 @@ class ServerImpl final : public Server {
     if (tls.administrators) {
       const auto grants = [this](const std::string& resource, const std::string& caller,
                                  const std::string& permission) {
-        return broker_.Allows(resource, caller, permission);
+        return broker_.policies()->Allows(resource, caller, permission);
       };
       gate_.Enforce(std::make_unique<AccessControl>(grants, tls.verifier, *tls.administrators));
     }

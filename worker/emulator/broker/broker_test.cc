@@ -41,7 +41,7 @@ class BrokerTest : public ::testing::Test {
       message->set_data(text);
       message->set_ordering_key(key);
     }
-    const auto response = broker_.Publish(request);
+    const auto response = broker_.publishing()->Publish(request);
     EXPECT_TRUE(response.ok()) << response.status();
     return {response->message_ids().begin(), response->message_ids().end()};
   }
@@ -50,7 +50,7 @@ class BrokerTest : public ::testing::Test {
     pb::PullRequest request;
     request.set_subscription(subscription);
     request.set_max_messages(100);
-    const auto deliveries = broker_.Pull(request, waiter);
+    const auto deliveries = broker_.pulling()->Pull(request, waiter);
     EXPECT_TRUE(deliveries.ok()) << deliveries.status();
     return deliveries.value_or(std::vector<LeasedMessage>());
   }
@@ -59,21 +59,21 @@ class BrokerTest : public ::testing::Test {
     request.set_subscription(kSub);
     for (const LeasedMessage& delivery : deliveries)
       request.add_ack_ids(FormatAckId(delivery.ack_id));
-    return broker_.Acknowledge(request);
+    return broker_.pulling()->Acknowledge(request);
   }
   absl::Status Nack(const std::vector<LeasedMessage>& deliveries) {
     pb::ModifyAckDeadlineRequest request;
     request.set_subscription(kSub);
     for (const LeasedMessage& delivery : deliveries)
       request.add_ack_ids(FormatAckId(delivery.ack_id));
-    return broker_.ModifyAckDeadline(request);
+    return broker_.pulling()->ModifyAckDeadline(request);
   }
-  Broker::StreamHandle Open(const std::shared_ptr<Listener>& listener, int64_t most = 0) {
+  StreamHandle Open(const std::shared_ptr<Listener>& listener, int64_t most = 0) {
     pb::StreamingPullRequest request;
     request.set_subscription(kSub);
     request.set_stream_ack_deadline_seconds(60);
     request.set_max_outstanding_messages(most);
-    return broker_.OpenStream(request, listener).value();
+    return broker_.pulling()->OpenStream(request, listener).value();
   }
   static std::vector<std::string> Data(const std::vector<LeasedMessage>& deliveries) {
     std::vector<std::string> data;
@@ -105,7 +105,7 @@ TEST_F(BrokerTest, WhatAPublisherSaysAboutIdAndTimeIsReplaced) {
   request.mutable_messages(0)->set_message_id("mine");
   request.mutable_messages(0)->mutable_publish_time()->set_nanos(5);
   (*request.mutable_messages(0)->mutable_attributes())["k"] = "v";
-  const auto response = broker_.Publish(request);
+  const auto response = broker_.publishing()->Publish(request);
   ASSERT_TRUE(response.ok());
   const auto got = Pull();
   ASSERT_THAT(got, SizeIs(1));
@@ -130,39 +130,43 @@ TEST(BrokerAutoCreate, TopicsAreMadeWhenTheyAreNeededAndSubscriptionsAreNot) {
   pb::PublishRequest request;
   request.set_topic("projects/p/topics/published");
   request.add_messages()->set_data("a");
-  EXPECT_TRUE(broker.Publish(request).ok());
-  EXPECT_EQ(broker.GetTopic("projects/p/topics/published")->name(), "projects/p/topics/published");
+  EXPECT_TRUE(broker.publishing()->Publish(request).ok());
+  EXPECT_EQ(broker.topics()->Get("projects/p/topics/published")->name(),
+            "projects/p/topics/published");
   pb::Subscription subscription;
   subscription.set_name("projects/p/subscriptions/follower");
   subscription.set_topic("projects/p/topics/followed");
-  EXPECT_TRUE(broker.CreateSubscription(subscription).ok());
+  EXPECT_TRUE(broker.subscriptions()->Create(subscription).ok());
   request.set_topic("projects/p/topics/followed");
-  EXPECT_TRUE(broker.Publish(request).ok());
-  EXPECT_TRUE(absl::IsNotFound(broker.GetTopic("projects/p/topics/none").status()));
-  EXPECT_TRUE(absl::IsNotFound(broker.GetSubscription("projects/p/subscriptions/none").status()));
+  EXPECT_TRUE(broker.publishing()->Publish(request).ok());
+  EXPECT_TRUE(absl::IsNotFound(broker.topics()->Get("projects/p/topics/none").status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(broker.subscriptions()->Get("projects/p/subscriptions/none").status()));
   request.set_topic("projects/p/topics/goog-reserved");
-  EXPECT_TRUE(absl::IsInvalidArgument(broker.Publish(request).status())) << "its name is checked";
+  EXPECT_TRUE(absl::IsInvalidArgument(broker.publishing()->Publish(request).status()))
+      << "its name is checked";
 }
 
 TEST_F(BrokerTest, WhatDoesNotExistIsNotFoundAndWhatExistsIsNotMadeTwice) {
   Create("sub=topic");
   pb::Topic topic;
   topic.set_name(kTopic);
-  EXPECT_TRUE(absl::IsAlreadyExists(broker_.CreateTopic(topic).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(broker_.topics()->Create(topic).status()));
   pb::Subscription subscription;
   subscription.set_name(kSub);
   subscription.set_topic(kTopic);
-  EXPECT_TRUE(absl::IsAlreadyExists(broker_.CreateSubscription(subscription).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(broker_.subscriptions()->Create(subscription).status()));
   subscription.set_name("projects/p/subscriptions/other");
   subscription.set_topic("projects/p/topics/none");
-  EXPECT_TRUE(absl::IsNotFound(broker_.CreateSubscription(subscription).status()));
-  EXPECT_TRUE(absl::IsNotFound(broker_.GetTopic("projects/p/topics/none").status()));
-  EXPECT_TRUE(absl::IsNotFound(broker_.GetSubscription("projects/p/subscriptions/no-").status()));
-  EXPECT_TRUE(absl::IsNotFound(broker_.DeleteSnapshot("projects/p/snapshots/none")));
+  EXPECT_TRUE(absl::IsNotFound(broker_.subscriptions()->Create(subscription).status()));
+  EXPECT_TRUE(absl::IsNotFound(broker_.topics()->Get("projects/p/topics/none").status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(broker_.subscriptions()->Get("projects/p/subscriptions/no-").status()));
+  EXPECT_TRUE(absl::IsNotFound(broker_.snapshots()->Delete("projects/p/snapshots/none")));
   pb::PublishRequest publish;
   publish.set_topic("projects/p/topics/none");
   publish.add_messages()->set_data("x");
-  EXPECT_TRUE(absl::IsNotFound(broker_.Publish(publish).status()));
+  EXPECT_TRUE(absl::IsNotFound(broker_.publishing()->Publish(publish).status()));
 }
 
 TEST_F(BrokerTest, ListsComeInPages) {
@@ -173,11 +177,11 @@ TEST_F(BrokerTest, ListsComeInPages) {
   pb::ListTopicsRequest request;
   request.set_project("projects/p");
   request.set_page_size(2);
-  auto page = broker_.ListTopics(request).value();
+  auto page = broker_.topics()->List(request).value();
   EXPECT_THAT(page.topics(), SizeIs(2));
   EXPECT_FALSE(page.next_page_token().empty());
   request.set_page_token(page.next_page_token());
-  page = broker_.ListTopics(request).value();
+  page = broker_.topics()->List(request).value();
   ASSERT_THAT(page.topics(), SizeIs(1));
   EXPECT_EQ(page.topics(0).name(), "projects/p/topics/ccc");
   EXPECT_TRUE(page.next_page_token().empty());
@@ -186,8 +190,8 @@ TEST_F(BrokerTest, ListsComeInPages) {
 TEST_F(BrokerTest, ASubscriptionOutlivesItsTopicWithWhatItHolds) {
   Create("sub=topic");
   Publish({"a"});
-  ASSERT_TRUE(broker_.DeleteTopic(kTopic).ok());
-  EXPECT_EQ(broker_.GetSubscription(kSub)->topic(), "_deleted-topic_");
+  ASSERT_TRUE(broker_.topics()->Delete(kTopic).ok());
+  EXPECT_EQ(broker_.subscriptions()->Get(kSub)->topic(), "_deleted-topic_");
   EXPECT_THAT(Data(Pull()), ElementsAre("a"));
 }
 
@@ -223,7 +227,7 @@ TEST_F(BrokerTest, WithoutExactlyOnceStaleAcksAreFineButMadeUpOnesAreNot) {
   pb::AcknowledgeRequest request;
   request.set_subscription(kSub);
   request.add_ack_ids("made up");
-  EXPECT_TRUE(absl::IsInvalidArgument(broker_.Acknowledge(request)));
+  EXPECT_TRUE(absl::IsInvalidArgument(broker_.pulling()->Acknowledge(request)));
 }
 
 TEST_F(BrokerTest, AnAckAfterTheDeadlineIsStaleEvenBeforeTheNextTick) {
@@ -254,15 +258,15 @@ TEST_F(BrokerTest, AnUpdateChangesOnlyTheFieldsOfItsMaskAndChecksThem) {
   request.mutable_subscription()->set_enable_exactly_once_delivery(true);
   request.mutable_subscription()->set_ack_deadline_seconds(5);
   request.mutable_update_mask()->add_paths("enable_exactly_once_delivery");
-  auto changed = broker_.UpdateSubscription(request);
+  auto changed = broker_.subscriptions()->Update(request);
   ASSERT_TRUE(changed.ok()) << changed.status();
   EXPECT_TRUE(changed->enable_exactly_once_delivery());
   EXPECT_EQ(changed->ack_deadline_seconds(), 20);
   request.mutable_update_mask()->add_paths("ack_deadline_seconds");
-  EXPECT_TRUE(absl::IsInvalidArgument(broker_.UpdateSubscription(request).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(broker_.subscriptions()->Update(request).status()));
   request.mutable_update_mask()->clear_paths();
   request.mutable_update_mask()->add_paths("enable_message_ordering");
-  EXPECT_TRUE(absl::IsInvalidArgument(broker_.UpdateSubscription(request).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(broker_.subscriptions()->Update(request).status()));
 }
 
 TEST_F(BrokerTest, ListenersAreWokenWhenThereIsSomethingForThem) {
@@ -271,17 +275,17 @@ TEST_F(BrokerTest, ListenersAreWokenWhenThereIsSomethingForThem) {
   const auto stream = Open(listener, /*most=*/1);
   Publish({"a", "b"});
   EXPECT_EQ(listener->wakes, 1);
-  const auto first = broker_.TakeFromStream(stream)->deliveries;
+  const auto first = stream.Take()->deliveries;
   ASSERT_THAT(first, SizeIs(1));
   Publish({"c"});
   EXPECT_EQ(listener->wakes, 1) << "the stream is full";
   ASSERT_TRUE(Ack(first).ok());
   EXPECT_EQ(listener->wakes, 2);
-  ASSERT_THAT(broker_.TakeFromStream(stream)->deliveries, SizeIs(1));
+  ASSERT_THAT(stream.Take()->deliveries, SizeIs(1));
   now_ += absl::Seconds(60);
   broker_.Tick();
   EXPECT_EQ(listener->wakes, 3) << "the lease is over";
-  broker_.CloseStream(stream);
+  stream.Close();
   Publish({"d"});
   EXPECT_EQ(listener->wakes, 3);
 }
@@ -299,11 +303,11 @@ TEST_F(BrokerTest, AStreamLearnsThatItsSubscriptionIsGone) {
   Create("sub=topic");
   const auto listener = std::make_shared<CountingListener>();
   const auto stream = Open(listener);
-  ASSERT_TRUE(broker_.DeleteSubscription(kSub).ok());
+  ASSERT_TRUE(broker_.subscriptions()->Delete(kSub).ok());
   EXPECT_EQ(listener->wakes, 1);
-  EXPECT_TRUE(absl::IsNotFound(broker_.TakeFromStream(stream).status()));
-  broker_.CloseStream(stream);
-  EXPECT_TRUE(absl::IsNotFound(broker_.DeleteSubscription(kSub)));
+  EXPECT_TRUE(absl::IsNotFound(stream.Take().status()));
+  stream.Close();
+  EXPECT_TRUE(absl::IsNotFound(broker_.subscriptions()->Delete(kSub)));
 }
 
 TEST_F(BrokerTest, ASnapshotBringsBackWhatWasUnackedAndWhatCameAfterIt) {
@@ -315,34 +319,34 @@ TEST_F(BrokerTest, ASnapshotBringsBackWhatWasUnackedAndWhatCameAfterIt) {
   pb::CreateSnapshotRequest create;
   create.set_name("projects/p/snapshots/snap");
   create.set_subscription(kSub);
-  const auto snapshot = broker_.CreateSnapshot(create);
+  const auto snapshot = broker_.snapshots()->Create(create);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ(snapshot->topic(), kTopic);
   EXPECT_EQ(snapshot->expire_time().seconds(), 1'700'000'000 + 7 * 86400);
-  EXPECT_TRUE(absl::IsAlreadyExists(broker_.CreateSnapshot(create).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(broker_.snapshots()->Create(create).status()));
   ASSERT_TRUE(Ack({got[1]}).ok());
   Publish({"c"});
   ASSERT_TRUE(Ack(Pull()).ok());
   pb::SeekRequest seek;
   seek.set_subscription(kSub);
   seek.set_snapshot("projects/p/snapshots/snap");
-  ASSERT_TRUE(broker_.Seek(seek).ok());
+  ASSERT_TRUE(broker_.snapshots()->Seek(seek).ok());
   EXPECT_THAT(Data(Pull()), ElementsAre("b", "c"));
 
   seek.set_subscription("projects/p/subscriptions/elsewhere");
-  EXPECT_TRUE(absl::IsFailedPrecondition(broker_.Seek(seek)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(broker_.snapshots()->Seek(seek)));
   for (const char* name : {"", "snap", kSub}) {  // not the names of snapshots
     seek.set_snapshot(name);
-    EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek))) << name;
+    EXPECT_TRUE(absl::IsInvalidArgument(broker_.snapshots()->Seek(seek))) << name;
   }
   seek.mutable_time()->set_nanos(-1);
-  EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek)));
+  EXPECT_TRUE(absl::IsInvalidArgument(broker_.snapshots()->Seek(seek)));
   seek.clear_target();
-  EXPECT_TRUE(absl::IsInvalidArgument(broker_.Seek(seek)));
+  EXPECT_TRUE(absl::IsInvalidArgument(broker_.snapshots()->Seek(seek)));
 
   now_ += absl::Hours(7 * 24);
   broker_.Tick();
-  EXPECT_TRUE(absl::IsNotFound(broker_.GetSnapshot("projects/p/snapshots/snap").status()));
+  EXPECT_TRUE(absl::IsNotFound(broker_.snapshots()->Get("projects/p/snapshots/snap").status()));
 }
 
 TEST_F(BrokerTest, ASeekByTimeReplaysWhatIsRetained) {
@@ -354,7 +358,7 @@ TEST_F(BrokerTest, ASeekByTimeReplaysWhatIsRetained) {
   pb::SeekRequest seek;
   seek.set_subscription(kSub);
   seek.mutable_time()->set_seconds(1'700'000'005);
-  ASSERT_TRUE(broker_.Seek(seek).ok());
+  ASSERT_TRUE(broker_.snapshots()->Seek(seek).ok());
   EXPECT_THAT(Data(Pull()), ElementsAre("b"));
 }
 
@@ -367,31 +371,31 @@ TEST_F(BrokerTest, AcceptedMessagesAreDeliveredInTheirOrderWhenTheirPublishersAr
     request.set_topic(kTopic);
     request.add_messages()->set_data(data);
     request.mutable_messages(0)->set_ordering_key("key");
-    return broker_.Accept(request).value();
+    return broker_.publishing()->Accept(request).value();
   };
   const auto first = accept("a");
   const auto second = accept("b");
   EXPECT_LT(first.response.message_ids(0), second.response.message_ids(0));
-  broker_.Deliver(second.messages);
+  broker_.publishing()->Deliver(second.messages);
   EXPECT_EQ(listener->wakes, 0);
-  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
-  broker_.Deliver(first.messages);
+  EXPECT_THAT(stream.Take()->deliveries, IsEmpty());
+  broker_.publishing()->Deliver(first.messages);
   EXPECT_EQ(listener->wakes, 2);
-  EXPECT_THAT(Data(broker_.TakeFromStream(stream)->deliveries), ElementsAre("a", "b"));
+  EXPECT_THAT(Data(stream.Take()->deliveries), ElementsAre("a", "b"));
   // A publisher that does not take its answer holds up nobody for long.
   const auto third = accept("c");
   broker_.Tick();
-  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  EXPECT_THAT(stream.Take()->deliveries, IsEmpty());
   now_ += absl::Seconds(1);
   broker_.Tick();
-  EXPECT_THAT(Data(broker_.TakeFromStream(stream)->deliveries), ElementsAre("c"));
-  broker_.Deliver(third.messages);
-  EXPECT_THAT(broker_.TakeFromStream(stream)->deliveries, IsEmpty());
+  EXPECT_THAT(Data(stream.Take()->deliveries), ElementsAre("c"));
+  broker_.publishing()->Deliver(third.messages);
+  EXPECT_THAT(stream.Take()->deliveries, IsEmpty());
   // A subscription does not get what was published before it was created.
   const auto fourth = accept("d");
   Create("late=topic");
   EXPECT_THAT(Pull("projects/p/subscriptions/late"), IsEmpty());
-  broker_.CloseStream(stream);
+  stream.Close();
 }
 
 TEST_F(BrokerTest, AFilterKeepsWhatItDoesNotMatchOutOfTheBacklog) {
@@ -407,7 +411,7 @@ TEST_F(BrokerTest, AFilterKeepsWhatItDoesNotMatchOutOfTheBacklog) {
     else
       message->set_data("none");
   }
-  ASSERT_EQ(broker_.Publish(request)->message_ids_size(), 5);
+  ASSERT_EQ(broker_.publishing()->Publish(request)->message_ids_size(), 5);
   EXPECT_EQ(broker_.Stats().at(0).counters.backlog, 3);
   const auto got = Pull();
   EXPECT_THAT(Data(got), ElementsAre("a", "b1", "b2"));
@@ -421,16 +425,16 @@ TEST_F(BrokerTest, ASeekBringsNothingBackThatTheFilterDoesNotMatch) {
   pb::CreateSnapshotRequest snapshot;
   snapshot.set_name("projects/p/snapshots/snap");
   snapshot.set_subscription("projects/p/subscriptions/all");
-  ASSERT_TRUE(broker_.CreateSnapshot(snapshot).ok());
+  ASSERT_TRUE(broker_.snapshots()->Create(snapshot).ok());
   Publish({"plain"});
   EXPECT_THAT(Pull("projects/p/subscriptions/all"), SizeIs(1));
   pb::SeekRequest seek;
   seek.set_subscription(kSub);
   seek.mutable_time()->set_seconds(0);
-  ASSERT_TRUE(broker_.Seek(seek).ok());
+  ASSERT_TRUE(broker_.snapshots()->Seek(seek).ok());
   EXPECT_THAT(Pull(), IsEmpty());
   seek.set_snapshot(snapshot.name());
-  ASSERT_TRUE(broker_.Seek(seek).ok());
+  ASSERT_TRUE(broker_.snapshots()->Seek(seek).ok());
   EXPECT_THAT(Pull(), IsEmpty());
   EXPECT_EQ(broker_.Stats().at(1).counters.backlog, 0);
 }
@@ -441,16 +445,17 @@ TEST_F(BrokerTest, ABadFilterIsRefusedAndAFilterIsNotChanged) {
   subscription.set_name(kSub);
   subscription.set_topic(kTopic);
   subscription.set_filter("attributes:a AND attributes:b OR attributes:c");
-  EXPECT_EQ(broker_.CreateSubscription(subscription).status().code(),
+  EXPECT_EQ(broker_.subscriptions()->Create(subscription).status().code(),
             absl::StatusCode::kInvalidArgument);
   subscription.set_filter("attributes:a");
-  EXPECT_EQ(broker_.CreateSubscription(subscription)->filter(), "attributes:a");
+  EXPECT_EQ(broker_.subscriptions()->Create(subscription)->filter(), "attributes:a");
   pb::UpdateSubscriptionRequest update;
   *update.mutable_subscription() = subscription;
   update.mutable_subscription()->set_filter("attributes:b");
   update.mutable_update_mask()->add_paths("filter");
-  EXPECT_EQ(broker_.UpdateSubscription(update).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(broker_.GetSubscription(kSub)->filter(), "attributes:a");
+  EXPECT_EQ(broker_.subscriptions()->Update(update).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(broker_.subscriptions()->Get(kSub)->filter(), "attributes:a");
 }
 
 TEST(ResourceSpec, EveryOptionOfASubscriptionIsUnderstood) {

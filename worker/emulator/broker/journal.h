@@ -23,8 +23,8 @@
 #include "google/pubsub/v1/pubsub.pb.h"
 #include "google/pubsub/v1/schema.pb.h"
 #include "worker/emulator/store/record_store.h"
+#include "worker/emulator/subscription/entries.h"
 #include "worker/emulator/subscription/stored_message.h"
-#include "worker/emulator/subscription/subscription.h"
 
 namespace postbox::emulator {
 

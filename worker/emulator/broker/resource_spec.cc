@@ -65,7 +65,7 @@ bool SetOption(absl::string_view project, absl::string_view key, absl::string_vi
 absl::Status CreateTopic(const std::string& name, Broker* broker) {
   pb::Topic topic;
   topic.set_name(name);
-  const absl::Status status = broker->CreateTopic(topic).status();
+  const absl::Status status = broker->topics()->Create(topic).status();
   return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
 }
 
@@ -107,7 +107,7 @@ absl::Status CreateResources(const std::string& project, const std::vector<std::
     const auto subscription = ParseSubscription(project, spec);
     if (!subscription.ok()) return subscription.status();
     // One of an earlier run stays as it is. Two of one name on the command line are an error.
-    const bool is_there = broker->GetSubscription(subscription->name()).ok();
+    const bool is_there = broker->subscriptions()->Get(subscription->name()).ok();
     if (is_there && !made.contains(subscription->name())) continue;
     if (auto s = CreateTopic(subscription->topic(), broker); !s.ok()) return s;
     if (subscription->has_dead_letter_policy()) {
@@ -116,7 +116,7 @@ absl::Status CreateResources(const std::string& project, const std::vector<std::
         return s;
       }
     }
-    if (auto s = broker->CreateSubscription(*subscription).status(); !s.ok()) return s;
+    if (auto s = broker->subscriptions()->Create(*subscription).status(); !s.ok()) return s;
     made.insert(subscription->name());
   }
   return absl::OkStatus();

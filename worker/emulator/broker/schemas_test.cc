@@ -86,7 +86,7 @@ class SchemasTest : public testing::Test {
     pb::PublishRequest request;
     request.set_topic(kOrders);
     for (const std::string& each : data) request.add_messages()->set_data(each);
-    last_ = broker_.Publish(request).status();
+    last_ = broker_.publishing()->Publish(request).status();
     return last_.code();
   }
   pb::Topic TopicWith(pb::Encoding encoding, const std::string& first = "",
@@ -103,14 +103,14 @@ class SchemasTest : public testing::Test {
     pb::Subscription subscription;
     subscription.set_name("projects/p/subscriptions/reader");
     subscription.set_topic(kOrders);
-    ASSERT_TRUE(broker_.CreateSubscription(subscription).ok());
+    ASSERT_TRUE(broker_.subscriptions()->Create(subscription).ok());
   }
   std::vector<pb::PubsubMessage> Pull() {
     pb::PullRequest request;
     request.set_subscription("projects/p/subscriptions/reader");
     request.set_max_messages(100);
     std::vector<pb::PubsubMessage> messages;
-    const auto pulled = broker_.Pull(request, nullptr);
+    const auto pulled = broker_.pulling()->Pull(request, nullptr);
     EXPECT_TRUE(pulled.ok());
     if (!pulled.ok()) return {};
     for (const LeasedMessage& each : *pulled) {
@@ -135,9 +135,9 @@ TEST_F(SchemasTest, ASchemaIsCreatedReadAndDeleted) {
   EXPECT_EQ(Get(kName, pb::BASIC)->definition(), "");
   EXPECT_EQ(Get(kName, pb::BASIC)->revision_id(), created->revision_id());
   EXPECT_EQ(Get(std::string(kName) + "@" + created->revision_id(), pb::FULL)->definition(), kOne);
-  EXPECT_EQ(broker_.DeleteSchema(kName).code(), Code::kOk);
+  EXPECT_EQ(broker_.topics()->DeleteSchema(kName).code(), Code::kOk);
   EXPECT_EQ(Get(kName).status().code(), Code::kNotFound);
-  EXPECT_EQ(broker_.DeleteSchema(kName).code(), Code::kNotFound);
+  EXPECT_EQ(broker_.topics()->DeleteSchema(kName).code(), Code::kNotFound);
 }
 
 TEST_F(SchemasTest, ABadSchemaIsRefused) {
@@ -246,7 +246,7 @@ TEST_F(SchemasTest, AMessageIsValidated) {
 
 TEST_F(SchemasTest, ATopicTakesWhatFollowsItsSchemaAndSaysWhichRevision) {
   const std::string revision = Create(Avro(kOne))->revision_id();
-  ASSERT_TRUE(broker_.CreateTopic(TopicWith(pb::JSON)).ok());
+  ASSERT_TRUE(broker_.topics()->Create(TopicWith(pb::JSON)).ok());
   Subscribe();
   EXPECT_EQ(Publish({R"({"a":"x"})", R"({"a":1})"}), Code::kInvalidArgument);
   EXPECT_THAT(std::string(last_.message()), HasSubstr("Message failed schema validation"));
@@ -267,16 +267,17 @@ TEST_F(SchemasTest, ATopicTakesWhatFollowsItsSchemaAndSaysWhichRevision) {
 TEST_F(SchemasTest, ATopicAllowsTheRevisionsBetweenItsFirstAndItsLast) {
   const std::string first = Create(Avro(kOne))->revision_id();
   const std::string second = Commit(Avro(kTwo))->revision_id();
-  EXPECT_EQ(broker_.CreateTopic(TopicWith(pb::JSON, second, first)).status().code(),
+  EXPECT_EQ(broker_.topics()->Create(TopicWith(pb::JSON, second, first)).status().code(),
             Code::kInvalidArgument);
-  EXPECT_EQ(broker_.CreateTopic(TopicWith(pb::JSON, "deadbeef")).status().code(), Code::kNotFound);
-  ASSERT_TRUE(broker_.CreateTopic(TopicWith(pb::JSON, "", first)).ok());
+  EXPECT_EQ(broker_.topics()->Create(TopicWith(pb::JSON, "deadbeef")).status().code(),
+            Code::kNotFound);
+  ASSERT_TRUE(broker_.topics()->Create(TopicWith(pb::JSON, "", first)).ok());
   Subscribe();
   EXPECT_EQ(Publish({R"({"a":"x","b":1})"}), Code::kInvalidArgument);
   pb::UpdateTopicRequest update;
   *update.mutable_topic() = TopicWith(pb::JSON);
   update.mutable_update_mask()->add_paths("schema_settings.last_revision_id");
-  ASSERT_TRUE(broker_.UpdateTopic(update).ok());
+  ASSERT_TRUE(broker_.topics()->Update(update).ok());
   EXPECT_EQ(Publish({R"({"a":"x","b":1})", R"({"a":"x"})"}), Code::kOk);
   const std::vector<pb::PubsubMessage> messages = Pull();
   ASSERT_EQ(messages.size(), 2u);
@@ -284,28 +285,28 @@ TEST_F(SchemasTest, ATopicAllowsTheRevisionsBetweenItsFirstAndItsLast) {
   EXPECT_EQ(messages[1].attributes().at("googclient_schemarevisionid"), first);
   *update.mutable_topic() = TopicWith(pb::JSON, second);
   update.mutable_update_mask()->set_paths(0, "schema_settings");
-  ASSERT_TRUE(broker_.UpdateTopic(update).ok());
+  ASSERT_TRUE(broker_.topics()->Update(update).ok());
   EXPECT_EQ(Publish({R"({"a":"x"})"}), Code::kInvalidArgument);
   update.mutable_topic()->clear_schema_settings();
-  ASSERT_TRUE(broker_.UpdateTopic(update).ok());
+  ASSERT_TRUE(broker_.topics()->Update(update).ok());
   EXPECT_EQ(Publish({"anything"}), Code::kOk);
 }
 
 TEST_F(SchemasTest, ATopicWhoseSchemaWasDeletedTakesNothing) {
   ASSERT_TRUE(Create(Avro(kOne)).ok());
-  ASSERT_TRUE(broker_.CreateTopic(TopicWith(pb::JSON)).ok());
-  ASSERT_TRUE(broker_.DeleteSchema(kName).ok());
+  ASSERT_TRUE(broker_.topics()->Create(TopicWith(pb::JSON)).ok());
+  ASSERT_TRUE(broker_.topics()->DeleteSchema(kName).ok());
   ASSERT_TRUE(Create(Avro(kOne)).ok()) << "another one of that name";
-  EXPECT_EQ(broker_.GetTopic(kOrders)->schema_settings().schema(), "_deleted-schema_");
+  EXPECT_EQ(broker_.topics()->Get(kOrders)->schema_settings().schema(), "_deleted-schema_");
   EXPECT_EQ(Publish({R"({"a":"x"})"}), Code::kNotFound);
 }
 
 TEST_F(SchemasTest, ATopicNeedsASchemaThatExistsAndAnEncoding) {
-  EXPECT_EQ(broker_.CreateTopic(TopicWith(pb::JSON)).status().code(), Code::kNotFound);
+  EXPECT_EQ(broker_.topics()->Create(TopicWith(pb::JSON)).status().code(), Code::kNotFound);
   ASSERT_TRUE(Create(Avro(kOne)).ok());
-  EXPECT_EQ(broker_.CreateTopic(TopicWith(pb::ENCODING_UNSPECIFIED)).status().code(),
+  EXPECT_EQ(broker_.topics()->Create(TopicWith(pb::ENCODING_UNSPECIFIED)).status().code(),
             Code::kInvalidArgument);
-  EXPECT_TRUE(broker_.CreateTopic(TopicWith(pb::BINARY)).ok());
+  EXPECT_TRUE(broker_.topics()->Create(TopicWith(pb::BINARY)).ok());
   EXPECT_EQ(Publish({"\2x"}), Code::kOk);
   EXPECT_EQ(Publish({"\2xy"}), Code::kInvalidArgument);
 }

@@ -1,5 +1,5 @@
-// The IAM policies of topics, subscriptions and snapshots. They are kept and returned, and asked
-// when they are enforced (access_control.h).
+#include "worker/emulator/broker/policy_calls.h"
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -8,8 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "worker/emulator/auth/access.h"
-#include "worker/emulator/broker/broker.h"
-#include "worker/emulator/broker/broker_internal.h"
 #include "worker/emulator/rules/invalid.h"
 #include "worker/emulator/rules/service_limits.h"
 #include "worker/emulator/rules/unsupported.h"
@@ -80,29 +78,18 @@ absl::Status CheckResource(const std::string& name) {
 
 }  // namespace
 
-iam::Policy* Broker::FindPolicy(const std::string& resource) {
-  if (const auto topic = topics_.find(resource); topic != topics_.end()) {
-    return &topic->second.policy;
-  }
-  if (const auto feed = feeds_.find(resource); feed != feeds_.end()) return &feed->second->policy;
-  if (const auto snapshot = snapshots_.find(resource); snapshot != snapshots_.end()) {
-    return &snapshot->second.policy;
-  }
-  return nullptr;
-}
-
-absl::StatusOr<iam::Policy> Broker::GetIamPolicy(const iam::GetIamPolicyRequest& request) {
+absl::StatusOr<iam::Policy> PolicyCalls::Get(const iam::GetIamPolicyRequest& request) {
   if (auto s = CheckResource(request.resource()); !s.ok()) return s;
   if (auto s = CheckVersion(request.options().requested_policy_version()); !s.ok()) return s;
-  const std::lock_guard<std::mutex> lock(mu_);
-  const iam::Policy* policy = FindPolicy(request.resource());
+  const BrokerAccess access(state_);
+  const iam::Policy* policy = access->resources.FindPolicy(request.resource());
   if (policy == nullptr) return NotFound(request.resource());
   iam::Policy answer = *policy;
   answer.set_etag(EtagOf(*policy));
   return answer;
 }
 
-absl::StatusOr<iam::Policy> Broker::SetIamPolicy(const iam::SetIamPolicyRequest& request) {
+absl::StatusOr<iam::Policy> PolicyCalls::Set(const iam::SetIamPolicyRequest& request) {
   if (auto s = CheckResource(request.resource()); !s.ok()) return s;
   if (auto s = CheckPolicy(request.policy()); !s.ok()) return s;
   const auto& paths = request.update_mask().paths();
@@ -112,8 +99,8 @@ absl::StatusOr<iam::Policy> Broker::SetIamPolicy(const iam::SetIamPolicyRequest&
       return Invalid("update_mask names a field that a policy does not have: ", path);
     }
   }
-  const Change change(this);
-  iam::Policy* policy = FindPolicy(request.resource());
+  const BrokerChange change(state_);
+  iam::Policy* policy = change->resources.FindPolicy(request.resource());
   if (policy == nullptr) return NotFound(request.resource());
   if (!request.policy().etag().empty() && request.policy().etag() != EtagOf(*policy)) {
     return absl::AbortedError(
@@ -123,17 +110,17 @@ absl::StatusOr<iam::Policy> Broker::SetIamPolicy(const iam::SetIamPolicyRequest&
     *policy->mutable_bindings() = request.policy().bindings();
     policy->set_version(request.policy().version());
   }
-  policy->set_etag(absl::StrCat(absl::Hex(first_message_id_ + ++last_etag_, absl::kZeroPad16)));
-  Save(request.resource());
+  policy->set_etag(change->ids.NextEtag());
+  change->resources.Save(request.resource());
   return *policy;
 }
 
-absl::StatusOr<iam::TestIamPermissionsResponse> Broker::TestIamPermissions(
+absl::StatusOr<iam::TestIamPermissionsResponse> PolicyCalls::Test(
     const iam::TestIamPermissionsRequest& request) {
   if (auto s = CheckResource(request.resource()); !s.ok()) return s;
   iam::TestIamPermissionsResponse response;
-  const std::lock_guard<std::mutex> lock(mu_);
-  const bool exists = FindPolicy(request.resource()) != nullptr;
+  const BrokerAccess access(state_);
+  const bool exists = access->resources.FindPolicy(request.resource()) != nullptr;
   for (const std::string& permission : request.permissions()) {
     if (permission.find('*') != std::string::npos || !absl::StartsWith(permission, "pubsub.")) {
       return Invalid("permission \"", permission,
@@ -145,10 +132,10 @@ absl::StatusOr<iam::TestIamPermissionsResponse> Broker::TestIamPermissions(
   return response;
 }
 
-bool Broker::Allows(const std::string& resource, const std::string& caller,
-                    const std::string& permission) {
-  const std::lock_guard<std::mutex> lock(mu_);
-  const iam::Policy* policy = FindPolicy(resource);
+bool PolicyCalls::Allows(const std::string& resource, const std::string& caller,
+                         const std::string& permission) {
+  const BrokerAccess access(state_);
+  const iam::Policy* policy = access->resources.FindPolicy(resource);
   return policy != nullptr && PolicyAllows(*policy, caller, permission);
 }
 

@@ -53,8 +53,8 @@ class BrokerRecoveryTest : public testing::Test {
   void Create() {
     pb::Topic topic;
     topic.set_name(kTopic);
-    ASSERT_TRUE(broker_->CreateTopic(topic).ok());
-    const auto created = broker_->CreateSubscription(subscription_);
+    ASSERT_TRUE(broker_->topics()->Create(topic).ok());
+    const auto created = broker_->subscriptions()->Create(subscription_);
     ASSERT_TRUE(created.ok()) << created.status();
   }
   std::string Publish(const std::string& data, const std::string& key = "") {
@@ -62,7 +62,7 @@ class BrokerRecoveryTest : public testing::Test {
     request.set_topic(kTopic);
     request.add_messages()->set_data(data);
     request.mutable_messages(0)->set_ordering_key(key);
-    const auto response = broker_->Publish(request);
+    const auto response = broker_->publishing()->Publish(request);
     EXPECT_TRUE(response.ok()) << response.status();
     return response->message_ids(0);
   }
@@ -71,7 +71,7 @@ class BrokerRecoveryTest : public testing::Test {
     request.set_subscription(subscription);
     request.set_max_messages(most);
     std::vector<Delivery> all;
-    const auto pulled = broker_->Pull(request, nullptr);
+    const auto pulled = broker_->pulling()->Pull(request, nullptr);
     EXPECT_TRUE(pulled.ok()) << pulled.status();
     for (const LeasedMessage& each : *pulled) {
       all.push_back(
@@ -88,13 +88,13 @@ class BrokerRecoveryTest : public testing::Test {
     pb::AcknowledgeRequest request;
     request.set_subscription(kSub);
     request.add_ack_ids(delivery.ack_id);
-    ASSERT_TRUE(broker_->Acknowledge(request).ok());
+    ASSERT_TRUE(broker_->pulling()->Acknowledge(request).ok());
   }
   void Nack(const Delivery& delivery) {
     pb::ModifyAckDeadlineRequest request;
     request.set_subscription(kSub);
     request.add_ack_ids(delivery.ack_id);
-    ASSERT_TRUE(broker_->ModifyAckDeadline(request).ok());
+    ASSERT_TRUE(broker_->pulling()->ModifyAckDeadline(request).ok());
   }
   size_t MessagesOnDisk() {
     broker_.reset();
@@ -124,7 +124,7 @@ TEST_F(BrokerRecoveryTest, WhatWasNotAcknowledgedComesAgainWithTheSameIds) {
   ASSERT_EQ(first.size(), 2u);
   Ack(first[0]);
   Restart();
-  const auto again = broker_->Pull(
+  const auto again = broker_->pulling()->Pull(
       [] {
         pb::PullRequest request;
         request.set_subscription(kSub);
@@ -157,7 +157,7 @@ TEST_F(BrokerRecoveryTest, WhatWasAnsweredAndNotYetDeliveredIsDeliveredOnce) {
   pb::PublishRequest request;
   request.set_topic(kTopic);
   request.add_messages()->set_data("accepted");
-  const auto accepted = broker_->Accept(request);
+  const auto accepted = broker_->publishing()->Accept(request);
   ASSERT_TRUE(accepted.ok());
   Restart();
   EXPECT_THAT(Data(), ElementsAre("before", "accepted"));
@@ -191,14 +191,14 @@ TEST_F(BrokerRecoveryTest, UnderExactlyOnceWhatWasAcknowledgedNeverComesAgain) {
 TEST_F(BrokerRecoveryTest, DeliveryAttemptsGoOn) {
   pb::Topic dead;
   dead.set_name("projects/p/topics/dead");
-  ASSERT_TRUE(broker_->CreateTopic(dead).ok());
+  ASSERT_TRUE(broker_->topics()->Create(dead).ok());
   subscription_.mutable_dead_letter_policy()->set_dead_letter_topic(dead.name());
   subscription_.mutable_dead_letter_policy()->set_max_delivery_attempts(5);
   Create();
   pb::Subscription of_dead;
   of_dead.set_name("projects/p/subscriptions/dead");
   of_dead.set_topic(dead.name());
-  ASSERT_TRUE(broker_->CreateSubscription(of_dead).ok());
+  ASSERT_TRUE(broker_->subscriptions()->Create(of_dead).ok());
   Publish("a");
   for (int attempt = 1; attempt <= 5; ++attempt) {
     const std::vector<Delivery> all = Pull();
@@ -218,46 +218,46 @@ TEST_F(BrokerRecoveryTest, SnapshotsSeeksAndRetentionAreKept) {
   update.mutable_topic()->set_name(kTopic);
   update.mutable_topic()->mutable_message_retention_duration()->set_seconds(3600);
   update.mutable_update_mask()->add_paths("message_retention_duration");
-  ASSERT_TRUE(broker_->UpdateTopic(update).ok());
+  ASSERT_TRUE(broker_->topics()->Update(update).ok());
   Publish("a");
   Publish("b");
   Ack(Pull().front());
   pb::CreateSnapshotRequest snapshot;
   snapshot.set_name(kSnapshot);
   snapshot.set_subscription(kSub);
-  ASSERT_TRUE(broker_->CreateSnapshot(snapshot).ok());
+  ASSERT_TRUE(broker_->snapshots()->Create(snapshot).ok());
   Publish("c");
   for (const Delivery& each : Pull()) Ack(each);
   Restart();
   pb::SeekRequest seek;
   seek.set_subscription(kSub);
   seek.set_snapshot(kSnapshot);
-  ASSERT_TRUE(broker_->Seek(seek).ok());
+  ASSERT_TRUE(broker_->snapshots()->Seek(seek).ok());
   Restart();
   EXPECT_THAT(Data(), ElementsAre("b", "c"));
   pb::Subscription other;
   other.set_name("projects/p/subscriptions/other");
   other.set_topic(kTopic);
-  ASSERT_TRUE(broker_->CreateSubscription(other).ok());
+  ASSERT_TRUE(broker_->subscriptions()->Create(other).ok());
   seek.set_subscription(other.name());
   seek.mutable_time()->set_seconds(absl::ToUnixSeconds(now_ - absl::Minutes(1)));
-  ASSERT_TRUE(broker_->Seek(seek).ok());
+  ASSERT_TRUE(broker_->snapshots()->Seek(seek).ok());
   EXPECT_THAT(Data(other.name()), ElementsAre("a", "b", "c"));
 }
 
 TEST_F(BrokerRecoveryTest, WhatWasDeletedStaysSoAndLeavesNothingToOneOfItsName) {
   Create();
   Publish("old");
-  ASSERT_TRUE(broker_->DeleteSubscription(kSub).ok());
-  ASSERT_TRUE(broker_->CreateSubscription(subscription_).ok());
+  ASSERT_TRUE(broker_->subscriptions()->Delete(kSub).ok());
+  ASSERT_TRUE(broker_->subscriptions()->Create(subscription_).ok());
   Restart();
   EXPECT_THAT(Data(), IsEmpty());
-  ASSERT_TRUE(broker_->DeleteTopic(kTopic).ok());
+  ASSERT_TRUE(broker_->topics()->Delete(kTopic).ok());
   pb::Topic topic;
   topic.set_name(kTopic);
-  ASSERT_TRUE(broker_->CreateTopic(topic).ok());
+  ASSERT_TRUE(broker_->topics()->Create(topic).ok());
   Restart();
-  EXPECT_EQ(broker_->GetSubscription(kSub)->topic(), "_deleted-topic_");
+  EXPECT_EQ(broker_->subscriptions()->Get(kSub)->topic(), "_deleted-topic_");
   Publish("new");
   Restart();
   EXPECT_THAT(Data(), IsEmpty());
@@ -269,12 +269,12 @@ TEST_F(BrokerRecoveryTest, ConfigurationPoliciesAndSchemasAreKept) {
   update.mutable_subscription()->set_name(kSub);
   update.mutable_subscription()->set_ack_deadline_seconds(77);
   update.mutable_update_mask()->add_paths("ack_deadline_seconds");
-  ASSERT_TRUE(broker_->UpdateSubscription(update).ok());
+  ASSERT_TRUE(broker_->subscriptions()->Update(update).ok());
   google::iam::v1::SetIamPolicyRequest policy;
   policy.set_resource(kTopic);
   policy.mutable_policy()->add_bindings()->set_role("roles/pubsub.publisher");
   policy.mutable_policy()->mutable_bindings(0)->add_members("allUsers");
-  ASSERT_TRUE(broker_->SetIamPolicy(policy).ok());
+  ASSERT_TRUE(broker_->policies()->Set(policy).ok());
   pb::CreateSchemaRequest schema;
   schema.set_parent("projects/p");
   schema.set_schema_id("schema");
@@ -283,14 +283,14 @@ TEST_F(BrokerRecoveryTest, ConfigurationPoliciesAndSchemasAreKept) {
   const auto created = broker_->schemas()->Create(schema);
   ASSERT_TRUE(created.ok());
   Restart();
-  EXPECT_EQ(broker_->GetSubscription(kSub)->ack_deadline_seconds(), 77);
+  EXPECT_EQ(broker_->subscriptions()->Get(kSub)->ack_deadline_seconds(), 77);
   google::iam::v1::GetIamPolicyRequest get;
   get.set_resource(kTopic);
-  EXPECT_EQ(broker_->GetIamPolicy(get)->bindings_size(), 1);
+  EXPECT_EQ(broker_->policies()->Get(get)->bindings_size(), 1);
   pb::GetSchemaRequest read;
   read.set_name("projects/p/schemas/schema");
   EXPECT_EQ(broker_->schemas()->Get(read)->revision_id(), created->revision_id());
-  ASSERT_TRUE(broker_->DeleteSchema(read.name()).ok());
+  ASSERT_TRUE(broker_->topics()->DeleteSchema(read.name()).ok());
   Restart();
   EXPECT_EQ(broker_->schemas()->Get(read).status().code(), absl::StatusCode::kNotFound);
 }
@@ -305,7 +305,7 @@ TEST_F(BrokerRecoveryTest, AMessageThatNobodyNeedsIsOnTheDiskNoLonger) {
   broker_->Tick();
   EXPECT_EQ(MessagesOnDisk(), 3u);
   Restart();
-  ASSERT_TRUE(broker_->DetachSubscription(kSub).ok());
+  ASSERT_TRUE(broker_->subscriptions()->Detach(kSub).ok());
   broker_->Tick();
   EXPECT_EQ(MessagesOnDisk(), 0u);
 }

@@ -31,20 +31,20 @@ class PoliciesTest : public ::testing::Test {
   absl::StatusOr<iam::Policy> Get(const std::string& resource = kTopic) {
     iam::GetIamPolicyRequest request;
     request.set_resource(resource);
-    return broker_.GetIamPolicy(request);
+    return broker_.policies()->Get(request);
   }
   absl::StatusOr<iam::Policy> Set(const std::string& resource = kTopic) {
     iam::SetIamPolicyRequest request;
     request.set_resource(resource);
     *request.mutable_policy() = policy_;
-    return broker_.SetIamPolicy(request);
+    return broker_.policies()->Set(request);
   }
   absl::StatusOr<iam::TestIamPermissionsResponse> Test(const std::string& permission,
                                                        const std::string& resource = kTopic) {
     iam::TestIamPermissionsRequest request;
     request.set_resource(resource);
     request.add_permissions(permission);
-    return broker_.TestIamPermissions(request);
+    return broker_.policies()->Test(request);
   }
   void ExpectRefused(absl::StatusCode code, const std::string& text) {
     const absl::Status status = Set().status();
@@ -68,10 +68,10 @@ TEST_F(PoliciesTest, APolicyBelongsToItsResourceAndGoesWithIt) {
   google::pubsub::v1::CreateSnapshotRequest snapshot;
   snapshot.set_name("projects/p/snapshots/snap");
   snapshot.set_subscription(subscription);
-  ASSERT_TRUE(broker_.CreateSnapshot(snapshot).ok());
+  ASSERT_TRUE(broker_.snapshots()->Create(snapshot).ok());
   ASSERT_TRUE(Set(snapshot.name()).ok());
   EXPECT_EQ(Get(snapshot.name())->bindings_size(), 1);
-  ASSERT_TRUE(broker_.DeleteTopic(kTopic).ok());
+  ASSERT_TRUE(broker_.topics()->Delete(kTopic).ok());
   EXPECT_EQ(Get().status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Set().status().code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(CreateResources("p", {"topic"}, {}, &broker_).ok());
