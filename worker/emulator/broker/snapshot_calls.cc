@@ -11,6 +11,7 @@
 #include "worker/emulator/rules/paging.h"
 #include "worker/emulator/rules/service_limits.h"
 #include "worker/emulator/rules/unsupported.h"
+#include "worker/emulator/rules/update_mask.h"
 #include "worker/emulator/rules/validation.h"
 
 namespace postbox::emulator {
@@ -88,9 +89,7 @@ absl::StatusOr<pb::Snapshot> SnapshotCalls::Create(const pb::CreateSnapshotReque
 absl::StatusOr<pb::Snapshot> SnapshotCalls::Update(const pb::UpdateSnapshotRequest& request) {
   const pb::Snapshot& wanted = request.snapshot();
   if (auto s = CheckName(wanted.name(), "snapshots"); !s.ok()) return s;
-  if (request.update_mask().paths().empty()) {
-    return absl::InvalidArgumentError("update_mask must name at least one field");
-  }
+  if (auto s = CheckMask(request.update_mask()); !s.ok()) return s;
   const BrokerChange change(state_);
   auto& snapshots = change->resources.snapshots();
   const auto found = snapshots.find(wanted.name());

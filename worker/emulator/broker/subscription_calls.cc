@@ -3,10 +3,12 @@
 #include <memory>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "worker/emulator/rules/paging.h"
 #include "worker/emulator/rules/unsupported.h"
+#include "worker/emulator/rules/update_mask.h"
 #include "worker/emulator/rules/validation.h"
 
 namespace postbox::emulator {
@@ -15,41 +17,14 @@ namespace pb = google::pubsub::v1;
 
 namespace {
 
-absl::Status ApplyMask(const pb::UpdateSubscriptionRequest& request, pb::Subscription* changed) {
-  const pb::Subscription& wanted = request.subscription();
-  for (const std::string& path : request.update_mask().paths()) {
-    if (path == "ack_deadline_seconds") {
-      changed->set_ack_deadline_seconds(wanted.ack_deadline_seconds());
-    } else if (path == "retain_acked_messages") {
-      changed->set_retain_acked_messages(wanted.retain_acked_messages());
-    } else if (path == "enable_exactly_once_delivery") {
-      changed->set_enable_exactly_once_delivery(wanted.enable_exactly_once_delivery());
-    } else if (path == "labels") {
-      *changed->mutable_labels() = wanted.labels();
-    } else if (path == "message_retention_duration") {
-      changed->clear_message_retention_duration();
-      if (wanted.has_message_retention_duration()) {
-        *changed->mutable_message_retention_duration() = wanted.message_retention_duration();
-      }
-    } else if (path == "dead_letter_policy") {
-      changed->clear_dead_letter_policy();
-      if (wanted.has_dead_letter_policy()) {
-        *changed->mutable_dead_letter_policy() = wanted.dead_letter_policy();
-      }
-    } else if (path == "retry_policy") {
-      changed->clear_retry_policy();
-      if (wanted.has_retry_policy()) *changed->mutable_retry_policy() = wanted.retry_policy();
-    } else if (path == "expiration_policy") {
-      changed->clear_expiration_policy();
-      if (wanted.has_expiration_policy()) {
-        *changed->mutable_expiration_policy() = wanted.expiration_policy();
-      }
-    } else if (path != "push_config") {  // it has no fields, or CheckSupported() has refused it
-      return CannotUpdate(*pb::Subscription::descriptor(), path);
-    }
-  }
-  return absl::OkStatus();
-}
+constexpr absl::string_view kMutableFields[] = {"ack_deadline_seconds",
+                                                "retain_acked_messages",
+                                                "enable_exactly_once_delivery",
+                                                "labels",
+                                                "message_retention_duration",
+                                                "dead_letter_policy",
+                                                "retry_policy",
+                                                "expiration_policy"};
 
 }  // namespace
 
@@ -92,14 +67,18 @@ absl::StatusOr<pb::Subscription> SubscriptionCalls::Update(
     const pb::UpdateSubscriptionRequest& request) {
   const pb::Subscription& wanted = request.subscription();
   if (auto s = CheckName(wanted.name(), "subscriptions"); !s.ok()) return s;
-  if (request.update_mask().paths().empty()) {
-    return absl::InvalidArgumentError("update_mask must name at least one field");
-  }
+  if (auto s = CheckMask(request.update_mask()); !s.ok()) return s;
   if (auto s = CheckSupported(wanted); !s.ok()) return s;
   const FeedChange feed(state_, wanted.name());
   if (!feed.status().ok()) return feed.status();
   pb::Subscription changed = feed->config();
-  if (auto s = ApplyMask(request, &changed); !s.ok()) return s;
+  for (const std::string& path : request.update_mask().paths()) {
+    if (absl::c_linear_search(kMutableFields, path)) {
+      ReplaceField(path, wanted, &changed);
+    } else if (path != "push_config") {  // it has no fields, or CheckSupported() has refused it
+      return CannotUpdate(*pb::Subscription::descriptor(), path);
+    }
+  }
   SetDefaults(&changed);
   if (auto s = CheckSubscription(changed); !s.ok()) return s;
   Resources& resources = feed.broker()->resources;

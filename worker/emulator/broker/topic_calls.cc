@@ -8,6 +8,7 @@
 #include "worker/emulator/rules/labels.h"
 #include "worker/emulator/rules/paging.h"
 #include "worker/emulator/rules/unsupported.h"
+#include "worker/emulator/rules/update_mask.h"
 #include "worker/emulator/rules/validation.h"
 
 namespace postbox::emulator {
@@ -21,14 +22,6 @@ namespace {
 bool IsSchemaPath(const std::string& path) {
   return (path == "schema_settings" || absl::StartsWith(path, "schema_settings.")) &&
          FieldMaskUtil::IsValidPath<pb::Topic>(path);
-}
-
-void UpdateSchemaSettings(const std::string& path, const pb::Topic& wanted, pb::Topic* topic) {
-  google::protobuf::FieldMask mask;
-  mask.add_paths(path);
-  FieldMaskUtil::MergeOptions options;
-  options.set_replace_message_fields(true);
-  FieldMaskUtil::MergeMessageTo(wanted, mask, options, topic);
 }
 
 }  // namespace
@@ -53,27 +46,19 @@ absl::StatusOr<pb::Topic> TopicCalls::Get(const std::string& name) {
 
 absl::StatusOr<pb::Topic> TopicCalls::Update(const pb::UpdateTopicRequest& request) {
   if (auto s = CheckName(request.topic().name(), "topics"); !s.ok()) return s;
-  if (request.update_mask().paths().empty()) {
-    return absl::InvalidArgumentError("update_mask must name at least one field");
-  }
+  if (auto s = CheckMask(request.update_mask()); !s.ok()) return s;
   const BrokerChange change(state_);
   TopicState* topic = change->resources.FindTopic(request.topic().name());
   if (topic == nullptr) return NotFound(request.topic().name());
   pb::Topic changed = topic->proto;
   bool schema_changes = false;
   for (const std::string& path : request.update_mask().paths()) {
-    if (path == "labels") {
-      *changed.mutable_labels() = request.topic().labels();
-    } else if (path == "message_retention_duration") {
-      changed.clear_message_retention_duration();
-      if (request.topic().has_message_retention_duration()) {
-        *changed.mutable_message_retention_duration() =
-            request.topic().message_retention_duration();
-      }
+    if (path == "labels" || path == "message_retention_duration") {
+      ReplaceField(path, request.topic(), &changed);
     } else if (path == "message_storage_policy") {
       *changed.mutable_message_storage_policy() = request.topic().message_storage_policy();
     } else if (IsSchemaPath(path)) {
-      UpdateSchemaSettings(path, request.topic(), &changed);
+      ReplaceField(path, request.topic(), &changed);
       schema_changes = changed.has_schema_settings();
     } else {
       return CannotUpdate(*pb::Topic::descriptor(), path);
