@@ -1,7 +1,5 @@
 #include "worker/emulator/broker/guarded_state.h"
 
-#include "absl/strings/str_cat.h"
-
 namespace postbox::emulator {
 
 void GuardedState::DeliverAccepted() {
@@ -28,11 +26,6 @@ FeedChange::FeedChange(GuardedState* state, std::shared_ptr<Feed> feed)
 absl::Status FeedChange::CheckAttached() const {
   const auto& config = feed_->state.config();
   return config.detached() ? Detached(config.name()) : absl::OkStatus();
-}
-
-absl::Status Detached(const std::string& subscription) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("subscription is detached from its topic (resource=", subscription, ")"));
 }
 
 }  // namespace postbox::emulator

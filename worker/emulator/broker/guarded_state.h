@@ -123,8 +123,6 @@ class FeedChange {
   absl::Time now_;
 };
 
-absl::Status Detached(const std::string& subscription);
-
 }  // namespace postbox::emulator
 
 #endif  // POSTBOX_WORKER_EMULATOR_BROKER_GUARDED_STATE_H_

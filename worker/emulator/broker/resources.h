@@ -57,6 +57,11 @@ inline absl::Status AlreadyExists(absl::string_view name) {
   return absl::AlreadyExistsError(absl::StrCat("resource already exists (resource=", name, ")"));
 }
 
+inline absl::Status Detached(absl::string_view name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("subscription is detached from its topic (resource=", name, ")"));
+}
+
 class Resources {
  public:
   Resources(const BrokerOptions& options, Journal* journal, RunIds* ids)

@@ -1,8 +1,7 @@
 // A message within a subscription, and what the subscription knows of it.
 //
-// Each field is written by one class: `state` by Leases (leased, and waiting again),
-// UnorderedQueue (suspended, and waiting again) and Entries (acked or not), the lease by Leases,
-// `key` by OrderedKeys, `place` by UnorderedQueue, the counts by Subscription.
+// MessageQueues directs what becomes of it: Leases grants and ends its lease, OrderedKeys or
+// UnorderedQueue has it while it waits, Entries notes whether it is acked.
 #ifndef POSTBOX_WORKER_EMULATOR_SUBSCRIPTION_ENTRY_H_
 #define POSTBOX_WORKER_EMULATOR_SUBSCRIPTION_ENTRY_H_
 
